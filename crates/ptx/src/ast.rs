@@ -469,13 +469,15 @@ impl Variable {
     /// The size of the whole variable in bytes; an open first dimension counts as 0 elements, and a size beyond
     /// 64 bits saturates.
     pub fn size(&self) -> u64 {
-        self.dims.iter().fold(u64::from(self.ty.size()) * u64::from(self.vector), |size, dim| {
-            size.saturating_mul(dim.unwrap_or(0))
-        })
+        self.dims.iter().fold(
+            u64::from(self.ty.size()) * u64::from(self.vector),
+            |size, dim| size.saturating_mul(dim.unwrap_or(0)),
+        )
     }
 
     /// Its alignment in bytes: `.align`, or the size of its vector or scalar.
     pub fn alignment(&self) -> u32 {
-        self.align.unwrap_or_else(|| self.ty.size().saturating_mul(self.vector))
+        self.align
+            .unwrap_or_else(|| self.ty.size().saturating_mul(self.vector))
     }
 }

@@ -1,0 +1,1 @@
+//! The exported driver functions: decode, call, encode, nothing else.

@@ -1,0 +1,1 @@
+//! The queues that work waits in and the threads that run it.

@@ -1,0 +1,107 @@
+//! What compiled code sees of the thread and the block it runs in: two C structures at fixed offsets.
+//!
+//! Compiled code reads them through `offset_of!`, so a field may move freely; its type may not change without the
+//! code in `jit::lower` that reads it.
+//!
+//! Two ways to run a block:
+//! - *loop*: the compiled function runs all threads of a block one after the other, with one [`ThreadContext`] that
+//!   it rewrites for each;
+//! - *fiber*: the compiled function runs one thread; each thread has its own [`ThreadContext`] and stack.
+
+use std::ffi::c_void;
+
+/// What a compiled function answers: 0 to go on, otherwise why the thread ends.
+///
+/// A function that gets a status other than [`CONTINUE`] from a call returns it to its own caller at once, so a thread
+/// is unwound by returning, never by jumping.
+pub(crate) type Status = u32;
+/// Go on.
+pub(crate) const CONTINUE: Status = 0;
+/// The thread ended by `exit`.
+pub(crate) const EXITED: Status = 1;
+/// The thread ended by a fault, which has been recorded in the launch, or because another thread's fault stops the launch.
+pub(crate) const FAULTED: Status = 2;
+
+/// The range that an access site last touched: a check that passes costs no look-up.
+///
+/// An access of `size` bytes (a power of two, up to 32) at `address` is inside when
+/// `(address - base).rotate_right(log2(size)) < units`: one comparison for below, above and misaligned, because the
+/// low bits of a misaligned distance become its high bits.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Site {
+    /// First byte of the range, aligned to the access size.
+    pub base: u64,
+    /// How many accesses of this size fit in the range; 0 admits none.
+    pub units: u64,
+}
+
+/// A thread, as compiled code sees it.
+#[repr(C)]
+pub(crate) struct ThreadContext {
+    /// `%tid`.
+    pub tid: [u32; 3],
+    /// The thread's number in its block: x fastest.
+    pub linear: u32,
+    /// The thread's local memory: local addresses are offsets from here, generic ones host addresses in it.
+    pub local_base: *mut u8,
+    /// Its size in bytes.
+    pub local_size: u64,
+    /// Where the next function's local frame starts: an offset from `local_base`.
+    pub local_top: u64,
+    /// The lowest address that the native stack may reach: compiled functions compare with it on entry.
+    pub stack_limit: u64,
+    /// Polls (volatile and acquire loads, atomics, `nanosleep`) left before the thread lets others run; fiber mode only.
+    pub polls: i32,
+    /// Padding, named so that the structure has none hidden.
+    pub reserved: u32,
+    /// The fiber of this thread, for the runtime alone; null in loop mode.
+    pub fiber: *mut c_void,
+}
+
+/// A block, as compiled code sees it.
+#[repr(C)]
+pub(crate) struct BlockContext {
+    /// `%ctaid`.
+    pub ctaid: [u32; 3],
+    /// `%ntid`.
+    pub ntid: [u32; 3],
+    /// `%nctaid`.
+    pub nctaid: [u32; 3],
+    /// `%nclusterid` would be `nctaid / cluster`; this is the cluster's size in blocks, 1 without clusters.
+    pub cluster: [u32; 3],
+    /// Threads in the block.
+    pub threads: u32,
+    /// `%smid`: the worker that runs the block.
+    pub smid: u32,
+    /// `%nsmid`.
+    pub nsmid: u32,
+    /// `%dynamic_smem_size`.
+    pub dynamic_shared: u32,
+    /// `%gridid`.
+    pub gridid: u64,
+    /// The kernel's parameters, laid out as its signature says.
+    pub params: *const u8,
+    /// Size of the parameters in bytes.
+    pub params_size: u64,
+    /// The block's shared memory: shared addresses are offsets from here, generic ones host addresses in it.
+    /// Static variables come first, dynamic shared memory after them.
+    pub shared_base: *mut u8,
+    /// Its size in bytes, static and dynamic: also `%total_smem_size`.
+    pub shared_size: u64,
+    /// One entry for each access site of the kernel and the functions it can reach.
+    pub sites: *mut Site,
+    /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's workspace; 0 without.
+    pub workspace: u64,
+    /// The launch and the block's own state, for the runtime alone.
+    pub runtime: *mut c_void,
+}
+
+/// A compiled kernel. Loop mode: runs the whole block. Fiber mode: runs the one thread. Ends with [`EXITED`] or
+/// [`CONTINUE`] when it ended well.
+pub(crate) type KernelFn = unsafe extern "C" fn(*mut ThreadContext, *mut BlockContext) -> Status;
+
+/// A compiled device function: thread, block, where the return parameters go, where the parameters are (each laid out one
+/// after the other as in a kernel's signature).
+pub(crate) type DeviceFn =
+    unsafe extern "C" fn(*mut ThreadContext, *mut BlockContext, *mut u8, *const u8) -> Status;

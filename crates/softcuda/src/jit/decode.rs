@@ -1,0 +1,270 @@
+//! An instruction of the syntax tree becomes an [`Operation`]: every modifier understood, every operand resolved.
+//!
+//! One family of instructions is one file in `lower/`: its `decode` reads modifiers and operands and refuses what it does
+//! not run; its operation lowers itself. An operation that was decoded always lowers.
+
+use std::fmt;
+
+use ptx::ast::{Immediate, Pos, Type};
+
+use super::lower::Lower;
+
+/// A register of the function being compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RegId(pub u32);
+
+/// A special register.
+#[allow(missing_docs)] // the names are PTX's own
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Special {
+    Tid(u8),
+    Ntid(u8),
+    Ctaid(u8),
+    Nctaid(u8),
+    Laneid,
+    Warpid,
+    Nwarpid,
+    Smid,
+    Nsmid,
+    Gridid,
+    LanemaskEq,
+    LanemaskLe,
+    LanemaskLt,
+    LanemaskGe,
+    LanemaskGt,
+    Clock,
+    ClockHi,
+    Clock64,
+    Globaltimer,
+    GlobaltimerLo,
+    GlobaltimerHi,
+    DynamicSmemSize,
+    TotalSmemSize,
+    Envreg(u8),
+    /// `%clusterid`, `%nclusterid`, `%cluster_ctaid`, `%cluster_nctaid`: which, and the component.
+    Cluster(ClusterReg, u8),
+    ClusterCtarank,
+    ClusterNctarank,
+    IsExplicitCluster,
+    Pm(u8),
+}
+
+/// The cluster registers with components.
+#[allow(missing_docs)] // the names are PTX's own
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClusterReg {
+    Clusterid,
+    Nclusterid,
+    Ctaid,
+    Nctaid,
+}
+
+/// A symbol that has an address or is a jump or call target: an index into a table of the function's or module's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Symbol {
+    /// A module-level variable or a variable of a body in `.global` or `.const`.
+    Global(u32),
+    /// A `.shared` variable: its address is an offset in the block's shared memory.
+    Shared(u32),
+    /// A `.local` variable: its address is an offset in the thread's local memory.
+    Local(u32),
+    /// A parameter of the kernel or function, a return parameter, or a `.param` variable of a body.
+    Param(u32),
+    /// A function.
+    Function(u32),
+    /// A label of the body.
+    Label(u32),
+    /// A `.branchtargets`, `.calltargets` or `.callprototype` of the body.
+    Table(u32),
+}
+
+/// A resolved operand.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Arg {
+    /// A register.
+    Reg(RegId),
+    /// A number.
+    Imm(Immediate),
+    /// The address of a symbol, or the symbol itself where a target is wanted, plus an offset.
+    Symbol(Symbol, i64),
+    /// A special register.
+    Special(Special),
+    /// A special register with all its components (`%tid` as a vector).
+    SpecialVector(Special),
+    /// `[base+offset]`: a register, a symbol or a number.
+    Address(Box<Arg>, i64),
+    /// `{a, b}`
+    Vector(Vec<Arg>),
+    /// `a|b`
+    Pair(Box<Arg>, Box<Arg>),
+    /// `!p`
+    Not(Box<Arg>),
+    /// `(a, b)`
+    List(Vec<Arg>),
+    /// `_`
+    Sink,
+}
+
+/// Why an instruction is not run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refusal {
+    /// Where it stands.
+    pub pos: Pos,
+    /// What is wrong, naming the instruction.
+    pub what: String,
+    /// The PTX is wrong, rather than right and not run by us.
+    pub invalid: bool,
+}
+
+/// A decoded instruction.
+pub(crate) trait Operation: fmt::Debug + Send + Sync {
+    /// Emits the operation at the builder's position. The guard has been dealt with; a terminator (`bra`, `ret`) leaves the
+    /// builder in a fresh block.
+    fn lower(&self, l: &mut Lower<'_>);
+
+    /// The thread may have to wait for others here, so its kernel must run in fiber mode.
+    fn waits(&self) -> bool {
+        false
+    }
+}
+
+/// Reads an instruction's modifiers in order and its operands by place.
+pub(crate) struct Reader<'a> {
+    /// Where the instruction stands.
+    pub pos: Pos,
+    /// The opcode.
+    pub opcode: &'a str,
+    modifiers: &'a [String],
+    next: usize,
+    /// Resolved operands, destinations first.
+    pub args: &'a [Arg],
+    /// The type of each register, by [`RegId`].
+    pub registers: &'a [Type],
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of an instruction whose operands are resolved.
+    pub fn new(
+        pos: Pos,
+        opcode: &'a str,
+        modifiers: &'a [String],
+        args: &'a [Arg],
+        registers: &'a [Type],
+    ) -> Self {
+        Reader {
+            pos,
+            opcode,
+            modifiers,
+            next: 0,
+            args,
+            registers,
+        }
+    }
+
+    /// The modifier to be read next.
+    pub fn peek(&self) -> Option<&'a str> {
+        self.modifiers.get(self.next).map(String::as_str)
+    }
+
+    /// Takes the next modifier if it is this one.
+    pub fn eat(&mut self, name: &str) -> bool {
+        let found = self.peek() == Some(name);
+        self.next += usize::from(found);
+        found
+    }
+
+    /// Takes the next modifier if it is one of these, and gives its value.
+    pub fn eat_any<T: Copy>(&mut self, names: &[(&str, T)]) -> Option<T> {
+        let (_, value) = names.iter().find(|(name, _)| self.peek() == Some(name))?;
+        self.next += 1;
+        Some(*value)
+    }
+
+    /// Takes the next modifier, which must be one of these.
+    pub fn expect_any<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T, Refusal> {
+        match self.eat_any(names) {
+            Some(value) => Ok(value),
+            None => Err(self.unknown_modifier()),
+        }
+    }
+
+    /// Takes the next modifier, which must be a type.
+    pub fn ty(&mut self) -> Result<Type, Refusal> {
+        match self.peek().and_then(Type::from_name) {
+            Some(ty) => {
+                self.next += 1;
+                Ok(ty)
+            }
+            None => Err(self.unknown_modifier()),
+        }
+    }
+
+    /// Takes the next modifier, which must be one of these types.
+    pub fn ty_of(&mut self, types: &[Type]) -> Result<Type, Refusal> {
+        match self
+            .peek()
+            .and_then(Type::from_name)
+            .filter(|ty| types.contains(ty))
+        {
+            Some(ty) => {
+                self.next += 1;
+                Ok(ty)
+            }
+            None => Err(self.unknown_modifier()),
+        }
+    }
+
+    /// All modifiers must have been read and there must be `N` operands.
+    pub fn finish<const N: usize>(&self) -> Result<[Arg; N], Refusal> {
+        self.end()?;
+        <[Arg; N]>::try_from(self.args.to_vec())
+            .map_err(|args| self.invalid(format!("takes {N} operands, not {}", args.len())))
+    }
+
+    /// All modifiers must have been read.
+    pub fn end(&self) -> Result<(), Refusal> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.unknown_modifier()),
+        }
+    }
+
+    /// The refusal of the modifier to be read next, or of its absence.
+    pub fn unknown_modifier(&self) -> Refusal {
+        match self.peek() {
+            Some(name) => self.not_run(format!("modifier .{name}")),
+            None => self.invalid("a modifier is missing".into()),
+        }
+    }
+
+    /// Right in PTX, but not run by softcuda.
+    pub fn not_run(&self, what: String) -> Refusal {
+        Refusal {
+            pos: self.pos,
+            what: format!("`{}`: {what} is not supported", self.text()),
+            invalid: false,
+        }
+    }
+
+    /// Wrong in PTX.
+    pub fn invalid(&self, what: String) -> Refusal {
+        Refusal {
+            pos: self.pos,
+            what: format!("`{}`: {what}", self.text()),
+            invalid: true,
+        }
+    }
+
+    /// The opcode with its modifiers.
+    pub fn text(&self) -> String {
+        let mut text = self.opcode.to_owned();
+        for modifier in self.modifiers {
+            text.push('.');
+            text.push_str(modifier);
+        }
+        text
+    }
+}
+
+/// How the instructions of a family are decoded.
+pub(crate) type Decode = fn(&mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal>;

@@ -1,0 +1,93 @@
+//! Operations to Cranelift's IR: the state of the function being compiled, and what every family needs of it.
+//!
+//! | PTX type | value |
+//! |---|---|
+//! | `.pred` | `I8`, 0 or 1 |
+//! | 8, 16, 32, 64 and 128 bit integer and untyped | `I8` to `I128` |
+//! | `.f16`, `.bf16` | `I16`, its bits |
+//! | `.f16x2`, `.bf16x2` | `I32`, its bits |
+//! | `.f32`, `.f64` | `F32`, `F64` |
+
+use cranelift_codegen::ir::{self, Value, types};
+use cranelift_frontend::FunctionBuilder;
+use ptx::ast::Type;
+
+use super::decode::{Arg, Decode};
+use super::runtime::RuntimeFn;
+
+/// The decoder of an opcode's family; `None` for an opcode that is not run.
+pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
+    let _ = opcode;
+    None
+}
+
+/// The type of the value that carries a PTX type.
+pub(crate) fn value_type(ty: Type) -> ir::Type {
+    use Type::*;
+    match ty {
+        Pred | B8 | U8 | S8 | E4m3 | E5m2 => types::I8,
+        B16 | U16 | S16 | F16 | Bf16 | E4m3x2 | E5m2x2 => types::I16,
+        B32 | U32 | S32 | F16x2 | Bf16x2 | Tf32 | U16x2 | S16x2 => types::I32,
+        B64 | U64 | S64 | F32x2 | Texref | Samplerref | Surfref => types::I64,
+        B128 => types::I128,
+        F32 => types::F32,
+        F64 => types::F64,
+    }
+}
+
+/// The function being compiled.
+pub(crate) struct Lower<'a> {
+    /// Cranelift's builder, in the block where the next operation goes.
+    pub b: FunctionBuilder<'a>,
+    /// The `ThreadContext` pointer.
+    pub thread: Value,
+    /// The `BlockContext` pointer.
+    pub block: Value,
+}
+
+impl Lower<'_> {
+    /// The operand as a value of type `ty` (see the table above). A register wider than `ty` gives its low bits; the bits
+    /// of a register of another type of the same width are taken as they are.
+    pub fn read(&mut self, arg: &Arg, ty: Type) -> Value {
+        let _ = (arg, ty);
+        unimplemented!("core")
+    }
+
+    /// Puts a value of type `ty` into a destination. A wider register gets it sign-extended where `ty` is signed,
+    /// otherwise zero-extended. [`Arg::Sink`] drops it.
+    pub fn write(&mut self, arg: &Arg, ty: Type, value: Value) {
+        let _ = (arg, ty, value);
+        unimplemented!("core")
+    }
+
+    /// Calls a runtime function.
+    pub fn call(&mut self, function: &'static RuntimeFn, args: &[Value]) -> Option<Value> {
+        let _ = (function, args);
+        unimplemented!("core")
+    }
+
+    /// Calls a runtime function that has a result.
+    pub fn call_value(&mut self, function: &'static RuntimeFn, args: &[Value]) -> Value {
+        self.call(function, args)
+            .expect("the caller names a function with a result")
+    }
+
+    /// Leaves the function with `status` unless it is `CONTINUE`.
+    pub fn check_status(&mut self, status: Value) {
+        let _ = status;
+        unimplemented!("core")
+    }
+
+    /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the operand's address in `space`
+    /// (`None` is generic); leaves the function with a fault when it is not allowed. `write` also for atomics.
+    pub fn checked_address(
+        &mut self,
+        address: &Arg,
+        space: Option<ptx::ast::Space>,
+        size: u32,
+        write: bool,
+    ) -> Value {
+        let _ = (address, space, size, write);
+        unimplemented!("core")
+    }
+}
