@@ -1,0 +1,3 @@
+//! The integration tests of the PTX front end, one module per promise.
+
+mod corpus;
