@@ -1,1 +1,33 @@
 //! The queues that work waits in and the threads that run it.
+//!
+//! A [`Queue`] is a stream's work: steps, run one after the other. It knows nothing of CUDA but the error code that a
+//! step may answer. A [`Marker`] is a place in a queue that others can wait for; a [`Domain`] is the queues of one
+//! context, with the rule that ties the legacy default stream to the blocking ones.
+//!
+//! Invariants:
+//! - a step runs after every step pushed before it into the same queue, and after every marker that a
+//!   [`Step::Wait`] before it names;
+//! - a marker can only be waited for once its signal is in a queue, so waits form no cycle and every queue gets on;
+//! - once a context has failed, no device step and no host function of it runs any more; signals still fire and
+//!   callbacks are still called, so nobody waits for ever.
+
+pub(crate) mod domain;
+pub(crate) mod host;
+mod pool;
+pub(crate) mod queue;
+
+pub(crate) use domain::Domain;
+pub(crate) use queue::{Marker, Queue, Role, Step};
+
+use cudarc::driver::sys::CUresult;
+
+/// Whether a context still runs work: the engine asks before each step and reports a step that failed.
+pub(crate) trait Fate: Send + Sync {
+    /// The error that the context failed with.
+    fn failure(&self) -> Option<CUresult>;
+    /// A step failed: the context is lost.
+    fn fail(&self, error: CUresult);
+}
+
+#[cfg(test)]
+mod tests;
