@@ -81,9 +81,6 @@ impl Parser<'_> {
             _ if linkage != Linkage::Internal => {
                 Err(self.expected("`.entry`, `.func` or a state space"))
             }
-            "texref" | "samplerref" | "surfref" => {
-                self.variables(linkage, |variable| items.push(Item::Variable(variable)))
-            }
             "alias" => {
                 self.bump();
                 let pos = self.pos();
@@ -113,13 +110,27 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a word with a dot can only begin an item, so that it also ends whatever is unfinished before it.
+    /// Whether a directive stands here that only begins an item, and so also ends whatever is unfinished before it.
     pub(super) fn at_item(&self) -> bool {
-        let starts = [
-            "entry", "func", "visible", "extern", "weak", "common", "alias", "file", "section",
-            "version", "target",
-        ];
-        self.dotted().is_some_and(|word| starts.contains(&word))
+        // Some of the words are modifiers too (`ld.weak`), but those stand close to what they modify.
+        let close = self.at > 0 && self.tokens[self.at - 1].end == self.tokens[self.at].start;
+        !close
+            && matches!(
+                self.dotted(),
+                Some(
+                    "entry"
+                        | "func"
+                        | "visible"
+                        | "extern"
+                        | "weak"
+                        | "common"
+                        | "alias"
+                        | "file"
+                        | "section"
+                        | "version"
+                        | "target"
+                )
+            )
     }
 
     /// Goes on after an error in the item that began at `start`: past its `;` or its body, or at the next item.
@@ -188,7 +199,6 @@ impl Parser<'_> {
     /// What stands before the name: space, alignment, vector, type and attributes.
     fn declaration(&mut self, linkage: Linkage) -> Parsed<Variable> {
         let space = match self.dotted() {
-            Some("texref" | "samplerref" | "surfref") => Some(Space::Tex),
             Some(word) => Space::from_name(word).inspect(|_| self.bump()),
             None => None,
         };
@@ -423,6 +433,7 @@ impl Parser<'_> {
                 | "minnctapersm"
                 | "maxnctapersm"
                 | "maxnreg"
+                | "local_maxnreg"
                 | "noreturn"
                 | "reqnctapercluster"
                 | "maxclusterrank"

@@ -1,7 +1,8 @@
 //! Numbers and constant expressions, folded as they are read.
 //!
-//! PTX's rules: integers are of 64 bits, signed unless a suffix, a cast or their size says otherwise; floating-point
-//! arithmetic is in double; `0f` literals are exact singles and take no part in arithmetic.
+//! PTX's rules, where its document leaves room those of NVIDIA's assembler: integers are of 64 bits, signed unless a
+//! suffix, a cast or their size says otherwise; floating-point arithmetic is in double; `0f` literals are exact singles
+//! and take no part in arithmetic.
 
 use super::{Parsed, Parser};
 use crate::ast::Immediate;
@@ -39,6 +40,13 @@ fn signed(value: i64) -> Immediate {
     }
 }
 
+fn unsigned(bits: u64) -> Immediate {
+    Immediate::Int {
+        bits,
+        signed: false,
+    }
+}
+
 impl Parser<'_> {
     /// A constant expression; `what` says what else an error would call it.
     pub(super) fn expression(&mut self, what: &str) -> Parsed<Immediate> {
@@ -56,13 +64,9 @@ impl Parser<'_> {
                 return Err(p.error_at(at, "an integer condition before `?`"));
             };
             match (then, otherwise) {
-                (Immediate::Int { bits: a, signed: s }, Immediate::Int { bits: b, signed: t }) => {
-                    Ok(Immediate::Int {
-                        bits: if bits != 0 { a } else { b },
-                        signed: s && t,
-                    })
-                }
-                (Immediate::F64(_), Immediate::F64(_)) => {
+                // The chosen one keeps its own type: ptxas does not bring the two to a common one.
+                (Immediate::Int { .. }, Immediate::Int { .. })
+                | (Immediate::F64(_), Immediate::F64(_)) => {
                     Ok(if bits != 0 { then } else { otherwise })
                 }
                 _ => Err(p.error_at(at, "two integers or two doubles after `?`")),
@@ -116,7 +120,6 @@ impl Parser<'_> {
                 signed,
             },
             (Token::Minus, Immediate::F64(bits)) => Immediate::F64(bits ^ 1 << 63),
-            (Token::Minus, Immediate::F32(bits)) => Immediate::F32(bits ^ 1 << 31),
             (Token::Tilde, Immediate::Int { bits, .. }) => Immediate::Int {
                 bits: !bits,
                 signed: false,
@@ -245,35 +248,20 @@ impl Parser<'_> {
             }
             Token::Slash if both_signed => (a as i64).wrapping_div(b as i64) as u64,
             Token::Slash => a / b,
-            // The operands of a remainder are unsigned, its result is not.
-            Token::Percent => return Ok(signed((a % b) as i64)),
-            Token::ShiftLeft | Token::ShiftRight => {
-                let by = b.min(64) as u32;
-                let bits = match operator {
-                    Token::ShiftLeft => a.checked_shl(by).unwrap_or(0),
-                    _ if s => ((a as i64) >> by.min(63)) as u64,
-                    _ => a.checked_shr(by).unwrap_or(0),
-                };
-                return Ok(Immediate::Int { bits, signed: s });
-            }
-            Token::And => {
+            // A remainder is unsigned whatever its operands.
+            Token::Percent => return Ok(unsigned(a % b)),
+            // The amount counts modulo 64, as ptxas has it; the result is of the first operand's type.
+            Token::ShiftLeft => {
                 return Ok(Immediate::Int {
-                    bits: a & b,
-                    signed: false,
+                    bits: a << (b & 63),
+                    signed: s,
                 });
             }
-            Token::Or => {
-                return Ok(Immediate::Int {
-                    bits: a | b,
-                    signed: false,
-                });
-            }
-            Token::Caret => {
-                return Ok(Immediate::Int {
-                    bits: a ^ b,
-                    signed: false,
-                });
-            }
+            Token::ShiftRight if s => return Ok(signed(a as i64 >> (b & 63))),
+            Token::ShiftRight => return Ok(unsigned(a >> (b & 63))),
+            Token::And => a & b,
+            Token::Or => a | b,
+            Token::Caret => a ^ b,
             Token::AndAnd => return truth(a != 0 && b != 0),
             Token::OrOr => return truth(a != 0 || b != 0),
             Token::EqualEqual => return truth(order.is_eq()),

@@ -15,7 +15,6 @@ impl Parser<'_> {
                     return Ok(statements);
                 }
                 Token::End => return Err(self.expected("`}`")),
-                Token::Semicolon => self.bump(),
                 _ => {
                     if self.statement(&mut statements).is_err() {
                         if self.at_item() {

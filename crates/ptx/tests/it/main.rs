@@ -1,3 +1,11 @@
 //! The integration tests of the PTX front end, one module per promise.
 
 mod corpus;
+mod errors;
+mod expressions;
+mod fuzz;
+mod limits;
+mod roundtrip;
+mod signatures;
+mod syntax;
+mod trees;
