@@ -8,6 +8,9 @@
 //! | `.f16x2`, `.bf16x2` | `I32`, its bits |
 //! | `.f32`, `.f64` | `F32`, `F64` |
 
+pub(crate) mod float_compare;
+pub(crate) mod float_value;
+
 use cranelift_codegen::ir::{self, Value, types};
 use cranelift_frontend::FunctionBuilder;
 use ptx::ast::Type;

@@ -1,0 +1,207 @@
+//! What every floating-point family needs of a value: flush, saturate, canonical NaN, widen and narrow halves.
+//!
+//! # NaN
+//!
+//! | result | NaN bits |
+//! |---|---|
+//! | `.f32` arithmetic | `0x7fffffff`, whatever the operands |
+//! | `.f16`, `.bf16` arithmetic | `0x7fff` |
+//! | `.f64` arithmetic | the operand's payload, made quiet; `0xfff8000000000000` where no operand is NaN |
+//!
+//! The last row is what x86-64 does by itself. For `.f32` it takes an instruction or two for each operation, so it is left
+//! out where nothing can see the bits ([`Lower::nan_bits_matter`]): an operation on NaN gives NaN whatever its payload.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use ptx::ast::Type;
+
+use super::Lower;
+use crate::jit::decode::Arg;
+
+/// The NaN of `.f32` arithmetic.
+pub(crate) const NAN_F32: u32 = 0x7fff_ffff;
+/// The NaN of `.f16` and `.bf16` arithmetic.
+pub(crate) const NAN_HALF: i64 = 0x7fff;
+
+/// A constant single, by its bits.
+pub(crate) fn const_f32(l: &mut Lower<'_>, bits: u32) -> Value {
+    l.b.ins().f32const(Ieee32::with_bits(bits))
+}
+
+/// A constant double, by its bits.
+pub(crate) fn const_f64(l: &mut Lower<'_>, bits: u64) -> Value {
+    l.b.ins().f64const(Ieee64::with_bits(bits))
+}
+
+/// 0 or 1 of the same type as `like`.
+fn const_like(l: &mut Lower<'_>, like: Value, value: f32) -> Value {
+    match l.b.func.dfg.value_type(like) {
+        types::F64 => const_f64(l, f64::from(value).to_bits()),
+        _ => const_f32(l, value.to_bits()),
+    }
+}
+
+/// The bits of a float as an integer.
+pub(crate) fn bits(l: &mut Lower<'_>, value: Value) -> Value {
+    let ty = match l.b.func.dfg.value_type(value) {
+        types::F64 => types::I64,
+        _ => types::I32,
+    };
+    l.b.ins().bitcast(ty, MemFlags::new(), value)
+}
+
+/// The float of these bits.
+pub(crate) fn from_bits(l: &mut Lower<'_>, value: Value) -> Value {
+    let ty = match l.b.func.dfg.value_type(value) {
+        types::I64 => types::F64,
+        _ => types::F32,
+    };
+    l.b.ins().bitcast(ty, MemFlags::new(), value)
+}
+
+/// A subnormal single becomes a zero of its sign (`.ftz`).
+pub(crate) fn flush_f32(l: &mut Lower<'_>, value: Value) -> Value {
+    let magnitude = l.b.ins().fabs(value);
+    let least_normal = const_f32(l, f32::MIN_POSITIVE.to_bits());
+    let subnormal = l.b.ins().fcmp(FloatCC::LessThan, magnitude, least_normal);
+    let zero = const_f32(l, 0);
+    let zero = l.b.ins().fcopysign(zero, value);
+    l.b.ins().select(subnormal, zero, value)
+}
+
+/// Flushes if asked to.
+pub(crate) fn flush_if(l: &mut Lower<'_>, ftz: bool, value: Value) -> Value {
+    match ftz {
+        true => flush_f32(l, value),
+        false => value,
+    }
+}
+
+/// Clamps to [0, 1]; NaN and -0 become +0 (`.sat`).
+pub(crate) fn saturate(l: &mut Lower<'_>, value: Value) -> Value {
+    let zero = const_like(l, value, 0.0);
+    let one = const_like(l, value, 1.0);
+    let positive = l.b.ins().fcmp(FloatCC::GreaterThan, value, zero);
+    let floored = l.b.ins().select(positive, value, zero);
+    let below = l.b.ins().fcmp(FloatCC::LessThan, floored, one);
+    l.b.ins().select(below, floored, one)
+}
+
+/// Any NaN becomes [`NAN_F32`].
+pub(crate) fn canonical_f32(l: &mut Lower<'_>, value: Value) -> Value {
+    let unordered = l.b.ins().fcmp(FloatCC::Unordered, value, value);
+    let nan = const_f32(l, NAN_F32);
+    l.b.ins().select(unordered, nan, value)
+}
+
+/// The low and the high half of a packed pair, each an `I16`.
+pub(crate) fn halves(l: &mut Lower<'_>, pair: Value) -> [Value; 2] {
+    let low = l.b.ins().ireduce(types::I16, pair);
+    let high = l.b.ins().ushr_imm(pair, 16);
+    [low, l.b.ins().ireduce(types::I16, high)]
+}
+
+/// The pair of two `I16` halves.
+pub(crate) fn pair(l: &mut Lower<'_>, [low, high]: [Value; 2]) -> Value {
+    let low = l.b.ins().uextend(types::I32, low);
+    let high = l.b.ins().uextend(types::I32, high);
+    let high = l.b.ins().ishl_imm(high, 16);
+    l.b.ins().bor(low, high)
+}
+
+/// A `.f16` or `.bf16` (its bits, `I16`) as the single of the same value; `ftz` flushes a subnormal `.f16`. NaN stays
+/// NaN, with its payload moved to the top of the single's.
+pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Value {
+    let wide = l.b.ins().uextend(types::I32, value);
+    if ty == Type::Bf16 {
+        let shifted = l.b.ins().ishl_imm(wide, 16);
+        return from_bits(l, shifted);
+    }
+    let magnitude = l.b.ins().band_imm(wide, 0x7fff);
+    let sign = l.b.ins().band_imm(wide, 0x8000);
+    let sign = l.b.ins().ishl_imm(sign, 16);
+    let shifted = l.b.ins().ishl_imm(magnitude, 13);
+    // The exponent field is now off by 127 - 15. A multiplication corrects it for subnormals too; infinity and NaN need
+    // the full exponent.
+    let number = from_bits(l, shifted);
+    let scale = const_f32(l, (127 + 127 - 15) << 23);
+    let scaled = l.b.ins().fmul(number, scale);
+    let scaled = bits(l, scaled);
+    let special = l.b.ins().bor_imm(shifted, 0x7f80_0000);
+    let is_special =
+        l.b.ins()
+            .icmp_imm(IntCC::UnsignedGreaterThanOrEqual, magnitude, 0x7c00);
+    let mut result = l.b.ins().select(is_special, special, scaled);
+    if ftz {
+        let subnormal =
+            l.b.ins()
+                .icmp_imm(IntCC::UnsignedLessThan, magnitude, 0x0400);
+        let zero = l.b.ins().iconst(types::I32, 0);
+        result = l.b.ins().select(subnormal, zero, result);
+    }
+    let signed = l.b.ins().bor(result, sign);
+    from_bits(l, signed)
+}
+
+/// A single rounded to the nearest `.f16` or `.bf16`, ties to even, as its bits (`I16`); NaN becomes [`NAN_HALF`].
+pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
+    let all = bits(l, value);
+    let sign = l.b.ins().ushr_imm(all, 16);
+    let sign = l.b.ins().band_imm(sign, 0x8000);
+    let magnitude = l.b.ins().band_imm(all, 0x7fff_ffff);
+    let (drop, bias) = match ty {
+        Type::Bf16 => (16, 0),
+        _ => (13, -((127 - 15) << 23)),
+    };
+    // Half a unit less one, and one more where the last bit kept is odd: ties go to even, and a carry moves on into the
+    // exponent, up to infinity.
+    let odd = l.b.ins().ushr_imm(magnitude, drop);
+    let odd = l.b.ins().band_imm(odd, 1);
+    let half = (1i64 << (drop - 1)) - 1 + bias;
+    let rounded = l.b.ins().iadd_imm(magnitude, half);
+    let rounded = l.b.ins().iadd(rounded, odd);
+    let mut result = l.b.ins().ushr_imm(rounded, drop);
+    if ty != Type::Bf16 {
+        // Below the least normal half: adding one half leaves a sum whose last bit weighs 2^-24, so the adder rounds.
+        let small = from_bits(l, magnitude);
+        let half = const_f32(l, 0.5f32.to_bits());
+        let sum = l.b.ins().fadd(small, half);
+        let sum = bits(l, sum);
+        let subnormal = l.b.ins().iadd_imm(sum, -i64::from(0.5f32.to_bits()));
+        let is_small =
+            l.b.ins()
+                .icmp_imm(IntCC::UnsignedLessThan, magnitude, 113 << 23);
+        result = l.b.ins().select(is_small, subnormal, result);
+        let infinity = l.b.ins().iconst(types::I32, 0x7c00);
+        let is_large = l.b.ins().icmp_imm(
+            IntCC::UnsignedGreaterThanOrEqual,
+            magnitude,
+            (127 + 16) << 23,
+        );
+        result = l.b.ins().select(is_large, infinity, result);
+    }
+    let result = l.b.ins().bor(result, sign);
+    let nan = l.b.ins().iconst(types::I32, NAN_HALF);
+    let is_nan =
+        l.b.ins()
+            .icmp_imm(IntCC::UnsignedGreaterThan, magnitude, 0x7f80_0000);
+    let result = l.b.ins().select(is_nan, nan, result);
+    l.b.ins().ireduce(types::I16, result)
+}
+
+impl Lower<'_> {
+    /// Puts the result of single arithmetic into a destination, with the NaN that the device gives.
+    pub(crate) fn write_f32_result(&mut self, dst: &Arg, value: Value) {
+        let value = match self.nan_bits_matter(dst) {
+            true => canonical_f32(self, value),
+            false => value,
+        };
+        self.write(dst, Type::F32, value);
+    }
+
+    /// Whether anything can see which NaN a register holds.
+    pub(crate) fn nan_bits_matter(&self, _dst: &Arg) -> bool {
+        true
+    }
+}
