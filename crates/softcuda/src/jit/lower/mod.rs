@@ -8,11 +8,14 @@
 //! | `.f16x2`, `.bf16x2` | `I32`, its bits |
 //! | `.f32`, `.f64` | `F32`, `F64` |
 
+pub(crate) mod bits;
+pub(crate) mod compare;
 pub(crate) mod float_compare;
 pub(crate) mod float_value;
+pub(crate) mod integer;
 
 use cranelift_codegen::ir::{self, Value, types};
-use cranelift_frontend::FunctionBuilder;
+use cranelift_frontend::{FunctionBuilder, Variable};
 use ptx::ast::Type;
 
 use super::decode::{Arg, Decode};
@@ -20,8 +23,14 @@ use super::runtime::RuntimeFn;
 
 /// The decoder of an opcode's family; `None` for an opcode that is not run.
 pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
-    let _ = opcode;
-    None
+    Some(match opcode {
+        "addc" | "subc" | "madc" | "mul24" | "mad24" | "sad" | "rem" => integer::decode,
+        "and" | "or" | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "popc" | "clz"
+        | "bfind" | "brev" | "fns" | "bfe" | "bfi" | "szext" | "bmsk" | "prmt" | "dp4a"
+        | "dp2a" => bits::decode,
+        "set" | "setp" | "selp" | "slct" => compare::decode,
+        _ => return None,
+    })
 }
 
 /// The type of the value that carries a PTX type.
@@ -46,6 +55,8 @@ pub(crate) struct Lower<'a> {
     pub thread: Value,
     /// The `BlockContext` pointer.
     pub block: Value,
+    /// The carry flag `CC.CF`, once an instruction has used it.
+    pub carry: Option<Variable>,
 }
 
 impl Lower<'_> {

@@ -1,0 +1,826 @@
+//! Bits: `and`, `or`, `xor`, `not`, `cnot`, `lop3`, shifts, funnel shifts, bit fields, counts, `prmt`, and the packed dot products
+//! `dp4a` and `dp2a`.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use ptx::ast::{Immediate, Type};
+
+use super::{Lower, value_type};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::runtime::runtime;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Op {
+    And,
+    Or,
+    Xor,
+    Not,
+    Cnot,
+    Shl,
+    Shr,
+    ShfLeft {
+        wrap: bool,
+    },
+    ShfRight {
+        wrap: bool,
+    },
+    Popc,
+    Clz,
+    Bfind {
+        shift_amount: bool,
+    },
+    Brev,
+    Fns,
+    Bfe,
+    Bfi,
+    Szext {
+        wrap: bool,
+    },
+    Bmsk {
+        wrap: bool,
+    },
+    Prmt(Permute),
+    Dp4a {
+        a_signed: bool,
+        b_signed: bool,
+    },
+    Dp2a {
+        a_signed: bool,
+        b_signed: bool,
+        high: bool,
+    },
+}
+
+/// How `prmt` reads its selector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Permute {
+    Default,
+    F4e,
+    B4e,
+    Rc8,
+    Ecl,
+    Ecr,
+    Rc16,
+}
+
+#[derive(Debug)]
+struct Bits {
+    op: Op,
+    /// Destination, then sources, with their types.
+    dst: (Arg, Type),
+    sources: Vec<(Arg, Type)>,
+}
+
+/// `lop3.b32`, with its optional predicate result.
+#[derive(Debug)]
+struct Lop3 {
+    dst: Arg,
+    predicate: Option<(Arg, Boolean, Arg)>,
+    sources: [Arg; 3],
+    table: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Boolean {
+    And,
+    Or,
+}
+
+const LOGIC: &[Type] = &[Type::Pred, Type::B16, Type::B32, Type::B64];
+const UNTYPED: &[Type] = &[Type::B16, Type::B32, Type::B64];
+const SHIFTED: &[Type] = &[
+    Type::B16,
+    Type::B32,
+    Type::B64,
+    Type::U16,
+    Type::U32,
+    Type::U64,
+    Type::S16,
+    Type::S32,
+    Type::S64,
+];
+const COUNTED: &[Type] = &[Type::B32, Type::B64];
+const FIELDS: &[Type] = &[Type::U32, Type::U64, Type::S32, Type::S64];
+const WRAP: &[(&str, bool)] = &[("wrap", true), ("clamp", false)];
+const SIGN: &[(&str, bool)] = &[("s32", true), ("u32", false)];
+
+fn signed(ty: Type) -> bool {
+    matches!(ty, Type::S16 | Type::S32 | Type::S64)
+}
+
+/// Decodes an opcode of this family.
+pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    use Type::{B32, U32};
+    // Each arm: the operation, the destination's type and the sources' types.
+    let (op, dst, sources): (Op, Type, Vec<Type>) = match r.opcode {
+        "and" | "or" | "xor" => {
+            let op = match r.opcode {
+                "and" => Op::And,
+                "or" => Op::Or,
+                _ => Op::Xor,
+            };
+            let ty = r.ty_of(LOGIC)?;
+            (op, ty, vec![ty, ty])
+        }
+        "not" => {
+            let ty = r.ty_of(LOGIC)?;
+            (Op::Not, ty, vec![ty])
+        }
+        "cnot" => {
+            let ty = r.ty_of(UNTYPED)?;
+            (Op::Cnot, ty, vec![ty])
+        }
+        "shl" => {
+            let ty = r.ty_of(UNTYPED)?;
+            (Op::Shl, ty, vec![ty, U32])
+        }
+        "shr" => {
+            let ty = r.ty_of(SHIFTED)?;
+            (Op::Shr, ty, vec![ty, U32])
+        }
+        "shf" => {
+            let left = r.expect_any(&[("l", true), ("r", false)])?;
+            let wrap = r.expect_any(WRAP)?;
+            r.ty_of(&[B32])?;
+            (
+                if left {
+                    Op::ShfLeft { wrap }
+                } else {
+                    Op::ShfRight { wrap }
+                },
+                B32,
+                vec![B32, B32, U32],
+            )
+        }
+        "popc" => (Op::Popc, U32, vec![r.ty_of(COUNTED)?]),
+        "clz" => (Op::Clz, U32, vec![r.ty_of(COUNTED)?]),
+        "bfind" => {
+            let shift_amount = r.eat("shiftamt");
+            (Op::Bfind { shift_amount }, U32, vec![r.ty_of(FIELDS)?])
+        }
+        "brev" => {
+            let ty = r.ty_of(COUNTED)?;
+            (Op::Brev, ty, vec![ty])
+        }
+        "fns" => {
+            r.ty_of(&[B32])?;
+            (Op::Fns, B32, vec![B32, B32, Type::S32])
+        }
+        "bfe" => {
+            let ty = r.ty_of(FIELDS)?;
+            (Op::Bfe, ty, vec![ty, U32, U32])
+        }
+        "bfi" => {
+            let ty = r.ty_of(COUNTED)?;
+            (Op::Bfi, ty, vec![ty, ty, U32, U32])
+        }
+        "szext" => {
+            let wrap = r.expect_any(WRAP)?;
+            let ty = r.ty_of(&[Type::U32, Type::S32])?;
+            (Op::Szext { wrap }, ty, vec![ty, U32])
+        }
+        "bmsk" => {
+            let wrap = r.expect_any(WRAP)?;
+            r.ty_of(&[B32])?;
+            (Op::Bmsk { wrap }, B32, vec![U32, U32])
+        }
+        "prmt" => {
+            r.ty_of(&[B32])?;
+            let mode = r
+                .eat_any(&[
+                    ("f4e", Permute::F4e),
+                    ("b4e", Permute::B4e),
+                    ("rc8", Permute::Rc8),
+                    ("ecl", Permute::Ecl),
+                    ("ecr", Permute::Ecr),
+                    ("rc16", Permute::Rc16),
+                ])
+                .unwrap_or(Permute::Default);
+            (Op::Prmt(mode), B32, vec![B32, B32, B32])
+        }
+        "dp4a" => {
+            let (a_signed, b_signed) = (r.expect_any(SIGN)?, r.expect_any(SIGN)?);
+            (Op::Dp4a { a_signed, b_signed }, B32, vec![B32, B32, B32])
+        }
+        "dp2a" => {
+            let high = r.expect_any(&[("hi", true), ("lo", false)])?;
+            let (a_signed, b_signed) = (r.expect_any(SIGN)?, r.expect_any(SIGN)?);
+            (
+                Op::Dp2a {
+                    a_signed,
+                    b_signed,
+                    high,
+                },
+                B32,
+                vec![B32, B32, B32],
+            )
+        }
+        "lop3" => return decode_lop3(r),
+        _ => return Err(r.invalid("is no bit instruction".into())),
+    };
+    r.end()?;
+    if r.args.len() != sources.len() + 1 {
+        return Err(r.invalid(format!(
+            "takes {} operands, not {}",
+            sources.len() + 1,
+            r.args.len()
+        )));
+    }
+    Ok(Box::new(Bits {
+        op,
+        dst: (r.args[0].clone(), dst),
+        sources: r.args[1..].iter().cloned().zip(sources).collect(),
+    }))
+}
+
+fn decode_lop3(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let boolean = r.eat_any(&[("and", Boolean::And), ("or", Boolean::Or)]);
+    r.ty_of(&[Type::B32])?;
+    let (dst, predicate, [a, b, c, table]) = match boolean {
+        None => {
+            let [dst, a, b, c, table] = r.finish()?;
+            (dst, None, [a, b, c, table])
+        }
+        Some(boolean) => {
+            let [pair, a, b, c, table, q] = r.finish()?;
+            let Arg::Pair(dst, p) = pair else {
+                return Err(r.invalid("needs a destination of the form d|p".into()));
+            };
+            (*dst, Some((*p, boolean, q)), [a, b, c, table])
+        }
+    };
+    match table {
+        Arg::Imm(Immediate::Int { bits, .. }) if bits < 256 => Ok(Box::new(Lop3 {
+            dst,
+            predicate,
+            sources: [a, b, c],
+            table: bits as u8,
+        })),
+        _ => Err(r.invalid("needs a constant look-up table from 0 to 255".into())),
+    }
+}
+
+impl Operation for Bits {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let values: Vec<Value> = self
+            .sources
+            .iter()
+            .map(|(arg, ty)| l.read(arg, *ty))
+            .collect();
+        let ty = self.sources[0].1;
+        let kind = value_type(ty);
+        let result = match (self.op, &values[..]) {
+            (Op::And, &[a, b]) => l.b.ins().band(a, b),
+            (Op::Or, &[a, b]) => l.b.ins().bor(a, b),
+            (Op::Xor, &[a, b]) => l.b.ins().bxor(a, b),
+            (Op::Not, &[a]) if ty == Type::Pred => l.b.ins().bxor_imm(a, 1),
+            (Op::Not, &[a]) => l.b.ins().bnot(a),
+            (Op::Cnot, &[a]) => {
+                let zero = l.b.ins().icmp_imm(IntCC::Equal, a, 0);
+                l.b.ins().uextend(kind, zero)
+            }
+            (Op::Shl, &[a, amount]) => {
+                let shifted = l.b.ins().ishl(a, amount);
+                zero_beyond(l, kind.bits(), &self.sources[1].0, amount, shifted)
+            }
+            (Op::Shr, &[a, amount]) if signed(ty) => {
+                let most = l.b.ins().iconst(types::I32, i64::from(kind.bits()) - 1);
+                let amount = l.b.ins().umin(amount, most);
+                l.b.ins().sshr(a, amount)
+            }
+            (Op::Shr, &[a, amount]) => {
+                let shifted = l.b.ins().ushr(a, amount);
+                zero_beyond(l, kind.bits(), &self.sources[1].0, amount, shifted)
+            }
+            (Op::ShfLeft { wrap }, &[a, b, amount]) => {
+                let (joined, amount) = funnel(l, wrap, a, b, amount);
+                let shifted = l.b.ins().ishl(joined, amount);
+                let high = l.b.ins().ushr_imm(shifted, 32);
+                l.b.ins().ireduce(types::I32, high)
+            }
+            (Op::ShfRight { wrap }, &[a, b, amount]) => {
+                let (joined, amount) = funnel(l, wrap, a, b, amount);
+                let shifted = l.b.ins().ushr(joined, amount);
+                l.b.ins().ireduce(types::I32, shifted)
+            }
+            (Op::Popc, &[a]) => {
+                let count = l.b.ins().popcnt(a);
+                low_word(l, count)
+            }
+            (Op::Clz, &[a]) => {
+                let count = l.b.ins().clz(a);
+                low_word(l, count)
+            }
+            (Op::Bfind { shift_amount }, &[a]) => find_leading(l, ty, a, shift_amount),
+            (Op::Brev, &[a]) => l.b.ins().bitrev(a),
+            (Op::Fns, &[mask, base, offset]) => l.call_value(&FNS, &[mask, base, offset]),
+            (Op::Bfe, &[a, pos, len]) => {
+                let function = match ty {
+                    Type::U32 => &BFE_U32,
+                    Type::S32 => &BFE_S32,
+                    Type::U64 => &BFE_U64,
+                    _ => &BFE_S64,
+                };
+                extract(l, ty, a, pos, len, [&self.sources[1].0, &self.sources[2].0])
+                    .unwrap_or_else(|| l.call_value(function, &[a, pos, len]))
+            }
+            (Op::Bfi, &[a, b, pos, len]) => insert(
+                l,
+                ty,
+                a,
+                b,
+                pos,
+                len,
+                [&self.sources[2].0, &self.sources[3].0],
+            ),
+            (Op::Szext { wrap }, &[a, bits]) => {
+                let wrap = l.b.ins().iconst(types::I32, i64::from(wrap));
+                l.call_value(
+                    if signed(ty) { &SZEXT_S32 } else { &SZEXT_U32 },
+                    &[a, bits, wrap],
+                )
+            }
+            (Op::Bmsk { wrap }, &[pos, len]) => {
+                let wrap = l.b.ins().iconst(types::I32, i64::from(wrap));
+                l.call_value(&BMSK, &[pos, len, wrap])
+            }
+            (Op::Prmt(Permute::Default), &[a, b, selector]) => match constant(&self.sources[2].0) {
+                Some(selector) => permute_by_constant(l, a, b, selector as u32),
+                None => l.call_value(&PRMT, &[a, b, selector]),
+            },
+            (Op::Prmt(mode), &[a, b, selector]) => {
+                let mode = l.b.ins().iconst(types::I32, mode as i64);
+                l.call_value(&PRMT_MODE, &[a, b, selector, mode])
+            }
+            (Op::Dp4a { a_signed, b_signed }, &[a, b, c]) => {
+                let mut sum = c;
+                for byte in 0..4 {
+                    let x = lane(l, a, byte * 8, 8, a_signed);
+                    let y = lane(l, b, byte * 8, 8, b_signed);
+                    let product = l.b.ins().imul(x, y);
+                    sum = l.b.ins().iadd(sum, product);
+                }
+                sum
+            }
+            (
+                Op::Dp2a {
+                    a_signed,
+                    b_signed,
+                    high,
+                },
+                &[a, b, c],
+            ) => {
+                let mut sum = c;
+                for half in 0..2 {
+                    let x = lane(l, a, half * 16, 16, a_signed);
+                    let y = lane(l, b, half * 8 + if high { 16 } else { 0 }, 8, b_signed);
+                    let product = l.b.ins().imul(x, y);
+                    sum = l.b.ins().iadd(sum, product);
+                }
+                sum
+            }
+            _ => unreachable!("decode counted the operands"),
+        };
+        l.write(&self.dst.0, self.dst.1, result);
+    }
+}
+
+fn constant(arg: &Arg) -> Option<u64> {
+    match arg {
+        Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits),
+        _ => None,
+    }
+}
+
+/// The low 32 bits of a count.
+fn low_word(l: &mut Lower<'_>, count: Value) -> Value {
+    match l.b.func.dfg.value_type(count) {
+        types::I64 => l.b.ins().ireduce(types::I32, count),
+        _ => count,
+    }
+}
+
+/// `shifted`, or 0 when the amount is the width or more: the host's shifts wrap, PTX's clamp.
+fn zero_beyond(
+    l: &mut Lower<'_>,
+    width: u32,
+    amount_arg: &Arg,
+    amount: Value,
+    shifted: Value,
+) -> Value {
+    if constant(amount_arg).is_some_and(|amount| amount as u32 <= width - 1) {
+        return shifted;
+    }
+    let kind = l.b.func.dfg.value_type(shifted);
+    let zero = l.b.ins().iconst(kind, 0);
+    let inside =
+        l.b.ins()
+            .icmp_imm(IntCC::UnsignedLessThan, amount, i64::from(width));
+    l.b.ins().select(inside, shifted, zero)
+}
+
+/// `b:a` as 64 bits, and the amount of a funnel shift: at most 32, or modulo 32.
+fn funnel(l: &mut Lower<'_>, wrap: bool, a: Value, b: Value, amount: Value) -> (Value, Value) {
+    let low = l.b.ins().uextend(types::I64, a);
+    let high = l.b.ins().uextend(types::I64, b);
+    let high = l.b.ins().ishl_imm(high, 32);
+    let joined = l.b.ins().bor(high, low);
+    let amount = if wrap {
+        l.b.ins().band_imm(amount, 31)
+    } else {
+        let most = l.b.ins().iconst(types::I32, 32);
+        l.b.ins().umin(amount, most)
+    };
+    (joined, amount)
+}
+
+/// The position of the highest bit that is set (for a negative number: clear), all ones when there is none; or its
+/// distance from the top.
+fn find_leading(l: &mut Lower<'_>, ty: Type, a: Value, shift_amount: bool) -> Value {
+    let kind = value_type(ty);
+    let a = if signed(ty) {
+        let sign = l.b.ins().sshr_imm(a, i64::from(kind.bits()) - 1);
+        l.b.ins().bxor(a, sign)
+    } else {
+        a
+    };
+    let zeros = l.b.ins().clz(a);
+    let zeros = low_word(l, zeros);
+    let found = if shift_amount {
+        zeros
+    } else {
+        let top = l.b.ins().iconst(types::I32, i64::from(kind.bits()) - 1);
+        l.b.ins().isub(top, zeros)
+    };
+    let none = l.b.ins().icmp_imm(IntCC::Equal, a, 0);
+    let ones = l.b.ins().iconst(types::I32, -1);
+    l.b.ins().select(none, ones, found)
+}
+
+/// `bfe` of a constant field that lies inside the word.
+fn extract(
+    l: &mut Lower<'_>,
+    ty: Type,
+    a: Value,
+    _pos: Value,
+    _len: Value,
+    args: [&Arg; 2],
+) -> Option<Value> {
+    let width = u64::from(value_type(ty).bits());
+    let (pos, len) = (constant(args[0])? & 255, constant(args[1])? & 255);
+    if len == 0 || pos + len > width {
+        return None;
+    }
+    let up = l.b.ins().ishl_imm(a, (width - pos - len) as i64);
+    Some(match signed(ty) {
+        true => l.b.ins().sshr_imm(up, (width - len) as i64),
+        false => l.b.ins().ushr_imm(up, (width - len) as i64),
+    })
+}
+
+/// `bfi`: the low `len` bits of `a` over `b` from `pos`; positions and lengths are taken modulo 256.
+fn insert(
+    l: &mut Lower<'_>,
+    ty: Type,
+    a: Value,
+    b: Value,
+    pos: Value,
+    len: Value,
+    args: [&Arg; 2],
+) -> Value {
+    let kind = value_type(ty);
+    let width = u64::from(kind.bits());
+    let (Some(pos_constant), Some(len_constant)) = (constant(args[0]), constant(args[1])) else {
+        return l.call_value(
+            if kind == types::I32 {
+                &BFI_B32
+            } else {
+                &BFI_B64
+            },
+            &[a, b, pos, len],
+        );
+    };
+    let mask = field_mask(pos_constant & 255, len_constant & 255, width);
+    if mask == 0 {
+        return b;
+    }
+    let up = l.b.ins().ishl_imm(a, (pos_constant & 255) as i64);
+    let mask_value = l.b.ins().iconst(kind, sign_extended(mask, width));
+    let rest_value = l.b.ins().iconst(kind, sign_extended(!mask, width));
+    let new = l.b.ins().band(up, mask_value);
+    let old = l.b.ins().band(b, rest_value);
+    l.b.ins().bor(new, old)
+}
+
+/// The low `width` bits of `bits` as the immediate that Cranelift wants for them.
+fn sign_extended(bits: u64, width: u64) -> i64 {
+    if width == 64 {
+        bits as i64
+    } else {
+        i64::from(bits as u32)
+    }
+}
+
+/// Bits `pos` to `pos + len - 1` of a word of `width` bits, as far as they exist.
+fn field_mask(pos: u64, len: u64, width: u64) -> u64 {
+    if pos >= width || len == 0 {
+        return 0;
+    }
+    let ones = if len >= 64 { u64::MAX } else { (1 << len) - 1 };
+    (ones << pos)
+        & if width == 64 {
+            u64::MAX
+        } else {
+            (1 << width) - 1
+        }
+}
+
+/// `prmt` with a constant selector: each byte of the result is a byte of `b:a`, or that byte's sign spread over it.
+fn permute_by_constant(l: &mut Lower<'_>, a: Value, b: Value, selector: u32) -> Value {
+    let low = l.b.ins().uextend(types::I64, a);
+    let high = l.b.ins().uextend(types::I64, b);
+    let high = l.b.ins().ishl_imm(high, 32);
+    let bytes = l.b.ins().bor(high, low);
+    let mut result = l.b.ins().iconst(types::I32, 0);
+    for i in 0..4 {
+        let pick = selector >> (4 * i) & 15;
+        // The byte at the top of 64 bits, then moved down, with its sign where that is asked for.
+        let up = l.b.ins().ishl_imm(bytes, i64::from(56 - 8 * (pick & 7)));
+        let byte = if pick & 8 != 0 {
+            l.b.ins().sshr_imm(up, 63)
+        } else {
+            l.b.ins().ushr_imm(up, 56)
+        };
+        let byte = l.b.ins().ireduce(types::I32, byte);
+        let byte = l.b.ins().band_imm(byte, 255);
+        let placed = l.b.ins().ishl_imm(byte, i64::from(8 * i));
+        result = l.b.ins().bor(result, placed);
+    }
+    result
+}
+
+/// `bits` bits of `word` from `from`, extended to 32.
+fn lane(l: &mut Lower<'_>, word: Value, from: i64, bits: i64, signed: bool) -> Value {
+    let up = l.b.ins().ishl_imm(word, 32 - from - bits);
+    if signed {
+        l.b.ins().sshr_imm(up, 32 - bits)
+    } else {
+        l.b.ins().ushr_imm(up, 32 - bits)
+    }
+}
+
+impl Operation for Lop3 {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let [a, b, c] = [0, 1, 2].map(|i| l.read(&self.sources[i], Type::B32));
+        // A sum of minterms over the truth table, with the forms compilers emit most as one or two instructions.
+        let result = match self.table {
+            0x00 => l.b.ins().iconst(types::I32, 0),
+            0xff => l.b.ins().iconst(types::I32, -1),
+            0x80 => {
+                let ab = l.b.ins().band(a, b);
+                l.b.ins().band(ab, c)
+            }
+            0xfe => {
+                let ab = l.b.ins().bor(a, b);
+                l.b.ins().bor(ab, c)
+            }
+            0x96 => {
+                let ab = l.b.ins().bxor(a, b);
+                l.b.ins().bxor(ab, c)
+            }
+            0xca => l.b.ins().bitselect(a, b, c),
+            table => {
+                // c chooses between two functions of a and b.
+                let [when_set, when_clear] = [1, 0].map(|bit| {
+                    let half = (0..4).fold(0, |half, i| half | (table >> (2 * i + bit) & 1) << i);
+                    two_input(l, half, a, b)
+                });
+                l.b.ins().bitselect(c, when_set, when_clear)
+            }
+        };
+        if let Some((p, boolean, q)) = &self.predicate {
+            let nonzero = l.b.ins().icmp_imm(IntCC::NotEqual, result, 0);
+            let q = l.read(q, Type::Pred);
+            let value = match boolean {
+                Boolean::And => l.b.ins().band(nonzero, q),
+                Boolean::Or => l.b.ins().bor(nonzero, q),
+            };
+            l.write(p, Type::Pred, value);
+        }
+        l.write(&self.dst, Type::B32, result);
+    }
+}
+
+/// The function of two inputs whose value for (a, b) is bit `2a + b` of `table`.
+fn two_input(l: &mut Lower<'_>, table: u8, a: Value, b: Value) -> Value {
+    match table & 15 {
+        0 => l.b.ins().iconst(types::I32, 0),
+        1 => {
+            let either = l.b.ins().bor(a, b);
+            l.b.ins().bnot(either)
+        }
+        2 => l.b.ins().band_not(b, a),
+        3 => l.b.ins().bnot(a),
+        4 => l.b.ins().band_not(a, b),
+        5 => l.b.ins().bnot(b),
+        6 => l.b.ins().bxor(a, b),
+        7 => {
+            let both = l.b.ins().band(a, b);
+            l.b.ins().bnot(both)
+        }
+        8 => l.b.ins().band(a, b),
+        9 => {
+            let differ = l.b.ins().bxor(a, b);
+            l.b.ins().bnot(differ)
+        }
+        10 => b,
+        11 => {
+            let not = l.b.ins().bnot(a);
+            l.b.ins().bor(not, b)
+        }
+        12 => a,
+        13 => {
+            let not = l.b.ins().bnot(b);
+            l.b.ins().bor(a, not)
+        }
+        14 => l.b.ins().bor(a, b),
+        _ => l.b.ins().iconst(types::I32, -1),
+    }
+}
+
+/// `bfe`, as the ISA's pseudocode has it: bits beyond the word are the sign of the field.
+fn bfe(a: u64, pos: u32, len: u32, width: u32, signed: bool) -> u64 {
+    let (pos, len) = (pos & 255, len & 255);
+    let bit = |at: u32| a >> at.min(63) & 1;
+    let sign = match () {
+        () if !signed || len == 0 => 0,
+        () => bit((pos + len - 1).min(width - 1)),
+    };
+    (0..width).fold(0, |value, i| {
+        let from = pos.saturating_add(i);
+        let set = if i < len && from < width {
+            bit(from)
+        } else {
+            sign
+        };
+        value | set << i
+    })
+}
+
+fn bfi(a: u64, b: u64, pos: u32, len: u32, width: u64) -> u64 {
+    let mask = field_mask(u64::from(pos & 255), u64::from(len & 255), width);
+    let up = if pos & 255 >= 64 { 0 } else { a << (pos & 255) };
+    (up & mask) | (b & !mask)
+}
+
+/// `prmt` by a selector in the default form.
+fn permute(a: u32, b: u32, selector: u32) -> u32 {
+    let bytes = u64::from(b) << 32 | u64::from(a);
+    (0..4).fold(0, |value, i| {
+        let pick = selector >> (4 * i) & 15;
+        let byte = (bytes >> (8 * (pick & 7))) as u8;
+        let byte = if pick & 8 != 0 {
+            ((byte as i8) >> 7) as u8
+        } else {
+            byte
+        };
+        value | u32::from(byte) << (8 * i)
+    })
+}
+
+runtime! {
+    /// `fns.b32`
+    FNS = fn fns(mask: u32, base: u32, offset: i32) -> u32 {
+        // The ISA leaves bases beyond the word open.
+        if base > 31 {
+            return u32::MAX;
+        }
+        let set = |bit: u32| mask >> bit & 1 == 1;
+        let found = match offset {
+            0 => set(base).then_some(base),
+            1.. => (base..32).filter(|&bit| set(bit)).nth(offset as usize - 1),
+            _ => (0..=base).rev().filter(|&bit| set(bit)).nth(offset.unsigned_abs() as usize - 1),
+        };
+        found.unwrap_or(u32::MAX)
+    }
+
+    /// `bfe.u32`
+    BFE_U32 = fn bfe_u32(a: u32, pos: u32, len: u32) -> u32 { bfe(u64::from(a), pos, len, 32, false) as u32 }
+    /// `bfe.s32`
+    BFE_S32 = fn bfe_s32(a: u32, pos: u32, len: u32) -> u32 { bfe(u64::from(a), pos, len, 32, true) as u32 }
+    /// `bfe.u64`
+    BFE_U64 = fn bfe_u64(a: u64, pos: u32, len: u32) -> u64 { bfe(a, pos, len, 64, false) }
+    /// `bfe.s64`
+    BFE_S64 = fn bfe_s64(a: u64, pos: u32, len: u32) -> u64 { bfe(a, pos, len, 64, true) }
+    /// `bfi.b32`
+    BFI_B32 = fn bfi_b32(a: u32, b: u32, pos: u32, len: u32) -> u32 { bfi(u64::from(a), u64::from(b), pos, len, 32) as u32 }
+    /// `bfi.b64`
+    BFI_B64 = fn bfi_b64(a: u64, b: u64, pos: u32, len: u32) -> u64 { bfi(a, b, pos, len, 64) }
+
+    /// `szext.u32`: the low bits of `a`, zero-extended; the count clamps at 32 or wraps.
+    SZEXT_U32 = fn szext_u32(a: u32, bits: u32, wrap: u32) -> u32 {
+        match if wrap != 0 { bits & 31 } else { bits.min(32) } {
+            32 => a,
+            bits => a & ((1 << bits) - 1),
+        }
+    }
+    /// `szext.s32`: the low bits of `a`, sign-extended.
+    SZEXT_S32 = fn szext_s32(a: u32, bits: u32, wrap: u32) -> u32 {
+        match if wrap != 0 { bits & 31 } else { bits.min(32) } {
+            0 => 0,
+            bits => ((a << (32 - bits)) as i32 >> (32 - bits)) as u32,
+        }
+    }
+    /// `bmsk.b32`: `len` ones from `pos`.
+    BMSK = fn bmsk(pos: u32, len: u32, wrap: u32) -> u32 {
+        let (pos, len) = if wrap != 0 { (pos & 31, len & 31) } else { (pos, len) };
+        field_mask(u64::from(pos), u64::from(len), 32) as u32
+    }
+
+    /// `prmt.b32`
+    PRMT = fn prmt(a: u32, b: u32, selector: u32) -> u32 { permute(a, b, selector) }
+    /// `prmt.b32.mode`: the two low bits of the selector choose one of four permutations.
+    PRMT_MODE = fn prmt_mode(a: u32, b: u32, selector: u32, mode: u32) -> u32 {
+        const TABLES: [[u32; 4]; 6] = [
+            [0x3210, 0x4321, 0x5432, 0x6543], // f4e
+            [0x5670, 0x6701, 0x7012, 0x0123], // b4e
+            [0x0000, 0x1111, 0x2222, 0x3333], // rc8
+            [0x3210, 0x3211, 0x3222, 0x3333], // ecl
+            [0x0000, 0x1110, 0x2210, 0x3210], // ecr
+            [0x1010, 0x3232, 0x1010, 0x3232], // rc16
+        ];
+        permute(a, b, TABLES[mode as usize - 1][selector as usize & 3])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prmt_modes_are_the_isa_tables() {
+        let (a, b) = (0x3322_1100, 0x7766_5544);
+        let all = |mode: Permute| [0, 1, 2, 3].map(|s| prmt_mode(a, b, s, mode as u32));
+        assert_eq!(
+            all(Permute::F4e),
+            [0x3322_1100, 0x4433_2211, 0x5544_3322, 0x6655_4433]
+        );
+        assert_eq!(
+            all(Permute::B4e),
+            [0x5566_7700, 0x6677_0011, 0x7700_1122, 0x0011_2233]
+        );
+        assert_eq!(
+            all(Permute::Rc8),
+            [0, 0x1111_1111, 0x2222_2222, 0x3333_3333]
+        );
+        assert_eq!(
+            all(Permute::Ecl),
+            [0x3322_1100, 0x3322_1111, 0x3322_2222, 0x3333_3333]
+        );
+        assert_eq!(
+            all(Permute::Ecr),
+            [0, 0x1111_1100, 0x2222_1100, 0x3322_1100]
+        );
+        assert_eq!(
+            all(Permute::Rc16),
+            [0x1100_1100, 0x3322_3322, 0x1100_1100, 0x3322_3322]
+        );
+        // The sign of a byte, spread.
+        assert_eq!(prmt(0x0080_7f00, 0xff00_0000, 0xfa98), 0xffff_0000);
+    }
+
+    #[test]
+    fn fields_beyond_the_word() {
+        assert_eq!(bfe_u32(0xdead_beef, 8, 16), 0xadbe);
+        assert_eq!(bfe_s32(0xdead_beef, 8, 16), 0xffff_adbe);
+        assert_eq!(bfe_s32(0x8000_0000, 31, 5), 0xffff_ffff);
+        assert_eq!(bfe_u32(0x8000_0000, 31, 5), 1);
+        assert_eq!(bfe_s32(0x8000_0000, 40, 5), 0xffff_ffff);
+        assert_eq!(bfe_u32(!0, 0, 0), 0);
+        assert_eq!(bfe_s32(!0, 0, 0), 0);
+        assert_eq!(bfe_u64(!0, 0, 64), !0);
+        assert_eq!(bfe_u64(!0, 60, 255), 15);
+        assert_eq!(bfi_b32(0xff, 0x1234_5678, 8, 8), 0x1234_ff78);
+        assert_eq!(bfi_b32(0xff, 0x1234_5678, 28, 8), 0xf234_5678);
+        assert_eq!(bfi_b32(0xff, 0x1234_5678, 32, 8), 0x1234_5678);
+        assert_eq!(bfi_b64(!0, 0, 0, 255), !0);
+        assert_eq!(bmsk(30, 5, 0), 0xc000_0000);
+        assert_eq!(bmsk(34, 5, 1), 0x7c);
+        assert_eq!(bmsk(0, 32, 0), !0);
+        assert_eq!(szext_s32(0x80, 8, 0), 0xffff_ff80);
+        assert_eq!(szext_u32(!0, 33, 0), !0);
+        assert_eq!(szext_u32(!0, 33, 1), 1);
+    }
+
+    #[test]
+    fn fns_counts_from_base_both_ways() {
+        assert_eq!(fns(0b1011_0110, 0, 1), 1);
+        assert_eq!(fns(0b1011_0110, 2, 3), 5);
+        assert_eq!(fns(0b1011_0110, 7, -2), 5);
+        assert_eq!(fns(0b1011_0110, 3, 0), u32::MAX);
+        assert_eq!(fns(0b1011_0110, 4, 0), 4);
+        assert_eq!(fns(0, 4, 1), u32::MAX);
+        assert_eq!(fns(!0, 40, 1), u32::MAX);
+        assert_eq!(fns(!0, 0, i32::MIN), u32::MAX);
+    }
+}

@@ -1,0 +1,529 @@
+//! Integer arithmetic: `add`, `sub`, `mul`, `mad`, `mul24`, `mad24`, `sad`, `div`, `rem`, `abs`, `neg`, `min`, `max`, with the
+//! carry forms and the packed 16-bit pairs of sm_90.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_frontend::Variable;
+use ptx::ast::{Immediate, Type};
+
+use super::{Lower, value_type};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+
+/// Which part of a product is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    Lo,
+    Hi,
+    Wide,
+}
+
+const PARTS: &[(&str, Part)] = &[("lo", Part::Lo), ("hi", Part::Hi), ("wide", Part::Wide)];
+
+/// How an addition or subtraction deals with the carry flag.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Carry {
+    /// Takes the flag in.
+    takes: bool,
+    /// Gives it out.
+    gives: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Op {
+    Add {
+        saturate: bool,
+        carry: Carry,
+    },
+    Sub {
+        saturate: bool,
+        carry: Carry,
+    },
+    Mul(Part),
+    Mad {
+        part: Part,
+        saturate: bool,
+        carry: Carry,
+    },
+    Mul24 {
+        high: bool,
+    },
+    Mad24 {
+        high: bool,
+        saturate: bool,
+    },
+    Sad,
+    Div,
+    Rem,
+    Abs,
+    Neg,
+    Min {
+        relu: bool,
+    },
+    Max {
+        relu: bool,
+    },
+}
+
+/// An integer instruction: a destination and up to three sources, of the types that `ty` and `op` say.
+#[derive(Debug)]
+struct Integer {
+    op: Op,
+    ty: Type,
+    dst: Arg,
+    sources: Vec<Arg>,
+}
+
+const WIDE: &[Type] = &[Type::U16, Type::S16, Type::U32, Type::S32];
+const ALL: &[Type] = &[
+    Type::U16,
+    Type::S16,
+    Type::U32,
+    Type::S32,
+    Type::U64,
+    Type::S64,
+];
+const PACKED: &[Type] = &[
+    Type::U16,
+    Type::S16,
+    Type::U32,
+    Type::S32,
+    Type::U64,
+    Type::S64,
+    Type::U16x2,
+    Type::S16x2,
+];
+const CARRIED: &[Type] = &[Type::U32, Type::S32, Type::U64, Type::S64];
+const WORDS: &[Type] = &[Type::U32, Type::S32];
+const SIGNED: &[Type] = &[Type::S16, Type::S32, Type::S64];
+
+fn signed(ty: Type) -> bool {
+    matches!(
+        ty,
+        Type::S8 | Type::S16 | Type::S32 | Type::S64 | Type::S16x2
+    )
+}
+
+/// The type of twice the width.
+fn widened(ty: Type) -> Type {
+    match ty {
+        Type::U16 => Type::U32,
+        Type::S16 => Type::S32,
+        Type::U32 => Type::U64,
+        _ => Type::S64,
+    }
+}
+
+/// Decodes an integer form of an opcode of this family.
+pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let (op, ty) = match r.opcode {
+        "add" | "sub" => {
+            let gives = r.eat("cc");
+            let saturate = !gives && r.eat("sat");
+            let ty = match (gives, saturate) {
+                (true, _) => r.ty_of(CARRIED)?,
+                (_, true) => r.ty_of(&[Type::S32])?,
+                _ => r.ty_of(PACKED)?,
+            };
+            let carry = Carry {
+                takes: false,
+                gives,
+            };
+            (
+                if r.opcode == "add" {
+                    Op::Add { saturate, carry }
+                } else {
+                    Op::Sub { saturate, carry }
+                },
+                ty,
+            )
+        }
+        "addc" | "subc" => {
+            let carry = Carry {
+                takes: true,
+                gives: r.eat("cc"),
+            };
+            let op = if r.opcode == "addc" {
+                Op::Add {
+                    saturate: false,
+                    carry,
+                }
+            } else {
+                Op::Sub {
+                    saturate: false,
+                    carry,
+                }
+            };
+            (op, r.ty_of(CARRIED)?)
+        }
+        "mul" => {
+            let part = r.expect_any(PARTS)?;
+            (
+                Op::Mul(part),
+                r.ty_of(if part == Part::Wide { WIDE } else { ALL })?,
+            )
+        }
+        "mad" | "madc" => {
+            let takes = r.opcode == "madc";
+            let part = r.expect_any(PARTS)?;
+            let gives = part != Part::Wide && r.eat("cc");
+            let saturate = part == Part::Hi && !takes && !gives && r.eat("sat");
+            let ty = match () {
+                () if saturate => r.ty_of(&[Type::S32])?,
+                () if takes || gives => r.ty_of(CARRIED)?,
+                () => r.ty_of(if part == Part::Wide { WIDE } else { ALL })?,
+            };
+            (
+                Op::Mad {
+                    part,
+                    saturate,
+                    carry: Carry { takes, gives },
+                },
+                ty,
+            )
+        }
+        "mul24" => {
+            let high = r.expect_any(&[("hi", true), ("lo", false)])?;
+            (Op::Mul24 { high }, r.ty_of(WORDS)?)
+        }
+        "mad24" => {
+            let high = r.expect_any(&[("hi", true), ("lo", false)])?;
+            let saturate = high && r.eat("sat");
+            (
+                Op::Mad24 { high, saturate },
+                r.ty_of(if saturate { &[Type::S32] } else { WORDS })?,
+            )
+        }
+        "sad" => (Op::Sad, r.ty_of(ALL)?),
+        "div" => (Op::Div, r.ty_of(ALL)?),
+        "rem" => (Op::Rem, r.ty_of(ALL)?),
+        "abs" => (Op::Abs, r.ty_of(SIGNED)?),
+        "neg" => (Op::Neg, r.ty_of(SIGNED)?),
+        "min" | "max" => {
+            let relu = r.eat("relu");
+            let mut ty = r.ty_of(if relu {
+                &[Type::S32, Type::S16x2]
+            } else {
+                PACKED
+            })?;
+            // The ISA writes `.relu` before the type; LLVM prints it after. Both are read.
+            let relu = relu || (matches!(ty, Type::S32 | Type::S16x2) && r.eat("relu"));
+            if ty == Type::B32 {
+                ty = Type::U32;
+            }
+            (
+                if r.opcode == "min" {
+                    Op::Min { relu }
+                } else {
+                    Op::Max { relu }
+                },
+                ty,
+            )
+        }
+        _ => return Err(r.invalid("is no integer instruction".into())),
+    };
+    r.end()?;
+    let count = match op {
+        Op::Abs | Op::Neg => 1,
+        Op::Mad { .. } | Op::Mad24 { .. } | Op::Sad => 3,
+        _ => 2,
+    };
+    let [dst, sources @ ..] = r.args else {
+        return Err(r.invalid("takes operands".into()));
+    };
+    if sources.len() != count {
+        return Err(r.invalid(format!(
+            "takes {} operands, not {}",
+            count + 1,
+            r.args.len()
+        )));
+    }
+    Ok(Box::new(Integer {
+        op,
+        ty,
+        dst: dst.clone(),
+        sources: sources.to_vec(),
+    }))
+}
+
+impl Operation for Integer {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let ty = self.ty;
+        let wide = matches!(
+            self.op,
+            Op::Mul(Part::Wide)
+                | Op::Mad {
+                    part: Part::Wide,
+                    ..
+                }
+        );
+        let result_ty = if wide { widened(ty) } else { ty };
+        // The third source of a wide multiply-add is of the wide type.
+        let values: Vec<Value> = self
+            .sources
+            .iter()
+            .enumerate()
+            .map(|(i, source)| l.read(source, if i == 2 { result_ty } else { ty }))
+            .collect();
+        let result = match (self.op, &values[..]) {
+            (Op::Add { saturate, carry }, &[a, b]) => add(l, ty, a, b, saturate, carry),
+            (Op::Sub { saturate, carry }, &[a, b]) => sub(l, ty, a, b, saturate, carry),
+            (Op::Mul(part), &[a, b]) => multiply(l, ty, part, a, b),
+            (
+                Op::Mad {
+                    part,
+                    saturate,
+                    carry,
+                },
+                &[a, b, c],
+            ) => {
+                let product = multiply(l, ty, part, a, b);
+                add(l, result_ty, product, c, saturate, carry)
+            }
+            (Op::Mul24 { high }, &[a, b]) => multiply24(l, ty, high, a, b),
+            (Op::Mad24 { high, saturate }, &[a, b, c]) => {
+                let product = multiply24(l, ty, high, a, b);
+                add(l, ty, product, c, saturate, Carry::default())
+            }
+            (Op::Sad, &[a, b, c]) => {
+                let (low, high) = (least(l, ty, a, b), greatest(l, ty, a, b));
+                let distance = l.b.ins().isub(high, low);
+                l.b.ins().iadd(c, distance)
+            }
+            (Op::Div, &[a, b]) => divide(l, ty, a, b, constant(&self.sources[1])).0,
+            (Op::Rem, &[a, b]) => divide(l, ty, a, b, constant(&self.sources[1])).1,
+            (Op::Abs, &[a]) => l.b.ins().iabs(a),
+            (Op::Neg, &[a]) => l.b.ins().ineg(a),
+            (Op::Min { relu }, &[a, b]) => {
+                let value = each_half(l, ty, a, b, least);
+                relu_of(l, ty, relu, value)
+            }
+            (Op::Max { relu }, &[a, b]) => {
+                let value = each_half(l, ty, a, b, greatest);
+                relu_of(l, ty, relu, value)
+            }
+            _ => unreachable!("decode counted the operands"),
+        };
+        l.write(&self.dst, result_ty, result);
+    }
+}
+
+/// The value of an immediate operand.
+fn constant(arg: &Arg) -> Option<u64> {
+    match arg {
+        Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits),
+        _ => None,
+    }
+}
+
+/// Applies `f` to the value, or to each half of a packed pair.
+fn each_half(
+    l: &mut Lower<'_>,
+    ty: Type,
+    a: Value,
+    b: Value,
+    f: fn(&mut Lower<'_>, Type, Value, Value) -> Value,
+) -> Value {
+    let half = match ty {
+        Type::U16x2 => Type::U16,
+        Type::S16x2 => Type::S16,
+        _ => return f(l, ty, a, b),
+    };
+    let mut halves = [0, 16].map(|shift| {
+        let [x, y] = [a, b].map(|pair| {
+            let shifted = l.b.ins().ushr_imm(pair, shift);
+            l.b.ins().ireduce(types::I16, shifted)
+        });
+        let value = f(l, half, x, y);
+        l.b.ins().uextend(types::I32, value)
+    });
+    halves[1] = l.b.ins().ishl_imm(halves[1], 16);
+    l.b.ins().bor(halves[0], halves[1])
+}
+
+fn relu_of(l: &mut Lower<'_>, ty: Type, relu: bool, value: Value) -> Value {
+    if !relu {
+        return value;
+    }
+    let zero = l.b.ins().iconst(types::I32, 0);
+    each_half(l, ty, value, zero, greatest)
+}
+
+fn least(l: &mut Lower<'_>, ty: Type, a: Value, b: Value) -> Value {
+    if signed(ty) {
+        l.b.ins().smin(a, b)
+    } else {
+        l.b.ins().umin(a, b)
+    }
+}
+
+fn greatest(l: &mut Lower<'_>, ty: Type, a: Value, b: Value) -> Value {
+    if signed(ty) {
+        l.b.ins().smax(a, b)
+    } else {
+        l.b.ins().umax(a, b)
+    }
+}
+
+impl Lower<'_> {
+    /// The carry flag, `I8`, 0 or 1; 0 before anything has set it.
+    fn carry(&mut self) -> Value {
+        let flag = self.carry_variable();
+        self.b.use_var(flag)
+    }
+
+    fn set_carry(&mut self, value: Value) {
+        let flag = self.carry_variable();
+        self.b.def_var(flag, value);
+    }
+
+    fn carry_variable(&mut self) -> Variable {
+        *self
+            .carry
+            .get_or_insert_with(|| self.b.declare_var(types::I8))
+    }
+}
+
+/// Clamps the 64-bit exact result of a saturating `.s32` operation.
+fn clamp_s32(l: &mut Lower<'_>, exact: Value) -> Value {
+    let low = l.b.ins().iconst(types::I64, i64::from(i32::MIN));
+    let high = l.b.ins().iconst(types::I64, i64::from(i32::MAX));
+    let value = l.b.ins().smax(exact, low);
+    let value = l.b.ins().smin(value, high);
+    l.b.ins().ireduce(types::I32, value)
+}
+
+fn add(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: Carry) -> Value {
+    if saturate {
+        let [a, b] = [a, b].map(|v| l.b.ins().sextend(types::I64, v));
+        let sum = l.b.ins().iadd(a, b);
+        return clamp_s32(l, sum);
+    }
+    if matches!(ty, Type::U16x2 | Type::S16x2) {
+        return each_half(l, ty, a, b, |l, _, a, b| l.b.ins().iadd(a, b));
+    }
+    let sum = l.b.ins().iadd(a, b);
+    if carry == Carry::default() {
+        return sum;
+    }
+    let out = l.b.ins().icmp(IntCC::UnsignedLessThan, sum, a);
+    let (sum, out) = if carry.takes {
+        let flag = l.carry();
+        let flag = l.b.ins().uextend(value_type(ty), flag);
+        let with = l.b.ins().iadd(sum, flag);
+        let again = l.b.ins().icmp(IntCC::UnsignedLessThan, with, sum);
+        (with, l.b.ins().bor(out, again))
+    } else {
+        (sum, out)
+    };
+    if carry.gives {
+        l.set_carry(out);
+    }
+    sum
+}
+
+/// The carry flag of a subtraction is its borrow, as `sub.cc` documents.
+fn sub(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: Carry) -> Value {
+    if saturate {
+        let [a, b] = [a, b].map(|v| l.b.ins().sextend(types::I64, v));
+        let difference = l.b.ins().isub(a, b);
+        return clamp_s32(l, difference);
+    }
+    if matches!(ty, Type::U16x2 | Type::S16x2) {
+        return each_half(l, ty, a, b, |l, _, a, b| l.b.ins().isub(a, b));
+    }
+    let difference = l.b.ins().isub(a, b);
+    if carry == Carry::default() {
+        return difference;
+    }
+    let out = l.b.ins().icmp(IntCC::UnsignedLessThan, a, b);
+    let (difference, out) = if carry.takes {
+        let flag = l.carry();
+        let flag = l.b.ins().uextend(value_type(ty), flag);
+        let again = l.b.ins().icmp(IntCC::UnsignedLessThan, difference, flag);
+        (l.b.ins().isub(difference, flag), l.b.ins().bor(out, again))
+    } else {
+        (difference, out)
+    };
+    if carry.gives {
+        l.set_carry(out);
+    }
+    difference
+}
+
+fn multiply(l: &mut Lower<'_>, ty: Type, part: Part, a: Value, b: Value) -> Value {
+    match part {
+        Part::Lo => l.b.ins().imul(a, b),
+        Part::Hi if signed(ty) => l.b.ins().smulhi(a, b),
+        Part::Hi => l.b.ins().umulhi(a, b),
+        Part::Wide => {
+            let wide = value_type(widened(ty));
+            let [a, b] = [a, b].map(|v| {
+                if signed(ty) {
+                    l.b.ins().sextend(wide, v)
+                } else {
+                    l.b.ins().uextend(wide, v)
+                }
+            });
+            l.b.ins().imul(a, b)
+        }
+    }
+}
+
+/// The 48-bit product of the low 24 bits of each: bits 47 to 16, or 31 to 0.
+fn multiply24(l: &mut Lower<'_>, ty: Type, high: bool, a: Value, b: Value) -> Value {
+    let [a, b] = [a, b].map(|v| {
+        let up = l.b.ins().ishl_imm(v, 8);
+        if signed(ty) {
+            let down = l.b.ins().sshr_imm(up, 8);
+            l.b.ins().sextend(types::I64, down)
+        } else {
+            let down = l.b.ins().ushr_imm(up, 8);
+            l.b.ins().uextend(types::I64, down)
+        }
+    });
+    let mut product = l.b.ins().imul(a, b);
+    if high {
+        product = l.b.ins().ushr_imm(product, 16);
+    }
+    l.b.ins().ireduce(types::I32, product)
+}
+
+/// Quotient and remainder as the device gives them where PTX leaves them open: by zero the quotient is all ones and the
+/// remainder the dividend; the most negative number by -1 is itself, remainder 0. The host's division never traps.
+fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>) -> (Value, Value) {
+    let kind = value_type(ty);
+    let mask = if kind.bits() == 64 {
+        u64::MAX
+    } else {
+        (1 << kind.bits()) - 1
+    };
+    if divisor.is_some_and(|d| d & mask != 0 && d & mask != mask) {
+        return match signed(ty) {
+            true => (l.b.ins().sdiv(a, b), l.b.ins().srem(a, b)),
+            false => (l.b.ins().udiv(a, b), l.b.ins().urem(a, b)),
+        };
+    }
+    let one = l.b.ins().iconst(kind, 1);
+    let ones = l.b.ins().iconst(kind, -1);
+    let zero_divisor = l.b.ins().icmp_imm(IntCC::Equal, b, 0);
+    if signed(ty) {
+        let minus_one = l.b.ins().icmp_imm(IntCC::Equal, b, -1);
+        let special = l.b.ins().bor(zero_divisor, minus_one);
+        let safe = l.b.ins().select(special, one, b);
+        let (quotient, remainder) = (l.b.ins().sdiv(a, safe), l.b.ins().srem(a, safe));
+        let negated = l.b.ins().ineg(a);
+        let quotient = l.b.ins().select(minus_one, negated, quotient);
+        // By the safe divisor 1 the remainder is 0 already.
+        (
+            l.b.ins().select(zero_divisor, ones, quotient),
+            l.b.ins().select(zero_divisor, a, remainder),
+        )
+    } else {
+        let safe = l.b.ins().select(zero_divisor, one, b);
+        let (quotient, remainder) = (l.b.ins().udiv(a, safe), l.b.ins().urem(a, safe));
+        (
+            l.b.ins().select(zero_divisor, ones, quotient),
+            l.b.ins().select(zero_divisor, a, remainder),
+        )
+    }
+}
