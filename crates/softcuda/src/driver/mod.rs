@@ -1,1 +1,11 @@
 //! Contexts, modules, streams, events and memory as Rust objects with the driver's rules.
+
+pub(crate) mod context;
+pub(crate) mod device;
+pub(crate) mod error;
+pub(crate) mod handle;
+pub(crate) mod init;
+pub(crate) mod stream;
+
+pub use error::CUresult;
+pub(crate) use error::Result;
