@@ -19,14 +19,21 @@ pub(crate) mod queue;
 pub(crate) use domain::Domain;
 pub(crate) use queue::{Marker, Queue, Role, Step};
 
-use cudarc::driver::sys::CUresult;
+/// Why a step failed: a code that means something to whoever made the step, and nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure(pub u32);
+
+impl Failure {
+    /// A device step panicked: `CUDA_ERROR_LAUNCH_FAILED`.
+    const PANICKED: Failure = Failure(719);
+}
 
 /// Whether a context still runs work: the engine asks before each step and reports a step that failed.
 pub(crate) trait Fate: Send + Sync {
     /// The error that the context failed with.
-    fn failure(&self) -> Option<CUresult>;
+    fn failure(&self) -> Option<Failure>;
     /// A step failed: the context is lost.
-    fn fail(&self, error: CUresult);
+    fn fail(&self, error: Failure);
 }
 
 #[cfg(test)]

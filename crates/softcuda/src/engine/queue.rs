@@ -18,20 +18,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use cudarc::driver::sys::CUresult;
 use parking_lot::{Condvar, Mutex};
 
 use super::host::forbid_calls;
-use super::{Fate, pool};
+use super::{Failure, Fate, pool};
 
 /// Something a queue does.
 pub(crate) enum Step {
     /// Work of the device: not run once the context has failed, which an error of its own makes it do.
-    Device(Box<dyn FnOnce() -> Result<(), CUresult> + Send>),
+    Device(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
     /// A host function: runs on a thread of the engine, not at all once the context has failed.
     Host(Box<dyn FnOnce() + Send>),
     /// A callback: runs on a thread of the engine, and is told how the context stands.
-    Callback(Box<dyn FnOnce(Option<CUresult>) + Send>),
+    Callback(Box<dyn FnOnce(Option<Failure>) + Send>),
     /// Fires a marker.
     Signal(Arc<Marker>),
     /// Waits for a marker, of this or another queue.
@@ -301,7 +300,7 @@ impl Queue {
             Step::Device(work) => {
                 if self.fate.failure().is_none() {
                     let result = catch_unwind(AssertUnwindSafe(work));
-                    if let Err(error) = result.unwrap_or(Err(CUresult::CUDA_ERROR_LAUNCH_FAILED)) {
+                    if let Err(error) = result.unwrap_or(Err(Failure::PANICKED)) {
                         self.fate.fail(error);
                     }
                 }
