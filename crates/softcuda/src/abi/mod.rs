@@ -1,7 +1,7 @@
 //! The exported driver functions: decode, call, encode, nothing else.
 //!
 //! [`export!`] makes each of them. Its body returns a [`Result`](crate::driver::Result), runs with panics caught and is
-//! traced; functions but for the `early` ones fail before `cuInit`. Enumerations are taken as integers: a value that
+//! traced; functions but for the `early` ones fail before `cuInit` and in host functions. Enumerations are taken as integers: a value that
 //! CUDA has no name for must be an error, not an undefined Rust value. Pointers of the caller's are [`Out`], [`In`] and
 //! [`InOut`], which know null.
 //!
@@ -9,6 +9,8 @@
 
 pub(crate) mod args;
 mod context;
+mod event;
+mod stream;
 pub(crate) mod symbols;
 pub(crate) mod types;
 mod unsupported;
@@ -19,6 +21,7 @@ use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::driver::{CUresult, Result, init};
+use crate::engine::host;
 
 /// Which stream the null stream handle is in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,9 @@ pub(crate) fn call(
     let run = || -> Result {
         if !early {
             init::check()?;
+            if host::calls_forbidden() {
+                return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
+            }
         }
         body()
     };

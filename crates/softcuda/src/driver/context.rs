@@ -50,8 +50,6 @@ pub(crate) struct Context {
     primary: bool,
     flags: AtomicU32,
     destroyed: AtomicBool,
-    /// The first error of work that ran; 0 while there is none.
-    sticky: AtomicU32,
     /// `CUfunc_cache`: remembered, and of no effect.
     cache_config: AtomicU32,
     /// References beyond the first, by `cuCtxAttach`.
@@ -71,7 +69,6 @@ impl Context {
             primary,
             flags: AtomicU32::new(flags | MAP_HOST),
             destroyed: AtomicBool::new(false),
-            sticky: AtomicU32::new(0),
             cache_config: AtomicU32::new(0),
             attached: AtomicU32::new(0),
             limits: Limits::default(),
@@ -127,9 +124,7 @@ impl Context {
 
     /// Records the error of work that ran: from now on the context's functions answer it. The first one stays.
     pub fn fail(&self, error: CUresult) {
-        let _ = self
-            .sticky
-            .compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+        self.streams.sticky().set(error);
     }
 
     /// The sticky error, or that the context was destroyed.
@@ -137,9 +132,9 @@ impl Context {
         if self.is_destroyed() {
             return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
-        match self.sticky.load(Ordering::Acquire) {
-            0 => Ok(()),
-            code => Err(CUresult(code)),
+        match self.streams.sticky().get() {
+            None => Ok(()),
+            Some(error) => Err(error),
         }
     }
 
@@ -147,6 +142,8 @@ impl Context {
     fn end(&self) {
         let _ = super::stream::synchronize_context(self);
         self.destroyed.store(true, Ordering::Release);
+        super::stream::end_context(self);
+        super::event::end_context(self);
     }
 }
 

@@ -3,7 +3,10 @@
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod error;
+pub(crate) mod event;
 pub(crate) mod handle;
+pub(crate) mod host_function;
+pub(crate) mod image;
 pub(crate) mod init;
 pub(crate) mod stream;
 

@@ -1,0 +1,66 @@
+//! `cuEvent*`, and the events of whole contexts.
+
+use super::types::{CUcontext, CUevent, CUstream};
+use super::{NullStream, Out, export};
+use crate::driver::{CUresult, Result, context, event, stream};
+
+fn record(handle: CUevent, stream: CUstream, null: NullStream, flags: u32) -> Result {
+    if flags > 1 {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let event = event::resolve_any(handle)?;
+    event.record(&*stream::resolve(stream, null)?)
+}
+
+fn elapsed(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> Result {
+    milliseconds.some()?;
+    let (start, end) = (event::resolve_any(start)?, event::resolve_any(end)?);
+    milliseconds.set(event::elapsed(&start, &end)?)
+}
+
+export! {
+    /// Makes an event.
+    fn cuEventCreate(handle: Out<CUevent>, flags: u32) {
+        handle.some()?;
+        handle.set(event::create(&context::current()?, flags)?)
+    }
+
+    /// Destroys an event; what it recorded goes on.
+    fn cuEventDestroy(handle: CUevent) { event::destroy(handle) }
+
+    /// Destroys an event; what it recorded goes on.
+    fn cuEventDestroy_v2(handle: CUevent) { event::destroy(handle) }
+
+    /// From now on the event is what the stream was given so far.
+    fn cuEventRecord | cuEventRecord_ptsz(null; handle: CUevent, stream: CUstream) { record(handle, stream, null, 0) }
+
+    /// From now on the event is what the stream was given so far.
+    fn cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz(null; handle: CUevent, stream: CUstream, flags: u32) {
+        record(handle, stream, null, flags)
+    }
+
+    /// Says whether what the event recorded has ended.
+    fn cuEventQuery(handle: CUevent) { event::resolve_any(handle)?.query() }
+
+    /// Waits for what the event recorded.
+    fn cuEventSynchronize(handle: CUevent) { event::resolve_any(handle)?.synchronize() }
+
+    /// Milliseconds from one event to another.
+    fn cuEventElapsedTime(milliseconds: Out<f32>, start: CUevent, end: CUevent) { elapsed(milliseconds, start, end) }
+
+    /// Milliseconds from one event to another.
+    fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: CUevent, end: CUevent) { elapsed(milliseconds, start, end) }
+
+    /// From now on the event is what all streams of the context were given so far.
+    fn cuCtxRecordEvent(owner: CUcontext, handle: CUevent) {
+        let owner = context::resolve(owner)?;
+        event::resolve(handle)?.record_context(&owner)
+    }
+
+    /// Later work of all streams of the context waits for what the event recorded.
+    fn cuCtxWaitEvent(owner: CUcontext, handle: CUevent) {
+        let owner = context::resolve(owner)?;
+        let event = event::resolve_any(handle)?;
+        stream::all_of(&owner).iter().try_for_each(|stream| event.order_before(stream))
+    }
+}

@@ -1,0 +1,182 @@
+//! `cuStream*`, `cuLaunchHostFunc`.
+
+use std::ffi::c_void;
+
+use super::types::{CUcontext, CUdevice, CUevent, CUstream};
+use super::{In, NullStream, Out, export};
+use crate::driver::host_function::{self, HostFn, StreamCallback};
+use crate::driver::stream::{Attribute, Stream};
+use crate::driver::{CUresult, Result, context, event, stream};
+
+/// `CU_STREAM_CAPTURE_STATUS_NONE`.
+const NOT_CAPTURING: u32 = 0;
+
+fn resolve(handle: CUstream, null: NullStream) -> Result<std::sync::Arc<Stream>> {
+    stream::resolve(handle, null)
+}
+
+export! {
+    /// Makes a stream.
+    fn cuStreamCreate(handle: Out<CUstream>, flags: u32) {
+        handle.some()?;
+        handle.set(stream::create(&context::current()?, flags, 0)?)
+    }
+
+    /// Makes a stream with a priority.
+    fn cuStreamCreateWithPriority(handle: Out<CUstream>, flags: u32, priority: i32) {
+        handle.some()?;
+        handle.set(stream::create(&context::current()?, flags, priority)?)
+    }
+
+    /// Destroys a stream; what it was given still runs.
+    fn cuStreamDestroy(handle: CUstream) { stream::destroy(handle) }
+
+    /// Destroys a stream; what it was given still runs.
+    fn cuStreamDestroy_v2(handle: CUstream) { stream::destroy(handle) }
+
+    /// Waits for all that the stream was given.
+    fn cuStreamSynchronize | cuStreamSynchronize_ptsz(null; handle: CUstream) { resolve(handle, null)?.synchronize() }
+
+    /// Says whether all that the stream was given has ended.
+    fn cuStreamQuery | cuStreamQuery_ptsz(null; handle: CUstream) { resolve(handle, null)?.query() }
+
+    /// The stream's priority.
+    fn cuStreamGetPriority | cuStreamGetPriority_ptsz(null; handle: CUstream, priority: Out<i32>) {
+        priority.some()?;
+        priority.set(resolve(handle, null)?.priority())
+    }
+
+    /// The stream's device.
+    fn cuStreamGetDevice | cuStreamGetDevice_ptsz(null; handle: CUstream, device: Out<CUdevice>) {
+        device.some()?;
+        resolve(handle, null)?;
+        device.set(0)
+    }
+
+    /// The flags that the stream was made with.
+    fn cuStreamGetFlags | cuStreamGetFlags_ptsz(null; handle: CUstream, flags: Out<u32>) {
+        flags.some()?;
+        flags.set(resolve(handle, null)?.flags())
+    }
+
+    /// A number that no other stream has.
+    fn cuStreamGetId | cuStreamGetId_ptsz(null; handle: CUstream, id: Out<u64>) {
+        id.some()?;
+        id.set(resolve(handle, null)?.id())
+    }
+
+    /// The stream's context.
+    fn cuStreamGetCtx | cuStreamGetCtx_ptsz(null; handle: CUstream, owner: Out<CUcontext>) {
+        owner.some()?;
+        owner.set(resolve(handle, null)?.context().handle())
+    }
+
+    /// The stream's context; it has no green one.
+    fn cuStreamGetCtx_v2 | cuStreamGetCtx_v2_ptsz(null; handle: CUstream, owner: Out<CUcontext>, green: Out<usize>) {
+        owner.some()?;
+        owner.set(resolve(handle, null)?.context().handle())?;
+        green.set_if_wanted(0);
+        Ok(())
+    }
+
+    /// The stream's green context: none.
+    fn cuStreamGetGreenCtx(handle: CUstream, green: Out<usize>) {
+        green.some()?;
+        resolve(handle, NullStream::Legacy)?;
+        green.set(0)
+    }
+
+    /// Later work of the stream waits for what the event recorded.
+    fn cuStreamWaitEvent | cuStreamWaitEvent_ptsz(null; handle: CUstream, waited: CUevent, flags: u32) {
+        if flags > 1 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let stream = resolve(handle, null)?;
+        event::resolve_any(waited)?.order_before(&stream)
+    }
+
+    /// Calls a function of the program in the stream's turn.
+    fn cuStreamAddCallback | cuStreamAddCallback_ptsz(
+        null; handle: CUstream, callback: Option<StreamCallback>, data: *mut c_void, flags: u32,
+    ) {
+        let callback = callback.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        if flags != 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let stream = resolve(handle, null)?;
+        // SAFETY: the caller passes a callback that may be called once with its data, on a thread of ours.
+        unsafe { host_function::add_callback(&stream, callback, data) }
+    }
+
+    /// Calls a function of the program in the stream's turn.
+    fn cuLaunchHostFunc | cuLaunchHostFunc_ptsz(
+        null; handle: CUstream, function: Option<HostFn>, data: *mut c_void,
+    ) {
+        let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let stream = resolve(handle, null)?;
+        // SAFETY: the caller passes a function that may be called once with its data, on a thread of ours.
+        unsafe { host_function::launch(&stream, function, data) }
+    }
+
+    /// Reads an attribute.
+    fn cuStreamGetAttribute | cuStreamGetAttribute_ptsz(
+        null; handle: CUstream, attribute: u32, value: Out<Attribute>,
+    ) {
+        value.some()?;
+        value.set(resolve(handle, null)?.attribute(attribute)?)
+    }
+
+    /// Sets an attribute.
+    fn cuStreamSetAttribute | cuStreamSetAttribute_ptsz(
+        null; handle: CUstream, attribute: u32, value: In<Attribute>,
+    ) {
+        let value = value.get()?;
+        resolve(handle, null)?.set_attribute(attribute, value)
+    }
+
+    /// Takes over another stream's attributes.
+    fn cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz(null; to: CUstream, from: CUstream) {
+        let to = resolve(to, null)?;
+        to.copy_attributes(&*resolve(from, null)?);
+        Ok(())
+    }
+
+    /// Says whether the stream is in capture.
+    fn cuStreamIsCapturing | cuStreamIsCapturing_ptsz(null; handle: CUstream, status: Out<u32>) {
+        status.some()?;
+        resolve(handle, null)?;
+        status.set(NOT_CAPTURING)
+    }
+
+    /// Says whether the stream is in capture, and in which.
+    fn cuStreamGetCaptureInfo | cuStreamGetCaptureInfo_ptsz(
+        null; handle: CUstream, status: Out<u32>, id: Out<u64>,
+    ) {
+        let _ = id;
+        status.some()?;
+        resolve(handle, null)?;
+        status.set(NOT_CAPTURING)
+    }
+
+    /// Says whether the stream is in capture, and in which.
+    fn cuStreamGetCaptureInfo_v2 | cuStreamGetCaptureInfo_v2_ptsz(
+        null; handle: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<usize>, dependencies: Out<usize>,
+        count: Out<usize>,
+    ) {
+        let _ = (id, graph, dependencies, count);
+        status.some()?;
+        resolve(handle, null)?;
+        status.set(NOT_CAPTURING)
+    }
+
+    /// Says whether the stream is in capture, and in which.
+    fn cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz(
+        null; handle: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<usize>, dependencies: Out<usize>,
+        edges: Out<usize>, count: Out<usize>,
+    ) {
+        let _ = (id, graph, dependencies, edges, count);
+        status.some()?;
+        resolve(handle, null)?;
+        status.set(NOT_CAPTURING)
+    }
+}
