@@ -488,8 +488,8 @@ fn multiply24(l: &mut Lower<'_>, ty: Type, high: bool, a: Value, b: Value) -> Va
     l.b.ins().ireduce(types::I32, product)
 }
 
-/// Quotient and remainder as the device gives them where PTX leaves them open: by zero the quotient is all ones and the
-/// remainder the dividend; the most negative number by -1 is itself, remainder 0. The host's division never traps.
+/// Quotient and remainder as an H200 gives them where PTX leaves them open: both are all ones by zero; the most negative
+/// number by -1 is itself, remainder 0. The host's division never traps.
 fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>) -> (Value, Value) {
     let kind = value_type(ty);
     let mask = if kind.bits() == 64 {
@@ -516,14 +516,14 @@ fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>)
         // By the safe divisor 1 the remainder is 0 already.
         (
             l.b.ins().select(zero_divisor, ones, quotient),
-            l.b.ins().select(zero_divisor, a, remainder),
+            l.b.ins().select(zero_divisor, ones, remainder),
         )
     } else {
         let safe = l.b.ins().select(zero_divisor, one, b);
         let (quotient, remainder) = (l.b.ins().udiv(a, safe), l.b.ins().urem(a, safe));
         (
             l.b.ins().select(zero_divisor, ones, quotient),
-            l.b.ins().select(zero_divisor, a, remainder),
+            l.b.ins().select(zero_divisor, ones, remainder),
         )
     }
 }
