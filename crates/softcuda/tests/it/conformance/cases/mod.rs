@@ -1,0 +1,57 @@
+//! The cases, a file per topic.
+
+mod context;
+mod copy;
+mod device;
+mod entry_point;
+mod error;
+mod event;
+mod fault;
+mod fill;
+mod function;
+mod init;
+mod jit;
+mod launch;
+mod library;
+mod managed;
+mod memory;
+mod module;
+mod occupancy;
+mod pointer;
+mod pool;
+mod primary;
+mod stream;
+mod stream_order;
+mod virtual_memory;
+
+use super::case::Case;
+
+/// Every case of the suite.
+pub fn all() -> Vec<&'static Case> {
+    let topics = [
+        context::CASES,
+        copy::CASES,
+        device::CASES,
+        entry_point::CASES,
+        error::CASES,
+        event::CASES,
+        fault::CASES,
+        fill::CASES,
+        function::CASES,
+        init::CASES,
+        jit::CASES,
+        launch::CASES,
+        library::CASES,
+        managed::CASES,
+        memory::CASES,
+        module::CASES,
+        occupancy::CASES,
+        pointer::CASES,
+        pool::CASES,
+        primary::CASES,
+        stream::CASES,
+        stream_order::CASES,
+        virtual_memory::CASES,
+    ];
+    topics.into_iter().flatten().collect()
+}

@@ -1,0 +1,80 @@
+//! The record of a real driver's answers: a line per case, sorted by name, `name: item; item`.
+
+use std::path::{Path, PathBuf};
+
+use super::process::Lines;
+
+const FILE: &str = "tests/conformance.h200.txt";
+
+/// The checked-in record, or `None` where there is none yet.
+pub fn read() -> Option<Lines> {
+    // Beside the sources; on a GPU machine, under the folder the test was started in.
+    let places = [
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FILE),
+        Path::new("crates/softcuda").join(FILE),
+    ];
+    let text = places
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())?;
+    let entry = |line: &str| {
+        line.split_once(": ")
+            .map(|(name, items)| (name.to_string(), items.to_string()))
+    };
+    Some(
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(entry)
+            .collect(),
+    )
+}
+
+/// Writes a record.
+pub fn write(path: &Path, lines: &Lines) {
+    let mut text = String::from(
+        "# Answers of an NVIDIA H200, driver 580, CUDA 13.0. Made by tests/it/conformance.\n",
+    );
+    for (name, items) in lines {
+        text.push_str(&format!("{name}: {items}\n"));
+    }
+    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    println!("{} cases recorded in {}", lines.len(), path.display());
+}
+
+/// Every case whose answers differ, is in one of the two only, told item by item. `wanted` is the part of the names that
+/// were run.
+pub fn compare(recorded: &Lines, lines: &Lines, wanted: &str) -> Vec<String> {
+    let mut differences = Vec::new();
+    for (name, got) in lines {
+        match recorded.get(name) {
+            None => differences.push(format!("{name}\n    not recorded; got: {got}")),
+            Some(expected) if expected != got => {
+                differences.push(format!("{name}{}", items(expected, got)))
+            }
+            Some(_) => {}
+        }
+    }
+    for name in recorded
+        .keys()
+        .filter(|name| name.contains(wanted) && !lines.contains_key(*name))
+    {
+        differences.push(format!("{name}\n    recorded, and there is no such case"));
+    }
+    differences
+}
+
+/// The items at which two lines part, in order.
+fn items(expected: &str, got: &str) -> String {
+    let (expected, got): (Vec<&str>, Vec<&str>) =
+        (expected.split("; ").collect(), got.split("; ").collect());
+    let mut text = String::new();
+    for index in 0..expected.len().max(got.len()) {
+        let (expected, got) = (
+            expected.get(index).unwrap_or(&"nothing"),
+            got.get(index).unwrap_or(&"nothing"),
+        );
+        if expected != got {
+            text.push_str(&format!("\n    recorded {expected}, got {got}"));
+        }
+    }
+    text
+}

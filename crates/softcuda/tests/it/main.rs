@@ -1,0 +1,5 @@
+//! The integration tests of `softcuda`, in one binary that also travels to a GPU machine: it needs nothing there but
+//! the driver.
+
+mod conformance;
+mod driver;
