@@ -4,8 +4,26 @@
 //! Invariant: arena pages stay mapped readable and writable for the process's life, so an access that was checked
 //! against an allocation freed meanwhile reads or writes stale bytes, never an unmapped page.
 
+pub(crate) mod access;
+mod arena;
+mod index;
+mod size;
+mod space;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+
+pub(crate) use arena::PageFile;
+use arena::arena;
+
+/// What every allocation is aligned to at least.
+pub(crate) const ALIGNMENT: u64 = index::GRANULE;
+
 /// What an allocation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Kind {
     /// `cuMemAlloc`, pools, device `malloc`.
     Device,
@@ -21,8 +39,15 @@ pub(crate) enum Kind {
     Constant,
 }
 
+impl Kind {
+    /// It takes from the device's memory, rather than from the host's.
+    fn is_charged(self) -> bool {
+        matches!(self, Kind::Device | Kind::Global | Kind::Constant)
+    }
+}
+
 /// A live allocation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
     /// Its first byte.
     pub base: u64,
@@ -33,3 +58,172 @@ pub(crate) struct Allocation {
     /// Unique among all allocations ever made.
     pub id: u64,
 }
+
+impl Allocation {
+    /// The address after its last byte.
+    pub fn end(&self) -> u64 {
+        self.base + self.size
+    }
+
+    /// The address is in it.
+    pub fn contains(&self, address: u64) -> bool {
+        address.wrapping_sub(self.base) < self.size
+    }
+}
+
+/// There is not enough memory left, or no hole in the arena that is large enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutOfMemory;
+
+/// Device memory in bytes.
+pub(crate) fn capacity() -> u64 {
+    arena().capacity()
+}
+
+/// Device memory in use, in bytes.
+pub(crate) fn used() -> u64 {
+    USED.load(Ordering::Relaxed)
+}
+
+static USED: AtomicU64 = AtomicU64::new(0);
+
+/// Takes from the device's memory without taking addresses.
+pub(crate) fn charge(size: u64) -> Result<(), OutOfMemory> {
+    let capacity = capacity();
+    let more = |used: u64| used.checked_add(size).filter(|&used| used <= capacity);
+    match USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(OutOfMemory),
+    }
+}
+
+/// Gives back what [`charge`] took.
+pub(crate) fn discharge(size: u64) {
+    USED.fetch_sub(size, Ordering::Relaxed);
+}
+
+/// Allocates. `align` is a power of two; the base is a multiple of it and of [`ALIGNMENT`]. What the memory holds is
+/// arbitrary. No address belongs to an allocation of no bytes.
+pub(crate) fn alloc(size: u64, align: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
+    let charged = if kind.is_charged() {
+        footprint(size)?
+    } else {
+        0
+    };
+    charge(charged)?;
+    let taken = arena().take(size, align).and_then(|base| {
+        arena()
+            .index()
+            .insert(base, size, kind)
+            .inspect_err(|_| arena().give(base))
+    });
+    taken.inspect_err(|_| discharge(charged))
+}
+
+/// Frees the allocation that begins at `base`, and answers what it was; `None` when none does.
+pub(crate) fn free(base: u64) -> Option<Allocation> {
+    let allocation = arena().index().remove(base)?;
+    arena().give(base);
+    if allocation.kind.is_charged() {
+        discharge(footprint(allocation.size).expect("it was computed when this was allocated"));
+    }
+    Some(allocation)
+}
+
+/// What an allocation takes of the device's memory.
+fn footprint(size: u64) -> Result<u64, OutOfMemory> {
+    size.max(1)
+        .checked_next_multiple_of(ALIGNMENT)
+        .ok_or(OutOfMemory)
+}
+
+/// The live allocation that an address is in. Any thread may ask at any time; takes no lock for addresses in the arena.
+pub(crate) fn find(address: u64) -> Option<Allocation> {
+    let arena = arena();
+    match arena.contains(address) {
+        true => arena.index().find(address),
+        false => find_registered(address),
+    }
+}
+
+/// Addresses for mappings of physical memory, none of which is an allocation yet.
+pub(crate) fn reserve(size: u64, align: u64) -> Result<u64, OutOfMemory> {
+    arena().take(size, align)
+}
+
+/// Gives back what [`reserve`] gave, in which nothing is mapped any more.
+pub(crate) fn unreserve(base: u64) {
+    arena().give(base);
+}
+
+/// Puts physical memory at addresses that were reserved. Nothing may access them before [`expose`].
+pub(crate) fn map(base: u64, size: u64, file: &PageFile, offset: u64) -> Result<(), OutOfMemory> {
+    arena().map(base, size, file, offset)
+}
+
+/// Puts fresh pages where [`map`] put physical memory.
+pub(crate) fn unmap(base: u64, size: u64) -> Result<(), OutOfMemory> {
+    arena().unmap(base, size)
+}
+
+/// Makes reserved addresses an allocation; `base` and `size` are multiples of [`ALIGNMENT`].
+pub(crate) fn expose(base: u64, size: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
+    arena().index().insert(base, size, kind)
+}
+
+/// Takes back what [`expose`] did.
+pub(crate) fn hide(base: u64) {
+    arena().index().remove(base);
+}
+
+/// Registered host ranges by base, and how many there are.
+static REGISTERED: RwLock<BTreeMap<u64, Allocation>> = RwLock::new(BTreeMap::new());
+static REGISTERED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// A range of the program's memory overlaps one that is registered, or the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overlap;
+
+/// Makes a range of the program's own memory an allocation: the device may access it.
+pub(crate) fn register(base: u64, size: u64) -> Result<Allocation, Overlap> {
+    let end = base.checked_add(size).ok_or(Overlap)?;
+    let mut registered = REGISTERED.write();
+    let below = registered.range(..end).next_back();
+    if arena().overlaps(base, size) || below.is_some_and(|(_, other)| other.end() > base) {
+        return Err(Overlap);
+    }
+    let allocation = Allocation {
+        base,
+        size,
+        kind: Kind::Registered,
+        id: index::new_id(),
+    };
+    registered.insert(base, allocation);
+    REGISTERED_COUNT.store(registered.len(), Ordering::Release);
+    Ok(allocation)
+}
+
+/// Takes back what [`register`] did; `None` when no registered range begins there.
+pub(crate) fn unregister(base: u64) -> Option<Allocation> {
+    let mut registered = REGISTERED.write();
+    let allocation = registered.remove(&base)?;
+    REGISTERED_COUNT.store(registered.len(), Ordering::Release);
+    Some(allocation)
+}
+
+fn find_registered(address: u64) -> Option<Allocation> {
+    if REGISTERED_COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let registered = REGISTERED.read();
+    let (_, allocation) = registered.range(..=address).next_back()?;
+    allocation.contains(address).then_some(*allocation)
+}
+
+/// The address is in the arena: no memory of the program's own.
+pub(crate) fn is_in_arena(address: u64) -> bool {
+    arena().contains(address)
+}
+
+#[cfg(test)]
+mod tests;
