@@ -3,7 +3,11 @@
 //! Every enumeration is a plain integer here, every handle an integer as wide as a pointer: the suite passes values no
 //! enumeration has and handles that never were, which typed bindings could not hold. A function is looked up on its
 //! first call; one that the driver does not export answers [`NOT_EXPORTED`].
-#![allow(non_snake_case, reason = "the functions carry the driver's own names")]
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "the functions are the driver's, names and arguments alike"
+)]
 
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;

@@ -41,7 +41,7 @@ pub const CASES: &[Case] = &[
             let pointer = memory(bytes);
             line.value(
                 bytes,
-                if pointer % 512 == 0 {
+                if pointer.is_multiple_of(512) {
                     "aligned_512"
                 } else {
                     "not_aligned"
@@ -185,7 +185,7 @@ pub const CASES: &[Case] = &[
         line.says_as("null", cuMemAllocHost_v2(null_mut(), 16));
         line.says_as("too_much", cuMemAllocHost_v2(&mut pointer, 1 << 60));
         line.says_as("right", cuMemAllocHost_v2(&mut pointer, 100));
-        line.value("alignment_512", pointer as usize % 512 == 0);
+        line.value("alignment_512", (pointer as usize).is_multiple_of(512));
         line.says_as("free", cuMemFreeHost(pointer));
         line.says_as("free_twice", cuMemFreeHost(pointer));
         line.says_as("free_null", cuMemFreeHost(null_mut()));

@@ -63,7 +63,7 @@ pub const CASES: &[Case] = &[
             cuMemAllocAsync(&mut pointer, usize::MAX, stream),
         );
         line.says_as("right", cuMemAllocAsync(&mut pointer, 100, stream));
-        line.value("alignment_512", pointer % 512 == 0);
+        line.value("alignment_512", pointer.is_multiple_of(512));
         line.says_as("fill", cuMemsetD8Async(pointer, 1, 100, stream));
         line.says_as("free", cuMemFreeAsync(pointer, stream));
         line.says_as("free_null", cuMemFreeAsync(0, stream));

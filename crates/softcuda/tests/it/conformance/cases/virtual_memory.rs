@@ -82,7 +82,7 @@ pub const CASES: &[Case] = &[
         context();
         let (mut address, mut handle, mut flags) = (0, 0, 77);
         line.says(cuMemAddressReserve(&mut address, 2 * UNIT, 0, 0, 0));
-        line.value("aligned", address % UNIT as u64 == 0);
+        line.value("aligned", address.is_multiple_of(UNIT as u64));
         line.says(cuMemCreate(&mut handle, UNIT, &ON_DEVICE, 0));
         line.says(cuMemMap(address, UNIT, 0, handle, 0));
         line.says_as("fill_without_access", cuMemsetD8_v2(address, 1, 4));
@@ -137,7 +137,7 @@ pub const CASES: &[Case] = &[
             "alignment_large",
             cuMemAddressReserve(&mut address, UNIT, 64 << 20, 0, 0),
         );
-        line.value("aligned_large", address % (64 << 20) == 0);
+        line.value("aligned_large", address.is_multiple_of(64 << 20));
         line.says_as(
             "too_much",
             cuMemAddressReserve(&mut address, 1 << 60, 0, 0, 0),
