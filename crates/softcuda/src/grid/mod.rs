@@ -1,4 +1,66 @@
 //! A launch, run: blocks, fibers, barriers, warps.
+//!
+//! | file | is |
+//! |---|---|
+//! | `launch` | what a launch is, and how it can fail |
+//! | `context` | what compiled code sees of its thread and block |
+//! | `running` | a launch in flight, shared by its workers |
+//! | `pool`, `worker` | the threads that run blocks, and what each needs for it |
+//! | `block`, `stack`, `scratch` | a resident block, and its threads' memory |
+//! | `barrier`, `warp`, `cluster`, `poll` | where threads wait, and the functions by which compiled code gets there |
+//! | `atomic` | the atomic operations that are no single instruction |
+//! | `device_functions` | what the driver gives kernels to call |
+//!
+//! Invariant: a fiber is never unwound nor dropped while it is suspended. When a launch must stop, every wait answers
+//! `FAULTED`, compiled code returns it, and the fiber ends by itself.
 
+mod barrier;
+mod block;
+mod cluster;
 pub(crate) mod context;
 pub(crate) mod launch;
+mod output;
+pub(crate) mod poll;
+mod pool;
+mod running;
+mod scratch;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod warp;
+mod worker;
+
+use std::time::{Duration, Instant};
+
+use launch::{Fault, Launch};
+pub(crate) use pool::workers;
+pub(crate) use running::fault;
+use running::{Running, volume};
+use worker::Worker;
+
+/// A launch of this many threads or fewer runs its first block before it asks for help.
+const FEW_THREADS: u64 = 1024;
+/// Asking for help must save about as much as it costs.
+const WORTH_HELP: Duration = Duration::from_micros(20);
+
+/// Runs a launch to its end, on this thread and those that are free to help.
+pub(crate) fn run(launch: &Launch) -> Result<(), Fault> {
+    let running = Running::new(launch, 0);
+    let mut worker = Worker::take();
+    let units = running.units();
+    let mut wanted = (units - units.min(1)).min(u64::from(workers()) - 1) as u32;
+    if wanted > 0 && units * volume(launch.block) <= FEW_THREADS {
+        let start = Instant::now();
+        worker.work(&running, 0, workers(), 1);
+        let left = u32::try_from(running.left()).unwrap_or(u32::MAX);
+        if start.elapsed().saturating_mul(left) < WORTH_HELP {
+            wanted = 0;
+        }
+    }
+    let invitation = (wanted > 0).then(|| pool::Invitation::new(&running, wanted));
+    worker.work(&running, 0, workers(), u64::MAX);
+    drop(invitation);
+    worker.put();
+    running.output.flush();
+    running.result()
+}

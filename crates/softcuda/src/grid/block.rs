@@ -1,0 +1,443 @@
+//! A resident block: its memory, its threads, and what they wait for.
+//!
+//! One worker runs a block from its first thread to its last, so everything here is plain cells. Compiled code and the runtime
+//! functions it calls run inside [`Block::round`], on other stacks of the same thread: they reach the block through
+//! [`BlockContext::runtime`], by shared reference, as the scheduler does. Fibers themselves are the scheduler's alone.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use super::barrier::Barrier;
+use super::cluster::Cluster;
+use super::context::{BlockContext, CONTINUE, EXITED, FAULTED, Site, Status, ThreadContext};
+use super::launch::FaultKind;
+use super::poll::BUDGET;
+use super::running::Running;
+use super::scratch::Scratch;
+use super::stack::{FiberStack, Stacks};
+use super::warp::Warp;
+
+/// The most threads a block has.
+pub(super) const MOST_THREADS: usize = 1024;
+/// The most warps a block has.
+pub(super) const MOST_WARPS: usize = MOST_THREADS / 32;
+
+/// A fiber that has started: it is resumed until it returns the status of its thread.
+pub(super) type Fiber = Coroutine<(), (), Status, FiberStack>;
+
+/// A thread of a resident block.
+pub(super) struct Thread {
+    context: UnsafeCell<ThreadContext>,
+    /// Where the fiber gives up its turn; lives on its stack.
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// The thread has arrived at the cluster's barrier of this phase and not waited yet.
+    pub cluster_phase: Cell<Option<u32>>,
+}
+
+impl Thread {
+    fn new() -> Thread {
+        Thread {
+            context: UnsafeCell::new(ThreadContext {
+                tid: [0; 3],
+                linear: 0,
+                local_base: std::ptr::null_mut(),
+                local_size: 0,
+                local_top: 0,
+                stack_limit: 0,
+                polls: 0,
+                reserved: 0,
+                fiber: std::ptr::null_mut(),
+            }),
+            yielder: Cell::new(std::ptr::null()),
+            cluster_phase: Cell::new(None),
+        }
+    }
+}
+
+/// What a block's turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// All its threads have ended.
+    Done,
+    /// Some threads poll: they want another turn.
+    Polls,
+    /// All threads that have not ended wait for each other, or for another block of their cluster.
+    Waits,
+}
+
+/// The state of a block.
+pub(crate) struct Block {
+    context: UnsafeCell<BlockContext>,
+    running: Cell<*const Running<'static>>,
+    /// The cluster it is part of.
+    cluster: Cell<*const Cluster>,
+    threads: Vec<Thread>,
+    warps: Vec<Warp>,
+    pub(super) barriers: [Barrier; 16],
+    /// A bit for each barrier that threads have arrived at.
+    pub(super) barriers_open: Cell<u16>,
+    exited: Cell<u32>,
+    /// Counts everything that brings the block forward: a thread's start or end, or its arrival anywhere but at a poll.
+    pub(super) events: Cell<u64>,
+    shared: Scratch,
+    local: Scratch,
+    sites: Vec<Site>,
+}
+
+impl Block {
+    /// A block for no launch yet.
+    pub fn new() -> Box<Block> {
+        Box::new(Block {
+            context: UnsafeCell::new(BlockContext {
+                ctaid: [0; 3],
+                ntid: [1; 3],
+                nctaid: [1; 3],
+                cluster: [1; 3],
+                threads: 0,
+                smid: 0,
+                nsmid: 1,
+                dynamic_shared: 0,
+                gridid: 0,
+                params: std::ptr::null(),
+                params_size: 0,
+                shared_base: std::ptr::null_mut(),
+                shared_size: 0,
+                sites: std::ptr::null_mut(),
+                workspace: 0,
+                runtime: std::ptr::null_mut(),
+            }),
+            running: Cell::new(std::ptr::null()),
+            cluster: Cell::new(std::ptr::null()),
+            threads: Vec::new(),
+            warps: Vec::new(),
+            barriers: std::array::from_fn(|_| Barrier::default()),
+            barriers_open: Cell::new(0),
+            exited: Cell::new(0),
+            events: Cell::new(0),
+            shared: Scratch::new(),
+            local: Scratch::new(),
+            sites: Vec::new(),
+        })
+    }
+
+    /// The block that runs with this context.
+    pub fn of<'a>(context: *mut BlockContext) -> &'a Block {
+        // SAFETY: compiled code passes on the context that the grid gave it, whose `runtime` is its block; the block stays
+        // where it is, and is only referred to by shared references, as long as compiled code runs.
+        unsafe { &*(*context).runtime.cast::<Block>() }
+    }
+
+    /// The launch it is part of.
+    pub fn running(&self) -> &Running<'_> {
+        // SAFETY: set by `prepare` to the launch that runs the block; it outlives every block's run.
+        unsafe { &*self.running.get() }
+    }
+
+    /// The cluster it is part of.
+    pub(super) fn cluster(&self) -> &Cluster {
+        // SAFETY: set by `place` to the cluster's state, which stays where it is while its blocks run.
+        unsafe { &*self.cluster.get() }
+    }
+
+    /// `%ctaid`
+    pub fn ctaid(&self) -> [u32; 3] {
+        // SAFETY: only read by compiled code while it runs, and written by `place` before.
+        unsafe { (*self.context.get()).ctaid }
+    }
+
+    /// Its threads.
+    pub(super) fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// Its warps.
+    pub(super) fn warps(&self) -> &[Warp] {
+        &self.warps
+    }
+
+    /// How many of its threads have ended.
+    pub(super) fn exited(&self) -> u32 {
+        self.exited.get()
+    }
+
+    /// Makes it ready for blocks of a launch. `lanes` is how many threads need a context of their own: all of them, or one
+    /// that stands for each in turn.
+    pub(super) fn prepare(&mut self, running: &Running<'_>, lanes: u32, smid: u32, nsmid: u32) {
+        let launch = running.launch;
+        let [x, y, _] = launch.block;
+        self.running.set(std::ptr::from_ref(running).cast());
+        self.threads.truncate(lanes as usize);
+        self.threads.resize_with(lanes as usize, Thread::new);
+        self.warps
+            .resize_with(lanes.div_ceil(32) as usize, Warp::default);
+        // Frames at one offset from a power of two would share cache sets.
+        let stride = launch.local.next_multiple_of(64) + 64;
+        let local = self.local.reserve(stride as usize * lanes as usize);
+        for (linear, thread) in (0..).zip(&mut self.threads) {
+            let context = thread.context.get_mut();
+            context.linear = linear;
+            context.tid = [linear % x, linear / x % y, linear / x / y];
+            // SAFETY: the buffer has `stride` bytes for each thread.
+            context.local_base = unsafe { local.add(stride as usize * linear as usize) };
+            context.local_size = u64::from(launch.local);
+        }
+        self.sites.clear();
+        self.sites
+            .resize(launch.code.sites as usize, Site::default());
+        let shared_size = u64::from(launch.static_shared) + u64::from(launch.dynamic_shared);
+        let runtime = std::ptr::from_mut(self).cast::<c_void>();
+        let context = self.context.get_mut();
+        *context = BlockContext {
+            ctaid: [0; 3],
+            ntid: launch.block,
+            nctaid: launch.grid,
+            cluster: launch.cluster,
+            threads: launch.block.iter().product(),
+            smid,
+            nsmid,
+            dynamic_shared: launch.dynamic_shared,
+            gridid: running.gridid,
+            params: launch.params.as_ptr(),
+            params_size: launch.params.len() as u64,
+            shared_base: self.shared.reserve(shared_size as usize),
+            shared_size,
+            sites: self.sites.as_mut_ptr(),
+            workspace: running.workspace,
+            runtime,
+        };
+    }
+
+    /// Makes it the block `ctaid` of the launch it is prepared for, of which no thread has started.
+    pub(super) fn place(&mut self, ctaid: [u32; 3], cluster: *const Cluster) {
+        let runtime = std::ptr::from_mut(self).cast::<c_void>();
+        let context = self.context.get_mut();
+        context.ctaid = ctaid;
+        context.runtime = runtime;
+        self.cluster.set(cluster);
+        self.exited.set(0);
+        self.events.set(0);
+        for thread in &mut self.threads {
+            let context = thread.context.get_mut();
+            context.local_top = 0;
+            context.polls = BUDGET;
+        }
+    }
+
+    /// Makes every thread ready to start as a fiber.
+    pub(super) fn ready(&mut self) {
+        let mut left = self.threads.len() as u32;
+        for warp in &mut self.warps {
+            warp.reset(left.min(32));
+            left -= left.min(32);
+        }
+        if self.barriers_open.get() != 0 {
+            self.barriers
+                .iter_mut()
+                .for_each(|barrier| *barrier = Barrier::default());
+            self.barriers_open.set(0);
+        }
+        for thread in &mut self.threads {
+            thread.cluster_phase.set(None);
+            let fiber = std::ptr::from_ref(thread).cast_mut().cast();
+            thread.context.get_mut().fiber = fiber;
+        }
+    }
+
+    /// Runs the whole block as a loop over its threads, on the current stack.
+    pub(super) fn run_loop(&self, stack_limit: u64) {
+        let thread = self.threads[0].context.get();
+        // SAFETY: nothing else refers to the contexts now; the entry is compiled code for this kind of run, which keeps its
+        // accesses inside what the contexts describe.
+        let status = unsafe {
+            (*thread).stack_limit = stack_limit;
+            (*thread).fiber = std::ptr::null_mut();
+            (self.running().launch.code.entry)(thread, self.context.get())
+        };
+        self.check(status, None);
+    }
+
+    /// A thread has returned.
+    fn check(&self, status: Status, thread: Option<u32>) {
+        match status {
+            CONTINUE | EXITED => {}
+            // Whoever made the thread return this has recorded why, first.
+            FAULTED if self.running().stopped() => {}
+            _ => self.running().fail(
+                FaultKind::LaunchFailure,
+                self.ctaid(),
+                thread.map(|linear| self.tid(linear)),
+                None,
+                format!("a thread ended with status {status} and no fault"),
+            ),
+        }
+    }
+
+    /// `%tid` of a thread.
+    fn tid(&self, linear: u32) -> [u32; 3] {
+        // SAFETY: compiled code never writes it in fiber mode, and `prepare` has no other reference while threads run.
+        unsafe { (*self.threads[linear as usize].context.get()).tid }
+    }
+
+    /// Gives every thread turns until each has ended, waits, or polls. `fibers` has a place for each thread.
+    pub(super) fn round(&self, fibers: &mut [Option<Fiber>], stacks: &mut Stacks) -> Outcome {
+        loop {
+            let mut ran = false;
+            for index in 0..self.warps.len() {
+                ran |= self.run_warp(index, fibers, stacks);
+                if self.running().stopped() {
+                    return Outcome::Polls;
+                }
+            }
+            if !ran {
+                break;
+            }
+        }
+        if self.exited.get() as usize == self.threads.len() {
+            return Outcome::Done;
+        }
+        let polls = self
+            .warps
+            .iter()
+            .fold(0, |polls, warp| polls | warp.poll_again());
+        if polls == 0 {
+            Outcome::Waits
+        } else {
+            Outcome::Polls
+        }
+    }
+
+    /// Gives the threads of a warp turns until none is ready; says whether any was.
+    fn run_warp(&self, index: usize, fibers: &mut [Option<Fiber>], stacks: &mut Stacks) -> bool {
+        let warp = &self.warps[index];
+        let mut ran = false;
+        loop {
+            let mut ready = warp.ready.get();
+            if ready == 0 {
+                if warp.settle() {
+                    continue;
+                }
+                return ran;
+            }
+            ran = true;
+            while ready != 0 {
+                let lane = ready.trailing_zeros();
+                ready &= ready - 1;
+                warp.ready.set(warp.ready.get() & !(1 << lane));
+                let linear = index as u32 * 32 + lane;
+                self.turn(linear, &mut fibers[linear as usize], stacks);
+            }
+            if self.running().stopped() {
+                return ran;
+            }
+        }
+    }
+
+    /// Gives a thread a turn: it runs until it waits, polls or ends.
+    fn turn(&self, linear: u32, fiber: &mut Option<Fiber>, stacks: &mut Stacks) {
+        let running = match fiber {
+            Some(fiber) => fiber,
+            None => match self.start(linear, stacks) {
+                Some(started) => fiber.insert(started),
+                None => return,
+            },
+        };
+        match running.resume(()) {
+            CoroutineResult::Yield(()) => {}
+            CoroutineResult::Return(status) => {
+                if let Some(fiber) = fiber.take() {
+                    stacks.put(fiber.into_stack());
+                }
+                self.check(status, Some(linear));
+                self.exit(linear);
+            }
+        }
+    }
+
+    /// The fiber of a thread, before its first turn.
+    fn start(&self, linear: u32, stacks: &mut Stacks) -> Option<Fiber> {
+        let stack = match stacks.take() {
+            Ok(stack) => stack,
+            Err(error) => {
+                let detail = format!("no stack for a thread: {error}");
+                self.running().fail(
+                    FaultKind::LaunchFailure,
+                    self.ctaid(),
+                    Some(self.tid(linear)),
+                    None,
+                    detail,
+                );
+                return None;
+            }
+        };
+        self.events.set(self.events.get() + 1);
+        let entry = self.running().launch.code.entry;
+        let thread = &self.threads[linear as usize];
+        // SAFETY: the thread has not started, so nothing else refers to its context.
+        unsafe { (*thread.context.get()).stack_limit = stack.soft_limit() };
+        let context = self.context.get();
+        // SAFETY: the closure borrows the thread and the block, which stay where they are until the fiber has returned: the
+        // scheduler resumes every fiber to its end before the block is used again.
+        let fiber = unsafe {
+            Fiber::with_stack_unchecked(stack, move |yielder, ()| {
+                thread.yielder.set(yielder);
+                entry(thread.context.get(), context)
+            })
+        };
+        Some(fiber)
+    }
+
+    /// A thread has ended: those that wait for it wait no longer.
+    fn exit(&self, linear: u32) {
+        self.events.set(self.events.get() + 1);
+        self.exited.set(self.exited.get() + 1);
+        let warp = &self.warps[linear as usize / 32];
+        warp.exit(linear % 32);
+        if self.barriers_open.get() != 0 {
+            self.barriers_without(linear);
+        }
+        if let Some(phase) = self.threads[linear as usize].cluster_phase.take() {
+            self.cluster().forget(phase);
+        }
+        self.cluster().exit();
+    }
+
+    /// Lets every thread that has started return, after the launch was stopped: each wait ends at once with `FAULTED`.
+    pub(super) fn abort(&self, fibers: &mut [Option<Fiber>], stacks: &mut Stacks) {
+        for fiber in fibers {
+            while let Some(running) = fiber {
+                if let CoroutineResult::Return(_) = running.resume(())
+                    && let Some(fiber) = fiber.take()
+                {
+                    stacks.put(fiber.into_stack());
+                }
+            }
+        }
+    }
+}
+
+/// The thread that runs with this context; `None` in loop mode.
+pub(super) fn thread_of<'a>(context: *mut ThreadContext) -> Option<&'a Thread> {
+    // SAFETY: compiled code passes on the context that the grid gave it, whose `fiber` is its thread or null; the thread stays
+    // where it is as long as compiled code runs.
+    unsafe { (*context).fiber.cast::<Thread>().as_ref() }
+}
+
+/// The number of the thread that runs with this context.
+pub(super) fn linear_of(context: *mut ThreadContext) -> u32 {
+    // SAFETY: compiled code passes on the context that the grid gave it.
+    unsafe { (*context).linear }
+}
+
+/// Gives up the running thread's turn. It has put itself where somebody makes it ready again. The answer is `CONTINUE`, or
+/// `FAULTED` when the launch was stopped meanwhile.
+pub(super) fn suspend(block: &Block, thread: &Thread) -> Status {
+    // SAFETY: set when the fiber started, on its stack, and only the running fiber asks.
+    unsafe { (*thread.yielder.get()).suspend(()) };
+    if block.running().stopped() {
+        FAULTED
+    } else {
+        CONTINUE
+    }
+}

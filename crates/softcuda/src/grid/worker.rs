@@ -1,0 +1,347 @@
+//! A worker: what one thread needs to run blocks of a launch, kept from launch to launch.
+//!
+//! Units (a cluster of blocks, which is one block where there are no clusters) start in the order of their linear index. A
+//! worker finishes a unit before it takes the next, unless all it has only poll: they may wait for a block that has not
+//! started, so another starts beside them, as on a device, where many are resident. That is also all that a cooperative launch
+//! needs.
+
+use parking_lot::Mutex;
+
+use super::block::{Block, Fiber, MOST_THREADS, Outcome};
+use super::cluster::Cluster;
+use super::context::BlockContext;
+use super::launch::FaultKind;
+use super::running::{Running, volume};
+use super::stack::{FiberStack, Stacks, native_soft_limit};
+
+/// Turns that end in nothing but polls before another unit starts beside those that poll.
+const PATIENCE: u32 = 16;
+/// The most threads that one worker keeps resident in a launch that is not cooperative.
+const MOST_RESIDENT: u64 = 64 << 10;
+/// The most units that a worker takes at once where blocks run as loops.
+const MOST_AT_ONCE: u64 = 64;
+/// Workers kept between launches.
+const KEPT: usize = 64;
+/// Units a worker keeps between launches.
+const KEPT_UNITS: usize = 8;
+
+static IDLE: Mutex<Vec<Box<Worker>>> = Mutex::new(Vec::new());
+
+/// A block and the fibers of its threads.
+struct Slot {
+    block: Box<Block>,
+    fibers: Vec<Option<Fiber>>,
+}
+
+/// The blocks of a cluster.
+struct Unit {
+    /// First, so that it is dropped last of what blocks refer to. Boxed: blocks refer to it.
+    cluster: Box<Cluster>,
+    slots: Vec<Slot>,
+    /// The launch it is prepared for, by its grid id; 0 for none.
+    prepared: u64,
+}
+
+/// A worker.
+pub(super) struct Worker {
+    stacks: Stacks,
+    spare: Vec<Unit>,
+    resident: Vec<Unit>,
+    /// A stack for kernels in loop mode that may need more than the thread's own.
+    deep: Option<(u64, FiberStack)>,
+}
+
+// SAFETY: a worker moves between threads only when no launch uses it. Then it has no fibers, and its blocks' cells and pointers
+// are only read again after `prepare` and `place` have set them.
+unsafe impl Send for Worker {}
+
+impl Worker {
+    /// One that is not in use.
+    pub fn take() -> Box<Worker> {
+        IDLE.lock().pop().unwrap_or_else(|| {
+            Box::new(Worker {
+                stacks: Stacks::default(),
+                spare: Vec::new(),
+                resident: Vec::new(),
+                deep: None,
+            })
+        })
+    }
+
+    /// Gives it back.
+    pub fn put(mut self: Box<Worker>) {
+        self.stacks.trim();
+        self.spare.truncate(KEPT_UNITS);
+        let mut idle = IDLE.lock();
+        if idle.len() < KEPT {
+            idle.push(self);
+        }
+    }
+
+    /// Runs units of the launch until none is left to start, or `limit` have been taken.
+    pub fn work(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
+        let threads = volume(running.launch.block);
+        if threads == 0 || threads > MOST_THREADS as u64 {
+            let detail = format!("a block of {threads} threads");
+            running.fail(FaultKind::LaunchFailure, [0; 3], None, None, detail);
+        } else if running.launch.code.fibers {
+            self.fibers(running, smid, nsmid, limit);
+        } else {
+            self.loops(running, smid, nsmid, limit);
+        }
+    }
+
+    /// Blocks as loops over their threads.
+    fn loops(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
+        let wanted = u64::from(running.launch.stack);
+        let native = native_soft_limit();
+        let here = &native as *const u64 as u64;
+        let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
+        if here.saturating_sub(native) >= wanted {
+            unit.run_loops(running, smid, nsmid, limit, native);
+        } else {
+            if self.deep.as_ref().is_none_or(|(size, _)| *size < wanted) {
+                let mut stacks = Stacks::default();
+                stacks.resize(wanted);
+                match stacks.take() {
+                    Ok(stack) => self.deep = Some((wanted, stack)),
+                    Err(error) => {
+                        let detail = format!("no stack of {wanted} bytes: {error}");
+                        running.fail(FaultKind::LaunchFailure, [0; 3], None, None, detail);
+                    }
+                }
+            }
+            if let Some((_, stack)) = &mut self.deep {
+                let limit_on_it = stack.soft_limit();
+                corosensei::on_stack(stack, || {
+                    unit.run_loops(running, smid, nsmid, limit, limit_on_it)
+                });
+            }
+        }
+        self.spare.push(unit);
+    }
+
+    /// Threads as fibers.
+    fn fibers(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
+        let launch = running.launch;
+        self.stacks.resize(u64::from(launch.stack));
+        let unit_threads = volume(launch.block) * volume(launch.cluster).max(1);
+        let most = match launch.cooperative {
+            true => u64::MAX,
+            false => (MOST_RESIDENT / unit_threads).max(1),
+        };
+        let patience = if launch.cooperative { 1 } else { PATIENCE };
+        let (mut taken, mut idle) = (0, 0);
+        loop {
+            let more = match self.resident.is_empty() {
+                true => taken < limit,
+                false => idle >= patience && (self.resident.len() as u64) < most,
+            };
+            if more && let Some(index) = running.take(1).next() {
+                let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
+                unit.start(index, running, smid, nsmid);
+                self.resident.push(unit);
+                taken += 1;
+                idle = 0;
+            } else if self.resident.is_empty() {
+                return;
+            }
+            let mut progress = false;
+            let mut at = 0;
+            while at < self.resident.len() && !running.stopped() {
+                let unit = &mut self.resident[at];
+                let before = unit.events();
+                if unit.round(running, &mut self.stacks) {
+                    progress = true;
+                    // In order, not swapped: earlier blocks go first.
+                    self.spare.push(self.resident.remove(at));
+                } else {
+                    progress |= unit.events() != before;
+                    at += 1;
+                }
+            }
+            if running.stopped() {
+                for mut unit in self.resident.drain(..) {
+                    unit.abort(&mut self.stacks);
+                    self.spare.push(unit);
+                }
+                return;
+            }
+            if progress {
+                idle = 0;
+            } else {
+                idle += 1;
+                // Only another thread of the process can bring these forward.
+                if idle > 2 && (running.left() == 0 || self.resident.len() as u64 >= most) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+impl Unit {
+    fn new() -> Unit {
+        Unit {
+            cluster: Box::default(),
+            slots: Vec::new(),
+            prepared: 0,
+        }
+    }
+
+    /// Makes it ready for units of a launch of `blocks` blocks each, whose threads get `lanes` contexts.
+    fn prepare(&mut self, running: &Running<'_>, blocks: usize, lanes: u32, smid: u32, nsmid: u32) {
+        if self.prepared == running.gridid {
+            return;
+        }
+        self.slots.truncate(blocks);
+        self.slots.resize_with(blocks, || Slot {
+            block: Block::new(),
+            fibers: Vec::new(),
+        });
+        for slot in &mut self.slots {
+            slot.block.prepare(running, lanes, smid, nsmid);
+        }
+        self.prepared = running.gridid;
+    }
+
+    /// Blocks as loops, one after the other.
+    fn run_loops(
+        &mut self,
+        running: &Running<'_>,
+        smid: u32,
+        nsmid: u32,
+        limit: u64,
+        stack_limit: u64,
+    ) {
+        let blocks = volume(running.launch.cluster).max(1);
+        self.prepare(running, 1, 1, smid, nsmid);
+        let block = &mut self.slots[0].block;
+        let at_once = (running.units() / (u64::from(nsmid) * 16))
+            .clamp(1, MOST_AT_ONCE)
+            .min(limit);
+        let mut taken = 0;
+        while taken < limit {
+            let units = running.take(at_once);
+            if units.is_empty() {
+                return;
+            }
+            taken += at_once;
+            for index in units {
+                for rank in 0..blocks {
+                    block.place(place(running, index, rank), &*self.cluster);
+                    block.run_loop(stack_limit);
+                    if running.stopped() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes it the unit `index` of the launch, of which no thread has started.
+    fn start(&mut self, index: u64, running: &Running<'_>, smid: u32, nsmid: u32) {
+        let blocks = volume(running.launch.cluster).max(1);
+        let threads = volume(running.launch.block) as u32;
+        self.prepare(running, blocks as usize, threads, smid, nsmid);
+        self.cluster.reset(threads * blocks as u32);
+        for (rank, slot) in (0..).zip(&mut self.slots) {
+            slot.block
+                .place(place(running, index, rank), &*self.cluster);
+            slot.block.ready();
+            slot.fibers.resize_with(threads as usize, || None);
+        }
+    }
+
+    /// See [`Block::events`].
+    fn events(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.block.events.get()).sum()
+    }
+
+    /// Gives every thread turns; says whether all have ended.
+    fn round(&mut self, running: &Running<'_>, stacks: &mut Stacks) -> bool {
+        let before = self.events();
+        let (mut done, mut waits) = (true, true);
+        for slot in &mut self.slots {
+            if slot.block.exited() as usize == slot.fibers.len() {
+                continue;
+            }
+            let outcome = slot.block.round(&mut slot.fibers, stacks);
+            if running.stopped() {
+                return false;
+            }
+            done &= outcome == Outcome::Done;
+            waits &= outcome != Outcome::Polls;
+        }
+        if !done && waits && self.events() == before {
+            self.deadlock(running);
+        }
+        done
+    }
+
+    /// No thread of the unit can ever run again.
+    fn deadlock(&self, running: &Running<'_>) {
+        if let Some(slot) = self
+            .slots
+            .iter()
+            .find(|slot| (slot.block.exited() as usize) < slot.fibers.len())
+        {
+            let detail = slot.block.standstill();
+            running.fail(FaultKind::Deadlock, slot.block.ctaid(), None, None, detail);
+        }
+    }
+
+    /// Lets every thread that has started return.
+    fn abort(&mut self, stacks: &mut Stacks) {
+        for slot in &mut self.slots {
+            slot.block.abort(&mut slot.fibers, stacks);
+        }
+    }
+}
+
+/// `%ctaid` of a block: the unit's index, and its rank in the unit.
+fn place(running: &Running<'_>, unit: u64, rank: u64) -> [u32; 3] {
+    let (grid, cluster) = (
+        running.launch.grid,
+        running.launch.cluster.map(|dim| dim.max(1)),
+    );
+    let (mut unit, mut rank, mut ctaid) = (unit, rank, [0; 3]);
+    for axis in 0..3 {
+        let size = u64::from(cluster[axis]);
+        let clusters = (u64::from(grid[axis]) / size).max(1);
+        ctaid[axis] = (unit % clusters * size + rank % size) as u32;
+        unit /= clusters;
+        rank /= size;
+    }
+    ctaid
+}
+
+impl Block {
+    /// Why no thread can go on, for a message.
+    fn standstill(&self) -> String {
+        let total = self.threads().len();
+        let mut parts = vec![format!("{} of {total} threads have ended", self.exited())];
+        for (id, barrier) in self.barriers.iter().enumerate() {
+            if self.barriers_open.get() & (1 << id) != 0 {
+                parts.push(format!("{} wait at barrier {id}", barrier.waiting()));
+            }
+        }
+        for (index, warp) in self.warps().iter().enumerate() {
+            let waiting = warp.waiting();
+            if !waiting.is_empty() {
+                parts.push(format!("in warp {index} {waiting}"));
+            }
+        }
+        match self.cluster().waiting() {
+            0 => {}
+            waiting => parts.push(format!("{waiting} wait at the cluster's barrier")),
+        }
+        parts.join("; ")
+    }
+}
+
+const _: () = {
+    const fn contexts_are_plain<T: Copy>() {}
+    // Compiled code holds pointers into contexts; nothing in them may need dropping.
+    assert!(!std::mem::needs_drop::<BlockContext>());
+};
