@@ -2,14 +2,16 @@
 //!
 //! A token is its kind and its place; its text stays in the source. Whatever the text, the tokens cover it in order
 //! and end with one [`Token::End`]: what no rule knows becomes [`Token::Unknown`], and saying so is the parser's
-//! business. Anything that repeats without bound is scanned by a loop in a callback, never by nested repetition in a
-//! pattern, so that no input costs stack.
+//! business.
+//!
+//! No input costs stack: what repeats without bound is scanned by a loop in a callback, never by nested repetition in a
+//! pattern; and what means nothing is a token like any other, dropped by [`tokens`], as the generated lexer would call
+//! itself for each one it skips.
 
-use logos::{FilterResult, Logos};
+use logos::Logos;
 
 /// The kind of a token.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
-#[logos(skip r"[ \t\r\n\x0b\x0c]+")]
 pub(crate) enum Token {
     /// A name: of a register, a symbol, an opcode.
     #[regex(r"[a-zA-Z][a-zA-Z0-9_$]*|[_$%][a-zA-Z0-9_$]+")]
@@ -98,13 +100,17 @@ pub(crate) enum Token {
     At,
     #[token("_")]
     Underscore,
-    /// A line comment is skipped, so this kind never leaves the lexer.
-    #[token("//", line_comment)]
+    /// White space; never leaves this module.
+    #[regex(r"[ \t\r\n\x0b\x0c]+")]
+    Blank,
+    /// A comment to the end of the line; never leaves this module.
+    #[token("//", line)]
     LineComment,
-    /// A `/*` that nothing closes; a closed comment is skipped.
+    /// A comment in `/*` and `*/`; leaves this module where nothing closes it.
     #[token("/*", block_comment)]
-    OpenComment,
-    /// A `#` that does not begin its line; a preprocessor's line is skipped.
+    BlockComment,
+    /// A `#`. Where that is the first in its line it takes the line with it, as C preprocessors leave them, and never
+    /// leaves this module.
     #[token("#", preprocessor)]
     Hash,
     /// A string that its line does not close.
@@ -131,6 +137,13 @@ pub(crate) fn tokens(source: &str) -> Vec<Lexeme> {
     while let Some(token) = lexer.next() {
         let span = lexer.span();
         let token = match token {
+            Ok(Token::Blank | Token::LineComment) => continue,
+            Ok(Token::BlockComment)
+                if lexer.slice().len() >= 4 && lexer.slice().ends_with("*/") =>
+            {
+                continue;
+            }
+            Ok(Token::Hash) if lexer.slice().len() > 1 => continue,
             Ok(Token::String) if !closed(lexer.slice()) => Token::OpenString,
             Ok(token) => token,
             Err(()) => Token::Unknown,
@@ -166,71 +179,40 @@ fn qualified(lexer: &mut logos::Lexer<Token>) {
     lexer.bump(taken);
 }
 
-/// Takes in a string up to its closing quote, or to the end of the line where that is missing.
+/// Takes in a string up to its closing quote, or to the end of the line where that is missing. Nothing escapes a
+/// quote: a backslash is a character like any other, as NVIDIA's assembler has it.
 fn string(lexer: &mut logos::Lexer<Token>) {
-    let rest = lexer.remainder().as_bytes();
-    let mut at = 0;
-    while at < rest.len() && rest[at] != b'\n' {
-        match rest[at] {
-            b'"' => {
-                at += 1;
-                break;
-            }
-            // An escape keeps its character, unless that would run past the line.
-            b'\\' if rest.get(at + 1).is_some_and(u8::is_ascii_graphic) => at += 2,
-            _ => at += 1,
-        }
-    }
-    lexer.bump(at);
+    let rest = lexer.remainder();
+    let end = rest.find(['"', '\n']).unwrap_or(rest.len());
+    lexer.bump(end + usize::from(rest[end..].starts_with('"')));
 }
 
 /// Whether a string token, as [`string`] took it, has its closing quote.
 fn closed(text: &str) -> bool {
-    let body = &text.as_bytes()[1..];
-    let Some((b'"', body)) = body.split_last() else {
-        return false;
-    };
-    // The last quote closes the string unless it is itself escaped.
-    body.iter().rev().take_while(|c| **c == b'\\').count() % 2 == 0
+    text.len() > 1 && text.ends_with('"')
 }
 
-fn line_comment(lexer: &mut logos::Lexer<Token>) -> FilterResult<(), ()> {
-    skip_line(lexer);
-    FilterResult::Skip
+fn block_comment(lexer: &mut logos::Lexer<Token>) {
+    let rest = lexer.remainder();
+    lexer.bump(rest.find("*/").map_or(rest.len(), |at| at + 2));
 }
 
-fn block_comment(lexer: &mut logos::Lexer<Token>) -> FilterResult<(), ()> {
-    match lexer.remainder().find("*/") {
-        Some(at) => {
-            lexer.bump(at + 2);
-            FilterResult::Skip
-        }
-        None => {
-            lexer.bump(lexer.remainder().len());
-            FilterResult::Emit(())
-        }
-    }
-}
-
-/// Skips the line of a `#` that stands first in it, as C preprocessors leave them.
-fn preprocessor(lexer: &mut logos::Lexer<Token>) -> FilterResult<(), ()> {
+/// Takes in the rest of the line where the `#` begins it.
+fn preprocessor(lexer: &mut logos::Lexer<Token>) {
     let before = &lexer.source().as_bytes()[..lexer.span().start];
-    match before
+    let previous = before
         .iter()
         .rev()
-        .find(|c| !matches!(c, b' ' | b'\t' | b'\r'))
-    {
-        None | Some(b'\n') => {
-            skip_line(lexer);
-            FilterResult::Skip
-        }
-        Some(_) => FilterResult::Emit(()),
+        .find(|byte| !matches!(byte, b' ' | b'\t' | b'\r'));
+    if matches!(previous, None | Some(b'\n')) {
+        line(lexer);
     }
 }
 
-fn skip_line(lexer: &mut logos::Lexer<Token>) {
+/// Takes in the rest of the line and its end.
+fn line(lexer: &mut logos::Lexer<Token>) {
     let rest = lexer.remainder();
-    lexer.bump(rest.find('\n').unwrap_or(rest.len()));
+    lexer.bump(rest.find('\n').map_or(rest.len(), |at| at + 1));
 }
 
 impl Token {
@@ -254,7 +236,7 @@ impl Token {
             Token::Less => "`<`",
             Token::Greater => "`>`",
             Token::Equal => "`=`",
-            Token::OpenComment => "a comment that is never closed",
+            Token::BlockComment => "a comment that is never closed",
             Token::OpenString => "a string that is never closed",
             Token::End => "the end of the file",
             _ => "an operator",

@@ -161,7 +161,7 @@ impl Parser<'_> {
         Ok(texts)
     }
 
-    /// A string without its quotes, its escapes as written.
+    /// A string without its quotes.
     pub(super) fn string(&mut self) -> Parsed<String> {
         if self.token() != Token::String {
             return Err(self.expected("a string"));

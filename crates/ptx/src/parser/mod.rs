@@ -39,6 +39,7 @@ pub fn parse(source: &str) -> Result<Module, Errors> {
         depth: 0,
         lines: Vec::new(),
         errors: vec![],
+        told: None,
     };
     parser.lines = std::iter::once(0)
         .chain(newlines(source).map(|at| at + 1))
@@ -102,6 +103,8 @@ struct Parser<'s> {
     /// Where each line starts.
     lines: Vec<u32>,
     errors: Vec<Error>,
+    /// The token of the last error.
+    told: Option<usize>,
 }
 
 impl<'s> Parser<'s> {
@@ -130,7 +133,11 @@ impl<'s> Parser<'s> {
     }
 
     fn pos(&self) -> Pos {
-        let start = self.tokens[self.at].start;
+        self.pos_of(self.at)
+    }
+
+    fn pos_of(&self, at: usize) -> Pos {
+        let start = self.tokens[at].start;
         let line = self.lines.partition_point(|line| *line <= start);
         Pos {
             line: line as u32,
@@ -208,12 +215,12 @@ impl<'s> Parser<'s> {
 
     /// Tells that `what` was expected where the token `at` stands.
     fn error_at(&mut self, at: usize, what: &str) -> Failed {
-        // Rules that unwind from the end of the file after the last error that is told have nothing to add.
-        if self.errors.len() < MAX_ERRORS {
+        // One token, one error: what the rules around the one that failed have to add is no news. Nor is anything from
+        // the end of the file, to which the parser goes after the last error that is told.
+        if self.errors.len() < MAX_ERRORS && self.told != Some(at) {
+            self.told = Some(at);
+            let pos = self.pos_of(at);
             let found = self.found(at);
-            let current = std::mem::replace(&mut self.at, at);
-            let pos = self.pos();
-            self.at = current;
             self.errors.push(Error {
                 pos,
                 found,
@@ -230,7 +237,7 @@ impl<'s> Parser<'s> {
     fn found(&self, at: usize) -> String {
         const SHOWN: usize = 40;
         let token = self.tokens[at].token;
-        if matches!(token, Token::End | Token::OpenComment | Token::OpenString) {
+        if matches!(token, Token::End | Token::BlockComment | Token::OpenString) {
             return token.description().to_owned();
         }
         let text = self.text_at(at);

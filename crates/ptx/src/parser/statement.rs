@@ -161,6 +161,9 @@ impl Parser<'_> {
         }
         let call = opcode == "call";
         let mut operands = Vec::new();
+        if matches!(self.token(), Token::CloseBrace | Token::End) {
+            return Err(self.expected("an operand or `;`"));
+        }
         if self.token() != Token::Semicolon {
             operands = self.comma_separated(|p| p.operand(call))?;
         }
@@ -184,14 +187,18 @@ impl Parser<'_> {
                 Token::End => return,
                 Token::Semicolon => return self.bump(),
                 // A brace that an operand goes on after closes a vector, not the scope.
-                Token::CloseBrace
-                    if !matches!(self.ahead(1), Token::Comma | Token::Semicolon | Token::Or) =>
-                {
-                    return;
-                }
+                Token::CloseBrace if !self.operand_goes_on(1) => return,
                 _ if self.at_item() => return,
                 _ => self.bump(),
             }
         }
+    }
+
+    fn operand_goes_on(&self, by: usize) -> bool {
+        use Token::*;
+        matches!(
+            self.ahead(by),
+            Comma | Semicolon | Or | CloseBracket | CloseParen
+        )
     }
 }

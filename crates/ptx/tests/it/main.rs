@@ -1,6 +1,7 @@
 //! The integration tests of the PTX front end, one module per promise.
 
 mod corpus;
+mod damage;
 mod errors;
 mod expressions;
 mod fuzz;

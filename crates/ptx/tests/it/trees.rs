@@ -35,10 +35,7 @@ fn modifier() -> impl Strategy<Value = Ident> {
 }
 
 fn string() -> impl Strategy<Value = String> {
-    prop_oneof![
-        r#"([ -!#-\[\]-~é]|\\["\\n]){0,12}"#,
-        Just("nounroll".to_owned())
-    ]
+    prop_oneof![r"[ -!#-~é]{0,12}", Just("nounroll".to_owned())]
 }
 
 fn interesting() -> impl Strategy<Value = u64> {
