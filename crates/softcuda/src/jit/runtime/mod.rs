@@ -2,6 +2,8 @@
 //!
 //! A function is defined by the [`runtime!`] macro, which also makes the [`RuntimeFn`] that lowering calls it by.
 
+pub(crate) mod float;
+
 use cranelift_codegen::ir::{Type, types};
 
 /// A function that compiled code can call.
