@@ -166,6 +166,11 @@ impl<'a> Reader<'a> {
         self.modifiers.get(self.next).map(String::as_str)
     }
 
+    /// The type that the modifiers end with.
+    pub fn last_type(&self) -> Option<Type> {
+        self.modifiers.last().and_then(|name| Type::from_name(name))
+    }
+
     /// Takes the next modifier if it is this one.
     pub fn eat(&mut self, name: &str) -> bool {
         let found = self.peek() == Some(name);

@@ -191,13 +191,13 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
 }
 
 impl Lower<'_> {
-    /// Puts the result of single arithmetic into a destination, with the NaN that the device gives.
-    pub(crate) fn write_f32_result(&mut self, dst: &Arg, value: Value) {
-        let value = match self.nan_bits_matter(dst) {
+    /// Puts the result of `.f32` or `.f64` arithmetic into a destination, with the NaN that the device gives.
+    pub(crate) fn write_float(&mut self, dst: &Arg, ty: Type, value: Value) {
+        let value = match ty == Type::F32 && self.nan_bits_matter(dst) {
             true => canonical_f32(self, value),
             false => value,
         };
-        self.write(dst, Type::F32, value);
+        self.write(dst, ty, value);
     }
 
     /// Whether anything can see which NaN a register holds.

@@ -10,15 +10,22 @@
 
 pub(crate) mod bits;
 pub(crate) mod compare;
+pub(crate) mod convert;
+pub(crate) mod convert_float;
+pub(crate) mod float;
+pub(crate) mod float_approx;
 pub(crate) mod float_compare;
+pub(crate) mod float_modifiers;
+pub(crate) mod float_sign;
 pub(crate) mod float_value;
+pub(crate) mod half;
 pub(crate) mod integer;
 
 use cranelift_codegen::ir::{self, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptx::ast::Type;
 
-use super::decode::{Arg, Decode};
+use super::decode::{Arg, Decode, Operation, Reader, Refusal};
 use super::runtime::RuntimeFn;
 
 /// The decoder of an opcode's family; `None` for an opcode that is not run.
@@ -28,9 +35,41 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "and" | "or" | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "popc" | "clz"
         | "bfind" | "brev" | "fns" | "bfe" | "bfi" | "szext" | "bmsk" | "prmt" | "dp4a"
         | "dp2a" => bits::decode,
+        "add" | "sub" | "mul" | "mad" | "fma" | "div" | "min" | "max" | "abs" | "neg" => {
+            arithmetic_by_type
+        }
+        "rcp" | "sqrt" => float::decode_division,
+        "rsqrt" | "sin" | "cos" | "lg2" => float_approx::decode,
+        "ex2" | "tanh" => approximate_by_type,
+        "copysign" => float_sign::decode_copysign,
+        "testp" => float_sign::decode_testp,
+        "cvt" => convert::decode,
         "set" | "setp" | "selp" | "slct" => compare::decode,
         _ => return None,
     })
+}
+
+/// Decodes an opcode that integers, singles, doubles and halves share, by its type.
+fn arithmetic_by_type(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    match r.last_type() {
+        Some(Type::F32 | Type::F64) => match r.opcode {
+            "add" | "sub" | "mul" | "mad" | "fma" => float::decode_arithmetic(r),
+            "div" => float::decode_division(r),
+            "min" | "max" => float_sign::decode_extremum(r),
+            _ => float_sign::decode_sign(r),
+        },
+        Some(Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) => half::decode(r),
+        Some(Type::F32x2) => Err(r.not_run("packed singles, of sm_100,".into())),
+        _ => integer::decode(r),
+    }
+}
+
+/// Decodes an approximate function of singles and halves.
+fn approximate_by_type(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    match r.last_type() {
+        Some(Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) => half::decode(r),
+        _ => float_approx::decode(r),
+    }
 }
 
 /// The type of the value that carries a PTX type.

@@ -33,7 +33,7 @@ impl Rounding {
         self as i64
     }
 
-    fn from_code(code: u32) -> Rounding {
+    pub(super) fn from_code(code: u32) -> Rounding {
         match code {
             0 => Rounding::Nearest,
             1 => Rounding::Zero,

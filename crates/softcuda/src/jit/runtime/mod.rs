@@ -2,7 +2,10 @@
 //!
 //! A function is defined by the [`runtime!`] macro, which also makes the [`RuntimeFn`] that lowering calls it by.
 
+pub(crate) mod approx;
+pub(crate) mod convert;
 pub(crate) mod float;
+pub(crate) mod half;
 
 use cranelift_codegen::ir::{Type, types};
 

@@ -1,0 +1,528 @@
+//! `cvt`: which conversion it is, and what it may say. Conversions of integers are here, those of floats in
+//! [`convert_float`](super::convert_float).
+//!
+//! What float-to-integer gives for NaN: 0, but 1 in the highest bit where the source is `.f64` or the result has 64 bits.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use ptx::ast::Type;
+
+use super::Lower;
+use super::convert_float::{FloatConversion, Shape};
+use super::float_modifiers::{Flag, Modifiers};
+use super::float_value::{flush_if, narrow, saturate, widen};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::runtime::convert::{self, Target};
+use crate::jit::runtime::float::{Format, Rounding};
+
+/// An integer type: its width and whether it is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Integer {
+    bits: u32,
+    signed: bool,
+}
+
+impl Integer {
+    fn of(ty: Type) -> Option<Integer> {
+        let (bits, signed) = match ty {
+            Type::U8 => (8, false),
+            Type::U16 => (16, false),
+            Type::U32 => (32, false),
+            Type::U64 => (64, false),
+            Type::S8 => (8, true),
+            Type::S16 => (16, true),
+            Type::S32 => (32, true),
+            Type::S64 => (64, true),
+            _ => return None,
+        };
+        Some(Integer { bits, signed })
+    }
+
+    /// Least and greatest value.
+    fn range(self) -> (i128, i128) {
+        match self.signed {
+            true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
+            false => (0, (1 << self.bits) - 1),
+        }
+    }
+}
+
+fn is_float(ty: Type) -> bool {
+    matches!(ty, Type::F16 | Type::Bf16 | Type::F32 | Type::F64)
+}
+
+/// Decodes `cvt` and `cvt.pack`.
+pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    if r.eat("pack") {
+        return decode_pack(r);
+    }
+    let mut modifiers = Modifiers::read(r)?;
+    let to = r.ty()?;
+    modifiers.more(r)?;
+    let from = r.ty()?;
+    modifiers.more(r)?;
+    if modifiers.has(Flag::Ftz) && to != Type::F32 && from != Type::F32 {
+        return Err(r.invalid(".ftz is for .f32".into()));
+    }
+    match (Integer::of(to), Integer::of(from)) {
+        (Some(to_int), Some(from_int)) => {
+            modifiers.no_rounding(r)?;
+            modifiers.allow(r, &[Flag::Sat])?;
+            let [dst, source] = r.finish()?;
+            Ok(Box::new(Resize {
+                to: (to, to_int),
+                from: (from, from_int),
+                sat: modifiers.has(Flag::Sat),
+                dst,
+                source,
+            }))
+        }
+        (Some(integer), None) if is_float(from) => {
+            let (Some(mode), None) = (modifiers.integer, modifiers.rounding) else {
+                return Err(r.invalid("one of .rni, .rzi, .rmi and .rpi is required".into()));
+            };
+            modifiers.allow(r, &[Flag::Ftz, Flag::Sat])?;
+            let [dst, source] = r.finish()?;
+            Ok(Box::new(ToInteger {
+                to: (to, integer),
+                from,
+                mode,
+                ftz: modifiers.has(Flag::Ftz),
+                dst,
+                source,
+            }))
+        }
+        (None, Some(integer)) if is_float(to) => {
+            let mode = modifiers.mode(r, false)?;
+            modifiers.allow(r, &[Flag::Ftz, Flag::Sat])?;
+            let [dst, source] = r.finish()?;
+            Ok(Box::new(FromInteger {
+                to,
+                from: (from, integer),
+                mode,
+                sat: modifiers.has(Flag::Sat),
+                dst,
+                source,
+            }))
+        }
+        (None, None) => decode_float(r, to, from, modifiers),
+        _ => Err(r.invalid("these types do not convert".into())),
+    }
+}
+
+fn decode_float(
+    r: &Reader<'_>,
+    to: Type,
+    from: Type,
+    modifiers: Modifiers,
+) -> Result<Box<dyn Operation>, Refusal> {
+    use Type::*;
+    let mut mode = Rounding::Nearest;
+    let finite = [Flag::Relu, Flag::Satfinite];
+    let (shape, allowed): (Shape, &[Flag]) = match (to, from) {
+        (F16 | Bf16 | F32 | F64, _) if to == from => {
+            if modifiers.rounding.is_some() {
+                return Err(r.invalid("only rounding to an integer is possible here".into()));
+            }
+            let flags: &[Flag] = match to {
+                Bf16 => &[],
+                _ => &[Flag::Ftz, Flag::Sat],
+            };
+            (Shape::Integral(modifiers.integer), flags)
+        }
+        (F32, F16) | (F64, F16 | F32) => {
+            modifiers.no_rounding(r)?;
+            (Shape::Scalar, &[Flag::Ftz, Flag::Sat])
+        }
+        (F32, Bf16) => {
+            modifiers.no_rounding(r)?;
+            (Shape::Scalar, &[Flag::Ftz])
+        }
+        // Exact, but a rounding modifier is accepted.
+        (F64, Bf16) => (Shape::Scalar, &[]),
+        (F16 | Bf16, F32) => {
+            mode = modifiers.mode(r, false)?;
+            match (mode, to) {
+                (Rounding::Nearest | Rounding::Zero, F16) => (
+                    Shape::Scalar,
+                    &[Flag::Ftz, Flag::Sat, Flag::Relu, Flag::Satfinite],
+                ),
+                (Rounding::Nearest | Rounding::Zero, _) => {
+                    (Shape::Scalar, &[Flag::Ftz, Flag::Relu, Flag::Satfinite])
+                }
+                (_, F16) => (Shape::Scalar, &[Flag::Ftz, Flag::Sat]),
+                _ => (Shape::Scalar, &[Flag::Ftz]),
+            }
+        }
+        (F32, F64) => {
+            mode = modifiers.mode(r, false)?;
+            (Shape::Scalar, &[Flag::Ftz, Flag::Sat])
+        }
+        (F16, F64) => {
+            mode = modifiers.mode(r, false)?;
+            (Shape::Scalar, &[Flag::Sat])
+        }
+        (Bf16, F64 | F16) | (F16, Bf16) => {
+            mode = modifiers.mode(r, false)?;
+            (Shape::Scalar, &[])
+        }
+        (F16x2 | Bf16x2, F32) => {
+            mode = modifiers.mode(r, false)?;
+            if !matches!(mode, Rounding::Nearest | Rounding::Zero) {
+                return Err(r.invalid("rounds by .rn or .rz only".into()));
+            }
+            (Shape::Pair, &finite)
+        }
+        (Tf32, F32) => {
+            mode = modifiers
+                .rounding
+                .ok_or_else(|| r.invalid("a rounding modifier is required".into()))?;
+            match mode {
+                Rounding::Away => (Shape::Tf32, &[Flag::Satfinite]),
+                Rounding::Nearest | Rounding::Zero => (Shape::Tf32, &[Flag::Relu]),
+                _ => return Err(r.invalid("rounds by .rna, .rn or .rz only".into())),
+            }
+        }
+        (E4m3x2 | E5m2x2, F32 | F16x2) => {
+            if modifiers.mode(r, false)? != Rounding::Nearest || !modifiers.has(Flag::Satfinite) {
+                return Err(r.invalid(".rn and .satfinite are required".into()));
+            }
+            (Shape::ToFp8, &finite)
+        }
+        (F16x2, E4m3x2 | E5m2x2) => {
+            if modifiers.mode(r, false)? != Rounding::Nearest {
+                return Err(r.invalid(".rn is required".into()));
+            }
+            (Shape::FromFp8, &[Flag::Relu])
+        }
+        _ => return Err(r.invalid("these types do not convert".into())),
+    };
+    if modifiers.integer.is_some() && !matches!(shape, Shape::Integral(_)) {
+        return Err(r.invalid("rounding to an integer is not possible here".into()));
+    }
+    modifiers.allow(r, allowed)?;
+    r.end()?;
+    let count = match shape {
+        Shape::Pair => 3,
+        Shape::ToFp8 if from == F32 => 3,
+        _ => 2,
+    };
+    if r.args.len() != count {
+        return Err(r.invalid(format!("takes {count} operands, not {}", r.args.len())));
+    }
+    Ok(Box::new(FloatConversion {
+        shape,
+        to,
+        from,
+        mode,
+        modifiers,
+        dst: r.args[0].clone(),
+        sources: r.args[1..].iter().cloned().collect(),
+    }))
+}
+
+/// Integer to integer.
+#[derive(Debug)]
+struct Resize {
+    to: (Type, Integer),
+    from: (Type, Integer),
+    sat: bool,
+    dst: Arg,
+    source: Arg,
+}
+
+impl Operation for Resize {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let ((to_type, to), (from_type, from)) = (self.to, self.from);
+        let mut value = l.read(&self.source, from_type);
+        if self.sat {
+            value = clamp(l, value, from, to);
+        }
+        let ty = super::value_type(to_type);
+        let value = match (to.bits.cmp(&from.bits), from.signed) {
+            (std::cmp::Ordering::Less, _) => l.b.ins().ireduce(ty, value),
+            (std::cmp::Ordering::Equal, _) => value,
+            (std::cmp::Ordering::Greater, true) => l.b.ins().sextend(ty, value),
+            (std::cmp::Ordering::Greater, false) => l.b.ins().uextend(ty, value),
+        };
+        l.write(&self.dst, to_type, value);
+    }
+}
+
+/// Limits a value of one integer type to what another can hold.
+fn clamp(l: &mut Lower<'_>, value: Value, from: Integer, to: Integer) -> Value {
+    let ty = l.b.func.dfg.value_type(value);
+    let ((least, greatest), (from_least, from_greatest)) = (to.range(), from.range());
+    let mut value = value;
+    if from_least < least {
+        // Only a signed type has values below another's least.
+        let limit = l.b.ins().iconst(ty, least as i64);
+        value = l.b.ins().smax(value, limit);
+    }
+    if from_greatest > greatest {
+        let limit = l.b.ins().iconst(ty, greatest as i64);
+        value = match from.signed {
+            true => l.b.ins().smin(value, limit),
+            false => l.b.ins().umin(value, limit),
+        };
+    }
+    value
+}
+
+/// Float to integer: rounded, then limited to the integer's range.
+#[derive(Debug)]
+struct ToInteger {
+    to: (Type, Integer),
+    from: Type,
+    mode: Rounding,
+    ftz: bool,
+    dst: Arg,
+    source: Arg,
+}
+
+impl Operation for ToInteger {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let (to_type, to) = self.to;
+        let value = l.read(&self.source, self.from);
+        let value = match self.from {
+            Type::F16 | Type::Bf16 => widen(l, self.from, false, value),
+            _ => flush_if(l, self.ftz, value),
+        };
+        let rounded = match self.mode {
+            // The conversion itself cuts off.
+            Rounding::Zero => value,
+            mode => round_to_integral(l, value, mode),
+        };
+        let wide = if to.bits == 64 {
+            types::I64
+        } else {
+            types::I32
+        };
+        let mut result = match to.signed {
+            true => l.b.ins().fcvt_to_sint_sat(wide, rounded),
+            false => l.b.ins().fcvt_to_uint_sat(wide, rounded),
+        };
+        if to.bits < 32 {
+            let wider = Integer {
+                bits: 32,
+                signed: to.signed,
+            };
+            result = clamp(l, result, wider, to);
+            result = l.b.ins().ireduce(super::value_type(to_type), result);
+        }
+        if self.from == Type::F64 || to.bits == 64 {
+            let highest = (1u64 << (to.bits - 1)) as i64;
+            // A constant of a narrow type is given sign-extended.
+            let highest = highest << (64 - to.bits) >> (64 - to.bits);
+            let ty = super::value_type(to_type);
+            let marker = l.b.ins().iconst(ty, highest & mask(to.bits));
+            let nan = l.b.ins().fcmp(FloatCC::Unordered, value, value);
+            result = l.b.ins().select(nan, marker, result);
+        }
+        l.write(&self.dst, to_type, result);
+    }
+}
+
+/// The low bits of a 64-bit number.
+fn mask(bits: u32) -> i64 {
+    (u64::MAX >> (64 - bits)) as i64
+}
+
+/// A float rounded to an integral value.
+pub(crate) fn round_to_integral(l: &mut Lower<'_>, value: Value, mode: Rounding) -> Value {
+    match mode {
+        Rounding::Nearest | Rounding::Away => l.b.ins().nearest(value),
+        Rounding::Zero => l.b.ins().trunc(value),
+        Rounding::Down => l.b.ins().floor(value),
+        Rounding::Up => l.b.ins().ceil(value),
+    }
+}
+
+/// Integer to float.
+#[derive(Debug)]
+struct FromInteger {
+    to: Type,
+    from: (Type, Integer),
+    mode: Rounding,
+    sat: bool,
+    dst: Arg,
+    source: Arg,
+}
+
+impl Operation for FromInteger {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let (from_type, from) = self.from;
+        let value = l.read(&self.source, from_type);
+        let least = if self.mode == Rounding::Nearest {
+            32
+        } else {
+            64
+        };
+        let value = match (from.bits < least, from.signed) {
+            (false, _) => value,
+            (true, true) => l.b.ins().sextend(int_type(least), value),
+            (true, false) => l.b.ins().uextend(int_type(least), value),
+        };
+        let mut result = match (self.mode, self.to) {
+            (Rounding::Nearest, Type::F32 | Type::F64) => nearest(l, value, from.signed, self.to),
+            // Halves are all below 2^17, where singles are exact.
+            (Rounding::Nearest, Type::F16) => {
+                let single = nearest(l, value, from.signed, Type::F32);
+                narrow(l, Type::F16, single)
+            }
+            _ => self.exact(l, value, from.signed),
+        };
+        if self.sat {
+            result = match self.to {
+                Type::F32 | Type::F64 => saturate(l, result),
+                ty => {
+                    let wide = widen(l, ty, false, result);
+                    let wide = saturate(l, wide);
+                    narrow(l, ty, wide)
+                }
+            };
+        }
+        l.write(&self.dst, self.to, result);
+    }
+}
+
+fn int_type(bits: u32) -> cranelift_codegen::ir::Type {
+    match bits {
+        64 => types::I64,
+        _ => types::I32,
+    }
+}
+
+fn nearest(l: &mut Lower<'_>, value: Value, signed: bool, to: Type) -> Value {
+    let ty = super::value_type(to);
+    match signed {
+        true => l.b.ins().fcvt_from_sint(ty, value),
+        false => l.b.ins().fcvt_from_uint(ty, value),
+    }
+}
+
+impl FromInteger {
+    /// Through the runtime.
+    fn exact(&self, l: &mut Lower<'_>, value: Value, signed: bool) -> Value {
+        let value = match (l.b.func.dfg.value_type(value), signed) {
+            (types::I64, _) => value,
+            (_, true) => l.b.ins().sextend(types::I64, value),
+            (_, false) => l.b.ins().uextend(types::I64, value),
+        };
+        let target = Target {
+            format: format_of(self.to),
+            mode: self.mode,
+        };
+        let code = l.b.ins().iconst(types::I32, target.code());
+        let bits = match signed {
+            true => l.call_value(&convert::NARROW_SIGNED, &[value, code]),
+            false => l.call_value(&convert::NARROW_UNSIGNED, &[value, code]),
+        };
+        super::convert_float::from_narrow(l, self.to, bits)
+    }
+}
+
+/// The format of a scalar float type.
+pub(crate) fn format_of(ty: Type) -> Format {
+    match ty {
+        Type::F16 => Format::F16,
+        Type::Bf16 => Format::BF16,
+        Type::Tf32 => Format::TF32,
+        Type::F32 => Format::F32,
+        _ => Format::F64,
+    }
+}
+
+/// `cvt.pack`: two integers, saturated, in the low bits of the result.
+#[derive(Debug)]
+struct Pack {
+    bits: u32,
+    signed: bool,
+    dst: Arg,
+    high: Arg,
+    low: Arg,
+    rest: Option<Arg>,
+}
+
+fn decode_pack(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    if !r.eat("sat") {
+        return Err(r.invalid(".sat is required".into()));
+    }
+    let (bits, signed) = r.expect_any(&[
+        ("u16", (16, false)),
+        ("s16", (16, true)),
+        ("u8", (8, false)),
+        ("s8", (8, true)),
+        ("u4", (4, false)),
+        ("s4", (4, true)),
+        ("u2", (2, false)),
+        ("s2", (2, true)),
+    ])?;
+    r.ty_of(&[Type::S32])?;
+    let (dst, high, low, rest) = if bits == 16 {
+        let [dst, high, low] = r.finish()?;
+        (dst, high, low, None)
+    } else {
+        r.ty_of(&[Type::B32])?;
+        let [dst, high, low, rest] = r.finish()?;
+        (dst, high, low, Some(rest))
+    };
+    Ok(Box::new(Pack {
+        bits,
+        signed,
+        dst,
+        high,
+        low,
+        rest,
+    }))
+}
+
+impl Operation for Pack {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let from = Integer {
+            bits: 32,
+            signed: true,
+        };
+        let to = Integer {
+            bits: self.bits,
+            signed: self.signed,
+        };
+        let [high, low] = [&self.high, &self.low].map(|arg| {
+            let value = l.read(arg, Type::S32);
+            // Every source is signed: compare as such, whatever the target.
+            let (least, greatest) = to.range();
+            let least = l.b.ins().iconst(types::I32, least as i64);
+            let greatest = l.b.ins().iconst(types::I32, greatest as i64);
+            debug_assert!(from.signed);
+            let value = l.b.ins().smax(value, least);
+            let value = l.b.ins().smin(value, greatest);
+            l.b.ins().band_imm(value, mask(self.bits))
+        });
+        let high = l.b.ins().ishl_imm(high, i64::from(self.bits));
+        let mut result = l.b.ins().bor(high, low);
+        if let Some(rest) = &self.rest {
+            let rest = l.read(rest, Type::B32);
+            let rest = l.b.ins().ishl_imm(rest, i64::from(2 * self.bits));
+            result = l.b.ins().bor(result, rest);
+        }
+        l.write(&self.dst, Type::U32, result);
+    }
+}
+
+/// An `I16` half, with a negative value made zero (`.relu`) and infinity the greatest number (`.satfinite`).
+pub(crate) fn limit_half(l: &mut Lower<'_>, ty: Type, modifiers: Modifiers, value: Value) -> Value {
+    let mut value = value;
+    if modifiers.has(Flag::Satfinite) {
+        let infinity = format_of(ty).infinity() as i64;
+        let magnitude = l.b.ins().band_imm(value, 0x7fff);
+        let infinite = l.b.ins().icmp_imm(IntCC::Equal, magnitude, infinity);
+        let greatest = l.b.ins().iadd_imm(value, -1);
+        value = l.b.ins().select(infinite, greatest, value);
+    }
+    if modifiers.has(Flag::Relu) {
+        // A NaN has no sign once narrowed.
+        let zero = l.b.ins().iconst(types::I16, 0);
+        value = l.b.ins().smax(value, zero);
+    }
+    value
+}

@@ -1,0 +1,251 @@
+//! What looks at `.f32` and `.f64` without computing: min, max, abs, neg, copysign, testp.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use ptx::ast::{Immediate, Type};
+
+use super::Lower;
+use super::float_modifiers::{Flag, Modifiers};
+use super::float_value::{bits, const_f32, flush_if, from_bits};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+
+/// `min` or `max` of two floats: with NaN as with a missing operand unless `propagate`, and -0 below +0. Where the result
+/// is NaN its bits are open.
+pub(crate) fn extremum(
+    l: &mut Lower<'_>,
+    max: bool,
+    propagate: bool,
+    a: Value,
+    b: Value,
+    b_is_number: bool,
+) -> Value {
+    let ieee = match max {
+        true => l.b.ins().fmax(a, b),
+        false => l.b.ins().fmin(a, b),
+    };
+    if propagate {
+        return ieee;
+    }
+    // A NaN operand gives the other one; `ieee` is NaN then.
+    let a_nan = l.b.ins().fcmp(FloatCC::Unordered, a, a);
+    let result = l.b.ins().select(a_nan, b, ieee);
+    if b_is_number {
+        return result;
+    }
+    let b_nan = l.b.ins().fcmp(FloatCC::Unordered, b, b);
+    l.b.ins().select(b_nan, a, result)
+}
+
+/// Gives `value` the sign of `a` xor that of `b`, unless it is NaN.
+pub(crate) fn xor_sign(l: &mut Lower<'_>, value: Value, a: Value, b: Value) -> Value {
+    let (a_bits, b_bits) = (bits(l, a), bits(l, b));
+    let sign = l.b.ins().bxor(a_bits, b_bits);
+    let sign = from_bits(l, sign);
+    let signed = l.b.ins().fcopysign(value, sign);
+    let nan = l.b.ins().fcmp(FloatCC::Unordered, value, value);
+    l.b.ins().select(nan, value, signed)
+}
+
+#[derive(Debug)]
+struct Extremum {
+    max: bool,
+    ty: Type,
+    ftz: bool,
+    propagate: bool,
+    xorsign: bool,
+    args: [Arg; 3],
+}
+
+/// Decodes `min` and `max` of `.f32` and `.f64`.
+pub(crate) fn decode_extremum(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let modifiers = Modifiers::read(r)?;
+    let ty = r.ty_of(&[Type::F32, Type::F64])?;
+    modifiers.no_rounding(r)?;
+    let allowed: &[Flag] = match ty {
+        Type::F32 => &[Flag::Ftz, Flag::Nan, Flag::Xorsign, Flag::Abs],
+        _ => &[],
+    };
+    modifiers.allow(r, allowed)?;
+    if r.args.len() == 4 {
+        return Err(r.not_run("the form with three inputs, of sm_100,".into()));
+    }
+    if modifiers.has(Flag::Xorsign) != modifiers.has(Flag::Abs) {
+        return Err(r.invalid(".xorsign and .abs go together".into()));
+    }
+    Ok(Box::new(Extremum {
+        max: r.opcode == "max",
+        ty,
+        ftz: modifiers.has(Flag::Ftz),
+        propagate: modifiers.has(Flag::Nan),
+        xorsign: modifiers.has(Flag::Xorsign),
+        args: r.finish()?,
+    }))
+}
+
+/// The operand is a literal that is no NaN.
+fn is_number(arg: &Arg) -> bool {
+    match arg {
+        Arg::Imm(Immediate::F32(bits)) => !f32::from_bits(*bits).is_nan(),
+        Arg::Imm(Immediate::F64(bits)) => !f64::from_bits(*bits).is_nan(),
+        _ => false,
+    }
+}
+
+impl Operation for Extremum {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let [dst, a, b] = &self.args;
+        let number = is_number(b);
+        let [a, b] = [a, b].map(|arg| {
+            let value = l.read(arg, self.ty);
+            flush_if(l, self.ftz, value)
+        });
+        let value = match self.xorsign {
+            true => {
+                let (a_abs, b_abs) = (l.b.ins().fabs(a), l.b.ins().fabs(b));
+                let value = extremum(l, self.max, self.propagate, a_abs, b_abs, number);
+                xor_sign(l, value, a, b)
+            }
+            false => extremum(l, self.max, self.propagate, a, b, number),
+        };
+        l.write_float(dst, self.ty, value);
+    }
+}
+
+#[derive(Debug)]
+struct Sign {
+    negate: bool,
+    ty: Type,
+    ftz: bool,
+    args: [Arg; 2],
+}
+
+/// Decodes `abs` and `neg` of `.f32` and `.f64`.
+pub(crate) fn decode_sign(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let modifiers = Modifiers::read(r)?;
+    let ty = r.ty_of(&[Type::F32, Type::F64])?;
+    modifiers.no_rounding(r)?;
+    modifiers.allow(r, if ty == Type::F32 { &[Flag::Ftz] } else { &[] })?;
+    Ok(Box::new(Sign {
+        negate: r.opcode == "neg",
+        ty,
+        ftz: modifiers.has(Flag::Ftz),
+        args: r.finish()?,
+    }))
+}
+
+impl Operation for Sign {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let [dst, a] = &self.args;
+        let value = l.read(a, self.ty);
+        let value = flush_if(l, self.ftz, value);
+        let value = match self.negate {
+            true => l.b.ins().fneg(value),
+            false => l.b.ins().fabs(value),
+        };
+        l.write_float(dst, self.ty, value);
+    }
+}
+
+#[derive(Debug)]
+struct Copysign {
+    ty: Type,
+    args: [Arg; 3],
+}
+
+/// Decodes `copysign`.
+pub(crate) fn decode_copysign(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    Ok(Box::new(Copysign {
+        ty: r.ty_of(&[Type::F32, Type::F64])?,
+        args: r.finish()?,
+    }))
+}
+
+impl Operation for Copysign {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let [dst, sign, magnitude] = &self.args;
+        let (sign, magnitude) = (l.read(sign, self.ty), l.read(magnitude, self.ty));
+        let value = l.b.ins().fcopysign(magnitude, sign);
+        l.write(dst, self.ty, value);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Property {
+    Finite,
+    Infinite,
+    Number,
+    NotANumber,
+    Normal,
+    Subnormal,
+}
+
+#[derive(Debug)]
+struct Testp {
+    property: Property,
+    ty: Type,
+    args: [Arg; 2],
+}
+
+/// Decodes `testp`.
+pub(crate) fn decode_testp(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    Ok(Box::new(Testp {
+        property: r.expect_any(&[
+            ("finite", Property::Finite),
+            ("infinite", Property::Infinite),
+            ("number", Property::Number),
+            ("notanumber", Property::NotANumber),
+            ("normal", Property::Normal),
+            ("subnormal", Property::Subnormal),
+        ])?,
+        ty: r.ty_of(&[Type::F32, Type::F64])?,
+        args: r.finish()?,
+    }))
+}
+
+impl Operation for Testp {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let [dst, a] = &self.args;
+        let value = l.read(a, self.ty);
+        let result = self.test(l, value);
+        l.write(dst, Type::Pred, result);
+    }
+}
+
+impl Testp {
+    fn test(&self, l: &mut Lower<'_>, value: Value) -> Value {
+        let all = bits(l, value);
+        let (integer, infinity, least_normal) = match self.ty {
+            Type::F32 => (types::I32, 0x7f80_0000, 0x0080_0000),
+            _ => (types::I64, 0x7ff0_0000_0000_0000, 0x0010_0000_0000_0000),
+        };
+        // Without the sign, magnitudes order as integers: zero, subnormal, normal, infinity, NaN.
+        let doubled = l.b.ins().ishl_imm(all, 1);
+        let magnitude = l.b.ins().ushr_imm(doubled, 1);
+        let infinity = l.b.ins().iconst(integer, infinity);
+        let against_infinity = match self.property {
+            Property::Finite => IntCC::UnsignedLessThan,
+            Property::Infinite => IntCC::Equal,
+            Property::Number => IntCC::UnsignedLessThanOrEqual,
+            Property::NotANumber => IntCC::UnsignedGreaterThan,
+            Property::Normal | Property::Subnormal => {
+                // Zero less one is the greatest integer, so it is neither below the limit nor in the subnormal range.
+                let less_one = l.b.ins().iadd_imm(magnitude, -1);
+                let limit = l.b.ins().iconst(integer, least_normal - 1);
+                let subnormal = l.b.ins().icmp(IntCC::UnsignedLessThan, less_one, limit);
+                if let Property::Subnormal = self.property {
+                    return subnormal;
+                }
+                let finite = l.b.ins().icmp(IntCC::UnsignedLessThan, magnitude, infinity);
+                return l.b.ins().band_not(finite, subnormal);
+            }
+        };
+        l.b.ins().icmp(against_infinity, magnitude, infinity)
+    }
+}
+
+/// `value` if it is not below zero, otherwise +0; NaN stays (`.relu`).
+pub(crate) fn relu(l: &mut Lower<'_>, value: Value) -> Value {
+    let zero = const_f32(l, 0);
+    let keep = l.b.ins().fcmp(FloatCC::UnorderedOrGreaterThan, value, zero);
+    l.b.ins().select(keep, value, zero)
+}

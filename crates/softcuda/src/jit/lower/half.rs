@@ -1,0 +1,269 @@
+//! Arithmetic on `.f16`, `.bf16` and their packed pairs: add, sub, mul, fma, neg, abs, min, max, ex2, tanh.
+//!
+//! Values are widened to `.f32`, computed there, and rounded back once:
+//! - a sum or product of two halves, rounded first to 24 bits and then to 11 or 8, is what rounding once gives, since
+//!   24 is at least twice 11 plus 2, and a product or a sum of subnormals is exact in `.f32`;
+//! - `fma.f16` is computed in `.f64`. The product has 22 bits, and no operand is smaller than 2^-24, so where the sum is
+//!   not exact it is still too far from the middle of two halves to be rounded onto it. On the way to `.f16` through
+//!   `.f32` the bits cut off are kept as one sticky bit;
+//! - `fma.bf16` has no such bound on its operands, so the runtime computes it.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use ptx::ast::Type;
+use smallvec::SmallVec;
+
+use super::Lower;
+use super::float::fma;
+use super::float_modifiers::{Flag, Modifiers};
+use super::float_sign::{extremum, relu, xor_sign};
+use super::float_value::{bits, from_bits, halves, narrow, pair, saturate, widen};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::runtime::{approx, half};
+
+const TYPES: [Type; 4] = [Type::F16, Type::Bf16, Type::F16x2, Type::Bf16x2];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Add,
+    Sub,
+    Mul,
+    Fma,
+    Neg,
+    Abs,
+    Min,
+    Max,
+    Ex2,
+    Tanh,
+}
+
+#[derive(Debug)]
+struct Half {
+    op: Op,
+    /// `.f16` or `.bf16`.
+    ty: Type,
+    /// Two of them in one register.
+    packed: bool,
+    modifiers: Modifiers,
+    dst: Arg,
+    sources: SmallVec<[Arg; 3]>,
+}
+
+/// Decodes every instruction of the family.
+pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let (op, sources) = match r.opcode {
+        "add" => (Op::Add, 2),
+        "sub" => (Op::Sub, 2),
+        "mul" => (Op::Mul, 2),
+        "fma" => (Op::Fma, 3),
+        "neg" => (Op::Neg, 1),
+        "abs" => (Op::Abs, 1),
+        "min" => (Op::Min, 2),
+        "max" => (Op::Max, 2),
+        "ex2" => (Op::Ex2, 1),
+        "tanh" => (Op::Tanh, 1),
+        _ => return Err(r.invalid("does not take halves".into())),
+    };
+    let modifiers = Modifiers::read(r)?;
+    if r.peek() == Some("f32") {
+        return Err(r.not_run("mixed precision, of sm_100,".into()));
+    }
+    let ty = r.ty_of(&TYPES)?;
+    let bf16 = matches!(ty, Type::Bf16 | Type::Bf16x2);
+    let allowed: &[Flag] = match (op, bf16) {
+        (Op::Add | Op::Sub | Op::Mul, false) => &[Flag::Ftz, Flag::Sat],
+        (Op::Fma, false) => &[Flag::Ftz, Flag::Sat, Flag::Relu, Flag::Oob],
+        (Op::Fma, true) => &[Flag::Relu, Flag::Oob],
+        (Op::Neg | Op::Abs, false) => &[Flag::Ftz],
+        (Op::Min | Op::Max, false) => &[Flag::Ftz, Flag::Nan, Flag::Xorsign, Flag::Abs],
+        (Op::Min | Op::Max, true) => &[Flag::Nan, Flag::Xorsign, Flag::Abs],
+        (Op::Ex2, true) => &[Flag::Approx, Flag::Ftz],
+        (Op::Ex2, false) | (Op::Tanh, _) => &[Flag::Approx],
+        _ => &[],
+    };
+    modifiers.allow(r, allowed)?;
+    let has = |flag| modifiers.has(flag);
+    match op {
+        Op::Add | Op::Sub | Op::Mul | Op::Fma => {
+            if modifiers.mode(r, op != Op::Fma)? != crate::jit::runtime::float::Rounding::Nearest {
+                return Err(r.invalid("halves round to nearest only".into()));
+            }
+        }
+        _ => modifiers.no_rounding(r)?,
+    }
+    if has(Flag::Sat) && has(Flag::Relu) || has(Flag::Oob) && has(Flag::Ftz) {
+        return Err(r.invalid("modifiers exclude each other".into()));
+    }
+    if has(Flag::Xorsign) != has(Flag::Abs) {
+        return Err(r.invalid(".xorsign and .abs go together".into()));
+    }
+    if matches!(op, Op::Ex2 | Op::Tanh) && !has(Flag::Approx) {
+        return Err(r.invalid(".approx is required".into()));
+    }
+    if op == Op::Ex2 && bf16 && !has(Flag::Ftz) {
+        return Err(r.invalid(".ftz is required".into()));
+    }
+    r.end()?;
+    if r.args.len() != sources + 1 {
+        return Err(r.invalid(format!(
+            "takes {} operands, not {}",
+            sources + 1,
+            r.args.len()
+        )));
+    }
+    Ok(Box::new(Half {
+        op,
+        ty: if bf16 { Type::Bf16 } else { Type::F16 },
+        packed: matches!(ty, Type::F16x2 | Type::Bf16x2),
+        modifiers,
+        dst: r.args[0].clone(),
+        sources: r.args[1..].iter().cloned().collect(),
+    }))
+}
+
+impl Operation for Half {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let mut low = SmallVec::<[Value; 3]>::new();
+        let mut high = SmallVec::<[Value; 3]>::new();
+        let ty = match (self.packed, self.ty) {
+            (false, ty) => ty,
+            (true, Type::Bf16) => Type::Bf16x2,
+            (true, _) => Type::F16x2,
+        };
+        for source in &self.sources {
+            let value = l.read(source, ty);
+            match self.packed {
+                false => low.push(value),
+                true => {
+                    let [l_half, h_half] = halves(l, value);
+                    low.push(l_half);
+                    high.push(h_half);
+                }
+            }
+        }
+        let mut result = self.scalar(l, &low);
+        if self.packed {
+            let upper = self.scalar(l, &high);
+            result = pair(l, [result, upper]);
+        }
+        l.write(&self.dst, ty, result);
+    }
+}
+
+impl Half {
+    /// One half from halves, all `I16`.
+    fn scalar(&self, l: &mut Lower<'_>, operands: &[Value]) -> Value {
+        if matches!(self.op, Op::Neg | Op::Abs) {
+            return self.sign(l, operands[0]);
+        }
+        // `ex2.ftz.bf16` needs no flush: what is subnormal in `.bf16` is near 1 when raised, and flushed as a single.
+        let ftz = self.modifiers.has(Flag::Ftz) && self.ty == Type::F16;
+        let wide: SmallVec<[Value; 3]> = operands
+            .iter()
+            .map(|operand| widen(l, self.ty, ftz, *operand))
+            .collect();
+        let result = match self.op {
+            Op::Fma => return self.fused(l, operands, &wide, ftz),
+            Op::Add => l.b.ins().fadd(wide[0], wide[1]),
+            Op::Sub => l.b.ins().fsub(wide[0], wide[1]),
+            Op::Mul => l.b.ins().fmul(wide[0], wide[1]),
+            Op::Ex2 => l.call_value(&approx::EX2_F32, &wide),
+            Op::Tanh => l.call_value(&approx::TANH_F32, &wide),
+            Op::Min | Op::Max => self.extremum(l, wide[0], wide[1]),
+            Op::Neg | Op::Abs => unreachable!("dealt with above"),
+        };
+        let result = match self.modifiers.has(Flag::Sat) {
+            true => saturate(l, result),
+            false => result,
+        };
+        let result = narrow(l, self.ty, result);
+        let ftz = ftz || self.op == Op::Ex2 && self.ty == Type::Bf16;
+        self.flush_result(l, ftz, result)
+    }
+
+    fn sign(&self, l: &mut Lower<'_>, value: Value) -> Value {
+        let value = self.flush_result(l, self.modifiers.has(Flag::Ftz), value);
+        match self.op {
+            Op::Neg => l.b.ins().bxor_imm(value, 0x8000),
+            _ => l.b.ins().band_imm(value, 0x7fff),
+        }
+    }
+
+    fn extremum(&self, l: &mut Lower<'_>, a: Value, b: Value) -> Value {
+        let max = self.op == Op::Max;
+        let propagate = self.modifiers.has(Flag::Nan);
+        if !self.modifiers.has(Flag::Xorsign) {
+            return extremum(l, max, propagate, a, b, false);
+        }
+        let (a_abs, b_abs) = (l.b.ins().fabs(a), l.b.ins().fabs(b));
+        let value = extremum(l, max, propagate, a_abs, b_abs, false);
+        xor_sign(l, value, a, b)
+    }
+
+    fn fused(&self, l: &mut Lower<'_>, operands: &[Value], wide: &[Value], ftz: bool) -> Value {
+        let mut result = match self.ty {
+            Type::Bf16 => {
+                let bits = l.call_value(&half::FMA_BF16, wide);
+                l.b.ins().ireduce(types::I16, bits)
+            }
+            _ => {
+                let [a, b, c] = [0, 1, 2].map(|i| l.b.ins().fpromote(types::F64, wide[i]));
+                let sum = fma(l, a, b, c);
+                let single = sticky_demote(l, sum);
+                let result = narrow(l, self.ty, single);
+                self.flush_result(l, ftz, result)
+            }
+        };
+        let zero = l.b.ins().iconst(types::I16, 0);
+        if self.modifiers.has(Flag::Sat) {
+            let value = widen(l, self.ty, false, result);
+            let value = saturate(l, value);
+            result = narrow(l, self.ty, value);
+        }
+        if self.modifiers.has(Flag::Relu) {
+            let value = widen(l, self.ty, false, result);
+            let value = relu(l, value);
+            result = narrow(l, self.ty, value);
+        }
+        if self.modifiers.has(Flag::Oob) {
+            for operand in operands {
+                let oob = l.b.ins().icmp_imm(IntCC::Equal, *operand, OOB_NAN);
+                result = l.b.ins().select(oob, zero, result);
+            }
+        }
+        result
+    }
+
+    /// A subnormal half becomes a zero of its sign.
+    fn flush_result(&self, l: &mut Lower<'_>, ftz: bool, value: Value) -> Value {
+        if !ftz {
+            return value;
+        }
+        let least_normal = match self.ty {
+            Type::Bf16 => 0x0080,
+            _ => 0x0400,
+        };
+        let magnitude = l.b.ins().band_imm(value, 0x7fff);
+        let subnormal =
+            l.b.ins()
+                .icmp_imm(IntCC::UnsignedLessThan, magnitude, least_normal);
+        let zero = l.b.ins().band_imm(value, 0x8000);
+        l.b.ins().select(subnormal, zero, value)
+    }
+}
+
+/// The NaN that marks an element from outside of a tensor.
+const OOB_NAN: i64 = 0x7fff;
+
+/// A double as a single whose last bit is sticky. For values that a single holds without becoming subnormal, or that are
+/// zero once rounded to `.f16`.
+fn sticky_demote(l: &mut Lower<'_>, value: Value) -> Value {
+    let all = bits(l, value);
+    let cut = l.b.ins().band_imm(all, (1 << 29) - 1);
+    // Adding all ones carries into bit 29 if anything is set below it.
+    let carried = l.b.ins().iadd_imm(cut, (1 << 29) - 1);
+    let kept = l.b.ins().bor(all, carried);
+    let kept = l.b.ins().band_imm(kept, !((1 << 29) - 1));
+    let kept = from_bits(l, kept);
+    l.b.ins().fdemote(types::F32, kept)
+}

@@ -1,0 +1,94 @@
+//! The functions that PTX computes approximately.
+//!
+//! The results here are those of the host's mathematical library, which errs by less than one unit in the last place, or
+//! correctly rounded ones. That is inside every documented bound:
+//!
+//! | instruction | documented error | ours |
+//! |---|---|---|
+//! | `sin`, `cos` | 2^-20.5 absolute in [-2pi, 2pi], 2^-14.7 in [-100pi, 100pi] | 1 ulp everywhere |
+//! | `lg2` | 2^-22 absolute in (0.5, 2), 2^-22 relative elsewhere | 1 ulp |
+//! | `ex2` | 2 ulp; 2^-9.9 relative in `.f16`, 2^-7 in `.bf16` | 1 ulp; correctly rounded but for 2^-12 ulp |
+//! | `tanh` | 2^-11 relative; 2^-10.987 absolute in `.f16`, 2^-8 in `.bf16` | 1 ulp; as `ex2` |
+//! | `rcp`, `div.full`, `div.approx` | 1 ulp, 2 ulp, 2 ulp | correctly rounded |
+//! | `sqrt`, `rsqrt` | 2^-23, 2^-22.9 relative | correctly rounded, 1 ulp (2^-23) |
+//! | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | a gross approximation of 20 bits | the true value cut to 20 bits |
+
+use super::runtime;
+
+/// The high word alone, as `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64` read and write it, without subnormals.
+fn high_word(value: f64) -> f64 {
+    let cut = f64::from_bits(value.to_bits() & 0xffff_ffff_0000_0000);
+    match cut.abs() < f64::MIN_POSITIVE {
+        true => 0f64.copysign(cut),
+        false => cut,
+    }
+}
+
+/// The NaN of the two instructions on the high word.
+const NAN_HIGH: f64 = f64::from_bits(0x7fff_ffff_0000_0000);
+
+runtime! {
+    /// The sine.
+    SIN_F32 = fn softcuda_sin_f32(x: f32) -> f32 { x.sin() }
+    /// The cosine.
+    COS_F32 = fn softcuda_cos_f32(x: f32) -> f32 { x.cos() }
+    /// The logarithm to base 2.
+    LG2_F32 = fn softcuda_lg2_f32(x: f32) -> f32 { x.log2() }
+    /// The power of 2.
+    EX2_F32 = fn softcuda_ex2_f32(x: f32) -> f32 { x.exp2() }
+    /// The hyperbolic tangent.
+    TANH_F32 = fn softcuda_tanh_f32(x: f32) -> f32 { x.tanh() }
+    /// `rcp.approx.ftz.f64`
+    RCP_HIGH_F64 = fn softcuda_rcp_high_f64(x: f64) -> f64 {
+        match x.is_nan() {
+            true => NAN_HIGH,
+            false => high_word(1.0 / high_word(x)),
+        }
+    }
+    /// `rsqrt.approx.ftz.f64`
+    RSQRT_HIGH_F64 = fn softcuda_rsqrt_high_f64(x: f64) -> f64 {
+        let x = high_word(x);
+        match x.is_nan() || x < 0.0 {
+            true => NAN_HIGH,
+            false => high_word(1.0 / x.sqrt()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn high_word_reciprocals_have_the_documented_corners() {
+        let rcp = |x: f64| softcuda_rcp_high_f64(x).to_bits();
+        let rsqrt = |x: f64| softcuda_rsqrt_high_f64(x).to_bits();
+        let inf = f64::INFINITY.to_bits();
+        let sign = 1u64 << 63;
+        let subnormal = f64::from_bits(0x000f_ffff_ffff_ffff);
+        for (x, reciprocal, root) in [
+            (-f64::INFINITY, sign, NAN_HIGH.to_bits()),
+            (-subnormal, inf | sign, inf | sign),
+            (-0.0, inf | sign, inf | sign),
+            (0.0, inf, inf),
+            (subnormal, inf, inf),
+            (f64::INFINITY, 0, 0),
+            (f64::NAN, NAN_HIGH.to_bits(), NAN_HIGH.to_bits()),
+        ] {
+            assert_eq!(rcp(x), reciprocal, "{x:e}");
+            assert_eq!(rsqrt(x), root, "{x:e}");
+        }
+        // Subnormal results are flushed, the low word never counts and is never set.
+        assert_eq!(rcp(f64::MAX), 0);
+        assert_eq!(rcp(-f64::MAX), sign);
+        assert_eq!(
+            rcp(f64::from_bits(0x4008_0000_ffff_ffff)),
+            rcp(f64::from_bits(0x4008_0000_0000_0000))
+        );
+        for x in [3.0, 1e-300, 7.5e200, 0.1] {
+            assert_eq!(rcp(x) << 32, 0);
+            assert!((f64::from_bits(rcp(x)) * x - 1.0).abs() < 4e-6);
+            assert!((f64::from_bits(rsqrt(x)).powi(2) * x - 1.0).abs() < 4e-6);
+        }
+    }
+}
