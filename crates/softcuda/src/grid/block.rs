@@ -7,16 +7,15 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 
-use corosensei::{Coroutine, CoroutineResult, Yielder};
-
 use super::barrier::Barrier;
 use super::cluster::Cluster;
 use super::context::{BlockContext, CONTINUE, EXITED, FAULTED, Site, Status, ThreadContext};
+use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
 use super::poll::BUDGET;
 use super::running::Running;
 use super::scratch::Scratch;
-use super::stack::{FiberStack, Stacks};
+use super::stack::Stacks;
 use super::warp::Warp;
 
 /// The most threads a block has.
@@ -24,14 +23,11 @@ pub(super) const MOST_THREADS: usize = 1024;
 /// The most warps a block has.
 pub(super) const MOST_WARPS: usize = MOST_THREADS / 32;
 
-/// A fiber that has started: it is resumed until it returns the status of its thread.
-pub(super) type Fiber = Coroutine<(), (), Status, FiberStack>;
-
 /// A thread of a resident block.
 pub(super) struct Thread {
     context: UnsafeCell<ThreadContext>,
-    /// Where the fiber gives up its turn; lives on its stack.
-    yielder: Cell<*const Yielder<(), ()>>,
+    /// Where its fiber and the scheduler find each other.
+    seat: Seat,
     /// The thread has arrived at the cluster's barrier of this phase and not waited yet.
     pub cluster_phase: Cell<Option<u32>>,
 }
@@ -50,7 +46,7 @@ impl Thread {
                 reserved: 0,
                 fiber: std::ptr::null_mut(),
             }),
-            yielder: Cell::new(std::ptr::null()),
+            seat: Seat::new(),
             cluster_phase: Cell::new(None),
         }
     }
@@ -343,15 +339,13 @@ impl Block {
                 None => return,
             },
         };
-        match running.resume(()) {
-            CoroutineResult::Yield(()) => {}
-            CoroutineResult::Return(status) => {
-                if let Some(fiber) = fiber.take() {
-                    stacks.put(fiber.into_stack());
-                }
-                self.check(status, Some(linear));
-                self.exit(linear);
+        let seat = &self.threads[linear as usize].seat;
+        if let Some(status) = running.resume(seat) {
+            if let Some(fiber) = fiber.take() {
+                stacks.put(fiber.into_stack());
             }
+            self.check(status, Some(linear));
+            self.exit(linear);
         }
     }
 
@@ -376,16 +370,11 @@ impl Block {
         let thread = &self.threads[linear as usize];
         // SAFETY: the thread has not started, so nothing else refers to its context.
         unsafe { (*thread.context.get()).stack_limit = stack.soft_limit() };
-        let context = self.context.get();
-        // SAFETY: the closure borrows the thread and the block, which stay where they are until the fiber has returned: the
-        // scheduler resumes every fiber to its end before the block is used again.
-        let fiber = unsafe {
-            Fiber::with_stack_unchecked(stack, move |yielder, ()| {
-                thread.yielder.set(yielder);
-                entry(thread.context.get(), context)
-            })
-        };
-        Some(fiber)
+        let contexts = (thread.context.get(), self.context.get());
+        // SAFETY: the entry is compiled code for one thread, which keeps its accesses inside what the contexts describe. The
+        // thread and the block stay where they are until the fiber has ended: the scheduler resumes every fiber to its end
+        // before the block is used again.
+        Some(unsafe { Fiber::start(stack, &thread.seat, entry, contexts.0, contexts.1) })
     }
 
     /// A thread has ended: those that wait for it wait no longer.
@@ -405,9 +394,9 @@ impl Block {
 
     /// Lets every thread that has started return, after the launch was stopped: each wait ends at once with `FAULTED`.
     pub(super) fn abort(&self, fibers: &mut [Option<Fiber>], stacks: &mut Stacks) {
-        for fiber in fibers {
+        for (fiber, thread) in fibers.iter_mut().zip(&self.threads) {
             while let Some(running) = fiber {
-                if let CoroutineResult::Return(_) = running.resume(())
+                if running.resume(&thread.seat).is_some()
                     && let Some(fiber) = fiber.take()
                 {
                     stacks.put(fiber.into_stack());
@@ -433,8 +422,8 @@ pub(super) fn linear_of(context: *mut ThreadContext) -> u32 {
 /// Gives up the running thread's turn. It has put itself where somebody makes it ready again. The answer is `CONTINUE`, or
 /// `FAULTED` when the launch was stopped meanwhile.
 pub(super) fn suspend(block: &Block, thread: &Thread) -> Status {
-    // SAFETY: set when the fiber started, on its stack, and only the running fiber asks.
-    unsafe { (*thread.yielder.get()).suspend(()) };
+    // SAFETY: only the running fiber asks, for its own thread.
+    unsafe { thread.seat.suspend() };
     if block.running().stopped() {
         FAULTED
     } else {

@@ -6,7 +6,7 @@
 //! | `context` | what compiled code sees of its thread and block |
 //! | `running` | a launch in flight, shared by its workers |
 //! | `pool`, `worker` | the threads that run blocks, and what each needs for it |
-//! | `block`, `stack`, `scratch` | a resident block, and its threads' memory |
+//! | `block`, `fiber`, `stack`, `scratch` | a resident block, its threads and their memory |
 //! | `barrier`, `warp`, `cluster`, `poll` | where threads wait, and the functions by which compiled code gets there |
 //! | `atomic` | the atomic operations that are no single instruction |
 //! | `device_functions` | what the driver gives kernels to call |
@@ -18,6 +18,7 @@ mod barrier;
 mod block;
 mod cluster;
 pub(crate) mod context;
+mod fiber;
 pub(crate) mod launch;
 mod output;
 pub(crate) mod poll;

@@ -7,9 +7,10 @@
 
 use parking_lot::Mutex;
 
-use super::block::{Block, Fiber, MOST_THREADS, Outcome};
+use super::block::{Block, MOST_THREADS, Outcome};
 use super::cluster::Cluster;
 use super::context::BlockContext;
+use super::fiber::Fiber;
 use super::launch::FaultKind;
 use super::running::{Running, volume};
 use super::stack::{FiberStack, Stacks, native_soft_limit};
