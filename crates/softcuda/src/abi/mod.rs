@@ -9,7 +9,9 @@
 
 pub(crate) mod args;
 mod context;
+mod device;
 mod event;
+mod process;
 mod stream;
 pub(crate) mod symbols;
 pub(crate) mod types;

@@ -43,3 +43,7 @@ handles!(
     CUarray,
     CUlinkState
 );
+
+/// What a pointer parameter points to that nobody reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Unused(());
