@@ -16,5 +16,8 @@ mod abi;
 mod driver;
 mod engine;
 mod grid;
+mod install;
 mod jit;
 mod memory;
+
+pub use install::{InstallError, install};

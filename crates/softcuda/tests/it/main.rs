@@ -3,3 +3,4 @@
 
 mod conformance;
 mod driver;
+mod install;
