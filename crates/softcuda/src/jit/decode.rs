@@ -8,6 +8,7 @@ use std::fmt;
 use ptx::ast::{Immediate, Pos, Type};
 
 use super::lower::Lower;
+use super::program::{Function, Tables};
 
 /// A register of the function being compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,6 +127,46 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
     fn waits(&self) -> bool {
         false
     }
+
+    /// The operation looks at memory that another thread may write for it to see (a volatile or acquire load, an atomic whose
+    /// result is used): in a loop, that waits.
+    fn polls(&self) -> bool {
+        false
+    }
+
+    /// Where control goes from here.
+    fn flow(&self) -> Flow {
+        Flow::Next
+    }
+
+    /// What it calls.
+    fn callee(&self) -> Callee {
+        Callee::None
+    }
+}
+
+/// Where control goes from an operation. Under a guard that does not hold, it goes to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// To the next.
+    Next,
+    /// To a label.
+    Jump(u32),
+    /// To a label of this `.branchtargets`.
+    Table(u32),
+    /// Nowhere: the function or the thread ends.
+    Leave,
+}
+
+/// What an operation calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Callee {
+    /// Nothing.
+    None,
+    /// A function of the module.
+    Function(u32),
+    /// Any function of the module whose address is taken.
+    Indirect,
 }
 
 /// Reads an instruction's modifiers in order and its operands by place.
@@ -140,6 +181,10 @@ pub(crate) struct Reader<'a> {
     pub args: &'a [Arg],
     /// The type of each register, by [`RegId`].
     pub registers: &'a [Type],
+    /// Names and storage of the body.
+    pub tables: &'a Tables,
+    /// The module's functions, by [`Symbol::Function`], without their bodies where those are still to come.
+    pub functions: &'a [Function],
 }
 
 impl<'a> Reader<'a> {
@@ -149,7 +194,8 @@ impl<'a> Reader<'a> {
         opcode: &'a str,
         modifiers: &'a [String],
         args: &'a [Arg],
-        registers: &'a [Type],
+        tables: &'a Tables,
+        functions: &'a [Function],
     ) -> Self {
         Reader {
             pos,
@@ -157,7 +203,9 @@ impl<'a> Reader<'a> {
             modifiers,
             next: 0,
             args,
-            registers,
+            registers: &tables.registers,
+            tables,
+            functions,
         }
     }
 

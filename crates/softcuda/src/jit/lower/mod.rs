@@ -8,25 +8,40 @@
 //! | `.f16x2`, `.bf16x2` | `I32`, its bits |
 //! | `.f32`, `.f64` | `F32`, `F64` |
 
+mod address;
 pub(crate) mod bits;
+mod call;
 pub(crate) mod compare;
 pub(crate) mod convert;
 pub(crate) mod convert_float;
 pub(crate) mod float;
 pub(crate) mod float_approx;
+mod control;
+mod entry;
 pub(crate) mod float_compare;
 pub(crate) mod float_modifiers;
 pub(crate) mod float_sign;
 pub(crate) mod float_value;
 pub(crate) mod half;
+pub(crate) mod function;
 pub(crate) mod integer;
+mod memory;
+mod mov;
+mod special;
 
-use cranelift_codegen::ir::{self, Value, types};
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, BlockArg, InstBuilder, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
-use super::decode::{Arg, Decode, Operation, Reader, Refusal};
+use super::compile::Unit;
+use super::decode::{Arg, Decode, Operation, Reader, RegId, Refusal, Symbol};
+use super::program::{Body, Place};
 use super::runtime::RuntimeFn;
+use crate::grid::launch::FaultKind;
+use entry::Entry;
+use function::Frame;
 
 /// The decoder of an opcode's family; `None` for an opcode that is not run.
 pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
@@ -45,6 +60,16 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "testp" => float_sign::decode_testp,
         "cvt" => convert::decode,
         "set" | "setp" | "selp" | "slct" => compare::decode,
+        "ld" | "ldu" => memory::decode_load,
+        "st" => memory::decode_store,
+        "prefetch" | "prefetchu" | "applypriority" | "discard" => memory::decode_hint,
+        "mov" => mov::decode,
+        "cvta" => address::decode_cvta,
+        "isspacep" => address::decode_isspacep,
+        "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "griddepcontrol" | "setmaxnreg" => {
+            control::decode
+        }
+        "call" => call::decode,
         _ => return None,
     })
 }
@@ -72,6 +97,12 @@ fn approximate_by_type(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal
     }
 }
 
+/// A function that the device brings, called as any other: `(thread, block, returns, params) -> Status`.
+pub(crate) fn device_function(name: &str) -> Option<&'static RuntimeFn> {
+    let _ = name;
+    None
+}
+
 /// The type of the value that carries a PTX type.
 pub(crate) fn value_type(ty: Type) -> ir::Type {
     use Type::*;
@@ -86,6 +117,11 @@ pub(crate) fn value_type(ty: Type) -> ir::Type {
     }
 }
 
+/// A signed integer type: its values are sign-extended.
+pub(crate) fn is_signed(ty: Type) -> bool {
+    matches!(ty, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+}
+
 /// The function being compiled.
 pub(crate) struct Lower<'a> {
     /// Cranelift's builder, in the block where the next operation goes.
@@ -96,27 +132,87 @@ pub(crate) struct Lower<'a> {
     pub block: Value,
     /// The carry flag `CC.CF`, once an instruction has used it.
     pub carry: Option<Variable>,
+    unit: &'a mut Unit,
+    body: &'a Body,
+    frame: Frame,
+    registers: Vec<Option<Variable>>,
+    register_types: Vec<ir::Type>,
+    labels: Vec<ir::Block>,
+    /// Stack slots of the parameters that are [`Place::Call`].
+    slots: Vec<Option<ir::StackSlot>>,
+    /// Takes a status other than `CONTINUE`, and ends the thread.
+    leave: ir::Block,
+    entry: entry::Entries,
+    imports: std::collections::HashMap<cranelift_module::FuncId, ir::FuncRef>,
 }
 
 impl Lower<'_> {
     /// The operand as a value of type `ty` (see the table above). A register wider than `ty` gives its low bits; the bits
     /// of a register of another type of the same width are taken as they are.
     pub fn read(&mut self, arg: &Arg, ty: Type) -> Value {
-        let _ = (arg, ty);
-        unimplemented!("core")
+        let want = value_type(ty);
+        match arg {
+            Arg::Reg(id) => {
+                let variable = self.variable(*id);
+                let value = self.b.use_var(variable);
+                if ty == Type::Pred && self.b.func.dfg.value_type(value) != types::I8 {
+                    let bits = self.as_int(value);
+                    return self.b.ins().icmp_imm(IntCC::NotEqual, bits, 0);
+                }
+                self.fit(value, want, is_signed(ty))
+            }
+            Arg::Imm(immediate) => self.immediate(*immediate, ty),
+            Arg::Symbol(symbol, offset) => {
+                let address = self.symbol(*symbol, *offset);
+                self.fit(address, want, false)
+            }
+            Arg::Special(special) => {
+                let value = self.special(*special);
+                self.fit(value, want, false)
+            }
+            Arg::SpecialVector(_) => self.zero(want),
+            Arg::Address(..) => {
+                let address = self.address(arg);
+                self.fit(address, want, false)
+            }
+            Arg::Not(arg) => {
+                let value = self.read(arg, Type::Pred);
+                let value = self.b.ins().bxor_imm(value, 1);
+                self.fit(value, want, false)
+            }
+            Arg::Vector(_) | Arg::Pair(..) | Arg::List(_) | Arg::Sink => self.zero(want),
+        }
     }
 
     /// Puts a value of type `ty` into a destination. A wider register gets it sign-extended where `ty` is signed,
     /// otherwise zero-extended. [`Arg::Sink`] drops it.
     pub fn write(&mut self, arg: &Arg, ty: Type, value: Value) {
-        let _ = (arg, ty, value);
-        unimplemented!("core")
+        if let Arg::Reg(id) = arg {
+            let variable = self.variable(*id);
+            let want = self.register_types[id.0 as usize];
+            let value = self.fit(value, want, is_signed(ty));
+            self.b.def_var(variable, value);
+        }
+    }
+
+    /// The type of the value that a register holds: `F32` and `F64` also for an untyped register that floats mostly go through.
+    /// Reading and writing it as this type costs nothing.
+    pub fn held_type(&self, arg: &Arg) -> Option<ir::Type> {
+        match arg {
+            Arg::Reg(id) => Some(self.register_types[id.0 as usize]),
+            _ => None,
+        }
     }
 
     /// Calls a runtime function.
     pub fn call(&mut self, function: &'static RuntimeFn, args: &[Value]) -> Option<Value> {
-        let _ = (function, args);
-        unimplemented!("core")
+        if args.contains(&self.thread) {
+            self.sync();
+        }
+        let function = self.unit.runtime(function);
+        let function = self.import(function);
+        let call = self.b.ins().call(function, args);
+        self.b.inst_results(call).first().copied()
     }
 
     /// Calls a runtime function that has a result.
@@ -127,20 +223,202 @@ impl Lower<'_> {
 
     /// Leaves the function with `status` unless it is `CONTINUE`.
     pub fn check_status(&mut self, status: Value) {
-        let _ = status;
-        unimplemented!("core")
+        let next = self.fresh_block();
+        let leave = self.leave;
+        self.b
+            .ins()
+            .brif(status, leave, &[BlockArg::Value(status)], next, &[]);
+        self.enter(next);
     }
 
-    /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the operand's address in `space`
-    /// (`None` is generic); leaves the function with a fault when it is not allowed. `write` also for atomics.
-    pub fn checked_address(
-        &mut self,
-        address: &Arg,
-        space: Option<ptx::ast::Space>,
-        size: u32,
-        write: bool,
-    ) -> Value {
-        let _ = (address, space, size, write);
-        unimplemented!("core")
+    /// Ends the thread with a fault; what is lowered next is not reached.
+    pub fn fault(&mut self, kind: FaultKind) {
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.fault_at(kind, zero, 0);
     }
+
+    /// The same, for an access.
+    pub fn fault_at(&mut self, kind: FaultKind, address: Value, size: u32) {
+        let kind = self.b.ins().iconst(types::I32, kind as i64);
+        let size = self.b.ins().iconst(types::I32, i64::from(size));
+        let (thread, block) = (self.thread, self.block);
+        let status = self.call_value(
+            &super::runtime::access::FAULT,
+            &[thread, block, kind, address, size],
+        );
+        self.leave_with(status);
+    }
+
+    /// Ends the thread with a status other than `CONTINUE`; what is lowered next is not reached.
+    pub fn leave_with(&mut self, status: Value) {
+        let leave = self.leave;
+        self.b.ins().jump(leave, &[BlockArg::Value(status)]);
+        let next = self.fresh_block();
+        self.enter(next);
+    }
+
+    /// The kernel runs its threads as fibers.
+    pub fn fibers(&self) -> bool {
+        self.unit.fibers
+    }
+
+    /// A block that the caller will jump to, all of it before it is [entered](Self::enter).
+    pub fn fresh_block(&mut self) -> ir::Block {
+        self.b.create_block()
+    }
+
+    /// The same, for what rarely runs.
+    pub fn cold_block(&mut self) -> ir::Block {
+        let block = self.b.create_block();
+        self.b.set_cold_block(block);
+        block
+    }
+
+    /// Goes on in a block whose jumps are all made.
+    pub fn enter(&mut self, block: ir::Block) {
+        self.b.switch_to_block(block);
+        self.b.seal_block(block);
+    }
+
+    /// A value's bits in another type: bits as they are between float and integer, then cut or extended.
+    pub fn fit(&mut self, value: Value, want: ir::Type, signed: bool) -> Value {
+        let have = self.b.func.dfg.value_type(value);
+        if have == want {
+            return value;
+        }
+        let value = self.as_int(value);
+        let have = self.b.func.dfg.value_type(value);
+        let bits = ir::Type::int(want.bits() as u16).expect("values are of 8 to 128 bits");
+        let value = if have.bits() > bits.bits() {
+            self.b.ins().ireduce(bits, value)
+        } else if have.bits() == bits.bits() {
+            value
+        } else if signed {
+            self.b.ins().sextend(bits, value)
+        } else {
+            self.b.ins().uextend(bits, value)
+        };
+        if want.is_float() {
+            self.b.ins().bitcast(want, ir::MemFlags::new(), value)
+        } else {
+            value
+        }
+    }
+
+    /// The bits of a float as an integer; an integer as it is.
+    fn as_int(&mut self, value: Value) -> Value {
+        let have = self.b.func.dfg.value_type(value);
+        if have.is_int() {
+            return value;
+        }
+        let bits = ir::Type::int(have.bits() as u16).expect("floats have 32 or 64 bits");
+        self.b.ins().bitcast(bits, ir::MemFlags::new(), value)
+    }
+
+    /// Zero of a type.
+    pub fn zero(&mut self, ty: ir::Type) -> Value {
+        match ty {
+            types::F32 => self.b.ins().f32const(0.0),
+            types::F64 => self.b.ins().f64const(0.0),
+            types::I128 => {
+                let zero = self.b.ins().iconst(types::I64, 0);
+                self.b.ins().uextend(types::I128, zero)
+            }
+            ty => self.b.ins().iconst(ty, 0),
+        }
+    }
+
+    /// A number as PTX takes it in a place of type `ty`.
+    fn immediate(&mut self, immediate: Immediate, ty: Type) -> Value {
+        // A float literal in an untyped place of half its size is rounded; elsewhere it gives its bits.
+        let want = value_type(ty);
+        match want {
+            types::F32 => self.b.ins().f32const(match immediate {
+                Immediate::Int { bits, signed } => number(bits, signed) as f32,
+                Immediate::F32(bits) => f32::from_bits(bits),
+                Immediate::F64(bits) => f64::from_bits(bits) as f32,
+            }),
+            types::F64 => self.b.ins().f64const(match immediate {
+                Immediate::Int { bits, signed } => number(bits, signed),
+                Immediate::F32(bits) => f64::from(f32::from_bits(bits)),
+                Immediate::F64(bits) => f64::from_bits(bits),
+            }),
+            _ => {
+                let bits = match immediate {
+                    Immediate::Int { bits, .. } => bits,
+                    Immediate::F32(bits) => u64::from(bits),
+                    Immediate::F64(bits) if want == types::I32 => {
+                        u64::from((f64::from_bits(bits) as f32).to_bits())
+                    }
+                    Immediate::F64(bits) => bits,
+                };
+                if ty == Type::Pred {
+                    return self.b.ins().iconst(types::I8, i64::from(bits != 0));
+                }
+                if want == types::I128 {
+                    let low = self.b.ins().iconst(types::I64, bits as i64);
+                    return self.b.ins().uextend(types::I128, low);
+                }
+                let shift = 64 - want.bits();
+                // Cranelift wants constants without bits beyond their type.
+                let bits = bits << shift >> shift;
+                self.b.ins().iconst(want, bits as i64)
+            }
+        }
+    }
+
+    fn variable(&mut self, id: RegId) -> Variable {
+        let at = id.0 as usize;
+        if let Some(variable) = self.registers[at] {
+            return variable;
+        }
+        let variable = self.b.declare_var(self.register_types[at]);
+        self.registers[at] = Some(variable);
+        variable
+    }
+
+    fn import(&mut self, function: cranelift_module::FuncId) -> ir::FuncRef {
+        if let Some(reference) = self.imports.get(&function) {
+            return *reference;
+        }
+        let reference = self.unit.import(function, self.b.func);
+        self.imports.insert(function, reference);
+        reference
+    }
+
+    /// The address of a symbol, in the state space that it is in.
+    fn symbol(&mut self, symbol: Symbol, offset: i64) -> Value {
+        let address = match symbol {
+            Symbol::Global(at) => self.unit.program.globals[at as usize].address,
+            Symbol::Shared(at) => self.unit.shared.offset(at),
+            Symbol::Local(at) => {
+                let local = self.body.tables.locals[at as usize];
+                return self.frame_address(local.offset as i64, offset);
+            }
+            Symbol::Param(at) => {
+                let param = self.body.tables.params[at as usize];
+                match (param.place, param.copy) {
+                    (Place::Kernel(at), _) => at,
+                    (_, Some(copy)) => return self.frame_address(copy as i64, offset),
+                    _ => 0,
+                }
+            }
+            Symbol::Function(at) => self.unit.program.function_address(at),
+            Symbol::Label(_) | Symbol::Table(_) => 0,
+        };
+        self.b
+            .ins()
+            .iconst(types::I64, address.wrapping_add_signed(offset) as i64)
+    }
+
+    /// The local address of what lies at an offset in the function's frame.
+    fn frame_address(&mut self, at: i64, offset: i64) -> Value {
+        let frame = self.entry(Entry::Frame);
+        self.b.ins().iadd_imm(frame, at.wrapping_add(offset))
+    }
+}
+
+/// An integer literal's value.
+fn number(bits: u64, signed: bool) -> f64 {
+    if signed { bits as i64 as f64 } else { bits as f64 }
 }

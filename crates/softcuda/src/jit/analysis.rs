@@ -1,0 +1,229 @@
+//! What a function may do while it runs: wait for other threads or not. It decides between loop and fiber mode.
+//!
+//! A kernel must run in fiber mode when it can reach
+//! - an operation that waits (a barrier, a warp operation), or
+//! - an operation that polls (looks at memory that another thread may write for it to see) inside a cycle of its own
+//!   control flow, or by a call inside such a cycle, or in a function that calls itself: it may be waiting for a write of
+//!   a thread that loop mode would run later.
+
+use super::decode::{Callee, Flow};
+use super::program::{Body, Program, Step};
+
+/// What is known of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// It, or what it calls, polls somewhere.
+    pub polls: bool,
+    /// It must run as a fiber.
+    pub waits: bool,
+}
+
+/// Facts of every function of the module.
+pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
+    let count = program.functions.len();
+    let mut facts = vec![Facts::default(); count];
+    let mut calls: Vec<Vec<(u32, bool)>> = vec![vec![]; count];
+    for (at, function) in program.functions.iter().enumerate() {
+        let Some(body) = &function.body else {
+            continue;
+        };
+        let cycles = steps_in_cycles(body);
+        for (step, in_cycle) in body.steps.iter().zip(&cycles) {
+            let Step::Instruction(instruction) = step else {
+                continue;
+            };
+            let operation = &instruction.operation;
+            facts[at].waits |= operation.waits() || (operation.polls() && *in_cycle);
+            facts[at].polls |= operation.polls();
+            match operation.callee() {
+                Callee::None => {}
+                Callee::Function(callee) => calls[at].push((callee, *in_cycle)),
+                Callee::Indirect => {
+                    calls[at].extend(program.address_taken.iter().map(|callee| (*callee, *in_cycle)));
+                }
+            }
+        }
+        calls[at].sort_unstable();
+        calls[at].dedup();
+    }
+    spread(&calls, &mut facts, |callee, _| Facts {
+        polls: callee.polls,
+        waits: callee.waits,
+    });
+    for at in 0..count {
+        if facts[at].polls && !facts[at].waits && calls_itself(&calls, at) {
+            facts[at].waits = true;
+        }
+    }
+    spread(&calls, &mut facts, |callee, in_cycle| Facts {
+        polls: callee.polls,
+        waits: callee.waits || (in_cycle && callee.polls),
+    });
+    facts
+}
+
+/// Carries facts from callees to callers until nothing changes.
+fn spread(calls: &[Vec<(u32, bool)>], facts: &mut [Facts], from: impl Fn(Facts, bool) -> Facts) {
+    let mut callers: Vec<Vec<u32>> = vec![vec![]; calls.len()];
+    for (at, list) in calls.iter().enumerate() {
+        for (callee, _) in list {
+            callers[*callee as usize].push(at as u32);
+        }
+    }
+    let mut work: Vec<u32> = (0..calls.len() as u32).collect();
+    while let Some(at) = work.pop() {
+        let before = facts[at as usize];
+        let mut now = before;
+        for (callee, in_cycle) in &calls[at as usize] {
+            let more = from(facts[*callee as usize], *in_cycle);
+            now.polls |= more.polls;
+            now.waits |= more.waits;
+        }
+        if now != before {
+            facts[at as usize] = now;
+            work.extend(&callers[at as usize]);
+        }
+    }
+}
+
+fn calls_itself(calls: &[Vec<(u32, bool)>], at: usize) -> bool {
+    let mut seen = vec![false; calls.len()];
+    let mut work = vec![at];
+    while let Some(from) = work.pop() {
+        for (callee, _) in &calls[from] {
+            let callee = *callee as usize;
+            if callee == at {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[callee], true) {
+                work.push(callee);
+            }
+        }
+    }
+    false
+}
+
+/// For each step, whether control can come back to it.
+fn steps_in_cycles(body: &Body) -> Vec<bool> {
+    let graph = Graph::of(body);
+    let in_cycle = graph.in_cycles();
+    graph
+        .block_of
+        .iter()
+        .map(|block| in_cycle[*block])
+        .collect()
+}
+
+/// The control flow of a body: runs of steps without a jump or a label between.
+struct Graph {
+    block_of: Vec<usize>,
+    successors: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    fn of(body: &Body) -> Graph {
+        let mut block_of = Vec::with_capacity(body.steps.len());
+        let mut labels = vec![0; body.tables.labels as usize];
+        let mut block = 0;
+        for step in &body.steps {
+            match step {
+                Step::Label(label) => {
+                    block += 1;
+                    labels[*label as usize] = block;
+                    block_of.push(block);
+                }
+                Step::Instruction(instruction) => {
+                    block_of.push(block);
+                    if instruction.operation.flow() != Flow::Next {
+                        block += 1;
+                    }
+                }
+            }
+        }
+        let mut successors = vec![vec![]; block + 1];
+        for (at, step) in body.steps.iter().enumerate() {
+            let here = block_of[at];
+            let last = block_of.get(at + 1) != Some(&here);
+            let mut falls = true;
+            if let Step::Instruction(instruction) = step {
+                match instruction.operation.flow() {
+                    Flow::Next => {}
+                    Flow::Jump(label) => {
+                        successors[here].push(labels[label as usize]);
+                        falls = instruction.guard.is_some();
+                    }
+                    Flow::Table(table) => {
+                        if let super::program::Targets::Branch(targets) =
+                            &body.tables.targets[table as usize]
+                        {
+                            successors[here].extend(targets.iter().map(|label| labels[*label as usize]));
+                        }
+                        falls = instruction.guard.is_some();
+                    }
+                    Flow::Leave => falls = instruction.guard.is_some(),
+                }
+            }
+            if last && falls && here < block {
+                successors[here].push(here + 1);
+            }
+        }
+        Graph {
+            block_of,
+            successors,
+        }
+    }
+
+    /// Which blocks are in a cycle: Tarjan's strongly connected components, without recursion.
+    fn in_cycles(&self) -> Vec<bool> {
+        const NEW: u32 = u32::MAX;
+        let count = self.successors.len();
+        let mut in_cycle = vec![false; count];
+        let mut number = vec![NEW; count];
+        let mut low = vec![0; count];
+        let mut on_stack = vec![false; count];
+        let mut stack = vec![];
+        let mut next = 0;
+        for root in 0..count {
+            if number[root] != NEW {
+                continue;
+            }
+            let mut path = vec![(root, 0)];
+            while let Some((at, edge)) = path.last_mut() {
+                let at = *at;
+                if *edge == 0 {
+                    number[at] = next;
+                    low[at] = next;
+                    next += 1;
+                    stack.push(at);
+                    on_stack[at] = true;
+                }
+                if let Some(to) = self.successors[at].get(*edge).copied() {
+                    *edge += 1;
+                    in_cycle[at] |= to == at;
+                    if number[to] == NEW {
+                        path.push((to, 0));
+                    } else if on_stack[to] {
+                        low[at] = low[at].min(number[to]);
+                    }
+                    continue;
+                }
+                path.pop();
+                if let Some((parent, _)) = path.last() {
+                    low[*parent] = low[*parent].min(low[at]);
+                }
+                if low[at] == number[at] {
+                    let start = stack
+                        .iter()
+                        .rposition(|block| *block == at)
+                        .expect("a block is on the stack until its component is complete");
+                    let component = stack.split_off(start);
+                    for block in &component {
+                        on_stack[*block] = false;
+                        in_cycle[*block] |= component.len() > 1;
+                    }
+                }
+            }
+        }
+        in_cycle
+    }
+}

@@ -1,0 +1,458 @@
+//! A kernel and the functions it can reach become native code.
+//!
+//! Each kernel is compiled by itself, with its own copies of the functions it reaches: the layout of shared memory, the
+//! numbers of access sites and the mode (loop or fiber) are the kernel's. Nothing is shared between compilations, so
+//! they can run on any thread.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use cranelift_codegen::ir::{self, AbiParam, types};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::FunctionBuilderContext;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module, ModuleError};
+use parking_lot::Mutex;
+
+use super::decode::Callee;
+use super::dump::Dump;
+use super::layout::align_up;
+use super::lower;
+use super::module::Compiled;
+use super::program::{Body, Program, Signature, Step};
+use super::runtime::RuntimeFn;
+use crate::grid::context::KernelFn;
+
+/// The largest frame that a compiled function may take of the native stack: what the grid leaves below the limit that
+/// functions compare with must hold one, and what runtime functions need.
+const MAX_NATIVE_FRAME: u32 = 16 << 10;
+/// The most instructions of one compilation: beyond, it would take minutes.
+const MAX_INSTRUCTIONS: usize = 400_000;
+
+/// Why a kernel could not be compiled.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("`{kernel}` cannot be compiled: {what}")]
+pub(crate) struct CompileError {
+    kernel: String,
+    what: String,
+}
+
+/// Native code of a kernel.
+pub(crate) struct Code {
+    /// What the grid runs.
+    pub compiled: Compiled,
+    /// Where dynamic shared memory starts: the size of what comes before it.
+    pub shared_size: u32,
+    /// How long compilation took.
+    pub time: Duration,
+    /// Bytes of machine code.
+    pub size: usize,
+    /// What indirect calls look their target up in; compiled code has its address.
+    _table: Box<[Target]>,
+    /// Owns the memory that the code is in.
+    module: Mutex<Option<JITModule>>,
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.lock().take() {
+            // SAFETY: a launch keeps the module of its kernel, and so this code, for as long as it runs.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Code")
+            .field("compiled", &self.compiled)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A function that an indirect call may reach, as compiled code sees it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// Where it is.
+    pub code: u64,
+    /// The sizes of its blocks of returns and parameters: a caller that has others would write past them.
+    pub blocks: u64,
+}
+
+impl Target {
+    /// No function is called so.
+    const NONE: Target = Target {
+        code: 0,
+        blocks: u64::MAX,
+    };
+
+    /// What [`blocks`](Self::blocks) must be for a call with this signature.
+    pub fn blocks(signature: &Signature) -> u64 {
+        signature.returns.size << 32 | signature.params.size
+    }
+}
+
+/// Where the shared variables of a kernel lie.
+#[derive(Debug, Default)]
+pub(crate) struct SharedLayout {
+    offsets: HashMap<u32, u64>,
+    /// The bytes that static variables take.
+    pub used: u64,
+    /// Where dynamic shared memory starts.
+    pub dynamic: u64,
+}
+
+impl SharedLayout {
+    /// The layout of the variables that these functions name.
+    fn of<'a>(program: &Program, bodies: impl Iterator<Item = &'a Body>) -> SharedLayout {
+        let mut named: Vec<u32> = bodies
+            .flat_map(|body| body.uses.shared.iter().copied())
+            .collect();
+        named.sort_unstable();
+        named.dedup();
+        let mut layout = SharedLayout::default();
+        let (dynamic, fixed): (Vec<u32>, Vec<u32>) = named
+            .into_iter()
+            .partition(|at| program.shared[*at as usize].dynamic);
+        for at in fixed {
+            let variable = &program.shared[at as usize];
+            let offset = align_up(layout.used, variable.align);
+            layout.offsets.insert(at, offset);
+            layout.used = offset + variable.size;
+        }
+        let align = dynamic
+            .iter()
+            .map(|at| program.shared[*at as usize].align)
+            .max();
+        layout.dynamic = align_up(layout.used, align.unwrap_or(1));
+        for at in dynamic {
+            layout.offsets.insert(at, layout.dynamic);
+        }
+        layout
+    }
+
+    /// The shared address of a variable.
+    pub fn offset(&self, at: u32) -> u64 {
+        self.offsets.get(&at).copied().unwrap_or(0)
+    }
+}
+
+/// The functions that a kernel can reach, itself first.
+pub(crate) fn reachable(program: &Program, kernel: u32) -> Vec<u32> {
+    let mut found = vec![kernel];
+    let mut next = 0;
+    let mut indirect = false;
+    let mut seen = vec![false; program.functions.len()];
+    seen[kernel as usize] = true;
+    while let Some(at) = found.get(next).copied() {
+        next += 1;
+        let Some(body) = &program.functions[at as usize].body else {
+            continue;
+        };
+        let mut add = |at: u32| {
+            if !std::mem::replace(&mut seen[at as usize], true) {
+                found.push(at);
+            }
+        };
+        for step in &body.steps {
+            let Step::Instruction(instruction) = step else {
+                continue;
+            };
+            match instruction.operation.callee() {
+                Callee::None => {}
+                Callee::Function(at) => add(at),
+                Callee::Indirect if !indirect => {
+                    indirect = true;
+                    program.address_taken.iter().copied().for_each(&mut add);
+                }
+                Callee::Indirect => {}
+            }
+        }
+    }
+    found.retain(|at| program.functions[*at as usize].body.is_some());
+    found
+}
+
+/// The layout of a kernel's shared memory.
+pub(crate) fn shared_layout(program: &Program, kernel: u32) -> SharedLayout {
+    let reachable = reachable(program, kernel);
+    SharedLayout::of(program, bodies(program, &reachable))
+}
+
+fn bodies<'a>(program: &'a Program, functions: &'a [u32]) -> impl Iterator<Item = &'a Body> {
+    functions
+        .iter()
+        .filter_map(|at| program.functions[*at as usize].body.as_ref())
+}
+
+/// One compilation.
+pub(crate) struct Unit {
+    /// The module.
+    pub program: Arc<Program>,
+    /// The kernel's shared memory.
+    pub shared: SharedLayout,
+    /// Each thread is a fiber.
+    pub fibers: bool,
+    jit: JITModule,
+    functions: HashMap<u32, FuncId>,
+    runtime: HashMap<usize, FuncId>,
+    symbols: Symbols,
+    sites: u32,
+    table: Box<[Target]>,
+}
+
+/// Names of runtime functions that this compilation calls, and where they are.
+type Symbols = Arc<Mutex<HashMap<String, usize>>>;
+
+impl Unit {
+    /// The number of a new access site.
+    pub fn site(&mut self) -> u32 {
+        self.sites += 1;
+        self.sites - 1
+    }
+
+    /// The table that indirect calls use: its address and length.
+    pub fn table(&mut self) -> (u64, u64) {
+        if self.table.is_empty() {
+            self.table = vec![Target::NONE; self.program.functions.len()].into();
+        }
+        (self.table.as_ptr() as u64, self.table.len() as u64)
+    }
+
+    /// A function of the module.
+    pub fn function(&self, at: u32) -> FuncId {
+        self.functions[&at]
+    }
+
+    /// A runtime function.
+    pub fn runtime(&mut self, function: &'static RuntimeFn) -> FuncId {
+        let address = (function.address)();
+        if let Some(id) = self.runtime.get(&address) {
+            return *id;
+        }
+        let mut signature = ir::Signature::new(CallConv::triple_default(self.jit.isa().triple()));
+        signature
+            .params
+            .extend(function.params.iter().map(|ty| AbiParam::new(*ty)));
+        signature
+            .returns
+            .extend(function.result.iter().map(|ty| AbiParam::new(*ty)));
+        // Two families may use one name, so the address is part of it.
+        let name = format!("{}@{address:x}", function.name);
+        let id = self
+            .jit
+            .declare_function(&name, Linkage::Import, &signature)
+            .expect("the name is new");
+        self.symbols.lock().insert(name, address);
+        self.runtime.insert(address, id);
+        id
+    }
+
+    /// Makes a function known to the one being compiled.
+    pub fn import(&mut self, function: FuncId, into: &mut ir::Function) -> ir::FuncRef {
+        let reference = self.jit.declare_func_in_func(function, into);
+        // Code is placed function by function, anywhere: a call must be able to reach all of the address space.
+        into.dfg.ext_funcs[reference].colocated = false;
+        reference
+    }
+
+    /// The signature of device functions.
+    pub fn device_signature(&self) -> ir::Signature {
+        let mut signature = self.kernel_signature();
+        signature.params.extend([AbiParam::new(types::I64); 2]);
+        signature
+    }
+
+    fn kernel_signature(&self) -> ir::Signature {
+        let mut signature = ir::Signature::new(CallConv::triple_default(self.jit.isa().triple()));
+        signature.params.extend([AbiParam::new(types::I64); 2]);
+        signature.returns.push(AbiParam::new(types::I32));
+        signature
+    }
+}
+
+/// The machine that we compile for: this one, with what it has.
+fn isa() -> Result<OwnedTargetIsa, String> {
+    static ISA: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
+    ISA.get_or_init(|| {
+        let mut flags = settings::builder();
+        for (name, value) in [
+            ("opt_level", "speed"),
+            ("is_pic", "false"),
+            ("use_colocated_libcalls", "false"),
+            ("unwind_info", "false"),
+            ("enable_probestack", "false"),
+            (
+                "enable_verifier",
+                if cfg!(debug_assertions) { "true" } else { "false" },
+            ),
+        ] {
+            flags.set(name, value).map_err(|error| error.to_string())?;
+        }
+        cranelift_native::builder()?
+            .finish(settings::Flags::new(flags))
+            .map_err(|error| error.to_string())
+    })
+    .clone()
+}
+
+/// Compiles a kernel.
+pub(crate) fn compile(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Code, CompileError> {
+    // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the program down.
+    let result = catch_unwind(AssertUnwindSafe(|| compile_unit(program, kernel, fibers)));
+    let what = match result {
+        Ok(Ok(code)) => return Ok(code),
+        Ok(Err(what)) => what,
+        Err(panic) => panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "the compiler panicked".into()),
+    };
+    Err(CompileError {
+        kernel: program.functions[kernel as usize].name.clone(),
+        what,
+    })
+}
+
+fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Code, String> {
+    let start = Instant::now();
+    let functions = reachable(program, kernel);
+    let instructions: usize = bodies(program, &functions)
+        .map(|body| body.steps.len())
+        .sum();
+    if instructions > MAX_INSTRUCTIONS {
+        return Err(format!("{instructions} instructions are too many"));
+    }
+    let shared = SharedLayout::of(program, bodies(program, &functions));
+    let shared_size =
+        u32::try_from(shared.dynamic).map_err(|_| "too much shared memory".to_owned())?;
+    let symbols = Symbols::default();
+    let mut builder = JITBuilder::with_isa(isa()?, cranelift_module::default_libcall_names());
+    let known = Arc::clone(&symbols);
+    builder.symbol_lookup_fn(Box::new(move |name| {
+        known.lock().get(name).map(|address| *address as *const u8)
+    }));
+    let mut unit = Unit {
+        program: Arc::clone(program),
+        shared,
+        fibers,
+        jit: JITModule::new(builder),
+        functions: HashMap::new(),
+        runtime: HashMap::new(),
+        symbols,
+        sites: 0,
+        table: Box::new([]),
+    };
+    let result = unit.define(&functions);
+    let entry = match result.and_then(|size| {
+        unit.jit
+            .finalize_definitions()
+            .map_err(describe)
+            .map(|()| size)
+    }) {
+        Ok(size) => {
+            for at in &functions {
+                if let Some(target) = unit.table.get_mut(*at as usize) {
+                    *target = Target {
+                        code: unit.jit.get_finalized_function(unit.functions[at]) as u64,
+                        blocks: Target::blocks(&program.functions[*at as usize].signature),
+                    };
+                }
+            }
+            if let Some(target) = unit.table.get_mut(kernel as usize) {
+                *target = Target::NONE;
+            }
+            let code = unit.jit.get_finalized_function(unit.functions[&kernel]);
+            // SAFETY: the code was compiled with the signature that `KernelFn` is.
+            let entry = unsafe { std::mem::transmute::<*const u8, KernelFn>(code) };
+            Ok((entry, size))
+        }
+        Err(what) => Err(what),
+    };
+    let Unit {
+        jit, table, sites, ..
+    } = unit;
+    match entry {
+        Ok((entry, size)) => Ok(Code {
+            compiled: Compiled {
+                entry,
+                fibers,
+                sites,
+            },
+            shared_size,
+            time: start.elapsed(),
+            size,
+            _table: table,
+            module: Mutex::new(Some(jit)),
+        }),
+        Err(what) => {
+            // SAFETY: nothing of it was handed out.
+            unsafe { jit.free_memory() };
+            Err(what)
+        }
+    }
+}
+
+impl Unit {
+    /// Lowers and compiles each function; the bytes of machine code.
+    fn define(&mut self, functions: &[u32]) -> Result<usize, String> {
+        let program = Arc::clone(&self.program);
+        for at in functions {
+            let signature = match program.functions[*at as usize].kernel {
+                true => self.kernel_signature(),
+                false => self.device_signature(),
+            };
+            // Names of functions may be anything, so the number keeps them apart from runtime functions.
+            let name = format!("{}#{at}", program.functions[*at as usize].name);
+            let id = self
+                .jit
+                .declare_function(&name, Linkage::Local, &signature)
+                .map_err(describe)?;
+            self.functions.insert(*at, id);
+        }
+        let mut size = 0;
+        let mut context = self.jit.make_context();
+        let mut builder_context = FunctionBuilderContext::new();
+        for at in functions {
+            let function = &program.functions[*at as usize];
+            let Some(body) = &function.body else {
+                continue;
+            };
+            let id = self.functions[at];
+            let dump = Dump::of(&program, *at);
+            context.func.signature = match function.kernel {
+                true => self.kernel_signature(),
+                false => self.device_signature(),
+            };
+            context.func.name = ir::UserFuncName::user(0, id.as_u32());
+            context.set_disasm(dump.wanted());
+            lower::function::lower(self, function, body, &mut context.func, &mut builder_context);
+            dump.lowered(&context.func);
+            self.jit
+                .define_function(id, &mut context)
+                .map_err(|error| format!("{}: {}", function.name, describe(error)))?;
+            if let Some(code) = context.compiled_code() {
+                size += code.code_buffer().len();
+                dump.compiled(&context.func, code);
+                let frame = code.frame_size();
+                if frame > MAX_NATIVE_FRAME && !function.kernel {
+                    return Err(format!("{}: a native frame of {frame} bytes is too large", function.name));
+                }
+            }
+            self.jit.clear_context(&mut context);
+        }
+        Ok(size)
+    }
+}
+
+fn describe(error: ModuleError) -> String {
+    match error {
+        ModuleError::Compilation(error) => format!("{error:?}"),
+        error => error.to_string(),
+    }
+}

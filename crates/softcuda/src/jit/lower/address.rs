@@ -1,0 +1,319 @@
+//! Addresses: from operand to state space to host, checked; `cvta` and `isspacep`.
+//!
+//! | space | an address is | its generic address |
+//! |---|---|---|
+//! | global, const | a host address | the same |
+//! | shared | an offset in the block's shared memory | `shared_base` + it |
+//! | local | an offset in the thread's local memory | `local_base` + it |
+//! | param of a kernel | an offset in the parameters | `params` + it |
+//! | param of a function | of what [`Place`] says | none: where it is taken, the parameter is copied to local memory |
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use ptx::ast::{Space, Type};
+
+use super::Lower;
+use super::entry::Entry;
+use super::function::Frame;
+use crate::grid::launch::FaultKind;
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
+use crate::jit::program::Place;
+use crate::jit::runtime::access;
+
+impl Lower<'_> {
+    /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the operand's address in `space`
+    /// (`None` is generic); leaves the function with a fault when it is not allowed. `write` also for atomics.
+    pub fn checked_address(&mut self, address: &Arg, space: Option<Space>, size: u32, write: bool) -> Value {
+        if let Arg::Address(base, offset) = address
+            && let Arg::Symbol(symbol, more) = **base
+        {
+            return self.checked_symbol(symbol, offset.wrapping_add(more), size, write);
+        }
+        let value = self.address(address);
+        match space {
+            Some(Space::Shared) => self.checked_offset(value, Entry::SharedBase, size),
+            Some(Space::Local) => self.checked_offset(value, Entry::LocalBase, size),
+            Some(Space::Param) => match self.frame {
+                Frame::Loop { .. } | Frame::Fiber { .. } => self.checked_offset(value, Entry::Params, size),
+                Frame::Device { .. } => self.checked_offset(value, Entry::LocalBase, size),
+            },
+            _ => self.checked_host(value, size, write),
+        }
+    }
+
+    /// An address in its space: base plus offset, in the width of the base, then extended.
+    pub(super) fn address(&mut self, address: &Arg) -> Value {
+        let (base, offset) = match address {
+            Arg::Address(base, offset) => (&**base, *offset),
+            base => (base, 0),
+        };
+        if let Arg::Reg(id) = base
+            && self.register_types[id.0 as usize].bits() == 32
+        {
+            let base = self.read(base, Type::B32);
+            let address = self.b.ins().iadd_imm(base, i64::from(offset as i32));
+            return self.b.ins().uextend(types::I64, address);
+        }
+        let base = self.read(base, Type::B64);
+        if offset == 0 {
+            return base;
+        }
+        self.b.ins().iadd_imm(base, offset)
+    }
+
+    /// An access at a known place is checked here and now.
+    fn checked_symbol(&mut self, symbol: Symbol, offset: i64, size: u32, write: bool) -> Value {
+        let inside = |length: u64| {
+            u64::try_from(offset).is_ok_and(|offset| {
+                offset
+                    .checked_add(u64::from(size))
+                    .is_some_and(|end| end <= length)
+            })
+        };
+        let aligned = |at: u64| at.wrapping_add_signed(offset).is_multiple_of(u64::from(size));
+        match symbol {
+            Symbol::Global(at) => {
+                let global = &self.unit.program.globals[at as usize];
+                let (address, length, constant) = (global.address, global.size, global.constant);
+                let value = self.symbol(symbol, offset);
+                if inside(length) && aligned(address) && !(constant && write) {
+                    return value;
+                }
+                self.checked_host(value, size, write)
+            }
+            Symbol::Shared(at) => {
+                let length = self.unit.program.shared[at as usize].size;
+                let value = self.symbol(symbol, offset);
+                if inside(length) && aligned(self.unit.shared.offset(at)) {
+                    let base = self.entry(Entry::SharedBase);
+                    return self.b.ins().iadd(base, value);
+                }
+                self.checked_offset(value, Entry::SharedBase, size)
+            }
+            Symbol::Local(at) => {
+                let local = self.body.tables.locals[at as usize];
+                let value = self.symbol(symbol, offset);
+                if inside(local.size) && aligned(local.offset) {
+                    let base = self.entry(Entry::LocalBase);
+                    return self.b.ins().iadd(base, value);
+                }
+                self.checked_offset(value, Entry::LocalBase, size)
+            }
+            Symbol::Param(at) => {
+                let param = self.body.tables.params[at as usize];
+                if !inside(param.size) {
+                    let zero = self.b.ins().iconst(types::I64, 0);
+                    self.fault_at(FaultKind::IllegalAddress, zero, size);
+                    return zero;
+                }
+                self.param_address(at, offset)
+            }
+            Symbol::Function(_) | Symbol::Label(_) | Symbol::Table(_) => {
+                let value = self.symbol(symbol, offset);
+                self.checked_host(value, size, write)
+            }
+        }
+    }
+
+    /// The host address of a byte of a parameter.
+    pub(super) fn param_address(&mut self, at: u32, offset: i64) -> Value {
+        let param = self.body.tables.params[at as usize];
+        match (param.place, param.copy, self.frame) {
+            (Place::Kernel(at), ..) => {
+                let params = self.entry(Entry::Params);
+                self.b.ins().iadd_imm(params, (at as i64).wrapping_add(offset))
+            }
+            (_, Some(copy), _) => {
+                let base = self.entry(Entry::LocalBase);
+                let at = self.frame_address(copy as i64, offset);
+                self.b.ins().iadd(base, at)
+            }
+            (Place::Incoming(at), None, Frame::Device { params, .. }) => {
+                self.b.ins().iadd_imm(params, (at as i64).wrapping_add(offset))
+            }
+            (Place::Outgoing(at), None, Frame::Device { returns, .. }) => {
+                self.b.ins().iadd_imm(returns, (at as i64).wrapping_add(offset))
+            }
+            (Place::Call, ..) => {
+                let slot = self.slots[at as usize].expect("a slot was made for each");
+                self.b.ins().stack_addr(types::I64, slot, offset as i32)
+            }
+            (Place::Incoming(_) | Place::Outgoing(_), None, _) => {
+                unreachable!("only a device function has these")
+            }
+        }
+    }
+
+    /// An offset into the memory that starts at `base`: within it and aligned, or a fault.
+    fn checked_offset(&mut self, offset: Value, base: Entry, size: u32) -> Value {
+        let log2 = size.trailing_zeros() as u8;
+        let units = match base {
+            Entry::SharedBase => self.entry(Entry::SharedUnits(log2)),
+            Entry::LocalBase => self.entry(Entry::LocalUnits(log2)),
+            _ => self.entry(Entry::ParamUnits(log2)),
+        };
+        let base = self.entry(base);
+        let distance = self.b.ins().rotr_imm(offset, i64::from(log2));
+        let inside = self
+            .b
+            .ins()
+            .icmp(IntCC::UnsignedLessThan, distance, units);
+        let cold = self.cold_block();
+        let next = self.fresh_block();
+        self.b.ins().brif(inside, next, &[], cold, &[]);
+        self.enter(cold);
+        let size = self.b.ins().iconst(types::I32, i64::from(size));
+        let (thread, block) = (self.thread, self.block);
+        let status = self.call_value(&access::OUTSIDE, &[thread, block, offset, size]);
+        let leave = self.leave;
+        self.b.ins().jump(leave, &[status.into()]);
+        self.enter(next);
+        self.b.ins().iadd(base, offset)
+    }
+
+    /// A host address: within the range that this site last touched, or looked up.
+    fn checked_host(&mut self, address: Value, size: u32, write: bool) -> Value {
+        let log2 = i64::from(size.trailing_zeros());
+        let site = self.unit.site();
+        let sites = self.entry(Entry::Sites);
+        let flags = MemFlags::trusted();
+        let at = site as i32 * access::SITE_SIZE;
+        let base = self.b.ins().load(types::I64, flags, sites, at + access::SITE_BASE);
+        let units = self.b.ins().load(types::I64, flags, sites, at + access::SITE_UNITS);
+        let distance = self.b.ins().isub(address, base);
+        let distance = self.b.ins().rotr_imm(distance, log2);
+        let inside = self
+            .b
+            .ins()
+            .icmp(IntCC::UnsignedLessThan, distance, units);
+        let cold = self.cold_block();
+        let next = self.fresh_block();
+        self.b.ins().brif(inside, next, &[], cold, &[]);
+        self.enter(cold);
+        let packed = access::pack(site, log2 as u32, write);
+        let packed = self.b.ins().iconst(types::I64, packed as i64);
+        let (thread, block) = (self.thread, self.block);
+        let status = self.call_value(&access::RESOLVE, &[thread, block, address, packed]);
+        let leave = self.leave;
+        self.b.ins().brif(status, leave, &[status.into()], next, &[]);
+        self.enter(next);
+        address
+    }
+
+    /// Where generic addresses of a space start.
+    fn window(&mut self, space: Space) -> Option<Value> {
+        match space {
+            Space::Shared => Some(self.entry(Entry::SharedBase)),
+            Space::Local => Some(self.entry(Entry::LocalBase)),
+            Space::Param => Some(self.entry(Entry::Params)),
+            _ => None,
+        }
+    }
+
+    /// Whether a generic address is in a space's window, as a predicate.
+    fn in_window(&mut self, address: Value, base: Entry, size: Entry) -> Value {
+        let base = self.entry(base);
+        let size = self.entry(size);
+        let distance = self.b.ins().isub(address, base);
+        self.b.ins().icmp(IntCC::UnsignedLessThan, distance, size)
+    }
+
+    fn in_space(&mut self, address: Value, space: Space) -> Value {
+        match space {
+            Space::Shared => self.in_window(address, Entry::SharedBase, Entry::SharedSize),
+            Space::Local => self.in_window(address, Entry::LocalBase, Entry::LocalSize),
+            Space::Param => self.in_window(address, Entry::Params, Entry::ParamsSize),
+            Space::Const => {
+                let found = self.call_value(&access::IS_CONSTANT, &[address]);
+                self.b.ins().ireduce(types::I8, found)
+            }
+            _ => {
+                let mut other = self.in_space(address, Space::Const);
+                for space in [Space::Shared, Space::Local, Space::Param] {
+                    let inside = self.in_space(address, space);
+                    other = self.b.ins().bor(other, inside);
+                }
+                self.b.ins().bxor_imm(other, 1)
+            }
+        }
+    }
+}
+
+/// A state space of an address, with what may follow its name.
+pub(super) fn space(reader: &mut Reader<'_>) -> Option<Space> {
+    const SPACES: &[(&str, Space)] = &[
+        ("global", Space::Global),
+        ("const", Space::Const),
+        ("shared", Space::Shared),
+        ("shared::cta", Space::Shared),
+        ("local", Space::Local),
+        ("param", Space::Param),
+        ("param::entry", Space::Param),
+        ("param::func", Space::Param),
+    ];
+    reader.eat_any(SPACES)
+}
+
+#[derive(Debug)]
+struct Cvta {
+    to: bool,
+    space: Space,
+    ty: Type,
+    args: [Arg; 2],
+}
+
+/// `cvta.space.u64`, `cvta.to.space.u64`
+pub(super) fn decode_cvta(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let to = reader.eat("to");
+    let space = match space(reader) {
+        Some(space) => space,
+        None if reader.eat("shared::cluster") => Space::Shared,
+        None => return Err(reader.unknown_modifier()),
+    };
+    let ty = reader.ty_of(&[Type::U32, Type::U64])?;
+    let args = reader.finish()?;
+    Ok(Box::new(Cvta {
+        to,
+        space,
+        ty,
+        args,
+    }))
+}
+
+impl Operation for Cvta {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let value = l.read(&self.args[1], Type::U64);
+        let value = match (l.window(self.space), self.to) {
+            (None, _) => value,
+            (Some(base), false) => l.b.ins().iadd(value, base),
+            (Some(base), true) => l.b.ins().isub(value, base),
+        };
+        let value = l.fit(value, super::value_type(self.ty), false);
+        l.write(&self.args[0], self.ty, value);
+    }
+}
+
+#[derive(Debug)]
+struct IsSpace {
+    space: Space,
+    args: [Arg; 2],
+}
+
+/// `isspacep.space p, a`
+pub(super) fn decode_isspacep(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let space = match space(reader) {
+        Some(space) => space,
+        None if reader.eat("shared::cluster") => Space::Shared,
+        None => return Err(reader.unknown_modifier()),
+    };
+    let args = reader.finish()?;
+    Ok(Box::new(IsSpace { space, args }))
+}
+
+impl Operation for IsSpace {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let address = l.read(&self.args[1], Type::U64);
+        let found = l.in_space(address, self.space);
+        l.write(&self.args[0], Type::Pred, found);
+    }
+}

@@ -1,0 +1,285 @@
+//! `call`: a function of the module, of the device, or one behind a pointer.
+//!
+//! The caller hands over one block of bytes for the results and one for the parameters, each laid out as the callee's
+//! signature says; a `.param` variable that is a whole block is handed over itself.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, InstBuilder, MemFlags, Value, types};
+use ptx::ast::{Linkage, Type};
+
+use super::{Lower, device_function, value_type};
+use crate::grid::launch::FaultKind;
+use crate::jit::compile;
+use crate::jit::decode::{Arg, Callee, Operation, Reader, Refusal, Symbol};
+use crate::jit::layout::Layout;
+use crate::jit::program::{FUNCTION_STRIDE, Place, Signature, Targets};
+use crate::jit::runtime::RuntimeFn;
+
+#[derive(Debug)]
+struct Call {
+    target: Target,
+    signature: Signature,
+    returns: Vec<Arg>,
+    params: Vec<Arg>,
+}
+
+enum Target {
+    Function(u32),
+    Device(&'static RuntimeFn),
+    Pointer(Arg),
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Function(at) => write!(f, "function {at}"),
+            Target::Device(function) => f.write_str(function.name),
+            Target::Pointer(arg) => write!(f, "{arg:?}"),
+        }
+    }
+}
+
+pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    reader.eat("uni");
+    reader.end()?;
+    let mut args = reader.args;
+    let returns = match args {
+        [Arg::List(list), rest @ ..] => {
+            args = rest;
+            list.clone()
+        }
+        _ => vec![],
+    };
+    let [callee, rest @ ..] = args else {
+        return Err(reader.invalid("names no function".into()));
+    };
+    args = rest;
+    let params = match args {
+        [Arg::List(list), rest @ ..] => {
+            args = rest;
+            list.clone()
+        }
+        _ => vec![],
+    };
+    let (target, signature) = match callee {
+        Arg::Symbol(Symbol::Function(at), 0) => {
+            let function = &reader.functions[*at as usize];
+            if function.kernel {
+                return Err(reader.invalid(format!("`{}` is a kernel", function.name)));
+            }
+            let target = match device_function(&function.name) {
+                Some(device) if function.linkage == Linkage::Extern => Target::Device(device),
+                _ => Target::Function(*at),
+            };
+            (target, function.signature.clone())
+        }
+        Arg::Reg(_) => {
+            let signature = match args {
+                [Arg::Symbol(Symbol::Table(at), 0)] => match &reader.tables.targets[*at as usize] {
+                    Targets::Prototype(signature) => signature.clone(),
+                    Targets::Call(functions) => match functions.first() {
+                        Some(first) => reader.functions[*first as usize].signature.clone(),
+                        None => return Err(reader.invalid("has no targets".into())),
+                    },
+                    Targets::Branch(_) => return Err(reader.invalid("takes a prototype or targets".into())),
+                },
+                _ => return Err(reader.invalid("takes a prototype or targets".into())),
+            };
+            (Target::Pointer(callee.clone()), signature)
+        }
+        _ => return Err(reader.invalid("calls what is no function".into())),
+    };
+    for (list, layout, what, out) in [
+        (&returns, &signature.returns, "results", true),
+        (&params, &signature.params, "parameters", false),
+    ] {
+        if list.len() != layout.fields.len() {
+            return Err(reader.invalid(format!(
+                "{} {what} are given, and the function has {}",
+                list.len(),
+                layout.fields.len()
+            )));
+        }
+        for (arg, field) in list.iter().zip(&layout.fields) {
+            let fits = match arg {
+                Arg::Symbol(Symbol::Param(at), 0) => {
+                    let param = reader.tables.params[*at as usize];
+                    param.size == field.size && (!out || !matches!(param.place, Place::Kernel(_)))
+                }
+                Arg::Reg(id) => scalar(field.size).is_some() && reader.registers[id.0 as usize] != Type::Pred,
+                Arg::Imm(_) | Arg::Symbol(..) => !out && scalar(field.size).is_some(),
+                Arg::Sink => out,
+                _ => false,
+            };
+            if !fits {
+                return Err(reader.invalid(format!("the {what} are not those of the function")));
+            }
+        }
+    }
+    Ok(Box::new(Call {
+        target,
+        signature,
+        returns,
+        params,
+    }))
+}
+
+/// The type of a register that is passed as a parameter of this size.
+fn scalar(size: u64) -> Option<Type> {
+    Some(match size {
+        1 => Type::B8,
+        2 => Type::B16,
+        4 => Type::B32,
+        8 => Type::B64,
+        16 => Type::B128,
+        _ => return None,
+    })
+}
+
+impl Operation for Call {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let params = l.block(&self.signature.params, &self.params);
+        if !matches!(&self.params[..], [one] if l.is_slot(one)) {
+            for (arg, field) in self.params.iter().zip(&self.signature.params.fields) {
+                match arg {
+                    Arg::Symbol(Symbol::Param(at), _) => {
+                        let from = l.param_address(*at, 0);
+                        let to = l.b.ins().iadd_imm(params, field.offset as i64);
+                        l.copy(to, from, field.size, field.align);
+                    }
+                    arg => {
+                        let ty = scalar(field.size).unwrap_or(Type::B64);
+                        let value = l.read(arg, ty);
+                        l.b.ins()
+                            .store(MemFlags::trusted(), value, params, field.offset as i32);
+                    }
+                }
+            }
+        }
+        let returns = l.block(&self.signature.returns, &self.returns);
+        l.sync();
+        let status = match &self.target {
+            Target::Device(function) => {
+                let (thread, block) = (l.thread, l.block);
+                l.call_value(function, &[thread, block, returns, params])
+            }
+            Target::Function(at) => {
+                let function = l.unit.function(*at);
+                let function = l.import(function);
+                let args = [l.thread, l.block, returns, params];
+                let call = l.b.ins().call(function, &args);
+                l.b.inst_results(call)[0]
+            }
+            Target::Pointer(pointer) => l.call_pointer(pointer, &self.signature, returns, params),
+        };
+        l.check_status(status);
+        if !matches!(&self.returns[..], [one] if l.is_slot(one)) {
+            for (arg, field) in self.returns.iter().zip(&self.signature.returns.fields) {
+                match arg {
+                    Arg::Symbol(Symbol::Param(at), _) => {
+                        let to = l.param_address(*at, 0);
+                        let from = l.b.ins().iadd_imm(returns, field.offset as i64);
+                        l.copy(to, from, field.size, field.align);
+                    }
+                    arg => {
+                        let ty = scalar(field.size).unwrap_or(Type::B64);
+                        let offset = field.offset as i32;
+                        let value =
+                            l.b.ins()
+                                .load(value_type(ty), MemFlags::trusted(), returns, offset);
+                        l.write(arg, ty, value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn callee(&self) -> Callee {
+        match &self.target {
+            Target::Function(at) => Callee::Function(*at),
+            Target::Device(_) => Callee::None,
+            Target::Pointer(_) => Callee::Indirect,
+        }
+    }
+}
+
+impl Lower<'_> {
+    /// The argument is a `.param` variable of the body, which is a block by itself.
+    fn is_slot(&self, arg: &Arg) -> bool {
+        matches!(arg, Arg::Symbol(Symbol::Param(at), _)
+            if self.body.tables.params[*at as usize].place == Place::Call)
+    }
+
+    /// The address of the block that these arguments are handed over in.
+    fn block(&mut self, layout: &Layout, args: &[Arg]) -> Value {
+        match args {
+            [] => self.b.ins().iconst(types::I64, 0),
+            [Arg::Symbol(Symbol::Param(at), _)] if self.is_slot(&args[0]) => self.param_address(*at, 0),
+            _ => {
+                let slot = self.b.create_sized_stack_slot(ir::StackSlotData::new(
+                    ir::StackSlotKind::ExplicitSlot,
+                    layout.size.max(1) as u32,
+                    4,
+                ));
+                self.b.ins().stack_addr(types::I64, slot, 0)
+            }
+        }
+    }
+
+    /// A function's address is a number that only the module's table turns into code: any other number is a fault.
+    fn call_pointer(&mut self, pointer: &Arg, signature: &Signature, returns: Value, params: Value) -> Value {
+        let pointer = self.read(pointer, Type::B64);
+        let (table, length) = self.unit.table();
+        let base = self.unit.program.function_address(0);
+        let index = self
+            .b
+            .ins()
+            .iadd_imm(pointer, (base as i64).wrapping_neg());
+        let index = self
+            .b
+            .ins()
+            .rotr_imm(index, i64::from(FUNCTION_STRIDE.trailing_zeros()));
+        let known = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::UnsignedLessThan, index, length as i64);
+        let wild = self.cold_block();
+        let found = self.fresh_block();
+        let call = self.fresh_block();
+        self.b.ins().brif(known, found, &[], wild, &[]);
+        self.enter(found);
+        let at = self
+            .b
+            .ins()
+            .imul_imm(index, size_of::<compile::Target>() as i64);
+        let at = self.b.ins().iadd_imm(at, table as i64);
+        let code = self.b.ins().load(
+            types::I64,
+            MemFlags::trusted(),
+            at,
+            std::mem::offset_of!(compile::Target, code) as i32,
+        );
+        let blocks = self.b.ins().load(
+            types::I64,
+            MemFlags::trusted(),
+            at,
+            std::mem::offset_of!(compile::Target, blocks) as i32,
+        );
+        let wanted = self
+            .b
+            .ins()
+            .iconst(types::I64, compile::Target::blocks(signature) as i64);
+        let same = self.b.ins().icmp(IntCC::Equal, blocks, wanted);
+        self.b.ins().brif(same, call, &[], wild, &[]);
+        self.enter(wild);
+        let kind = FaultKind::InvalidPc;
+        self.fault_at(kind, pointer, 0);
+        self.b.ins().jump(call, &[]);
+        self.enter(call);
+        let signature = self.unit.device_signature();
+        let signature = self.b.import_signature(signature);
+        let args = [self.thread, self.block, returns, params];
+        let call = self.b.ins().call_indirect(signature, code, &args);
+        self.b.inst_results(call)[0]
+    }
+}

@@ -1,0 +1,116 @@
+//! Values that stay the same for as long as a function runs: loaded once, in its entry block, when first asked for.
+
+use std::collections::HashMap;
+use std::mem::offset_of;
+
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{Inst, InstBuilder, MemFlags, Type, Value, types};
+
+use super::Lower;
+use crate::grid::context::{BlockContext, ThreadContext};
+
+/// What the entry block can load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Entry {
+    Tid(u8),
+    Linear,
+    Ntid(u8),
+    Ctaid(u8),
+    Nctaid(u8),
+    Cluster(u8),
+    Threads,
+    Smid,
+    Nsmid,
+    DynamicShared,
+    Gridid,
+    Params,
+    ParamsSize,
+    SharedBase,
+    SharedSize,
+    Sites,
+    Workspace,
+    LocalBase,
+    LocalSize,
+    /// How many accesses of `1 << n` bytes fit in shared memory.
+    SharedUnits(u8),
+    /// The same in local memory.
+    LocalUnits(u8),
+    /// The same in the kernel's parameters.
+    ParamUnits(u8),
+    /// Where the function's frame starts in local memory.
+    Frame,
+}
+
+/// The values loaded so far.
+pub(super) struct Entries {
+    /// The last instruction of the entry block; values go before it.
+    pub end: Option<Inst>,
+    pub values: HashMap<Entry, Value>,
+}
+
+impl Lower<'_> {
+    /// A value of the entry block.
+    pub(super) fn entry(&mut self, entry: Entry) -> Value {
+        if let Some(value) = self.entry.values.get(&entry) {
+            return *value;
+        }
+        let value = match entry {
+            Entry::SharedUnits(log2) => self.entry_shift(Entry::SharedSize, log2),
+            Entry::LocalUnits(log2) => self.entry_shift(Entry::LocalSize, log2),
+            Entry::ParamUnits(log2) => self.entry_shift(Entry::ParamsSize, log2),
+            Entry::Frame => self.at_entry(|cursor| cursor.ins().iconst(types::I64, 0)),
+            entry => {
+                let (thread, ty, offset) = place(entry);
+                let base = if thread { self.thread } else { self.block };
+                let flags = MemFlags::trusted().with_readonly().with_can_move();
+                self.at_entry(|cursor| cursor.ins().load(ty, flags, base, offset as i32))
+            }
+        };
+        self.entry.values.insert(entry, value);
+        value
+    }
+
+    fn entry_shift(&mut self, size: Entry, log2: u8) -> Value {
+        let size = self.entry(size);
+        self.at_entry(|cursor| cursor.ins().ushr_imm(size, i64::from(log2)))
+    }
+
+    fn at_entry(&mut self, emit: impl FnOnce(&mut FuncCursor<'_>) -> Value) -> Value {
+        match self.entry.end {
+            Some(end) => emit(&mut FuncCursor::new(self.b.func).at_inst(end)),
+            // The entry block is still being written, and the builder is in it.
+            None => emit(&mut self.b.cursor()),
+        }
+    }
+}
+
+/// Whether a value is in the `ThreadContext`, its type, and its offset.
+fn place(entry: Entry) -> (bool, Type, usize) {
+    use types::{I32, I64};
+    let block = |ty, offset| (false, ty, offset);
+    let component = |base: usize, n: u8| (false, I32, base + 4 * usize::from(n));
+    match entry {
+        Entry::Tid(n) => (true, I32, offset_of!(ThreadContext, tid) + 4 * usize::from(n)),
+        Entry::Linear => (true, I32, offset_of!(ThreadContext, linear)),
+        Entry::LocalBase => (true, I64, offset_of!(ThreadContext, local_base)),
+        Entry::LocalSize => (true, I64, offset_of!(ThreadContext, local_size)),
+        Entry::Ntid(n) => component(offset_of!(BlockContext, ntid), n),
+        Entry::Ctaid(n) => component(offset_of!(BlockContext, ctaid), n),
+        Entry::Nctaid(n) => component(offset_of!(BlockContext, nctaid), n),
+        Entry::Cluster(n) => component(offset_of!(BlockContext, cluster), n),
+        Entry::Threads => block(I32, offset_of!(BlockContext, threads)),
+        Entry::Smid => block(I32, offset_of!(BlockContext, smid)),
+        Entry::Nsmid => block(I32, offset_of!(BlockContext, nsmid)),
+        Entry::DynamicShared => block(I32, offset_of!(BlockContext, dynamic_shared)),
+        Entry::Gridid => block(I64, offset_of!(BlockContext, gridid)),
+        Entry::Params => block(I64, offset_of!(BlockContext, params)),
+        Entry::ParamsSize => block(I64, offset_of!(BlockContext, params_size)),
+        Entry::SharedBase => block(I64, offset_of!(BlockContext, shared_base)),
+        Entry::SharedSize => block(I64, offset_of!(BlockContext, shared_size)),
+        Entry::Sites => block(I64, offset_of!(BlockContext, sites)),
+        Entry::Workspace => block(I64, offset_of!(BlockContext, workspace)),
+        Entry::SharedUnits(_) | Entry::LocalUnits(_) | Entry::ParamUnits(_) | Entry::Frame => {
+            unreachable!("computed, not loaded")
+        }
+    }
+}

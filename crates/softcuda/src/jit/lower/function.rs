@@ -1,0 +1,417 @@
+//! A whole function: its prologue, the loop over the threads of a block, its steps, its ends.
+//!
+//! | frame | function | `ret` | a status other than `CONTINUE` |
+//! |---|---|---|---|
+//! | loop | all threads of a block, x innermost | next thread | `EXITED`: next thread; otherwise returned |
+//! | fiber | one thread | returns | returned |
+//! | device | called | returns | returned |
+//!
+//! Every register is zero when a thread starts, so that what one thread leaves never reaches the next.
+
+use std::collections::HashMap;
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, Block, BlockArg, InstBuilder, MemFlags, Value, types};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+use ptx::ast::Type;
+
+use super::Lower;
+use super::entry::{Entries, Entry};
+use crate::grid::context::{CONTINUE, EXITED, ThreadContext};
+use crate::grid::launch::FaultKind;
+use crate::jit::compile::Unit;
+use crate::jit::decode::{Arg, Flow};
+use crate::jit::layout::align_up;
+use crate::jit::program::{Body, Function, Instruction, Place, Step};
+
+/// How the function is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Frame {
+    /// A kernel that loops over its block's threads.
+    Loop {
+        /// `%tid`.
+        tid: [Value; 3],
+        /// Where a thread ends and the next begins.
+        latch: Block,
+    },
+    /// A kernel that is one thread.
+    Fiber {
+        /// Where it ends.
+        end: Block,
+    },
+    /// A device function.
+    Device {
+        /// Where its return parameters go.
+        returns: Value,
+        /// Its parameters.
+        params: Value,
+        /// Where it ends.
+        end: Block,
+    },
+}
+
+/// Emits a function into `ir`, whose signature is set.
+pub(crate) fn lower(
+    unit: &mut Unit,
+    function: &Function,
+    body: &Body,
+    register_types: Vec<ir::Type>,
+    ir: &mut ir::Function,
+    context: &mut FunctionBuilderContext,
+) {
+    let mut b = FunctionBuilder::new(ir, context);
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    b.seal_block(entry);
+    let params = b.block_params(entry).to_vec();
+    let leave = b.create_block();
+    b.set_cold_block(leave);
+    b.append_block_param(leave, types::I32);
+    let end = b.create_block();
+    let labels = (0..body.tables.labels).map(|_| b.create_block()).collect();
+    let slots = body
+        .tables
+        .params
+        .iter()
+        .map(|param| {
+            (param.place == Place::Call).then(|| {
+                let log2 = param.align.min(16).trailing_zeros() as u8;
+                b.create_sized_stack_slot(ir::StackSlotData::new(
+                    ir::StackSlotKind::ExplicitSlot,
+                    param.size.max(1) as u32,
+                    log2,
+                ))
+            })
+        })
+        .collect();
+    let frame = if !function.kernel {
+        Frame::Device {
+            returns: params[2],
+            params: params[3],
+            end,
+        }
+    } else if unit.fibers {
+        Frame::Fiber { end }
+    } else {
+        Frame::Loop {
+            tid: [params[0]; 3], // set when the loop is made
+            latch: end,
+        }
+    };
+    let mut l = Lower {
+        b,
+        thread: params[0],
+        block: params[1],
+        unit,
+        body,
+        frame,
+        registers: vec![None; register_types.len()],
+        register_types,
+        labels,
+        slots,
+        leave,
+        entry: Entries {
+            end: None,
+            values: HashMap::new(),
+        },
+        imports: HashMap::new(),
+    };
+    l.prologue(function);
+    let loops = l.open_loop();
+    l.start_thread();
+    for step in &body.steps {
+        match step {
+            Step::Label(label) => {
+                let block = l.labels[*label as usize];
+                l.b.ins().jump(block, &[]);
+                l.b.switch_to_block(block);
+            }
+            Step::Instruction(instruction) => l.instruction(instruction),
+        }
+    }
+    l.end_thread();
+    l.epilogue(loops);
+    l.b.seal_all_blocks();
+    l.b.finalize();
+}
+
+/// The headers of the loops over z, y and x.
+type Loops = Option<[Block; 3]>;
+
+impl Lower<'_> {
+    /// Takes the function's frame in local memory and looks whether there is native stack left.
+    fn prologue(&mut self, function: &Function) {
+        let size = self.body.tables.frame;
+        if !function.kernel {
+            let limit = self.thread_field(types::I64, offset_of!(ThreadContext, stack_limit));
+            let pointer = self.b.ins().get_stack_pointer(types::I64);
+            let enough = self.b.ins().icmp(IntCC::UnsignedGreaterThan, pointer, limit);
+            self.fault_unless(enough, FaultKind::StackOverflow);
+        }
+        if function.kernel {
+            let calls = !self.body.uses.functions.is_empty();
+            if size > 0 {
+                let limit = self.entry(Entry::LocalSize);
+                let enough = self
+                    .b
+                    .ins()
+                    .icmp_imm(IntCC::UnsignedGreaterThanOrEqual, limit, size as i64);
+                self.fault_unless(enough, FaultKind::StackOverflow);
+            }
+            if calls || self.uses_stack() {
+                let top = self.b.ins().iconst(types::I64, align_up(size, 16) as i64);
+                self.set_thread_field(top, offset_of!(ThreadContext, local_top));
+            }
+        } else if size > 0 || self.uses_stack() {
+            let limit = self.entry(Entry::LocalSize);
+            let base = self.thread_field(types::I64, offset_of!(ThreadContext, local_top));
+            self.entry.values.insert(Entry::Frame, base);
+            let top = self.b.ins().iadd_imm(base, align_up(size, 16) as i64);
+            let enough = self
+                .b
+                .ins()
+                .icmp(IntCC::UnsignedLessThanOrEqual, top, limit);
+            self.fault_unless(enough, FaultKind::StackOverflow);
+            self.set_thread_field(top, offset_of!(ThreadContext, local_top));
+        }
+    }
+
+    /// The body moves `local_top` by itself.
+    fn uses_stack(&self) -> bool {
+        false
+    }
+
+    /// In the prologue: a fault that returns at once.
+    fn fault_unless(&mut self, ok: Value, kind: FaultKind) {
+        let cold = self.cold_block();
+        let next = self.fresh_block();
+        let end = self.b.ins().brif(ok, next, &[], cold, &[]);
+        if self.entry.end.is_none() {
+            self.entry.end = Some(end);
+        }
+        self.enter(cold);
+        let kind = self.b.ins().iconst(types::I32, kind as i64);
+        let size = self.b.ins().iconst(types::I32, 0);
+        let address = self.b.ins().iconst(types::I64, 0);
+        let function = self.unit.runtime(&crate::jit::runtime::access::FAULT);
+        let function = self.import(function);
+        let (thread, block) = (self.thread, self.block);
+        let call = self
+            .b
+            .ins()
+            .call(function, &[thread, block, kind, address, size]);
+        let status = self.b.inst_results(call)[0];
+        self.b.ins().return_(&[status]);
+        self.enter(next);
+    }
+
+    /// Opens the loops over the threads of a block; the builder is in the innermost.
+    fn open_loop(&mut self) -> Loops {
+        if !matches!(self.frame, Frame::Loop { .. }) {
+            let next = self.fresh_block();
+            let end = self.b.ins().jump(next, &[]);
+            self.entry.end.get_or_insert(end);
+            self.enter(next);
+            return None;
+        }
+        let headers = [(); 3].map(|()| self.b.create_block());
+        let components = headers.map(|header| self.b.append_block_param(header, types::I32));
+        for header in headers {
+            let zero = self.b.ins().iconst(types::I32, 0);
+            let end = self.b.ins().jump(header, &[BlockArg::Value(zero)]);
+            self.entry.end.get_or_insert(end);
+            self.b.switch_to_block(header);
+        }
+        if let Frame::Loop { tid, .. } = &mut self.frame {
+            *tid = [components[2], components[1], components[0]];
+        }
+        Some(headers)
+    }
+
+    /// What a thread finds: registers that are zero, or parameters.
+    fn start_thread(&mut self) {
+        let mut zeros: HashMap<ir::Type, Value> = HashMap::new();
+        for at in 0..self.register_types.len() {
+            let ty = self.register_types[at];
+            let zero = match zeros.get(&ty) {
+                Some(zero) => *zero,
+                None => {
+                    let zero = self.zero(ty);
+                    zeros.insert(ty, zero);
+                    zero
+                }
+            };
+            let variable: Variable = self.variable(crate::jit::decode::RegId(at as u32));
+            self.b.def_var(variable, zero);
+        }
+        let Frame::Device { params, .. } = self.frame else {
+            return;
+        };
+        for (id, offset) in self.body.tables.incoming.iter().copied() {
+            let ty = self.body.tables.registers[id.0 as usize];
+            let value =
+                self.b
+                    .ins()
+                    .load(super::value_type(ty), MemFlags::trusted(), params, offset as i32);
+            self.write(&Arg::Reg(id), ty, value);
+        }
+        for param in &self.body.tables.params {
+            if let (Place::Incoming(from), Some(copy)) = (param.place, param.copy) {
+                let frame = self.entry(Entry::Frame);
+                let base = self.entry(Entry::LocalBase);
+                let frame = self.b.ins().iadd(base, frame);
+                let to = self.b.ins().iadd_imm(frame, copy as i64);
+                let from = self.b.ins().iadd_imm(params, from as i64);
+                self.copy(to, from, param.size, param.align);
+            }
+        }
+    }
+
+    fn instruction(&mut self, instruction: &Instruction) {
+        let Some((register, negated)) = instruction.guard else {
+            return instruction.operation.lower(self);
+        };
+        let guard = self.read(&Arg::Reg(register), Type::Pred);
+        let next = self.fresh_block();
+        let (then, jump) = match instruction.operation.flow() {
+            Flow::Jump(label) => (self.labels[label as usize], true),
+            _ => (self.fresh_block(), false),
+        };
+        if negated {
+            self.b.ins().brif(guard, next, &[], then, &[]);
+        } else {
+            self.b.ins().brif(guard, then, &[], next, &[]);
+        }
+        if !jump {
+            self.enter(then);
+            instruction.operation.lower(self);
+            self.b.ins().jump(next, &[]);
+        }
+        self.enter(next);
+    }
+
+    /// `ret`: the function or, in a kernel, the thread ends well.
+    pub(super) fn end_thread(&mut self) {
+        if let Frame::Device { returns, .. } = self.frame {
+            for (id, offset) in self.body.tables.outgoing.iter().copied() {
+                let ty = self.body.tables.registers[id.0 as usize];
+                let value = self.read(&Arg::Reg(id), ty);
+                self.b
+                    .ins()
+                    .store(MemFlags::trusted(), value, returns, offset as i32);
+            }
+        }
+        let end = self.end();
+        self.b.ins().jump(end, &[]);
+    }
+
+    fn end(&self) -> Block {
+        match self.frame {
+            Frame::Loop { latch, .. } => latch,
+            Frame::Fiber { end } | Frame::Device { end, .. } => end,
+        }
+    }
+
+    /// The blocks where all paths end; the builder's block is filled.
+    fn epilogue(&mut self, loops: Loops) {
+        let end = self.end();
+        self.b.switch_to_block(end);
+        if let Some([z, y, x]) = loops {
+            let Frame::Loop { tid, .. } = self.frame else {
+                unreachable!("only a loop has headers")
+            };
+            for ((header, at), n) in [x, y, z].into_iter().zip(tid).zip(0..) {
+                let limit = self.entry(Entry::Ntid(n));
+                let next = self.b.ins().iadd_imm(at, 1);
+                let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
+                let done = self.fresh_block();
+                self.b
+                    .ins()
+                    .brif(more, header, &[BlockArg::Value(next)], done, &[]);
+                self.b.switch_to_block(done);
+            }
+        }
+        self.restore_frame();
+        let status = self.b.ins().iconst(types::I32, i64::from(CONTINUE));
+        self.b.ins().return_(&[status]);
+
+        let leave = self.leave;
+        self.b.switch_to_block(leave);
+        let status = self.b.block_params(leave)[0];
+        if loops.is_some() {
+            let faulted = self.fresh_block();
+            if !self.body.uses.functions.is_empty() {
+                // A callee that ended the thread left its frame behind.
+                let top = align_up(self.body.tables.frame, 16) as i64;
+                let top = self.b.ins().iconst(types::I64, top);
+                self.set_thread_field(top, offset_of!(ThreadContext, local_top));
+            }
+            let exited = self
+                .b
+                .ins()
+                .icmp_imm(IntCC::Equal, status, i64::from(EXITED));
+            self.b.ins().brif(exited, end, &[], faulted, &[]);
+            self.b.switch_to_block(faulted);
+        }
+        self.restore_frame();
+        self.b.ins().return_(&[status]);
+    }
+
+    /// Gives the function's frame in local memory back.
+    fn restore_frame(&mut self) {
+        if let (Frame::Device { .. }, Some(base)) =
+            (self.frame, self.entry.values.get(&Entry::Frame).copied())
+            && (self.body.tables.frame > 0 || self.uses_stack())
+        {
+            self.set_thread_field(base, offset_of!(ThreadContext, local_top));
+        }
+    }
+
+    /// In loop mode, puts `%tid` where the runtime and called functions look for it.
+    pub(super) fn sync(&mut self) {
+        if let Frame::Loop { tid, .. } = self.frame {
+            for (n, value) in tid.into_iter().enumerate() {
+                self.set_thread_field(value, offset_of!(ThreadContext, tid) + 4 * n);
+            }
+            let linear = self.linear();
+            self.set_thread_field(linear, offset_of!(ThreadContext, linear));
+        }
+    }
+
+    /// A component of `%tid`.
+    pub(super) fn tid(&mut self, n: u8) -> Value {
+        match self.frame {
+            Frame::Loop { tid, .. } => tid[usize::from(n)],
+            _ => self.entry(Entry::Tid(n)),
+        }
+    }
+
+    /// The thread's number in its block.
+    pub(super) fn linear(&mut self) -> Value {
+        let Frame::Loop { tid: [x, y, z], .. } = self.frame else {
+            return self.entry(Entry::Linear);
+        };
+        let (nx, ny) = (self.entry(Entry::Ntid(0)), self.entry(Entry::Ntid(1)));
+        let plane = self.b.ins().imul(z, ny);
+        let row = self.b.ins().iadd(plane, y);
+        let row = self.b.ins().imul(row, nx);
+        self.b.ins().iadd(row, x)
+    }
+
+    /// A field of the `ThreadContext` that changes while the function runs.
+    pub(super) fn thread_field(&mut self, ty: ir::Type, offset: usize) -> Value {
+        let thread = self.thread;
+        self.b
+            .ins()
+            .load(ty, MemFlags::trusted(), thread, offset as i32)
+    }
+
+    pub(super) fn set_thread_field(&mut self, value: Value, offset: usize) {
+        let thread = self.thread;
+        self.b
+            .ins()
+            .store(MemFlags::trusted(), value, thread, offset as i32);
+    }
+}

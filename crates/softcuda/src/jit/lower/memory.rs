@@ -1,0 +1,307 @@
+//! `ld` and `st`, and the hints to caches that have nothing to do here.
+//!
+//! Ordered loads (`.volatile`, `.relaxed`, `.acquire`, `.mmio`) are atomic ones, which the compiler neither merges nor moves;
+//! on x86-64 they cost what plain ones do. Stores are never merged or moved by the compiler.
+
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
+use ptx::ast::{Space, Type};
+
+use super::{Lower, address, value_type};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
+use crate::jit::program::Place;
+
+#[derive(Debug)]
+struct Access {
+    space: Option<Space>,
+    ordered: bool,
+    release: bool,
+    ty: Type,
+    /// One, or the elements of a vector.
+    registers: Vec<Arg>,
+    address: Arg,
+}
+
+#[derive(Debug)]
+struct Load(Access);
+
+#[derive(Debug)]
+struct Store(Access);
+
+#[derive(Debug)]
+struct Hint;
+
+/// `ld{.weak, .volatile, .relaxed.scope, .acquire.scope}{.ss}{caching}{.nc}{caching}{.vec}.type d, [a]{, policy}`
+pub(super) fn decode_load(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let access = access(reader, false)?;
+    Ok(Box::new(Load(access)))
+}
+
+/// `st{.weak, .volatile, .relaxed.scope, .release.scope}{.ss}{caching}{.vec}.type [a], b{, policy}`
+pub(super) fn decode_store(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let access = access(reader, true)?;
+    Ok(Box::new(Store(access)))
+}
+
+/// `prefetch`, `prefetchu`, `applypriority`, `discard`
+pub(super) fn decode_hint(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    reader.eat_any(&[("global", ()), ("local", ()), ("const", ()), ("param", ())]);
+    while let Some(modifier) = reader.peek()
+        && (cache_hint(modifier) || matches!(modifier, "L1" | "L2" | "tensormap"))
+    {
+        reader.eat(modifier);
+    }
+    reader.end()?;
+    Ok(Box::new(Hint))
+}
+
+impl Operation for Hint {
+    fn lower(&self, _: &mut Lower<'_>) {}
+}
+
+fn cache_hint(modifier: &str) -> bool {
+    matches!(modifier, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "unified")
+        || modifier.starts_with("L1::")
+        || modifier.starts_with("L2::")
+        || modifier.starts_with("level::")
+}
+
+fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
+    const SCOPES: &[(&str, ())] = &[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())];
+    let mut ordered = false;
+    let mut release = false;
+    if reader.eat("mmio") || reader.eat("volatile") {
+        ordered = true;
+    }
+    if reader.eat("relaxed") {
+        ordered = true;
+    } else if !store && reader.eat("acquire") {
+        ordered = true;
+    } else if store && reader.eat("release") {
+        release = true;
+    } else if !ordered {
+        reader.eat("weak");
+    }
+    reader.eat_any(SCOPES);
+    let space = match address::space(reader) {
+        Some(space) => Some(space),
+        // A cluster's shared memory is that of its one block.
+        None => reader.eat("shared::cluster").then_some(Space::Shared),
+    };
+    while let Some(modifier) = reader.peek()
+        && cache_hint(modifier)
+    {
+        reader.eat(modifier);
+    }
+    let vector = reader.eat_any(&[("v2", 2), ("v4", 4), ("v8", 8)]);
+    let ty = reader.ty()?;
+    reader.end()?;
+    if ty == Type::Pred {
+        return Err(reader.invalid("there is no memory of predicates".into()));
+    }
+    // The cache policy is a hint, too.
+    let (register, address) = match (reader.args, store) {
+        ([register, address] | [register, address, _], false)
+        | ([address, register] | [address, register, _], true) => (register, address),
+        _ => return Err(reader.invalid("takes a register and an address".into())),
+    };
+    let registers = match (register, vector) {
+        (Arg::Vector(registers), Some(n)) if registers.len() == n => registers.clone(),
+        (Arg::Vector(registers), None) if registers.len() == 1 => registers.clone(),
+        (Arg::Vector(_), _) | (_, Some(_)) => {
+            return Err(reader.invalid("the vector has not as many elements as the instruction".into()));
+        }
+        (register, None) => vec![register.clone()],
+    };
+    for register in &registers {
+        let fits = match register {
+            Arg::Reg(id) => reader.registers[id.0 as usize] != Type::Pred,
+            Arg::Sink => !store,
+            Arg::Imm(_) => store,
+            Arg::Symbol(..) => store,
+            _ => false,
+        };
+        if !fits {
+            return Err(reader.invalid("an operand is neither register nor value".into()));
+        }
+    }
+    let size = u64::from(ty.size()) * registers.len() as u64;
+    if !matches!(size, 1 | 2 | 4 | 8 | 16 | 32) {
+        return Err(reader.invalid(format!("cannot access {size} bytes")));
+    }
+    if !matches!(address, Arg::Address(..)) {
+        return Err(reader.invalid("takes an address in brackets".into()));
+    }
+    check_param(reader, address, space, size, store)?;
+    if store && space == Some(Space::Const) {
+        return Err(reader.invalid("constant memory cannot be written".into()));
+    }
+    Ok(Access {
+        space,
+        ordered,
+        release,
+        ty,
+        registers,
+        address: address.clone(),
+    })
+}
+
+/// A parameter that is named is accessed within its bounds, and a kernel's is not written.
+fn check_param(reader: &Reader<'_>, address: &Arg, space: Option<Space>, size: u64, store: bool) -> Result<(), Refusal> {
+    let Arg::Address(base, offset) = address else {
+        return Ok(());
+    };
+    let Arg::Symbol(Symbol::Param(at), more) = **base else {
+        if store && space == Some(Space::Param) {
+            return Err(reader.invalid("only a named parameter can be written".into()));
+        }
+        return Ok(());
+    };
+    let param = reader.tables.params[at as usize];
+    if store && matches!(param.place, Place::Kernel(_)) {
+        return Err(reader.invalid("a kernel's parameter cannot be written".into()));
+    }
+    let offset = offset.wrapping_add(more);
+    let fits = u64::try_from(offset).is_ok_and(|offset| offset.saturating_add(size) <= param.size);
+    if !fits {
+        return Err(reader.invalid(format!("{size} bytes at {offset} are outside the parameter")));
+    }
+    Ok(())
+}
+
+impl Access {
+    fn size(&self) -> u32 {
+        self.ty.size() * self.registers.len() as u32
+    }
+
+    fn is_param(&self) -> bool {
+        matches!(&self.address, Arg::Address(base, _) if matches!(**base, Arg::Symbol(Symbol::Param(_), _)))
+    }
+
+    /// The type to access memory by: the register's own, where that saves a move between register files.
+    fn held(&self, l: &Lower<'_>, register: &Arg) -> ValueType {
+        let ty = value_type(self.ty);
+        match l.held_type(register) {
+            Some(held) if held.bits() == ty.bits() => held,
+            _ => ty,
+        }
+    }
+}
+
+impl Operation for Load {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let access = &self.0;
+        if access.ordered {
+            l.poll();
+        }
+        let address = l.checked_address(&access.address, access.space, access.size(), false);
+        let kernel_param = access.is_param() && !matches!(l.frame, super::function::Frame::Device { .. });
+        let flags = if kernel_param && l.names_kernel_param(&access.address) {
+            MemFlags::trusted().with_readonly().with_can_move()
+        } else {
+            MemFlags::trusted()
+        };
+        // All are loaded before any is written: the address may be in one of them.
+        let values: Vec<Value> = access
+            .registers
+            .iter()
+            .enumerate()
+            .map(|(n, register)| {
+                let held = access.held(l, register);
+                let offset = n as i32 * access.ty.size() as i32;
+                if access.ordered && held != types::I128 {
+                    let address = l.b.ins().iadd_imm(address, i64::from(offset));
+                    let bits = ValueType::int(held.bits() as u16).expect("8 to 64 bits");
+                    let value = l.b.ins().atomic_load(bits, flags, address);
+                    l.fit(value, held, false)
+                } else {
+                    l.b.ins().load(held, flags, address, offset)
+                }
+            })
+            .collect();
+        for (register, value) in access.registers.iter().zip(values) {
+            l.write(register, access.ty, value);
+        }
+    }
+
+    fn polls(&self) -> bool {
+        self.0.ordered
+    }
+}
+
+impl Operation for Store {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let access = &self.0;
+        let values: Vec<Value> = access
+            .registers
+            .iter()
+            .map(|register| {
+                let held = access.held(l, register);
+                if l.held_type(register) == Some(held) && held != value_type(access.ty) {
+                    l.read_held(register)
+                } else {
+                    l.read(register, access.ty)
+                }
+            })
+            .collect();
+        let address = l.checked_address(&access.address, access.space, access.size(), true);
+        for (n, value) in values.into_iter().enumerate() {
+            let offset = n as i32 * access.ty.size() as i32;
+            if access.release && !cfg!(target_arch = "x86_64") {
+                let address = l.b.ins().iadd_imm(address, i64::from(offset));
+                let ty = l.b.func.dfg.value_type(value);
+                let bits = l.fit(value, ValueType::int(ty.bits() as u16).expect("8 to 64 bits"), false);
+                l.b.ins().atomic_store(MemFlags::trusted(), bits, address);
+            } else {
+                // On x86-64 every store is a release.
+                l.b.ins().store(MemFlags::trusted(), value, address, offset);
+            }
+        }
+    }
+}
+
+impl Lower<'_> {
+    /// A register's value as it is held.
+    fn read_held(&mut self, register: &Arg) -> Value {
+        match register {
+            Arg::Reg(id) => {
+                let variable = self.variable(*id);
+                self.b.use_var(variable)
+            }
+            other => self.read(other, Type::B64),
+        }
+    }
+
+    /// The address is in a named parameter of the kernel.
+    fn names_kernel_param(&self, address: &Arg) -> bool {
+        let Arg::Address(base, _) = address else {
+            return false;
+        };
+        let Arg::Symbol(Symbol::Param(at), _) = **base else {
+            return false;
+        };
+        matches!(self.body.tables.params[at as usize].place, Place::Kernel(_))
+    }
+
+    /// Copies bytes from host address to host address; both are aligned to `align`.
+    pub(super) fn copy(&mut self, to: Value, from: Value, size: u64, align: u64) {
+        const INLINE: u64 = 64;
+        if size > INLINE {
+            let size = self.b.ins().iconst(types::I64, size as i64);
+            self.call(&crate::jit::runtime::access::COPY, &[to, from, size]);
+            return;
+        }
+        let mut at = 0;
+        while at < size {
+            let step = [8, 4, 2, 1]
+                .into_iter()
+                .find(|step| *step <= align.max(1) && at + step <= size)
+                .unwrap_or(1);
+            let ty = ValueType::int(step as u16 * 8).expect("8 to 64 bits");
+            let value = self.b.ins().load(ty, MemFlags::trusted(), from, at as i32);
+            self.b
+                .ins()
+                .store(MemFlags::trusted(), value, to, at as i32);
+            at += step;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A checked module: names are indices, instructions are [`Operation`]s. Made by [`resolve`](super::resolve), read by
+//! lowering.
+
+use ptx::ast::{FunctionDirective, Init, Linkage, Pos, Space, Type};
+
+use super::decode::{Operation, RegId};
+use super::layout::Layout;
+
+/// A checked module.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// `.version`.
+    pub version: (u32, u32),
+    /// `.target`, the architecture.
+    pub target: String,
+    /// By [`Symbol::Function`](super::decode::Symbol::Function).
+    pub functions: Vec<Function>,
+    /// Variables in `.global` and `.const`, by [`Symbol::Global`](super::decode::Symbol::Global).
+    pub globals: Vec<Global>,
+    /// Variables in `.shared`, by [`Symbol::Shared`](super::decode::Symbol::Shared).
+    pub shared: Vec<Shared>,
+}
+
+/// A variable in `.global` or `.const`.
+#[derive(Debug)]
+pub(crate) struct Global {
+    /// Its name; of a body's variable, too.
+    pub name: String,
+    /// Where it was declared.
+    pub pos: Pos,
+    /// How it is linked.
+    pub linkage: Linkage,
+    /// `.const`; otherwise `.global`.
+    pub constant: bool,
+    /// `.attribute(.managed)`.
+    pub managed: bool,
+    /// The type of an element.
+    pub ty: Type,
+    /// Elements of a vector; 1 for a scalar.
+    pub vector: u32,
+    /// Dimensions with an open one filled in.
+    pub dims: Vec<u64>,
+    /// In bytes.
+    pub size: u64,
+    /// In bytes.
+    pub align: u64,
+    /// Its initializer.
+    pub init: Option<Init>,
+    /// Declared in a body, so its initializer's names are not the module's alone.
+    pub local: bool,
+    /// The address, once it is allocated.
+    pub address: u64,
+}
+
+/// A variable in `.shared`.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Its name.
+    pub name: String,
+    /// In bytes.
+    pub size: u64,
+    /// In bytes.
+    pub align: u64,
+    /// `.extern` and without size: it starts where dynamic shared memory does.
+    pub dynamic: bool,
+}
+
+/// A kernel or device function.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub pos: Pos,
+    /// A kernel.
+    pub kernel: bool,
+    /// How it is linked.
+    pub linkage: Linkage,
+    /// What it returns and takes.
+    pub signature: Signature,
+    /// Its directives.
+    pub directives: Vec<FunctionDirective>,
+    /// Its body; `None` for what is only declared.
+    pub body: Option<Body>,
+}
+
+/// What a function returns and takes, as blocks of bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// Return parameters.
+    pub returns: Layout,
+    /// Parameters.
+    pub params: Layout,
+}
+
+/// The body of a function.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// Names and storage.
+    pub tables: Tables,
+    /// What it does, in source order.
+    pub steps: Vec<Step>,
+    /// Symbols whose addresses or places the body names.
+    pub uses: Uses,
+}
+
+/// Names and storage of a body.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    /// The type of each register that is used, by [`RegId`].
+    pub registers: Vec<Type>,
+    /// By [`Symbol::Param`](super::decode::Symbol::Param).
+    pub params: Vec<Param>,
+    /// Variables in `.local`, by [`Symbol::Local`](super::decode::Symbol::Local): offsets in the frame.
+    pub locals: Vec<Local>,
+    /// Size of the frame in local memory.
+    pub frame: u64,
+    /// How many labels there are, by [`Symbol::Label`](super::decode::Symbol::Label).
+    pub labels: u32,
+    /// By [`Symbol::Table`](super::decode::Symbol::Table).
+    pub targets: Vec<Targets>,
+    /// The registers that are parameters, and where they lie in the block of parameters.
+    pub incoming: Vec<(RegId, u64)>,
+    /// The registers that are return parameters, and where they lie in the block of returns.
+    pub outgoing: Vec<(RegId, u64)>,
+}
+
+/// A variable in `.local`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Local {
+    /// Where it lies in the frame.
+    pub offset: u64,
+    /// In bytes.
+    pub size: u64,
+}
+
+/// A parameter or a `.param` variable of a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Param {
+    /// Where it is.
+    pub place: Place,
+    /// In bytes.
+    pub size: u64,
+    /// In bytes.
+    pub align: u64,
+    /// A device function takes its address: the frame holds a copy, at this offset, and that is the parameter then.
+    pub copy: Option<u64>,
+}
+
+/// Where a parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the kernel's parameters, at this offset.
+    Kernel(u64),
+    /// In a device function's parameters, at this offset.
+    Incoming(u64),
+    /// In a device function's returns, at this offset.
+    Outgoing(u64),
+    /// In the native stack frame: an argument or a result of a call.
+    Call,
+}
+
+/// A directive of a body that an instruction refers to.
+#[derive(Clone, Debug)]
+pub(crate) enum Targets {
+    /// `.branchtargets`: labels.
+    Branch(Vec<u32>),
+    /// `.calltargets`: functions.
+    Call(Vec<u32>),
+    /// `.callprototype`
+    Prototype(Signature),
+}
+
+/// A step of a body.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Here is this label.
+    Label(u32),
+    /// Does something.
+    Instruction(Instruction),
+}
+
+/// A checked instruction.
+#[derive(Debug)]
+pub(crate) struct Instruction {
+    /// Where it stands.
+    pub pos: Pos,
+    /// Done only where this register is true; false, where the flag is set.
+    pub guard: Option<(RegId, bool)>,
+    /// What it does.
+    pub operation: Box<dyn Operation>,
+}
+
+/// Symbols that a body names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Uses {
+    /// `.shared` variables.
+    pub shared: Vec<u32>,
+    /// Functions that it calls or takes the address of.
+    pub functions: Vec<u32>,
+    /// Functions whose address it takes.
+    pub addresses: Vec<u32>,
+}
+
+/// What a space of a variable means to a body, for refusals.
+pub(crate) fn space_name(space: Space) -> String {
+    format!(".{}", space.name())
+}

@@ -1,0 +1,557 @@
+//! The body of a function: its scopes, its storage, its instructions.
+
+use ptx::ast::{self, AddressBase, Immediate, Init, Linkage, Operand, Pos, Space, Statement, Type, Variable};
+
+use super::scope::{Named, Scopes};
+use super::{MAX_FRAME, MAX_PARAMS, Resolver, special};
+use crate::jit::decode::{Arg, Reader, Refusal, Symbol};
+use crate::jit::layout::{self, Layout, align_up};
+use crate::jit::lower;
+use crate::jit::program::{
+    Body, Instruction, Local, Param, Place, Signature, Step, Tables, Targets, Uses,
+};
+
+/// An instruction whose operands are resolved, before its family has read it.
+struct Pending<'a> {
+    instruction: &'a ast::Instruction,
+    guard: Option<(crate::jit::decode::RegId, bool)>,
+    args: Vec<Arg>,
+}
+
+enum PendingStep<'a> {
+    Label(u32),
+    Instruction(Pending<'a>),
+}
+
+/// The body being checked.
+struct Resolve<'r, 'a> {
+    module: &'r mut Resolver,
+    kernel: bool,
+    scopes: Scopes,
+    tables: Tables,
+    uses: Uses,
+    steps: Vec<PendingStep<'a>>,
+    /// Size of the frame, in 64 bits so that it can be told when it is too large.
+    frame: u64,
+    call_bytes: u64,
+}
+
+/// Checks the body of `function` and puts it into the program.
+pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
+    let Some(Symbol::Function(at)) = module.names.get(&function.name).copied() else {
+        return; // its declaration was refused
+    };
+    if module.program.functions[at as usize].body.is_some() {
+        module.invalid(function.pos, format!("`{}` is defined twice", function.name));
+        return;
+    }
+    let refusals = module.refusals.len();
+    let mut resolve = Resolve {
+        module,
+        kernel: function.kernel,
+        scopes: Scopes::default(),
+        tables: Tables::default(),
+        uses: Uses::default(),
+        steps: vec![],
+        frame: 0,
+        call_bytes: 0,
+    };
+    resolve.scopes.push();
+    let signature = resolve.module.program.functions[at as usize].signature.clone();
+    resolve.parameters(&function.returns, &signature.returns, true);
+    resolve.parameters(&function.params, &signature.params, false);
+    resolve.block(function.body.as_deref().unwrap_or_default());
+    if resolve.frame > MAX_FRAME {
+        resolve.module.invalid(
+            function.pos,
+            format!("`{}`: a frame of {} bytes in local memory is too large", function.name, resolve.frame),
+        );
+    }
+    // One call's arguments and results lie in the native stack: bounded, so that a frame always fits the margin that the grid leaves.
+    if resolve.call_bytes > MAX_PARAMS {
+        resolve.module.invalid(
+            function.pos,
+            format!("`{}`: its .param variables take more than {MAX_PARAMS} bytes", function.name),
+        );
+    }
+    let Resolve {
+        module,
+        scopes,
+        mut tables,
+        mut uses,
+        steps,
+        frame,
+        ..
+    } = resolve;
+    tables.frame = frame;
+    tables.registers = scopes.into_types();
+    let steps = decode(module, &tables, steps);
+    for list in [&mut uses.shared, &mut uses.functions, &mut uses.addresses] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    if module.refusals.len() == refusals {
+        module.program.functions[at as usize].body = Some(Body {
+            tables,
+            steps,
+            uses,
+        });
+    }
+}
+
+/// Each family reads its instructions.
+fn decode(module: &mut Resolver, tables: &Tables, steps: Vec<PendingStep<'_>>) -> Vec<Step> {
+    let mut decoded = Vec::with_capacity(steps.len());
+    for step in steps {
+        let pending = match step {
+            PendingStep::Label(label) => {
+                decoded.push(Step::Label(label));
+                continue;
+            }
+            PendingStep::Instruction(pending) => pending,
+        };
+        let instruction = pending.instruction;
+        let mut reader = Reader::new(
+            instruction.pos,
+            &instruction.opcode,
+            &instruction.modifiers,
+            &pending.args,
+            tables,
+            &module.program.functions,
+        );
+        let result = match lower::decoder(&instruction.opcode) {
+            Some(decode) => decode(&mut reader),
+            None => Err(Refusal {
+                pos: instruction.pos,
+                what: format!("`{}`: the instruction is not supported", reader.text()),
+                invalid: false,
+            }),
+        };
+        match result {
+            Ok(operation) => decoded.push(Step::Instruction(Instruction {
+                pos: instruction.pos,
+                guard: pending.guard,
+                operation,
+            })),
+            Err(refusal) => module.refuse(refusal),
+        }
+    }
+    decoded
+}
+
+impl<'a> Resolve<'_, 'a> {
+    fn twice(&mut self, pos: Pos, name: &str) {
+        self.module
+            .invalid(pos, format!("`{name}` is declared twice in its scope"));
+    }
+
+    fn parameters(&mut self, variables: &[Variable], layout: &Layout, outgoing: bool) {
+        for (variable, field) in variables.iter().zip(&layout.fields) {
+            if variable.space == Space::Reg {
+                if !self.scopes.declare_register(&variable.name, None, variable.ty, 1) {
+                    self.twice(variable.pos, &variable.name);
+                }
+                if let Some(Named::Register(register)) = self.scopes.find(&variable.name) {
+                    let id = self.scopes.element(register, 0);
+                    let list = if outgoing {
+                        &mut self.tables.outgoing
+                    } else {
+                        &mut self.tables.incoming
+                    };
+                    list.push((id, field.offset));
+                }
+                continue;
+            }
+            let place = match (self.kernel, outgoing) {
+                (true, _) => Place::Kernel(field.offset),
+                (false, true) => Place::Outgoing(field.offset),
+                (false, false) => Place::Incoming(field.offset),
+            };
+            self.param(variable, place);
+        }
+    }
+
+    fn param(&mut self, variable: &Variable, place: Place) {
+        let symbol = Symbol::Param(self.tables.params.len() as u32);
+        self.tables.params.push(Param {
+            place,
+            size: variable.size(),
+            align: layout::alignment(variable),
+            copy: None,
+        });
+        if variable.name != "_" && !self.scopes.declare(&variable.name, symbol) {
+            self.twice(variable.pos, &variable.name);
+        }
+    }
+
+    /// A scope. Labels and targets can be named before they stand, so they are declared first.
+    fn block(&mut self, statements: &'a [Statement]) {
+        self.scopes.push();
+        for statement in statements {
+            let (pos, name, symbol) = match statement {
+                Statement::Label(pos, name) => {
+                    self.tables.labels += 1;
+                    (pos, name, Symbol::Label(self.tables.labels - 1))
+                }
+                Statement::BranchTargets(pos, name, _) => (pos, name, self.target(Targets::Branch(vec![]))),
+                Statement::CallTargets(pos, name, _) => (pos, name, self.target(Targets::Call(vec![]))),
+                Statement::CallPrototype(pos, name, prototype) => {
+                    let signature = Signature {
+                        returns: Layout::of(&prototype.returns),
+                        params: Layout::of(&prototype.params),
+                    };
+                    if signature.returns.size.max(signature.params.size) > MAX_PARAMS {
+                        self.module
+                            .invalid(*pos, format!("`{name}`: more than {MAX_PARAMS} bytes of parameters"));
+                    }
+                    (pos, name, self.target(Targets::Prototype(signature)))
+                }
+                _ => continue,
+            };
+            if !self.scopes.declare(name, symbol) {
+                self.twice(*pos, name);
+            }
+        }
+        for statement in statements {
+            self.statement(statement);
+        }
+        self.scopes.pop();
+    }
+
+    fn target(&mut self, targets: Targets) -> Symbol {
+        self.tables.targets.push(targets);
+        Symbol::Table(self.tables.targets.len() as u32 - 1)
+    }
+
+    fn statement(&mut self, statement: &'a Statement) {
+        match statement {
+            Statement::Label(_, name) => {
+                if let Some(Named::Symbol(Symbol::Label(label))) = self.scopes.find(name) {
+                    self.steps.push(PendingStep::Label(label));
+                }
+            }
+            Statement::Variable(variable) => self.variable(variable),
+            Statement::Instruction(instruction) => self.instruction(instruction),
+            Statement::Block(statements) => self.block(statements),
+            Statement::BranchTargets(pos, name, labels) => {
+                let mut targets = vec![];
+                for label in labels {
+                    match self.scopes.find(label) {
+                        Some(Named::Symbol(Symbol::Label(label))) => targets.push(label),
+                        _ => self.module.invalid(*pos, format!("`{label}` is no label")),
+                    }
+                }
+                if let Some(Named::Symbol(Symbol::Table(at))) = self.scopes.find(name) {
+                    self.tables.targets[at as usize] = Targets::Branch(targets);
+                }
+            }
+            Statement::CallTargets(pos, name, functions) => {
+                let mut targets = vec![];
+                for function in functions {
+                    match self.module.names.get(function) {
+                        Some(Symbol::Function(at)) => {
+                            targets.push(*at);
+                            self.uses.functions.push(*at);
+                            self.uses.addresses.push(*at);
+                        }
+                        _ => self.module.invalid(*pos, format!("`{function}` is no function")),
+                    }
+                }
+                if let Some(Named::Symbol(Symbol::Table(at))) = self.scopes.find(name) {
+                    self.tables.targets[at as usize] = Targets::Call(targets);
+                }
+            }
+            Statement::CallPrototype(..) | Statement::Loc(_) | Statement::Pragma(_) => {}
+        }
+    }
+
+    fn variable(&mut self, variable: &Variable) {
+        let name = &variable.name;
+        match variable.space {
+            Space::Reg => {
+                if !matches!(variable.vector, 1 | 2 | 4) || !variable.dims.is_empty() {
+                    self.module
+                        .invalid(variable.pos, format!("`{name}`: a register is a scalar or a vector of 2 or 4"));
+                }
+                if matches!(variable.ty, Type::Texref | Type::Samplerref | Type::Surfref) {
+                    self.module
+                        .invalid(variable.pos, format!("`{name}`: a register cannot be .{}", variable.ty.name()));
+                }
+                if !self
+                    .scopes
+                    .declare_register(name, variable.range, variable.ty, variable.vector)
+                {
+                    self.twice(variable.pos, name);
+                }
+            }
+            Space::Local => {
+                self.module.check_alignment(variable);
+                let offset = self.frame_space(variable.size(), layout::alignment(variable));
+                let symbol = Symbol::Local(self.tables.locals.len() as u32);
+                self.tables.locals.push(Local {
+                    offset,
+                    size: variable.size(),
+                });
+                if variable.init.is_some() {
+                    self.module
+                        .invalid(variable.pos, format!("`{name}`: a .local variable takes no initializer"));
+                }
+                if !self.scopes.declare(name, symbol) {
+                    self.twice(variable.pos, name);
+                }
+            }
+            Space::Param => {
+                self.module.check_alignment(variable);
+                self.call_bytes = align_up(self.call_bytes, layout::alignment(variable).min(16))
+                    .saturating_add(variable.size());
+                self.param(variable, Place::Call);
+            }
+            Space::Global | Space::Const | Space::Shared => {
+                if let Some(symbol) = self.module.variable(variable, true)
+                    && !self.scopes.declare(name, symbol)
+                {
+                    self.twice(variable.pos, name);
+                }
+                if matches!(variable.init, Some(Init::Address { .. })) {
+                    self.module
+                        .invalid(variable.pos, format!("`{name}`: an address as initializer of a body's variable"));
+                }
+            }
+            Space::Sreg | Space::Tex => self.module.refuse(Refusal {
+                pos: variable.pos,
+                what: format!("`{name}`: a variable in .{} is not supported", variable.space.name()),
+                invalid: false,
+            }),
+        }
+    }
+
+    /// Takes room in the frame in local memory.
+    fn frame_space(&mut self, size: u64, align: u64) -> u64 {
+        let offset = align_up(self.frame, align);
+        self.frame = offset.saturating_add(size);
+        offset
+    }
+
+    fn instruction(&mut self, instruction: &'a ast::Instruction) {
+        if instruction.opcode == "pragma" {
+            return;
+        }
+        let refusals = self.module.refusals.len();
+        let guard = instruction.guard.as_ref().and_then(|guard| {
+            let found = self.scopes.find(&guard.register);
+            if let Some(Named::Register(register)) = found
+                && self.scopes.declaration(register).ty == Type::Pred
+            {
+                return Some((self.scopes.element(register, 0), guard.negated));
+            }
+            let what = if found.is_some() { "is no predicate" } else { "is not declared" };
+            self.module
+                .invalid(instruction.pos, format!("`{}` {what}", guard.register));
+            None
+        });
+        let args: Vec<Arg> = instruction
+            .operands
+            .iter()
+            .map(|operand| self.operand(instruction, operand))
+            .collect();
+        let call = instruction.opcode == "call";
+        for arg in &args {
+            self.note_uses(instruction.pos, arg, call);
+        }
+        if self.module.refusals.len() == refusals {
+            self.steps.push(PendingStep::Instruction(Pending {
+                instruction,
+                guard,
+                args,
+            }));
+        }
+    }
+
+    /// Remembers the symbols that an operand names.
+    fn note_uses(&mut self, pos: Pos, arg: &Arg, call: bool) {
+        match arg {
+            Arg::Symbol(Symbol::Shared(at), _) => self.uses.shared.push(*at),
+            Arg::Symbol(Symbol::Function(at), _) => {
+                self.uses.functions.push(*at);
+                if !call {
+                    self.uses.addresses.push(*at);
+                }
+            }
+            Arg::Symbol(Symbol::Param(at), _) if !call => {
+                let param = self.tables.params[*at as usize];
+                match param.place {
+                    Place::Incoming(_) if param.copy.is_none() => {
+                        let offset = self.frame_space(param.size, param.align);
+                        self.tables.params[*at as usize].copy = Some(offset);
+                    }
+                    Place::Kernel(_) | Place::Incoming(_) => {}
+                    Place::Outgoing(_) | Place::Call => self
+                        .module
+                        .invalid(pos, "the address of a .param variable that is no parameter cannot be taken".into()),
+                }
+            }
+            Arg::Address(base, _) if matches!(**base, Arg::Symbol(Symbol::Param(_), _)) => {}
+            Arg::Address(base, _) | Arg::Not(base) => self.note_uses(pos, base, call),
+            Arg::Pair(a, b) => {
+                self.note_uses(pos, a, call);
+                self.note_uses(pos, b, call);
+            }
+            Arg::Vector(args) | Arg::List(args) => {
+                for arg in args {
+                    // A function among the arguments is an address, not a callee.
+                    let function = matches!(arg, Arg::Symbol(Symbol::Function(_), _));
+                    self.note_uses(pos, arg, call && !function);
+                }
+            }
+            Arg::Symbol(..)
+            | Arg::Reg(_)
+            | Arg::Imm(_)
+            | Arg::Special(_)
+            | Arg::SpecialVector(_)
+            | Arg::Sink => {}
+        }
+    }
+
+    fn operand(&mut self, at: &ast::Instruction, operand: &Operand) -> Arg {
+        match operand {
+            Operand::Name(name) => self.name(at, name, 0),
+            Operand::Offset(name, offset) => match self.name(at, name, *offset) {
+                arg @ Arg::Symbol(..) => arg,
+                Arg::Sink => Arg::Sink,
+                _ => self.unfit(at.pos, format!("`{name}` is no variable that an offset can be added to")),
+            },
+            Operand::Member(name, component) => self.member(at, name, component),
+            Operand::Immediate(immediate) => Arg::Imm(*immediate),
+            Operand::Address(address) => self.address(at, address),
+            Operand::Vector(operands) => Arg::Vector(self.operands(at, operands)),
+            Operand::List(operands) => Arg::List(self.operands(at, operands)),
+            Operand::Pair(a, b) => {
+                let a = self.operand(at, a);
+                Arg::Pair(Box::new(a), Box::new(self.operand(at, b)))
+            }
+            Operand::Not(operand) => Arg::Not(Box::new(self.operand(at, operand))),
+            Operand::Negate(operand) => match self.operand(at, operand) {
+                Arg::Imm(Immediate::Int { bits, .. }) => Arg::Imm(Immediate::Int {
+                    bits: bits.wrapping_neg(),
+                    signed: true,
+                }),
+                Arg::Imm(Immediate::F32(bits)) => Arg::Imm(Immediate::F32(bits ^ 1 << 31)),
+                Arg::Imm(Immediate::F64(bits)) => Arg::Imm(Immediate::F64(bits ^ 1 << 63)),
+                Arg::Sink => Arg::Sink,
+                _ => self.unfit(at.pos, "only a number can be negated".into()),
+            },
+            Operand::Sink => Arg::Sink,
+        }
+    }
+
+    fn operands(&mut self, at: &ast::Instruction, operands: &[Operand]) -> Vec<Arg> {
+        operands
+            .iter()
+            .map(|operand| self.operand(at, operand))
+            .collect()
+    }
+
+    fn unfit(&mut self, pos: Pos, what: String) -> Arg {
+        self.module.invalid(pos, what);
+        Arg::Sink
+    }
+
+    fn name(&mut self, at: &ast::Instruction, name: &str, offset: i64) -> Arg {
+        if name == "_" {
+            return Arg::Sink;
+        }
+        match self.scopes.find(name) {
+            Some(Named::Register(register)) => match self.scopes.declaration(register).vector {
+                1 => Arg::Reg(self.scopes.element(register, 0)),
+                n => Arg::Vector(
+                    (0..n)
+                        .map(|element| Arg::Reg(self.scopes.element(register, element)))
+                        .collect(),
+                ),
+            },
+            Some(Named::Symbol(symbol)) => Arg::Symbol(symbol, offset),
+            None => {
+                if let Some(special) = special::named(name) {
+                    return special;
+                }
+                let Some(symbol) = self.module.names.get(name).copied() else {
+                    return self.unfit(at.pos, format!("`{name}` is not declared"));
+                };
+                self.check_extern(at.pos, symbol);
+                Arg::Symbol(symbol, offset)
+            }
+        }
+    }
+
+    /// What is declared here and defined nowhere cannot be used, except for the functions that the device brings.
+    fn check_extern(&mut self, pos: Pos, symbol: Symbol) {
+        match symbol {
+            Symbol::Global(at) => {
+                let global = &self.module.program.globals[at as usize];
+                if global.linkage == Linkage::Extern {
+                    let what = format!("Unresolved extern variable '{}'", global.name);
+                    self.module.invalid(pos, what);
+                }
+            }
+            Symbol::Function(at) => {
+                let function = &self.module.program.functions[at as usize];
+                if function.linkage == Linkage::Extern && lower::device_function(&function.name).is_none() {
+                    let what = format!("Unresolved extern function '{}'", function.name);
+                    self.module.invalid(pos, what);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn member(&mut self, at: &ast::Instruction, name: &str, component: &str) -> Arg {
+        let element = match component {
+            "x" | "r" => 0,
+            "y" | "g" => 1,
+            "z" | "b" => 2,
+            "w" | "a" => 3,
+            _ => return self.unfit(at.pos, format!("`{name}` has no component .{component}")),
+        };
+        match self.scopes.find(name) {
+            Some(Named::Register(register))
+                if self.scopes.declaration(register).vector > 1
+                    && u32::from(element) < self.scopes.declaration(register).vector =>
+            {
+                Arg::Reg(self.scopes.element(register, u32::from(element)))
+            }
+            None => match special::component(name, element) {
+                Some(special) => special,
+                None => self.unfit(at.pos, format!("`{name}.{component}` is not declared")),
+            },
+            Some(_) => self.unfit(at.pos, format!("`{name}` has no component .{component}")),
+        }
+    }
+
+    fn address(&mut self, at: &ast::Instruction, address: &ast::Address) -> Arg {
+        let base = match &address.base {
+            AddressBase::Immediate(bits) => Arg::Imm(Immediate::Int {
+                bits: *bits,
+                signed: false,
+            }),
+            AddressBase::Name(name) => match self.name(at, name, 0) {
+                Arg::Reg(id)
+                    if !matches!(
+                        self.scopes.types()[id.0 as usize],
+                        Type::B32 | Type::U32 | Type::S32 | Type::B64 | Type::U64 | Type::S64
+                    ) =>
+                {
+                    self.unfit(at.pos, format!("`{name}` has no type of an address"))
+                }
+                arg @ (Arg::Reg(_) | Arg::Symbol(..) | Arg::Sink) => arg,
+                _ => self.unfit(at.pos, format!("`{name}` is no base of an address")),
+            },
+        };
+        let place = Arg::Address(Box::new(base), address.offset);
+        if address.rest.is_empty() {
+            return place;
+        }
+        let mut parts = vec![place];
+        parts.extend(self.operands(at, &address.rest));
+        Arg::List(parts)
+    }
+}

@@ -1,0 +1,295 @@
+//! Names become indices, storage gets its place, and each instruction its [`Operation`](super::decode::Operation).
+//!
+//! Everything a module says is checked here, for all its functions: what comes out always lowers. Refusals are gathered,
+//! so that one log names several.
+
+mod body;
+mod scope;
+mod special;
+
+use std::collections::HashMap;
+
+use ptx::ast::{self, Item, Linkage, Pos, Space, Type, Variable};
+
+use super::decode::{Refusal, Symbol};
+use super::layout::{self, Layout};
+use super::program::{Function, Global, Program, Shared, Signature};
+
+/// At most this many refusals are told of one module.
+const MAX_REFUSALS: usize = 50;
+
+/// The largest shared memory of a block that a module may declare, and the largest frame of a function in local memory.
+const MAX_SHARED: u64 = 228 << 10;
+const MAX_FRAME: u64 = 512 << 10;
+/// The largest block of parameters: what PTX allows a kernel, and a function.
+const MAX_PARAMS: u64 = 32_764;
+
+/// Checks a module.
+///
+/// # Errors
+/// Everything found wrong or not run, up to [`MAX_REFUSALS`], in the order of the source for each function.
+pub(crate) fn resolve(module: &ast::Module) -> Result<Program, Vec<Refusal>> {
+    let mut resolver = Resolver {
+        program: Program {
+            version: module.version,
+            target: module.target.first().cloned().unwrap_or_default(),
+            functions: vec![],
+            globals: vec![],
+            shared: vec![],
+        },
+        names: HashMap::new(),
+        refusals: vec![],
+    };
+    for item in &module.items {
+        resolver.declare(item);
+    }
+    for item in &module.items {
+        if let Item::Alias { pos, name, aliasee } = item {
+            resolver.alias(*pos, name, aliasee);
+        }
+    }
+    for item in &module.items {
+        if let Item::Function(function) = item
+            && function.body.is_some()
+        {
+            body::resolve(&mut resolver, function);
+        }
+    }
+    if resolver.refusals.is_empty() {
+        Ok(resolver.program)
+    } else {
+        resolver.refusals.truncate(MAX_REFUSALS);
+        Err(resolver.refusals)
+    }
+}
+
+/// The module being checked.
+struct Resolver {
+    program: Program,
+    names: HashMap<String, Symbol>,
+    refusals: Vec<Refusal>,
+}
+
+impl Resolver {
+    fn invalid(&mut self, pos: Pos, what: String) {
+        self.refuse(Refusal {
+            pos,
+            what,
+            invalid: true,
+        });
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        if self.refusals.len() < MAX_REFUSALS {
+            self.refusals.push(refusal);
+        }
+    }
+
+    /// First pass: what the module declares.
+    fn declare(&mut self, item: &Item) {
+        match item {
+            Item::Variable(variable) => self.declare_variable(variable),
+            Item::Function(function) => self.declare_function(function),
+            Item::Alias { .. }
+            | Item::Pragma(_)
+            | Item::File { .. }
+            | Item::Section { .. }
+            | Item::Loc(_) => {}
+        }
+    }
+
+    fn declare_variable(&mut self, variable: &Variable) {
+        // A second declaration of the same variable is right where one of the two is `.extern` or both are `.common` or `.weak`.
+        if let Some(symbol) = self.names.get(&variable.name).copied() {
+            let Symbol::Global(at) = symbol else {
+                self.invalid(
+                    variable.pos,
+                    format!("`{}` is declared twice", variable.name),
+                );
+                return;
+            };
+            let first = self.program.globals[at as usize].linkage;
+            match (first, variable.linkage) {
+                (_, Linkage::Extern) => {}
+                (Linkage::Extern, _) => {
+                    if let Some(global) = self.global(variable, false) {
+                        self.program.globals[at as usize] = global;
+                    }
+                }
+                (Linkage::Common | Linkage::Weak, Linkage::Common | Linkage::Weak) => {}
+                _ => self.invalid(
+                    variable.pos,
+                    format!("`{}` is declared twice", variable.name),
+                ),
+            }
+            return;
+        }
+        if let Some(symbol) = self.variable(variable, false) {
+            self.names.insert(variable.name.clone(), symbol);
+        }
+    }
+
+    /// Gives a variable of the module's spaces its place; refuses one of another space.
+    fn variable(&mut self, variable: &Variable, local: bool) -> Option<Symbol> {
+        match variable.space {
+            Space::Global | Space::Const => {
+                let global = self.global(variable, local)?;
+                self.program.globals.push(global);
+                Some(Symbol::Global(self.program.globals.len() as u32 - 1))
+            }
+            Space::Shared => {
+                self.check_alignment(variable);
+                if variable.init.is_some() {
+                    self.invalid(variable.pos, format!("`{}`: a .shared variable takes no initializer", variable.name));
+                }
+                let dynamic = variable.linkage == Linkage::Extern;
+                if !dynamic && variable.size() > MAX_SHARED {
+                    self.invalid(
+                        variable.pos,
+                        format!("`{}`: {} bytes of shared memory are too many", variable.name, variable.size()),
+                    );
+                    return None;
+                }
+                self.program.shared.push(Shared {
+                    name: variable.name.clone(),
+                    size: if dynamic { 0 } else { variable.size() },
+                    align: layout::alignment(variable),
+                    dynamic,
+                });
+                Some(Symbol::Shared(self.program.shared.len() as u32 - 1))
+            }
+            space => {
+                self.refuse(Refusal {
+                    pos: variable.pos,
+                    what: format!("`{}`: a variable of the module in .{} is not supported", variable.name, space.name()),
+                    invalid: false,
+                });
+                None
+            }
+        }
+    }
+
+    fn global(&mut self, variable: &Variable, local: bool) -> Option<Global> {
+        self.check_alignment(variable);
+        if matches!(variable.ty, Type::Texref | Type::Samplerref | Type::Surfref) {
+            self.refuse(Refusal {
+                pos: variable.pos,
+                what: format!("`{}`: .{} is not supported", variable.name, variable.ty.name()),
+                invalid: false,
+            });
+            return None;
+        }
+        if variable.ty == Type::Pred {
+            self.invalid(variable.pos, format!("`{}`: a variable cannot be .pred", variable.name));
+            return None;
+        }
+        let mut dims: Vec<u64> = variable.dims.iter().map(|dim| dim.unwrap_or(0)).collect();
+        if let (Some(None), Some(init)) = (variable.dims.first(), &variable.init) {
+            dims[0] = open_dimension(init, &dims[1..], variable.vector);
+        }
+        let size = dims.iter().fold(
+            u64::from(variable.ty.size()) * u64::from(variable.vector),
+            |size, dim| size.saturating_mul(*dim),
+        );
+        Some(Global {
+            name: variable.name.clone(),
+            pos: variable.pos,
+            linkage: variable.linkage,
+            constant: variable.space == Space::Const,
+            managed: variable.attributes.iter().any(|attribute| attribute.name == "managed"),
+            ty: variable.ty,
+            vector: variable.vector,
+            dims,
+            size,
+            align: layout::alignment(variable),
+            init: variable.init.clone(),
+            local,
+            address: 0,
+        })
+    }
+
+    fn check_alignment(&mut self, variable: &Variable) {
+        if let Some(align) = variable.align
+            && (!align.is_power_of_two() || align > 1 << 20)
+        {
+            self.invalid(
+                variable.pos,
+                format!("`{}`: alignment {align} is not a power of two", variable.name),
+            );
+        }
+    }
+
+    fn declare_function(&mut self, function: &ast::Function) {
+        let signature = Signature {
+            returns: Layout::of(&function.returns),
+            params: Layout::of(&function.params),
+        };
+        for variable in function.returns.iter().chain(&function.params) {
+            self.check_alignment(variable);
+        }
+        if signature.returns.size > MAX_PARAMS || signature.params.size > MAX_PARAMS {
+            self.invalid(
+                function.pos,
+                format!("`{}`: its parameters take more than {MAX_PARAMS} bytes", function.name),
+            );
+            return;
+        }
+        let declared = Function {
+            name: function.name.clone(),
+            pos: function.pos,
+            kernel: function.kernel,
+            linkage: function.linkage,
+            signature,
+            directives: function.directives.clone(),
+            body: None,
+        };
+        match self.names.get(&function.name) {
+            None => {
+                self.program.functions.push(declared);
+                let at = self.program.functions.len() as u32 - 1;
+                self.names.insert(function.name.clone(), Symbol::Function(at));
+            }
+            Some(Symbol::Function(at)) => {
+                let first = &mut self.program.functions[*at as usize];
+                if first.kernel != declared.kernel || first.signature != declared.signature {
+                    self.invalid(
+                        function.pos,
+                        format!("`{}` is declared twice, and differently", function.name),
+                    );
+                } else if first.linkage == Linkage::Extern || function.body.is_some() {
+                    *first = declared;
+                }
+            }
+            Some(_) => self.invalid(function.pos, format!("`{}` is declared twice", function.name)),
+        }
+    }
+
+    fn alias(&mut self, pos: Pos, name: &str, aliasee: &str) {
+        let Some(symbol @ Symbol::Function(_)) = self.names.get(aliasee).copied() else {
+            self.invalid(pos, format!("`{aliasee}`, which `{name}` stands for, is no function"));
+            return;
+        };
+        // The alias itself is usually declared before, as a function without a body.
+        if let Some(Symbol::Function(at)) = self.names.get(name)
+            && self.program.functions[*at as usize].body.is_some()
+        {
+            self.invalid(pos, format!("`{name}` is declared twice"));
+        } else {
+            self.names.insert(name.to_owned(), symbol);
+        }
+    }
+}
+
+/// How many elements an open first dimension has: nested lists count as rows, plain numbers fill rows.
+fn open_dimension(init: &ast::Init, inner: &[u64], vector: u32) -> u64 {
+    let ast::Init::List(items) = init else {
+        return 1;
+    };
+    if items.iter().any(|item| matches!(item, ast::Init::List(_))) {
+        return items.len() as u64;
+    }
+    let row = inner
+        .iter()
+        .fold(u64::from(vector), |row, dim| row.saturating_mul(*dim));
+    (items.len() as u64).div_ceil(row.max(1))
+}

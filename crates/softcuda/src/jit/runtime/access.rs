@@ -1,0 +1,147 @@
+//! Where compiled code goes when an access is not where its site's last one was, and when something goes wrong.
+
+use std::mem::offset_of;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::runtime;
+use crate::grid;
+use crate::grid::context::{BlockContext, CONTINUE, Site, Status, ThreadContext};
+use crate::grid::launch::FaultKind;
+use crate::memory::{self, Kind};
+
+/// The layout of [`Site`], for code that reads it.
+pub(crate) const SITE_SIZE: i32 = size_of::<Site>() as i32;
+pub(crate) const SITE_BASE: i32 = offset_of!(Site, base) as i32;
+pub(crate) const SITE_UNITS: i32 = offset_of!(Site, units) as i32;
+
+const WRITE: u64 = 1 << 40;
+
+/// An access as [`RESOLVE`] takes it: which site, the logarithm of its size, and whether it writes.
+pub(crate) fn pack(site: u32, log2: u32, write: bool) -> u64 {
+    u64::from(site) | u64::from(log2) << 32 | if write { WRITE } else { 0 }
+}
+
+runtime! {
+    /// Looks up what an access touches: `CONTINUE` when it is allowed, and the site remembers where; otherwise a fault.
+    RESOLVE = fn resolve(thread: *mut ThreadContext, block: *mut BlockContext, address: u64, access: u64) -> u32 {
+        let log2 = (access >> 32) as u32 & 0xff;
+        let size = 1u64 << log2;
+        let write = access & WRITE != 0;
+        // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them meanwhile.
+        let (thread_ref, block_ref) = unsafe { (&*thread, &*block) };
+        let local = (thread_ref.local_base as u64, thread_ref.local_size);
+        let shared = (block_ref.shared_base as u64, block_ref.shared_size);
+        let params = (block_ref.params as u64, block_ref.params_size);
+        let within = |(base, length): (u64, u64)| address.wrapping_sub(base) < length;
+        let (range, remember) = if within(shared) {
+            (shared, true)
+        } else if within(local) {
+            // In fiber mode another thread, with other local memory, uses the same site.
+            (local, thread_ref.fiber.is_null())
+        } else if within(params) && !write {
+            (params, true)
+        } else {
+            match memory::find(address) {
+                Some(found) if !(write && found.kind == Kind::Constant) => ((found.base, found.size), true),
+                _ => return fault_at(thread, block, FaultKind::IllegalAddress, address, size),
+            }
+        };
+        // Windows that are not in the arena start where the host put them: alignment counts from their start.
+        let (base, length) = range;
+        let skip = if memory::is_in_arena(base) || memory::find(base).is_some() { base.wrapping_neg() % size } else { 0 };
+        let distance = address.wrapping_sub(base.wrapping_add(skip));
+        if !distance.is_multiple_of(size) {
+            return fault_at(thread, block, FaultKind::Misaligned, address, size);
+        }
+        if address - base + size > length {
+            return fault_at(thread, block, FaultKind::IllegalAddress, address, size);
+        }
+        if remember && length > skip {
+            // SAFETY: the site's number is below the kernel's count of sites, and the grid gives so many.
+            unsafe {
+                *block_ref.sites.add(access as u32 as usize) = Site {
+                    base: base + skip,
+                    units: (length - skip) >> log2,
+                };
+            }
+        }
+        CONTINUE
+    }
+
+    /// An access outside shared or local memory or the parameters, or misaligned there; the address is the offset.
+    OUTSIDE = fn outside(thread: *mut ThreadContext, block: *mut BlockContext, offset: u64, size: u32) -> u32 {
+        let kind = if offset.is_multiple_of(u64::from(size)) { FaultKind::IllegalAddress } else { FaultKind::Misaligned };
+        fault_at(thread, block, kind, offset, u64::from(size))
+    }
+
+    /// Records a fault; `kind` is a [`FaultKind`].
+    FAULT = fn fault(thread: *mut ThreadContext, block: *mut BlockContext, kind: u32, address: u64, size: u32) -> u32 {
+        let known = [
+            FaultKind::IllegalAddress,
+            FaultKind::Misaligned,
+            FaultKind::InvalidAddressSpace,
+            FaultKind::InvalidPc,
+            FaultKind::IllegalInstruction,
+            FaultKind::Assert,
+            FaultKind::StackOverflow,
+            FaultKind::Deadlock,
+        ];
+        let kind = known
+            .into_iter()
+            .find(|known| *known as u32 == kind)
+            .unwrap_or(FaultKind::LaunchFailure);
+        let access = (size > 0).then_some((address, size));
+        let detail = match kind {
+            FaultKind::InvalidPc => format!("no function or label is at {address:#x}"),
+            _ => String::new(),
+        };
+        grid::fault(thread, block, kind, access, detail)
+    }
+
+    /// Whether a generic address is in constant memory: 1 or 0.
+    IS_CONSTANT = fn is_constant(address: u64) -> u32 {
+        u32::from(memory::find(address).is_some_and(|found| found.kind == Kind::Constant))
+    }
+
+    /// Copies bytes between blocks of parameters.
+    COPY = fn copy(to: *mut u8, from: *const u8, size: u64) {
+        // SAFETY: lowering names two blocks of parameters or returns, each of at least this size; they may be the same.
+        unsafe { std::ptr::copy(from, to, size as usize) };
+    }
+
+    /// `%clock64`: a counter of about a cycle.
+    CLOCK = fn clock() -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the instruction is part of x86-64 and reads a counter.
+        let clock = unsafe { std::arch::x86_64::_rdtsc() };
+        #[cfg(not(target_arch = "x86_64"))]
+        let clock = since_start().as_nanos() as u64;
+        clock
+    }
+
+    /// `%globaltimer`: nanoseconds since 1970 that never go back.
+    GLOBALTIMER = fn globaltimer() -> u64 {
+        static START: OnceLock<Duration> = OnceLock::new();
+        let start = START.get_or_init(|| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            now.saturating_sub(since_start())
+        });
+        (*start + since_start()).as_nanos() as u64
+    }
+}
+
+fn since_start() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+fn fault_at(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    kind: FaultKind,
+    address: u64,
+    size: u64,
+) -> Status {
+    grid::fault(thread, block, kind, Some((address, size as u32)), "")
+}
