@@ -39,7 +39,12 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
                 Callee::None => {}
                 Callee::Function(callee) => calls[at].push((callee, *in_cycle)),
                 Callee::Indirect => {
-                    calls[at].extend(program.address_taken.iter().map(|callee| (*callee, *in_cycle)));
+                    calls[at].extend(
+                        program
+                            .address_taken
+                            .iter()
+                            .map(|callee| (*callee, *in_cycle)),
+                    );
                 }
             }
         }
@@ -156,7 +161,8 @@ impl Graph {
                         if let super::program::Targets::Branch(targets) =
                             &body.tables.targets[table as usize]
                         {
-                            successors[here].extend(targets.iter().map(|label| labels[*label as usize]));
+                            successors[here]
+                                .extend(targets.iter().map(|label| labels[*label as usize]));
                         }
                         falls = instruction.guard.is_some();
                     }

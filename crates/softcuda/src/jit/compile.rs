@@ -288,7 +288,11 @@ fn isa() -> Result<OwnedTargetIsa, String> {
             ("enable_probestack", "false"),
             (
                 "enable_verifier",
-                if cfg!(debug_assertions) { "true" } else { "false" },
+                if cfg!(debug_assertions) {
+                    "true"
+                } else {
+                    "false"
+                },
             ),
         ] {
             flags.set(name, value).map_err(|error| error.to_string())?;
@@ -301,7 +305,11 @@ fn isa() -> Result<OwnedTargetIsa, String> {
 }
 
 /// Compiles a kernel.
-pub(crate) fn compile(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Code, CompileError> {
+pub(crate) fn compile(
+    program: &Arc<Program>,
+    kernel: u32,
+    fibers: bool,
+) -> Result<Code, CompileError> {
     // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the program down.
     let result = catch_unwind(AssertUnwindSafe(|| compile_unit(program, kernel, fibers)));
     let what = match result {
@@ -431,7 +439,13 @@ impl Unit {
             };
             context.func.name = ir::UserFuncName::user(0, id.as_u32());
             context.set_disasm(dump.wanted());
-            lower::function::lower(self, function, body, &mut context.func, &mut builder_context);
+            lower::function::lower(
+                self,
+                function,
+                body,
+                &mut context.func,
+                &mut builder_context,
+            );
             dump.lowered(&context.func);
             self.jit
                 .define_function(id, &mut context)
@@ -439,9 +453,15 @@ impl Unit {
             if let Some(code) = context.compiled_code() {
                 size += code.code_buffer().len();
                 dump.compiled(&context.func, code);
-                let frame = code.frame_size();
+                let frame = code
+                    .buffer
+                    .frame_layout()
+                    .map_or(0, |layout| layout.frame_to_fp_offset);
                 if frame > MAX_NATIVE_FRAME && !function.kernel {
-                    return Err(format!("{}: a native frame of {frame} bytes is too large", function.name));
+                    return Err(format!(
+                        "{}: a native frame of {frame} bytes is too large",
+                        function.name
+                    ));
                 }
             }
             self.jit.clear_context(&mut context);

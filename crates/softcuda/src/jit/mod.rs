@@ -4,7 +4,18 @@
 //! Parse and check happen when a module is loaded: what cannot run is refused there, with line and instruction. Lower and
 //! compile happen when a kernel is first launched or asked for.
 
+mod analysis;
+mod compile;
 pub(crate) mod decode;
+mod dump;
+#[cfg(test)]
+pub(crate) mod harness;
+mod layout;
 pub(crate) mod lower;
 pub(crate) mod module;
+mod program;
+mod resolve;
 pub(crate) mod runtime;
+#[cfg(test)]
+mod tests;
+mod variables;

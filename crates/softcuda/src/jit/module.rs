@@ -1,6 +1,26 @@
 //! A loaded module as the driver and the grid see it.
+//!
+//! Invariant: the module's variables and the code of its kernels live for as long as anyone holds it, or a kernel of it;
+//! a launch does.
 
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use ptx::ast::{FunctionDirective, Linkage};
+
+use super::analysis::{self, Facts};
+use super::compile::{self, Code, CompileError};
+use super::decode::{Refusal, Symbol};
+use super::layout::Field;
+use super::program::{Function, Program};
+use super::resolve::{self, Names};
+use super::variables::{self, VariableError, Variables};
 use crate::grid::context::KernelFn;
+
+/// The newest PTX that is understood.
+const NEWEST: (u32, u32) = (9, 0);
 
 /// A kernel in native code.
 #[derive(Clone, Copy, Debug)]
@@ -11,4 +31,411 @@ pub(crate) struct Compiled {
     pub fibers: bool,
     /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must have.
     pub sites: u32,
+}
+
+/// How a module is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoadOptions {
+    /// The device's compute capability, as `major * 10 + minor`: code for a later one is refused.
+    pub capability: u32,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions { capability: 90 }
+    }
+}
+
+/// Why a module was not loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadErrorKind {
+    /// It is no PTX at all.
+    InvalidImage,
+    /// It is wrong, or uses what is not run.
+    InvalidPtx,
+    /// It is of a later version than is understood.
+    UnsupportedPtxVersion,
+    /// It is for a later device.
+    NoBinaryForGpu,
+    /// Its variables do not fit.
+    OutOfMemory,
+}
+
+/// Why a module was not loaded, and the text for the driver's error log.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{log}")]
+pub(crate) struct LoadError {
+    /// What.
+    pub kind: LoadErrorKind,
+    /// A line for each thing wrong.
+    pub log: String,
+}
+
+impl LoadError {
+    fn new(kind: LoadErrorKind, log: impl Into<String>) -> LoadError {
+        LoadError {
+            kind,
+            log: log.into(),
+        }
+    }
+
+    fn refused(refusals: &[Refusal]) -> LoadError {
+        let mut log = String::new();
+        for refusal in refusals {
+            let _ = writeln!(
+                log,
+                "ptxas application ptx input, line {}; error   : {}",
+                refusal.pos.line, refusal.what
+            );
+        }
+        let _ = write!(log, "ptxas fatal   : Ptx assembly aborted due to errors");
+        LoadError::new(LoadErrorKind::InvalidPtx, log)
+    }
+}
+
+/// A loaded module.
+#[derive(Debug)]
+pub(crate) struct Module {
+    program: Arc<Program>,
+    names: Names,
+    facts: Vec<Facts>,
+    kernels: Vec<Arc<Kernel>>,
+    by_name: HashMap<String, usize>,
+    variables: Variables,
+    /// What the driver writes into its information log.
+    pub info: String,
+}
+
+impl Module {
+    /// Parses and checks PTX, and makes its variables.
+    ///
+    /// # Errors
+    /// With a log that names every line at fault.
+    pub fn load(source: &[u8], options: &LoadOptions) -> Result<Arc<Module>, LoadError> {
+        if !looks_like_ptx(source) {
+            return Err(LoadError::new(
+                LoadErrorKind::InvalidImage,
+                "the image is no PTX",
+            ));
+        }
+        let tree = ptx::parse_bytes(source).map_err(|errors| parse_error(source, &errors))?;
+        check_header(&tree, options)?;
+        let (mut program, names) =
+            resolve::resolve(&tree).map_err(|list| LoadError::refused(&list))?;
+        let variables = variables::allocate(&mut program, &names).map_err(|error| match error {
+            VariableError::Refused(refusal) => LoadError::refused(&[refusal]),
+            VariableError::OutOfMemory => LoadError::new(
+                LoadErrorKind::OutOfMemory,
+                "no memory for the module's variables",
+            ),
+        })?;
+        let facts = analysis::analyse(&program);
+        let program = Arc::new(program);
+        Ok(Arc::new_cyclic(|module| {
+            let kernels: Vec<Arc<Kernel>> = (0..)
+                .zip(&program.functions)
+                .filter(|(_, function)| function.kernel && function.body.is_some())
+                .map(|(at, function)| {
+                    Arc::new(Kernel::new(module, &program, at, function, &variables))
+                })
+                .collect();
+            let by_name = kernels
+                .iter()
+                .enumerate()
+                .map(|(at, kernel)| (kernel.name.to_string(), at))
+                .collect();
+            let info = match kernels.len() {
+                0 => String::new(),
+                n => format!(
+                    "softcuda: {n} kernels checked for sm_{}\n",
+                    options.capability
+                ),
+            };
+            Module {
+                program: Arc::clone(&program),
+                names,
+                facts,
+                kernels,
+                by_name,
+                variables,
+                info,
+            }
+        }))
+    }
+
+    /// A kernel by name.
+    pub fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
+        self.by_name.get(name).map(|at| &self.kernels[*at])
+    }
+
+    /// All kernels, in source order.
+    pub fn kernels(&self) -> &[Arc<Kernel>] {
+        &self.kernels
+    }
+
+    /// The address and size of a variable in `.global` or `.const`.
+    pub fn global(&self, name: &str) -> Option<(u64, u64)> {
+        let Some(Symbol::Global(at)) = self.names.get(name) else {
+            return None;
+        };
+        let global = &self.program.globals[*at as usize];
+        (global.linkage != Linkage::Extern).then_some((global.address, global.size))
+    }
+
+    /// Bytes in `.const`.
+    pub fn constant_size(&self) -> u64 {
+        self.variables.constant
+    }
+}
+
+/// Attributes of a kernel, as `cuFuncGetAttribute` tells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    /// Bytes of shared memory that its static variables take.
+    pub static_shared: u32,
+    /// Where dynamic shared memory starts: the same, aligned for it. What a launch gives as its static shared memory.
+    pub shared_offset: u32,
+    /// Bytes of constant memory of its module.
+    pub constant: u32,
+    /// Bytes of local memory of a thread, without what called functions take.
+    pub local: u32,
+    /// An estimate.
+    pub registers: u32,
+    /// The most threads in a block.
+    pub max_threads: u32,
+    /// `.maxntid`, where given.
+    pub maxntid: Option<[u32; 3]>,
+    /// `.reqntid`, where given.
+    pub reqntid: Option<[u32; 3]>,
+    /// `.minnctapersm`, where given.
+    pub min_blocks: Option<u32>,
+    /// `.reqnctapercluster`, where given.
+    pub cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`, where given.
+    pub max_cluster_rank: Option<u32>,
+    /// `.explicitcluster` or `.reqnctapercluster` is given.
+    pub cluster_must_be_set: bool,
+    /// `major * 10 + minor` of `.version`.
+    pub ptx_version: u32,
+    /// `major * 10 + minor` of `.target`.
+    pub binary_version: u32,
+}
+
+/// A kernel of a module.
+pub(crate) struct Kernel {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Where its parameters lie.
+    pub params: Vec<Field>,
+    /// Size of all parameters.
+    pub params_size: u32,
+    module: Weak<Module>,
+    function: u32,
+    code: OnceLock<Result<Code, CompileError>>,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel")
+            .field("name", &self.name)
+            .field("attributes", &self.attributes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    fn new(
+        module: &Weak<Module>,
+        program: &Program,
+        at: u32,
+        function: &Function,
+        variables: &Variables,
+    ) -> Kernel {
+        let shared = compile::shared_layout(program, at);
+        let body = function
+            .body
+            .as_ref()
+            .expect("only kernels with a body are listed");
+        let mut attributes = Attributes {
+            static_shared: u32::try_from(shared.used).unwrap_or(u32::MAX),
+            shared_offset: u32::try_from(shared.dynamic).unwrap_or(u32::MAX),
+            constant: variables.constant as u32,
+            local: body.tables.frame as u32,
+            registers: (body.tables.registers.len() as u32).clamp(16, 255),
+            max_threads: 1024,
+            ptx_version: program.version.0 * 10 + program.version.1,
+            binary_version: capability(&program.target).unwrap_or(0),
+            ..Attributes::default()
+        };
+        for directive in &function.directives {
+            attributes.directive(directive);
+        }
+        Kernel {
+            name: function.name.as_str().into(),
+            attributes,
+            params: function.signature.params.fields.clone(),
+            params_size: function.signature.params.size as u32,
+            module: Weak::clone(module),
+            function: at,
+            code: OnceLock::new(),
+        }
+    }
+
+    /// Its code, compiled on first use. What launches it keeps the module for as long as it runs.
+    ///
+    /// # Errors
+    /// What the compiler could not do; the same each time.
+    pub fn compile(&self) -> Result<Compiled, CompileError> {
+        self.code().map(|code| code.compiled)
+    }
+
+    /// How long it took to compile, and the bytes of machine code, once it is.
+    pub fn compile_cost(&self) -> Option<(Duration, usize)> {
+        let code = self.code.get()?.as_ref().ok()?;
+        Some((code.time, code.size))
+    }
+
+    fn code(&self) -> Result<&Code, CompileError> {
+        self.code
+            .get_or_init(|| {
+                let module = self.module();
+                let fibers = module.facts[self.function as usize].waits;
+                compile::compile(&module.program, self.function, fibers)
+            })
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+
+    /// The module that it is in.
+    pub fn module(&self) -> Arc<Module> {
+        self.module
+            .upgrade()
+            .expect("whoever uses a kernel holds its module")
+    }
+}
+
+impl Attributes {
+    fn directive(&mut self, directive: &FunctionDirective) {
+        let FunctionDirective::Numbers(name, numbers) = directive else {
+            return;
+        };
+        let at = |n: usize| numbers.get(n).copied().unwrap_or(1);
+        let dims = [at(0), at(1), at(2)];
+        let threads = dims
+            .iter()
+            .fold(1u32, |threads, dim| threads.saturating_mul(*dim));
+        match name.as_str() {
+            "maxntid" => {
+                self.maxntid = Some(dims);
+                self.max_threads = self.max_threads.min(threads.max(1));
+            }
+            "reqntid" => {
+                self.reqntid = Some(dims);
+                self.max_threads = self.max_threads.min(threads.max(1));
+            }
+            "minnctapersm" => self.min_blocks = numbers.first().copied(),
+            "reqnctapercluster" => {
+                self.cluster = Some(dims);
+                self.cluster_must_be_set = true;
+            }
+            "explicitcluster" => self.cluster_must_be_set = true,
+            "maxclusterrank" => self.max_cluster_rank = numbers.first().copied(),
+            "maxnreg" => self.registers = self.registers.min(at(0).max(1)),
+            _ => {}
+        }
+    }
+}
+
+/// Comments and blank space, then a directive: whatever does not begin so was never meant as PTX.
+fn looks_like_ptx(source: &[u8]) -> bool {
+    let mut rest = source;
+    loop {
+        rest = rest.trim_ascii_start();
+        if let Some(comment) = rest.strip_prefix(b"//") {
+            let end = comment.iter().position(|byte| *byte == b'\n');
+            rest = &comment[end.unwrap_or(comment.len())..];
+        } else if let Some(comment) = rest.strip_prefix(b"/*") {
+            let end = comment.windows(2).position(|two| two == b"*/");
+            rest = end.map_or(&[][..], |end| &comment[end + 2..]);
+        } else {
+            return rest.starts_with(b".version");
+        }
+    }
+}
+
+fn parse_error(source: &[u8], errors: &ptx::Errors) -> LoadError {
+    // A later version may have syntax that is unknown here: then that is what is wrong.
+    if let Some(version) = version_of(source)
+        && version > NEWEST
+    {
+        return unsupported(version);
+    }
+    let mut log = String::new();
+    for error in errors.iter() {
+        let _ = writeln!(
+            log,
+            "ptxas application ptx input, line {}; fatal   : Parsing error near {}: expected {}",
+            error.pos.line, error.found, error.expected
+        );
+    }
+    let _ = write!(log, "ptxas fatal   : Ptx assembly aborted due to errors");
+    LoadError::new(LoadErrorKind::InvalidPtx, log)
+}
+
+/// The version that a source says it has, also where the rest of it is not understood.
+fn version_of(source: &[u8]) -> Option<(u32, u32)> {
+    let at = source.windows(8).position(|word| word == b".version")?;
+    let rest = std::str::from_utf8(source.get(at + 8..(at + 40).min(source.len()))?).ok()?;
+    let (major, rest) = rest.trim_start().split_once('.')?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn unsupported((major, minor): (u32, u32)) -> LoadError {
+    LoadError::new(
+        LoadErrorKind::UnsupportedPtxVersion,
+        format!(
+            "ptxas application ptx input, line 1; fatal   : Unsupported .version {major}.{minor}; current version is '{}.{}'",
+            NEWEST.0, NEWEST.1
+        ),
+    )
+}
+
+fn check_header(tree: &ptx::ast::Module, options: &LoadOptions) -> Result<(), LoadError> {
+    if tree.version > NEWEST {
+        return Err(unsupported(tree.version));
+    }
+    let target = tree.target.first().map_or("", String::as_str);
+    match capability(target) {
+        Some(capability) if capability > options.capability => Err(LoadError::new(
+            LoadErrorKind::NoBinaryForGpu,
+            format!(
+                "ptxas fatal   : PTX code for {target} does not run on a device of compute capability {}.{}",
+                options.capability / 10,
+                options.capability % 10
+            ),
+        )),
+        None => Err(LoadError::new(
+            LoadErrorKind::InvalidPtx,
+            format!("ptxas fatal   : Unknown target '{target}'"),
+        )),
+        Some(_) if tree.address_size != 64 => Err(LoadError::new(
+            LoadErrorKind::InvalidPtx,
+            "ptxas fatal   : 32-bit addresses are not supported",
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// `sm_90`, `sm_90a`: 90.
+fn capability(target: &str) -> Option<u32> {
+    let number = target
+        .strip_prefix("sm_")
+        .or_else(|| target.strip_prefix("compute_"))?;
+    number
+        .trim_end_matches(|c: char| c.is_ascii_lowercase())
+        .parse()
+        .ok()
 }

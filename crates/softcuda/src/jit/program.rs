@@ -1,7 +1,9 @@
 //! A checked module: names are indices, instructions are [`Operation`]s. Made by [`resolve`](super::resolve), read by
 //! lowering.
 
-use ptx::ast::{FunctionDirective, Init, Linkage, Pos, Space, Type};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ptx::ast::{FunctionDirective, Init, Linkage, Pos, Type};
 
 use super::decode::{Operation, RegId};
 use super::layout::Layout;
@@ -19,6 +21,29 @@ pub(crate) struct Program {
     pub globals: Vec<Global>,
     /// Variables in `.shared`, by [`Symbol::Shared`](super::decode::Symbol::Shared).
     pub shared: Vec<Shared>,
+    /// The functions whose address is taken, by a body or an initializer.
+    pub address_taken: Vec<u32>,
+    /// Where the addresses of its functions start: numbers of this module alone, which are no addresses of memory.
+    pub function_base: u64,
+}
+
+/// How far apart the addresses of functions are.
+pub(crate) const FUNCTION_STRIDE: u64 = 16;
+/// The most functions in a module.
+pub(crate) const MAX_FUNCTIONS: usize = 1 << 20;
+
+impl Program {
+    /// A range of function addresses that no other module has.
+    pub fn new_function_base() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Beyond what any host address can be.
+        1 << 62 | NEXT.fetch_add(1, Ordering::Relaxed) << 24
+    }
+
+    /// The address of a function.
+    pub fn function_address(&self, at: u32) -> u64 {
+        self.function_base + FUNCTION_STRIDE * u64::from(at)
+    }
 }
 
 /// A variable in `.global` or `.const`.
@@ -109,6 +134,8 @@ pub(crate) struct Body {
 pub(crate) struct Tables {
     /// The type of each register that is used, by [`RegId`].
     pub registers: Vec<Type>,
+    /// For each register, whether it is kept in a float register.
+    pub floats: Vec<bool>,
     /// By [`Symbol::Param`](super::decode::Symbol::Param).
     pub params: Vec<Param>,
     /// Variables in `.local`, by [`Symbol::Local`](super::decode::Symbol::Local): offsets in the frame.
@@ -200,9 +227,4 @@ pub(crate) struct Uses {
     pub functions: Vec<u32>,
     /// Functions whose address it takes.
     pub addresses: Vec<u32>,
-}
-
-/// What a space of a variable means to a body, for refusals.
-pub(crate) fn space_name(space: Space) -> String {
-    format!(".{}", space.name())
 }

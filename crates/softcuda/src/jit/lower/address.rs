@@ -23,7 +23,13 @@ use crate::jit::runtime::access;
 impl Lower<'_> {
     /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the operand's address in `space`
     /// (`None` is generic); leaves the function with a fault when it is not allowed. `write` also for atomics.
-    pub fn checked_address(&mut self, address: &Arg, space: Option<Space>, size: u32, write: bool) -> Value {
+    pub fn checked_address(
+        &mut self,
+        address: &Arg,
+        space: Option<Space>,
+        size: u32,
+        write: bool,
+    ) -> Value {
         if let Arg::Address(base, offset) = address
             && let Arg::Symbol(symbol, more) = **base
         {
@@ -34,7 +40,9 @@ impl Lower<'_> {
             Some(Space::Shared) => self.checked_offset(value, Entry::SharedBase, size),
             Some(Space::Local) => self.checked_offset(value, Entry::LocalBase, size),
             Some(Space::Param) => match self.frame {
-                Frame::Loop { .. } | Frame::Fiber { .. } => self.checked_offset(value, Entry::Params, size),
+                Frame::Loop { .. } | Frame::Fiber { .. } => {
+                    self.checked_offset(value, Entry::Params, size)
+                }
                 Frame::Device { .. } => self.checked_offset(value, Entry::LocalBase, size),
             },
             _ => self.checked_host(value, size, write),
@@ -70,7 +78,10 @@ impl Lower<'_> {
                     .is_some_and(|end| end <= length)
             })
         };
-        let aligned = |at: u64| at.wrapping_add_signed(offset).is_multiple_of(u64::from(size));
+        let aligned = |at: u64| {
+            at.wrapping_add_signed(offset)
+                .is_multiple_of(u64::from(size))
+        };
         match symbol {
             Symbol::Global(at) => {
                 let global = &self.unit.program.globals[at as usize];
@@ -121,19 +132,23 @@ impl Lower<'_> {
         match (param.place, param.copy, self.frame) {
             (Place::Kernel(at), ..) => {
                 let params = self.entry(Entry::Params);
-                self.b.ins().iadd_imm(params, (at as i64).wrapping_add(offset))
+                self.b
+                    .ins()
+                    .iadd_imm(params, (at as i64).wrapping_add(offset))
             }
             (_, Some(copy), _) => {
                 let base = self.entry(Entry::LocalBase);
                 let at = self.frame_address(copy as i64, offset);
                 self.b.ins().iadd(base, at)
             }
-            (Place::Incoming(at), None, Frame::Device { params, .. }) => {
-                self.b.ins().iadd_imm(params, (at as i64).wrapping_add(offset))
-            }
-            (Place::Outgoing(at), None, Frame::Device { returns, .. }) => {
-                self.b.ins().iadd_imm(returns, (at as i64).wrapping_add(offset))
-            }
+            (Place::Incoming(at), None, Frame::Device { params, .. }) => self
+                .b
+                .ins()
+                .iadd_imm(params, (at as i64).wrapping_add(offset)),
+            (Place::Outgoing(at), None, Frame::Device { returns, .. }) => self
+                .b
+                .ins()
+                .iadd_imm(returns, (at as i64).wrapping_add(offset)),
             (Place::Call, ..) => {
                 let slot = self.slots[at as usize].expect("a slot was made for each");
                 self.b.ins().stack_addr(types::I64, slot, offset as i32)
@@ -154,10 +169,7 @@ impl Lower<'_> {
         };
         let base = self.entry(base);
         let distance = self.b.ins().rotr_imm(offset, i64::from(log2));
-        let inside = self
-            .b
-            .ins()
-            .icmp(IntCC::UnsignedLessThan, distance, units);
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
         let cold = self.cold_block();
         let next = self.fresh_block();
         self.b.ins().brif(inside, next, &[], cold, &[]);
@@ -178,14 +190,17 @@ impl Lower<'_> {
         let sites = self.entry(Entry::Sites);
         let flags = MemFlags::trusted();
         let at = site as i32 * access::SITE_SIZE;
-        let base = self.b.ins().load(types::I64, flags, sites, at + access::SITE_BASE);
-        let units = self.b.ins().load(types::I64, flags, sites, at + access::SITE_UNITS);
-        let distance = self.b.ins().isub(address, base);
-        let distance = self.b.ins().rotr_imm(distance, log2);
-        let inside = self
+        let base = self
             .b
             .ins()
-            .icmp(IntCC::UnsignedLessThan, distance, units);
+            .load(types::I64, flags, sites, at + access::SITE_BASE);
+        let units = self
+            .b
+            .ins()
+            .load(types::I64, flags, sites, at + access::SITE_UNITS);
+        let distance = self.b.ins().isub(address, base);
+        let distance = self.b.ins().rotr_imm(distance, log2);
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
         let cold = self.cold_block();
         let next = self.fresh_block();
         self.b.ins().brif(inside, next, &[], cold, &[]);
@@ -195,7 +210,9 @@ impl Lower<'_> {
         let (thread, block) = (self.thread, self.block);
         let status = self.call_value(&access::RESOLVE, &[thread, block, address, packed]);
         let leave = self.leave;
-        self.b.ins().brif(status, leave, &[status.into()], next, &[]);
+        self.b
+            .ins()
+            .brif(status, leave, &[status.into()], next, &[]);
         self.enter(next);
         address
     }

@@ -81,7 +81,9 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
                         Some(first) => reader.functions[*first as usize].signature.clone(),
                         None => return Err(reader.invalid("has no targets".into())),
                     },
-                    Targets::Branch(_) => return Err(reader.invalid("takes a prototype or targets".into())),
+                    Targets::Branch(_) => {
+                        return Err(reader.invalid("takes a prototype or targets".into()));
+                    }
                 },
                 _ => return Err(reader.invalid("takes a prototype or targets".into())),
             };
@@ -106,7 +108,9 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
                     let param = reader.tables.params[*at as usize];
                     param.size == field.size && (!out || !matches!(param.place, Place::Kernel(_)))
                 }
-                Arg::Reg(id) => scalar(field.size).is_some() && reader.registers[id.0 as usize] != Type::Pred,
+                Arg::Reg(id) => {
+                    scalar(field.size).is_some() && reader.registers[id.0 as usize] != Type::Pred
+                }
                 Arg::Imm(_) | Arg::Symbol(..) => !out && scalar(field.size).is_some(),
                 Arg::Sink => out,
                 _ => false,
@@ -214,7 +218,9 @@ impl Lower<'_> {
     fn block(&mut self, layout: &Layout, args: &[Arg]) -> Value {
         match args {
             [] => self.b.ins().iconst(types::I64, 0),
-            [Arg::Symbol(Symbol::Param(at), _)] if self.is_slot(&args[0]) => self.param_address(*at, 0),
+            [Arg::Symbol(Symbol::Param(at), _)] if self.is_slot(&args[0]) => {
+                self.param_address(*at, 0)
+            }
             _ => {
                 let slot = self.b.create_sized_stack_slot(ir::StackSlotData::new(
                     ir::StackSlotKind::ExplicitSlot,
@@ -227,14 +233,17 @@ impl Lower<'_> {
     }
 
     /// A function's address is a number that only the module's table turns into code: any other number is a fault.
-    fn call_pointer(&mut self, pointer: &Arg, signature: &Signature, returns: Value, params: Value) -> Value {
+    fn call_pointer(
+        &mut self,
+        pointer: &Arg,
+        signature: &Signature,
+        returns: Value,
+        params: Value,
+    ) -> Value {
         let pointer = self.read(pointer, Type::B64);
         let (table, length) = self.unit.table();
         let base = self.unit.program.function_address(0);
-        let index = self
-            .b
-            .ins()
-            .iadd_imm(pointer, (base as i64).wrapping_neg());
+        let index = self.b.ins().iadd_imm(pointer, (base as i64).wrapping_neg());
         let index = self
             .b
             .ins()

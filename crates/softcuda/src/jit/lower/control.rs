@@ -13,7 +13,10 @@ use crate::jit::program::Targets;
 #[derive(Debug)]
 enum Control {
     Branch(u32),
-    Indexed { index: Arg, table: u32 },
+    Indexed {
+        index: Arg,
+        table: u32,
+    },
     Return,
     Exit,
     Trap,
@@ -134,11 +137,13 @@ impl Lower<'_> {
         let wild = self.cold_block();
         let calls: Vec<_> = labels
             .iter()
-            .map(|label| ir::BlockCall::new(
-                self.labels[*label as usize],
-                [],
-                &mut self.b.func.dfg.value_lists,
-            ))
+            .map(|label| {
+                ir::BlockCall::new(
+                    self.labels[*label as usize],
+                    [],
+                    &mut self.b.func.dfg.value_lists,
+                )
+            })
             .collect();
         let default = ir::BlockCall::new(wild, [], &mut self.b.func.dfg.value_lists);
         let data = JumpTableData::new(default, &calls);
@@ -174,7 +179,7 @@ impl Lower<'_> {
         self.b.ins().brif(over, cold, &[], next, &[]);
         self.enter(cold);
         let (thread, block) = (self.thread, self.block);
-        let status = self.call_value(&crate::jit::runtime::access::POLL, &[thread, block]);
+        let status = self.call_value(&crate::grid::poll::POLL, &[thread, block]);
         let leave = self.leave;
         self.b
             .ins()

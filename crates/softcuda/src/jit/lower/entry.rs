@@ -90,7 +90,11 @@ fn place(entry: Entry) -> (bool, Type, usize) {
     let block = |ty, offset| (false, ty, offset);
     let component = |base: usize, n: u8| (false, I32, base + 4 * usize::from(n));
     match entry {
-        Entry::Tid(n) => (true, I32, offset_of!(ThreadContext, tid) + 4 * usize::from(n)),
+        Entry::Tid(n) => (
+            true,
+            I32,
+            offset_of!(ThreadContext, tid) + 4 * usize::from(n),
+        ),
         Entry::Linear => (true, I32, offset_of!(ThreadContext, linear)),
         Entry::LocalBase => (true, I64, offset_of!(ThreadContext, local_base)),
         Entry::LocalSize => (true, I64, offset_of!(ThreadContext, local_size)),

@@ -56,11 +56,21 @@ pub(crate) fn lower(
     unit: &mut Unit,
     function: &Function,
     body: &Body,
-    register_types: Vec<ir::Type>,
     ir: &mut ir::Function,
     context: &mut FunctionBuilderContext,
 ) {
     let mut b = FunctionBuilder::new(ir, context);
+    let register_types: Vec<ir::Type> = body
+        .tables
+        .registers
+        .iter()
+        .zip(&body.tables.floats)
+        .map(|(ty, float)| match (ty, float) {
+            (Type::B32, true) => types::F32,
+            (Type::B64, true) => types::F64,
+            (ty, _) => super::value_type(*ty),
+        })
+        .collect();
     let entry = b.create_block();
     b.append_block_params_for_function_params(entry);
     b.switch_to_block(entry);
@@ -117,6 +127,7 @@ pub(crate) fn lower(
             values: HashMap::new(),
         },
         imports: HashMap::new(),
+        carry: None,
     };
     l.prologue(function);
     let loops = l.open_loop();
@@ -147,17 +158,20 @@ impl Lower<'_> {
         if !function.kernel {
             let limit = self.thread_field(types::I64, offset_of!(ThreadContext, stack_limit));
             let pointer = self.b.ins().get_stack_pointer(types::I64);
-            let enough = self.b.ins().icmp(IntCC::UnsignedGreaterThan, pointer, limit);
+            let enough = self
+                .b
+                .ins()
+                .icmp(IntCC::UnsignedGreaterThan, pointer, limit);
             self.fault_unless(enough, FaultKind::StackOverflow);
         }
         if function.kernel {
             let calls = !self.body.uses.functions.is_empty();
             if size > 0 {
                 let limit = self.entry(Entry::LocalSize);
-                let enough = self
-                    .b
-                    .ins()
-                    .icmp_imm(IntCC::UnsignedGreaterThanOrEqual, limit, size as i64);
+                let enough =
+                    self.b
+                        .ins()
+                        .icmp_imm(IntCC::UnsignedGreaterThanOrEqual, limit, size as i64);
                 self.fault_unless(enough, FaultKind::StackOverflow);
             }
             if calls || self.uses_stack() {
@@ -246,15 +260,21 @@ impl Lower<'_> {
             let variable: Variable = self.variable(crate::jit::decode::RegId(at as u32));
             self.b.def_var(variable, zero);
         }
+        let carry = self.b.declare_var(types::I8);
+        self.carry = Some(carry);
+        let zero = self.zero(types::I8);
+        self.b.def_var(carry, zero);
         let Frame::Device { params, .. } = self.frame else {
             return;
         };
         for (id, offset) in self.body.tables.incoming.iter().copied() {
             let ty = self.body.tables.registers[id.0 as usize];
-            let value =
-                self.b
-                    .ins()
-                    .load(super::value_type(ty), MemFlags::trusted(), params, offset as i32);
+            let value = self.b.ins().load(
+                super::value_type(ty),
+                MemFlags::trusted(),
+                params,
+                offset as i32,
+            );
             self.write(&Arg::Reg(id), ty, value);
         }
         for param in &self.body.tables.params {

@@ -59,8 +59,10 @@ impl Operation for Hint {
 }
 
 fn cache_hint(modifier: &str) -> bool {
-    matches!(modifier, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "unified")
-        || modifier.starts_with("L1::")
+    matches!(
+        modifier,
+        "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc" | "unified"
+    ) || modifier.starts_with("L1::")
         || modifier.starts_with("L2::")
         || modifier.starts_with("level::")
 }
@@ -108,7 +110,9 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         (Arg::Vector(registers), Some(n)) if registers.len() == n => registers.clone(),
         (Arg::Vector(registers), None) if registers.len() == 1 => registers.clone(),
         (Arg::Vector(_), _) | (_, Some(_)) => {
-            return Err(reader.invalid("the vector has not as many elements as the instruction".into()));
+            return Err(
+                reader.invalid("the vector has not as many elements as the instruction".into())
+            );
         }
         (register, None) => vec![register.clone()],
     };
@@ -146,7 +150,13 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
 }
 
 /// A parameter that is named is accessed within its bounds, and a kernel's is not written.
-fn check_param(reader: &Reader<'_>, address: &Arg, space: Option<Space>, size: u64, store: bool) -> Result<(), Refusal> {
+fn check_param(
+    reader: &Reader<'_>,
+    address: &Arg,
+    space: Option<Space>,
+    size: u64,
+    store: bool,
+) -> Result<(), Refusal> {
     let Arg::Address(base, offset) = address else {
         return Ok(());
     };
@@ -163,7 +173,9 @@ fn check_param(reader: &Reader<'_>, address: &Arg, space: Option<Space>, size: u
     let offset = offset.wrapping_add(more);
     let fits = u64::try_from(offset).is_ok_and(|offset| offset.saturating_add(size) <= param.size);
     if !fits {
-        return Err(reader.invalid(format!("{size} bytes at {offset} are outside the parameter")));
+        return Err(reader.invalid(format!(
+            "{size} bytes at {offset} are outside the parameter"
+        )));
     }
     Ok(())
 }
@@ -194,7 +206,8 @@ impl Operation for Load {
             l.poll();
         }
         let address = l.checked_address(&access.address, access.space, access.size(), false);
-        let kernel_param = access.is_param() && !matches!(l.frame, super::function::Frame::Device { .. });
+        let kernel_param =
+            access.is_param() && !matches!(l.frame, super::function::Frame::Device { .. });
         let flags = if kernel_param && l.names_kernel_param(&access.address) {
             MemFlags::trusted().with_readonly().with_can_move()
         } else {
@@ -249,7 +262,11 @@ impl Operation for Store {
             if access.release && !cfg!(target_arch = "x86_64") {
                 let address = l.b.ins().iadd_imm(address, i64::from(offset));
                 let ty = l.b.func.dfg.value_type(value);
-                let bits = l.fit(value, ValueType::int(ty.bits() as u16).expect("8 to 64 bits"), false);
+                let bits = l.fit(
+                    value,
+                    ValueType::int(ty.bits() as u16).expect("8 to 64 bits"),
+                    false,
+                );
                 l.b.ins().atomic_store(MemFlags::trusted(), bits, address);
             } else {
                 // On x86-64 every store is a release.

@@ -12,23 +12,22 @@ mod address;
 pub(crate) mod bits;
 mod call;
 pub(crate) mod compare;
+mod control;
 pub(crate) mod convert;
 pub(crate) mod convert_float;
+mod entry;
 pub(crate) mod float;
 pub(crate) mod float_approx;
-mod control;
-mod entry;
 pub(crate) mod float_compare;
 pub(crate) mod float_modifiers;
 pub(crate) mod float_sign;
 pub(crate) mod float_value;
-pub(crate) mod half;
 pub(crate) mod function;
+pub(crate) mod half;
 pub(crate) mod integer;
 mod memory;
 mod mov;
 mod special;
-
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, Value, types};
@@ -36,7 +35,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use ptx::ast::{Immediate, Type};
 
 use super::compile::Unit;
-use super::decode::{Arg, Decode, Operation, Reader, RegId, Refusal, Symbol};
+use super::decode::{Arg, Decode, Operation, Reader, Refusal, RegId, Symbol};
 use super::program::{Body, Place};
 use super::runtime::RuntimeFn;
 use crate::grid::launch::FaultKind;
@@ -66,9 +65,8 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "mov" => mov::decode,
         "cvta" => address::decode_cvta,
         "isspacep" => address::decode_isspacep,
-        "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "griddepcontrol" | "setmaxnreg" => {
-            control::decode
-        }
+        "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "griddepcontrol"
+        | "setmaxnreg" => control::decode,
         "call" => call::decode,
         _ => return None,
     })
@@ -420,5 +418,9 @@ impl Lower<'_> {
 
 /// An integer literal's value.
 fn number(bits: u64, signed: bool) -> f64 {
-    if signed { bits as i64 as f64 } else { bits as f64 }
+    if signed {
+        bits as i64 as f64
+    } else {
+        bits as f64
+    }
 }

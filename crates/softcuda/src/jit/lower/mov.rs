@@ -8,12 +8,27 @@ use crate::jit::decode::{Arg, Operation, Reader, Refusal, Special};
 
 #[derive(Debug)]
 enum Mov {
-    Scalar { ty: Type, to: Arg, from: Arg },
+    Scalar {
+        ty: Type,
+        to: Arg,
+        from: Arg,
+    },
     /// Low element first.
-    Pack { ty: Type, to: Arg, from: Vec<Arg> },
-    Unpack { ty: Type, to: Vec<Arg>, from: Arg },
+    Pack {
+        ty: Type,
+        to: Arg,
+        from: Vec<Arg>,
+    },
+    Unpack {
+        ty: Type,
+        to: Vec<Arg>,
+        from: Arg,
+    },
     /// Element by element.
-    Each { ty: Type, pairs: Vec<(Arg, Arg)> },
+    Each {
+        ty: Type,
+        pairs: Vec<(Arg, Arg)>,
+    },
 }
 
 pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
@@ -43,9 +58,10 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
             element(reader, ty, from.len())?;
             Mov::Pack { ty, to, from }
         }
-        (to @ (Arg::Reg(_) | Arg::Sink), from @ (Arg::Reg(_) | Arg::Imm(_) | Arg::Symbol(..) | Arg::Special(_))) => {
-            Mov::Scalar { ty, to, from }
-        }
+        (
+            to @ (Arg::Reg(_) | Arg::Sink),
+            from @ (Arg::Reg(_) | Arg::Imm(_) | Arg::Symbol(..) | Arg::Special(_)),
+        ) => Mov::Scalar { ty, to, from },
         _ => return Err(reader.invalid("takes a register and a value".into())),
     }))
 }
@@ -67,7 +83,8 @@ fn components(special: Special) -> Vec<Arg> {
 
 /// The untyped type of one of `n` elements.
 fn element(reader: &Reader<'_>, ty: Type, n: usize) -> Result<Type, Refusal> {
-    part(ty, n).ok_or_else(|| reader.invalid(format!("{n} elements do not make up a .{}", ty.name())))
+    part(ty, n)
+        .ok_or_else(|| reader.invalid(format!("{n} elements do not make up a .{}", ty.name())))
 }
 
 fn part(ty: Type, n: usize) -> Option<Type> {

@@ -1,7 +1,10 @@
 //! The body of a function: its scopes, its storage, its instructions.
 
-use ptx::ast::{self, AddressBase, Immediate, Init, Linkage, Operand, Pos, Space, Statement, Type, Variable};
+use ptx::ast::{
+    self, AddressBase, Immediate, Init, Linkage, Operand, Pos, Space, Statement, Type, Variable,
+};
 
+use super::floats::Votes;
 use super::scope::{Named, Scopes};
 use super::{MAX_FRAME, MAX_PARAMS, Resolver, special};
 use crate::jit::decode::{Arg, Reader, Refusal, Symbol};
@@ -42,7 +45,10 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         return; // its declaration was refused
     };
     if module.program.functions[at as usize].body.is_some() {
-        module.invalid(function.pos, format!("`{}` is defined twice", function.name));
+        module.invalid(
+            function.pos,
+            format!("`{}` is defined twice", function.name),
+        );
         return;
     }
     let refusals = module.refusals.len();
@@ -57,21 +63,29 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         call_bytes: 0,
     };
     resolve.scopes.push();
-    let signature = resolve.module.program.functions[at as usize].signature.clone();
+    let signature = resolve.module.program.functions[at as usize]
+        .signature
+        .clone();
     resolve.parameters(&function.returns, &signature.returns, true);
     resolve.parameters(&function.params, &signature.params, false);
     resolve.block(function.body.as_deref().unwrap_or_default());
     if resolve.frame > MAX_FRAME {
         resolve.module.invalid(
             function.pos,
-            format!("`{}`: a frame of {} bytes in local memory is too large", function.name, resolve.frame),
+            format!(
+                "`{}`: a frame of {} bytes in local memory is too large",
+                function.name, resolve.frame
+            ),
         );
     }
     // One call's arguments and results lie in the native stack: bounded, so that a frame always fits the margin that the grid leaves.
     if resolve.call_bytes > MAX_PARAMS {
         resolve.module.invalid(
             function.pos,
-            format!("`{}`: its .param variables take more than {MAX_PARAMS} bytes", function.name),
+            format!(
+                "`{}`: its .param variables take more than {MAX_PARAMS} bytes",
+                function.name
+            ),
         );
     }
     let Resolve {
@@ -85,6 +99,13 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     } = resolve;
     tables.frame = frame;
     tables.registers = scopes.into_types();
+    let mut votes = Votes::default();
+    for step in &steps {
+        if let PendingStep::Instruction(pending) = step {
+            votes.count(pending.instruction, &pending.args);
+        }
+    }
+    tables.floats = votes.decide(&tables.registers);
     let steps = decode(module, &tables, steps);
     for list in [&mut uses.shared, &mut uses.functions, &mut uses.addresses] {
         list.sort_unstable();
@@ -148,7 +169,10 @@ impl<'a> Resolve<'_, 'a> {
     fn parameters(&mut self, variables: &[Variable], layout: &Layout, outgoing: bool) {
         for (variable, field) in variables.iter().zip(&layout.fields) {
             if variable.space == Space::Reg {
-                if !self.scopes.declare_register(&variable.name, None, variable.ty, 1) {
+                if !self
+                    .scopes
+                    .declare_register(&variable.name, None, variable.ty, 1)
+                {
                     self.twice(variable.pos, &variable.name);
                 }
                 if let Some(Named::Register(register)) = self.scopes.find(&variable.name) {
@@ -193,16 +217,22 @@ impl<'a> Resolve<'_, 'a> {
                     self.tables.labels += 1;
                     (pos, name, Symbol::Label(self.tables.labels - 1))
                 }
-                Statement::BranchTargets(pos, name, _) => (pos, name, self.target(Targets::Branch(vec![]))),
-                Statement::CallTargets(pos, name, _) => (pos, name, self.target(Targets::Call(vec![]))),
+                Statement::BranchTargets(pos, name, _) => {
+                    (pos, name, self.target(Targets::Branch(vec![])))
+                }
+                Statement::CallTargets(pos, name, _) => {
+                    (pos, name, self.target(Targets::Call(vec![])))
+                }
                 Statement::CallPrototype(pos, name, prototype) => {
                     let signature = Signature {
                         returns: Layout::of(&prototype.returns),
                         params: Layout::of(&prototype.params),
                     };
                     if signature.returns.size.max(signature.params.size) > MAX_PARAMS {
-                        self.module
-                            .invalid(*pos, format!("`{name}`: more than {MAX_PARAMS} bytes of parameters"));
+                        self.module.invalid(
+                            *pos,
+                            format!("`{name}`: more than {MAX_PARAMS} bytes of parameters"),
+                        );
                     }
                     (pos, name, self.target(Targets::Prototype(signature)))
                 }
@@ -254,7 +284,9 @@ impl<'a> Resolve<'_, 'a> {
                             self.uses.functions.push(*at);
                             self.uses.addresses.push(*at);
                         }
-                        _ => self.module.invalid(*pos, format!("`{function}` is no function")),
+                        _ => self
+                            .module
+                            .invalid(*pos, format!("`{function}` is no function")),
                     }
                 }
                 if let Some(Named::Symbol(Symbol::Table(at))) = self.scopes.find(name) {
@@ -270,12 +302,16 @@ impl<'a> Resolve<'_, 'a> {
         match variable.space {
             Space::Reg => {
                 if !matches!(variable.vector, 1 | 2 | 4) || !variable.dims.is_empty() {
-                    self.module
-                        .invalid(variable.pos, format!("`{name}`: a register is a scalar or a vector of 2 or 4"));
+                    self.module.invalid(
+                        variable.pos,
+                        format!("`{name}`: a register is a scalar or a vector of 2 or 4"),
+                    );
                 }
                 if matches!(variable.ty, Type::Texref | Type::Samplerref | Type::Surfref) {
-                    self.module
-                        .invalid(variable.pos, format!("`{name}`: a register cannot be .{}", variable.ty.name()));
+                    self.module.invalid(
+                        variable.pos,
+                        format!("`{name}`: a register cannot be .{}", variable.ty.name()),
+                    );
                 }
                 if !self
                     .scopes
@@ -293,8 +329,10 @@ impl<'a> Resolve<'_, 'a> {
                     size: variable.size(),
                 });
                 if variable.init.is_some() {
-                    self.module
-                        .invalid(variable.pos, format!("`{name}`: a .local variable takes no initializer"));
+                    self.module.invalid(
+                        variable.pos,
+                        format!("`{name}`: a .local variable takes no initializer"),
+                    );
                 }
                 if !self.scopes.declare(name, symbol) {
                     self.twice(variable.pos, name);
@@ -313,13 +351,18 @@ impl<'a> Resolve<'_, 'a> {
                     self.twice(variable.pos, name);
                 }
                 if matches!(variable.init, Some(Init::Address { .. })) {
-                    self.module
-                        .invalid(variable.pos, format!("`{name}`: an address as initializer of a body's variable"));
+                    self.module.invalid(
+                        variable.pos,
+                        format!("`{name}`: an address as initializer of a body's variable"),
+                    );
                 }
             }
             Space::Sreg | Space::Tex => self.module.refuse(Refusal {
                 pos: variable.pos,
-                what: format!("`{name}`: a variable in .{} is not supported", variable.space.name()),
+                what: format!(
+                    "`{name}`: a variable in .{} is not supported",
+                    variable.space.name()
+                ),
                 invalid: false,
             }),
         }
@@ -344,7 +387,11 @@ impl<'a> Resolve<'_, 'a> {
             {
                 return Some((self.scopes.element(register, 0), guard.negated));
             }
-            let what = if found.is_some() { "is no predicate" } else { "is not declared" };
+            let what = if found.is_some() {
+                "is no predicate"
+            } else {
+                "is not declared"
+            };
             self.module
                 .invalid(instruction.pos, format!("`{}` {what}", guard.register));
             None
@@ -385,9 +432,11 @@ impl<'a> Resolve<'_, 'a> {
                         self.tables.params[*at as usize].copy = Some(offset);
                     }
                     Place::Kernel(_) | Place::Incoming(_) => {}
-                    Place::Outgoing(_) | Place::Call => self
-                        .module
-                        .invalid(pos, "the address of a .param variable that is no parameter cannot be taken".into()),
+                    Place::Outgoing(_) | Place::Call => self.module.invalid(
+                        pos,
+                        "the address of a .param variable that is no parameter cannot be taken"
+                            .into(),
+                    ),
                 }
             }
             Arg::Address(base, _) if matches!(**base, Arg::Symbol(Symbol::Param(_), _)) => {}
@@ -418,7 +467,10 @@ impl<'a> Resolve<'_, 'a> {
             Operand::Offset(name, offset) => match self.name(at, name, *offset) {
                 arg @ Arg::Symbol(..) => arg,
                 Arg::Sink => Arg::Sink,
-                _ => self.unfit(at.pos, format!("`{name}` is no variable that an offset can be added to")),
+                _ => self.unfit(
+                    at.pos,
+                    format!("`{name}` is no variable that an offset can be added to"),
+                ),
             },
             Operand::Member(name, component) => self.member(at, name, component),
             Operand::Immediate(immediate) => Arg::Imm(*immediate),
@@ -493,13 +545,7 @@ impl<'a> Resolve<'_, 'a> {
                     self.module.invalid(pos, what);
                 }
             }
-            Symbol::Function(at) => {
-                let function = &self.module.program.functions[at as usize];
-                if function.linkage == Linkage::Extern && lower::device_function(&function.name).is_none() {
-                    let what = format!("Unresolved extern function '{}'", function.name);
-                    self.module.invalid(pos, what);
-                }
-            }
+            // Functions are looked at when all are known.
             _ => {}
         }
     }

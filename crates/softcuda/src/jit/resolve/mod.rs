@@ -4,6 +4,7 @@
 //! so that one log names several.
 
 mod body;
+mod floats;
 mod scope;
 mod special;
 
@@ -13,7 +14,8 @@ use ptx::ast::{self, Item, Linkage, Pos, Space, Type, Variable};
 
 use super::decode::{Refusal, Symbol};
 use super::layout::{self, Layout};
-use super::program::{Function, Global, Program, Shared, Signature};
+use super::lower;
+use super::program::{Function, Global, MAX_FUNCTIONS, Program, Shared, Signature};
 
 /// At most this many refusals are told of one module.
 const MAX_REFUSALS: usize = 50;
@@ -28,7 +30,7 @@ const MAX_PARAMS: u64 = 32_764;
 ///
 /// # Errors
 /// Everything found wrong or not run, up to [`MAX_REFUSALS`], in the order of the source for each function.
-pub(crate) fn resolve(module: &ast::Module) -> Result<Program, Vec<Refusal>> {
+pub(crate) fn resolve(module: &ast::Module) -> Result<(Program, Names), Vec<Refusal>> {
     let mut resolver = Resolver {
         program: Program {
             version: module.version,
@@ -36,6 +38,8 @@ pub(crate) fn resolve(module: &ast::Module) -> Result<Program, Vec<Refusal>> {
             functions: vec![],
             globals: vec![],
             shared: vec![],
+            address_taken: vec![],
+            function_base: Program::new_function_base(),
         },
         names: HashMap::new(),
         refusals: vec![],
@@ -55,18 +59,22 @@ pub(crate) fn resolve(module: &ast::Module) -> Result<Program, Vec<Refusal>> {
             body::resolve(&mut resolver, function);
         }
     }
+    resolver.check_functions();
     if resolver.refusals.is_empty() {
-        Ok(resolver.program)
+        Ok((resolver.program, resolver.names))
     } else {
         resolver.refusals.truncate(MAX_REFUSALS);
         Err(resolver.refusals)
     }
 }
 
+/// What the names of a module mean.
+pub(crate) type Names = HashMap<String, Symbol>;
+
 /// The module being checked.
 struct Resolver {
     program: Program,
-    names: HashMap<String, Symbol>,
+    names: Names,
     refusals: Vec<Refusal>,
 }
 
@@ -140,13 +148,23 @@ impl Resolver {
             Space::Shared => {
                 self.check_alignment(variable);
                 if variable.init.is_some() {
-                    self.invalid(variable.pos, format!("`{}`: a .shared variable takes no initializer", variable.name));
+                    self.invalid(
+                        variable.pos,
+                        format!(
+                            "`{}`: a .shared variable takes no initializer",
+                            variable.name
+                        ),
+                    );
                 }
                 let dynamic = variable.linkage == Linkage::Extern;
                 if !dynamic && variable.size() > MAX_SHARED {
                     self.invalid(
                         variable.pos,
-                        format!("`{}`: {} bytes of shared memory are too many", variable.name, variable.size()),
+                        format!(
+                            "`{}`: {} bytes of shared memory are too many",
+                            variable.name,
+                            variable.size()
+                        ),
                     );
                     return None;
                 }
@@ -161,7 +179,11 @@ impl Resolver {
             space => {
                 self.refuse(Refusal {
                     pos: variable.pos,
-                    what: format!("`{}`: a variable of the module in .{} is not supported", variable.name, space.name()),
+                    what: format!(
+                        "`{}`: a variable of the module in .{} is not supported",
+                        variable.name,
+                        space.name()
+                    ),
                     invalid: false,
                 });
                 None
@@ -174,13 +196,20 @@ impl Resolver {
         if matches!(variable.ty, Type::Texref | Type::Samplerref | Type::Surfref) {
             self.refuse(Refusal {
                 pos: variable.pos,
-                what: format!("`{}`: .{} is not supported", variable.name, variable.ty.name()),
+                what: format!(
+                    "`{}`: .{} is not supported",
+                    variable.name,
+                    variable.ty.name()
+                ),
                 invalid: false,
             });
             return None;
         }
         if variable.ty == Type::Pred {
-            self.invalid(variable.pos, format!("`{}`: a variable cannot be .pred", variable.name));
+            self.invalid(
+                variable.pos,
+                format!("`{}`: a variable cannot be .pred", variable.name),
+            );
             return None;
         }
         let mut dims: Vec<u64> = variable.dims.iter().map(|dim| dim.unwrap_or(0)).collect();
@@ -196,7 +225,10 @@ impl Resolver {
             pos: variable.pos,
             linkage: variable.linkage,
             constant: variable.space == Space::Const,
-            managed: variable.attributes.iter().any(|attribute| attribute.name == "managed"),
+            managed: variable
+                .attributes
+                .iter()
+                .any(|attribute| attribute.name == "managed"),
             ty: variable.ty,
             vector: variable.vector,
             dims,
@@ -214,7 +246,10 @@ impl Resolver {
         {
             self.invalid(
                 variable.pos,
-                format!("`{}`: alignment {align} is not a power of two", variable.name),
+                format!(
+                    "`{}`: alignment {align} is not a power of two",
+                    variable.name
+                ),
             );
         }
     }
@@ -230,7 +265,10 @@ impl Resolver {
         if signature.returns.size > MAX_PARAMS || signature.params.size > MAX_PARAMS {
             self.invalid(
                 function.pos,
-                format!("`{}`: its parameters take more than {MAX_PARAMS} bytes", function.name),
+                format!(
+                    "`{}`: its parameters take more than {MAX_PARAMS} bytes",
+                    function.name
+                ),
             );
             return;
         }
@@ -247,7 +285,8 @@ impl Resolver {
             None => {
                 self.program.functions.push(declared);
                 let at = self.program.functions.len() as u32 - 1;
-                self.names.insert(function.name.clone(), Symbol::Function(at));
+                self.names
+                    .insert(function.name.clone(), Symbol::Function(at));
             }
             Some(Symbol::Function(at)) => {
                 let first = &mut self.program.functions[*at as usize];
@@ -260,13 +299,74 @@ impl Resolver {
                     *first = declared;
                 }
             }
-            Some(_) => self.invalid(function.pos, format!("`{}` is declared twice", function.name)),
+            Some(_) => self.invalid(
+                function.pos,
+                format!("`{}` is declared twice", function.name),
+            ),
         }
+    }
+
+    /// What bodies and initializers name must be there.
+    fn check_functions(&mut self) {
+        if self.program.functions.len() > MAX_FUNCTIONS {
+            let pos = Pos { line: 1, column: 1 };
+            self.invalid(pos, format!("more than {MAX_FUNCTIONS} functions"));
+        }
+        let mut taken = vec![];
+        let mut named = vec![];
+        for function in &self.program.functions {
+            if let Some(body) = &function.body {
+                taken.extend(&body.uses.addresses);
+                named.extend(&body.uses.functions);
+            }
+        }
+        for at in 0..self.program.globals.len() {
+            let global = &self.program.globals[at];
+            let pos = global.pos;
+            let mut symbols = vec![];
+            if let Some(init) = &global.init {
+                symbols_of(init, &mut symbols);
+            }
+            for symbol in symbols {
+                match self.names.get(&symbol) {
+                    Some(Symbol::Function(at)) => {
+                        taken.push(*at);
+                        named.push(*at);
+                    }
+                    Some(Symbol::Global(_)) => {}
+                    Some(_) => self.invalid(
+                        pos,
+                        format!("`{symbol}` has no address that an initializer can hold"),
+                    ),
+                    None => self.invalid(pos, format!("`{symbol}` is not declared")),
+                }
+            }
+        }
+        for list in [&mut taken, &mut named] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        for at in named {
+            let function = &self.program.functions[at as usize];
+            let brought = function.linkage == Linkage::Extern
+                && lower::device_function(&function.name).is_some();
+            if function.body.is_none() && !brought {
+                let (pos, what) = (
+                    function.pos,
+                    format!("Unresolved extern function '{}'", function.name),
+                );
+                self.invalid(pos, what);
+            }
+        }
+        self.program.address_taken = taken;
     }
 
     fn alias(&mut self, pos: Pos, name: &str, aliasee: &str) {
         let Some(symbol @ Symbol::Function(_)) = self.names.get(aliasee).copied() else {
-            self.invalid(pos, format!("`{aliasee}`, which `{name}` stands for, is no function"));
+            self.invalid(
+                pos,
+                format!("`{aliasee}`, which `{name}` stands for, is no function"),
+            );
             return;
         };
         // The alias itself is usually declared before, as a function without a body.
@@ -277,6 +377,15 @@ impl Resolver {
         } else {
             self.names.insert(name.to_owned(), symbol);
         }
+    }
+}
+
+/// The symbols whose addresses an initializer holds.
+fn symbols_of(init: &ast::Init, symbols: &mut Vec<String>) {
+    match init {
+        ast::Init::Value(_) => {}
+        ast::Init::Address { symbol, .. } => symbols.push(symbol.clone()),
+        ast::Init::List(items) => items.iter().for_each(|item| symbols_of(item, symbols)),
     }
 }
 

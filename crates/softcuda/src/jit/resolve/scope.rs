@@ -68,7 +68,13 @@ impl Scopes {
 
     /// Declares a register, or a range of `count`, in the innermost scope; false where the name is there already.
     #[must_use]
-    pub fn declare_register(&mut self, name: &str, count: Option<u32>, ty: Type, vector: u32) -> bool {
+    pub fn declare_register(
+        &mut self,
+        name: &str,
+        count: Option<u32>,
+        ty: Type,
+        vector: u32,
+    ) -> bool {
         let declaration = self.declarations.len() as u32;
         self.declarations.push(Declaration { ty, vector });
         match count {

@@ -2,6 +2,7 @@
 //!
 //! A function is defined by the [`runtime!`] macro, which also makes the [`RuntimeFn`] that lowering calls it by.
 
+pub(crate) mod access;
 pub(crate) mod approx;
 pub(crate) mod convert;
 pub(crate) mod float;

@@ -1,0 +1,3 @@
+//! The compiler as a whole: whole modules, loaded and run.
+
+mod basics;
