@@ -18,6 +18,7 @@ mod barrier;
 mod block;
 mod cluster;
 pub(crate) mod context;
+pub(crate) mod device_functions;
 mod fiber;
 pub(crate) mod launch;
 mod output;
@@ -39,6 +40,8 @@ pub(crate) use running::fault;
 use running::{Running, volume};
 use worker::Worker;
 
+use crate::memory;
+
 /// A launch of this many threads or fewer runs its first block before it asks for help.
 const FEW_THREADS: u64 = 1024;
 /// Asking for help must save about as much as it costs.
@@ -46,7 +49,11 @@ const WORTH_HELP: Duration = Duration::from_micros(20);
 
 /// Runs a launch to its end, on this thread and those that are free to help.
 pub(crate) fn run(launch: &Launch) -> Result<(), Fault> {
-    let running = Running::new(launch, 0);
+    let workspace = match launch.cooperative {
+        true => Some(Workspace::new().map_err(|_| out_of_memory(launch))?),
+        false => None,
+    };
+    let running = Running::new(launch, workspace.as_ref().map_or(0, Workspace::address));
     let mut worker = Worker::take();
     let units = running.units();
     let mut wanted = (units - units.min(1)).min(u64::from(workers()) - 1) as u32;
@@ -64,4 +71,40 @@ pub(crate) fn run(launch: &Launch) -> Result<(), Fault> {
     worker.put();
     running.output.flush();
     running.result()
+}
+
+/// The memory by which the blocks of a cooperative launch meet: device code finds it through `%envreg1` and `%envreg2`.
+struct Workspace(memory::Allocation);
+
+impl Workspace {
+    const SIZE: u64 = 256;
+
+    fn new() -> Result<Workspace, memory::OutOfMemory> {
+        // Not the program's, so it takes nothing from the memory that the program may have.
+        let allocation = memory::alloc(Self::SIZE, 16, memory::Kind::Pinned)?;
+        // SAFETY: the memory was allocated just now, for nobody else.
+        unsafe { memory::access::fill(allocation.base, 0, 1, Self::SIZE) };
+        Ok(Workspace(allocation))
+    }
+
+    fn address(&self) -> u64 {
+        self.0.base
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        memory::free(self.0.base);
+    }
+}
+
+fn out_of_memory(launch: &Launch) -> Fault {
+    Fault {
+        kind: launch::FaultKind::LaunchFailure,
+        kernel: launch.kernel.clone(),
+        block: [0; 3],
+        thread: None,
+        access: None,
+        detail: "no memory for the workspace of a cooperative launch".into(),
+    }
 }

@@ -4,6 +4,7 @@
 
 mod barriers;
 mod blocks;
+mod device_functions;
 mod faults;
 mod warps;
 
