@@ -120,6 +120,35 @@ impl In<c_char> {
     }
 }
 
+impl<T> Out<T> {
+    /// The place that a number of the caller's stands for, where the function's contract says so.
+    pub(crate) fn from_address(address: usize) -> Self {
+        Out(address as *mut T)
+    }
+}
+
+impl In<u8> {
+    /// The bytes that a pointer of the caller's names, where the function's contract says so.
+    pub(crate) fn from_address(address: usize) -> Self {
+        In(address as *const u8)
+    }
+
+    /// `count` bytes; `CUDA_ERROR_INVALID_VALUE` for null.
+    pub(crate) fn bytes<'a>(self, count: usize) -> Result<&'a [u8]> {
+        self.some()?;
+        // SAFETY: by this module's invariant so many bytes live during the call, and callers in this crate do not keep them
+        // longer.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
+    }
+}
+
+impl<T> InOut<T> {
+    /// The same place, to write alone.
+    pub(crate) fn out(self) -> Out<T> {
+        Out(self.0)
+    }
+}
+
 impl<T: Copy> InOut<T> {
     /// The value that is there; `CUDA_ERROR_INVALID_VALUE` for null.
     pub(crate) fn get(self) -> Result<T> {

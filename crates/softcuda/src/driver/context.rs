@@ -144,6 +144,8 @@ impl Context {
         self.destroyed.store(true, Ordering::Release);
         super::stream::end_context(self);
         super::event::end_context(self);
+        super::library::end_context(self);
+        super::module::end_context(self);
     }
 }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::context::Context;
 use super::handle::{Found, Table};
-use super::stream::{self, Stream};
+use super::stream::Stream;
 use super::{CUresult, Result};
 use crate::abi::types::CUevent;
 use crate::engine::Marker;
@@ -137,7 +137,6 @@ impl Event {
         self.context.check()?;
         let recorded = self.recorded.lock().clone();
         recorded.iter().for_each(|marker| marker.synchronize());
-        stream::flush_output();
         self.context.check()
     }
 

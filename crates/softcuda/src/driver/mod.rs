@@ -1,13 +1,22 @@
 //! Contexts, modules, streams, events and memory as Rust objects with the driver's rules.
 
+pub(crate) mod code;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod error;
 pub(crate) mod event;
+pub(crate) mod function;
 pub(crate) mod handle;
 pub(crate) mod host_function;
 pub(crate) mod image;
 pub(crate) mod init;
+pub(crate) mod jit_options;
+pub(crate) mod launch;
+pub(crate) mod library;
+pub(crate) mod link;
+pub(crate) mod memory_operation;
+pub(crate) mod module;
+pub(crate) mod occupancy;
 pub(crate) mod stream;
 
 pub use error::CUresult;

@@ -84,14 +84,13 @@ impl Default for Streams {
 
 impl Streams {
     /// The error that the context failed with.
-    pub fn sticky(&self) -> &Sticky {
+    pub fn sticky(&self) -> &Arc<Sticky> {
         &self.sticky
     }
 
     /// Waits for all work.
     pub fn synchronize(&self) {
         self.domain.synchronize_all();
-        flush_output();
     }
 
     /// A marker for each stream that has work, after all of it.
@@ -266,9 +265,6 @@ pub(crate) fn end_context(context: &Context) {
     }
 }
 
-/// What kernels printed goes out when the host synchronizes.
-pub(crate) fn flush_output() {}
-
 impl Stream {
     /// Its handle; of a default stream, the special one.
     pub fn handle(&self) -> CUstream {
@@ -332,7 +328,6 @@ impl Stream {
     pub fn synchronize(&self) -> Result {
         self.context.check()?;
         self.lane.domain.synchronize(&self.lane.queue);
-        flush_output();
         self.context.check()
     }
 

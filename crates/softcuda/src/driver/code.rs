@@ -1,0 +1,138 @@
+//! An image of code, compiled: the one place where the driver meets the PTX compiler.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use super::{CUresult, Result, device};
+use crate::jit::module::{Compiled, LoadErrorKind, LoadOptions, Module};
+use crate::memory;
+
+/// Why an image was not loaded.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// What the call answers.
+    pub error: CUresult,
+    /// What the error log gets.
+    pub log: String,
+}
+
+/// A compiled image: kernels, and variables with their memory. The variables live as long as it does.
+pub(crate) struct Code {
+    module: Arc<Module>,
+    /// Its kernels, in source order.
+    pub kernels: Vec<Kernel>,
+}
+
+/// A kernel, as its PTX describes it.
+pub(crate) struct Kernel {
+    /// Its name.
+    pub name: CString,
+    /// Offset and size of each parameter.
+    pub params: Vec<(usize, usize)>,
+    /// Size of all parameters.
+    pub params_size: usize,
+    /// The most threads of a block.
+    pub max_threads: u32,
+    /// `.reqntid`: the block must have this shape.
+    pub required_block: Option<[u32; 3]>,
+    /// `.reqnctapercluster`.
+    pub required_cluster: Option<[u32; 3]>,
+    /// `.explicitcluster`: a launch must say the cluster's size.
+    pub explicit_cluster: bool,
+    /// Bytes of static shared memory.
+    pub static_shared: u32,
+    /// Where dynamic shared memory starts.
+    pub dynamic_shared_offset: u32,
+    /// Bytes of constant memory of the module.
+    pub constant: u32,
+    /// Bytes of local memory of a thread.
+    pub local: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// The PTX ISA version, ten times.
+    pub ptx_version: u32,
+}
+
+/// The compute capability of the device, ten times.
+pub(crate) fn capability() -> u32 {
+    let (major, minor) = device::compute_capability();
+    major * 10 + minor
+}
+
+impl Code {
+    /// Compiles PTX as far as loading does: kernels become native code when they are first used.
+    pub fn load(text: &[u8]) -> std::result::Result<Arc<Code>, Refused> {
+        let options = LoadOptions {
+            capability: capability(),
+        };
+        let module = Module::load(text, &options).map_err(|refused| Refused {
+            error: match refused.kind {
+                LoadErrorKind::InvalidImage => CUresult::CUDA_ERROR_INVALID_IMAGE,
+                LoadErrorKind::InvalidPtx => CUresult::CUDA_ERROR_INVALID_PTX,
+                LoadErrorKind::UnsupportedPtxVersion => {
+                    CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                }
+                LoadErrorKind::NoBinaryForGpu => CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
+                LoadErrorKind::OutOfMemory => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+            },
+            log: refused.log,
+        })?;
+        let kernels = module.kernels().iter().map(|kernel| {
+            let attributes = &kernel.attributes;
+            Kernel {
+                name: CString::new(&*kernel.name).expect("PTX names have no NUL"),
+                params: kernel
+                    .params
+                    .iter()
+                    .map(|field| (field.offset as usize, field.size as usize))
+                    .collect(),
+                params_size: kernel.params_size as usize,
+                max_threads: attributes.max_threads,
+                required_block: attributes.reqntid,
+                required_cluster: attributes.cluster,
+                explicit_cluster: attributes.cluster_must_be_set,
+                static_shared: attributes.static_shared,
+                dynamic_shared_offset: attributes.shared_offset,
+                constant: attributes.constant,
+                local: attributes.local,
+                registers: attributes.registers,
+                ptx_version: attributes.ptx_version,
+            }
+        });
+        Ok(Arc::new(Code {
+            kernels: kernels.collect(),
+            module,
+        }))
+    }
+
+    /// What the information log gets.
+    pub fn info(&self) -> &str {
+        &self.module.info
+    }
+
+    /// The native code of a kernel; lives as long as this does.
+    pub fn compile(&self, index: usize) -> Result<Compiled> {
+        self.module.kernels()[index].compile().map_err(|error| {
+            eprintln!("softcuda: {error}");
+            CUresult::CUDA_ERROR_LAUNCH_FAILED
+        })
+    }
+
+    /// The name of a kernel.
+    pub fn kernel_name(&self, index: usize) -> Arc<str> {
+        self.module.kernels()[index].name.clone()
+    }
+
+    /// Address and size of a variable.
+    pub fn global(&self, name: &CStr) -> Option<(u64, u64)> {
+        self.module.global(name.to_str().ok()?)
+    }
+
+    /// Address and size of a managed variable.
+    pub fn managed(&self, name: &CStr) -> Option<(u64, u64)> {
+        let (address, size) = self.global(name)?;
+        let managed =
+            memory::find(address).is_some_and(|found| found.kind == memory::Kind::Managed);
+        managed.then_some((address, size))
+    }
+}

@@ -1,0 +1,199 @@
+//! Libraries: code that belongs to no context, and is loaded into each where it is used.
+//!
+//! Invariant: a library's variables are apart in each context. The code that loading checked is the module of the first
+//! context that uses the library; others compile the text again.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::code::{Code, Refused};
+use super::context::{self, Context};
+use super::function::{Function, Settings};
+use super::handle::{Found, Table};
+use super::module::{self, Module};
+use super::{CUresult, Result};
+use crate::abi::types::{CUkernel, CUlibrary};
+
+static LIBRARIES: Table<Library> = Table::new(6);
+static KERNELS: Table<Kernel> = Table::new(7);
+
+/// Code of no context.
+pub(crate) struct Library {
+    handle: usize,
+    text: Vec<u8>,
+    code: Arc<Code>,
+    kernels: Vec<Arc<Kernel>>,
+    modules: Mutex<Modules>,
+}
+
+#[derive(Default)]
+struct Modules {
+    /// The checked code is a context's module.
+    taken: bool,
+    /// By the context's id.
+    of: HashMap<u64, Arc<Module>>,
+}
+
+/// A kernel of a library.
+pub(crate) struct Kernel {
+    handle: usize,
+    library: usize,
+    code: Arc<Code>,
+    index: usize,
+    settings: Arc<Settings>,
+}
+
+/// Loads PTX as a library.
+pub(crate) fn load(text: &[u8]) -> std::result::Result<Arc<Library>, Refused> {
+    let code = Code::load(text)?;
+    Ok(LIBRARIES.insert(|library| {
+        let kernels = code.kernels.iter().enumerate().map(|(index, kernel)| {
+            let (code, settings) = (code.clone(), Settings::of(kernel));
+            KERNELS.insert(|handle| Kernel {
+                handle,
+                library,
+                code,
+                index,
+                settings,
+            })
+        });
+        Library {
+            handle: library,
+            text: text.to_vec(),
+            kernels: kernels.collect(),
+            code: code.clone(),
+            modules: Mutex::default(),
+        }
+    }))
+}
+
+/// The library of a handle.
+pub(crate) fn resolve(handle: CUlibrary) -> Result<Arc<Library>> {
+    LIBRARIES
+        .get(handle.0)
+        .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// The kernel of a handle.
+pub(crate) fn kernel(handle: CUkernel) -> Result<Arc<Kernel>> {
+    KERNELS
+        .get(handle.0)
+        .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// A kernel's function in the current context, for calls that take a kernel's handle for a function's.
+pub(crate) fn function_of(handle: usize) -> Result<Arc<Function>> {
+    kernel(CUkernel(handle))?.function(&context::current()?)
+}
+
+/// `cuLibraryUnload`: launches in flight go on.
+pub(crate) fn unload(handle: CUlibrary) -> Result {
+    let Found::Live(library) = LIBRARIES.remove(handle.0) else {
+        return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+    };
+    for kernel in &library.kernels {
+        KERNELS.remove(kernel.handle);
+    }
+    for (_, module) in library.modules.lock().of.drain() {
+        module::remove(&module);
+    }
+    Ok(())
+}
+
+/// The context ends: so do the modules that libraries have in it.
+pub(crate) fn end_context(context: &Context) {
+    for library in LIBRARIES.all() {
+        library.modules.lock().of.remove(&context.id());
+    }
+}
+
+impl Library {
+    /// Its handle.
+    pub fn handle(&self) -> CUlibrary {
+        CUlibrary(self.handle)
+    }
+
+    /// What the information log gets.
+    pub fn info(&self) -> &str {
+        self.code.info()
+    }
+
+    /// Its kernels, in source order.
+    pub fn kernels(&self) -> &[Arc<Kernel>] {
+        &self.kernels
+    }
+
+    /// The kernel of a name.
+    pub fn kernel(&self, name: &CStr) -> Result<&Arc<Kernel>> {
+        let mut kernels = self.kernels.iter();
+        kernels
+            .find(|kernel| kernel.name() == name)
+            .ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
+    }
+
+    /// Its module in a context, loaded if need be.
+    pub fn module(&self, context: &Arc<Context>) -> Result<Arc<Module>> {
+        let mut modules = self.modules.lock();
+        if let Some(module) = modules.of.get(&context.id()) {
+            return Ok(module.clone());
+        }
+        let code = match modules.taken {
+            false => self.code.clone(),
+            true => Code::load(&self.text).map_err(|refused| refused.error)?,
+        };
+        modules.taken = true;
+        let settings = self
+            .kernels
+            .iter()
+            .map(|kernel| kernel.settings.clone())
+            .collect();
+        let module = module::insert(context, code, settings, true);
+        modules.of.insert(context.id(), module.clone());
+        Ok(module)
+    }
+}
+
+impl Kernel {
+    /// Its handle.
+    pub fn handle(&self) -> CUkernel {
+        CUkernel(self.handle)
+    }
+
+    /// The library it belongs to.
+    pub fn library(&self) -> CUlibrary {
+        CUlibrary(self.library)
+    }
+
+    /// What its PTX says of it.
+    pub fn described(&self) -> &super::code::Kernel {
+        &self.code.kernels[self.index]
+    }
+
+    /// Its name; lives as long as the library.
+    pub fn name(&self) -> &CStr {
+        &self.described().name
+    }
+
+    /// What was set for it.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Its function in a context.
+    pub fn function(&self, context: &Arc<Context>) -> Result<Arc<Function>> {
+        let module = resolve(self.library())?.module(context)?;
+        Ok(module.functions()[self.index].clone())
+    }
+
+    /// `cuKernelGetParamInfo`.
+    pub fn param(&self, index: usize) -> Result<(usize, usize)> {
+        self.described()
+            .params
+            .get(index)
+            .copied()
+            .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
+    }
+}

@@ -1,0 +1,268 @@
+//! Linking: several PTX texts become one.
+//!
+//! Linked code is PTX again, with each symbol's definition in the place of its declarations, so it loads like any other.
+//! What one text keeps to itself gets a name of its own where another text has the same.
+
+use std::collections::{HashMap, HashSet};
+
+use parking_lot::Mutex;
+use ptx::ast::{Item, Linkage, Module};
+
+use super::code::{self, Code, Refused};
+use super::handle::{Found, Table};
+use super::jit_options::Options;
+use super::{CUresult, Result, image};
+use crate::abi::types::CUlinkState;
+
+static LINKS: Table<Link> = Table::new(8);
+
+/// `CU_JIT_INPUT_PTX`.
+const INPUT_PTX: u32 = 1;
+/// `CU_JIT_INPUT_FATBINARY`.
+const INPUT_FATBINARY: u32 = 2;
+/// Past the last kind of input.
+const INPUT_KINDS: u32 = 6;
+
+/// A linker's state.
+pub(crate) struct Link {
+    handle: usize,
+    options: Options,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    modules: Vec<Module>,
+    /// The linked text with its NUL: the caller may read it until the state is destroyed.
+    linked: Option<Box<[u8]>>,
+}
+
+/// `cuLinkCreate`.
+pub(crate) fn create(options: Options) -> CUlinkState {
+    let link = LINKS.insert(|handle| Link {
+        handle,
+        options,
+        state: Mutex::default(),
+    });
+    CUlinkState(link.handle)
+}
+
+/// The linker of a handle.
+pub(crate) fn resolve(handle: CUlinkState) -> Result<std::sync::Arc<Link>> {
+    LINKS.get(handle.0).or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// `cuLinkDestroy`.
+pub(crate) fn destroy(handle: CUlinkState) -> Result {
+    match LINKS.remove(handle.0) {
+        Found::Live(_) => Ok(()),
+        Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+    }
+}
+
+impl Link {
+    /// `cuLinkAddData`: a text, or a fat binary that holds one.
+    pub fn add(&self, kind: u32, data: &[u8]) -> Result {
+        let text = match kind {
+            INPUT_PTX => image::read_sized(data, code::capability())?,
+            INPUT_FATBINARY => image::read_sized(data, code::capability())?,
+            0 | 3..INPUT_KINDS => return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        };
+        match ptx::parse_bytes(&text) {
+            Ok(module) => {
+                self.state.lock().modules.push(module);
+                Ok(())
+            }
+            Err(errors) => {
+                self.options.log_error(&errors.to_string());
+                Err(CUresult::CUDA_ERROR_INVALID_PTX)
+            }
+        }
+    }
+
+    /// `cuLinkComplete`: address and size of what loads as a module.
+    pub fn complete(&self) -> Result<(usize, usize)> {
+        let mut state = self.state.lock();
+        if state.linked.is_none() {
+            let text = merge(&state.modules).to_string();
+            // What does not load is refused here, with its log.
+            if let Err(Refused { error, log }) = Code::load(text.as_bytes()) {
+                self.options.log_error(&log);
+                return Err(error);
+            }
+            state.linked = Some([text.as_bytes(), b"\0"].concat().into_boxed_slice());
+        }
+        let linked = state.linked.as_ref().expect("it was just put there");
+        Ok((linked.as_ptr() as usize, linked.len()))
+    }
+}
+
+/// How an item is linked, for items that have names.
+fn linkage(item: &Item) -> Option<(&str, Linkage, bool)> {
+    match item {
+        Item::Variable(variable) => Some((
+            &variable.name,
+            variable.linkage,
+            variable.linkage != Linkage::Extern,
+        )),
+        Item::Function(function) => {
+            Some((&function.name, function.linkage, function.body.is_some()))
+        }
+        _ => None,
+    }
+}
+
+/// One module of several: the newest version and target, each symbol once.
+fn merge(modules: &[Module]) -> Module {
+    let newest = modules.iter().max_by_key(|module| module.version);
+    let mut merged = Module {
+        version: newest.map_or((7, 0), |module| module.version),
+        target: newest.map_or_else(
+            || vec![format!("sm_{}", code::capability())],
+            |module| module.target.clone(),
+        ),
+        address_size: 64,
+        items: Vec::new(),
+    };
+    let defined: HashSet<&str> = modules
+        .iter()
+        .flat_map(|module| &module.items)
+        .filter_map(linkage)
+        .filter(|&(_, linkage, defines)| defines && linkage != Linkage::Internal)
+        .map(|(name, ..)| name)
+        .collect();
+    let mut taken: HashSet<String> = HashSet::new();
+    for module in modules {
+        let mut module = module.clone();
+        let own: HashSet<String> = module
+            .items
+            .iter()
+            .filter_map(linkage)
+            .filter(|&(_, linkage, _)| linkage == Linkage::Internal)
+            .map(|(name, ..)| name.to_owned())
+            .collect();
+        let renamed: HashMap<String, String> = own
+            .iter()
+            .filter(|name| taken.contains(*name) || defined.contains(name.as_str()))
+            .map(|name| {
+                let mut number = 1;
+                while taken.contains(&format!("{name}${number}")) {
+                    number += 1;
+                }
+                (name.clone(), format!("{name}${number}"))
+            })
+            .collect();
+        if !renamed.is_empty() {
+            module = renamed_module(&module, &renamed);
+        }
+        for item in module.items {
+            let keep = match linkage(&item) {
+                // Debug data and file tables of several texts do not fit together.
+                None => matches!(item, Item::Alias { .. }),
+                Some((name, Linkage::Extern, _)) => {
+                    !defined.contains(name) && taken.insert(name.to_owned())
+                }
+                Some((name, Linkage::Weak | Linkage::Common, true)) => {
+                    taken.insert(name.to_owned())
+                }
+                Some((name, _, true)) => {
+                    taken.insert(name.to_owned());
+                    true
+                }
+                // A declaration ahead of its definition in the same text.
+                Some((_, Linkage::Internal, false)) => true,
+                Some((name, _, false)) => !taken.contains(name),
+            };
+            if keep {
+                merged.items.push(item);
+            }
+        }
+    }
+    merged
+}
+
+/// The module with names replaced wherever they stand. Local names that happen to be the same change with them, which
+/// changes no meaning; opcodes and directives stand next to a dot, and stay.
+fn renamed_module(module: &Module, names: &HashMap<String, String>) -> Module {
+    let text = module.to_string();
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%');
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(first) = rest.chars().next() {
+        let length = if first == '"' {
+            rest[1..].find('"').map_or(rest.len(), |end| end + 2)
+        } else if part_of_name(first) {
+            rest.find(|c| !part_of_name(c)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        let (token, after) = rest.split_at(length);
+        let beside_dot = result.ends_with('.') || after.starts_with('.');
+        match names.get(token) {
+            Some(name) if !beside_dot => result.push_str(name),
+            _ => result.push_str(token),
+        }
+        rest = after;
+    }
+    ptx::parse(&result).expect("a printed module with other names parses")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &str) -> Module {
+        ptx::parse(&format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n{body}"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn definitions_take_the_place_of_declarations() {
+        let user = parse(
+            ".extern .func (.param .b32 r) twice(.param .b32 x);
+             .extern .global .align 4 .u32 shared_count;
+             .visible .entry k() { .reg .b32 %r<2>; ld.global.u32 %r1, [shared_count]; ret; }",
+        );
+        let library = parse(
+            ".visible .global .align 4 .u32 shared_count = 7;
+             .visible .func (.param .b32 r) twice(.param .b32 x) { ret; }",
+        );
+        for modules in [[user.clone(), library.clone()], [library, user]] {
+            let merged = merge(&modules);
+            assert_eq!(merged.items.len(), 3);
+            assert!(
+                merged
+                    .items
+                    .iter()
+                    .all(|item| linkage(item).unwrap().1 == Linkage::Visible)
+            );
+            assert_eq!(ptx::parse(&merged.to_string()).unwrap(), merged);
+        }
+    }
+
+    #[test]
+    fn internal_names_stay_apart_and_weak_ones_come_once() {
+        let one = parse(
+            ".global .u32 state; .weak .func w() { ret; } .func add() { ret; }
+             .visible .entry one() { .reg .b32 %r<2>; add.s32 %r1, %r1, 1; st.global.u32 [state], 1; call add; ret; }",
+        );
+        let two = parse(
+            ".global .u32 state; .weak .func w() { ret; } .func add() { ret; }
+             .visible .entry two() { .reg .b32 %r<2>; add.s32 %r1, %r1, 1; st.global.u32 [state], 2; call add; ret; }",
+        );
+        let text = merge(&[one, two]).to_string();
+        assert!(
+            text.contains("[state]") && text.contains("[state$1]"),
+            "{text}"
+        );
+        assert!(
+            text.contains("call add;") && text.contains("call add$1;"),
+            "{text}"
+        );
+        assert_eq!(text.matches("add.s32").count(), 2);
+        assert_eq!(text.matches(".func w").count(), 1);
+    }
+}

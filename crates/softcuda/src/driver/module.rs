@@ -1,0 +1,135 @@
+//! Modules: code loaded into a context, with its functions and variables.
+//!
+//! Invariant: a module's code and variables live as long as the module, or as a launch of one of its kernels is in
+//! flight.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use super::code::{Code, Refused};
+use super::context::Context;
+use super::function::{self, Function, Settings};
+use super::handle::{Found, Table};
+use super::{CUresult, Result};
+use crate::abi::types::CUmodule;
+
+static MODULES: Table<Module> = Table::new(4);
+
+/// Code in a context.
+pub(crate) struct Module {
+    handle: usize,
+    context: Arc<Context>,
+    code: Arc<Code>,
+    functions: Vec<Arc<Function>>,
+    /// It belongs to a library, which unloads it.
+    of_library: bool,
+}
+
+/// Loads PTX into a context.
+pub(crate) fn load(
+    context: &Arc<Context>,
+    text: &[u8],
+) -> std::result::Result<Arc<Module>, Refused> {
+    let code = Code::load(text)?;
+    let settings = code.kernels.iter().map(Settings::of).collect();
+    Ok(insert(context, code, settings, false))
+}
+
+/// Makes a module of loaded code.
+pub(crate) fn insert(
+    context: &Arc<Context>,
+    code: Arc<Code>,
+    settings: Vec<Arc<Settings>>,
+    of_library: bool,
+) -> Arc<Module> {
+    MODULES.insert(|handle| {
+        let kernels = settings.into_iter().enumerate();
+        let functions = kernels
+            .map(|(index, settings)| function::insert(context, handle, &code, index, settings));
+        Module {
+            handle,
+            context: context.clone(),
+            functions: functions.collect(),
+            code,
+            of_library,
+        }
+    })
+}
+
+/// The module of a handle.
+pub(crate) fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
+    MODULES
+        .get(handle.0)
+        .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// `cuModuleUnload`.
+pub(crate) fn unload(handle: CUmodule) -> Result {
+    let module = resolve(handle)?;
+    if module.of_library {
+        return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
+    }
+    remove(&module);
+    Ok(())
+}
+
+/// The module's handle and those of its functions mean nothing any more; launches in flight go on.
+pub(crate) fn remove(module: &Module) {
+    if let Found::Live(module) = MODULES.remove(module.handle) {
+        module
+            .functions
+            .iter()
+            .for_each(|function| function::remove(function));
+    }
+}
+
+/// The context ends: its modules do.
+pub(crate) fn end_context(context: &Context) {
+    for module in MODULES.all() {
+        if module.context.id() == context.id() {
+            remove(&module);
+        }
+    }
+}
+
+impl Module {
+    /// Its handle.
+    pub fn handle(&self) -> CUmodule {
+        CUmodule(self.handle)
+    }
+
+    /// The context it was loaded into.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// What the information log gets.
+    pub fn info(&self) -> &str {
+        self.code.info()
+    }
+
+    /// Its functions, in source order.
+    pub fn functions(&self) -> &[Arc<Function>] {
+        &self.functions
+    }
+
+    /// The function of a name.
+    pub fn function(&self, name: &CStr) -> Result<&Arc<Function>> {
+        let mut functions = self.functions.iter();
+        functions
+            .find(|function| function.name() == name)
+            .ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
+    }
+
+    /// Address and size of the variable of a name.
+    pub fn global(&self, name: &CStr) -> Result<(u64, u64)> {
+        self.code.global(name).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
+    }
+
+    /// Address and size of the managed variable of a name.
+    pub fn managed(&self, name: &CStr) -> Result<(u64, u64)> {
+        self.code
+            .managed(name)
+            .ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
+    }
+}
