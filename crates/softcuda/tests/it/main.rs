@@ -3,4 +3,5 @@
 
 mod conformance;
 mod driver;
+mod execution;
 mod install;

@@ -17,14 +17,14 @@
 // Small numbers stand where the driver takes pointers: options passed by value, and pointers meant to be wrong.
 #![allow(clippy::manual_dangling_ptr)]
 
-mod api;
+pub(crate) mod api;
 mod case;
 mod cases;
 mod codes;
-mod fixture;
+pub(crate) mod fixture;
 mod process;
 mod record;
-mod structs;
+pub(crate) mod structs;
 
 use codes::error_name;
 

@@ -28,7 +28,8 @@ fn a_module_unloaded_in_flight_still_runs_its_launches() {
 fn streams_and_events_destroyed_with_work_pending_finish_it() {
     unsafe {
         context();
-        let (module, first, second, seen, pointer) = (module(), stream(), stream(), counter(), memory(4));
+        let (module, first, second, seen, pointer) =
+            (module(), stream(), stream(), counter(), memory(4));
         let store_kernel = function_of(module, c"store");
         let gate = Gate::close(first);
         let done = event();

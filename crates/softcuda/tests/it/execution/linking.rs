@@ -8,7 +8,16 @@ unsafe fn add(state: Handle, text: &str) -> Answer {
     let text = format!("{HEADER}{text}\0");
     let none = std::ptr::null_mut;
     let data = text.as_ptr().cast_mut().cast();
-    cuLinkAddData_v2(state, 1, data, text.len(), c"part".as_ptr(), 0, none(), none().cast())
+    cuLinkAddData_v2(
+        state,
+        1,
+        data,
+        text.len(),
+        c"part".as_ptr(),
+        0,
+        none(),
+        none().cast(),
+    )
 }
 
 #[test]
@@ -57,7 +66,14 @@ fn a_kernel_calls_a_function_of_another_text() {
         cuLinkDestroy(state).must();
         let pointer = memory(4);
         let mut argument = pointer;
-        launch(function_of(module, c"run"), 1, 1, 0, &mut [void(&mut argument)]).must();
+        launch(
+            function_of(module, c"run"),
+            1,
+            1,
+            0,
+            &mut [void(&mut argument)],
+        )
+        .must();
         assert_eq!(word(pointer), 18);
     }
 }

@@ -42,5 +42,11 @@ unsafe fn global(module: Handle, name: &CStr) -> u64 {
 /// Writes a word of device memory in a stream, by a kernel.
 unsafe fn store(function: Handle, stream: Handle, address: u64, value: u32) -> Answer {
     let (mut address, mut value) = (address, value);
-    launch(function, 1, 1, stream, &mut [void(&mut address), void(&mut value)])
+    launch(
+        function,
+        1,
+        1,
+        stream,
+        &mut [void(&mut address), void(&mut value)],
+    )
 }

@@ -9,7 +9,14 @@ fn a_launch_takes_its_arguments_values_at_once() {
         let (store_kernel, stream, pointer) = (function(c"store"), stream(), memory(4));
         let gate = Gate::close(stream);
         let (mut address, mut value) = (pointer, 11u32);
-        launch(store_kernel, 1, 1, stream, &mut [void(&mut address), void(&mut value)]).must();
+        launch(
+            store_kernel,
+            1,
+            1,
+            stream,
+            &mut [void(&mut address), void(&mut value)],
+        )
+        .must();
         (address, value) = (16, 99);
         assert_eq!((address, value), (16, 99));
         gate.open();
@@ -125,7 +132,14 @@ fn a_kernel_may_wait_for_another_streams_write() {
         let (module, first, second, flag) = (module(), stream(), stream(), pinned(64));
         flag.cast::<u32>().write_volatile(0);
         let mut argument = flag as u64;
-        launch(function_of(module, c"wait_for"), 1, 1, first, &mut [void(&mut argument)]).must();
+        launch(
+            function_of(module, c"wait_for"),
+            1,
+            1,
+            first,
+            &mut [void(&mut argument)],
+        )
+        .must();
         assert_eq!(cuStreamQuery(first).code, 600);
         cuStreamWriteValue32_v2(second, flag as u64, 1, 0).must();
         cuStreamSynchronize(first).must();
