@@ -1,0 +1,3 @@
+//! The library's tests, on whatever device there is.
+
+mod device;
