@@ -142,6 +142,8 @@ pub(crate) struct Tables {
     pub locals: Vec<Local>,
     /// Size of the frame in local memory.
     pub frame: u64,
+    /// Size of the area for arguments and results of calls.
+    pub call_area: u64,
     /// How many labels there are, by [`Symbol::Label`](super::decode::Symbol::Label).
     pub labels: u32,
     /// By [`Symbol::Table`](super::decode::Symbol::Table).
@@ -183,8 +185,8 @@ pub(crate) enum Place {
     Incoming(u64),
     /// In a device function's returns, at this offset.
     Outgoing(u64),
-    /// In the native stack frame: an argument or a result of a call.
-    Call,
+    /// In the native stack frame, at this offset of the area for calls: an argument or a result of one.
+    Call(u64),
 }
 
 /// A directive of a body that an instruction refers to.

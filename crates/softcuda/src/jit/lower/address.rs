@@ -149,8 +149,8 @@ impl Lower<'_> {
                 .b
                 .ins()
                 .iadd_imm(returns, (at as i64).wrapping_add(offset)),
-            (Place::Call, ..) => {
-                let slot = self.slots[at as usize].expect("a slot was made for each");
+            (Place::Call(at), ..) => {
+                let (slot, offset) = (self.call_area, (at as i64).wrapping_add(offset));
                 self.b.ins().stack_addr(types::I64, slot, offset as i32)
             }
             (Place::Incoming(_) | Place::Outgoing(_), None, _) => {

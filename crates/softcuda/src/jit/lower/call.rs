@@ -4,7 +4,7 @@
 //! signature says; a `.param` variable that is a whole block is handed over itself.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::{Linkage, Type};
 
 use super::{Lower, device_function, value_type};
@@ -142,8 +142,8 @@ fn scalar(size: u64) -> Option<Type> {
 
 impl Operation for Call {
     fn lower(&self, l: &mut Lower<'_>) {
-        let params = l.block(&self.signature.params, &self.params);
-        if !matches!(&self.params[..], [one] if l.is_slot(one)) {
+        let params = l.call_block(0, &self.signature.params, &self.params);
+        if !l.lies_so(&self.signature.params, &self.params) {
             for (arg, field) in self.params.iter().zip(&self.signature.params.fields) {
                 match arg {
                     Arg::Symbol(Symbol::Param(at), _) => {
@@ -160,7 +160,7 @@ impl Operation for Call {
                 }
             }
         }
-        let returns = l.block(&self.signature.returns, &self.returns);
+        let returns = l.call_block(1, &self.signature.returns, &self.returns);
         l.sync();
         let status = match &self.target {
             Target::Device(function) => {
@@ -177,7 +177,7 @@ impl Operation for Call {
             Target::Pointer(pointer) => l.call_pointer(pointer, &self.signature, returns, params),
         };
         l.check_status(status);
-        if !matches!(&self.returns[..], [one] if l.is_slot(one)) {
+        if !l.lies_so(&self.signature.returns, &self.returns) {
             for (arg, field) in self.returns.iter().zip(&self.signature.returns.fields) {
                 match arg {
                     Arg::Symbol(Symbol::Param(at), _) => {
@@ -208,25 +208,37 @@ impl Operation for Call {
 }
 
 impl Lower<'_> {
-    /// The argument is a `.param` variable of the body, which is a block by itself.
-    fn is_slot(&self, arg: &Arg) -> bool {
-        matches!(arg, Arg::Symbol(Symbol::Param(at), _)
-            if self.body.tables.params[*at as usize].place == Place::Call)
+    /// The arguments are `.param` variables of the body that lie as the block is laid out, so they are the block.
+    fn lies_so(&self, layout: &Layout, args: &[Arg]) -> bool {
+        let mut start = None;
+        args.iter().zip(&layout.fields).all(|(arg, field)| {
+            let Arg::Symbol(Symbol::Param(at), _) = arg else {
+                return false;
+            };
+            let Place::Call(at) = self.body.tables.params[*at as usize].place else {
+                return false;
+            };
+            at.checked_sub(field.offset)
+                .is_some_and(|at| *start.get_or_insert(at) == at)
+        })
     }
 
-    /// The address of the block that these arguments are handed over in.
-    fn block(&mut self, layout: &Layout, args: &[Arg]) -> Value {
+    /// The address of the block that these arguments are handed over in: the parameters (0) or the returns (1).
+    fn call_block(&mut self, which: usize, layout: &Layout, args: &[Arg]) -> Value {
         match args {
             [] => self.b.ins().iconst(types::I64, 0),
-            [Arg::Symbol(Symbol::Param(at), _)] if self.is_slot(&args[0]) => {
+            [Arg::Symbol(Symbol::Param(at), _), ..] if self.lies_so(layout, args) => {
                 self.param_address(*at, 0)
             }
             _ => {
-                let slot = self.b.create_sized_stack_slot(ir::StackSlotData::new(
-                    ir::StackSlotKind::ExplicitSlot,
-                    layout.size.max(1) as u32,
-                    4,
-                ));
+                let size = layout.size.max(1) as u32;
+                let slot = match self.call_blocks[which] {
+                    Some(slot) => slot,
+                    None => super::function::slot(&mut self.b, 0),
+                };
+                self.call_blocks[which] = Some(slot);
+                let data = &mut self.b.func.sized_stack_slots[slot];
+                data.size = data.size.max(size);
                 self.b.ins().stack_addr(types::I64, slot, 0)
             }
         }

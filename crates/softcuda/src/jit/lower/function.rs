@@ -81,21 +81,7 @@ pub(crate) fn lower(
     b.append_block_param(leave, types::I32);
     let end = b.create_block();
     let labels = (0..body.tables.labels).map(|_| b.create_block()).collect();
-    let slots = body
-        .tables
-        .params
-        .iter()
-        .map(|param| {
-            (param.place == Place::Call).then(|| {
-                let log2 = param.align.min(16).trailing_zeros() as u8;
-                b.create_sized_stack_slot(ir::StackSlotData::new(
-                    ir::StackSlotKind::ExplicitSlot,
-                    param.size.max(1) as u32,
-                    log2,
-                ))
-            })
-        })
-        .collect();
+    let call_area = slot(&mut b, body.tables.call_area);
     let frame = if !function.kernel {
         Frame::Device {
             returns: params[2],
@@ -120,7 +106,8 @@ pub(crate) fn lower(
         registers: vec![None; register_types.len()],
         register_types,
         labels,
-        slots,
+        call_area,
+        call_blocks: [None; 2],
         leave,
         entry: Entries {
             end: None,
@@ -146,6 +133,15 @@ pub(crate) fn lower(
     l.epilogue(loops);
     l.b.seal_all_blocks();
     l.b.finalize();
+}
+
+/// A slot of the native stack.
+pub(super) fn slot(b: &mut FunctionBuilder<'_>, size: u64) -> ir::StackSlot {
+    b.create_sized_stack_slot(ir::StackSlotData::new(
+        ir::StackSlotKind::ExplicitSlot,
+        size as u32,
+        4,
+    ))
 }
 
 /// The headers of the loops over z, y and x.

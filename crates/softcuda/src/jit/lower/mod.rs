@@ -136,8 +136,10 @@ pub(crate) struct Lower<'a> {
     registers: Vec<Option<Variable>>,
     register_types: Vec<ir::Type>,
     labels: Vec<ir::Block>,
-    /// Stack slots of the parameters that are [`Place::Call`].
-    slots: Vec<Option<ir::StackSlot>>,
+    /// Where the parameters that are [`Place::Call`] lie.
+    call_area: ir::StackSlot,
+    /// Where calls gather their parameters and returns, when those do not lie together.
+    call_blocks: [Option<ir::StackSlot>; 2],
     /// Takes a status other than `CONTINUE`, and ends the thread.
     leave: ir::Block,
     entry: entry::Entries,

@@ -6,7 +6,7 @@ use ptx::ast::{
 
 use super::floats::Votes;
 use super::scope::{Named, Scopes};
-use super::{MAX_FRAME, MAX_PARAMS, Resolver, special};
+use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, Resolver, special};
 use crate::jit::decode::{Arg, Reader, Refusal, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
@@ -36,7 +36,9 @@ struct Resolve<'r, 'a> {
     steps: Vec<PendingStep<'a>>,
     /// Size of the frame, in 64 bits so that it can be told when it is too large.
     frame: u64,
-    call_bytes: u64,
+    /// Where the next `.param` variable goes in the area for calls, and how large that is.
+    call_top: u64,
+    call_area: u64,
 }
 
 /// Checks the body of `function` and puts it into the program.
@@ -44,7 +46,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     let Some(Symbol::Function(at)) = module.names.get(&function.name).copied() else {
         return; // its declaration was refused
     };
-    if module.program.functions[at as usize].body.is_some() {
+    if !module.defined.insert(at) {
         module.invalid(
             function.pos,
             format!("`{}` is defined twice", function.name),
@@ -60,7 +62,8 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         uses: Uses::default(),
         steps: vec![],
         frame: 0,
-        call_bytes: 0,
+        call_top: 0,
+        call_area: 0,
     };
     resolve.scopes.push();
     let signature = resolve.module.program.functions[at as usize]
@@ -78,13 +81,13 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
             ),
         );
     }
-    // One call's arguments and results lie in the native stack: bounded, so that a frame always fits the margin that the grid leaves.
-    if resolve.call_bytes > MAX_PARAMS {
+    // The area lies in the native stack: bounded, so that a frame fits into what the grid leaves below its limit.
+    if resolve.call_area > MAX_CALL_AREA {
         resolve.module.invalid(
             function.pos,
             format!(
-                "`{}`: its .param variables take more than {MAX_PARAMS} bytes",
-                function.name
+                "`{}`: .param variables of {} bytes are too large",
+                function.name, resolve.call_area
             ),
         );
     }
@@ -95,9 +98,11 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         mut uses,
         steps,
         frame,
+        call_area,
         ..
     } = resolve;
     tables.frame = frame;
+    tables.call_area = call_area;
     tables.registers = scopes.into_types();
     let mut votes = Votes::default();
     for step in &steps {
@@ -211,6 +216,10 @@ impl<'a> Resolve<'_, 'a> {
     /// A scope. Labels and targets can be named before they stand, so they are declared first.
     fn block(&mut self, statements: &'a [Statement]) {
         self.scopes.push();
+        // Scopes side by side share the area for calls. Each starts aligned, so that parameters declared in the order of the
+        // callee's lie just as it takes them.
+        let call_top = self.call_top;
+        self.call_top = align_up(call_top, 16);
         for statement in statements {
             let (pos, name, symbol) = match statement {
                 Statement::Label(pos, name) => {
@@ -245,6 +254,7 @@ impl<'a> Resolve<'_, 'a> {
         for statement in statements {
             self.statement(statement);
         }
+        self.call_top = call_top;
         self.scopes.pop();
     }
 
@@ -340,9 +350,10 @@ impl<'a> Resolve<'_, 'a> {
             }
             Space::Param => {
                 self.module.check_alignment(variable);
-                self.call_bytes = align_up(self.call_bytes, layout::alignment(variable).min(16))
-                    .saturating_add(variable.size());
-                self.param(variable, Place::Call);
+                let offset = align_up(self.call_top, layout::alignment(variable).min(16));
+                self.call_top = offset.saturating_add(variable.size());
+                self.call_area = self.call_area.max(self.call_top);
+                self.param(variable, Place::Call(offset));
             }
             Space::Global | Space::Const | Space::Shared => {
                 if let Some(symbol) = self.module.variable(variable, true)
@@ -432,7 +443,7 @@ impl<'a> Resolve<'_, 'a> {
                         self.tables.params[*at as usize].copy = Some(offset);
                     }
                     Place::Kernel(_) | Place::Incoming(_) => {}
-                    Place::Outgoing(_) | Place::Call => self.module.invalid(
+                    Place::Outgoing(_) | Place::Call(_) => self.module.invalid(
                         pos,
                         "the address of a .param variable that is no parameter cannot be taken"
                             .into(),

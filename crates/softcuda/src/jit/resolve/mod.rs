@@ -8,7 +8,7 @@ mod floats;
 mod scope;
 mod special;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ptx::ast::{self, Item, Linkage, Pos, Space, Type, Variable};
 
@@ -23,6 +23,8 @@ const MAX_REFUSALS: usize = 50;
 /// The largest shared memory of a block that a module may declare, and the largest frame of a function in local memory.
 const MAX_SHARED: u64 = 228 << 10;
 const MAX_FRAME: u64 = 512 << 10;
+/// The largest area for arguments and results of calls.
+const MAX_CALL_AREA: u64 = 8 << 10;
 /// The largest block of parameters: what PTX allows a kernel, and a function.
 const MAX_PARAMS: u64 = 32_764;
 
@@ -42,6 +44,7 @@ pub(crate) fn resolve(module: &ast::Module) -> Result<(Program, Names), Vec<Refu
             function_base: Program::new_function_base(),
         },
         names: HashMap::new(),
+        defined: HashSet::new(),
         refusals: vec![],
     };
     for item in &module.items {
@@ -75,6 +78,8 @@ pub(crate) type Names = HashMap<String, Symbol>;
 struct Resolver {
     program: Program,
     names: Names,
+    /// Functions that have a body, also where it was refused.
+    defined: HashSet<u32>,
     refusals: Vec<Refusal>,
 }
 
@@ -350,7 +355,7 @@ impl Resolver {
             let function = &self.program.functions[at as usize];
             let brought = function.linkage == Linkage::Extern
                 && lower::device_function(&function.name).is_some();
-            if function.body.is_none() && !brought {
+            if !brought && !self.defined.contains(&at) {
                 let (pos, what) = (
                     function.pos,
                     format!("Unresolved extern function '{}'", function.name),

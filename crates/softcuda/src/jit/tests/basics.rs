@@ -3,7 +3,7 @@
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer};
 
-const SAXPY: &str = "
+pub(super) const SAXPY: &str = "
 .version 8.8
 .target sm_90
 .address_size 64

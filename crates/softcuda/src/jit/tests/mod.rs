@@ -1,3 +1,4 @@
 //! The compiler as a whole: whole modules, loaded and run.
 
 mod basics;
+mod corpus;
