@@ -50,6 +50,10 @@ def compile_all(root: pathlib.Path, out: pathlib.Path) -> None:
     shutil.rmtree(STAGE)
 
 
+def contents(path: pathlib.Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare with what is checked in, write nothing")
@@ -62,10 +66,7 @@ def main() -> int:
         fresh.mkdir()
         compile_all(arguments.cuda_root or toolkit(scratch), fresh)
         names = {path.name for path in [*fresh.iterdir(), *kept.glob("*.ptx")]}
-        same = lambda name: all((at / name).exists() for at in (fresh, kept)) and (
-            (fresh / name).read_bytes() == (kept / name).read_bytes()
-        )
-        changed = sorted(name for name in names if not same(name))
+        changed = sorted(name for name in names if contents(fresh / name) != contents(kept / name))
         if arguments.check:
             print("\n".join(f"not current: {name}" for name in changed) or f"all {len(names)} are current")
             return 1 if changed else 0

@@ -5,3 +5,4 @@ mod conformance;
 mod driver;
 mod execution;
 mod install;
+mod kernels;

@@ -15,9 +15,17 @@ super::cases! {
 }
 
 /// A kernel over the inputs that writes rows.
-fn rows<T: Element, U: Element>(name: &'static str, ptx: Ptx, inputs: &[&[T]], expected: &[U]) -> Case {
+fn rows<T: Element, U: Element>(
+    name: &'static str,
+    ptx: Ptx,
+    inputs: &[&[T]],
+    expected: &[U],
+) -> Case {
     let mut case = Case::new(name, ptx);
-    let mut arguments: Vec<_> = inputs.iter().map(|values| case.input(values).into()).collect();
+    let mut arguments: Vec<_> = inputs
+        .iter()
+        .map(|values| case.input(values).into())
+        .collect();
     let out = case.output::<U>(expected.len());
     case.columns(out, expected.len() / N);
     case.expect(out, expected);
@@ -37,13 +45,20 @@ fn rounded(format: Format, x: u64, y: u64, z: u64) -> Vec<u64> {
         &|r| exact::sqrt(format, x, r),
         &|r| exact::div(format, exact::from_integer(format, 1, Round::Zero), x, r),
     ];
-    operations.iter().flat_map(|operation| ROUNDINGS.map(operation)).collect()
+    operations
+        .iter()
+        .flat_map(|operation| ROUNDINGS.map(operation))
+        .collect()
 }
 
 /// Clamped to [0, 1]; no number is zero.
 fn saturated(bits: u64) -> u64 {
     let x = f32::from_bits(bits as u32);
-    if x > 0.0 { x.min(1.0).to_bits() as u64 } else { 0 }
+    if x > 0.0 {
+        x.min(1.0).to_bits() as u64
+    } else {
+        0
+    }
 }
 
 fn rounded_f32(name: &'static str) -> Case {
@@ -58,14 +73,28 @@ fn rounded_f32(name: &'static str) -> Case {
         row.push(saturated(exact::fma(F32, x, y, z, Round::Nearest)));
         row.into_iter().map(|v| f32::from_bits(v as u32))
     };
-    rows(name, ROUNDING, &[&a, &b, &c], &(0..N).flat_map(row).collect::<Vec<f32>>())
+    rows(
+        name,
+        ROUNDING,
+        &[&a, &b, &c],
+        &(0..N).flat_map(row).collect::<Vec<f32>>(),
+    )
 }
 
 fn rounded_f64(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b, c) = (inputs.f64s(N), inputs.f64s(N), inputs.f64s(N));
-    let row = |i: usize| rounded(F64, a[i].to_bits(), b[i].to_bits(), c[i].to_bits()).into_iter().map(f64::from_bits);
-    rows(name, ROUNDING, &[&a, &b, &c], &(0..N).flat_map(row).collect::<Vec<f64>>())
+    let row = |i: usize| {
+        rounded(F64, a[i].to_bits(), b[i].to_bits(), c[i].to_bits())
+            .into_iter()
+            .map(f64::from_bits)
+    };
+    rows(
+        name,
+        ROUNDING,
+        &[&a, &b, &c],
+        &(0..N).flat_map(row).collect::<Vec<f64>>(),
+    )
 }
 
 /// The fourteen comparisons as bits.
@@ -92,7 +121,12 @@ fn comparisons(format: Format, x: u64, y: u64) -> u32 {
 }
 
 /// Pairs, a third of them equal in magnitude.
-fn pairs<T: Copy>(inputs: &mut Inputs, values: Vec<T>, others: Vec<T>, negate: impl Fn(T) -> T) -> (Vec<T>, Vec<T>) {
+fn pairs<T: Copy>(
+    inputs: &mut Inputs,
+    values: Vec<T>,
+    others: Vec<T>,
+    negate: impl Fn(T) -> T,
+) -> (Vec<T>, Vec<T>) {
     let others = values
         .iter()
         .zip(others)
@@ -111,8 +145,19 @@ fn compare_f32(name: &'static str) -> Case {
     let (a, b) = pairs(&mut inputs, a, b, |v| -v);
     let row = |(x, y): (&f32, &f32)| {
         let (p, q) = (x.to_bits() as u64, y.to_bits() as u64);
-        let kinds = [x.is_finite(), x.is_infinite(), !x.is_nan(), x.is_nan(), x.is_normal(), x.is_subnormal()];
-        let kinds: u32 = kinds.iter().enumerate().map(|(i, &b)| (b as u32) << (16 + i)).sum();
+        let kinds = [
+            x.is_finite(),
+            x.is_infinite(),
+            !x.is_nan(),
+            x.is_nan(),
+            x.is_normal(),
+            x.is_subnormal(),
+        ];
+        let kinds: u32 = kinds
+            .iter()
+            .enumerate()
+            .map(|(i, &b)| (b as u32) << (16 + i))
+            .sum();
         let either = x.is_nan() || y.is_nan();
         let or_nan = |v: u64| if either { F32.nan() } else { v };
         let sign = (p ^ q) & F32.negate(0);
@@ -123,12 +168,21 @@ fn compare_f32(name: &'static str) -> Case {
             or_nan(exact::min(F32, p, q)),
             or_nan(exact::max(F32, p, q)),
             exact::min(F32, F32.flush(p), F32.flush(q)),
-            if F32.is_nan(largest) { largest } else { largest | sign },
+            if F32.is_nan(largest) {
+                largest
+            } else {
+                largest | sign
+            },
             F32.absolute(q) | p & F32.negate(0),
         ];
         std::iter::once(comparisons(F32, p, q) | kinds).chain(values.map(|v| v as u32))
     };
-    rows(name, ROUNDING, &[&a, &b], &a.iter().zip(&b).flat_map(row).collect::<Vec<u32>>())
+    rows(
+        name,
+        ROUNDING,
+        &[&a, &b],
+        &a.iter().zip(&b).flat_map(row).collect::<Vec<u32>>(),
+    )
 }
 
 fn compare_f64(name: &'static str) -> Case {
@@ -138,16 +192,44 @@ fn compare_f64(name: &'static str) -> Case {
     let row = |(x, y): (&f64, &f64)| {
         let (p, q) = (x.to_bits(), y.to_bits());
         let or_one = |v: u64| if F64.is_nan(v) { 1 } else { v };
-        let kinds = [x.is_finite(), x.is_infinite(), x.is_nan(), x.is_sign_negative()];
-        let kinds = kinds.iter().enumerate().map(|(i, &b)| (b as u64) << i).sum();
-        [comparisons(F64, p, q) as u64, or_one(exact::min(F64, p, q)), or_one(exact::max(F64, p, q)), kinds]
+        let kinds = [
+            x.is_finite(),
+            x.is_infinite(),
+            x.is_nan(),
+            x.is_sign_negative(),
+        ];
+        let kinds = kinds
+            .iter()
+            .enumerate()
+            .map(|(i, &b)| (b as u64) << i)
+            .sum();
+        [
+            comparisons(F64, p, q) as u64,
+            or_one(exact::min(F64, p, q)),
+            or_one(exact::max(F64, p, q)),
+            kinds,
+        ]
     };
-    rows(name, ROUNDING, &[&a, &b], &a.iter().zip(&b).flat_map(row).collect::<Vec<u64>>())
+    rows(
+        name,
+        ROUNDING,
+        &[&a, &b],
+        &a.iter().zip(&b).flat_map(row).collect::<Vec<u64>>(),
+    )
 }
 
 /// Only the GPU can say.
 fn nan_bits(name: &'static str) -> Case {
-    let special = [0x7fc0_0000u32, 0xffc0_1234, 0x7f80_0001, 0xff81_2345, 0x7f80_0000, 0xff80_0000, 0x3f80_0000, 0];
+    let special = [
+        0x7fc0_0000u32,
+        0xffc0_1234,
+        0x7f80_0001,
+        0xff81_2345,
+        0x7f80_0000,
+        0xff80_0000,
+        0x3f80_0000,
+        0,
+    ];
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for x in special {
         for y in special {
@@ -181,7 +263,9 @@ fn flush_f32(name: &'static str) -> Case {
         let nearest = Round::Nearest;
         let order = exact::compare(F32, x, y);
         let nonzero = exact::compare(F32, x, 0) != Some(Equal);
-        let flags = (order == Some(Less)) as i128 | ((order == Some(Equal)) as i128) << 1 | (nonzero as i128) << 2;
+        let flags = (order == Some(Less)) as i128
+            | ((order == Some(Equal)) as i128) << 1
+            | (nonzero as i128) << 2;
         let flushed = [
             exact::add(F32, x, y, nearest),
             exact::sub(F32, x, y, nearest),
@@ -199,9 +283,18 @@ fn flush_f32(name: &'static str) -> Case {
             exact::mul(F32, x, y, Round::Zero),
         ];
         let rest = [raw, exact::from_integer(F32, flags, nearest)];
-        flushed.map(|v| F32.flush(v)).into_iter().chain(rest).map(|v| f32::from_bits(v as u32))
+        flushed
+            .map(|v| F32.flush(v))
+            .into_iter()
+            .chain(rest)
+            .map(|v| f32::from_bits(v as u32))
     };
-    rows(name, FTZ, &[&a, &b], &a.iter().zip(&b).flat_map(row).collect::<Vec<f32>>())
+    rows(
+        name,
+        FTZ,
+        &[&a, &b],
+        &a.iter().zip(&b).flat_map(row).collect::<Vec<f32>>(),
+    )
 }
 
 fn flush_saxpy(name: &'static str) -> Case {
@@ -210,8 +303,17 @@ fn flush_saxpy(name: &'static str) -> Case {
     let mut case = Case::new(name, FTZ);
     let (dx, dy) = (case.input(&x), case.inout(&y));
     let bits = |v: f32| F32.flush(v.to_bits() as u64);
-    let cell = |(x, y): (&f32, &f32)| F32.flush(exact::fma(F32, bits(a), bits(*x), bits(*y), Round::Nearest));
-    case.expect(dy, &x.iter().zip(&y).map(cell).map(|v| f32::from_bits(v as u32)).collect::<Vec<f32>>());
+    let cell = |(x, y): (&f32, &f32)| {
+        F32.flush(exact::fma(F32, bits(a), bits(*x), bits(*y), Round::Nearest))
+    };
+    case.expect(
+        dy,
+        &x.iter()
+            .zip(&y)
+            .map(cell)
+            .map(|v| f32::from_bits(v as u32))
+            .collect::<Vec<f32>>(),
+    );
     case.launch(name, N as u32 / 128, 128, args![a, dx, dy]);
     case
 }
@@ -222,9 +324,13 @@ fn flush_convert(name: &'static str) -> Case {
         let x = F32.flush(v.to_bits() as u64);
         let to = |round: Round| exact::to_integer(F32, x, round);
         [
-            to(Round::Up).unwrap_or(0).clamp(i32::MIN as i128, i32::MAX as i128) as i32 as u32 as u64,
+            to(Round::Up)
+                .unwrap_or(0)
+                .clamp(i32::MIN as i128, i32::MAX as i128) as i32 as u32 as u64,
             to(Round::Down).unwrap_or(0).clamp(0, u32::MAX as i128) as u64,
-            to(Round::Up).map_or(1 << 63, |n| n.clamp(i64::MIN as i128, i64::MAX as i128) as u64),
+            to(Round::Up).map_or(1 << 63, |n| {
+                n.clamp(i64::MIN as i128, i64::MAX as i128) as u64
+            }),
             exact::convert(F32, F64, x, Round::Nearest),
         ]
     };

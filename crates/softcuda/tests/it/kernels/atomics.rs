@@ -16,7 +16,11 @@ fn atomics_32(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (words, operands) = (inputs.words32(12 * n), inputs.words32(n));
     let mut case = Case::new(name, PTX);
-    let (dw, dv, old) = (case.inout(&words), case.input(&operands), case.output::<u32>(12 * n));
+    let (dw, dv, old) = (
+        case.inout(&words),
+        case.input(&operands),
+        case.output::<u32>(12 * n),
+    );
     let mut after = words.clone();
     let mut before = words;
     for i in 0..n {
@@ -49,7 +53,11 @@ fn atomics_64(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (words, operands) = (inputs.words64(10 * n), inputs.words64(n));
     let mut case = Case::new(name, PTX);
-    let (dw, dv, old) = (case.inout(&words), case.input(&operands), case.output::<u64>(10 * n));
+    let (dw, dv, old) = (
+        case.inout(&words),
+        case.input(&operands),
+        case.output::<u64>(10 * n),
+    );
     let mut after = words.clone();
     for i in 0..n {
         let v = operands[i];
@@ -88,7 +96,11 @@ fn atomics_contended(name: &'static str) -> Case {
         w[4] ^= i.wrapping_mul(40503);
         w[5] &= !(1 << (i % 23));
         w[6] = if w[6] >= 1000 { 0 } else { w[6] + 1 };
-        w[7] = if w[7] == 0 || w[7] > 1000 { 1000 } else { w[7] - 1 };
+        w[7] = if w[7] == 0 || w[7] > 1000 {
+            1000
+        } else {
+            w[7] - 1
+        };
         w[8] += i & 7;
     }
     let sum: u32 = (0..n).map(|i| i % 16).sum();

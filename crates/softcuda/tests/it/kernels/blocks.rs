@@ -31,7 +31,10 @@ fn barrier_votes(name: &'static str) -> Case {
         v.iter().flat_map(|_| row).collect::<Vec<i32>>()
     };
     case.columns(out, 6);
-    case.expect(out, &values.chunks(96).flat_map(block).collect::<Vec<i32>>());
+    case.expect(
+        out,
+        &values.chunks(96).flat_map(block).collect::<Vec<i32>>(),
+    );
     case.launch(name, 5, 96, args![input, out]);
     case
 }
@@ -41,7 +44,11 @@ fn producer_consumer(name: &'static str) -> Case {
     let values = Inputs::new(name).make(64 * rounds, |s| s.next() as i32);
     let mut case = Case::new(name, BARRIERS);
     let (input, out) = (case.input(&values), case.output::<i32>(64));
-    let thread = |t: usize| (0..rounds).fold(0i32, |sum, r| sum.wrapping_mul(31).wrapping_add(values[r * 64 + 63 - t]));
+    let thread = |t: usize| {
+        (0..rounds).fold(0i32, |sum, r| {
+            sum.wrapping_mul(31).wrapping_add(values[r * 64 + 63 - t])
+        })
+    };
     case.expect(out, &(0..64).map(thread).collect::<Vec<i32>>());
     case.launch(name, 1, 128, args![input, out, rounds as i32]);
     case
@@ -103,13 +110,17 @@ fn grid_sync_loop(name: &'static str) -> Case {
     for r in 0..rounds {
         for i in 0..n {
             let source = from[(i * 97 + r as usize) % n];
-            to[i] = source.wrapping_mul(1664525).wrapping_add(1013904223).wrapping_add(r);
+            to[i] = source
+                .wrapping_mul(1664525)
+                .wrapping_add(1013904223)
+                .wrapping_add(r);
         }
         std::mem::swap(&mut from, &mut to);
     }
     case.expect(a, &from);
     case.expect(b, &to);
-    case.launch(name, 6, 64, args![a, b, n as u32, rounds]).cooperative();
+    case.launch(name, 6, 64, args![a, b, n as u32, rounds])
+        .cooperative();
     case
 }
 
@@ -129,7 +140,9 @@ fn tiles(name: &'static str) -> Case {
             tile[rank ^ 5],
             tile.iter().any(|v| *v > 1000) as i32,
             tile.iter().all(|v| *v > -1000) as i32,
-            tile.iter().enumerate().fold(0, |m, (i, v)| m | (v & 1) << i),
+            tile.iter()
+                .enumerate()
+                .fold(0, |m, (i, v)| m | (v & 1) << i),
             tile.iter().sum(),
             *tile.iter().max().expect("eight lanes"),
             tile[..=rank].iter().sum(),
@@ -146,9 +159,22 @@ fn tiles(name: &'static str) -> Case {
 fn coalesced_filter(name: &'static str) -> Case {
     let values = Inputs::new(name).make(200, |s| s.below(100) as i32);
     let mut case = Case::new(name, COOPERATIVE);
-    let (input, count, counted) = (case.input(&values), case.inout(&[0i32]), case.output::<i32>(200));
-    case.expect(count, &[values.iter().filter(|v| *v % 3 == 0).count() as i32]);
-    case.expect(counted, &values.iter().map(|v| if v % 3 == 0 { 1 } else { -1 }).collect::<Vec<i32>>());
+    let (input, count, counted) = (
+        case.input(&values),
+        case.inout(&[0i32]),
+        case.output::<i32>(200),
+    );
+    case.expect(
+        count,
+        &[values.iter().filter(|v| *v % 3 == 0).count() as i32],
+    );
+    case.expect(
+        counted,
+        &values
+            .iter()
+            .map(|v| if v % 3 == 0 { 1 } else { -1 })
+            .collect::<Vec<i32>>(),
+    );
     case.launch(name, 2, 128, args![input, count, counted, 200u32]);
     case
 }
@@ -163,7 +189,12 @@ fn labeled_groups(name: &'static str) -> Case {
             let same = |w: &&u32| *w % 5 == v % 5;
             let size = warp.iter().filter(same).count() as u32;
             let rank = warp[..i].iter().filter(same).count() as u32;
-            expected.extend([size * 100 + rank, warp.iter().filter(same).fold(0u32, |s, w| s.wrapping_add(*w))]);
+            expected.extend([
+                size * 100 + rank,
+                warp.iter()
+                    .filter(same)
+                    .fold(0u32, |s, w| s.wrapping_add(*w)),
+            ]);
         }
     }
     case.columns(out, 2);

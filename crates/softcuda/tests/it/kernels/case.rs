@@ -66,7 +66,12 @@ pub struct Bound {
 }
 
 pub const fn ulp(ulp: u64) -> Bound {
-    Bound { ulp, absolute: 0.0, relative: 0.0, determined: false }
+    Bound {
+        ulp,
+        absolute: 0.0,
+        relative: 0.0,
+        determined: false,
+    }
 }
 
 pub const fn absolute(absolute: f64) -> Bound {
@@ -87,7 +92,10 @@ impl Bound {
     }
 
     pub const fn determined(self) -> Bound {
-        Bound { determined: true, ..self }
+        Bound {
+            determined: true,
+            ..self
+        }
     }
 }
 
@@ -201,7 +209,12 @@ impl Size for (u32, u32, u32) {
 
 impl Case {
     pub fn new(name: &'static str, ptx: Ptx) -> Self {
-        Case { name, ptx, buffers: Vec::new(), launches: Vec::new() }
+        Case {
+            name,
+            ptx,
+            buffers: Vec::new(),
+            launches: Vec::new(),
+        }
     }
 
     /// Values the kernel reads.
@@ -240,19 +253,42 @@ impl Case {
     pub fn expect<T: Element>(&mut self, buffer: Buffer, values: &[T]) {
         let bytes = bytes_of(values);
         let buffer = &mut self.buffers[buffer.0];
-        assert_eq!(bytes.len(), buffer.initial.len(), "{}: the reference has the buffer's size", self.name);
+        assert_eq!(
+            bytes.len(),
+            buffer.initial.len(),
+            "{}: the reference has the buffer's size",
+            self.name
+        );
         buffer.reference = Some(bytes);
     }
 
-    pub fn launch(&mut self, kernel: &'static str, grid: impl Size, block: impl Size, args: Vec<Arg>) -> &mut Launch {
-        let launch =
-            Launch { kernel, grid: grid.size(), block: block.size(), shared: 0, cooperative: false, args };
+    pub fn launch(
+        &mut self,
+        kernel: &'static str,
+        grid: impl Size,
+        block: impl Size,
+        args: Vec<Arg>,
+    ) -> &mut Launch {
+        let launch = Launch {
+            kernel,
+            grid: grid.size(),
+            block: block.size(),
+            shared: 0,
+            cooperative: false,
+            args,
+        };
         self.launches.push(launch);
         self.launches.last_mut().expect("just pushed")
     }
 
     fn add(&mut self, initial: Vec<u8>, kind: Kind, check: Check) -> Buffer {
-        self.buffers.push(Contents { initial, kind, check, columns: 1, reference: None });
+        self.buffers.push(Contents {
+            initial,
+            kind,
+            check,
+            columns: 1,
+            reference: None,
+        });
         Buffer(self.buffers.len() - 1)
     }
 }

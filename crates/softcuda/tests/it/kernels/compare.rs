@@ -16,7 +16,11 @@ pub fn canonical(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     let size = kind.size();
     let one = |value: &[u8]| {
         let bits = word(value);
-        let bits = if bits & (sign - 1) > infinity { sign - 1 } else { bits };
+        let bits = if bits & (sign - 1) > infinity {
+            sign - 1
+        } else {
+            bits
+        };
         bits.to_le_bytes()[..size].to_vec()
     };
     bytes.chunks(size).flat_map(one).collect()
@@ -38,7 +42,9 @@ pub fn differences(
     for (i, (got, want)) in got.chunks(size).zip(want.chunks(size)).enumerate() {
         let same = match bounds {
             None => got == want,
-            Some((bounds, times)) => near(contents.kind, got, want, &bounds[i % bounds.len()], times),
+            Some((bounds, times)) => {
+                near(contents.kind, got, want, &bounds[i % bounds.len()], times)
+            }
         };
         if same {
             continue;
@@ -69,9 +75,17 @@ pub fn differences(
     if wrong == 0 {
         return None;
     }
-    let columns: Vec<String> =
-        by_column.iter().enumerate().filter(|(_, n)| **n > 0).map(|(c, n)| format!("{c}: {n}")).collect();
-    Some(format!("{wrong} values differ (by column {})\n{}", columns.join(", "), lines.join("\n")))
+    let columns: Vec<String> = by_column
+        .iter()
+        .enumerate()
+        .filter(|(_, n)| **n > 0)
+        .map(|(c, n)| format!("{c}: {n}"))
+        .collect();
+    Some(format!(
+        "{wrong} values differ (by column {})\n{}",
+        columns.join(", "),
+        lines.join("\n")
+    ))
 }
 
 fn near(kind: Kind, got: &[u8], want: &[u8], bound: &Bound, times: u64) -> bool {
@@ -84,7 +98,8 @@ fn near(kind: Kind, got: &[u8], want: &[u8], bound: &Bound, times: u64) -> bool 
     }
     let difference = (x - y).abs();
     let times_f = times as f64;
-    steps(kind, got).abs_diff(steps(kind, want)) <= bound.ulp as u128 * times as u128 + (times == 1) as u128
+    steps(kind, got).abs_diff(steps(kind, want))
+        <= bound.ulp as u128 * times as u128 + (times == 1) as u128
         || difference <= bound.absolute * times_f
         || difference <= bound.relative * times_f * y.abs()
 }
@@ -94,7 +109,11 @@ fn steps(kind: Kind, value: &[u8]) -> i128 {
     let bits = word(value);
     let sign = 1u64 << (8 * kind.size() - 1);
     let magnitude = (bits & (sign - 1)) as i128;
-    if bits & sign != 0 { -magnitude } else { magnitude }
+    if bits & sign != 0 {
+        -magnitude
+    } else {
+        magnitude
+    }
 }
 
 fn number(kind: Kind, value: &[u8]) -> f64 {

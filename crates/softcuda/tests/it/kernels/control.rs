@@ -38,7 +38,10 @@ fn dense_switch(name: &'static str) -> Case {
                 11 => sum ^ sum >> 7,
                 _ => !sum,
             };
-            x = x.wrapping_mul(1103515245).wrapping_add(12345).wrapping_add(sum & 1);
+            x = x
+                .wrapping_mul(1103515245)
+                .wrapping_add(12345)
+                .wrapping_add(sum & 1);
             x ^= x >> 16;
         }
         sum
@@ -118,7 +121,10 @@ fn nested_exits(name: &'static str) -> Case {
         }
         u32::MAX
     };
-    case.expect(out, &values.iter().enumerate().map(search).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &values.iter().enumerate().map(search).collect::<Vec<u32>>(),
+    );
     case.launch(name, 3, 64, args![input, out]);
     case
 }
@@ -136,11 +142,21 @@ fn number_theory(name: &'static str) -> Case {
         let square = |v: u64| v * v % modulus;
         (0..32).rev().fold(1u64, |r, bit| {
             let r = square(r);
-            if exponent >> bit & 1 == 1 { r * (base as u64 % modulus) % modulus } else { r }
+            if exponent >> bit & 1 == 1 {
+                r * (base as u64 % modulus) % modulus
+            } else {
+                r
+            }
         }) as u32
     };
     case.columns(out, 2);
-    case.expect(out, &a.iter().zip(&b).flat_map(|(&a, &b)| [gcd(a, b), power(a, b)]).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &a.iter()
+            .zip(&b)
+            .flat_map(|(&a, &b)| [gcd(a, b), power(a, b)])
+            .collect::<Vec<u32>>(),
+    );
     case.launch(name, 2, 64, args![da, db, out]);
     case
 }
@@ -171,7 +187,12 @@ fn ackermann(name: &'static str) -> Case {
 fn even_odd(name: &'static str) -> Case {
     let mut case = Case::new(name, RECURSION);
     let out = case.output::<u32>(96);
-    case.expect(out, &(0..96).map(|t| if t % 2 == 0 { 2 * t } else { t }).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &(0..96)
+            .map(|t| if t % 2 == 0 { 2 * t } else { t })
+            .collect::<Vec<u32>>(),
+    );
     case.launch(name, 1, 96, args![out]);
     case
 }
@@ -226,7 +247,10 @@ fn binary(which: usize, a: i32, b: i32) -> i32 {
 
 fn call_tables(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
-    let (a, b) = (inputs.make(128, |s| s.next() as i32 >> 4), inputs.make(128, |s| s.next() as i32 >> 4));
+    let (a, b) = (
+        inputs.make(128, |s| s.next() as i32 >> 4),
+        inputs.make(128, |s| s.next() as i32 >> 4),
+    );
     let mut case = Case::new(name, POINTERS);
     let (da, db, out) = (case.input(&a), case.input(&b), case.output::<i32>(256));
     let row = |i: usize| [binary(i % 4, a[i], b[i]), binary(3 - i % 4, a[i], b[i])];
@@ -238,12 +262,20 @@ fn call_tables(name: &'static str) -> Case {
 
 fn call_pointer(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
-    let (a, b) = (inputs.make(64, |s| s.next() as i32 >> 4), inputs.make(64, |s| s.next() as i32 >> 4));
+    let (a, b) = (
+        inputs.make(64, |s| s.next() as i32 >> 4),
+        inputs.make(64, |s| s.next() as i32 >> 4),
+    );
     let mut case = Case::new(name, POINTERS);
     let (slot, da, db) = (case.scratch(8), case.input(&a), case.input(&b));
     for which in 0..4 {
         let out = case.output::<i32>(64);
-        case.expect(out, &(0..64).map(|i| binary(which, a[i], b[i])).collect::<Vec<i32>>());
+        case.expect(
+            out,
+            &(0..64)
+                .map(|i| binary(which, a[i], b[i]))
+                .collect::<Vec<i32>>(),
+        );
         case.launch("make_pointer", 1, 1, args![slot, which as i32]);
         case.launch("call_pointer", 1, 64, args![slot, da, db, out]);
     }
@@ -251,9 +283,14 @@ fn call_pointer(name: &'static str) -> Case {
 }
 
 fn call_with_struct(name: &'static str) -> Case {
-    let pairs: Vec<(f64, i32, i32)> = (0..32).map(|i| (i as f64 * 1.25 - 7.0, i * 3, 100)).collect();
+    let pairs: Vec<(f64, i32, i32)> = (0..32)
+        .map(|i| (i as f64 * 1.25 - 7.0, i * 3, 100))
+        .collect();
     let bytes = |pairs: &[(f64, i32, i32)]| -> Vec<u64> {
-        pairs.iter().flat_map(|(x, n, sum)| [x.to_bits(), (*sum as u64) << 32 | *n as u32 as u64]).collect()
+        pairs
+            .iter()
+            .flat_map(|(x, n, sum)| [x.to_bits(), (*sum as u64) << 32 | *n as u32 as u64])
+            .collect()
     };
     let mut case = Case::new(name, POINTERS);
     let buffer = case.inout(&bytes(&pairs));
@@ -274,8 +311,17 @@ fn virtual_calls(name: &'static str) -> Case {
     let values: Vec<f32> = (0..64).map(|i| i as f32 * 0.5).collect();
     let mut case = Case::new(name, POINTERS);
     let (input, out) = (case.input(&values), case.output::<f32>(64));
-    let area = |(i, &v): (usize, &f32)| if i >> 2 & 1 == 1 { v * (v + 1.0) + 4.0 } else { 3.0 * v * v };
-    case.expect(out, &values.iter().enumerate().map(area).collect::<Vec<f32>>());
+    let area = |(i, &v): (usize, &f32)| {
+        if i >> 2 & 1 == 1 {
+            v * (v + 1.0) + 4.0
+        } else {
+            3.0 * v * v
+        }
+    };
+    case.expect(
+        out,
+        &values.iter().enumerate().map(area).collect::<Vec<f32>>(),
+    );
     case.launch(name, 1, 64, args![input, out]);
     case
 }

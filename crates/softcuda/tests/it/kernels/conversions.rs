@@ -15,7 +15,12 @@ super::cases! {
 }
 
 /// A kernel from `a` to rows of results, 128 threads a block.
-fn rows<T: Element, U: Element>(name: &'static str, a: &[T], threads: usize, expected: &[U]) -> Case {
+fn rows<T: Element, U: Element>(
+    name: &'static str,
+    a: &[T],
+    threads: usize,
+    expected: &[U],
+) -> Case {
     let mut case = Case::new(name, PTX);
     let (input, out) = (case.input(a), case.output::<U>(expected.len()));
     case.columns(out, expected.len() / threads);
@@ -36,12 +41,19 @@ const fn signed(bits: u32) -> Integer {
 }
 
 const fn unsigned(bits: u32) -> Integer {
-    Integer { bits, signed: false }
+    Integer {
+        bits,
+        signed: false,
+    }
 }
 
 impl Integer {
     fn clamp(self, n: i128) -> i128 {
-        if self.signed { n.clamp(-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1) } else { n.clamp(0, (1 << self.bits) - 1) }
+        if self.signed {
+            n.clamp(-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
+        } else {
+            n.clamp(0, (1 << self.bits) - 1)
+        }
     }
 
     /// What a float becomes: the nearest the type has; no number is zero, or the top bit alone where either side has
@@ -63,12 +75,17 @@ impl Integer {
 const WORDS: [Integer; 4] = [signed(32), unsigned(32), signed(64), unsigned(64)];
 
 fn to_words(format: Format, a: u64) -> impl Iterator<Item = u64> {
-    WORDS.into_iter().flat_map(move |to| ROUNDINGS.map(|round| to.word(to.of(format, a, round))))
+    WORDS
+        .into_iter()
+        .flat_map(move |to| ROUNDINGS.map(|round| to.word(to.of(format, a, round))))
 }
 
 fn f32_to_int(name: &'static str) -> Case {
     let values = wide_f32s(name);
-    let expected: Vec<u64> = values.iter().flat_map(|v| to_words(F32, v.to_bits() as u64)).collect();
+    let expected: Vec<u64> = values
+        .iter()
+        .flat_map(|v| to_words(F32, v.to_bits() as u64))
+        .collect();
     rows(name, &values, N, &expected)
 }
 
@@ -97,22 +114,37 @@ fn wide_f64s(name: &str) -> Vec<f64> {
 
 fn f64_to_int(name: &'static str) -> Case {
     let values = wide_f64s(name);
-    let expected: Vec<u64> = values.iter().flat_map(|v| to_words(F64, v.to_bits())).collect();
+    let expected: Vec<u64> = values
+        .iter()
+        .flat_map(|v| to_words(F64, v.to_bits()))
+        .collect();
     rows(name, &values, N, &expected)
 }
 
 /// The word read as each of the four integers.
 fn readings(word: u64) -> [i128; 4] {
-    [word as i32 as i128, word as u32 as i128, word as i64 as i128, word as i128]
+    [
+        word as i32 as i128,
+        word as u32 as i128,
+        word as i64 as i128,
+        word as i128,
+    ]
 }
 
 fn int_to_f32(name: &'static str) -> Case {
     let words = Inputs::new(name).words64(N);
     let row = |&word: &u64| {
-        let all = readings(word).into_iter().flat_map(|n| ROUNDINGS.map(|round| exact::from_integer(F32, n, round)));
+        let all = readings(word)
+            .into_iter()
+            .flat_map(|n| ROUNDINGS.map(|round| exact::from_integer(F32, n, round)));
         all.map(|v| f32::from_bits(v as u32)).collect::<Vec<f32>>()
     };
-    rows(name, &words, N, &words.iter().flat_map(row).collect::<Vec<f32>>())
+    rows(
+        name,
+        &words,
+        N,
+        &words.iter().flat_map(row).collect::<Vec<f32>>(),
+    )
 }
 
 fn int_to_f64(name: &'static str) -> Case {
@@ -120,10 +152,21 @@ fn int_to_f64(name: &'static str) -> Case {
     let row = |&word: &u64| {
         let [i32, u32, i64, u64] = readings(word);
         let narrow = [i32, u32].map(|n| exact::from_integer(F64, n, Round::Nearest));
-        let wide = [i64, u64].into_iter().flat_map(|n| ROUNDINGS.map(|round| exact::from_integer(F64, n, round)));
-        narrow.into_iter().chain(wide).map(f64::from_bits).collect::<Vec<f64>>()
+        let wide = [i64, u64]
+            .into_iter()
+            .flat_map(|n| ROUNDINGS.map(|round| exact::from_integer(F64, n, round)));
+        narrow
+            .into_iter()
+            .chain(wide)
+            .map(f64::from_bits)
+            .collect::<Vec<f64>>()
     };
-    rows(name, &words, N, &words.iter().flat_map(row).collect::<Vec<f64>>())
+    rows(
+        name,
+        &words,
+        N,
+        &words.iter().flat_map(row).collect::<Vec<f64>>(),
+    )
 }
 
 fn f64_to_f32(name: &'static str) -> Case {
@@ -138,14 +181,27 @@ fn f64_to_f32(name: &'static str) -> Case {
     for v in values.iter_mut().skip(1).step_by(5) {
         *v = (inputs.next() >> 30) as f64 * 2f64.powi(-160);
     }
-    let row = |v: &f64| ROUNDINGS.map(|r| f32::from_bits(exact::convert(F64, F32, v.to_bits(), r) as u32));
-    rows(name, &values, N, &values.iter().flat_map(row).collect::<Vec<f32>>())
+    let row = |v: &f64| {
+        ROUNDINGS.map(|r| f32::from_bits(exact::convert(F64, F32, v.to_bits(), r) as u32))
+    };
+    rows(
+        name,
+        &values,
+        N,
+        &values.iter().flat_map(row).collect::<Vec<f32>>(),
+    )
 }
 
 fn f32_to_f64(name: &'static str) -> Case {
     let values = Inputs::new(name).f32s(N);
-    let wide = |v: &f32| f64::from_bits(exact::convert(F32, F64, v.to_bits() as u64, Round::Nearest));
-    rows(name, &values, N, &values.iter().map(wide).collect::<Vec<f64>>())
+    let wide =
+        |v: &f32| f64::from_bits(exact::convert(F32, F64, v.to_bits() as u64, Round::Nearest));
+    rows(
+        name,
+        &values,
+        N,
+        &values.iter().map(wide).collect::<Vec<f64>>(),
+    )
 }
 
 /// Floats around the range of a narrower format: ties, limits, subnormals.
@@ -164,24 +220,45 @@ fn narrowing_f32s(name: &str, dropped: u32, least: i32) -> Vec<f32> {
 
 fn f32_to_f16(name: &'static str) -> Case {
     let values = narrowing_f32s(name, 13, -14);
-    let row = |v: &f32| ROUNDINGS.map(|r| f16::from_bits(exact::convert(F32, F16, v.to_bits() as u64, r) as u16));
-    rows(name, &values, N, &values.iter().flat_map(row).collect::<Vec<f16>>())
+    let row = |v: &f32| {
+        ROUNDINGS.map(|r| f16::from_bits(exact::convert(F32, F16, v.to_bits() as u64, r) as u16))
+    };
+    rows(
+        name,
+        &values,
+        N,
+        &values.iter().flat_map(row).collect::<Vec<f16>>(),
+    )
 }
 
 fn f32_to_bf16(name: &'static str) -> Case {
     let values = narrowing_f32s(name, 16, -120);
     let both = [Round::Nearest, Round::Zero];
-    let row = |v: &f32| both.map(|r| bf16::from_bits(exact::convert(F32, BF16, v.to_bits() as u64, r) as u16));
-    rows(name, &values, N, &values.iter().flat_map(row).collect::<Vec<bf16>>())
+    let row = |v: &f32| {
+        both.map(|r| bf16::from_bits(exact::convert(F32, BF16, v.to_bits() as u64, r) as u16))
+    };
+    rows(
+        name,
+        &values,
+        N,
+        &values.iter().flat_map(row).collect::<Vec<bf16>>(),
+    )
 }
 
 /// Nothing below zero; no number stays.
 fn relu(format: Format, a: u64) -> u64 {
-    if format.is_negative(a) && !format.is_nan(a) { 0 } else { a }
+    if format.is_negative(a) && !format.is_nan(a) {
+        0
+    } else {
+        a
+    }
 }
 
 fn f32_pairs(name: &'static str) -> Case {
-    let values: Vec<f32> = narrowing_f32s(name, 13, -14).into_iter().chain(narrowing_f32s("f32_pairs 2", 16, -120)).collect();
+    let values: Vec<f32> = narrowing_f32s(name, 13, -14)
+        .into_iter()
+        .chain(narrowing_f32s("f32_pairs 2", 16, -120))
+        .collect();
     let pair = |v: &[f32]| {
         let (x, y) = (v[0].to_bits() as u64, v[1].to_bits() as u64);
         let packed = |to: Format, round: Round, clamp: bool| {
@@ -208,7 +285,12 @@ fn f32_pairs(name: &'static str) -> Case {
             relu(F32, tf32(y, false) as u64) as u32,
         ]
     };
-    rows(name, &values, N, &values.chunks(2).flat_map(pair).collect::<Vec<u32>>())
+    rows(
+        name,
+        &values,
+        N,
+        &values.chunks(2).flat_map(pair).collect::<Vec<u32>>(),
+    )
 }
 
 fn f16_to_all(name: &'static str) -> Case {
@@ -218,7 +300,9 @@ fn f16_to_all(name: &'static str) -> Case {
         [
             float << 32 | to(signed(32), Round::Nearest),
             to(signed(32), Round::Down) << 32 | to(signed(32), Round::Up),
-            to(unsigned(32), Round::Zero) << 32 | to(signed(16), Round::Nearest) << 16 | to(unsigned(16), Round::Up),
+            to(unsigned(32), Round::Zero) << 32
+                | to(signed(16), Round::Nearest) << 16
+                | to(unsigned(16), Round::Up),
             to(signed(64), Round::Zero) ^ to(unsigned(64), Round::Nearest) << 1,
         ]
     };
@@ -231,9 +315,14 @@ fn f16_to_all(name: &'static str) -> Case {
 }
 
 fn int_to_f16(name: &'static str) -> Case {
-    let values: Vec<i32> = Inputs::new(name).words32(N).into_iter().map(|w| w as i32).collect();
+    let values: Vec<i32> = Inputs::new(name)
+        .words32(N)
+        .into_iter()
+        .map(|w| w as i32)
+        .collect();
     let row = |&x: &i32| {
-        let half = |n: i128, round: Round| f16::from_bits(exact::from_integer(F16, n, round) as u16);
+        let half =
+            |n: i128, round: Round| f16::from_bits(exact::from_integer(F16, n, round) as u16);
         let [rn, rz, ru, rd] = ROUNDINGS.map(|round| half(x as i128, round));
         [
             rn,
@@ -246,14 +335,27 @@ fn int_to_f16(name: &'static str) -> Case {
             half(x as u16 as i128, Round::Down),
         ]
     };
-    rows(name, &values, N, &values.iter().flat_map(row).collect::<Vec<f16>>())
+    rows(
+        name,
+        &values,
+        N,
+        &values.iter().flat_map(row).collect::<Vec<f16>>(),
+    )
 }
 
 fn saturating(name: &'static str) -> Case {
     let floats = wide_f32s(name);
-    let integers: Vec<i64> = Inputs::new("saturating 2").words64(N).into_iter().map(|w| w as i64).collect();
+    let integers: Vec<i64> = Inputs::new("saturating 2")
+        .words64(N)
+        .into_iter()
+        .map(|w| w as i64)
+        .collect();
     let mut case = Case::new(name, PTX);
-    let (df, di, out) = (case.input(&floats), case.input(&integers), case.output::<u32>(16 * N));
+    let (df, di, out) = (
+        case.input(&floats),
+        case.input(&integers),
+        case.output::<u32>(16 * N),
+    );
     let row = |(x, &n): (&f32, &i64)| {
         let bits = x.to_bits() as u64;
         let integral = |round: Round| exact::integral(F32, bits, round) as u32;
@@ -280,7 +382,14 @@ fn saturating(name: &'static str) -> Case {
         ]
     };
     case.columns(out, 16);
-    case.expect(out, &floats.iter().zip(&integers).flat_map(row).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &floats
+            .iter()
+            .zip(&integers)
+            .flat_map(row)
+            .collect::<Vec<u32>>(),
+    );
     case.launch(name, N as u32 / 128, 128, args![df, di, out]);
     case
 }

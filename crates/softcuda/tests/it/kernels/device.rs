@@ -18,11 +18,16 @@ pub fn context() -> Arc<CudaContext> {
     crate::driver::driver();
     let context = CONTEXT.get_or_init(|| {
         let context = CudaContext::new(0).expect("the device opens");
-        context.bind_to_thread().expect("its context becomes current");
-        result::ctx::set_limit(sys::CUlimit::CU_LIMIT_STACK_SIZE, STACK).expect("the stack limit can be set");
+        context
+            .bind_to_thread()
+            .expect("its context becomes current");
+        result::ctx::set_limit(sys::CUlimit::CU_LIMIT_STACK_SIZE, STACK)
+            .expect("the stack limit can be set");
         context
     });
-    context.bind_to_thread().expect("its context becomes current");
+    context
+        .bind_to_thread()
+        .expect("its context becomes current");
     context.clone()
 }
 
@@ -36,8 +41,10 @@ pub fn module(ptx: Ptx) -> sys::CUmodule {
     }
     let image = CString::new(ptx.text).expect("PTX has no zero byte");
     let mut log = vec![0u8; 16 << 10];
-    let mut options =
-        [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut options = [
+        sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+        sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
     let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
     let mut module = null_mut();
     // SAFETY: the image ends in zero, the options and their values are two, and the log outlives the call.
@@ -52,7 +59,12 @@ pub fn module(ptx: Ptx) -> sys::CUmodule {
     };
     let end = log.iter().position(|&b| b == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(&log[..end]);
-    assert_eq!(status, sys::CUresult::CUDA_SUCCESS, "kernels/ptx/{}.ptx does not load:\n{log}", ptx.name);
+    assert_eq!(
+        status,
+        sys::CUresult::CUDA_SUCCESS,
+        "kernels/ptx/{}.ptx does not load:\n{log}",
+        ptx.name
+    );
     modules.insert(ptx.name, module as usize);
     module
 }
@@ -61,10 +73,15 @@ pub fn module(ptx: Ptx) -> sys::CUmodule {
 pub fn run(case: &Case) -> Vec<Vec<u8>> {
     let _context = context();
     let module = module(case.ptx);
-    let buffers: Vec<_> = case.buffers.iter().map(|buffer| Allocation::from(&buffer.initial)).collect();
+    let buffers: Vec<_> = case
+        .buffers
+        .iter()
+        .map(|buffer| Allocation::from(&buffer.initial))
+        .collect();
     for launch in &case.launches {
-        start(module, launch, &buffers)
-            .unwrap_or_else(|error| panic!("{}: launch of {}: {error:?}", case.name, launch.kernel));
+        start(module, launch, &buffers).unwrap_or_else(|error| {
+            panic!("{}: launch of {}: {error:?}", case.name, launch.kernel)
+        });
     }
     result::ctx::synchronize().unwrap_or_else(|error| panic!("{}: {error:?}", case.name));
     buffers.iter().map(Allocation::read).collect()
@@ -84,13 +101,17 @@ impl Allocation {
             result::memcpy_htod_sync(pointer, bytes).expect("copy to the device");
             pointer
         };
-        Allocation { pointer, bytes: bytes.len() }
+        Allocation {
+            pointer,
+            bytes: bytes.len(),
+        }
     }
 
     pub fn read(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
         // SAFETY: the allocation is as long as what is copied from it.
-        unsafe { result::memcpy_dtoh_sync(&mut bytes, self.pointer) }.expect("copy from the device");
+        unsafe { result::memcpy_dtoh_sync(&mut bytes, self.pointer) }
+            .expect("copy from the device");
         bytes
     }
 }
@@ -119,7 +140,10 @@ pub fn start(
             Arg::Value(bytes) => bytes.clone(),
         })
         .collect();
-    let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
+    let mut pointers: Vec<*mut c_void> = values
+        .iter_mut()
+        .map(|value| value.as_mut_ptr().cast())
+        .collect();
     // SAFETY: the case gives the kernel's own parameters, each as long as the kernel takes it, and buffers as long as
     // the kernel reaches.
     unsafe {
@@ -133,7 +157,14 @@ pub fn start(
                 &mut pointers,
             )
         } else {
-            result::launch_kernel(function, launch.grid, launch.block, launch.shared, null_mut(), &mut pointers)
+            result::launch_kernel(
+                function,
+                launch.grid,
+                launch.block,
+                launch.shared,
+                null_mut(),
+                &mut pointers,
+            )
         }
     }
 }

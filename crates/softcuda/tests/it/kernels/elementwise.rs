@@ -54,7 +54,11 @@ integers! {
 /// A kernel over `a` and `b` that writes a row for each pair.
 fn rows<T: Element>(name: &'static str, a: &[T], b: &[T], expected: &[T]) -> Case {
     let mut case = Case::new(name, PTX);
-    let (x, y, out) = (case.input(a), case.input(b), case.output::<T>(expected.len()));
+    let (x, y, out) = (
+        case.input(a),
+        case.input(b),
+        case.output::<T>(expected.len()),
+    );
     case.columns(out, expected.len() / a.len());
     case.expect(out, expected);
     case.launch(name, 4, 128, args![x, y, out, a.len() as u32]);
@@ -76,7 +80,11 @@ fn float_row(format: Format, x: u64, y: u64) -> [u64; 16] {
         format.is_nan(x),
         order != Some(Less),
     ];
-    let flags = bits.iter().enumerate().map(|(i, &b)| (b as i128) << i).sum();
+    let flags = bits
+        .iter()
+        .enumerate()
+        .map(|(i, &b)| (b as i128) << i)
+        .sum();
     [
         exact::add(format, x, y, nearest),
         exact::sub(format, x, y, nearest),
@@ -101,7 +109,12 @@ fn ew_f32(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b) = (inputs.f32s(N), inputs.f32s(N));
     let row = |(x, y): (&f32, &f32)| float_row(F32, x.to_bits() as u64, y.to_bits() as u64);
-    let expected: Vec<f32> = a.iter().zip(&b).flat_map(row).map(|v| f32::from_bits(v as u32)).collect();
+    let expected: Vec<f32> = a
+        .iter()
+        .zip(&b)
+        .flat_map(row)
+        .map(|v| f32::from_bits(v as u32))
+        .collect();
     rows(name, &a, &b, &expected)
 }
 
@@ -116,14 +129,21 @@ fn ew_f64(name: &'static str) -> Case {
 /// The eight columns of a kernel of halves.
 fn small_row(format: Format, x: u64, y: u64) -> [u64; 8] {
     let row = float_row(format, x, y);
-    [row[0], row[1], row[2], row[4], row[5], row[6], row[8], row[9]]
+    [
+        row[0], row[1], row[2], row[4], row[5], row[6], row[8], row[9],
+    ]
 }
 
 fn ew_f16(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b) = (inputs.f16s(N), inputs.f16s(N));
     let row = |(x, y): (&f16, &f16)| small_row(F16, x.to_bits() as u64, y.to_bits() as u64);
-    let expected: Vec<f16> = a.iter().zip(&b).flat_map(row).map(|v| f16::from_bits(v as u16)).collect();
+    let expected: Vec<f16> = a
+        .iter()
+        .zip(&b)
+        .flat_map(row)
+        .map(|v| f16::from_bits(v as u16))
+        .collect();
     rows(name, &a, &b, &expected)
 }
 
@@ -131,23 +151,41 @@ fn ew_bf16(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b) = (inputs.bf16s(N), inputs.bf16s(N));
     let row = |(x, y): (&bf16, &bf16)| small_row(BF16, x.to_bits() as u64, y.to_bits() as u64);
-    let expected: Vec<bf16> = a.iter().zip(&b).flat_map(row).map(|v| bf16::from_bits(v as u16)).collect();
+    let expected: Vec<bf16> = a
+        .iter()
+        .zip(&b)
+        .flat_map(row)
+        .map(|v| bf16::from_bits(v as u16))
+        .collect();
     rows(name, &a, &b, &expected)
 }
 
 /// Rows of pairs: both halves of each operation side by side.
-fn paired<T: Element>(format: Format, a: &[T], b: &[T], bits: fn(T) -> u64, value: fn(u64) -> T) -> Vec<T> {
+fn paired<T: Element>(
+    format: Format,
+    a: &[T],
+    b: &[T],
+    bits: fn(T) -> u64,
+    value: fn(u64) -> T,
+) -> Vec<T> {
     let row = |(x, y): (&[T], &[T])| {
         let low = small_row(format, bits(x[0]), bits(y[0]));
         let high = small_row(format, bits(x[1]), bits(y[1]));
-        low.into_iter().zip(high).flat_map(|(l, h)| [value(l), value(h)]).collect::<Vec<T>>()
+        low.into_iter()
+            .zip(high)
+            .flat_map(|(l, h)| [value(l), value(h)])
+            .collect::<Vec<T>>()
     };
     a.chunks(2).zip(b.chunks(2)).flat_map(row).collect()
 }
 
 fn pairs<T: Element>(name: &'static str, a: &[T], b: &[T], expected: &[T]) -> Case {
     let mut case = Case::new(name, PTX);
-    let (x, y, out) = (case.input(a), case.input(b), case.output::<T>(expected.len()));
+    let (x, y, out) = (
+        case.input(a),
+        case.input(b),
+        case.output::<T>(expected.len()),
+    );
     case.columns(out, 16);
     case.expect(out, expected);
     case.launch(name, 4, 128, args![x, y, out, a.len() as u32 / 2]);
@@ -157,14 +195,26 @@ fn pairs<T: Element>(name: &'static str, a: &[T], b: &[T], expected: &[T]) -> Ca
 fn ew_half2(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b) = (inputs.f16s(N), inputs.f16s(N));
-    let expected = paired(F16, &a, &b, |v| v.to_bits() as u64, |v| f16::from_bits(v as u16));
+    let expected = paired(
+        F16,
+        &a,
+        &b,
+        |v| v.to_bits() as u64,
+        |v| f16::from_bits(v as u16),
+    );
     pairs(name, &a, &b, &expected)
 }
 
 fn ew_bf162(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b) = (inputs.bf16s(N), inputs.bf16s(N));
-    let expected = paired(BF16, &a, &b, |v| v.to_bits() as u64, |v| bf16::from_bits(v as u16));
+    let expected = paired(
+        BF16,
+        &a,
+        &b,
+        |v| v.to_bits() as u64,
+        |v| bf16::from_bits(v as u16),
+    );
     pairs(name, &a, &b, &expected)
 }
 
@@ -195,7 +245,11 @@ fn scale4(name: &'static str) -> Case {
     let values = inputs.f32s(1024);
     let mut case = Case::new(name, PTX);
     let (input, out) = (case.input(&values), case.output::<f32>(1024));
-    let expected: Vec<f32> = values.chunks(4).flat_map(|v| [v[3], v[2], v[1], v[0]]).map(|v| v * 0.75).collect();
+    let expected: Vec<f32> = values
+        .chunks(4)
+        .flat_map(|v| [v[3], v[2], v[1], v[0]])
+        .map(|v| v * 0.75)
+        .collect();
     case.expect(out, &expected);
     case.launch(name, 2, 128, args![input, out, 0.75f32, 256u32]);
     case

@@ -11,10 +11,26 @@ pub struct Format {
     least: i32,
 }
 
-pub const F16: Format = Format { width: 16, precision: 11, least: -14 };
-pub const BF16: Format = Format { width: 16, precision: 8, least: -126 };
-pub const F32: Format = Format { width: 32, precision: 24, least: -126 };
-pub const F64: Format = Format { width: 64, precision: 53, least: -1022 };
+pub const F16: Format = Format {
+    width: 16,
+    precision: 11,
+    least: -14,
+};
+pub const BF16: Format = Format {
+    width: 16,
+    precision: 8,
+    least: -126,
+};
+pub const F32: Format = Format {
+    width: 32,
+    precision: 24,
+    least: -126,
+};
+pub const F64: Format = Format {
+    width: 64,
+    precision: 53,
+    least: -1022,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
@@ -31,8 +47,14 @@ pub const ROUNDINGS: [Round; 4] = [Round::Nearest, Round::Zero, Round::Up, Round
 #[derive(Clone, Copy)]
 enum Value {
     Nan,
-    Infinite { negative: bool },
-    Finite { negative: bool, magnitude: u128, exponent: i32 },
+    Infinite {
+        negative: bool,
+    },
+    Finite {
+        negative: bool,
+        magnitude: u128,
+        exponent: i32,
+    },
 }
 
 impl Format {
@@ -71,7 +93,11 @@ impl Format {
     /// A subnormal number becomes zero of its sign.
     pub fn flush(self, bits: u64) -> u64 {
         let magnitude = self.absolute(bits);
-        if magnitude >> self.fraction_bits() == 0 { bits & self.sign_bit() } else { bits }
+        if magnitude >> self.fraction_bits() == 0 {
+            bits & self.sign_bit()
+        } else {
+            bits
+        }
     }
 
     fn decode(self, bits: u64) -> Value {
@@ -85,9 +111,17 @@ impl Format {
         }
         let biased = (magnitude >> self.fraction_bits()) as i32;
         let fraction = (magnitude & ((1 << self.fraction_bits()) - 1)) as u128;
-        let hidden = if biased == 0 { 0 } else { 1u128 << self.fraction_bits() };
+        let hidden = if biased == 0 {
+            0
+        } else {
+            1u128 << self.fraction_bits()
+        };
         let exponent = self.least - self.fraction_bits() as i32 + biased.max(1) - 1;
-        Value::Finite { negative, magnitude: fraction | hidden, exponent }
+        Value::Finite {
+            negative,
+            magnitude: fraction | hidden,
+            exponent,
+        }
     }
 
     fn zero(self, negative: bool) -> u64 {
@@ -99,7 +133,14 @@ impl Format {
     }
 
     /// The one place that rounds: `magnitude * 2^exponent`, plus something below its last bit where `sticky`.
-    fn round(self, negative: bool, magnitude: Wide, exponent: i32, sticky: bool, round: Round) -> u64 {
+    fn round(
+        self,
+        negative: bool,
+        magnitude: Wide,
+        exponent: i32,
+        sticky: bool,
+        round: Round,
+    ) -> u64 {
         let length = magnitude.length() as i32;
         if length == 0 {
             return self.zero(negative);
@@ -123,7 +164,8 @@ impl Format {
             return self.zero(negative) | kept as u64;
         }
         let biased = (last + self.fraction_bits() as i32 - self.least + 1) as u64;
-        let bits = (biased << self.fraction_bits()) + (kept as u64 & ((1 << self.fraction_bits()) - 1));
+        let bits =
+            (biased << self.fraction_bits()) + (kept as u64 & ((1 << self.fraction_bits()) - 1));
         if bits >= self.infinity() {
             let to_infinity = match round {
                 Round::Nearest => true,
@@ -150,7 +192,11 @@ impl Wide {
     }
 
     fn length(self) -> u32 {
-        if self.high != 0 { 256 - self.high.leading_zeros() } else { 128 - self.low.leading_zeros() }
+        if self.high != 0 {
+            256 - self.high.leading_zeros()
+        } else {
+            128 - self.low.leading_zeros()
+        }
     }
 
     fn is_zero(self) -> bool {
@@ -160,8 +206,14 @@ impl Wide {
     fn left(self, by: u32) -> Self {
         match by {
             0 => self,
-            1..128 => Wide { high: self.high << by | self.low >> (128 - by), low: self.low << by },
-            128..256 => Wide { high: self.low << (by - 128), low: 0 },
+            1..128 => Wide {
+                high: self.high << by | self.low >> (128 - by),
+                low: self.low << by,
+            },
+            128..256 => Wide {
+                high: self.low << (by - 128),
+                low: 0,
+            },
             _ => Wide::from(0),
         }
     }
@@ -169,7 +221,10 @@ impl Wide {
     fn right(self, by: u32) -> Self {
         match by {
             0 => self,
-            1..128 => Wide { high: self.high >> by, low: self.low >> by | self.high << (128 - by) },
+            1..128 => Wide {
+                high: self.high >> by,
+                low: self.low >> by | self.high << (128 - by),
+            },
             128..256 => Wide::from(self.high >> (by - 128)),
             _ => Wide::from(0),
         }
@@ -181,17 +236,27 @@ impl Wide {
 
     /// Whether any of the lowest `count` bits is set.
     fn any_below(self, count: u32) -> bool {
-        if count >= 256 { !self.is_zero() } else { self.right(count).left(count) != self }
+        if count >= 256 {
+            !self.is_zero()
+        } else {
+            self.right(count).left(count) != self
+        }
     }
 
     fn plus(self, other: Self) -> Self {
         let (low, carry) = self.low.overflowing_add(other.low);
-        Wide { high: self.high + other.high + carry as u128, low }
+        Wide {
+            high: self.high + other.high + carry as u128,
+            low,
+        }
     }
 
     fn minus(self, other: Self) -> Self {
         let (low, borrow) = self.low.overflowing_sub(other.low);
-        Wide { high: self.high - other.high - borrow as u128, low }
+        Wide {
+            high: self.high - other.high - borrow as u128,
+            low,
+        }
     }
 
     /// The value without its lowest `count` bits, the first bit dropped, and whether any further one was set. A
@@ -218,14 +283,21 @@ pub fn mul(format: Format, a: u64, b: u64, round: Round) -> u64 {
     match product(format.decode(a), format.decode(b)) {
         Value::Nan => format.nan(),
         Value::Infinite { negative } => format.signed_infinity(negative),
-        Value::Finite { negative, magnitude, exponent } => {
-            format.round(negative, Wide::from(magnitude), exponent, false, round)
-        }
+        Value::Finite {
+            negative,
+            magnitude,
+            exponent,
+        } => format.round(negative, Wide::from(magnitude), exponent, false, round),
     }
 }
 
 pub fn fma(format: Format, a: u64, b: u64, c: u64, round: Round) -> u64 {
-    sum(format, product(format.decode(a), format.decode(b)), format.decode(c), round)
+    sum(
+        format,
+        product(format.decode(a), format.decode(b)),
+        format.decode(c),
+        round,
+    )
 }
 
 pub fn div(format: Format, a: u64, b: u64, round: Round) -> u64 {
@@ -235,15 +307,43 @@ pub fn div(format: Format, a: u64, b: u64, round: Round) -> u64 {
         (Infinite { negative: n }, Finite { negative: m, .. }) => format.signed_infinity(n != m),
         (Finite { negative: n, .. }, Infinite { negative: m }) => format.zero(n != m),
         (Finite { magnitude: 0, .. }, Finite { magnitude: 0, .. }) => format.nan(),
-        (Finite { negative: n, .. }, Finite { negative: m, magnitude: 0, .. }) => format.signed_infinity(n != m),
-        (Finite { negative: n, magnitude: 0, .. }, Finite { negative: m, .. }) => format.zero(n != m),
         (
-            Finite { negative: n, magnitude: x, exponent: e },
-            Finite { negative: m, magnitude: y, exponent: f },
+            Finite { negative: n, .. },
+            Finite {
+                negative: m,
+                magnitude: 0,
+                ..
+            },
+        ) => format.signed_infinity(n != m),
+        (
+            Finite {
+                negative: n,
+                magnitude: 0,
+                ..
+            },
+            Finite { negative: m, .. },
+        ) => format.zero(n != m),
+        (
+            Finite {
+                negative: n,
+                magnitude: x,
+                exponent: e,
+            },
+            Finite {
+                negative: m,
+                magnitude: y,
+                exponent: f,
+            },
         ) => {
             let shift = x.leading_zeros() - 1;
             let x = x << shift;
-            format.round(n != m, Wide::from(x / y), e - shift as i32 - f, x % y != 0, round)
+            format.round(
+                n != m,
+                Wide::from(x / y),
+                e - shift as i32 - f,
+                x % y != 0,
+                round,
+            )
         }
     }
 }
@@ -252,12 +352,22 @@ pub fn sqrt(format: Format, a: u64, round: Round) -> u64 {
     match format.decode(a) {
         Value::Finite { magnitude: 0, .. } => a,
         Value::Infinite { negative: false } => a,
-        Value::Finite { negative: false, magnitude, exponent } => {
+        Value::Finite {
+            negative: false,
+            magnitude,
+            exponent,
+        } => {
             let mut shift = magnitude.leading_zeros() - 1;
             shift -= ((exponent - shift as i32) & 1) as u32;
             let wide = magnitude << shift;
             let root = wide.isqrt();
-            format.round(false, Wide::from(root), (exponent - shift as i32) / 2, root * root != wide, round)
+            format.round(
+                false,
+                Wide::from(root),
+                (exponent - shift as i32) / 2,
+                root * root != wide,
+                round,
+            )
         }
         _ => format.nan(),
     }
@@ -268,9 +378,11 @@ pub fn convert(from: Format, to: Format, a: u64, round: Round) -> u64 {
     match from.decode(a) {
         Value::Nan => to.nan(),
         Value::Infinite { negative } => to.signed_infinity(negative),
-        Value::Finite { negative, magnitude, exponent } => {
-            to.round(negative, Wide::from(magnitude), exponent, false, round)
-        }
+        Value::Finite {
+            negative,
+            magnitude,
+            exponent,
+        } => to.round(negative, Wide::from(magnitude), exponent, false, round),
     }
 }
 
@@ -285,7 +397,11 @@ pub fn to_integer(format: Format, a: u64, round: Round) -> Option<i128> {
         Value::Nan => None,
         Value::Infinite { negative } => Some(if negative { -LIMIT } else { LIMIT }),
         Value::Finite { magnitude: 0, .. } => Some(0),
-        Value::Finite { negative, magnitude, exponent } => {
+        Value::Finite {
+            negative,
+            magnitude,
+            exponent,
+        } => {
             if exponent >= 40 {
                 return Some(if negative { -LIMIT } else { LIMIT });
             }
@@ -308,7 +424,10 @@ pub fn integral(format: Format, a: u64, round: Round) -> u64 {
         (Value::Nan, _) => format.nan(),
         (Value::Infinite { .. }, _) => a,
         (Value::Finite { exponent, .. }, _) if exponent >= 0 => a,
-        (_, Some(n)) => format.absolute(from_integer(format, n, Round::Zero)) | format.zero(format.is_negative(a)),
+        (_, Some(n)) => {
+            format.absolute(from_integer(format, n, Round::Zero))
+                | format.zero(format.is_negative(a))
+        }
         (_, None) => format.nan(),
     }
 }
@@ -320,7 +439,11 @@ pub fn compare(format: Format, a: u64, b: u64) -> Option<std::cmp::Ordering> {
     }
     let key = |bits: u64| {
         let magnitude = format.absolute(bits) as i128;
-        if format.is_negative(bits) { -magnitude } else { magnitude }
+        if format.is_negative(bits) {
+            -magnitude
+        } else {
+            magnitude
+        }
     };
     Some(key(a).cmp(&key(b)))
 }
@@ -351,13 +474,26 @@ fn product(a: Value, b: Value) -> Value {
     use Value::*;
     match (a, b) {
         (Nan, _) | (_, Nan) => Nan,
-        (Infinite { .. }, Finite { magnitude: 0, .. }) | (Finite { magnitude: 0, .. }, Infinite { .. }) => Nan,
+        (Infinite { .. }, Finite { magnitude: 0, .. })
+        | (Finite { magnitude: 0, .. }, Infinite { .. }) => Nan,
         (Infinite { negative: n }, Infinite { negative: m } | Finite { negative: m, .. })
         | (Finite { negative: n, .. }, Infinite { negative: m }) => Infinite { negative: n != m },
         (
-            Finite { negative: n, magnitude: x, exponent: e },
-            Finite { negative: m, magnitude: y, exponent: f },
-        ) => Finite { negative: n != m, magnitude: x * y, exponent: e + f },
+            Finite {
+                negative: n,
+                magnitude: x,
+                exponent: e,
+            },
+            Finite {
+                negative: m,
+                magnitude: y,
+                exponent: f,
+            },
+        ) => Finite {
+            negative: n != m,
+            magnitude: x * y,
+            exponent: e + f,
+        },
     }
 }
 
@@ -366,10 +502,20 @@ fn sum(format: Format, a: Value, b: Value, round: Round) -> u64 {
     let (n, x, e, m, y, f) = match (a, b) {
         (Nan, _) | (_, Nan) => return format.nan(),
         (Infinite { negative: n }, Infinite { negative: m }) if n != m => return format.nan(),
-        (Infinite { negative }, _) | (_, Infinite { negative }) => return format.signed_infinity(negative),
+        (Infinite { negative }, _) | (_, Infinite { negative }) => {
+            return format.signed_infinity(negative);
+        }
         (
-            Finite { negative: n, magnitude: x, exponent: e },
-            Finite { negative: m, magnitude: y, exponent: f },
+            Finite {
+                negative: n,
+                magnitude: x,
+                exponent: e,
+            },
+            Finite {
+                negative: m,
+                magnitude: y,
+                exponent: f,
+            },
         ) => (n, x, e, m, y, f),
     };
     let cancelled = round == Round::Down;
@@ -381,7 +527,11 @@ fn sum(format: Format, a: Value, b: Value, round: Round) -> u64 {
         0 => i32::MIN,
         _ => exponent + 128 - magnitude.leading_zeros() as i32,
     };
-    let ((n, x, e), (m, y, f)) = if top(x, e) >= top(y, f) { ((n, x, e), (m, y, f)) } else { ((m, y, f), (n, x, e)) };
+    let ((n, x, e), (m, y, f)) = if top(x, e) >= top(y, f) {
+        ((n, x, e), (m, y, f))
+    } else {
+        ((m, y, f), (n, x, e))
+    };
     let shift = 240 - (128 - x.leading_zeros());
     let large = Wide::from(x).left(shift);
     let exponent = e - shift as i32;
@@ -417,10 +567,16 @@ mod tests {
         let (a, b, c) = (inputs.f64s(4000), inputs.f64s(4000), inputs.f64s(4000));
         let (d, e, f) = (inputs.f32s(4000), inputs.f32s(4000), inputs.f32s(4000));
         let same = |got: u64, want: f64| {
-            assert!(got == want.to_bits() || want.is_nan() && F64.is_nan(got), "{got:016x} {want:e}");
+            assert!(
+                got == want.to_bits() || want.is_nan() && F64.is_nan(got),
+                "{got:016x} {want:e}"
+            );
         };
         let same32 = |got: u64, want: f32| {
-            assert!(got == want.to_bits() as u64 || want.is_nan() && F32.is_nan(got), "{got:08x} {want:e}");
+            assert!(
+                got == want.to_bits() as u64 || want.is_nan() && F32.is_nan(got),
+                "{got:08x} {want:e}"
+            );
         };
         for i in 0..4000 {
             let (x, y, z) = (a[i], b[i], c[i]);
@@ -442,15 +598,25 @@ mod tests {
             same32(div(F32, p, q, Round::Nearest), x / y);
             same32(fma(F32, p, q, r, Round::Nearest), x.mul_add(y, z));
             same32(sqrt(F32, p, Round::Nearest), x.sqrt());
-            assert_eq!(to_integer(F32, p, Round::Zero).unwrap_or(0).clamp(i64::MIN as i128, i64::MAX as i128) as i64, x as i64);
+            assert_eq!(
+                to_integer(F32, p, Round::Zero)
+                    .unwrap_or(0)
+                    .clamp(i64::MIN as i128, i64::MAX as i128) as i64,
+                x as i64
+            );
             let half = half::f16::from_f32(x);
             assert!(convert(F32, F16, p, Round::Nearest) == half.to_bits() as u64 || half.is_nan());
             let brain = half::bf16::from_f32(x);
-            assert!(convert(F32, BF16, p, Round::Nearest) == brain.to_bits() as u64 || brain.is_nan());
+            assert!(
+                convert(F32, BF16, p, Round::Nearest) == brain.to_bits() as u64 || brain.is_nan()
+            );
         }
         for n in inputs.words64(1000) {
             same(from_integer(F64, n as i128, Round::Nearest), n as f64);
-            same32(from_integer(F32, n as i64 as i128, Round::Nearest), n as i64 as f32);
+            same32(
+                from_integer(F32, n as i64 as i128, Round::Nearest),
+                n as i64 as f32,
+            );
         }
     }
 }

@@ -24,7 +24,11 @@ fn rows<T: Element>(name: &'static str, inputs: [&[T]; 3], threads: usize, expec
 }
 
 fn relu(format: Format, a: u64) -> u64 {
-    if format.is_negative(a) && !format.is_nan(a) { 0 } else { a }
+    if format.is_negative(a) && !format.is_nan(a) {
+        0
+    } else {
+        a
+    }
 }
 
 /// Clamped to [0, 1]; no number is zero.
@@ -38,7 +42,11 @@ fn saturated(format: Format, a: u64) -> u64 {
 }
 
 fn or_nan(format: Format, x: u64, y: u64, value: u64) -> u64 {
-    if format.is_nan(x) || format.is_nan(y) { format.nan() } else { value }
+    if format.is_nan(x) || format.is_nan(y) {
+        format.nan()
+    } else {
+        value
+    }
 }
 
 fn flags(format: Format, x: u64, y: u64) -> u64 {
@@ -96,7 +104,12 @@ fn half_ops(name: &'static str) -> Case {
         row[15] = saturated(F16, row[0]);
         row.map(|v| f16::from_bits(v as u16))
     };
-    rows(name, [&a, &b, &c], N, &(0..N).flat_map(row).collect::<Vec<f16>>())
+    rows(
+        name,
+        [&a, &b, &c],
+        N,
+        &(0..N).flat_map(row).collect::<Vec<f16>>(),
+    )
 }
 
 fn bf16_ops(name: &'static str) -> Case {
@@ -106,7 +119,12 @@ fn bf16_ops(name: &'static str) -> Case {
         let [x, y, z] = [a[i], b[i], c[i]].map(|v| v.to_bits() as u64);
         operations(BF16, x, y, z).map(|v| bf16::from_bits(v as u16))
     };
-    rows(name, [&a, &b, &c], N, &(0..N).flat_map(row).collect::<Vec<bf16>>())
+    rows(
+        name,
+        [&a, &b, &c],
+        N,
+        &(0..N).flat_map(row).collect::<Vec<bf16>>(),
+    )
 }
 
 /// Rows of pairs: `one` gives a column of a half, and both halves stand side by side.
@@ -114,7 +132,9 @@ fn paired(n: usize, columns: usize, one: impl Fn(usize) -> Vec<u64>) -> Vec<u64>
     (0..n / 2)
         .flat_map(|i| {
             let (low, high) = (one(2 * i), one(2 * i + 1));
-            (0..columns).flat_map(move |c| [low[c], high[c]]).collect::<Vec<u64>>()
+            (0..columns)
+                .flat_map(move |c| [low[c], high[c]])
+                .collect::<Vec<u64>>()
         })
         .collect()
 }
@@ -129,7 +149,11 @@ fn half2_ops(name: &'static str) -> Case {
         let o = operations(F16, x, y, z);
         let order = exact::compare(F16, x, y);
         let flag = |b: bool| if b { one } else { 0 };
-        let low_pair = if i % 2 == 0 { bits(&a, i) } else { bits(&b, i - 1) };
+        let low_pair = if i % 2 == 0 {
+            bits(&a, i)
+        } else {
+            bits(&b, i - 1)
+        };
         vec![
             o[0],
             o[1],
@@ -149,7 +173,10 @@ fn half2_ops(name: &'static str) -> Case {
             if order == Some(Less) { 0xffff } else { 0 },
         ]
     };
-    let expected: Vec<f16> = paired(N, 16, column).into_iter().map(|v| f16::from_bits(v as u16)).collect();
+    let expected: Vec<f16> = paired(N, 16, column)
+        .into_iter()
+        .map(|v| f16::from_bits(v as u16))
+        .collect();
     rows(name, [&a, &b, &c], N / 2, &expected)
 }
 
@@ -161,9 +188,23 @@ fn bf162_ops(name: &'static str) -> Case {
         let [x, y, z] = [a[i], b[i], c[i]].map(|v| v.to_bits() as u64);
         let o = operations(BF16, x, y, z);
         let below = matches!(exact::compare(BF16, x, y), Some(Less | Equal));
-        vec![o[0], o[1], o[2], o[3], o[6], o[4], o[9], if below { one } else { 0 }, BF16.negate(x), BF16.absolute(x)]
+        vec![
+            o[0],
+            o[1],
+            o[2],
+            o[3],
+            o[6],
+            o[4],
+            o[9],
+            if below { one } else { 0 },
+            BF16.negate(x),
+            BF16.absolute(x),
+        ]
     };
-    let expected: Vec<bf16> = paired(N, 10, column).into_iter().map(|v| bf16::from_bits(v as u16)).collect();
+    let expected: Vec<bf16> = paired(N, 10, column)
+        .into_iter()
+        .map(|v| bf16::from_bits(v as u16))
+        .collect();
     rows(name, [&a, &b, &c], N / 2, &expected)
 }
 
@@ -204,22 +245,46 @@ fn half_functions(name: &'static str) -> Case {
 fn half_dot(name: &'static str) -> Case {
     let (threads, n) = (32usize, 20usize);
     let mut inputs = Inputs::new(name);
-    let (a, b) = (moderate(&mut inputs, 2 * threads * n), moderate(&mut inputs, 2 * threads * n));
+    let (a, b) = (
+        moderate(&mut inputs, 2 * threads * n),
+        moderate(&mut inputs, 2 * threads * n),
+    );
     let mut case = Case::new(name, PTX);
     let (da, db) = (case.input(&a), case.input(&b));
     let (wide, narrow) = (case.output::<f32>(threads), case.output::<f16>(threads));
     let bits = |v: &[f16], i: usize| v[i].to_bits() as u64;
     let float = |v: &[f16], i: usize| exact::convert(F16, F32, bits(v, i), Round::Nearest);
     let terms = |t: usize| 2 * t * n..2 * (t + 1) * n;
-    let sum = |t: usize| terms(t).fold(0, |sum, i| exact::fma(F32, float(&a, i), float(&b, i), sum, Round::Nearest));
+    let sum = |t: usize| {
+        terms(t).fold(0, |sum, i| {
+            exact::fma(F32, float(&a, i), float(&b, i), sum, Round::Nearest)
+        })
+    };
     let half = |t: usize, first: usize| {
         let alternate = terms(t).skip(first).step_by(2);
-        alternate.fold(0, |sum, i| exact::fma(F16, bits(&a, i), bits(&b, i), sum, Round::Nearest))
+        alternate.fold(0, |sum, i| {
+            exact::fma(F16, bits(&a, i), bits(&b, i), sum, Round::Nearest)
+        })
     };
     let both = |t: usize| exact::add(F16, half(t, 0), half(t, 1), Round::Nearest);
-    case.expect(wide, &(0..threads).map(|t| f32::from_bits(sum(t) as u32)).collect::<Vec<f32>>());
-    case.expect(narrow, &(0..threads).map(|t| f16::from_bits(both(t) as u16)).collect::<Vec<f16>>());
-    case.launch(name, 1, threads as u32, args![da, db, wide, narrow, n as u32]);
+    case.expect(
+        wide,
+        &(0..threads)
+            .map(|t| f32::from_bits(sum(t) as u32))
+            .collect::<Vec<f32>>(),
+    );
+    case.expect(
+        narrow,
+        &(0..threads)
+            .map(|t| f16::from_bits(both(t) as u16))
+            .collect::<Vec<f16>>(),
+    );
+    case.launch(
+        name,
+        1,
+        threads as u32,
+        args![da, db, wide, narrow, n as u32],
+    );
     case
 }
 

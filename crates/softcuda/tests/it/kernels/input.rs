@@ -9,7 +9,9 @@ pub struct Inputs {
 
 impl Inputs {
     pub fn new(name: &str) -> Self {
-        let state = name.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
+        let state = name.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| {
+            (h ^ b as u64).wrapping_mul(0x100_0000_01b3)
+        });
         Inputs { state }
     }
 
@@ -49,7 +51,16 @@ impl Inputs {
             let word = s.next();
             let width = s.below(64) as u32;
             match s.below(8) {
-                0 => [0, 1, 2, u64::MAX, u64::MAX - 1, i64::MAX as u64, i64::MIN as u64, 1 << 32][word as usize % 8],
+                0 => [
+                    0,
+                    1,
+                    2,
+                    u64::MAX,
+                    u64::MAX - 1,
+                    i64::MAX as u64,
+                    i64::MIN as u64,
+                    1 << 32,
+                ][word as usize % 8],
                 1 => (1u64 << width).wrapping_add(word % 3).wrapping_sub(1),
                 2 | 3 => word >> width,
                 4 => (word >> width).wrapping_neg(),
@@ -63,8 +74,19 @@ impl Inputs {
             let word = s.next();
             let width = s.below(32) as u32;
             match s.below(8) {
-                0 => [0, 1, 2, u32::MAX, u32::MAX - 1, i32::MAX as u32, i32::MIN as u32, 1 << 16][word as usize % 8],
-                1 => (1u32 << width).wrapping_add(word as u32 % 3).wrapping_sub(1),
+                0 => [
+                    0,
+                    1,
+                    2,
+                    u32::MAX,
+                    u32::MAX - 1,
+                    i32::MAX as u32,
+                    i32::MIN as u32,
+                    1 << 16,
+                ][word as usize % 8],
+                1 => (1u32 << width)
+                    .wrapping_add(word as u32 % 3)
+                    .wrapping_sub(1),
                 2 | 3 => (word as u32) >> width,
                 4 => ((word as u32) >> width).wrapping_neg(),
                 _ => word as u32,
@@ -100,8 +122,16 @@ impl Inputs {
         let bias = infinity >> (fraction + 1) << fraction;
         let word = self.next();
         let magnitude = match self.below(16) {
-            0 => [0, 1, infinity, infinity - 1, sign - 1, infinity + 1, 1 << fraction, (1 << fraction) - 1]
-                [word as usize % 8],
+            0 => [
+                0,
+                1,
+                infinity,
+                infinity - 1,
+                sign - 1,
+                infinity + 1,
+                1 << fraction,
+                (1 << fraction) - 1,
+            ][word as usize % 8],
             1 => word & ((1 << fraction) - 1),
             2 => word & (sign - 1),
             // Integers and halves: ties of roundings to integers.
@@ -114,9 +144,14 @@ impl Inputs {
                 exponent + shifted - halved
             }
             // Few set bits: ties of roundings of sums and products.
-            4 => bias + ((word >> 60) << fraction) - (4 << fraction) + (1u64 << (word % fraction as u64)),
+            4 => {
+                bias + ((word >> 60) << fraction) - (4 << fraction)
+                    + (1u64 << (word % fraction as u64))
+            }
             // Any fraction, an exponent near one's.
-            _ => bias + ((word >> 60) << fraction) - (8 << fraction) + (word & ((1 << fraction) - 1)),
+            _ => {
+                bias + ((word >> 60) << fraction) - (8 << fraction) + (word & ((1 << fraction) - 1))
+            }
         };
         magnitude | (self.next() & sign)
     }

@@ -40,7 +40,11 @@ fn permute(x: u32, y: u32, selector: u32) -> u32 {
     let byte = |i: u32| {
         let select = selector >> (4 * i) & 15;
         let byte = (all >> (8 * (select & 7))) as u8;
-        if select & 8 != 0 { (byte as i8 >> 7) as u8 } else { byte }
+        if select & 8 != 0 {
+            (byte as i8 >> 7) as u8
+        } else {
+            byte
+        }
     };
     u32::from_le_bytes([0, 1, 2, 3].map(byte))
 }
@@ -60,7 +64,9 @@ fn signed_24(x: u32) -> i64 {
 }
 
 fn dot_4<A: Into<i64>, B: Into<i64>>(x: [A; 4], y: [B; 4], z: u32) -> u32 {
-    x.into_iter().zip(y).fold(z, |sum, (x, y)| sum.wrapping_add((x.into() * y.into()) as u32))
+    x.into_iter().zip(y).fold(z, |sum, (x, y)| {
+        sum.wrapping_add((x.into() * y.into()) as u32)
+    })
 }
 
 fn row_32(x: u32, y: u32, z: u32) -> [u32; 32] {
@@ -69,7 +75,11 @@ fn row_32(x: u32, y: u32, z: u32) -> [u32; 32] {
     let dot_2 = |at: usize, is_signed: bool| {
         let term = |i: usize| {
             let (h, b) = (halves(x)[i], bytes(y)[at + i]);
-            if is_signed { (h as i16 as i64 * b as i8 as i64) as u32 } else { h as u32 * b as u32 }
+            if is_signed {
+                (h as i16 as i64 * b as i8 as i64) as u32
+            } else {
+                h as u32 * b as u32
+            }
         };
         z.wrapping_add(term(0)).wrapping_add(term(1))
     };
@@ -111,7 +121,12 @@ fn row_32(x: u32, y: u32, z: u32) -> [u32; 32] {
     ]
 }
 
-fn three_words(name: &'static str, n: usize, columns: usize, row: impl Fn(u32, u32, u32) -> Vec<u32>) -> Case {
+fn three_words(
+    name: &'static str,
+    n: usize,
+    columns: usize,
+    row: impl Fn(u32, u32, u32) -> Vec<u32>,
+) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b, c) = (inputs.words32(n), inputs.words32(n), inputs.words32(n));
     let mut case = Case::new(name, INTRINSICS);
@@ -137,23 +152,33 @@ fn extract(x: u64, width: u32, position: u32, length: u32, signed: bool) -> u64 
         _ => bit((position + length - 1).min(width - 1)),
     };
     (0..width).fold(0, |field, i| {
-        let value = if i < length && position + i < width { bit(position + i) } else { sign };
+        let value = if i < length && position + i < width {
+            bit(position + i)
+        } else {
+            sign
+        };
         field | value << i
     })
 }
 
 /// `field`'s low `length` bits over `x`'s at `position`.
 fn insert(field: u64, x: u64, width: u32, position: u32, length: u32) -> u64 {
-    (0..length.min(width)).filter(|i| position + i < width).fold(x, |x, i| {
-        let at = position + i;
-        x & !(1 << at) | (field >> i & 1) << at
-    })
+    (0..length.min(width))
+        .filter(|i| position + i < width)
+        .fold(x, |x, i| {
+            let at = position + i;
+            x & !(1 << at) | (field >> i & 1) << at
+        })
 }
 
 /// The place of the highest bit that differs from the sign; all ones when there is none.
 fn find(x: i64) -> u32 {
     let magnitude = if x < 0 { !x } else { x };
-    if magnitude == 0 { u32::MAX } else { 63 - magnitude.leading_zeros() }
+    if magnitude == 0 {
+        u32::MAX
+    } else {
+        63 - magnitude.leading_zeros()
+    }
 }
 
 /// `prmt`'s named modes, by the low two bits of the selector.
@@ -180,7 +205,10 @@ fn nth_set(mask: u32, base: u32, n: i32) -> u32 {
     let found = match n {
         0 => Some(base).filter(set),
         1.. => (base..32).filter(set).nth(n as usize - 1),
-        _ => (0..=base).rev().filter(set).nth(n.unsigned_abs() as usize - 1),
+        _ => (0..=base)
+            .rev()
+            .filter(set)
+            .nth(n.unsigned_abs() as usize - 1),
     };
     found.unwrap_or(u32::MAX)
 }
@@ -195,7 +223,11 @@ fn bits_asm(name: &'static str) -> Case {
                 r | (table >> at & 1) << i
             })
         };
-        let unsigned_find = if x == 0 { u32::MAX } else { 31 - x.leading_zeros() };
+        let unsigned_find = if x == 0 {
+            u32::MAX
+        } else {
+            31 - x.leading_zeros()
+        };
         let high = ((sx as i64 * sy as i64) >> 32) as i32;
         vec![
             extract(x as u64, 32, position, length, false) as u32,
@@ -240,7 +272,11 @@ fn bits_64(name: &'static str) -> Case {
             x.count_ones() as u64,
             x.leading_zeros() as u64,
             x.reverse_bits(),
-            if x == 0 { 0 } else { x.trailing_zeros() as u64 + 1 },
+            if x == 0 {
+                0
+            } else {
+                x.trailing_zeros() as u64 + 1
+            },
             ((x as u128 * y as u128) >> 64) as u64,
             ((sx as i128 * sy as i128) >> 64) as u64,
             x / (y | 1),
@@ -277,9 +313,17 @@ fn carry_chains(name: &'static str) -> Case {
         let (low, high) = (a[2 * i], b[2 * i]);
         let borrow = if low < high { u32::MAX as u64 } else { 0 };
         let product = low as u128 * high as u128;
-        let results =
-            [x.wrapping_add(y), x.wrapping_sub(y), x.wrapping_mul(y), x / (y | 1), x % (y | 1), product ^ (borrow as u128) << 64];
-        results.into_iter().flat_map(|r| [r as u64, (r >> 64) as u64])
+        let results = [
+            x.wrapping_add(y),
+            x.wrapping_sub(y),
+            x.wrapping_mul(y),
+            x / (y | 1),
+            x % (y | 1),
+            product ^ (borrow as u128) << 64,
+        ];
+        results
+            .into_iter()
+            .flat_map(|r| [r as u64, (r >> 64) as u64])
     };
     case.columns(out, 12);
     case.expect(out, &(0..n).flat_map(row).collect::<Vec<u64>>());
@@ -291,9 +335,22 @@ fn predicates(name: &'static str) -> Case {
     let n = 256;
     let mut inputs = Inputs::new(name);
     let values: Vec<i32> = inputs.words32(n).into_iter().map(|v| v as i32).collect();
-    let others: Vec<i32> = values.iter().map(|&v| if inputs.below(4) == 0 { v } else { inputs.next() as i32 }).collect();
+    let others: Vec<i32> = values
+        .iter()
+        .map(|&v| {
+            if inputs.below(4) == 0 {
+                v
+            } else {
+                inputs.next() as i32
+            }
+        })
+        .collect();
     let mut case = Case::new(name, INTRINSICS);
-    let (da, db, out) = (case.input(&values), case.input(&others), case.output::<u32>(4 * n));
+    let (da, db, out) = (
+        case.input(&values),
+        case.input(&others),
+        case.output::<u32>(4 * n),
+    );
     let row = |(&x, &y): (&i32, &i32)| {
         let (ux, uy) = (x as u32, y as u32);
         let s = y < 0;
@@ -305,10 +362,22 @@ fn predicates(name: &'static str) -> Case {
         let p = (x != y) || !s;
         r0 += 16 * p as u32 + 32 * !(p ^ q) as u32;
         let mask = |b: bool| if b { u32::MAX } else { 0 };
-        [r0, mask(x > y), mask(ux <= uy && s), if ux < uy { 1f32.to_bits() } else { 0 }]
+        [
+            r0,
+            mask(x > y),
+            mask(ux <= uy && s),
+            if ux < uy { 1f32.to_bits() } else { 0 },
+        ]
     };
     case.columns(out, 4);
-    case.expect(out, &values.iter().zip(&others).flat_map(row).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &values
+            .iter()
+            .zip(&others)
+            .flat_map(row)
+            .collect::<Vec<u32>>(),
+    );
     case.launch(name, 2, 128, args![da, db, out]);
     case
 }
@@ -318,7 +387,12 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let ([mut c0, mut c1, mut c2, mut c3], [mut k0, mut k1]) = (counter, key);
     for _ in 0..10 {
         let (p, q) = (wide(0xD251_1F53, c0), wide(0xCD9E_8D57, c2));
-        (c0, c1, c2, c3) = ((q >> 32) as u32 ^ c1 ^ k0, q as u32, (p >> 32) as u32 ^ c3 ^ k1, p as u32);
+        (c0, c1, c2, c3) = (
+            (q >> 32) as u32 ^ c1 ^ k0,
+            q as u32,
+            (p >> 32) as u32 ^ c3 ^ k1,
+            p as u32,
+        );
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
@@ -345,9 +419,13 @@ fn philox_uniform(name: &'static str) -> Case {
     let mut case = Case::new(name, PHILOX);
     let (narrow, wide) = (case.output::<f32>(512), case.output::<f64>(256));
     let words: Vec<[u32; 4]> = (0..256).map(|i| philox([i, 0, 0, 1], key)).collect();
-    let floats: Vec<f32> =
-        words.iter().flat_map(|r| [r[0], r[1]]).map(|w| (w >> 8) as f32 / (1u32 << 24) as f32).collect();
-    let double = |r: &[u32; 4]| (((r[2] as u64) << 32 | r[3] as u64) >> 11) as f64 / (1u64 << 53) as f64;
+    let floats: Vec<f32> = words
+        .iter()
+        .flat_map(|r| [r[0], r[1]])
+        .map(|w| (w >> 8) as f32 / (1u32 << 24) as f32)
+        .collect();
+    let double =
+        |r: &[u32; 4]| (((r[2] as u64) << 32 | r[3] as u64) >> 11) as f64 / (1u64 << 53) as f64;
     case.expect(narrow, &floats);
     case.expect(wide, &words.iter().map(double).collect::<Vec<f64>>());
     let key = structure(key.iter().flat_map(|k: &u32| k.to_le_bytes()).collect());
@@ -357,14 +435,20 @@ fn philox_uniform(name: &'static str) -> Case {
 
 /// SHA-256 of one block; its constants are computed, not copied: fractions of roots of the first primes.
 fn sha256_of(message: &[u8]) -> [u32; 8] {
-    let primes: Vec<u128> = (2u128..312).filter(|n| (2..*n).all(|d| n % d != 0)).collect();
+    let primes: Vec<u128> = (2u128..312)
+        .filter(|n| (2..*n).all(|d| n % d != 0))
+        .collect();
     let root = |n: u128, power: u32| {
         // The floor of the root of n, scaled by 2^32, by bisection.
         let scaled = n << (32 * power);
         let (mut low, mut high) = (0u128, 1u128 << 40);
         while high - low > 1 {
             let middle = (low + high) / 2;
-            if middle.pow(power) <= scaled { low = middle } else { high = middle }
+            if middle.pow(power) <= scaled {
+                low = middle
+            } else {
+                high = middle
+            }
         }
         low as u32
     };
@@ -373,19 +457,28 @@ fn sha256_of(message: &[u8]) -> [u32; 8] {
     block.push(0x80);
     block.resize(56, 0);
     block.extend_from_slice(&(message.len() as u64 * 8).to_be_bytes());
-    let mut w: Vec<u32> =
-        block.chunks(4).map(|c| u32::from_be_bytes(c.try_into().expect("four bytes"))).collect();
+    let mut w: Vec<u32> = block
+        .chunks(4)
+        .map(|c| u32::from_be_bytes(c.try_into().expect("four bytes")))
+        .collect();
     for i in 16..64 {
         let (x, y): (u32, u32) = (w[i - 15], w[i - 2]);
         let s0 = x.rotate_right(7) ^ x.rotate_right(18) ^ (x >> 3);
         let s1 = y.rotate_right(17) ^ y.rotate_right(19) ^ (y >> 10);
-        w.push(w[i - 16].wrapping_add(s0).wrapping_add(w[i - 7]).wrapping_add(s1));
+        w.push(
+            w[i - 16]
+                .wrapping_add(s0)
+                .wrapping_add(w[i - 7])
+                .wrapping_add(s1),
+        );
     }
     let mut h: Vec<u32> = start.clone();
     for i in 0..64 {
         let s1 = h[4].rotate_right(6) ^ h[4].rotate_right(11) ^ h[4].rotate_right(25);
         let choice = (h[4] & h[5]) | (!h[4] & h[6]);
-        let sum = [s1, choice, root(primes[i], 3), w[i]].iter().fold(h[7], |s, v| s.wrapping_add(*v));
+        let sum = [s1, choice, root(primes[i], 3), w[i]]
+            .iter()
+            .fold(h[7], |s, v| s.wrapping_add(*v));
         let s0 = h[0].rotate_right(2) ^ h[0].rotate_right(13) ^ h[0].rotate_right(22);
         let majority = (h[0] & h[1]) | (h[2] & (h[0] | h[1]));
         h.rotate_right(1);
@@ -400,12 +493,27 @@ fn sha256(name: &'static str) -> Case {
     let mut messages = Inputs::new(name).make(64 * length, |s| s.next() as u8);
     let text = b"The quick brown fox jumps over the lazy dog";
     messages[..length].copy_from_slice(text);
-    let known = [0xd7a8_fbb3, 0x07d7_8094, 0x69ca_9abc, 0xb008_2e4f, 0x8d56_51e4, 0x6d3c_db76, 0x2d02_d0bf, 0x37c9_e592];
+    let known = [
+        0xd7a8_fbb3,
+        0x07d7_8094,
+        0x69ca_9abc,
+        0xb008_2e4f,
+        0x8d56_51e4,
+        0x6d3c_db76,
+        0x2d02_d0bf,
+        0x37c9_e592,
+    ];
     assert_eq!(sha256_of(text), known);
     let mut case = Case::new(name, HASH);
     let (input, out) = (case.input(&messages), case.output::<u32>(8 * 64));
     case.columns(out, 8);
-    case.expect(out, &messages.chunks(length).flat_map(sha256_of).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &messages
+            .chunks(length)
+            .flat_map(sha256_of)
+            .collect::<Vec<u32>>(),
+    );
     case.launch(name, 2, 32, args![input, length as u32, out]);
     case
 }
@@ -416,8 +524,12 @@ fn crc32(name: &'static str) -> Case {
     let mut case = Case::new(name, HASH);
     let (input, out) = (case.input(&messages), case.output::<u32>(96));
     let crc = |message: &[u8]| {
-        let bits = message.iter().flat_map(|&byte| (0..8).map(move |i| byte as u32 >> i & 1));
-        !bits.fold(!0u32, |crc, bit| crc >> 1 ^ if (crc ^ bit) & 1 == 1 { 0xedb8_8320 } else { 0 })
+        let bits = message
+            .iter()
+            .flat_map(|&byte| (0..8).map(move |i| byte as u32 >> i & 1));
+        !bits.fold(!0u32, |crc, bit| {
+            crc >> 1 ^ if (crc ^ bit) & 1 == 1 { 0xedb8_8320 } else { 0 }
+        })
     };
     case.expect(out, &messages.chunks(length).map(crc).collect::<Vec<u32>>());
     case.launch(name, 3, 32, args![input, length as u32, out]);

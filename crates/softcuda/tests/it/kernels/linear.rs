@@ -16,7 +16,9 @@ super::cases! {
 }
 
 fn transposed<T: Copy>(values: &[T], width: usize) -> Vec<T> {
-    (0..width).flat_map(|x| values.iter().skip(x).step_by(width).copied()).collect()
+    (0..width)
+        .flat_map(|x| values.iter().skip(x).step_by(width).copied())
+        .collect()
 }
 
 fn transpose_f32(name: &'static str) -> Case {
@@ -25,7 +27,12 @@ fn transpose_f32(name: &'static str) -> Case {
     let mut case = Case::new(name, TRANSPOSE);
     let (input, out) = (case.input(&values), case.output::<f32>(width * height));
     case.expect(out, &transposed(&values, width));
-    case.launch(name, (3, 2), (32, 8), args![input, out, width as u32, height as u32]);
+    case.launch(
+        name,
+        (3, 2),
+        (32, 8),
+        args![input, out, width as u32, height as u32],
+    );
     case
 }
 
@@ -35,17 +42,33 @@ fn transpose_u8(name: &'static str) -> Case {
     let mut case = Case::new(name, TRANSPOSE);
     let (input, out) = (case.input(&values), case.output::<u8>(width * height));
     case.expect(out, &transposed(&values, width));
-    case.launch(name, (2, 2), (32, 8), args![input, out, width as u32, height as u32]);
+    case.launch(
+        name,
+        (2, 2),
+        (32, 8),
+        args![input, out, width as u32, height as u32],
+    );
     case
 }
 
 /// `C = A B`, each sum in the order of `k`, by `step(sum, a, b)`. The tiles pad `k` with zeros up to a multiple of 16.
-fn product<T: Copy + Default>(a: &[T], b: &[T], n: usize, k: usize, step: impl Fn(T, T, T) -> T) -> Vec<T> {
+fn product<T: Copy + Default>(
+    a: &[T],
+    b: &[T],
+    n: usize,
+    k: usize,
+    step: impl Fn(T, T, T) -> T,
+) -> Vec<T> {
     let cell = |row: usize, col: usize| {
-        let sum = (0..k).fold(T::default(), |sum, i| step(sum, a[row * k + i], b[i * n + col]));
+        let sum = (0..k).fold(T::default(), |sum, i| {
+            step(sum, a[row * k + i], b[i * n + col])
+        });
         (k..k.next_multiple_of(16)).fold(sum, |sum, _| step(sum, T::default(), T::default()))
     };
-    (0..a.len() / k).flat_map(|row| (0..n).map(move |col| (row, col))).map(|(row, col)| cell(row, col)).collect()
+    (0..a.len() / k)
+        .flat_map(|row| (0..n).map(move |col| (row, col)))
+        .map(|(row, col)| cell(row, col))
+        .collect()
 }
 
 fn gemm_f32(name: &'static str) -> Case {
@@ -55,8 +78,16 @@ fn gemm_f32(name: &'static str) -> Case {
     let mut case = Case::new(name, GEMM);
     let (da, db, dc) = (case.input(&a), case.input(&b), case.output::<f32>(m * n));
     case.columns(dc, n);
-    case.expect(dc, &product(&a, &b, n, k, |sum: f32, x, y| x.mul_add(y, sum)));
-    case.launch(name, (2, 3), (16, 16), args![da, db, dc, m as u32, n as u32, k as u32]);
+    case.expect(
+        dc,
+        &product(&a, &b, n, k, |sum: f32, x, y| x.mul_add(y, sum)),
+    );
+    case.launch(
+        name,
+        (2, 3),
+        (16, 16),
+        args![da, db, dc, m as u32, n as u32, k as u32],
+    );
     case
 }
 
@@ -68,8 +99,16 @@ fn gemm_f64(name: &'static str) -> Case {
     let mut case = Case::new(name, GEMM);
     let (da, db, dc) = (case.input(&a), case.input(&b), case.output::<f64>(m * n));
     case.columns(dc, n);
-    case.expect(dc, &product(&a, &b, n, k, |sum: f64, x, y| x.mul_add(y, sum)));
-    case.launch(name, (3, 2), (16, 16), args![da, db, dc, m as u32, n as u32, k as u32]);
+    case.expect(
+        dc,
+        &product(&a, &b, n, k, |sum: f64, x, y| x.mul_add(y, sum)),
+    );
+    case.launch(
+        name,
+        (3, 2),
+        (16, 16),
+        args![da, db, dc, m as u32, n as u32, k as u32],
+    );
     case
 }
 
@@ -80,8 +119,18 @@ fn gemm_u32(name: &'static str) -> Case {
     let mut case = Case::new(name, GEMM);
     let (da, db, dc) = (case.input(&a), case.input(&b), case.output::<u32>(m * n));
     case.columns(dc, n);
-    case.expect(dc, &product(&a, &b, n, k, |sum: u32, x, y| sum.wrapping_add(x.wrapping_mul(y))));
-    case.launch(name, (1, 2), (16, 16), args![da, db, dc, m as u32, n as u32, k as u32]);
+    case.expect(
+        dc,
+        &product(&a, &b, n, k, |sum: u32, x, y| {
+            sum.wrapping_add(x.wrapping_mul(y))
+        }),
+    );
+    case.launch(
+        name,
+        (1, 2),
+        (16, 16),
+        args![da, db, dc, m as u32, n as u32, k as u32],
+    );
     case
 }
 
@@ -92,7 +141,10 @@ fn gemm_register_tile(name: &'static str) -> Case {
     let mut case = Case::new(name, GEMM);
     let (da, db, dc) = (case.input(&a), case.input(&b), case.output::<f32>(m * n));
     case.columns(dc, n);
-    case.expect(dc, &product(&a, &b, n, k, |sum: f32, x, y| x.mul_add(y, sum)));
+    case.expect(
+        dc,
+        &product(&a, &b, n, k, |sum: f32, x, y| x.mul_add(y, sum)),
+    );
     case.launch(name, (3, 2), 64, args![da, db, dc, n as u32, k as u32]);
     case
 }
@@ -112,16 +164,31 @@ fn sparse(inputs: &mut Inputs, rows: usize, columns: u64, longest: u64) -> (Vec<
 fn spmv_scalar(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (offsets, columns) = sparse(&mut inputs, 300, 200, 20);
-    let (values, x) = (inputs.moderate(columns.len(), 10.0), inputs.moderate(200, 10.0));
+    let (values, x) = (
+        inputs.moderate(columns.len(), 10.0),
+        inputs.moderate(200, 10.0),
+    );
     let mut case = Case::new(name, SPMV);
-    let buffers = (case.input(&offsets), case.input(&columns), case.input(&values), case.input(&x));
+    let buffers = (
+        case.input(&offsets),
+        case.input(&columns),
+        case.input(&values),
+        case.input(&x),
+    );
     let y = case.output::<f32>(300);
     let row = |row: usize| {
         let range = offsets[row] as usize..offsets[row + 1] as usize;
-        range.fold(0.0f32, |sum, i| values[i].mul_add(x[columns[i] as usize], sum))
+        range.fold(0.0f32, |sum, i| {
+            values[i].mul_add(x[columns[i] as usize], sum)
+        })
     };
     case.expect(y, &(0..300).map(row).collect::<Vec<f32>>());
-    case.launch(name, 3, 128, args![buffers.0, buffers.1, buffers.2, buffers.3, y, 300u32]);
+    case.launch(
+        name,
+        3,
+        128,
+        args![buffers.0, buffers.1, buffers.2, buffers.3, y, 300u32],
+    );
     case
 }
 
@@ -131,13 +198,20 @@ fn spmv_warp(name: &'static str) -> Case {
     let values = inputs.make(columns.len(), |s| s.between(-1.0, 1.0) / 3.0);
     let x = inputs.make(128, |s| s.between(-5.0, 5.0) / 7.0);
     let mut case = Case::new(name, SPMV);
-    let buffers = (case.input(&offsets), case.input(&columns), case.input(&values), case.input(&x));
+    let buffers = (
+        case.input(&offsets),
+        case.input(&columns),
+        case.input(&values),
+        case.input(&x),
+    );
     let y = case.output::<f64>(50);
     let row = |row: usize| {
         let range = offsets[row] as usize..offsets[row + 1] as usize;
         let lane = |lane: usize| {
             let entries = range.clone().skip(lane).step_by(32);
-            entries.fold(0.0f64, |sum, i| values[i].mul_add(x[columns[i] as usize], sum))
+            entries.fold(0.0f64, |sum, i| {
+                values[i].mul_add(x[columns[i] as usize], sum)
+            })
         };
         let mut lanes: Vec<f64> = (0..32).map(lane).collect();
         for d in [16, 8, 4, 2, 1] {
@@ -146,7 +220,12 @@ fn spmv_warp(name: &'static str) -> Case {
         lanes[0]
     };
     case.expect(y, &(0..50).map(row).collect::<Vec<f64>>());
-    case.launch(name, 7, 256, args![buffers.0, buffers.1, buffers.2, buffers.3, y, 50u32]);
+    case.launch(
+        name,
+        7,
+        256,
+        args![buffers.0, buffers.1, buffers.2, buffers.3, y, 50u32],
+    );
     case
 }
 
@@ -157,7 +236,11 @@ fn nbody(name: &'static str) -> Case {
     let mut bodies = Vec::new();
     for i in 0..n {
         let far = if i == 0 { 0.0 } else { 2.0 };
-        let xyz = [far + inputs.unit(), far + inputs.unit(), far + inputs.unit()];
+        let xyz = [
+            far + inputs.unit(),
+            far + inputs.unit(),
+            far + inputs.unit(),
+        ];
         bodies.extend(xyz.map(|v| v as f32));
         bodies.push(inputs.between(0.5, 2.0) as f32);
     }
@@ -175,7 +258,12 @@ fn nbody(name: &'static str) -> Case {
                 (0..3).for_each(|c| force[c] += d[c] * s);
                 scale = scale.max(s);
             }
-            [force[0] as f32, force[1] as f32, force[2] as f32, bodies[4 * i + 3]]
+            [
+                force[0] as f32,
+                force[1] as f32,
+                force[2] as f32,
+                bodies[4 * i + 3],
+            ]
         })
         .collect();
     // 150 terms, each off by a few ulp of the largest one: rsqrt.approx is within 2^-22.9.
@@ -214,7 +302,10 @@ fn softmax_reference(values: &[f32], width: usize) -> Vec<f32> {
         let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers: Vec<f64> = row.iter().map(|&v| ((v - top) as f64).exp()).collect();
         let sum: f64 = powers.iter().sum();
-        powers.into_iter().map(|p| (p / sum) as f32).collect::<Vec<f32>>()
+        powers
+            .into_iter()
+            .map(|p| (p / sum) as f32)
+            .collect::<Vec<f32>>()
     };
     values.chunks(width).flat_map(row).collect()
 }
@@ -239,26 +330,46 @@ fn softmax_online(name: &'static str) -> Case {
     // __expf of at most 16 is within 2 + 19 ulp, and every rescaling of the sum applies one.
     case.near(out, &[relative(2f64.powi(-16))]);
     case.expect(out, &softmax_reference(&values, width));
-    case.launch(name, 3, (32, 4), args![input, out, width as u32, rows as u32]);
+    case.launch(
+        name,
+        3,
+        (32, 4),
+        args![input, out, width as u32, rows as u32],
+    );
     case
 }
 
 fn layer_norm(name: &'static str) -> Case {
     let (rows, width) = (6usize, 130usize);
     let mut inputs = Inputs::new(name);
-    let (values, gain) = (inputs.moderate(rows * width, 3.0), inputs.moderate(width, 2.0));
+    let (values, gain) = (
+        inputs.moderate(rows * width, 3.0),
+        inputs.moderate(width, 2.0),
+    );
     let mut case = Case::new(name, SOFTMAX);
-    let (input, scale, out) = (case.input(&values), case.input(&gain), case.output::<f32>(rows * width));
+    let (input, scale, out) = (
+        case.input(&values),
+        case.input(&gain),
+        case.output::<f32>(rows * width),
+    );
     let row = |row: &[f32]| {
         let mean = row.iter().map(|&v| v as f64).sum::<f64>() / width as f64;
         let squares = row.iter().map(|&v| v as f64 * v as f64).sum::<f64>() / width as f64;
         let scale = 1.0 / (squares - mean * mean + 1e-5).sqrt();
-        row.iter().zip(&gain).map(|(&v, &g)| ((v as f64 - mean) * scale * g as f64) as f32).collect::<Vec<f32>>()
+        row.iter()
+            .zip(&gain)
+            .map(|(&v, &g)| ((v as f64 - mean) * scale * g as f64) as f32)
+            .collect::<Vec<f32>>()
     };
     let expected: Vec<f32> = values.chunks(width).flat_map(row).collect();
     case.near(out, &[relative(2f64.powi(-18)).or_absolute(2f64.powi(-18))]);
     case.expect(out, &expected);
-    case.launch(name, rows as u32, 32, args![input, scale, out, width as u32]);
+    case.launch(
+        name,
+        rows as u32,
+        32,
+        args![input, scale, out, width as u32],
+    );
     case
 }
 
@@ -284,8 +395,18 @@ fn heat_case(name: &'static str) -> Case {
     case.expect(a, &heat(&once, width, 0.2));
     case.expect(b, &once);
     case.columns(b, width);
-    case.launch(name, (5, 3), (16, 16), args![a, b, width as i32, height as i32, 0.2f32]);
-    case.launch(name, (5, 3), (16, 16), args![b, a, width as i32, height as i32, 0.2f32]);
+    case.launch(
+        name,
+        (5, 3),
+        (16, 16),
+        args![a, b, width as i32, height as i32, 0.2f32],
+    );
+    case.launch(
+        name,
+        (5, 3),
+        (16, 16),
+        args![b, a, width as i32, height as i32, 0.2f32],
+    );
     case
 }
 
@@ -312,8 +433,18 @@ fn stencil_7(name: &'static str) -> Case {
         0.1f64.mul_add((-6.0f64).mul_add(values[i], sum), values[i])
     };
     case.expect(out, &(0..w * h * d).map(cell).collect::<Vec<f64>>());
-    let size = structure([w, h, d].iter().flat_map(|v| (*v as u32).to_le_bytes()).collect());
-    case.launch(name, (2, 3, 5), (8, 4, 2), vec![input.into(), out.into(), size, 0.1f64.into()]);
+    let size = structure(
+        [w, h, d]
+            .iter()
+            .flat_map(|v| (*v as u32).to_le_bytes())
+            .collect(),
+    );
+    case.launch(
+        name,
+        (2, 3, 5),
+        (8, 4, 2),
+        vec![input.into(), out.into(), size, 0.1f64.into()],
+    );
     case
 }
 
@@ -339,7 +470,17 @@ fn life(name: &'static str) -> Case {
     let once = step(&values);
     case.expect(a, &step(&once));
     case.expect(b, &once);
-    case.launch(name, (3, 4), (16, 8), args![a, b, width as u32, height as u32]);
-    case.launch(name, (3, 4), (16, 8), args![b, a, width as u32, height as u32]);
+    case.launch(
+        name,
+        (3, 4),
+        (16, 8),
+        args![a, b, width as u32, height as u32],
+    );
+    case.launch(
+        name,
+        (3, 4),
+        (16, 8),
+        args![b, a, width as u32, height as u32],
+    );
     case
 }

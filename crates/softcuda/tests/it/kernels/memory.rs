@@ -12,7 +12,11 @@ super::cases! {
 
 /// 1, -2, 3, -4, …
 fn coefficient(k: usize) -> i32 {
-    if k % 2 == 0 { k as i32 + 1 } else { -(k as i32 + 1) }
+    if k % 2 == 0 {
+        k as i32 + 1
+    } else {
+        -(k as i32 + 1)
+    }
 }
 
 fn constants(name: &'static str) -> Case {
@@ -36,7 +40,10 @@ fn module_variables(name: &'static str) -> Case {
     let first = (0..32).map(|t| words[t % 3][t % 4] as i32 + 40);
     case.expect(out, &first.chain([42 + 7; 32]).collect::<Vec<i32>>());
     let table = [[1.5f32, 2.5, 3.5], [-1.0, -2.0, -3.0]];
-    case.expect(floats, &(0..32).map(|t| table[t % 2][t % 3]).collect::<Vec<f32>>());
+    case.expect(
+        floats,
+        &(0..32).map(|t| table[t % 2][t % 3]).collect::<Vec<f32>>(),
+    );
     case.launch(name, 1, 32, args![out, floats]);
     case
 }
@@ -52,7 +59,8 @@ fn dynamic_shared(name: &'static str) -> Case {
         word as f64 + 0.5 * values[n - 1 - t] as f64
     };
     case.expect(out, &(0..n).map(cell).collect::<Vec<f64>>());
-    case.launch(name, 1, n as u32, args![input, out, n as u32]).shared(n as u32 * (8 + 4 + 2));
+    case.launch(name, 1, n as u32, args![input, out, n as u32])
+        .shared(n as u32 * (8 + 4 + 2));
     case
 }
 
@@ -71,17 +79,29 @@ fn local_array(name: &'static str) -> Case {
             let byte = &mut bytes[((x >> 8) % 40) as usize];
             *byte = byte.wrapping_add(k as u8);
             state[k % 64] = swap;
-            x = x.wrapping_mul(1664525).wrapping_add(1013904223).wrapping_add(swap);
+            x = x
+                .wrapping_mul(1664525)
+                .wrapping_add(1013904223)
+                .wrapping_add(swap);
         }
         x ^ state[(x % 64) as usize] ^ (bytes[5] as u32) << 24
     };
-    case.expect(out, &values.iter().enumerate().map(run).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &values.iter().enumerate().map(run).collect::<Vec<u32>>(),
+    );
     case.launch(name, 2, 64, args![input, out]);
     case
 }
 
 fn struct_parameters(name: &'static str) -> Case {
-    let (a, b, c, d, e) = (100i8, 2.25f64, [1.5f32, -2.5, 4.0], [10i16, -20, 30, -40, 50], 0x5au8);
+    let (a, b, c, d, e) = (
+        100i8,
+        2.25f64,
+        [1.5f32, -2.5, 4.0],
+        [10i16, -20, 30, -40, 50],
+        0x5au8,
+    );
     let mut mixed = vec![0u8; 48];
     let mut put = |at: usize, bytes: &[u8]| mixed[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &a.to_le_bytes());
@@ -96,13 +116,33 @@ fn struct_parameters(name: &'static str) -> Case {
         let mut d = d.map(|v| v as f64);
         d[t % 5] = d[(t + 1) % 5] + middle as f64;
         let changed = c[0] as f64 + pair[1] as f64;
-        let head = [(a as u8).wrapping_add(lead) as i8 as f64, b * tail, c[0] as f64, changed, c[2] as f64];
-        head.into_iter().chain(d).chain([(e ^ t as u8) as f64, pair[0] as f64])
+        let head = [
+            (a as u8).wrapping_add(lead) as i8 as f64,
+            b * tail,
+            c[0] as f64,
+            changed,
+            c[2] as f64,
+        ];
+        head.into_iter()
+            .chain(d)
+            .chain([(e ^ t as u8) as f64, pair[0] as f64])
     };
     case.columns(out, 12);
     case.expect(out, &(0..8).flat_map(row).collect::<Vec<f64>>());
     let pair = structure(pair.iter().flat_map(|v| v.to_le_bytes()).collect());
-    case.launch(name, 1, 8, vec![lead.into(), structure(mixed), middle.into(), pair, out.into(), tail.into()]);
+    case.launch(
+        name,
+        1,
+        8,
+        vec![
+            lead.into(),
+            structure(mixed),
+            middle.into(),
+            pair,
+            out.into(),
+            tail.into(),
+        ],
+    );
     case
 }
 
@@ -116,16 +156,35 @@ fn vector_access(name: &'static str) -> Case {
         let v = &values[4 * i..4 * i + 4];
         let c = v[2].to_le_bytes().map(|b| b as u32);
         let s = [v[3] as i16 as i32, (v[3] >> 16) as i16 as i32];
-        let cached = [v[0], v[1], v[2], v[3], v[0]].iter().fold(0u32, |sum, w| sum.wrapping_add(*w));
+        let cached = [v[0], v[1], v[2], v[3], v[0]]
+            .iter()
+            .fold(0u32, |sum, w| sum.wrapping_add(*w));
         let long = |at: usize| (v[at + 1] as u64) << 32 | v[at] as u64;
         let (sum, fold) = (long(0).wrapping_add(long(2)), long(0) ^ long(2));
         let rows = [
             [v[3], v[2], v[2], v[3]],
-            [c[0] + c[1], c[2].wrapping_sub(c[3]), (s[0] * s[1]) as u32, cached],
-            [sum as u32, (sum >> 32) as u32, fold as u32, (fold >> 32) as u32],
-            [v[0].wrapping_add(1), 0xa5a5_0000 | c[2] << 8 | c[3], (v[3] >> 16) << 16 | 0xa5a5, v[1]],
+            [
+                c[0] + c[1],
+                c[2].wrapping_sub(c[3]),
+                (s[0] * s[1]) as u32,
+                cached,
+            ],
+            [
+                sum as u32,
+                (sum >> 32) as u32,
+                fold as u32,
+                (fold >> 32) as u32,
+            ],
+            [
+                v[0].wrapping_add(1),
+                0xa5a5_0000 | c[2] << 8 | c[3],
+                (v[3] >> 16) << 16 | 0xa5a5,
+                v[1],
+            ],
         ];
-        rows.iter().enumerate().for_each(|(k, row)| expected[4 * (k * n + i)..][..4].copy_from_slice(row));
+        rows.iter()
+            .enumerate()
+            .for_each(|(k, row)| expected[4 * (k * n + i)..][..4].copy_from_slice(row));
     }
     case.expect(out, &expected);
     case.launch(name, 2, 32, args![input, out]);
@@ -143,7 +202,10 @@ fn address_spaces(name: &'static str) -> Case {
         _ => [coefficient(t % 16), 8],
     };
     let offsets = (0..32).map(|t| 4 * t as i32 + values[31 - t] * 2);
-    case.expect(out, &(0..32).flat_map(row).chain(offsets).collect::<Vec<i32>>());
+    case.expect(
+        out,
+        &(0..32).flat_map(row).chain(offsets).collect::<Vec<i32>>(),
+    );
     case.launch(name, 1, 32, args![input, out]);
     case
 }

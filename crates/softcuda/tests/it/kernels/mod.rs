@@ -57,7 +57,11 @@ fn check(case: Case) {
     let mut failures = Vec::new();
     for (i, (contents, output)) in case.buffers.iter().zip(&outputs).enumerate() {
         let name = format!("{}.{i}", case.name);
-        let inputs: Vec<_> = case.buffers.iter().filter(|b| matches!(b.check, Check::Unchanged)).collect();
+        let inputs: Vec<_> = case
+            .buffers
+            .iter()
+            .filter(|b| matches!(b.check, Check::Unchanged))
+            .collect();
         let got = compare::canonical(contents.kind, output);
         let mut fail = |what: &str, differences: Option<String>| {
             if let Some(differences) = differences {
@@ -68,7 +72,10 @@ fn check(case: Case) {
             Check::Ignored => continue,
             Check::Unchanged => {
                 let want = compare::canonical(contents.kind, &contents.initial);
-                fail("what it was, for the kernel only reads it", compare::differences(contents, &[], None, &got, &want));
+                fail(
+                    "what it was, for the kernel only reads it",
+                    compare::differences(contents, &[], None, &got, &want),
+                );
                 continue;
             }
             Check::Exact => None,
@@ -77,21 +84,37 @@ fn check(case: Case) {
         if let Some(reference) = &contents.reference {
             let want = compare::canonical(contents.kind, reference);
             let bounds = bounds.map(|bounds| (bounds, 1));
-            fail("the host", compare::differences(contents, &inputs, bounds, &got, &want));
+            fail(
+                "the host",
+                compare::differences(contents, &inputs, bounds, &got, &want),
+            );
         }
         let bounds = bounds.map(|bounds| (bounds, 2));
         if let Some(want) = record::full(&name) {
-            fail("the H200's full output", compare::differences(contents, &inputs, bounds, &got, &want));
+            fail(
+                "the H200's full output",
+                compare::differences(contents, &inputs, bounds, &got, &want),
+            );
         }
-        let keep = if bounds.is_some() { Keep::Whole } else { Keep::Digest };
+        let keep = if bounds.is_some() {
+            Keep::Whole
+        } else {
+            Keep::Digest
+        };
         match record(&name, keep, &got) {
             Recorded::Now => {}
             Recorded::Nothing => println!("{name}: no record of an H200 to compare with"),
             Recorded::Missing => failures.push(format!("{name} is not in the H200's record")),
-            Recorded::Whole(want) => fail("the H200", compare::differences(contents, &inputs, bounds, &got, &want)),
+            Recorded::Whole(want) => fail(
+                "the H200",
+                compare::differences(contents, &inputs, bounds, &got, &want),
+            ),
             Recorded::Digest(want) => {
                 let got = record::digest(&got);
-                fail("the H200", (got != want).then(|| format!("digests differ\n  got  {got}\n  want {want}")));
+                fail(
+                    "the H200",
+                    (got != want).then(|| format!("digests differ\n  got  {got}\n  want {want}")),
+                );
             }
         }
     }

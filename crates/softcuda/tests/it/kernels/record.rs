@@ -45,8 +45,12 @@ pub fn record(name: &str, keep: Keep, bytes: &[u8]) -> Recorded {
         return Recorded::Nothing;
     }
     match keep {
-        Keep::Digest => digests.get(name).map_or(Recorded::Missing, |line| Recorded::Digest(line.to_string())),
-        Keep::Whole => outputs.get(name).map_or(Recorded::Missing, |hex| Recorded::Whole(from_hex(hex))),
+        Keep::Digest => digests
+            .get(name)
+            .map_or(Recorded::Missing, |line| Recorded::Digest(line.to_string())),
+        Keep::Whole => outputs
+            .get(name)
+            .map_or(Recorded::Missing, |hex| Recorded::Whole(from_hex(hex))),
     }
 }
 
@@ -74,7 +78,9 @@ fn fold(bytes: &[u8]) -> u128 {
             let mut padded = [0; 8];
             padded[..chunk.len()].copy_from_slice(chunk);
             let product = (state ^ u64::from_le_bytes(padded)) as u128 * factor as u128;
-            state = (product as u64 ^ (product >> 64) as u64).wrapping_add(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            state = (product as u64 ^ (product >> 64) as u64)
+                .wrapping_add(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29);
         }
         let product = (state ^ bytes.len() as u64) as u128 * factor as u128;
         product as u64 ^ (product >> 64) as u64
@@ -83,22 +89,35 @@ fn fold(bytes: &[u8]) -> u128 {
         | chain(0x1319_8a2e_0370_7344, 0xa076_1d64_78bd_642f) as u128
 }
 
-fn read(text: &'static str) -> BTreeMap<&'static str, &'static str> {
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' ')).collect()
+fn read(text: &str) -> BTreeMap<&str, &str> {
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(' '))
+        .collect()
 }
 
 fn write(folder: PathBuf, name: &str, keep: Keep, bytes: &[u8]) {
-    static WRITTEN: Mutex<[BTreeMap<String, String>; 2]> = Mutex::new([BTreeMap::new(), BTreeMap::new()]);
+    static WRITTEN: Mutex<[BTreeMap<String, String>; 2]> =
+        Mutex::new([BTreeMap::new(), BTreeMap::new()]);
     let mut written = WRITTEN.lock().unwrap_or_else(|broken| broken.into_inner());
     let (at, file, line) = match keep {
         Keep::Digest => (0, "digests.txt", digest(bytes)),
         Keep::Whole => (1, "outputs.txt", to_hex(bytes)),
     };
+    if written[at].is_empty() {
+        // Cases recorded one process each add up.
+        let before = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        written[at].extend(read(&before).into_iter().map(|(name, line)| (name.to_string(), line.to_string())));
+    }
     written[at].insert(name.to_string(), line);
-    let lines: String = written[at].iter().map(|(name, line)| format!("{name} {line}\n")).collect();
+    let lines: String = written[at]
+        .iter()
+        .map(|(name, line)| format!("{name} {line}\n"))
+        .collect();
     std::fs::create_dir_all(folder.join("full")).expect("the record's folder");
     std::fs::write(folder.join(file), lines).expect("the record");
-    std::fs::write(folder.join("full").join(format!("{name}.bin")), bytes).expect("the full output");
+    std::fs::write(folder.join("full").join(format!("{name}.bin")), bytes)
+        .expect("the full output");
 }
 
 pub fn to_hex(bytes: &[u8]) -> String {

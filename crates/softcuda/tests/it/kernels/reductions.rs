@@ -41,7 +41,13 @@ fn reduce_shuffle_f32(name: &'static str) -> Case {
     let expected: Vec<f32> = (0..grid as usize)
         .map(|b| {
             let stride = (grid * block) as usize;
-            let thread = |t: usize| values.iter().skip(b * 128 + t).step_by(stride).fold(0.0f32, |sum, v| sum + v);
+            let thread = |t: usize| {
+                values
+                    .iter()
+                    .skip(b * 128 + t)
+                    .step_by(stride)
+                    .fold(0.0f32, |sum, v| sum + v)
+            };
             let threads: Vec<f32> = (0..128).map(thread).collect();
             let mut partial: Vec<f32> = threads.chunks(32).map(warp_sum).collect();
             partial.resize(32, 0.0);
@@ -72,9 +78,13 @@ fn reduce_shared_f32(name: &'static str) -> Case {
     let (input, out) = (case.input(&values), case.output::<f32>(4));
     let mut padded = values.clone();
     padded.resize(1024, 0.0);
-    let expected: Vec<f32> = padded.chunks(256).map(|block| tree_sum(block.to_vec())).collect();
+    let expected: Vec<f32> = padded
+        .chunks(256)
+        .map(|block| tree_sum(block.to_vec()))
+        .collect();
     case.expect(out, &expected);
-    case.launch(name, 4, 256, args![input, out, 1000u32]).shared(256 * 4);
+    case.launch(name, 4, 256, args![input, out, 1000u32])
+        .shared(256 * 4);
     case
 }
 
@@ -84,9 +94,13 @@ fn reduce_shared_f64(name: &'static str) -> Case {
     let (input, out) = (case.input(&values), case.output::<f64>(8));
     let mut padded = values.clone();
     padded.resize(512, 0.0);
-    let expected: Vec<f64> = padded.chunks(64).map(|block| tree_sum(block.to_vec())).collect();
+    let expected: Vec<f64> = padded
+        .chunks(64)
+        .map(|block| tree_sum(block.to_vec()))
+        .collect();
     case.expect(out, &expected);
-    case.launch(name, 8, 64, args![input, out, 500u32]).shared(64 * 8);
+    case.launch(name, 8, 64, args![input, out, 500u32])
+        .shared(64 * 8);
     case
 }
 
@@ -153,9 +167,14 @@ fn prefix_sums(values: &[u32]) -> Vec<u32> {
 fn scan_block(name: &'static str) -> Case {
     let values = Inputs::new(name).words32(2048);
     let mut case = Case::new(name, SCAN);
-    let (input, out, sums) = (case.input(&values), case.output::<u32>(2048), case.output::<u32>(8));
+    let (input, out, sums) = (
+        case.input(&values),
+        case.output::<u32>(2048),
+        case.output::<u32>(8),
+    );
     case.expect(out, &prefix_sums(&values));
-    case.launch("scan_block", 8, 256, args![input, out, sums]).shared(2 * 256 * 4);
+    case.launch("scan_block", 8, 256, args![input, out, sums])
+        .shared(2 * 256 * 4);
     case.launch("scan_add_offsets", 8, 256, args![out, sums]);
     case
 }

@@ -40,28 +40,47 @@ fn seen(test: &str, case: impl FnOnce() -> Case) -> Option<Seen> {
         .expect("the child runs");
     let text = String::from_utf8_lossy(&child.stdout).into_owned();
     let said = |what: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix("seen ")?.strip_prefix(what)?.strip_prefix(' '));
+        let line = text.lines().find_map(|line| {
+            line.strip_prefix("seen ")?
+                .strip_prefix(what)?
+                .strip_prefix(' ')
+        });
         let errors = String::from_utf8_lossy(&child.stderr);
-        line.unwrap_or_else(|| panic!("the child says no {what}: {text}\n{errors}")).to_string()
+        line.unwrap_or_else(|| panic!("the child says no {what}: {text}\n{errors}"))
+            .to_string()
     };
     let number = |what: &str| said(what).parse().expect("a number");
     let bytes = |what: &str| String::from_utf8_lossy(&from_hex(&said(what))).into_owned();
-    Some(Seen { status: number("status"), later: number("later"), output: bytes("output"), errors: bytes("errors") })
+    Some(Seen {
+        status: number("status"),
+        later: number("later"),
+        output: bytes("output"),
+        errors: bytes("errors"),
+    })
 }
 
 /// In the child: runs the case's launch with both descriptors caught, and says what came.
 fn report(case: Case) {
     let _context = context();
     let module = module(case.ptx);
-    let buffers: Vec<_> = case.buffers.iter().map(|buffer| Allocation::from(&buffer.initial)).collect();
+    let buffers: Vec<_> = case
+        .buffers
+        .iter()
+        .map(|buffer| Allocation::from(&buffer.initial))
+        .collect();
     let (output, errors) = (Caught::begin(1), Caught::begin(2));
-    let status = start(module, &case.launches[0], &buffers).and_then(|()| result::ctx::synchronize());
+    let status =
+        start(module, &case.launches[0], &buffers).and_then(|()| result::ctx::synchronize());
     // SAFETY: an allocation that is freed again.
     let later = unsafe { result::malloc_sync(16).and_then(|pointer| result::free_sync(pointer)) };
     let (output, errors) = (output.end(), errors.end());
     let code = |result: Result<(), DriverError>| result.map_or_else(|error| error.0 as i32, |()| 0);
     println!("\nseen status {}\nseen later {}", code(status), code(later));
-    println!("seen output {}\nseen errors {}", to_hex(&output), to_hex(&errors));
+    println!(
+        "seen output {}\nseen errors {}",
+        to_hex(&output),
+        to_hex(&errors)
+    );
 }
 
 /// A descriptor of this process that goes to a file for a while.
@@ -73,25 +92,43 @@ struct Caught {
 
 impl Caught {
     fn begin(descriptor: c_int) -> Self {
-        let path = std::env::temp_dir().join(format!("softcuda-kernels-{}-{descriptor}", std::process::id()));
-        let open = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let path = std::env::temp_dir().join(format!(
+            "softcuda-kernels-{}-{descriptor}",
+            std::process::id()
+        ));
+        let open = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path);
         let file = open.expect("a file for what is printed");
         let _ = std::fs::remove_file(&path);
         // SAFETY: flushing all of C's streams and duplicating open descriptors; both are ours.
         let before = unsafe {
             libc::fflush(std::ptr::null_mut());
             let before = libc::dup(descriptor);
-            assert!(before >= 0 && libc::dup2(file.as_raw_fd(), descriptor) >= 0, "the descriptor is redirected");
+            assert!(
+                before >= 0 && libc::dup2(file.as_raw_fd(), descriptor) >= 0,
+                "the descriptor is redirected"
+            );
             before
         };
-        Caught { descriptor, before, file }
+        Caught {
+            descriptor,
+            before,
+            file,
+        }
     }
 
     fn end(mut self) -> Vec<u8> {
         // SAFETY: as in `begin`; `before` is a duplicate that only this holds.
         unsafe {
             libc::fflush(std::ptr::null_mut());
-            assert!(libc::dup2(self.before, self.descriptor) >= 0, "the descriptor is restored");
+            assert!(
+                libc::dup2(self.before, self.descriptor) >= 0,
+                "the descriptor is restored"
+            );
             libc::close(self.before);
         }
         let mut bytes = Vec::new();
@@ -107,7 +144,11 @@ fn compare(name: &str, text: &str) {
         Recorded::Now => {}
         Recorded::Nothing => println!("{name}: no record of an H200 to compare with"),
         Recorded::Missing => panic!("{name} is not in the H200's record"),
-        Recorded::Whole(want) => assert_eq!(text, String::from_utf8_lossy(&want), "{name}, against the H200"),
+        Recorded::Whole(want) => assert_eq!(
+            text,
+            String::from_utf8_lossy(&want),
+            "{name}, against the H200"
+        ),
         Recorded::Digest(_) => unreachable!("texts are kept whole"),
     }
 }
@@ -122,7 +163,12 @@ fn sorted_lines(text: &str) -> String {
 fn print_formats() {
     let Some(seen) = seen("print_formats", || {
         let mut case = Case::new("print_formats", PTX);
-        case.launch("print_formats", 1, 1, args![42i32, -12_345_678_901i64, 2.718281828459045f64, 0u64]);
+        case.launch(
+            "print_formats",
+            1,
+            1,
+            args![42i32, -12_345_678_901i64, 2.718281828459045f64, 0u64],
+        );
         case
     }) else {
         return;
@@ -131,9 +177,18 @@ fn print_formats() {
     let lines: Vec<&str> = seen.output.lines().collect();
     assert_eq!(lines[0], "plain");
     assert_eq!(lines[1], "returned 0");
-    assert_eq!(lines[2], "ints 42    42|42   |00042 +42 -42 42 2a 2A 0x2a 52");
-    assert_eq!(lines[3], "long -12345678901 18446744061363872715 fffffffd2023e3cb -12345678901");
-    assert_eq!(lines[4], "float 2.718282 2.718       2.72|2.7       |2.718282e+00 2.72E+00 2.71828 2.71828E+10");
+    assert_eq!(
+        lines[2],
+        "ints 42    42|42   |00042 +42 -42 42 2a 2A 0x2a 52"
+    );
+    assert_eq!(
+        lines[3],
+        "long -12345678901 18446744061363872715 fffffffd2023e3cb -12345678901"
+    );
+    assert_eq!(
+        lines[4],
+        "float 2.718282 2.718       2.72|2.7       |2.718282e+00 2.72E+00 2.71828 2.71828E+10"
+    );
     assert_eq!(lines[5], "char aZ string text      right|left  |cu");
     compare("print_formats", &seen.output);
 }
@@ -148,7 +203,9 @@ fn print_threads() {
         return;
     };
     assert_eq!((seen.status, seen.later), (0, 0));
-    let expected: String = (0..3).flat_map(|b| (0..40).map(move |t| format!("block {b} thread {t}\n"))).collect();
+    let expected: String = (0..3)
+        .flat_map(|b| (0..40).map(move |t| format!("block {b} thread {t}\n")))
+        .collect();
     assert_eq!(sorted_lines(&seen.output), sorted_lines(&expected));
 }
 
@@ -178,7 +235,11 @@ fn assert_fails() {
     };
     assert_eq!((seen.status, seen.later), (710, 710));
     assert!(seen.errors.contains("thread: [31,0,0]"), "{}", seen.errors);
-    assert!(seen.errors.contains("value within bound"), "{}", seen.errors);
+    assert!(
+        seen.errors.contains("value within bound"),
+        "{}",
+        seen.errors
+    );
     compare("assert_fails", &seen.errors);
 }
 

@@ -21,7 +21,14 @@ fn shuffled(warp: &[i32], lane: usize, mode: &str, operand: i32, width: usize) -
         "up" => source >= first as i64,
         _ => source < (first + width) as i64,
     };
-    (if inside { warp[source as usize] } else { warp[lane] }, inside)
+    (
+        if inside {
+            warp[source as usize]
+        } else {
+            warp[lane]
+        },
+        inside,
+    )
 }
 
 fn shuffles(name: &'static str) -> Case {
@@ -71,8 +78,11 @@ fn votes(name: &'static str) -> Case {
     let (input, out) = (case.input(&values), case.output::<u32>(12 * 128));
     let mut expected = Vec::new();
     for warp in values.chunks(32) {
-        let ballot = |keep: &dyn Fn(usize) -> bool| (0..32).fold(0u32, |m, i| m | (keep(i) as u32) << i);
-        let uniform = |keep: &dyn Fn(i32) -> bool| warp.iter().all(|&v| keep(v)) || !warp.iter().any(|&v| keep(v));
+        let ballot =
+            |keep: &dyn Fn(usize) -> bool| (0..32).fold(0u32, |m, i| m | (keep(i) as u32) << i);
+        let uniform = |keep: &dyn Fn(i32) -> bool| {
+            warp.iter().all(|&v| keep(v)) || !warp.iter().any(|&v| keep(v))
+        };
         for (lane, &v) in warp.iter().enumerate() {
             let same = warp.iter().all(|&w| w / 500 == v / 500);
             let even = || warp.iter().step_by(2);
@@ -109,13 +119,18 @@ fn partial_masks(name: &'static str) -> Case {
     let mut expected = Vec::new();
     for warp in values.chunks(32) {
         let result = |lane: usize| match lane {
-            0..8 => warp[..8].iter().fold(0u32, |s, v| s.wrapping_add(*v)).wrapping_add(lane as u32 ^ 1),
+            0..8 => warp[..8]
+                .iter()
+                .fold(0u32, |s, v| s.wrapping_add(*v))
+                .wrapping_add(lane as u32 ^ 1),
             8..24 => {
                 let first = lane / 8 * 8;
                 warp[first..first + 8].iter().max().expect("eight lanes") ^ 0x00ff_ff00
             }
             _ => {
-                let peers = (24..32).fold(0u32, |m, i| m | ((warp[i] & 3 == warp[lane] & 3) as u32) << i);
+                let peers = (24..32).fold(0u32, |m, i| {
+                    m | ((warp[i] & 3 == warp[lane] & 3) as u32) << i
+                });
                 peers.wrapping_add(warp[25])
             }
         };
@@ -160,7 +175,10 @@ fn lane_registers(name: &'static str) -> Case {
         ]
     };
     case.columns(out, 20);
-    case.expect(out, &(0..threads as u32).flat_map(row).collect::<Vec<u32>>());
+    case.expect(
+        out,
+        &(0..threads as u32).flat_map(row).collect::<Vec<u32>>(),
+    );
     case.launch(name, grid, block, args![out]).shared(96);
     case
 }
