@@ -111,7 +111,7 @@ fn nested_exits(name: &'static str) -> Case {
         }
         for a in (2..40u32).filter(|a| a * 3 != x % 101) {
             for b in a..40 {
-                if (a * b ^ x) % 97 == 0 {
+                if ((a * b) ^ x) % 97 == 0 {
                     return a << 16 | b;
                 }
                 if b * 2 > x % 61 + 30 {

@@ -149,7 +149,7 @@ fn half2_ops(name: &'static str) -> Case {
         let o = operations(F16, x, y, z);
         let order = exact::compare(F16, x, y);
         let flag = |b: bool| if b { one } else { 0 };
-        let low_pair = if i % 2 == 0 {
+        let low_pair = if i.is_multiple_of(2) {
             bits(&a, i)
         } else {
             bits(&b, i - 1)

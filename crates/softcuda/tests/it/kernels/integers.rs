@@ -355,9 +355,9 @@ fn predicates(name: &'static str) -> Case {
         let (ux, uy) = (x as u32, y as u32);
         let s = y < 0;
         // The second destination takes the comparison's complement, combined with the same predicate.
-        let (p, q) = ((x < y) && s, !(x < y) && s);
+        let (p, q) = ((x < y) && s, (x >= y) && s);
         let mut r0 = p as u32 + 2 * q as u32;
-        let (p, q) = ((ux >= uy) ^ s, !(ux >= uy) ^ s);
+        let (p, q) = ((ux >= uy) ^ s, (ux < uy) ^ s);
         r0 += 4 * p as u32 + 8 * !q as u32;
         let p = (x != y) || !s;
         r0 += 16 * p as u32 + 32 * !(p ^ q) as u32;

@@ -85,7 +85,7 @@ fn elementary_f64(name: &'static str) -> Case {
         f64::NAN,
         1e22,
     ]);
-    values[8..12].copy_from_slice(&[3.0e5, -1.0e9, 1.5707963267948966, 6.3e15]);
+    values[8..12].copy_from_slice(&[3.0e5, -1.0e9, std::f64::consts::FRAC_PI_2, 6.3e15]);
     let mut case = Case::new(name, F64);
     let (input, out) = (case.input(&values), case.output::<f64>(20 * N));
     let bounds = [2, 2, 2, 2, 2, 2, 2, 1, 1, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1];
@@ -254,7 +254,7 @@ fn elementary_f32(name: &'static str) -> Case {
         f32::NAN,
         1e10,
     ]);
-    values[8..12].copy_from_slice(&[3.0e5, -1.0e9, 1.5707964, 6.3e7]);
+    values[8..12].copy_from_slice(&[3.0e5, -1.0e9, std::f32::consts::FRAC_PI_2, 6.3e7]);
     let mut case = Case::new(name, F32);
     let (input, out) = (case.input(&values), case.output::<f32>(20 * N));
     let functions: Vec<fn(f64) -> f64> = ELEMENTARY[..19]
@@ -380,7 +380,7 @@ fn remainders_f32(name: &'static str) -> Case {
 fn fast_f32(name: &'static str) -> Case {
     let mut inputs = Inputs::new(name);
     let (a, b) = (
-        inputs.moderate(N, 3.14),
+        inputs.moderate(N, 3.125),
         inputs.make(N, |s| s.between(0.5, 8.0) as f32),
     );
     let mut case = Case::new(name, F32);

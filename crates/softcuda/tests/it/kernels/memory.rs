@@ -12,7 +12,7 @@ super::cases! {
 
 /// 1, -2, 3, -4, …
 fn coefficient(k: usize) -> i32 {
-    if k % 2 == 0 {
+    if k.is_multiple_of(2) {
         k as i32 + 1
     } else {
         -(k as i32 + 1)

@@ -107,7 +107,11 @@ fn write(folder: PathBuf, name: &str, keep: Keep, bytes: &[u8]) {
     if written[at].is_empty() {
         // Cases recorded one process each add up.
         let before = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
-        written[at].extend(read(&before).into_iter().map(|(name, line)| (name.to_string(), line.to_string())));
+        written[at].extend(
+            read(&before)
+                .into_iter()
+                .map(|(name, line)| (name.to_string(), line.to_string())),
+        );
     }
     written[at].insert(name.to_string(), line);
     let lines: String = written[at]

@@ -167,7 +167,7 @@ fn print_formats() {
             "print_formats",
             1,
             1,
-            args![42i32, -12_345_678_901i64, 2.718281828459045f64, 0u64],
+            args![42i32, -12_345_678_901i64, std::f64::consts::E, 0u64],
         );
         case
     }) else {

@@ -57,7 +57,7 @@ fn shuffles(name: &'static str) -> Case {
             let (value, inside) = shuffled(warp, lane, "down", 4, 8);
             row.extend([value, inside as i32]);
             // Segments of four, with the clamp inside them.
-            let (value, inside) = shuffled(warp, lane, "idx", (32 * w + lane) as i32 % 9 & 3, 4);
+            let (value, inside) = shuffled(warp, lane, "idx", ((32 * w + lane) as i32 % 9) & 3, 4);
             row.extend([value, inside as i32]);
             row.resize(32, 0);
             expected.extend(row);
