@@ -1,21 +1,30 @@
 //! `cuEvent*`, and the events of whole contexts.
 
 use super::types::{CUcontext, CUevent, CUstream};
-use super::{NullStream, Out, export};
+use super::{NullStream, Out, export, permitted};
 use crate::driver::{CUresult, Result, context, event, stream};
 
-fn record(handle: CUevent, stream: CUstream, null: NullStream, flags: u32) -> Result {
-    if flags > 1 {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+/// The one flag makes a node of its own in a capture, and is wrong outside one.
+pub(super) fn check_flags(flags: u32) -> Result {
+    match flags {
+        0 => Ok(()),
+        1 => Err(CUresult::CUDA_ERROR_ILLEGAL_STATE),
+        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
+}
+
+fn record(handle: CUevent, stream: CUstream, null: NullStream, flags: u32) -> Result {
+    check_flags(flags)?;
     let event = event::resolve_any(handle)?;
     event.record(&*stream::resolve(stream, null)?)
 }
 
 fn elapsed(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> Result {
-    milliseconds.some()?;
     let (start, end) = (event::resolve_any(start)?, event::resolve_any(end)?);
-    milliseconds.set(event::elapsed(&start, &end)?)
+    let elapsed = event::elapsed(&start, &end)?;
+    milliseconds
+        .set(elapsed)
+        .map_err(|_| CUresult::CUDA_ERROR_INVALID_HANDLE)
 }
 
 export! {
@@ -40,7 +49,12 @@ export! {
     }
 
     /// Says whether what the event recorded has ended.
-    fn cuEventQuery(handle: CUevent) { event::resolve_any(handle)?.query() }
+    early fn cuEventQuery(handle: CUevent) {
+        // A wrong handle is reported even where no call is permitted.
+        let event = event::resolve_any(handle)?;
+        permitted()?;
+        event.query()
+    }
 
     /// Waits for what the event recorded.
     fn cuEventSynchronize(handle: CUevent) { event::resolve_any(handle)?.synchronize() }

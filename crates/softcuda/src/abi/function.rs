@@ -9,6 +9,14 @@ const LOADED: u32 = 1;
 /// The most bytes of parameters that the deprecated calls take.
 const MOST_PARAMETERS: usize = 4096;
 
+/// Some functions take a null handle for a wrong argument rather than a wrong handle.
+fn given(handle: CUfunction) -> crate::driver::Result {
+    match handle.is_null() {
+        false => Ok(()),
+        true => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
 /// Puts bytes at an offset of the parameters of the next deprecated launch.
 fn set_parameter(handle: CUfunction, offset: i32, bytes: &[u8]) -> crate::driver::Result {
     let function = function::resolve(handle)?;
@@ -52,18 +60,21 @@ export! {
     /// The module that a function belongs to.
     fn cuFuncGetModule(module: Out<CUmodule>, handle: CUfunction) {
         module.some()?;
+        given(handle)?;
         module.set(CUmodule(function::resolve(handle)?.module()))
     }
 
     /// A function's name, which lives as long as its module.
     fn cuFuncGetName(name: Out<usize>, handle: CUfunction) {
         name.some()?;
+        given(handle)?;
         name.set(function::resolve(handle)?.name().as_ptr() as usize)
     }
 
     /// Offset and size of a function's parameter.
     fn cuFuncGetParamInfo(handle: CUfunction, index: usize, offset: Out<usize>, size: Out<usize>) {
         offset.some()?;
+        given(handle)?;
         let (at, bytes) = function::resolve(handle)?.param(index)?;
         offset.set(at)?;
         size.set_if_wanted(bytes);

@@ -33,7 +33,6 @@ mod attribute {
     pub const IGNORE: u32 = 0;
     pub const ACCESS_POLICY_WINDOW: u32 = 1;
     pub const COOPERATIVE: u32 = 2;
-    pub const SYNCHRONIZATION_POLICY: u32 = 3;
     pub const CLUSTER_DIMENSION: u32 = 4;
     pub const CLUSTER_SCHEDULING_POLICY_PREFERENCE: u32 = 5;
     pub const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
@@ -52,6 +51,8 @@ mod attribute {
 const PARAM_END: usize = 0;
 const PARAM_BUFFER_POINTER: usize = 1;
 const PARAM_BUFFER_SIZE: usize = 2;
+/// The most bytes of parameters that any kernel takes.
+const MOST_PARAMETERS: usize = 32764;
 
 /// The 32-bit words that an attribute's value starts with.
 fn words(value: &Attribute) -> [u32; 4] {
@@ -82,16 +83,20 @@ impl LaunchConfig {
                 // They say how a device would best run the launch, or let it run earlier than it must.
                 attribute::IGNORE
                 | attribute::ACCESS_POLICY_WINDOW
-                | attribute::SYNCHRONIZATION_POLICY
-                | attribute::CLUSTER_SCHEDULING_POLICY_PREFERENCE
                 | attribute::PROGRAMMATIC_STREAM_SERIALIZATION
                 | attribute::PRIORITY
                 | attribute::MEM_SYNC_DOMAIN_MAP
-                | attribute::MEM_SYNC_DOMAIN
                 | attribute::PREFERRED_CLUSTER_DIMENSION
-                | attribute::PREFERRED_SHARED_MEMORY_CARVEOUT
                 | attribute::NVLINK_UTIL_CENTRIC_SCHEDULING => {}
+                attribute::CLUSTER_SCHEDULING_POLICY_PREFERENCE if first <= 2 => {}
+                attribute::MEM_SYNC_DOMAIN if first <= 1 => {}
+                attribute::PREFERRED_SHARED_MEMORY_CARVEOUT
+                    if (-1..=100).contains(&(first as i32)) => {}
                 attribute::DEVICE_UPDATABLE_KERNEL_NODE if first == 0 => {}
+                // It is for nodes of graphs.
+                attribute::DEVICE_UPDATABLE_KERNEL_NODE => {
+                    return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+                }
                 _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
             }
         }
@@ -137,10 +142,16 @@ fn buffer(params_size: usize, extra: In<usize>) -> Result<Box<[u8]>> {
             _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
     };
+    // Less than the kernel takes leaves the rest zero.
     match size.get()? {
-        given if given < params_size => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        _ if params_size == 0 => Ok(Box::default()),
-        _ => Ok(data.bytes(params_size)?.into()),
+        0 => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        given if given > MOST_PARAMETERS => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        given if given > params_size => Err(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+        given => {
+            let mut bytes = vec![0; params_size].into_boxed_slice();
+            bytes[..given].copy_from_slice(data.bytes(given)?);
+            Ok(bytes)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Instant;
 
-use super::module::{text_of, text_of_file};
+use super::module::{text_of, text_of_file, wanted_name};
 use super::types::{CUdevice, CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUmodule};
 use super::{In, InOut, Out, export};
 use crate::driver::jit_options::Options;
@@ -28,19 +28,17 @@ fn check_options(count: u32, names: In<u32>, values: InOut<usize>) -> Result {
     }
 }
 
-fn load(handle: Out<CUlibrary>, text: &[u8], options: &Options) -> Result {
+fn load(handle: Out<CUlibrary>, text: Result<Vec<u8>>, options: &Options) -> Result {
     let start = Instant::now();
-    match library::load(text) {
-        Ok(library) => {
-            options.log_success(library.info(), start.elapsed());
-            handle.set(library.handle())
-        }
+    let library = library::load(text);
+    match library.code() {
+        Ok(code) => options.log_success(code.info(), start.elapsed()),
         Err(refused) => {
             options.log_error(&refused.log);
-            tracing::info!(error = ?refused.error, log = refused.log, "a library was refused");
-            Err(refused.error)
+            tracing::info!(error = ?refused.error, log = refused.log, "a library does not compile");
         }
     }
+    handle.set(library.handle())
 }
 
 export! {
@@ -52,7 +50,8 @@ export! {
         handle.some()?;
         let options = Options::read(jit_count, jit_names, jit_values)?;
         check_options(count, names, values)?;
-        load(handle, &text_of(image)?, &options)
+        image.some()?;
+        load(handle, text_of(image), &options)
     }
 
     /// Loads a file of PTX or a fat binary for all contexts.
@@ -63,7 +62,11 @@ export! {
         handle.some()?;
         let options = Options::read(jit_count, jit_names, jit_values)?;
         check_options(count, names, values)?;
-        load(handle, &text_of_file(path)?, &options)
+        let text = text_of_file(path);
+        if let Err(error @ (CUresult::CUDA_ERROR_FILE_NOT_FOUND | CUresult::CUDA_ERROR_INVALID_VALUE)) = text {
+            return Err(error);
+        }
+        load(handle, text, &options)
     }
 
     /// Unloads a library; launches of its kernels in flight go on.
@@ -73,20 +76,20 @@ export! {
     fn cuLibraryGetKernel(kernel: Out<CUkernel>, handle: CUlibrary, name: In<c_char>) {
         kernel.some()?;
         let name = name.text()?;
-        kernel.set(library::resolve(handle)?.kernel(name)?.handle())
+        kernel.set(library::resolve_for_kernel(handle)?.kernel(name)?.handle())
     }
 
     /// How many kernels a library has.
     fn cuLibraryGetKernelCount(count: Out<u32>, handle: CUlibrary) {
         count.some()?;
-        count.set(library::resolve(handle)?.kernels().len() as u32)
+        count.set(library::resolve(handle)?.kernels()?.len() as u32)
     }
 
     /// A library's kernels, up to a number.
     fn cuLibraryEnumerateKernels(kernels: Out<CUkernel>, count: u32, handle: CUlibrary) {
         kernels.some()?;
         let library = library::resolve(handle)?;
-        for (index, kernel) in library.kernels().iter().take(count as usize).enumerate() {
+        for (index, kernel) in library.kernels()?.iter().take(count as usize).enumerate() {
             kernels.at(index).set(kernel.handle())?;
         }
         Ok(())
@@ -101,7 +104,7 @@ export! {
 
     /// Address and size of the variable of a name, in the current context.
     fn cuLibraryGetGlobal(address: Out<CUdeviceptr>, size: Out<usize>, handle: CUlibrary, name: In<c_char>) {
-        let name = name.text()?;
+        let name = wanted_name(address.is_null() && size.is_null(), name)?;
         let library = library::resolve(handle)?;
         let (at, bytes) = library.module(&context::current()?)?.global(name)?;
         address.set_if_wanted(at);
@@ -111,7 +114,7 @@ export! {
 
     /// Address and size of the managed variable of a name.
     fn cuLibraryGetManaged(address: Out<CUdeviceptr>, size: Out<usize>, handle: CUlibrary, name: In<c_char>) {
-        let name = name.text()?;
+        let name = wanted_name(address.is_null() && size.is_null(), name)?;
         let library = library::resolve(handle)?;
         let (at, bytes) = library.module(&context::current()?)?.managed(name)?;
         address.set_if_wanted(at);
@@ -124,7 +127,7 @@ export! {
         address.some()?;
         name.text()?;
         library::resolve(handle)?;
-        Err(CUresult::CUDA_ERROR_NOT_FOUND)
+        Err(CUresult::CUDA_ERROR_INVALID_VALUE)
     }
 
     /// The kernel's function in the current context.
@@ -143,6 +146,9 @@ export! {
     /// A kernel's name, which lives as long as its library.
     fn cuKernelGetName(name: Out<usize>, handle: CUkernel) {
         name.some()?;
+        if handle.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
         name.set(library::kernel(handle)?.name().as_ptr() as usize)
     }
 

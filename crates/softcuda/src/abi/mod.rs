@@ -41,6 +41,15 @@ pub(crate) enum NullStream {
     PerThread,
 }
 
+/// Fails before `cuInit` and in host functions.
+pub(crate) fn permitted() -> Result {
+    init::check()?;
+    match host::calls_forbidden() {
+        false => Ok(()),
+        true => Err(CUresult::CUDA_ERROR_NOT_PERMITTED),
+    }
+}
+
 /// Runs the body of an exported function.
 pub(crate) fn call(
     name: &'static str,
@@ -50,10 +59,7 @@ pub(crate) fn call(
 ) -> CUresult {
     let run = || -> Result {
         if !early {
-            init::check()?;
-            if host::calls_forbidden() {
-                return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
-            }
+            permitted()?;
         }
         body()
     };

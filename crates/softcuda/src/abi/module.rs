@@ -1,6 +1,6 @@
 //! `cuModule*`.
 
-use std::ffi::{OsStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
@@ -42,13 +42,22 @@ fn load(handle: Out<CUmodule>, text: &[u8], options: &Options) -> Result {
     }
 }
 
+/// The name of a variable whose address or size is asked for.
+pub(super) fn wanted_name<'a>(nothing_asked: bool, name: In<c_char>) -> Result<&'a CStr> {
+    let name = name.text()?;
+    match nothing_asked || name.is_empty() {
+        false => Ok(name),
+        true => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
 fn global(
     address: Out<CUdeviceptr>,
     size: Out<usize>,
     handle: CUmodule,
     name: In<c_char>,
 ) -> Result {
-    let name = name.text()?;
+    let name = wanted_name(address.is_null() && size.is_null(), name)?;
     let (at, bytes) = module::resolve(handle)?.global(name)?;
     address.set_if_wanted(at);
     size.set_if_wanted(bytes as usize);
@@ -99,7 +108,7 @@ export! {
     /// The function of a name.
     fn cuModuleGetFunction(function: Out<CUfunction>, handle: CUmodule, name: In<c_char>) {
         function.some()?;
-        let name = name.text()?;
+        let name = wanted_name(false, name)?;
         function.set(module::resolve(handle)?.function(name)?.handle())
     }
 

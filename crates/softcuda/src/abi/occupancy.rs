@@ -107,7 +107,7 @@ export! {
         let config = config.get()?.decode()?;
         let function = function::resolve(handle)?;
         let set = function.settings().cluster();
-        let cluster = config.cluster.or(set).ok_or(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE)?;
+        let cluster = config.cluster.or(set).unwrap_or([1; 3]);
         let size: u64 = cluster.iter().map(|&blocks| u64::from(blocks)).product();
         if size == 0 || size > u64::from(function.settings().max_cluster()) {
             return Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE);

@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
+use super::event::check_flags;
 use super::types::{CUcontext, CUdevice, CUevent, CUstream};
-use super::{In, NullStream, Out, export};
+use super::{In, InOut, NullStream, Out, export};
 use crate::driver::host_function::{self, HostFn, StreamCallback};
 use crate::driver::stream::{Attribute, Stream};
 use crate::driver::{CUresult, Result, context, event, stream};
@@ -88,9 +89,7 @@ export! {
 
     /// Later work of the stream waits for what the event recorded.
     fn cuStreamWaitEvent | cuStreamWaitEvent_ptsz(null; handle: CUstream, waited: CUevent, flags: u32) {
-        if flags > 1 {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-        }
+        check_flags(flags)?;
         let stream = resolve(handle, null)?;
         event::resolve_any(waited)?.order_before(&stream)
     }
@@ -140,6 +139,9 @@ export! {
         to.copy_attributes(&*resolve(from, null)?);
         Ok(())
     }
+
+    /// Sets what captures forbid to the calling thread; gives what was set before.
+    fn cuThreadExchangeStreamCaptureMode(mode: InOut<u32>) { mode.set(stream::exchange_capture_mode(mode.get()?)) }
 
     /// Says whether the stream is in capture.
     fn cuStreamIsCapturing | cuStreamIsCapturing_ptsz(null; handle: CUstream, status: Out<u32>) {

@@ -7,8 +7,11 @@ use super::{CUresult, Result, device};
 use crate::jit::module::{Compiled, LoadErrorKind, LoadOptions, Module};
 use crate::memory;
 
+/// The most threads of a block of any kernel.
+const MOST_THREADS: u32 = 1024;
+
 /// Why an image was not loaded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Refused {
     /// What the call answers.
     pub error: CUresult,
@@ -49,8 +52,8 @@ pub(crate) struct Kernel {
     pub local: u32,
     /// Registers of a thread.
     pub registers: u32,
-    /// The PTX ISA version, ten times.
-    pub ptx_version: u32,
+    /// The compute capability that the PTX is for, ten times.
+    pub ptx_target: u32,
 }
 
 /// The compute capability of the device, ten times.
@@ -87,7 +90,11 @@ impl Code {
                     .map(|field| (field.offset as usize, field.size as usize))
                     .collect(),
                 params_size: kernel.params_size as usize,
-                max_threads: attributes.max_threads,
+                max_threads: attributes.maxntid.map_or(MOST_THREADS, |dims| {
+                    dims.iter()
+                        .fold(1u32, |threads, &dim| threads.saturating_mul(dim))
+                        .min(MOST_THREADS)
+                }),
                 required_block: attributes.reqntid,
                 required_cluster: attributes.cluster,
                 explicit_cluster: attributes.cluster_must_be_set,
@@ -96,7 +103,7 @@ impl Code {
                 constant: attributes.constant,
                 local: attributes.local,
                 registers: attributes.registers,
-                ptx_version: attributes.ptx_version,
+                ptx_target: attributes.binary_version,
             }
         });
         Ok(Arc::new(Code {

@@ -273,6 +273,7 @@ pub(crate) fn all() -> Vec<Arc<Context>> {
 
 /// `cuCtxCreate`: makes a context and makes it current.
 pub(crate) fn create(flags: u32) -> Result<Arc<Context>> {
+    super::stream::check_process()?;
     check_flags(flags)?;
     let context = CONTEXTS.insert(|handle| Context::new(handle, false, flags));
     with_stack(|stack| stack.push(context.clone()))?;
@@ -344,6 +345,7 @@ pub(crate) fn set_current(handle: CUcontext) -> Result {
 
 /// The primary context's life that is on, starting one if need be, for as long as it is not released.
 pub(crate) fn primary_retain() -> Result<Arc<Context>> {
+    super::stream::check_process()?;
     let mut primary = PRIMARY.lock();
     if primary.handle == 0 {
         primary.handle = CONTEXTS.reserve();

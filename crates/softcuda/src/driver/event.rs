@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::context::Context;
 use super::handle::{Found, Table};
-use super::stream::Stream;
+use super::stream::{self, Stream};
 use super::{CUresult, Result};
 use crate::abi::types::CUevent;
 use crate::engine::Marker;
@@ -49,22 +49,22 @@ pub(crate) fn resolve(handle: CUevent) -> Result<Arc<Event>> {
     Ok(event)
 }
 
-/// As [`resolve`], whatever became of the context.
+/// As [`resolve`], whatever became of the context. A null or stale handle is an error before all others.
 pub(crate) fn resolve_any(handle: CUevent) -> Result<Arc<Event>> {
-    super::init::check()?;
     match EVENTS.get(handle.0) {
         Found::Live(event) => Ok(event),
-        Found::Destroyed => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
-        Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+        // A real driver crashes on the former.
+        Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
     }
 }
 
 /// `cuEventDestroy`: whoever waits for the event's work already goes on waiting.
 pub(crate) fn destroy(handle: CUevent) -> Result {
+    resolve_any(handle)?;
+    stream::check_process()?;
     match EVENTS.remove(handle.0) {
         Found::Live(_) => Ok(()),
-        Found::Destroyed => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
-        Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+        Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
     }
 }
 
@@ -79,6 +79,7 @@ pub(crate) fn end_context(context: &Context) {
 
 /// `cuEventElapsedTime`: milliseconds from one event to another.
 pub(crate) fn elapsed(start: &Event, end: &Event) -> Result<f32> {
+    stream::check_process()?;
     if start.context.id() != end.context.id() || (start.flags | end.flags) & DISABLE_TIMING != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }

@@ -10,7 +10,7 @@ use super::code::{self, Code, Kernel};
 use super::context::Context;
 use super::handle::{Found, Table};
 use super::occupancy::{BLOCK_SHARED, Needs};
-use super::{CUresult, Result, library};
+use super::{CUresult, Result, library, stream};
 use crate::abi::types::CUfunction;
 
 static FUNCTIONS: Table<Function> = Table::new(5);
@@ -99,7 +99,7 @@ impl Settings {
             CONST_SIZE_BYTES => kernel.constant,
             LOCAL_SIZE_BYTES => kernel.local,
             NUM_REGS => kernel.registers,
-            PTX_VERSION => kernel.ptx_version,
+            PTX_VERSION => kernel.ptx_target,
             BINARY_VERSION => code::capability(),
             CACHE_MODE_CA => 0,
             MAX_DYNAMIC_SHARED_SIZE_BYTES => self.max_dynamic_shared.load(Relaxed),
@@ -132,7 +132,9 @@ impl Settings {
                 )
             }
             NON_PORTABLE_CLUSTER_SIZE_ALLOWED => {
-                (&self.non_portable_cluster, (0..=1).contains(&value))
+                self.non_portable_cluster
+                    .store((value != 0).into(), Relaxed);
+                return Ok(());
             }
             CLUSTER_SCHEDULING_POLICY_PREFERENCE => {
                 (&self.cluster_scheduling, (0..=2).contains(&value))
@@ -211,6 +213,7 @@ pub(crate) fn remove(function: &Function) {
 
 /// The function of a handle; of a library's kernel, its function in the current context.
 pub(crate) fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
+    stream::check_process()?;
     match FUNCTIONS.get(handle.0) {
         Found::Live(function) => Ok(function),
         Found::Destroyed => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),

@@ -50,7 +50,10 @@ pub(crate) unsafe fn read(image: *const u8, capability: u32) -> Result<Vec<u8>> 
         }
         // SAFETY: as the caller promises.
         Ok(FATBIN) => unsafe { read_fatbin(image, capability) },
-        Ok(magic) if magic.to_le_bytes() == ELF => Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
+        Ok(magic) if magic.to_le_bytes() == ELF => {
+            // SAFETY: an ELF file's header has 64 bytes.
+            Err(refuse_elf(unsafe { std::slice::from_raw_parts(image, 64) }))
+        }
         _ => {
             // SAFETY: it is text that ends in NUL.
             let text = unsafe { std::ffi::CStr::from_ptr(image.cast()) };
@@ -63,7 +66,7 @@ pub(crate) unsafe fn read(image: *const u8, capability: u32) -> Result<Vec<u8>> 
 pub(crate) fn read_sized(image: &[u8], capability: u32) -> Result<Vec<u8>> {
     match image.first_chunk::<4>().copied() {
         Some(magic) if u32::from_le_bytes(magic) == FATBIN => select(image, capability),
-        Some(ELF) => Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
+        Some(ELF) => Err(refuse_elf(image)),
         _ => {
             let end = image
                 .iter()
@@ -71,6 +74,18 @@ pub(crate) fn read_sized(image: &[u8], capability: u32) -> Result<Vec<u8>> {
                 .unwrap_or(image.len());
             Ok(image[..end].to_vec())
         }
+    }
+}
+
+/// Machine code of a real device is code, but not for this one; anything else is broken.
+fn refuse_elf(image: &[u8]) -> CUresult {
+    const EM_CUDA: u16 = 190;
+    match image
+        .get(..20)
+        .map(|header| (header[4], word16(header, 18)))
+    {
+        Some((2, EM_CUDA)) => CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
+        _ => CUresult::CUDA_ERROR_INVALID_IMAGE,
     }
 }
 
@@ -118,6 +133,9 @@ fn select(fatbin: &[u8], capability: u32) -> Result<Vec<u8>> {
 /// All entries; `None` where sizes do not fit into each other.
 fn entries(fatbin: &[u8]) -> Option<Vec<Entry<'_>>> {
     let header = usize::from(word16(fatbin.get(..16)?, 6));
+    if word16(fatbin, 4) != 1 || header < 16 {
+        return None;
+    }
     let size = usize::try_from(word64(fatbin, 8)).ok()?;
     let mut rest = fatbin.get(header..header.checked_add(size)?)?;
     let mut found = Vec::new();
@@ -269,8 +287,15 @@ mod tests {
             read_sized(&image, 90),
             Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU)
         );
+        let mut elf = [0; 64];
+        elf[..5].copy_from_slice(b"\x7fELF\x02");
         assert_eq!(
-            read_sized(b"\x7fELF\x02\x01\x01", 90),
+            read_sized(&elf, 90),
+            Err(CUresult::CUDA_ERROR_INVALID_IMAGE)
+        );
+        elf[18] = 190;
+        assert_eq!(
+            read_sized(&elf, 90),
             Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU)
         );
     }

@@ -60,7 +60,7 @@ pub(crate) fn launch(
     params: Box<[u8]>,
 ) -> Result {
     if stream.context().id() != function.context().id() {
-        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
     let cluster = check(function, config)?;
     let kernel = function.kernel();
@@ -105,8 +105,18 @@ fn check(function: &Function, config: &Config) -> Result<[u32; 3]> {
         || kernel
             .required_block
             .is_some_and(|required| required != config.block)
-        || config.dynamic_shared > settings.max_dynamic_shared()
     {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    if config.cooperative {
+        let each = function
+            .needs()
+            .blocks(threads as u32, config.dynamic_shared.into());
+        if volume(config.grid) > u64::from(each) * u64::from(device::multiprocessors()) {
+            return Err(CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
+    }
+    if config.dynamic_shared > settings.max_dynamic_shared() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let set = settings.cluster();
@@ -124,14 +134,6 @@ fn check(function: &Function, config: &Config) -> Result<[u32; 3]> {
             .any(|(&blocks, size)| blocks % size != 0)
     {
         return Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE);
-    }
-    if config.cooperative {
-        let each = function
-            .needs()
-            .blocks(threads as u32, config.dynamic_shared.into());
-        if volume(config.grid) > u64::from(each) * u64::from(device::multiprocessors()) {
-            return Err(CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-        }
     }
     Ok(cluster)
 }
@@ -155,14 +157,17 @@ fn volume(dims: [u32; 3]) -> u64 {
 /// Says on standard error what went wrong, and gives the error that the context fails with.
 fn report(fault: &Fault) -> CUresult {
     let error = match fault.kind {
-        FaultKind::IllegalAddress => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        FaultKind::IllegalAddress | FaultKind::StackOverflow => {
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        }
         FaultKind::Misaligned => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::InvalidAddressSpace => CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
         FaultKind::InvalidPc => CUresult::CUDA_ERROR_INVALID_PC,
-        FaultKind::IllegalInstruction => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
         FaultKind::Assert => CUresult::CUDA_ERROR_ASSERT,
-        FaultKind::StackOverflow => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
-        FaultKind::Deadlock | FaultKind::LaunchFailure => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+        // `trap` is what ends in an illegal instruction here, and an H200 reports it so.
+        FaultKind::IllegalInstruction | FaultKind::Deadlock | FaultKind::LaunchFailure => {
+            CUresult::CUDA_ERROR_LAUNCH_FAILED
+        }
     };
     let [x, y, z] = fault.block;
     let mut line = format!(

@@ -1,5 +1,8 @@
 //! Libraries: code that belongs to no context, and is loaded into each where it is used.
 //!
+//! As on a real device with lazy loading, an image that does not compile is a library nevertheless; what it is asked for
+//! tells the error.
+//!
 //! Invariant: a library's variables are apart in each context. The code that loading checked is the module of the first
 //! context that uses the library; others compile the text again.
 
@@ -24,7 +27,7 @@ static KERNELS: Table<Kernel> = Table::new(7);
 pub(crate) struct Library {
     handle: usize,
     text: Vec<u8>,
-    code: Arc<Code>,
+    code: std::result::Result<Arc<Code>, Refused>,
     kernels: Vec<Arc<Kernel>>,
     modules: Mutex<Modules>,
 }
@@ -46,28 +49,40 @@ pub(crate) struct Kernel {
     settings: Arc<Settings>,
 }
 
-/// Loads PTX as a library.
-pub(crate) fn load(text: &[u8]) -> std::result::Result<Arc<Library>, Refused> {
-    let code = Code::load(text)?;
-    Ok(LIBRARIES.insert(|library| {
-        let kernels = code.kernels.iter().enumerate().map(|(index, kernel)| {
-            let (code, settings) = (code.clone(), Settings::of(kernel));
-            KERNELS.insert(|handle| Kernel {
-                handle,
-                library,
-                code,
-                index,
-                settings,
-            })
-        });
+/// Loads an image as a library: its PTX, or why it has none.
+pub(crate) fn load(text: Result<Vec<u8>>) -> Arc<Library> {
+    let (text, code) = match text {
+        Ok(text) => {
+            let code = Code::load(&text);
+            (text, code)
+        }
+        Err(error) => {
+            let log = String::new();
+            (Vec::new(), Err(Refused { error, log }))
+        }
+    };
+    LIBRARIES.insert(|library| {
+        let mut kernels = Vec::new();
+        if let Ok(code) = &code {
+            for (index, kernel) in code.kernels.iter().enumerate() {
+                let (code, settings) = (code.clone(), Settings::of(kernel));
+                kernels.push(KERNELS.insert(|handle| Kernel {
+                    handle,
+                    library,
+                    code,
+                    index,
+                    settings,
+                }));
+            }
+        }
         Library {
             handle: library,
-            text: text.to_vec(),
-            kernels: kernels.collect(),
-            code: code.clone(),
+            text,
+            code,
+            kernels,
             modules: Mutex::default(),
         }
-    }))
+    })
 }
 
 /// The library of a handle.
@@ -75,6 +90,14 @@ pub(crate) fn resolve(handle: CUlibrary) -> Result<Arc<Library>> {
     LIBRARIES
         .get(handle.0)
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
+/// As [`resolve`]; an unloaded library has no kernel of any name.
+pub(crate) fn resolve_for_kernel(handle: CUlibrary) -> Result<Arc<Library>> {
+    match LIBRARIES.get(handle.0) {
+        Found::Destroyed => Err(CUresult::CUDA_ERROR_NOT_FOUND),
+        found => found.or(CUresult::CUDA_ERROR_INVALID_HANDLE),
+    }
 }
 
 /// The kernel of a handle.
@@ -116,19 +139,20 @@ impl Library {
         CUlibrary(self.handle)
     }
 
-    /// What the information log gets.
-    pub fn info(&self) -> &str {
-        self.code.info()
+    /// The code, or why there is none.
+    pub fn code(&self) -> std::result::Result<&Arc<Code>, &Refused> {
+        self.code.as_ref()
     }
 
     /// Its kernels, in source order.
-    pub fn kernels(&self) -> &[Arc<Kernel>] {
-        &self.kernels
+    pub fn kernels(&self) -> Result<&[Arc<Kernel>]> {
+        self.code().map_err(|refused| refused.error)?;
+        Ok(&self.kernels)
     }
 
     /// The kernel of a name.
     pub fn kernel(&self, name: &CStr) -> Result<&Arc<Kernel>> {
-        let mut kernels = self.kernels.iter();
+        let mut kernels = self.kernels()?.iter();
         kernels
             .find(|kernel| kernel.name() == name)
             .ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
@@ -140,8 +164,9 @@ impl Library {
         if let Some(module) = modules.of.get(&context.id()) {
             return Ok(module.clone());
         }
+        let checked = self.code().map_err(|refused| refused.error)?;
         let code = match modules.taken {
-            false => self.code.clone(),
+            false => checked.clone(),
             true => Code::load(&self.text).map_err(|refused| refused.error)?,
         };
         modules.taken = true;

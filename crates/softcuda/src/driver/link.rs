@@ -117,7 +117,7 @@ fn linkage(item: &Item) -> Option<(&str, Linkage, bool)> {
 fn merge(modules: &[Module]) -> Module {
     let newest = modules.iter().max_by_key(|module| module.version);
     let mut merged = Module {
-        version: newest.map_or((7, 0), |module| module.version),
+        version: newest.map_or((8, 0), |module| module.version),
         target: newest.map_or_else(
             || vec![format!("sm_{}", code::capability())],
             |module| module.target.clone(),

@@ -11,8 +11,6 @@ use crate::memory;
 const MOST: usize = 256;
 /// `CU_STREAM_WAIT_VALUE_FLUSH`: all writes are seen here anyway.
 const FLUSH: u32 = 1 << 30;
-/// `CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER`.
-const NO_MEMORY_BARRIER: u32 = 1;
 /// How long a waiting stream sleeps at most between looks.
 const NAP: Duration = Duration::from_micros(200);
 
@@ -182,9 +180,7 @@ impl Operation {
                     until,
                 })
             }
-            operation::WRITE_VALUE_32 | operation::WRITE_VALUE_64
-                if flags & !NO_MEMORY_BARRIER == 0 =>
-            {
+            operation::WRITE_VALUE_32 | operation::WRITE_VALUE_64 if flags == 0 => {
                 let place = Place::check(address, operation == operation::WRITE_VALUE_64)?;
                 Ok(Operation::Write { place, value })
             }
@@ -234,11 +230,11 @@ pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
         .iter()
         .map(Operation::check)
         .collect::<Result<Vec<_>>>()?;
-    let sticky = stream.context().streams.sticky().clone();
+    let sticky = stream.context().streams.sticky();
     stream.submit(move || {
         operations
             .into_iter()
-            .try_for_each(|operation| operation.run(&sticky))
+            .try_for_each(|operation| operation.run(sticky))
     })
 }
 

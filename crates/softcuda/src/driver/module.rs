@@ -10,7 +10,7 @@ use super::code::{Code, Refused};
 use super::context::Context;
 use super::function::{self, Function, Settings};
 use super::handle::{Found, Table};
-use super::{CUresult, Result};
+use super::{CUresult, Result, stream};
 use crate::abi::types::CUmodule;
 
 static MODULES: Table<Module> = Table::new(4);
@@ -58,6 +58,7 @@ pub(crate) fn insert(
 
 /// The module of a handle.
 pub(crate) fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
+    stream::check_process()?;
     MODULES
         .get(handle.0)
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
@@ -123,7 +124,11 @@ impl Module {
 
     /// Address and size of the variable of a name.
     pub fn global(&self, name: &CStr) -> Result<(u64, u64)> {
-        self.code.global(name).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)
+        match self.code.global(name) {
+            Some(found) => Ok(found),
+            None if self.function(name).is_ok() => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+            None => Err(CUresult::CUDA_ERROR_NOT_FOUND),
+        }
     }
 
     /// Address and size of the managed variable of a name.

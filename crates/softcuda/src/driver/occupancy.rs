@@ -39,9 +39,9 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Blocks of `threads` threads with so much dynamic shared memory that fit on a multiprocessor at once.
+    /// Blocks of `threads` threads, be they more than it may be launched with, with so much dynamic shared memory that fit on a multiprocessor at once.
     pub fn blocks(&self, threads: u32, dynamic_shared: u64) -> u32 {
-        if threads == 0 || threads > self.max_threads.min(BLOCK_THREADS) {
+        if threads == 0 || threads > BLOCK_THREADS {
             return 0;
         }
         let by_warps = WARPS / warps(threads);
@@ -102,8 +102,7 @@ impl Needs {
         if blocks == 0 || self.blocks(threads, 0) < blocks {
             return None;
         }
-        let each = SHARED / u64::from(blocks) / SHARED_UNIT * SHARED_UNIT;
-        let each = (each - SHARED_RESERVED).min(BLOCK_SHARED);
+        let each = (SHARED / u64::from(blocks) / SHARED_UNIT * SHARED_UNIT).min(BLOCK_SHARED);
         Some(
             each.saturating_sub(self.static_shared)
                 .min(self.max_dynamic_shared),
@@ -141,14 +140,15 @@ mod tests {
             "more than the function may have"
         );
         assert_eq!(needs(16, 0).blocks(1025, 0), 0, "threads");
+        let bounded = Needs {
+            max_threads: 128,
+            ..needs(16, 0)
+        };
+        assert_eq!(bounded.blocks(256, 0), 8, "its own bound does not count");
         assert_eq!(
-            Needs {
-                max_threads: 128,
-                ..needs(16, 0)
-            }
-            .blocks(129, 0),
-            0,
-            "its own bound"
+            bounded.best_block(0, |_| 0).0,
+            128,
+            "but for the best block"
         );
     }
 
@@ -165,17 +165,21 @@ mod tests {
 
     #[test]
     fn shared_memory_is_divided() {
+        // As an H200 answers.
+        for (blocks, threads, left) in [
+            (1, 128, 49152),
+            (4, 128, 49152),
+            (8, 256, 29184),
+            (32, 64, 7296),
+        ] {
+            assert_eq!(needs(16, 0).shared_left(blocks, threads), Some(left));
+        }
         let wide = Needs {
             max_dynamic_shared: BLOCK_SHARED,
             ..needs(16, 0)
         };
         assert_eq!(wide.shared_left(1, 128), Some(227 << 10));
-        assert_eq!(wide.shared_left(2, 128), Some(113 << 10));
+        assert_eq!(wide.shared_left(2, 128), Some(114 << 10));
         assert_eq!(wide.shared_left(17, 128), None);
-        let left = wide.shared_left(7, 128).unwrap();
-        assert_eq!(
-            (wide.blocks(128, left), wide.blocks(128, left + 128)),
-            (7, 6)
-        );
     }
 }

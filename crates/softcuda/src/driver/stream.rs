@@ -3,7 +3,7 @@
 //! Invariant: a stream's queue is closed when nobody can submit to it any more, so what it holds still runs and still
 //! counts for the legacy stream and for the synchronization of its context.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -31,9 +31,19 @@ static STREAMS: Table<Stream> = Table::new(2);
 /// Work that a stream does in its turn.
 pub(crate) type Task = Box<dyn FnOnce() -> Result + Send>;
 
-/// The first error of work of a context; it stays.
-#[derive(Default)]
+/// The first error of work of the process; it stays. A device that faults loses all contexts of the process, and no new
+/// one can be made, as an H200 does it.
 pub(crate) struct Sticky(AtomicU32);
+
+static STICKY: Sticky = Sticky(AtomicU32::new(0));
+
+/// Fails once work of the process has.
+pub(crate) fn check_process() -> Result {
+    match STICKY.get() {
+        None => Ok(()),
+        Some(error) => Err(error),
+    }
+}
 
 impl Sticky {
     /// Records an error; the first one stays.
@@ -52,40 +62,37 @@ impl Sticky {
     }
 }
 
-impl Fate for Sticky {
+/// The fate of every context.
+struct OfProcess;
+
+impl Fate for OfProcess {
     fn failure(&self) -> Option<Failure> {
-        self.get().map(|error| Failure(error.0))
+        STICKY.get().map(|error| Failure(error.0))
     }
 
     fn fail(&self, error: Failure) {
-        self.set(CUresult(error.0));
+        STICKY.set(CUresult(error.0));
     }
 }
 
 /// What a context keeps about its streams.
 pub(crate) struct Streams {
-    sticky: Arc<Sticky>,
     domain: Arc<Domain>,
     legacy: Arc<Lane>,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        let sticky = Arc::new(Sticky::default());
-        let domain = Arc::new(Domain::new(sticky.clone()));
+        let domain = Arc::new(Domain::new(Arc::new(OfProcess)));
         let legacy = Arc::new(Lane::new(&domain, domain.legacy().clone(), LEGACY, 0, 0));
-        Streams {
-            sticky,
-            domain,
-            legacy,
-        }
+        Streams { domain, legacy }
     }
 }
 
 impl Streams {
     /// The error that the context failed with.
-    pub fn sticky(&self) -> &Arc<Sticky> {
-        &self.sticky
+    pub fn sticky(&self) -> &'static Sticky {
+        &STICKY
     }
 
     /// Waits for all work.
@@ -183,11 +190,11 @@ pub(crate) fn resolve_any(handle: CUstream, null: NullStream) -> Result<Arc<Stre
             Ok(Arc::new(Stream { context, lane }))
         }
         _ => {
-            crate::driver::init::check()?;
+            super::init::check()?;
             match STREAMS.get(handle) {
                 Found::Live(stream) => Ok(stream),
-                Found::Destroyed => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
-                Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+                // A real driver crashes on it.
+                Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
             }
         }
     }
@@ -229,10 +236,10 @@ pub(crate) fn destroy(handle: CUstream) -> Result {
     if matches!(handle.0, 0 | LEGACY | PER_THREAD) {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
+    check_process()?;
     match STREAMS.remove(handle.0) {
         Found::Live(_) => Ok(()),
-        Found::Destroyed => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
-        Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+        Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
     }
 }
 
@@ -254,6 +261,15 @@ pub(crate) fn all_of(context: &Arc<Context>) -> Vec<Arc<Stream>> {
         .filter(|stream| stream.context.id() == context.id())
         .chain([legacy])
         .collect()
+}
+
+/// `cuThreadExchangeStreamCaptureMode`: sets what captures forbid to the calling thread; gives what was set before.
+pub(crate) fn exchange_capture_mode(mode: u32) -> u32 {
+    thread_local! {
+        /// `CU_STREAM_CAPTURE_MODE_GLOBAL` at first.
+        static MODE: Cell<u32> = const { Cell::new(0) };
+    }
+    MODE.try_with(|own| own.replace(mode)).unwrap_or(0)
 }
 
 /// The context ends: the handles of its streams mean nothing any more.
@@ -344,7 +360,7 @@ impl Stream {
     pub fn attribute(&self, id: u32) -> Result<Attribute> {
         let default = match id {
             attribute::ACCESS_POLICY_WINDOW | attribute::MEM_SYNC_DOMAIN => [0; 8],
-            attribute::SYNCHRONIZATION_POLICY => words(&[1]),
+            attribute::SYNCHRONIZATION_POLICY => words(&[u32::MAX]),
             attribute::PRIORITY => words(&[self.lane.priority as u32]),
             // A map of two bytes: the default domain and the remote one.
             attribute::MEM_SYNC_DOMAIN_MAP => words(&[0x0100]),
@@ -360,12 +376,15 @@ impl Stream {
     }
 
     /// `cuStreamSetAttribute`.
-    pub fn set_attribute(&self, id: u32, value: Attribute) -> Result {
+    pub fn set_attribute(&self, id: u32, mut value: Attribute) -> Result {
         let first = value[0] as u32;
         let fine = match id {
             attribute::ACCESS_POLICY_WINDOW => true,
             attribute::SYNCHRONIZATION_POLICY => (1..=4).contains(&first),
-            attribute::PRIORITY => (GREATEST_PRIORITY..=0).contains(&(first as i32)),
+            attribute::PRIORITY => {
+                value[0] = u64::from((first as i32).clamp(GREATEST_PRIORITY, 0) as u32);
+                true
+            }
             attribute::MEM_SYNC_DOMAIN => first <= 1,
             attribute::MEM_SYNC_DOMAIN_MAP => true,
             _ => false,
