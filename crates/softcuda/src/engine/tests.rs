@@ -297,7 +297,7 @@ fn a_closed_queue_still_runs_and_still_orders() {
     domain.submit(
         &queue,
         device(move || {
-            drop(receive.recv());
+            let _ = receive.recv();
             flag.store(true, SeqCst);
         }),
     );
