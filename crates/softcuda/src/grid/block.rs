@@ -43,7 +43,7 @@ impl Thread {
                 local_top: 0,
                 stack_limit: 0,
                 polls: 0,
-                reserved: 0,
+                status: 0,
                 fiber: std::ptr::null_mut(),
             }),
             seat: Seat::new(),

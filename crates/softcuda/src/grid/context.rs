@@ -53,8 +53,8 @@ pub(crate) struct ThreadContext {
     pub stack_limit: u64,
     /// Polls (volatile and acquire loads, atomics, `nanosleep`) left before the thread lets others run; fiber mode only.
     pub polls: i32,
-    /// Padding, named so that the structure has none hidden.
-    pub reserved: u32,
+    /// What the last call out of a cold path answered: such calls leave all registers as they are, so they return nothing.
+    pub status: u32,
     /// The fiber of this thread, for the runtime alone; null in loop mode.
     pub fiber: *mut c_void,
 }

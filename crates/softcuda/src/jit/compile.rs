@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cranelift_codegen::ir::{self, AbiParam, types};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_frontend::FunctionBuilderContext;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleError};
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ use super::lower;
 use super::module::Compiled;
 use super::program::{Body, Program, Signature, Step};
 use super::runtime::RuntimeFn;
-use crate::grid::context::KernelFn;
+use crate::grid::context::{KernelFn, ThreadContext};
 
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves below the limit that
 /// functions compare with must hold one, and what runtime functions need.
@@ -200,6 +200,8 @@ pub(crate) struct Unit {
     jit: JITModule,
     functions: HashMap<u32, FuncId>,
     runtime: HashMap<usize, FuncId>,
+    /// Stubs that call a runtime function and leave all registers as they are.
+    cold: HashMap<usize, (&'static RuntimeFn, FuncId)>,
     symbols: Symbols,
     sites: u32,
     table: Box<[Target]>,
@@ -252,6 +254,54 @@ impl Unit {
         id
     }
 
+    /// A stub for a runtime function with a status, to be called in cold paths: it changes no register, and puts the
+    /// status into the `ThreadContext`, which is the function's first argument. So values that live across the call
+    /// need not be spilled on the hot path.
+    pub fn cold(&mut self, function: &'static RuntimeFn) -> FuncId {
+        let address = (function.address)();
+        if let Some((_, id)) = self.cold.get(&address) {
+            return *id;
+        }
+        let signature = cold_signature(function);
+        let name = format!("cold {}@{address:x}", function.name);
+        let id = self
+            .jit
+            .declare_function(&name, Linkage::Local, &signature)
+            .expect("the name is new");
+        self.cold.insert(address, (function, id));
+        id
+    }
+
+    fn define_cold(
+        &mut self,
+        context: &mut cranelift_codegen::Context,
+        builder_context: &mut FunctionBuilderContext,
+    ) -> Result<(), String> {
+        let stubs: Vec<_> = self.cold.values().copied().collect();
+        for (function, id) in stubs {
+            context.func.signature = cold_signature(function);
+            context.func.name = ir::UserFuncName::user(0, id.as_u32());
+            let callee = self.runtime(function);
+            let callee = self.import(callee, &mut context.func);
+            let mut b = FunctionBuilder::new(&mut context.func, builder_context);
+            let block = b.create_block();
+            b.append_block_params_for_function_params(block);
+            b.switch_to_block(block);
+            b.seal_block(block);
+            let args = b.block_params(block).to_vec();
+            let call = b.ins().call(callee, &args);
+            let status = b.inst_results(call)[0];
+            let offset = std::mem::offset_of!(ThreadContext, status) as i32;
+            b.ins()
+                .store(ir::MemFlags::trusted(), status, args[0], offset);
+            b.ins().return_(&[]);
+            b.finalize();
+            self.jit.define_function(id, context).map_err(describe)?;
+            self.jit.clear_context(context);
+        }
+        Ok(())
+    }
+
     /// Makes a function known to the one being compiled.
     pub fn import(&mut self, function: FuncId, into: &mut ir::Function) -> ir::FuncRef {
         let reference = self.jit.declare_func_in_func(function, into);
@@ -273,6 +323,14 @@ impl Unit {
         signature.returns.push(AbiParam::new(types::I32));
         signature
     }
+}
+
+fn cold_signature(function: &RuntimeFn) -> ir::Signature {
+    let mut signature = ir::Signature::new(CallConv::PreserveAll);
+    signature
+        .params
+        .extend(function.params.iter().map(|ty| AbiParam::new(*ty)));
+    signature
 }
 
 /// The machine that we compile for: this one, with what it has.
@@ -352,6 +410,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         jit: JITModule::new(builder),
         functions: HashMap::new(),
         runtime: HashMap::new(),
+        cold: HashMap::new(),
         symbols,
         sites: 0,
         table: Box::new([]),
@@ -466,6 +525,7 @@ impl Unit {
             }
             self.jit.clear_context(&mut context);
         }
+        self.define_cold(&mut context, &mut builder_context)?;
         Ok(size)
     }
 }

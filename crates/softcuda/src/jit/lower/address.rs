@@ -176,9 +176,7 @@ impl Lower<'_> {
         self.enter(cold);
         let size = self.b.ins().iconst(types::I32, i64::from(size));
         let (thread, block) = (self.thread, self.block);
-        let status = self.call_value(&access::OUTSIDE, &[thread, block, offset, size]);
-        let leave = self.leave;
-        self.b.ins().jump(leave, &[status.into()]);
+        self.cold_call(&access::OUTSIDE, &[thread, block, offset, size], next);
         self.enter(next);
         self.b.ins().iadd(base, offset)
     }
@@ -208,11 +206,7 @@ impl Lower<'_> {
         let packed = access::pack(site, log2 as u32, write);
         let packed = self.b.ins().iconst(types::I64, packed as i64);
         let (thread, block) = (self.thread, self.block);
-        let status = self.call_value(&access::RESOLVE, &[thread, block, address, packed]);
-        let leave = self.leave;
-        self.b
-            .ins()
-            .brif(status, leave, &[status.into()], next, &[]);
+        self.cold_call(&access::RESOLVE, &[thread, block, address, packed], next);
         self.enter(next);
         address
     }

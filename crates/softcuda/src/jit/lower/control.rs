@@ -179,11 +179,7 @@ impl Lower<'_> {
         self.b.ins().brif(over, cold, &[], next, &[]);
         self.enter(cold);
         let (thread, block) = (self.thread, self.block);
-        let status = self.call_value(&crate::grid::poll::POLL, &[thread, block]);
-        let leave = self.leave;
-        self.b
-            .ins()
-            .brif(status, leave, &[status.into()], next, &[]);
+        self.cold_call(&crate::grid::poll::POLL, &[thread, block], next);
         self.enter(next);
     }
 }

@@ -221,6 +221,21 @@ impl Lower<'_> {
             .expect("the caller names a function with a result")
     }
 
+    /// Calls a runtime function with a status, whose first argument is the thread, where that rarely happens: the call
+    /// costs the code around it no registers. Goes on in `next`, or leaves the function.
+    pub fn cold_call(&mut self, function: &'static RuntimeFn, args: &[Value], next: ir::Block) {
+        self.sync();
+        let function = self.unit.cold(function);
+        let function = self.import(function);
+        self.b.ins().call(function, args);
+        let offset = std::mem::offset_of!(crate::grid::context::ThreadContext, status);
+        let status = self.thread_field(types::I32, offset);
+        let leave = self.leave;
+        self.b
+            .ins()
+            .brif(status, leave, &[BlockArg::Value(status)], next, &[]);
+    }
+
     /// Leaves the function with `status` unless it is `CONTINUE`.
     pub fn check_status(&mut self, status: Value) {
         let next = self.fresh_block();
