@@ -136,6 +136,10 @@ pub(crate) struct Tables {
     pub registers: Vec<Type>,
     /// For each register, whether it is kept in a float register.
     pub floats: Vec<bool>,
+    /// For each register, whether it may hold a NaN with any bits: who reads its bits puts them right.
+    pub lazy_nans: Vec<bool>,
+    /// For each register, whether anything but arithmetic reads it.
+    pub seen_nans: Vec<bool>,
     /// By [`Symbol::Param`](super::decode::Symbol::Param).
     pub params: Vec<Param>,
     /// Variables in `.local`, by [`Symbol::Local`](super::decode::Symbol::Local): offsets in the frame.
@@ -216,6 +220,8 @@ pub(crate) struct Instruction {
     pub pos: Pos,
     /// Done only where this register is true; false, where the flag is set.
     pub guard: Option<(RegId, bool)>,
+    /// It sees the bits of a NaN in its operands.
+    pub reads_bits: bool,
     /// What it does.
     pub operation: Box<dyn Operation>,
 }

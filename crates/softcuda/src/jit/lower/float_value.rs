@@ -201,7 +201,13 @@ impl Lower<'_> {
     }
 
     /// Whether anything can see which NaN a register holds.
-    pub(crate) fn nan_bits_matter(&self, _dst: &Arg) -> bool {
-        true
+    pub(crate) fn nan_bits_matter(&self, dst: &Arg) -> bool {
+        match dst {
+            Arg::Reg(id) => {
+                let (tables, at) = (&self.body.tables, id.0 as usize);
+                tables.seen_nans[at] && !tables.lazy_nans[at]
+            }
+            _ => true,
+        }
     }
 }

@@ -115,6 +115,7 @@ pub(crate) fn lower(
         },
         imports: HashMap::new(),
         carry: None,
+        reads_bits: true,
     };
     l.prologue(function);
     let loops = l.open_loop();
@@ -286,6 +287,7 @@ impl Lower<'_> {
     }
 
     fn instruction(&mut self, instruction: &Instruction) {
+        self.reads_bits = instruction.reads_bits;
         let Some((register, negated)) = instruction.guard else {
             return instruction.operation.lower(self);
         };
@@ -311,6 +313,7 @@ impl Lower<'_> {
     /// `ret`: the function or, in a kernel, the thread ends well.
     pub(super) fn end_thread(&mut self) {
         if let Frame::Device { returns, .. } = self.frame {
+            self.reads_bits = true;
             for (id, offset) in self.body.tables.outgoing.iter().copied() {
                 let ty = self.body.tables.registers[id.0 as usize];
                 let value = self.read(&Arg::Reg(id), ty);

@@ -280,10 +280,7 @@ impl Lower<'_> {
     /// A register's value as it is held.
     fn read_held(&mut self, register: &Arg) -> Value {
         match register {
-            Arg::Reg(id) => {
-                let variable = self.variable(*id);
-                self.b.use_var(variable)
-            }
+            Arg::Reg(id) => self.held(*id),
             other => self.read(other, Type::B64),
         }
     }

@@ -130,6 +130,8 @@ pub(crate) struct Lower<'a> {
     pub block: Value,
     /// The carry flag `CC.CF`, once an instruction has used it.
     pub carry: Option<Variable>,
+    /// The instruction being lowered sees the bits of a NaN.
+    reads_bits: bool,
     unit: &'a mut Unit,
     body: &'a Body,
     frame: Frame,
@@ -153,8 +155,7 @@ impl Lower<'_> {
         let want = value_type(ty);
         match arg {
             Arg::Reg(id) => {
-                let variable = self.variable(*id);
-                let value = self.b.use_var(variable);
+                let value = self.held(*id);
                 if ty == Type::Pred && self.b.func.dfg.value_type(value) != types::I8 {
                     let bits = self.as_int(value);
                     return self.b.ins().icmp_imm(IntCC::NotEqual, bits, 0);
@@ -181,6 +182,16 @@ impl Lower<'_> {
                 self.fit(value, want, false)
             }
             Arg::Vector(_) | Arg::Pair(..) | Arg::List(_) | Arg::Sink => self.zero(want),
+        }
+    }
+
+    /// What a register holds, with the NaN that the device gives where that can be seen.
+    fn held(&mut self, id: RegId) -> Value {
+        let variable = self.variable(id);
+        let value = self.b.use_var(variable);
+        match self.reads_bits && self.body.tables.lazy_nans[id.0 as usize] {
+            true => float_value::canonical_f32(self, value),
+            false => value,
         }
     }
 

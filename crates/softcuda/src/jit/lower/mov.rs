@@ -152,8 +152,8 @@ impl Lower<'_> {
             && a.bits() == value_type(ty).bits()
             && let (Arg::Reg(to), Arg::Reg(from)) = (to, from)
         {
-            let (to, from) = (self.variable(*to), self.variable(*from));
-            let value = self.b.use_var(from);
+            let value = self.held(*from);
+            let to = self.variable(*to);
             self.b.def_var(to, value);
             return;
         }

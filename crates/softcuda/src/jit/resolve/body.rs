@@ -5,9 +5,10 @@ use ptx::ast::{
 };
 
 use super::floats::Votes;
+use super::nans::{Decision, Nans};
 use super::scope::{Named, Scopes};
 use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, Resolver, special};
-use crate::jit::decode::{Arg, Reader, Refusal, Symbol};
+use crate::jit::decode::{Arg, Reader, Refusal, RegId, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
 use crate::jit::program::{
@@ -17,7 +18,7 @@ use crate::jit::program::{
 /// An instruction whose operands are resolved, before its family has read it.
 struct Pending<'a> {
     instruction: &'a ast::Instruction,
-    guard: Option<(crate::jit::decode::RegId, bool)>,
+    guard: Option<(RegId, bool)>,
     args: Vec<Arg>,
 }
 
@@ -105,13 +106,24 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     tables.call_area = call_area;
     tables.registers = scopes.into_types();
     let mut votes = Votes::default();
+    let mut nans = Nans::default();
     for step in &steps {
         if let PendingStep::Instruction(pending) = step {
             votes.count(pending.instruction, &pending.args);
+            nans.count(pending.instruction, &pending.args);
         }
     }
     tables.floats = votes.decide(&tables.registers);
-    let steps = decode(module, &tables, steps);
+    let parameters: Vec<RegId> = tables
+        .incoming
+        .iter()
+        .chain(&tables.outgoing)
+        .map(|(id, _)| *id)
+        .collect();
+    let nans = nans.decide(&tables.registers, &tables.floats, &parameters);
+    let steps = decode(module, &tables, &nans, steps);
+    tables.lazy_nans = nans.lazy;
+    tables.seen_nans = nans.seen;
     for list in [&mut uses.shared, &mut uses.functions, &mut uses.addresses] {
         list.sort_unstable();
         list.dedup();
@@ -126,7 +138,12 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
 }
 
 /// Each family reads its instructions.
-fn decode(module: &mut Resolver, tables: &Tables, steps: Vec<PendingStep<'_>>) -> Vec<Step> {
+fn decode(
+    module: &mut Resolver,
+    tables: &Tables,
+    nans: &Decision,
+    steps: Vec<PendingStep<'_>>,
+) -> Vec<Step> {
     let mut decoded = Vec::with_capacity(steps.len());
     for step in steps {
         let pending = match step {
@@ -157,6 +174,7 @@ fn decode(module: &mut Resolver, tables: &Tables, steps: Vec<PendingStep<'_>>) -
             Ok(operation) => decoded.push(Step::Instruction(Instruction {
                 pos: instruction.pos,
                 guard: pending.guard,
+                reads_bits: nans.reads_bits(instruction, &pending.args),
                 operation,
             })),
             Err(refusal) => module.refuse(refusal),

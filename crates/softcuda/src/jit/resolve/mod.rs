@@ -5,6 +5,7 @@
 
 mod body;
 mod floats;
+mod nans;
 mod scope;
 mod special;
 
