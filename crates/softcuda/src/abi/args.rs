@@ -88,6 +88,13 @@ impl<T> Out<T> {
     }
 }
 
+impl<T> Out<T> {
+    /// For a function that has no such parameter.
+    pub(crate) fn null() -> Self {
+        Out(std::ptr::null_mut())
+    }
+}
+
 impl<T: Copy> In<T> {
     /// The argument; `CUDA_ERROR_INVALID_VALUE` for null.
     pub(crate) fn get(self) -> Result<T> {

@@ -87,12 +87,14 @@ export! {
 
     /// The current context, or null.
     fn cuCtxGetCurrent(handle: Out<CUcontext>) {
-        handle.set(context::top()?.map_or(CUcontext::NULL, |context| context.handle()))
+        handle.set(context::top_handle()?)
     }
 
     /// The current context's device.
     fn cuCtxGetDevice(device: Out<CUdevice>) {
-        context::usable()?;
+        if context::top_handle()?.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
         device.set(0)
     }
 

@@ -116,13 +116,10 @@ export! {
     }
 
     /// Whether contexts can be limited to some multiprocessors: they cannot.
-    fn cuDeviceGetExecAffinitySupport(support: Out<i32>, kind: u32, ordinal: CUdevice) {
+    fn cuDeviceGetExecAffinitySupport(support: Out<i32>, _kind: u32, ordinal: CUdevice) {
         support.some()?;
         device::check(ordinal)?;
-        match kind {
-            0 => support.set(0),
-            _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        }
+        support.set(0)
     }
 
     /// Where the device sits.

@@ -8,21 +8,27 @@
 //! Invariant: no panic crosses into the caller, and every function of `cuda.h` is exported (`symbols`).
 
 pub(crate) mod args;
+mod array;
 mod context;
+mod copy;
 mod device;
 mod event;
+mod fill;
 mod function;
 mod launch;
 mod library;
 mod link;
+mod memory;
 mod memory_operation;
 mod module;
 mod occupancy;
+mod pool;
 mod process;
 mod stream;
 pub(crate) mod symbols;
 pub(crate) mod types;
 mod unsupported;
+mod virtual_memory;
 
 pub(crate) use args::{In, InOut, Out};
 

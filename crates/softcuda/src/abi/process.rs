@@ -61,17 +61,18 @@ fn search(name: &str, version: i32, per_thread: bool) -> std::result::Result<&'s
     })
 }
 
+/// The address of the function; `Err` in it says why there is none. A negative version is the newest.
 fn find(
     name: In<c_char>,
     version: i32,
     flags: u64,
 ) -> Result<std::result::Result<*mut c_void, u32>> {
     let name = name.text()?;
-    if flags & !(LEGACY_STREAM | PER_THREAD_STREAM) != 0
-        || flags == LEGACY_STREAM | PER_THREAD_STREAM
-    {
+    let both = LEGACY_STREAM | PER_THREAD_STREAM;
+    if flags & !both != 0 || flags == both || version > VERSION {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
+    let version = if version < 0 { VERSION } else { version };
     let found = search(&name.to_string_lossy(), version, flags == PER_THREAD_STREAM);
     Ok(found.map(|symbol| (symbol.address)() as *mut c_void))
 }
@@ -109,7 +110,7 @@ export! {
         }
     }
 
-    /// A function by name and CUDA version, and why there is none.
+    /// A function by name and CUDA version; where there is none, the status says why, and the answer is no error.
     early fn cuGetProcAddress_v2(name: In<c_char>, function: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>) {
         function.some()?;
         let (address, how) = match find(name, version, flags)? {
@@ -117,11 +118,7 @@ export! {
             Err(why) => (std::ptr::null_mut(), why),
         };
         status.set_if_wanted(how);
-        function.set(address)?;
-        match how {
-            FOUND => Ok(()),
-            _ => Err(CUresult::CUDA_ERROR_NOT_FOUND),
-        }
+        function.set(address)
     }
 
     /// Functions that only NVIDIA's own libraries know: none.
@@ -129,7 +126,7 @@ export! {
         table.some()?;
         id.some()?;
         table.set(std::ptr::null())?;
-        Err(CUresult::CUDA_ERROR_NOT_FOUND)
+        Err(CUresult::CUDA_ERROR_INVALID_VALUE)
     }
 }
 

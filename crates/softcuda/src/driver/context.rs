@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 
 use super::handle::{Found, Table};
 use super::stream::Streams;
-use super::{CUresult, Result, init};
+use super::{CUresult, Result, device, init};
 use crate::abi::types::CUcontext;
 
 /// All bits of `CUctx_flags`.
 const FLAGS: u32 = 0xff;
 /// The scheduling bits, of which at most one may be set.
 const SCHED_MASK: u32 = 7;
-/// `CU_CTX_MAP_HOST`: always on.
+/// `CU_CTX_MAP_HOST`: always on, and reported of the primary context.
 const MAP_HOST: u32 = 8;
 
 /// The live contexts.
@@ -40,7 +40,13 @@ struct Primary {
 }
 
 thread_local! {
-    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+    static STACK: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A context that is on a thread's stack, by handle; the object while it lived when it was last looked at.
+struct Entry {
+    handle: usize,
+    context: Option<Arc<Context>>,
 }
 
 /// A context.
@@ -67,7 +73,7 @@ impl Context {
             handle,
             id: IDS.fetch_add(1, Ordering::Relaxed),
             primary,
-            flags: AtomicU32::new(flags | MAP_HOST),
+            flags: AtomicU32::new(if primary { flags | MAP_HOST } else { flags }),
             destroyed: AtomicBool::new(false),
             cache_config: AtomicU32::new(0),
             attached: AtomicU32::new(0),
@@ -99,7 +105,8 @@ impl Context {
     /// `cuCtxSetFlags`.
     pub fn set_flags(&self, flags: u32) -> Result {
         check_flags(flags)?;
-        self.flags.store(flags | MAP_HOST, Ordering::Relaxed);
+        let always = if self.primary { MAP_HOST } else { 0 };
+        self.flags.store(flags | always, Ordering::Relaxed);
         Ok(())
     }
 
@@ -132,10 +139,7 @@ impl Context {
         if self.is_destroyed() {
             return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
-        match self.streams.sticky().get() {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
+        super::stream::check_process()
     }
 
     /// Waits for its work and frees what belongs to it. Its handle no longer means it.
@@ -146,6 +150,8 @@ impl Context {
         super::event::end_context(self);
         super::library::end_context(self);
         super::module::end_context(self);
+        super::array::end_context(self);
+        super::memory::end_context(self);
     }
 }
 
@@ -161,35 +167,41 @@ impl Limits {
     /// `CU_LIMIT_MALLOC_HEAP_SIZE`: bytes that kernels may allocate.
     pub const MALLOC_HEAP_SIZE: u32 = 2;
     const DEV_RUNTIME_SYNC_DEPTH: u32 = 3;
+    const DEV_RUNTIME_PENDING_LAUNCH_COUNT: u32 = 4;
     const MAX_L2_FETCH_GRANULARITY: u32 = 5;
     const PERSISTING_L2_CACHE_SIZE: u32 = 6;
     const SHMEM_SIZE: u32 = 7;
+    const CIG_ENABLED: u32 = 8;
+    const CIG_SHMEM_FALLBACK_ENABLED: u32 = 9;
 
     /// A limit's value.
     pub fn get(&self, limit: u32) -> Result<u64> {
-        match self.0.get(limit as usize) {
-            _ if limit == Self::DEV_RUNTIME_SYNC_DEPTH => {
+        match (limit, self.0.get(limit as usize)) {
+            (Self::DEV_RUNTIME_SYNC_DEPTH | Self::CIG_SHMEM_FALLBACK_ENABLED, _) => {
                 Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT)
             }
-            Some(value) => Ok(value.load(Ordering::Relaxed)),
-            None => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+            (_, Some(value)) => Ok(value.load(Ordering::Relaxed)),
+            (_, None) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
     }
 
-    /// Sets a limit; the device rounds some of them.
+    /// Sets a limit; the device rounds some of them up, and has a least value of some.
     pub fn set(&self, limit: u32, value: u64) -> Result {
+        const MOST_STACK: u64 = 512 << 10;
         let value = match limit {
-            Self::DEV_RUNTIME_SYNC_DEPTH => return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT),
-            Self::SHMEM_SIZE.. => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-            Self::STACK_SIZE if value > 512 << 10 => {
-                return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            Self::DEV_RUNTIME_SYNC_DEPTH | Self::CIG_SHMEM_FALLBACK_ENABLED => {
+                return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
             }
-            Self::STACK_SIZE => value.next_multiple_of(16),
-            Self::MAX_L2_FETCH_GRANULARITY if value > 128 => {
-                return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            Self::SHMEM_SIZE | Self::CIG_ENABLED => {
+                return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
             }
-            Self::PERSISTING_L2_CACHE_SIZE => value.min(crate::driver::device::PERSISTING_L2_MAX),
-            _ => value,
+            Self::STACK_SIZE if value <= MOST_STACK => value.next_multiple_of(16),
+            Self::PRINTF_FIFO_SIZE => value.max(512 << 10),
+            Self::MALLOC_HEAP_SIZE => value.max(4 << 20),
+            Self::MAX_L2_FETCH_GRANULARITY if value <= 128 => value,
+            Self::PERSISTING_L2_CACHE_SIZE => value.min(device::PERSISTING_L2_MAX),
+            Self::DEV_RUNTIME_PENDING_LAUNCH_COUNT => value,
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
         self.0[limit as usize].store(value, Ordering::Relaxed);
         Ok(())
@@ -198,7 +210,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let values = [1 << 10, 1 << 20, 8 << 20, 0, 2048, 64, 0, 0, 0, 0];
+        let values = [1 << 10, 8_650_752, 8 << 20, 0, 2048, 64, 0, 227 << 10, 0, 0];
         Limits(values.map(AtomicU64::new))
     }
 }
@@ -212,23 +224,51 @@ fn check_flags(flags: u32) -> Result {
 }
 
 /// Runs `f` on the thread's stack; nothing is current on a thread that is ending.
-fn with_stack<R>(f: impl FnOnce(&mut Vec<Arc<Context>>) -> R) -> Result<R> {
+fn with_stack<R>(f: impl FnOnce(&mut Vec<Entry>) -> R) -> Result<R> {
     STACK
         .try_with(|stack| f(&mut stack.borrow_mut()))
         .map_err(|_| CUresult::CUDA_ERROR_DEINITIALIZED)
 }
 
-/// The context that is current to the calling thread, destroyed or not.
-pub(crate) fn top() -> Result<Option<Arc<Context>>> {
+/// What is current to the calling thread.
+pub(crate) enum Top {
+    /// Nothing.
+    Empty,
+    /// A context that lives, with or without a sticky error.
+    Live(Arc<Context>),
+    /// A context that was destroyed.
+    Destroyed(CUcontext),
+}
+
+/// What is current to the calling thread. The primary context may have begun another life since.
+pub(crate) fn top() -> Result<Top> {
     with_stack(|stack| {
-        let top = stack.last_mut()?;
-        if top.is_destroyed()
-            && top.primary
-            && let Found::Live(next) = CONTEXTS.get(top.handle)
+        let Some(entry) = stack.last_mut() else {
+            return Top::Empty;
+        };
+        if entry
+            .context
+            .as_ref()
+            .is_none_or(|context| context.is_destroyed())
         {
-            *top = next;
+            entry.context = match CONTEXTS.get(entry.handle) {
+                Found::Live(context) => Some(context),
+                Found::Destroyed | Found::Unknown => None,
+            };
         }
-        Some(top.clone())
+        match &entry.context {
+            Some(context) => Top::Live(context.clone()),
+            None => Top::Destroyed(CUcontext(entry.handle)),
+        }
+    })
+}
+
+/// The handle of the context that is current to the calling thread, destroyed or not, or null.
+pub(crate) fn top_handle() -> Result<CUcontext> {
+    Ok(match top()? {
+        Top::Empty => CUcontext::NULL,
+        Top::Live(context) => context.handle(),
+        Top::Destroyed(handle) => handle,
     })
 }
 
@@ -242,10 +282,19 @@ pub(crate) fn current() -> Result<Arc<Context>> {
 /// As [`current`], with or without a sticky error.
 pub(crate) fn usable() -> Result<Arc<Context>> {
     init::check()?;
-    let context = top()?.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
-    match context.is_destroyed() {
-        false => Ok(context),
-        true => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+    match top()? {
+        Top::Empty => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+        Top::Live(context) => Ok(context),
+        Top::Destroyed(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+    }
+}
+
+/// What a function asks that needs no context, but none that failed or was destroyed.
+pub(crate) fn check_if_any() -> Result {
+    match top()? {
+        Top::Empty => Ok(()),
+        Top::Live(context) => context.check(),
+        Top::Destroyed(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
     }
 }
 
@@ -276,23 +325,28 @@ pub(crate) fn create(flags: u32) -> Result<Arc<Context>> {
     super::stream::check_process()?;
     check_flags(flags)?;
     let context = CONTEXTS.insert(|handle| Context::new(handle, false, flags));
-    with_stack(|stack| stack.push(context.clone()))?;
+    with_stack(|stack| {
+        stack.push(Entry {
+            handle: context.handle,
+            context: Some(context.clone()),
+        })
+    })?;
     Ok(context)
 }
 
 /// `cuCtxDestroy`: also takes it off the calling thread's stack when it is on top.
 pub(crate) fn destroy(handle: CUcontext) -> Result {
-    let context = resolve(handle)?;
-    if context.primary {
+    if handle.is_null() {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    if resolve(handle)?.primary {
         return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
     }
     if let Found::Live(context) = CONTEXTS.remove(handle.0) {
         context.end();
     }
     with_stack(|stack| {
-        if stack.last().is_some_and(|top| top.handle == handle.0) {
-            stack.pop();
-        }
+        stack.pop_if(|top| top.handle == handle.0);
     })
 }
 
@@ -319,27 +373,43 @@ pub(crate) fn detach(handle: CUcontext) -> Result {
     }
 }
 
+/// An entry for the stack: a context that was destroyed can be made current, one that never was cannot.
+fn entry(handle: CUcontext) -> Result<Entry> {
+    let context = match CONTEXTS.get(handle.0) {
+        Found::Live(context) => Some(context),
+        Found::Destroyed => None,
+        Found::Unknown => return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+    };
+    Ok(Entry {
+        handle: handle.0,
+        context,
+    })
+}
+
 /// `cuCtxPushCurrent`.
 pub(crate) fn push(handle: CUcontext) -> Result {
-    let context = resolve(handle)?;
-    with_stack(|stack| stack.push(context))
+    if handle.is_null() {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let entry = entry(handle)?;
+    with_stack(|stack| stack.push(entry))
 }
 
 /// `cuCtxPopCurrent`.
 pub(crate) fn pop() -> Result<CUcontext> {
     let top = with_stack(Vec::pop)?.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
-    Ok(top.handle())
+    Ok(CUcontext(top.handle))
 }
 
 /// `cuCtxSetCurrent`: replaces the top of the stack; null takes it off.
 pub(crate) fn set_current(handle: CUcontext) -> Result {
-    let context = match handle.is_null() {
+    let entry = match handle.is_null() {
         true => None,
-        false => Some(resolve(handle)?),
+        false => Some(entry(handle)?),
     };
     with_stack(|stack| {
         stack.pop();
-        stack.extend(context);
+        stack.extend(entry);
     })
 }
 
@@ -392,6 +462,9 @@ fn end_primary(primary: &Primary) {
 
 /// `cuDevicePrimaryCtxSetFlags`: also of the life that is on.
 pub(crate) fn primary_set_flags(flags: u32) -> Result {
+    if flags & MAP_HOST != 0 {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
     check_flags(flags)?;
     let mut primary = PRIMARY.lock();
     primary.flags = flags;
@@ -404,8 +477,6 @@ pub(crate) fn primary_set_flags(flags: u32) -> Result {
 /// `cuDevicePrimaryCtxGetState`: its flags, and whether it is active.
 pub(crate) fn primary_state() -> (u32, bool) {
     let primary = PRIMARY.lock();
-    match CONTEXTS.get(primary.handle) {
-        Found::Live(context) => (context.flags() & !MAP_HOST | primary.flags, true),
-        Found::Destroyed | Found::Unknown => (primary.flags, false),
-    }
+    let active = matches!(CONTEXTS.get(primary.handle), Found::Live(_));
+    (primary.flags, active)
 }

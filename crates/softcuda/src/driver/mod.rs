@@ -1,10 +1,13 @@
 //! Contexts, modules, streams, events and memory as Rust objects with the driver's rules.
 
+pub(crate) mod array;
 pub(crate) mod code;
 pub(crate) mod context;
+pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod error;
 pub(crate) mod event;
+pub(crate) mod fill;
 pub(crate) mod function;
 pub(crate) mod handle;
 pub(crate) mod host_function;
@@ -14,10 +17,15 @@ pub(crate) mod jit_options;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod link;
+pub(crate) mod managed;
+pub(crate) mod memory;
 pub(crate) mod memory_operation;
 pub(crate) mod module;
 pub(crate) mod occupancy;
+pub(crate) mod pointer;
+pub(crate) mod pool;
 pub(crate) mod stream;
+pub(crate) mod virtual_memory;
 
 pub use error::CUresult;
 pub(crate) use error::Result;

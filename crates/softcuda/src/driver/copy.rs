@@ -1,0 +1,257 @@
+//! Copies: which memory they touch is checked when they are called, they run in stream order.
+
+use std::sync::Arc;
+
+use super::memory::{Place, device_place, place};
+use super::stream::Stream;
+use super::{CUresult, Result, array, device};
+use crate::memory::access::{self, Rows};
+
+/// The most that is read from pageable memory during the call and written later; a larger copy is waited for.
+const STAGED: u64 = 64 << 10;
+
+/// When a copy's call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// When the copy has ended, if it touches the host's memory; otherwise when it has been queued.
+    Done,
+    /// When it has been queued, if the program's pageable memory is not touched after that.
+    Queued,
+}
+
+/// One end of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    /// Memory of the host's.
+    Host(u64),
+    /// Memory that the device reaches.
+    Device(u64),
+    /// Any memory: the address says whose.
+    Unified(u64),
+    /// An array, by handle.
+    Array(usize),
+}
+
+/// One end of a copy of rows: where, and how its rows lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// The memory.
+    pub end: End,
+    /// Offset in a row, in bytes.
+    pub x: u64,
+    /// Rows before the first.
+    pub y: u64,
+    /// Slices before the first.
+    pub z: u64,
+    /// From one row to the next, in bytes.
+    pub pitch: u64,
+    /// Rows in a slice.
+    pub height: u64,
+}
+
+/// How much is copied: bytes of a row, rows, slices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+impl Extent {
+    /// One row.
+    fn line(width: u64) -> Self {
+        Extent {
+            width,
+            height: 1,
+            depth: 1,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
+
+    fn bytes(&self) -> u64 {
+        self.width
+            .saturating_mul(self.height)
+            .saturating_mul(self.depth)
+    }
+}
+
+/// A copy that was checked.
+pub(crate) struct Copy {
+    target: Rows,
+    target_place: Place,
+    source: Rows,
+    source_place: Place,
+    extent: Extent,
+}
+
+/// A line of bytes has no rows behind it.
+fn line(start: u64) -> Rows {
+    Rows {
+        start,
+        pitch: 0,
+        slice: 0,
+    }
+}
+
+fn locate(end: End, size: u64) -> Result<(u64, Place)> {
+    match end {
+        End::Host(0) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        End::Host(address) | End::Unified(address) => Ok((address, place(address, size)?)),
+        End::Device(address) => Ok((address, device_place(address, size)?)),
+        End::Array(_) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+impl Copy {
+    /// A copy of bytes; `None` where there are none to copy.
+    pub fn bytes(target: End, source: End, size: u64) -> Result<Option<Self>> {
+        if size == 0 {
+            return Ok(None);
+        }
+        let (target, target_place) = locate(target, size)?;
+        let (source, source_place) = locate(source, size)?;
+        let extent = Extent::line(size);
+        Ok(Some(Copy {
+            target: line(target),
+            target_place,
+            source: line(source),
+            source_place,
+            extent,
+        }))
+    }
+
+    /// A copy of rows; `None` where there are none to copy.
+    pub fn rows(target: Side, source: Side, extent: Extent) -> Result<Option<Self>> {
+        if extent.is_empty() {
+            return Ok(None);
+        }
+        let (target, target_place) = target.locate(&extent)?;
+        let (source, source_place) = source.locate(&extent)?;
+        Ok(Some(Copy {
+            target,
+            target_place,
+            source,
+            source_place,
+            extent,
+        }))
+    }
+
+    /// Puts the copy behind all that the stream was given.
+    pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
+        let on_device = self.target_place == Place::Device && self.source_place == Place::Device;
+        let reads_pageable = self.source_place == Place::Pageable;
+        let wait = match until {
+            Until::Done => !on_device,
+            Until::Queued => {
+                self.target_place == Place::Pageable
+                    || reads_pageable && self.extent.bytes() > STAGED
+            }
+        };
+        if wait {
+            stream.submit(move || self.execute())?;
+            return stream.synchronize();
+        }
+        if reads_pageable {
+            return self.run_staged(stream);
+        }
+        stream.submit(move || self.execute())
+    }
+
+    /// Reads the source now.
+    fn run_staged(self, stream: &Arc<Stream>) -> Result {
+        stream.context().check()?;
+        let Extent { width, height, .. } = self.extent;
+        let mut staged = vec![0u8; self.extent.bytes() as usize];
+        let packed = move |start: u64| Rows {
+            start,
+            pitch: width,
+            slice: width * height,
+        };
+        // SAFETY: the source is the program's memory, which it gave for this call; the target is the vector.
+        unsafe { self.copy_rows(packed(staged.as_mut_ptr() as u64), self.source) };
+        stream.submit(move || {
+            // SAFETY: the target was checked to be allocations in the arena, which stays mapped, or registered memory, which
+            // is not unregistered before this has run.
+            unsafe { self.copy_rows(self.target, packed(staged.as_ptr() as u64)) };
+            Ok(())
+        })
+    }
+
+    fn execute(&self) -> Result {
+        // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or registered memory, which is
+        // not unregistered before this has run; or they are the program's memory, which it gave for a call that waits.
+        unsafe { self.copy_rows(self.target, self.source) };
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`access::copy`], for every row of the extent.
+    unsafe fn copy_rows(&self, target: Rows, source: Rows) {
+        let Extent {
+            width,
+            height,
+            depth,
+        } = self.extent;
+        // SAFETY: the caller upholds it.
+        unsafe { access::copy_rows(target, source, width, height, depth) }
+    }
+}
+
+impl Side {
+    /// Where the rows are, and whose memory that is.
+    fn locate(self, extent: &Extent) -> Result<(Rows, Place)> {
+        const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+        if let End::Array(handle) = self.end {
+            let rows = array::resolve(handle)?.rows(self.x, self.y, self.z, extent)?;
+            return Ok((rows, Place::Device));
+        }
+        let row_end = self.x.checked_add(extent.width).ok_or(INVALID)?;
+        let rows_end = self.y.checked_add(extent.height).ok_or(INVALID)?;
+        let pitch = match self.pitch {
+            0 => row_end,
+            pitch => pitch,
+        };
+        let height = match self.height {
+            0 => rows_end,
+            height => height,
+        };
+        let one_row = extent.height == 1 && extent.depth == 1 && self.y == 0 && self.z == 0;
+        if pitch > device::MAX_PITCH
+            || !one_row && pitch < row_end
+            || extent.depth > 1 && height < rows_end
+        {
+            return Err(INVALID);
+        }
+        let slice = pitch.checked_mul(height).ok_or(INVALID)?;
+        let before = |z: u64, y: u64, x: u64| {
+            z.checked_mul(slice)?
+                .checked_add(y.checked_mul(pitch)?)?
+                .checked_add(x)
+        };
+        let first = before(self.z, self.y, self.x).ok_or(INVALID)?;
+        let last_slice = self.z.checked_add(extent.depth - 1).ok_or(INVALID)?;
+        let end = before(last_slice, rows_end - 1, row_end).ok_or(INVALID)?;
+        let shifted = |address: u64| match address {
+            0 => Ok(0),
+            address => address.checked_add(first).ok_or(INVALID),
+        };
+        let end_with = match self.end {
+            End::Host(address) => End::Host(shifted(address)?),
+            End::Device(address) => End::Device(shifted(address)?),
+            End::Unified(address) => End::Unified(shifted(address)?),
+            End::Array(_) => return Err(INVALID),
+        };
+        let (start, place) = locate(end_with, end - first)?;
+        Ok((
+            Rows {
+                start,
+                pitch,
+                slice,
+            },
+            place,
+        ))
+    }
+}

@@ -1,0 +1,99 @@
+//! Fills: the memory is checked when they are called, they run in stream order.
+
+use std::sync::Arc;
+
+use super::copy::Until;
+use super::memory::{Place, device_place};
+use super::stream::Stream;
+use super::{CUresult, Result};
+use crate::memory::{self, access};
+
+/// A fill that was checked.
+pub(crate) struct Fill {
+    address: u64,
+    pitch: u64,
+    value: u32,
+    /// Bytes of an element: 1, 2 or 4.
+    element: u32,
+    /// Elements in a row.
+    width: u64,
+    height: u64,
+    place: Place,
+    /// The fill leaves the allocation: it fails when it has come to the end.
+    runs_over: bool,
+}
+
+impl Fill {
+    /// A fill of elements in a line; `None` where there are none.
+    ///
+    /// More bytes than a number of 64 bits can say are accepted, as the device's driver does, and fail when they run.
+    pub fn line(address: u64, value: u32, element: u32, count: u64) -> Result<Option<Self>> {
+        if count.checked_mul(element.into()).is_some() {
+            return Self::rows(address, 0, value, element, count, 1);
+        }
+        device_place(address, 1)?;
+        let allocation = memory::find(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        let fits = (allocation.end() - address) / u64::from(element);
+        let fill = Self::rows(address, 0, value, element, fits, 1)?;
+        Ok(fill.map(|fill| Fill {
+            runs_over: true,
+            ..fill
+        }))
+    }
+
+    /// A fill of rows of elements; `None` where there are none.
+    pub fn rows(
+        address: u64,
+        pitch: u64,
+        value: u32,
+        element: u32,
+        width: u64,
+        height: u64,
+    ) -> Result<Option<Self>> {
+        const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+        if width == 0 || height == 0 {
+            return Ok(None);
+        }
+        let row = width.checked_mul(element.into()).ok_or(INVALID)?;
+        let several = height > 1;
+        if several && (pitch < row || !pitch.is_multiple_of(element.into())) {
+            return Err(INVALID);
+        }
+        let before = pitch.checked_mul(height - 1).ok_or(INVALID)?;
+        let place = device_place(address, before.checked_add(row).ok_or(INVALID)?)?;
+        if !address.is_multiple_of(element.into()) {
+            return Err(INVALID);
+        }
+        Ok(Some(Fill {
+            address,
+            pitch,
+            value,
+            element,
+            width,
+            height,
+            place,
+            runs_over: false,
+        }))
+    }
+
+    /// Puts the fill behind all that the stream was given.
+    pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
+        let wait = until == Until::Done && self.place != Place::Device;
+        stream.submit(move || {
+            for row in 0..self.height {
+                let address = self.address + row * self.pitch;
+                // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or registered memory,
+                // which is not unregistered before this has run.
+                unsafe { access::fill(address, self.value, self.element, self.width) };
+            }
+            match self.runs_over {
+                true => Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
+                false => Ok(()),
+            }
+        })?;
+        match wait {
+            true => stream.synchronize(),
+            false => Ok(()),
+        }
+    }
+}

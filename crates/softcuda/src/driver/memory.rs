@@ -1,0 +1,369 @@
+//! Allocations as the program knows them: which context owns each, how it was made, and ranges that calls name.
+//!
+//! Invariant: [`OWNED`] has an entry for every allocation that the program made itself, under its base. Memory of modules
+//! and of kernels' own `malloc` has none, so the program cannot free it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::context::{self, Context};
+use super::managed::Advice;
+use super::pool::Pool;
+use super::stream::{self, Stream};
+use super::{CUresult, Result};
+use crate::abi::types::CUdeviceptr;
+use crate::memory::{self, Allocation, Kind, OutOfMemory};
+
+impl From<OutOfMemory> for CUresult {
+    fn from(_: OutOfMemory) -> Self {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY
+    }
+}
+
+/// `CU_MEMHOSTALLOC_*`: portable, mapped, write-combined.
+const HOST_ALLOC_FLAGS: u32 = 7;
+/// `CU_MEMHOSTREGISTER_*`: portable, mapped, memory of a device, read-only.
+const HOST_REGISTER_FLAGS: u32 = 15;
+/// `CU_MEMHOSTREGISTER_IOMEMORY`: there are no other devices whose memory could be registered.
+const HOST_REGISTER_IO: u32 = 4;
+/// Pinned allocations that begin within so many bytes count as one mapping.
+const MAPPING: u64 = 2 << 20;
+/// `CU_MEMHOSTALLOC_DEVICEMAP`: always on with unified addresses.
+const MAPPED: u32 = 2;
+/// `CU_MEMHOSTALLOC_PORTABLE`: always on as well, and not reported.
+const PORTABLE: u32 = 1;
+/// What pinned memory is aligned to: a page of the host's.
+const HOST_ALIGNMENT: u64 = 4096;
+
+/// How the program made an allocation.
+#[derive(Clone)]
+pub(crate) enum Made {
+    /// `cuMemAlloc`.
+    Plain,
+    /// From a pool, in stream order.
+    Pooled(Arc<Pool>),
+    /// `cuMemHostAlloc`: the flags that it reports, and where the mapping begins.
+    Host {
+        /// `CU_MEMHOSTALLOC_*`.
+        flags: u32,
+        /// `CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR`.
+        mapping: u64,
+    },
+    /// `cuMemHostRegister`, with the flags that it reports.
+    Registered(u32),
+    /// `cuMemAllocManaged`.
+    Managed(Arc<Mutex<Advice>>),
+}
+
+/// What the driver knows of an allocation of the program's.
+#[derive(Clone)]
+pub(crate) struct Owned {
+    /// The memory.
+    pub allocation: Allocation,
+    /// How it was made.
+    pub made: Made,
+    /// The context it belongs to.
+    pub context: Arc<Context>,
+    /// `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
+    pub sync_memops: bool,
+}
+
+static OWNED: RwLock<BTreeMap<u64, Owned>> = RwLock::new(BTreeMap::new());
+
+/// Puts an allocation in the program's hands.
+pub(crate) fn own(allocation: Allocation, made: Made, context: Arc<Context>) -> CUdeviceptr {
+    let sync_memops = matches!(made, Made::Managed(_));
+    let owned = Owned {
+        allocation,
+        made,
+        context,
+        sync_memops,
+    };
+    OWNED.write().insert(allocation.base, owned);
+    allocation.base
+}
+
+/// Takes an allocation that begins at `base` out of the program's hands, where `may` says so.
+pub(crate) fn disown(base: u64, may: impl FnOnce(&Owned) -> bool) -> Option<Owned> {
+    let mut owned = OWNED.write();
+    match owned.get(&base) {
+        Some(entry) if may(entry) => owned.remove(&base),
+        _ => None,
+    }
+}
+
+/// The allocation of the program's that an address is in.
+pub(crate) fn owner(address: u64) -> Option<Owned> {
+    let owned = OWNED.read();
+    let (_, entry) = owned.range(..=address).next_back()?;
+    entry.allocation.contains(address).then(|| entry.clone())
+}
+
+/// Sets `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of the allocation that an address is in; false when it is in none.
+pub(crate) fn set_sync_memops(address: u64, on: bool) -> bool {
+    let mut owned = OWNED.write();
+    match owned.range_mut(..=address).next_back() {
+        Some((_, entry)) if entry.allocation.contains(address) => {
+            entry.sync_memops = on;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Frees what belongs to a context that ends.
+pub(crate) fn end_context(context: &Context) {
+    let mut owned = OWNED.write();
+    let ended: Vec<u64> = owned
+        .iter()
+        .filter(|(_, entry)| entry.context.id() == context.id())
+        .map(|(&base, _)| base)
+        .collect();
+    for base in ended {
+        owned.remove(&base).map(release);
+    }
+}
+
+/// `cuMemGetInfo`: free and total.
+pub(crate) fn info() -> Result<(u64, u64)> {
+    context::current()?;
+    let total = memory::capacity();
+    Ok((total - memory::used().min(total), total))
+}
+
+/// `cuMemAlloc`.
+pub(crate) fn alloc(size: u64) -> Result<CUdeviceptr> {
+    let context = context::current()?;
+    if size == 0 {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(own(
+        memory::alloc(size, 1, Kind::Device)?,
+        Made::Plain,
+        context,
+    ))
+}
+
+/// `cuMemAllocPitch`: the memory, and the distance of its rows.
+pub(crate) fn alloc_pitch(width: u64, height: u64, element: u32) -> Result<(CUdeviceptr, u64)> {
+    context::current()?;
+    if width == 0 || height == 0 || !matches!(element, 4 | 8 | 16) {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let pitch = width
+        .checked_next_multiple_of(memory::ALIGNMENT)
+        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let size = pitch
+        .checked_mul(height)
+        .ok_or(CUresult::CUDA_ERROR_OUT_OF_MEMORY)?;
+    Ok((alloc(size)?, pitch))
+}
+
+/// `cuMemFree`: waits for the work that may use the memory. Null is fine.
+pub(crate) fn free(address: CUdeviceptr) -> Result {
+    context::check_if_any()?;
+    if address == 0 {
+        return Ok(());
+    }
+    let may =
+        |entry: &Owned| matches!(entry.made, Made::Plain | Made::Pooled(_) | Made::Managed(_));
+    let owned = disown(address, may).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let waited = stream::synchronize_context(&owned.context);
+    release(owned);
+    waited
+}
+
+/// `cuMemFreeAsync`: the memory is not the program's any more, and is free again when the stream comes to it.
+pub(crate) fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> Result {
+    stream.context().check()?;
+    if address == 0 {
+        return Ok(());
+    }
+    if owner(address).is_some_and(|owned| matches!(owned.made, Made::Managed(_))) {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let may = |entry: &Owned| matches!(entry.made, Made::Plain | Made::Pooled(_));
+    let owned = disown(address, may).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    match &owned.made {
+        Made::Pooled(pool) => pool.free_async(owned.allocation, stream),
+        _ => stream.submit(move || {
+            release(owned);
+            Ok(())
+        }),
+    }
+}
+
+/// Frees what was taken out of the program's hands.
+fn release(owned: Owned) {
+    match owned.made {
+        Made::Pooled(pool) => pool.free(owned.allocation),
+        Made::Registered(_) => drop(memory::unregister(owned.allocation.base)),
+        Made::Plain | Made::Host { .. } | Made::Managed(_) => {
+            drop(memory::free(owned.allocation.base))
+        }
+    }
+}
+
+/// `cuMemGetAddressRange`: base and size of the allocation that an address is in.
+pub(crate) fn address_range(address: CUdeviceptr) -> Result<(u64, u64)> {
+    context::current()?;
+    match memory::find(address) {
+        Some(found) => Ok((found.base, found.size)),
+        None => Err(CUresult::CUDA_ERROR_NOT_FOUND),
+    }
+}
+
+/// `cuMemHostAlloc`; null for no bytes.
+pub(crate) fn host_alloc(size: u64, flags: u32) -> Result<CUdeviceptr> {
+    let context = context::current()?;
+    if flags & !HOST_ALLOC_FLAGS != 0 {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    if size == 0 {
+        return Ok(0);
+    }
+    let allocation = memory::alloc(size, HOST_ALIGNMENT, Kind::Pinned)?;
+    let made = Made::Host {
+        flags: flags & !PORTABLE | MAPPED,
+        mapping: mapping_of(allocation.base),
+    };
+    Ok(own(allocation, made, context))
+}
+
+/// Where the mapping begins that a pinned allocation is in.
+fn mapping_of(base: u64) -> u64 {
+    static LAST: Mutex<u64> = Mutex::new(0);
+    let mut last = LAST.lock();
+    if base.wrapping_sub(*last) >= MAPPING {
+        *last = base;
+    }
+    *last
+}
+
+/// `cuMemAllocManaged`, with `CU_MEM_ATTACH_GLOBAL` or `CU_MEM_ATTACH_HOST`.
+pub(crate) fn alloc_managed(size: u64, flags: u32) -> Result<CUdeviceptr> {
+    let context = context::current()?;
+    if size == 0 || !matches!(flags, 1 | 2) {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let allocation = memory::alloc(size, 1, Kind::Managed)?;
+    let advice = Arc::new(Mutex::new(Advice::new(size)));
+    Ok(own(allocation, Made::Managed(advice), context))
+}
+
+/// `cuMemFreeHost`: waits for the work that may use the memory. Null is fine.
+pub(crate) fn host_free(address: u64) -> Result {
+    context::check_if_any()?;
+    if address == 0 {
+        return Ok(());
+    }
+    let owned = disown(address, |entry| matches!(entry.made, Made::Host { .. }))
+        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let waited = stream::synchronize_context(&owned.context);
+    release(owned);
+    waited
+}
+
+/// `cuMemHostRegister`.
+pub(crate) fn host_register(address: u64, size: u64, flags: u32) -> Result {
+    let context = context::current()?;
+    let right = address != 0
+        && size != 0
+        && flags & !HOST_REGISTER_FLAGS == 0
+        && flags & HOST_REGISTER_IO == 0;
+    if !right || memory::is_in_arena(address) {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let registered = memory::register(address, size)
+        .map_err(|_| CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)?;
+    own(
+        registered,
+        Made::Registered(flags & !PORTABLE | MAPPED),
+        context,
+    );
+    Ok(())
+}
+
+/// `cuMemHostUnregister`: waits for the work that may use the memory.
+pub(crate) fn host_unregister(address: u64) -> Result {
+    context::current()?;
+    let owned = match disown(address, |entry| matches!(entry.made, Made::Registered(_))) {
+        Some(owned) => owned,
+        None if address == 0 || owner(address).is_some() => {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        None => return Err(CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
+    };
+    let waited = stream::synchronize_context(&owned.context);
+    release(owned);
+    waited
+}
+
+/// `cuMemHostGetFlags`.
+pub(crate) fn host_flags(address: u64) -> Result<u32> {
+    context::current()?;
+    match owner(address).map(|owned| owned.made) {
+        Some(Made::Host { flags, .. } | Made::Registered(flags)) => Ok(flags),
+        Some(Made::Managed(_)) => Ok(MAPPED),
+        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// `cuMemHostGetDevicePointer`: the same address, with unified addresses.
+pub(crate) fn host_device_pointer(address: u64, flags: u32) -> Result<CUdeviceptr> {
+    context::current()?;
+    match owner(address).map(|owned| owned.made) {
+        Some(Made::Host { .. } | Made::Registered(_)) if flags == 0 => Ok(address),
+        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// Whose memory a range is, as far as copies care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The device's.
+    Device,
+    /// The host's, where the device reaches it: copies may still be under way when the call returns.
+    Reachable,
+    /// The host's, pageable: the call is done with it when it returns.
+    Pageable,
+}
+
+/// Whose memory a range is; an error where it is in the arena and not all in live allocations, and for null.
+pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
+    let end = address
+        .checked_add(size)
+        .filter(|_| address != 0)
+        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let Some(first) = memory::find(address) else {
+        return match memory::is_in_arena(address) {
+            true => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+            false => Ok(Place::Pageable),
+        };
+    };
+    let place = match first.kind {
+        Kind::Device | Kind::Global | Kind::Constant => Place::Device,
+        Kind::Pinned | Kind::Managed => Place::Reachable,
+        // What is behind a registered range is the program's as well.
+        Kind::Registered if first.end() < end => return Ok(Place::Pageable),
+        Kind::Registered => return Ok(Place::Reachable),
+    };
+    // Mappings of physical memory lie side by side; other allocations have a gap behind them.
+    let mut reached = first.end();
+    while reached < end {
+        reached = memory::find(reached)
+            .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?
+            .end();
+    }
+    Ok(place)
+}
+
+/// As [`place`], of an argument that must be an address of the device's.
+pub(crate) fn device_place(address: u64, size: u64) -> Result<Place> {
+    match place(address, size)? {
+        Place::Pageable => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        place => Ok(place),
+    }
+}

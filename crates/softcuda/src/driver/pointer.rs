@@ -1,0 +1,115 @@
+//! What the driver says of an address: `cuPointerGetAttribute`.
+
+use super::memory::{Made, Owned, owner};
+use super::{CUresult, Result, context};
+use crate::memory::{self, Allocation, Kind};
+
+/// An attribute's value, by its size in the ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PointerValue {
+    /// A boolean of a byte.
+    Flag(bool),
+    /// A number or an enumeration of 32 bits.
+    Word(u32),
+    /// An address, a handle, a size.
+    Long(u64),
+}
+
+const MEMORY_TYPE_HOST: u32 = 1;
+const MEMORY_TYPE_DEVICE: u32 = 2;
+/// `CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE`.
+const READ_WRITE: u32 = 3;
+/// The largest part of the address space that one mapping has.
+const MAPPING: u64 = 2 << 20;
+
+/// The attributes are numbered from 1 to this.
+const LAST: u32 = 21;
+
+/// The attribute exists.
+pub(crate) fn is_attribute(number: u32) -> bool {
+    (1..=LAST).contains(&number)
+}
+
+/// An attribute of an address; an error where the address is no allocation's or the attribute not the allocation's.
+pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
+    const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+    let allocation = memory::find(address).ok_or(INVALID)?;
+    let owned = owner(address);
+    use PointerValue::{Flag, Long, Word};
+    let host = matches!(allocation.kind, Kind::Pinned | Kind::Registered);
+    let managed = allocation.kind == Kind::Managed;
+    let plain = matches!(
+        &owned,
+        Some(Owned {
+            made: Made::Plain,
+            ..
+        })
+    );
+    Ok(match number {
+        1 => Long(context_of(owned.as_ref())),
+        2 if host => Word(MEMORY_TYPE_HOST),
+        2 => Word(MEMORY_TYPE_DEVICE),
+        3 => Long(address),
+        4 if host || managed => Long(address),
+        6 => Flag(owned.is_some_and(|owned| owned.sync_memops)),
+        7 | 20 => Long(allocation.id),
+        8 => Flag(managed),
+        9 => Word(0),
+        10 | 15 | 21 => Flag(plain),
+        11 => Long(allocation.base),
+        12 => Long(allocation.size),
+        13 => Flag(true),
+        14 => Word(0),
+        16 => Word(READ_WRITE),
+        17 => Long(pool_of(owned.as_ref())),
+        18 => Long(allocation.size.next_multiple_of(MAPPING)),
+        19 => Long(mapping_of(&allocation, owned.as_ref())),
+        _ => return Err(INVALID),
+    })
+}
+
+/// An attribute of an address that may be no allocation's: `cuPointerGetAttributes` answers nothing rather than an error.
+pub(crate) fn attribute_or_nothing(address: u64, number: u32) -> Result<PointerValue> {
+    if !is_attribute(number) {
+        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(attribute(address, number).unwrap_or(match number {
+        2 | 14 | 16 => PointerValue::Word(0),
+        9 => PointerValue::Word(-2i32 as u32),
+        6 | 8 | 10 | 13 | 15 | 21 => PointerValue::Flag(false),
+        _ => PointerValue::Long(0),
+    }))
+}
+
+/// The context that made it; memory of pools has none.
+fn context_of(owned: Option<&Owned>) -> u64 {
+    match owned {
+        Some(Owned {
+            made: Made::Pooled(_),
+            ..
+        }) => 0,
+        Some(owned) => owned.context.handle().0 as u64,
+        // A variable of a module: of the current context, which is the one that could load it.
+        None => context::top_handle().map_or(0, |handle| handle.0 as u64),
+    }
+}
+
+fn pool_of(owned: Option<&Owned>) -> u64 {
+    match owned {
+        Some(Owned {
+            made: Made::Pooled(pool),
+            ..
+        }) => pool.handle().0 as u64,
+        _ => 0,
+    }
+}
+
+fn mapping_of(allocation: &Allocation, owned: Option<&Owned>) -> u64 {
+    match owned {
+        Some(Owned {
+            made: Made::Host { mapping, .. },
+            ..
+        }) => *mapping,
+        _ => allocation.base,
+    }
+}

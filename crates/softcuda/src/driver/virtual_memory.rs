@@ -1,0 +1,327 @@
+//! Addresses and physical memory apart: reservations, physical memory of `cuMemCreate`, mappings, and access to them.
+//!
+//! Invariant: a mapping is an allocation of the arena (`memory::find` knows it) while access was set, and only then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::handle::Table;
+use super::{CUresult, Result, device};
+use crate::abi::types::CUdeviceptr;
+use crate::memory::{self, Kind, PageFile};
+
+/// What sizes and addresses are multiples of.
+pub(crate) const GRANULARITY: u64 = 2 << 20;
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// `CUmemAllocationType`.
+    pub kind: u32,
+    /// `CUmemAllocationHandleType`.
+    pub handle_types: u32,
+    /// `CUmemLocationType`.
+    pub location: u32,
+    /// Which one of that type.
+    pub number: i32,
+    /// Of Windows.
+    pub metadata: usize,
+    /// Compression and the like.
+    pub flags: [u8; 8],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// `CUmemLocationType`.
+    pub location: u32,
+    /// Which one of that type.
+    pub number: i32,
+    /// `CUmemAccess_flags`: 0 for none, 1 to read, 3 to read and write.
+    pub flags: u32,
+}
+
+static PHYSICAL: Table<Physical> = Table::new(11);
+static RESERVED: Mutex<BTreeMap<u64, Reservation>> = Mutex::new(BTreeMap::new());
+
+/// Physical memory: it lives as long as a handle or a mapping of it.
+struct Physical {
+    handle: usize,
+    size: u64,
+    properties: Properties,
+    file: PageFile,
+    /// Handles that were given out.
+    handles: AtomicU32,
+}
+
+impl Drop for Physical {
+    fn drop(&mut self) {
+        memory::discharge(self.size);
+    }
+}
+
+struct Reservation {
+    size: u64,
+    /// By address.
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+#[derive(Clone)]
+struct Mapping {
+    physical: Arc<Physical>,
+    access: u32,
+}
+
+fn check_properties(properties: &Properties) -> Result {
+    match (properties.kind, properties.location, properties.number) {
+        (1, 1, number) => device::check(number),
+        (1, 2..=4, _) => Ok(()),
+        _ => Err(INVALID),
+    }
+}
+
+/// `cuMemGetAllocationGranularity`: minimal and recommended are the same.
+pub(crate) fn granularity(option: u32) -> Result<u64> {
+    match option {
+        0 | 1 => Ok(GRANULARITY),
+        _ => Err(INVALID),
+    }
+}
+
+/// `cuMemAddressReserve`; the wish for an address is not granted.
+pub(crate) fn reserve(size: u64, align: u64, flags: u64) -> Result<CUdeviceptr> {
+    if size == 0
+        || !size.is_multiple_of(GRANULARITY)
+        || !(align == 0 || align.is_power_of_two())
+        || flags != 0
+    {
+        return Err(INVALID);
+    }
+    let base = memory::reserve(size, align.max(GRANULARITY))?;
+    RESERVED.lock().insert(
+        base,
+        Reservation {
+            size,
+            mappings: BTreeMap::new(),
+        },
+    );
+    Ok(base)
+}
+
+/// `cuMemAddressFree`: a whole reservation, in which nothing is mapped.
+pub(crate) fn unreserve(base: CUdeviceptr, size: u64) -> Result {
+    let mut reserved = RESERVED.lock();
+    match reserved.get(&base) {
+        Some(reservation) if reservation.size == size && reservation.mappings.is_empty() => {}
+        _ => return Err(INVALID),
+    }
+    reserved.remove(&base);
+    memory::unreserve(base);
+    Ok(())
+}
+
+/// `cuMemCreate`.
+pub(crate) fn create(size: u64, properties: Properties, flags: u64) -> Result<u64> {
+    if size == 0 || !size.is_multiple_of(GRANULARITY) || flags != 0 {
+        return Err(INVALID);
+    }
+    check_properties(&properties)?;
+    memory::charge(size)?;
+    let file = PageFile::new(size).inspect_err(|_| memory::discharge(size))?;
+    let physical = PHYSICAL.insert(|handle| Physical {
+        handle,
+        size,
+        properties,
+        file,
+        handles: AtomicU32::new(1),
+    });
+    Ok(physical.handle as u64)
+}
+
+fn resolve(handle: u64) -> Result<Arc<Physical>> {
+    PHYSICAL.get(handle as usize).or(INVALID)
+}
+
+/// `cuMemRelease`: mappings keep the memory.
+pub(crate) fn release(handle: u64) -> Result {
+    // Taken over the count and the removal, so that nobody retains in between.
+    let _reserved = RESERVED.lock();
+    let physical = resolve(handle)?;
+    if physical.handles.fetch_sub(1, Ordering::Relaxed) == 1 {
+        PHYSICAL.remove(physical.handle);
+    }
+    Ok(())
+}
+
+/// `cuMemGetAllocationPropertiesFromHandle`.
+pub(crate) fn properties(handle: u64) -> Result<Properties> {
+    Ok(resolve(handle)?.properties)
+}
+
+/// `cuMemRetainAllocationHandle`: another handle of the memory that is mapped at an address.
+pub(crate) fn retain(address: u64) -> Result<u64> {
+    let reserved = RESERVED.lock();
+    let (_, reservation) = reserved.range(..=address).next_back().ok_or(INVALID)?;
+    let (&base, mapping) = reservation
+        .mappings
+        .range(..=address)
+        .next_back()
+        .ok_or(INVALID)?;
+    if address - base >= mapping.physical.size {
+        return Err(INVALID);
+    }
+    let physical = &mapping.physical;
+    if physical.handles.fetch_add(1, Ordering::Relaxed) == 0 {
+        PHYSICAL.put(physical.handle, physical.clone());
+    }
+    Ok(physical.handle as u64)
+}
+
+/// The reservation that a range is in, and its base.
+fn reservation(
+    reserved: &mut BTreeMap<u64, Reservation>,
+    address: u64,
+    size: u64,
+) -> Result<&mut Reservation> {
+    let end = address
+        .checked_add(size)
+        .filter(|_| size != 0)
+        .ok_or(INVALID)?;
+    let (&base, reservation) = reserved.range_mut(..=address).next_back().ok_or(INVALID)?;
+    match end <= base + reservation.size {
+        true => Ok(reservation),
+        false => Err(INVALID),
+    }
+}
+
+/// `cuMemMap`: all of some physical memory.
+pub(crate) fn map(address: CUdeviceptr, size: u64, offset: u64, handle: u64, flags: u64) -> Result {
+    let mut reserved = RESERVED.lock();
+    let physical = resolve(handle)?;
+    if flags != 0 || !address.is_multiple_of(GRANULARITY) || size == 0 {
+        return Err(INVALID);
+    }
+    let reservation = reservation(&mut reserved, address, size)?;
+    if offset != 0 || size != physical.size {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let below = reservation.mappings.range(..address + size).next_back();
+    if below.is_some_and(|(&other, mapping)| other + mapping.physical.size > address) {
+        return Err(INVALID);
+    }
+    memory::map(address, size, &physical.file, 0)?;
+    reservation.mappings.insert(
+        address,
+        Mapping {
+            physical,
+            access: 0,
+        },
+    );
+    Ok(())
+}
+
+/// The mappings that make up a range; an error where one is cut, or where `gaps` may not be and there is one.
+fn whole_mappings(
+    reservation: &Reservation,
+    address: u64,
+    size: u64,
+    gaps: bool,
+) -> Result<Vec<u64>> {
+    let end = address + size;
+    let mut reached = address;
+    let mut found = Vec::new();
+    if let Some((&below, mapping)) = reservation.mappings.range(..address).next_back()
+        && below + mapping.physical.size > address
+    {
+        return Err(INVALID);
+    }
+    for (&base, mapping) in reservation.mappings.range(address..end) {
+        if base != reached && !gaps || base + mapping.physical.size > end {
+            return Err(INVALID);
+        }
+        reached = base + mapping.physical.size;
+        found.push(base);
+    }
+    match reached == end || gaps {
+        true => Ok(found),
+        false => Err(INVALID),
+    }
+}
+
+/// `cuMemUnmap`: whole mappings; that there are none is fine.
+pub(crate) fn unmap(address: CUdeviceptr, size: u64) -> Result {
+    let mut reserved = RESERVED.lock();
+    if !address.is_multiple_of(GRANULARITY) || !size.is_multiple_of(GRANULARITY) {
+        return Err(INVALID);
+    }
+    let reservation = reservation(&mut reserved, address, size)?;
+    for base in whole_mappings(reservation, address, size, true)? {
+        let Some(mapping) = reservation.mappings.remove(&base) else {
+            continue;
+        };
+        if mapping.access != 0 {
+            memory::hide(base);
+        }
+        memory::unmap(base, mapping.physical.size)?;
+    }
+    Ok(())
+}
+
+/// `cuMemSetAccess` of the device; the host has no access to physical memory of the device's.
+pub(crate) fn set_access(address: CUdeviceptr, size: u64, wishes: &[Access]) -> Result {
+    let mut reserved = RESERVED.lock();
+    let reservation = reservation(&mut reserved, address, size)?;
+    let mappings = whole_mappings(reservation, address, size, false)?;
+    if wishes.is_empty() {
+        return Err(INVALID);
+    }
+    for wish in wishes {
+        if !matches!(wish.flags, 0 | 1 | 3) {
+            return Err(INVALID);
+        }
+        match wish.location {
+            1 => device::check(wish.number)?,
+            2..=4 => continue,
+            _ => return Err(INVALID),
+        }
+        for &base in &mappings {
+            let Some(mapping) = reservation.mappings.get_mut(&base) else {
+                continue;
+            };
+            if mapping.access != 0 {
+                memory::hide(base);
+            }
+            mapping.access = wish.flags;
+            match wish.flags {
+                0 => {}
+                1 => drop(memory::expose(base, mapping.physical.size, Kind::Constant)?),
+                _ => drop(memory::expose(base, mapping.physical.size, Kind::Device)?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `cuMemGetAccess`.
+pub(crate) fn access(address: CUdeviceptr, location: u32, number: i32) -> Result<u64> {
+    let reserved = RESERVED.lock();
+    match location {
+        1 => device::check(number)?,
+        2..=4 => return Ok(0),
+        _ => return Err(INVALID),
+    }
+    let (_, reservation) = reserved.range(..=address).next_back().ok_or(INVALID)?;
+    match reservation.mappings.range(..=address).next_back() {
+        Some((&base, mapping)) if address - base < mapping.physical.size => {
+            Ok(mapping.access.into())
+        }
+        _ => Err(INVALID),
+    }
+}
