@@ -14,9 +14,10 @@
 //! Invariant: a fiber is never unwound nor dropped while it is suspended. When a launch must stop, every wait answers
 //! `FAULTED`, compiled code returns it, and the fiber ends by itself.
 
-mod barrier;
+pub(crate) mod atomic;
+pub(crate) mod barrier;
 mod block;
-mod cluster;
+pub(crate) mod cluster;
 pub(crate) mod context;
 pub(crate) mod device_functions;
 mod fiber;
@@ -29,7 +30,7 @@ mod scratch;
 mod stack;
 #[cfg(test)]
 mod tests;
-mod warp;
+pub(crate) mod warp;
 mod worker;
 
 use std::time::{Duration, Instant};

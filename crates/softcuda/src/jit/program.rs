@@ -140,6 +140,8 @@ pub(crate) struct Tables {
     pub lazy_nans: Vec<bool>,
     /// For each register, whether anything but arithmetic reads it.
     pub seen_nans: Vec<bool>,
+    /// For each register, how many times the instructions name it: what is named once is written and never read.
+    pub mentions: Vec<u32>,
     /// By [`Symbol::Param`](super::decode::Symbol::Param).
     pub params: Vec<Param>,
     /// Variables in `.local`, by [`Symbol::Local`](super::decode::Symbol::Local): offsets in the frame.

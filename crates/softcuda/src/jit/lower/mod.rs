@@ -9,6 +9,8 @@
 //! | `.f32`, `.f64` | `F32`, `F64` |
 
 mod address;
+mod atomic;
+mod barrier;
 pub(crate) mod bits;
 mod call;
 pub(crate) mod compare;
@@ -16,6 +18,7 @@ mod control;
 pub(crate) mod convert;
 pub(crate) mod convert_float;
 mod entry;
+mod fence;
 pub(crate) mod float;
 pub(crate) mod float_approx;
 pub(crate) mod float_compare;
@@ -28,6 +31,7 @@ pub(crate) mod integer;
 mod memory;
 mod mov;
 mod special;
+mod warp;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, Value, types};
@@ -68,6 +72,10 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "griddepcontrol"
         | "setmaxnreg" => control::decode,
         "call" => call::decode,
+        "atom" | "red" => atomic::decode,
+        "bar" | "barrier" => barrier::decode,
+        "membar" | "fence" => fence::decode,
+        "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => warp::decode,
         _ => return None,
     })
 }
@@ -97,8 +105,7 @@ fn approximate_by_type(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal
 
 /// A function that the device brings, called as any other: `(thread, block, returns, params) -> Status`.
 pub(crate) fn device_function(name: &str) -> Option<&'static RuntimeFn> {
-    let _ = name;
-    None
+    crate::grid::device_functions::device_function(name)
 }
 
 /// The type of the value that carries a PTX type.

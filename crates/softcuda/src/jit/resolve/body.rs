@@ -113,6 +113,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
             nans.count(pending.instruction, &pending.args);
         }
     }
+    tables.mentions = mentions(&tables, &steps);
     tables.floats = votes.decide(&tables.registers);
     let parameters: Vec<RegId> = tables
         .incoming
@@ -135,6 +136,35 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
             uses,
         });
     }
+}
+
+/// How many times the instructions of a body name each register.
+fn mentions(tables: &Tables, steps: &[PendingStep<'_>]) -> Vec<u32> {
+    fn count(arg: &Arg, mentions: &mut [u32]) {
+        match arg {
+            Arg::Reg(id) => mentions[id.0 as usize] += 1,
+            Arg::Address(arg, _) | Arg::Not(arg) => count(arg, mentions),
+            Arg::Pair(a, b) => [a, b].into_iter().for_each(|arg| count(arg, mentions)),
+            Arg::Vector(args) | Arg::List(args) => args.iter().for_each(|arg| count(arg, mentions)),
+            Arg::Imm(_) | Arg::Symbol(..) | Arg::Special(_) | Arg::SpecialVector(_) | Arg::Sink => {
+            }
+        }
+    }
+    let mut mentions = vec![0; tables.registers.len()];
+    for (id, _) in &tables.outgoing {
+        mentions[id.0 as usize] += 1;
+    }
+    for step in steps {
+        if let PendingStep::Instruction(pending) = step {
+            for arg in &pending.args {
+                count(arg, &mut mentions);
+            }
+            if let Some((id, _)) = pending.guard {
+                mentions[id.0 as usize] += 1;
+            }
+        }
+    }
+    mentions
 }
 
 /// Each family reads its instructions.

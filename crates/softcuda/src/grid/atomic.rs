@@ -1,0 +1,242 @@
+//! Atomic operations that are no single instruction: loops of compare and exchange.
+//!
+//! Addresses are host addresses that compiled code has checked: they are mapped, writable and aligned for the operation, and
+//! stay mapped. Every operation is sequentially consistent, which is at least what any `.sem` and `.scope` ask for.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+use half::{bf16, f16};
+
+use super::context::BlockContext;
+use crate::jit::runtime::runtime;
+
+/// What an operation on halves computes: the number that compiled code passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum HalfOp {
+    /// `.add`
+    Add,
+    /// `.min`
+    Min,
+    /// `.max`
+    Max,
+}
+
+/// Set in the number of an operation on `.bf16`, which is otherwise on `.f16`.
+pub(crate) const BF16: u32 = 4;
+
+const NAN_F32: u32 = 0x7fff_ffff;
+
+/// Adds singles as the global memory's atomic units do: subnormals, taken or given, are zeros of their sign.
+fn add_flushed(a: f32, b: f32) -> f32 {
+    let flush = |x: f32| {
+        if x.is_subnormal() {
+            0f32.copysign(x)
+        } else {
+            x
+        }
+    };
+    flush(flush(a) + flush(b))
+}
+
+fn bits(x: f32) -> u32 {
+    if x.is_nan() { NAN_F32 } else { x.to_bits() }
+}
+
+fn update_u32(address: *mut u8, mut new: impl FnMut(u32) -> u32) -> u32 {
+    // SAFETY: see the module: mapped, writable, aligned, and never a Rust reference's.
+    let cell = unsafe { AtomicU32::from_ptr(address.cast()) };
+    let (Ok(old) | Err(old)) = cell.fetch_update(AcqRel, Acquire, |old| Some(new(old)));
+    old
+}
+
+fn half_op(op: u32, a: u16, b: u16) -> u16 {
+    let (wide, narrow): (fn(u16) -> f32, fn(f32) -> u16) = match op & BF16 {
+        0 => (
+            |x| f16::from_bits(x).to_f32(),
+            |x| f16::from_f32(x).to_bits(),
+        ),
+        _ => (
+            |x| bf16::from_bits(x).to_f32(),
+            |x| bf16::from_f32(x).to_bits(),
+        ),
+    };
+    let (x, y) = (wide(a), wide(b));
+    // Rounding the sum first to 24 bits and then to 11 or 8 gives what rounding once gives.
+    let result = match op & !BF16 {
+        0 => x + y,
+        _ if x.is_nan() => y,
+        _ if y.is_nan() => x,
+        // A negative zero is less than a positive one.
+        1 if x < y || (x == y && x.is_sign_negative()) => x,
+        2 if x > y || (x == y && x.is_sign_positive()) => x,
+        _ => y,
+    };
+    if result.is_nan() {
+        0x7fff
+    } else {
+        narrow(result)
+    }
+}
+
+runtime! {
+    /// `atom.add.f32`: the old value. It depends on where the address points whether subnormals are flushed.
+    ATOM_ADD_F32 = fn atom_add_f32(block: *mut BlockContext, address: *mut u8, value: f32) -> f32 {
+        // SAFETY: compiled code passes on the context that the grid gave it.
+        let (base, size) = unsafe { ((*block).shared_base as u64, (*block).shared_size) };
+        let shared = (address as u64).wrapping_sub(base) < size;
+        let old = update_u32(address, |old| {
+            let old = f32::from_bits(old);
+            bits(if shared { old + value } else { add_flushed(old, value) })
+        });
+        f32::from_bits(old)
+    }
+
+    /// `atom.add.f64`: the old value.
+    ATOM_ADD_F64 = fn atom_add_f64(address: *mut u8, value: f64) -> f64 {
+        // SAFETY: see the module.
+        let cell = unsafe { AtomicU64::from_ptr(address.cast()) };
+        let (Ok(old) | Err(old)) = cell.fetch_update(AcqRel, Acquire, |old| {
+            Some((f64::from_bits(old) + value).to_bits())
+        });
+        f64::from_bits(old)
+    }
+
+    /// An operation on one half: the old value. `op` is a [`HalfOp`], and [`BF16`] or not.
+    ATOM_HALF = fn atom_half(address: *mut u8, value: u32, op: u32) -> u32 {
+        // SAFETY: see the module.
+        let cell = unsafe { AtomicU16::from_ptr(address.cast()) };
+        let (Ok(old) | Err(old)) = cell.fetch_update(AcqRel, Acquire, |old| Some(half_op(op, old, value as u16)));
+        old.into()
+    }
+
+    /// The same on two packed halves.
+    ATOM_HALF2 = fn atom_half2(address: *mut u8, value: u32, op: u32) -> u32 {
+        update_u32(address, |old| {
+            let low = half_op(op, old as u16, value as u16);
+            let high = half_op(op, (old >> 16) as u16, (value >> 16) as u16);
+            u32::from(high) << 16 | u32::from(low)
+        })
+    }
+
+    /// `atom.inc`: counts up to `limit`, then from 0 again; the old value.
+    ATOM_INC = fn atom_inc(address: *mut u8, limit: u32) -> u32 {
+        update_u32(address, |old| if old >= limit { 0 } else { old + 1 })
+    }
+
+    /// `atom.dec`: counts down to 0, then from `limit` again; the old value.
+    ATOM_DEC = fn atom_dec(address: *mut u8, limit: u32) -> u32 {
+        update_u32(address, |old| if old == 0 || old > limit { limit } else { old - 1 })
+    }
+
+    /// `atom.cas.b128`: the old value goes to `old`, low half first.
+    ATOM_CAS_B128 = fn atom_cas_b128(
+        address: *mut u8, compare_low: u64, compare_high: u64, new_low: u64, new_high: u64, old: *mut u64,
+    ) {
+        let compare = u128::from(compare_high) << 64 | u128::from(compare_low);
+        let found = wide::compare_exchange(address.cast(), compare, u128::from(new_high) << 64 | u128::from(new_low));
+        give(old, found);
+    }
+
+    /// `atom.exch.b128`: the old value goes to `old`, low half first.
+    ATOM_EXCH_B128 = fn atom_exch_b128(address: *mut u8, new_low: u64, new_high: u64, old: *mut u64) {
+        let new = u128::from(new_high) << 64 | u128::from(new_low);
+        let mut guess = 0;
+        loop {
+            let found = wide::compare_exchange(address.cast(), guess, new);
+            if found == guess {
+                return give(old, found);
+            }
+            guess = found;
+        }
+    }
+}
+
+fn give(to: *mut u64, value: u128) {
+    // SAFETY: lowering passes the address of 16 bytes on the stack.
+    unsafe { to.cast::<u128>().write_unaligned(value) };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use std::arch::asm;
+
+    /// Stores `new` where `compare` is; what was there.
+    pub fn compare_exchange(address: *mut u128, compare: u128, new: u128) -> u128 {
+        if !std::arch::is_x86_feature_detected!("cmpxchg16b") {
+            return super::locked::compare_exchange(address, compare, new);
+        }
+        let (low, high): (u64, u64);
+        // SAFETY: see the module of the callers: mapped, writable and aligned to 16; the processor has the instruction. The
+        // compiler keeps `rbx` for itself, so it is exchanged and put back.
+        unsafe {
+            asm!(
+                "xchg rbx, rsi",
+                "lock cmpxchg16b [rdi]",
+                "mov rbx, rsi",
+                in("rdi") address,
+                inout("rsi") new as u64 => _,
+                in("rcx") (new >> 64) as u64,
+                inout("rax") compare as u64 => low,
+                inout("rdx") (compare >> 64) as u64 => high,
+                options(nostack),
+            );
+        }
+        u128::from(high) << 64 | u128::from(low)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use locked as wide;
+
+/// Where the processor has no such instruction: atomic among operations of this size.
+mod locked {
+    use parking_lot::Mutex;
+
+    static LOCK: Mutex<()> = Mutex::new(());
+
+    /// Stores `new` where `compare` is; what was there.
+    pub fn compare_exchange(address: *mut u128, compare: u128, new: u128) -> u128 {
+        let _guard = LOCK.lock();
+        // SAFETY: see the module of the callers: mapped, writable and aligned to 16.
+        unsafe {
+            let found = address.read();
+            if found == compare {
+                address.write(new);
+            }
+            found
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_take_the_number_and_the_lesser_zero() {
+        let (nan, one, zero, minus) = (0x7e00, 0x3c00, 0x0000, 0x8000);
+        assert_eq!(half_op(HalfOp::Min as u32, nan, one), one);
+        assert_eq!(half_op(HalfOp::Max as u32, one, nan), one);
+        assert_eq!(half_op(HalfOp::Max as u32, nan, nan), 0x7fff);
+        assert_eq!(half_op(HalfOp::Min as u32, zero, minus), minus);
+        assert_eq!(half_op(HalfOp::Min as u32, minus, zero), minus);
+        assert_eq!(half_op(HalfOp::Max as u32, minus, zero), zero);
+        assert_eq!(half_op(HalfOp::Max as u32, zero, minus), zero);
+        // The smallest subnormal is kept.
+        assert_eq!(half_op(HalfOp::Add as u32, 1, 1), 2);
+        assert_eq!(half_op(HalfOp::Add as u32 | BF16, 0x3f80, 0x3b80), 0x3f80);
+        assert_eq!(half_op(HalfOp::Add as u32 | BF16, 0x7f80, 0xff80), 0x7fff);
+    }
+
+    #[test]
+    fn wide_exchanges_agree() {
+        for exchange in [wide::compare_exchange, locked::compare_exchange] {
+            let mut cell = 5u128 << 70;
+            assert_eq!(exchange(&mut cell, 1, 2), 5 << 70);
+            assert_eq!(exchange(&mut cell, 5 << 70, 2), 5 << 70);
+            assert_eq!(cell, 2);
+        }
+    }
+}

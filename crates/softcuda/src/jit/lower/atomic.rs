@@ -1,0 +1,287 @@
+//! `atom` and `red`.
+//!
+//! Integers of 32 and 64 bits are atomic instructions of the processor; the rest are calls. All are sequentially consistent, so
+//! `.sem` and `.scope` say nothing more. A vector is atomic element by element, as PTX has it.
+
+use cranelift_codegen::ir::{
+    AtomicRmwOp, InstBuilder, MemFlags, StackSlotData, StackSlotKind, Value, types,
+};
+use ptx::ast::{Immediate, Space, Type};
+
+use super::{Lower, address, value_type};
+use crate::grid::atomic::{self, BF16, HalfOp};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Add,
+    Exch,
+    Cas,
+    Min,
+    Max,
+    Inc,
+    Dec,
+    And,
+    Or,
+    Xor,
+}
+
+#[derive(Debug)]
+struct Atomic {
+    op: Op,
+    ty: Type,
+    space: Option<Space>,
+    /// One, or the elements of a vector; none for `red`.
+    destinations: Vec<Arg>,
+    address: Arg,
+    values: Vec<Arg>,
+    /// What `cas` stores.
+    new: Option<Arg>,
+    /// The result may decide how long a loop waits.
+    polls: bool,
+}
+
+const OPS: &[(&str, Op)] = &[
+    ("add", Op::Add),
+    ("exch", Op::Exch),
+    ("cas", Op::Cas),
+    ("min", Op::Min),
+    ("max", Op::Max),
+    ("inc", Op::Inc),
+    ("dec", Op::Dec),
+    ("and", Op::And),
+    ("or", Op::Or),
+    ("xor", Op::Xor),
+];
+
+/// `atom{.sem}{.scope}{.space}.op{.noftz}{.level::cache_hint}{.vec}.type d, [a], b{, c}{, policy}`, and `red` without `d`.
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let fetches = r.opcode == "atom";
+    // Compilers and generations of the ISA order these differently.
+    let (mut op, mut space, mut vector) = (None, None, 1);
+    while r.peek().is_some_and(|name| Type::from_name(name).is_none()) {
+        if let Some(found) = r.eat_any(OPS).filter(|_| op.is_none()) {
+            op = Some(found);
+        } else if let Some(found) = address::space(r) {
+            space = Some(found);
+        } else if r.eat("shared::cluster") {
+            space = Some(Space::Shared);
+        } else if let Some(found) = r.eat_any(&[("v2", 2), ("v4", 4), ("v8", 8)]) {
+            vector = found;
+        } else if r
+            .eat_any(&[
+                ("relaxed", ()),
+                ("acquire", ()),
+                ("release", ()),
+                ("acq_rel", ()),
+                ("cta", ()),
+                ("cluster", ()),
+                ("gpu", ()),
+                ("sys", ()),
+                ("noftz", ()),
+                ("L2::cache_hint", ()),
+            ])
+            .is_none()
+        {
+            return Err(r.unknown_modifier());
+        }
+    }
+    let ty = r.ty()?;
+    r.end()?;
+    let Some(op) = op else {
+        return Err(r.invalid("names no operation".into()));
+    };
+    if !fetches && matches!(op, Op::Exch | Op::Cas) {
+        return Err(r.invalid("takes no such operation".into()));
+    }
+    if !matches!(space, None | Some(Space::Global | Space::Shared)) {
+        return Err(r.invalid("works on global and shared memory".into()));
+    }
+    let halves = matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2);
+    let fits = match op {
+        Op::Add => {
+            matches!(
+                ty,
+                Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F32 | Type::F64
+            ) || halves
+        }
+        Op::Min | Op::Max => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64) || halves,
+        Op::Inc | Op::Dec => ty == Type::U32,
+        Op::And | Op::Or | Op::Xor => matches!(ty, Type::B32 | Type::B64),
+        Op::Exch => matches!(ty, Type::B32 | Type::B64 | Type::B128),
+        Op::Cas => matches!(ty, Type::B16 | Type::B32 | Type::B64 | Type::B128),
+    };
+    // Eight elements of 16 bits, or four of 32.
+    let most = if halves || ty == Type::F32 {
+        16 / ty.size() as usize
+    } else {
+        1
+    };
+    if !fits || vector > most {
+        return Err(r.invalid(format!("does not take .{}", ty.name())));
+    }
+    let (destination, rest) = match (fetches, r.args) {
+        (true, [destination, rest @ ..]) => (Some(destination), rest),
+        (_, rest) => (None, rest),
+    };
+    let (address, value, new) = match (op, rest) {
+        (Op::Cas, [address, compare, new]) => (address, compare, Some(new.clone())),
+        (Op::Cas, _) => return Err(r.invalid("takes a value to compare and a new one".into())),
+        // The cache policy is a hint.
+        (_, [address, value] | [address, value, _]) => (address, value, None),
+        _ => return Err(r.invalid("takes an address and a value".into())),
+    };
+    if !matches!(address, Arg::Address(..)) {
+        return Err(r.invalid("takes an address in brackets".into()));
+    }
+    let elements = |arg: &Arg| match arg {
+        Arg::Vector(elements) if elements.len() == vector => Ok(elements.clone()),
+        Arg::Sink if vector > 1 => Ok(vec![Arg::Sink; vector]),
+        arg if vector == 1 && !matches!(arg, Arg::Vector(_)) => Ok(vec![arg.clone()]),
+        _ => Err(r.invalid("the vector has not as many elements as the instruction".into())),
+    };
+    let destinations = destination.map(elements).transpose()?.unwrap_or_default();
+    let values = elements(value)?;
+    let used = destinations.iter().any(|arg| match arg {
+        // Compilers write `atom` with a register that nothing reads.
+        Arg::Reg(id) => r.tables.mentions[id.0 as usize] > 1,
+        _ => false,
+    });
+    Ok(Box::new(Atomic {
+        polls: used
+            && (matches!(op, Op::Exch | Op::Cas) || values.iter().all(|value| is_read(op, value))),
+        op,
+        ty,
+        space,
+        destinations,
+        address: address.clone(),
+        values,
+        new,
+    }))
+}
+
+/// The operation may leave memory as it is, and so serve to read it: not with a number that always changes it. What always
+/// changes memory is no way to wait for another thread to do so.
+fn is_read(op: Op, value: &Arg) -> bool {
+    match (op, value) {
+        (Op::Inc | Op::Dec, _) => false,
+        (Op::Add | Op::Xor, Arg::Imm(Immediate::Int { bits, .. })) => *bits == 0,
+        (Op::Add, Arg::Imm(Immediate::F32(bits))) => bits << 1 == 0,
+        (Op::Add, Arg::Imm(Immediate::F64(bits))) => bits << 1 == 0,
+        _ => true,
+    }
+}
+
+impl Operation for Atomic {
+    fn lower(&self, l: &mut Lower<'_>) {
+        if self.polls {
+            l.poll();
+        }
+        let values: Vec<Value> = self
+            .values
+            .iter()
+            .map(|value| l.read(value, self.ty))
+            .collect();
+        let new = self.new.as_ref().map(|new| l.read(new, self.ty));
+        let size = self.ty.size() * values.len() as u32;
+        let address = l.checked_address(&self.address, self.space, size, true);
+        let mut old = Vec::new();
+        for (n, value) in values.into_iter().enumerate() {
+            let offset = i64::from(self.ty.size()) * n as i64;
+            let address = match offset {
+                0 => address,
+                offset => l.b.ins().iadd_imm(address, offset),
+            };
+            old.push(self.element(l, address, value, new));
+        }
+        // All are done before any is written: the address or a value may be in one of them.
+        for (destination, old) in self.destinations.iter().zip(old) {
+            l.write(destination, self.ty, old);
+        }
+    }
+
+    fn polls(&self) -> bool {
+        self.polls
+    }
+}
+
+impl Atomic {
+    /// The operation on one element: its old value.
+    fn element(
+        &self,
+        l: &mut Lower<'_>,
+        address: Value,
+        value: Value,
+        new: Option<Value>,
+    ) -> Value {
+        let flags = MemFlags::trusted();
+        let signed = matches!(self.ty, Type::S32 | Type::S64);
+        let rmw = match (self.op, self.ty) {
+            (Op::Add, Type::F32) => {
+                return l.call_value(&atomic::ATOM_ADD_F32, &[l.block, address, value]);
+            }
+            (Op::Add, Type::F64) => return l.call_value(&atomic::ATOM_ADD_F64, &[address, value]),
+            (Op::Add | Op::Min | Op::Max, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) => {
+                return self.half(l, address, value);
+            }
+            (Op::Exch | Op::Cas, Type::B128) => return wide(l, address, value, new),
+            (Op::Inc, _) => return l.call_value(&atomic::ATOM_INC, &[address, value]),
+            (Op::Dec, _) => return l.call_value(&atomic::ATOM_DEC, &[address, value]),
+            (Op::Cas, _) => {
+                let new = new.expect("cas was decoded with a new value");
+                return l.b.ins().atomic_cas(flags, address, value, new);
+            }
+            (Op::Add, _) => AtomicRmwOp::Add,
+            (Op::Exch, _) => AtomicRmwOp::Xchg,
+            (Op::And, _) => AtomicRmwOp::And,
+            (Op::Or, _) => AtomicRmwOp::Or,
+            (Op::Xor, _) => AtomicRmwOp::Xor,
+            (Op::Min, _) if signed => AtomicRmwOp::Smin,
+            (Op::Min, _) => AtomicRmwOp::Umin,
+            (Op::Max, _) if signed => AtomicRmwOp::Smax,
+            (Op::Max, _) => AtomicRmwOp::Umax,
+        };
+        l.b.ins()
+            .atomic_rmw(value_type(self.ty), flags, rmw, address, value)
+    }
+
+    fn half(&self, l: &mut Lower<'_>, address: Value, value: Value) -> Value {
+        let op = match self.op {
+            Op::Min => HalfOp::Min,
+            Op::Max => HalfOp::Max,
+            _ => HalfOp::Add,
+        } as u32;
+        let brain = matches!(self.ty, Type::Bf16 | Type::Bf16x2);
+        let op =
+            l.b.ins()
+                .iconst(types::I32, i64::from(op | if brain { BF16 } else { 0 }));
+        let value = l.fit(value, types::I32, false);
+        let function = match self.ty {
+            Type::F16 | Type::Bf16 => &atomic::ATOM_HALF,
+            _ => &atomic::ATOM_HALF2,
+        };
+        let old = l.call_value(function, &[address, value, op]);
+        l.fit(old, value_type(self.ty), false)
+    }
+}
+
+/// `exch` and `cas` of 128 bits.
+fn wide(l: &mut Lower<'_>, address: Value, value: Value, new: Option<Value>) -> Value {
+    let slot =
+        l.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 16, 4));
+    let old = l.b.ins().stack_addr(types::I64, slot, 0);
+    let (low, high) = l.b.ins().isplit(value);
+    match new {
+        None => l.call(&atomic::ATOM_EXCH_B128, &[address, low, high, old]),
+        Some(new) => {
+            let (new_low, new_high) = l.b.ins().isplit(new);
+            l.call(
+                &atomic::ATOM_CAS_B128,
+                &[address, low, high, new_low, new_high, old],
+            )
+        }
+    };
+    let low = l.b.ins().stack_load(types::I64, slot, 0);
+    let high = l.b.ins().stack_load(types::I64, slot, 8);
+    l.b.ins().iconcat(low, high)
+}

@@ -1,0 +1,179 @@
+//! `bar`, `barrier` and `barrier.cluster`.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use ptx::ast::Type;
+
+use super::Lower;
+use crate::grid::barrier::{BARRIER_ARRIVE, BARRIER_RED, BARRIER_SYNC};
+use crate::grid::cluster::{CLUSTER_ARRIVE, CLUSTER_WAIT};
+use crate::grid::warp::Meeting;
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+
+#[derive(Debug)]
+enum Barrier {
+    Sync {
+        id: Arg,
+        count: Option<Arg>,
+    },
+    Arrive {
+        id: Arg,
+        count: Arg,
+    },
+    /// `bar.red`: how many predicates are true, or whether all or any are.
+    Reduce {
+        op: Reduction,
+        to: Arg,
+        id: Arg,
+        count: Option<Arg>,
+        predicate: Arg,
+    },
+    ClusterArrive,
+    ClusterWait,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reduction {
+    Popc,
+    And,
+    Or,
+}
+
+/// `bar{.cta}.sync a{, b}`, `.arrive a, b`, `.red.op.type d, a{, b}, c`, `bar.warp.sync mask`; `barrier` likewise, with
+/// `.aligned`; `barrier.cluster.arrive` and `.wait`.
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    if r.opcode == "bar" && r.eat("warp") {
+        if !r.eat("sync") {
+            return Err(r.unknown_modifier());
+        }
+        let [mask] = r.finish()?;
+        return Ok(super::warp::meeting(Meeting::Sync, mask));
+    }
+    if r.opcode == "barrier" && r.eat("cluster") {
+        let wait = r.expect_any(&[("arrive", false), ("wait", true)])?;
+        match wait {
+            true => r.eat("acquire"),
+            false => r.eat("release") || r.eat("relaxed"),
+        };
+        r.eat("aligned");
+        let [] = r.finish()?;
+        return Ok(Box::new(if wait {
+            Barrier::ClusterWait
+        } else {
+            Barrier::ClusterArrive
+        }));
+    }
+    r.eat("cta");
+    let barrier = if r.eat("sync") {
+        r.eat("aligned");
+        r.end()?;
+        match r.args {
+            [id] => Barrier::Sync {
+                id: id.clone(),
+                count: None,
+            },
+            [id, count] => Barrier::Sync {
+                id: id.clone(),
+                count: Some(count.clone()),
+            },
+            _ => return Err(r.invalid("takes a barrier and a number of threads".into())),
+        }
+    } else if r.eat("arrive") {
+        r.eat("aligned");
+        let [id, count] = r.finish()?;
+        Barrier::Arrive { id, count }
+    } else if r.eat("red") {
+        let op = r.expect_any(&[
+            ("popc", Reduction::Popc),
+            ("and", Reduction::And),
+            ("or", Reduction::Or),
+        ])?;
+        r.eat("aligned");
+        r.ty_of(&[if op == Reduction::Popc {
+            Type::U32
+        } else {
+            Type::Pred
+        }])?;
+        r.end()?;
+        let (to, id, count, predicate) = match r.args {
+            [to, id, predicate] => (to, id, None, predicate),
+            [to, id, count, predicate] => (to, id, Some(count.clone()), predicate),
+            _ => {
+                return Err(
+                    r.invalid("takes a barrier, a number of threads and a predicate".into())
+                );
+            }
+        };
+        let (to, id, predicate) = (to.clone(), id.clone(), predicate.clone());
+        Barrier::Reduce {
+            op,
+            to,
+            id,
+            count,
+            predicate,
+        }
+    } else {
+        return Err(r.unknown_modifier());
+    };
+    Ok(Box::new(barrier))
+}
+
+impl Operation for Barrier {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let (thread, block) = (l.thread, l.block);
+        let status = match self {
+            Barrier::Sync { id, count } => {
+                let [id, count] = numbers(l, id, count.as_ref());
+                l.call_value(&BARRIER_SYNC, &[thread, block, id, count])
+            }
+            Barrier::Arrive { id, count } => {
+                let [id, count] = numbers(l, id, Some(count));
+                l.call_value(&BARRIER_ARRIVE, &[thread, block, id, count])
+            }
+            Barrier::Reduce {
+                op,
+                to,
+                id,
+                count,
+                predicate,
+            } => {
+                let [id, count] = numbers(l, id, count.as_ref());
+                let predicate = l.read(predicate, Type::Pred);
+                let predicate = l.b.ins().uextend(types::I32, predicate);
+                let all =
+                    l.b.ins()
+                        .iconst(types::I32, i64::from(*op == Reduction::And));
+                let answer =
+                    l.call_value(&BARRIER_RED, &[thread, block, id, count, predicate, all]);
+                let status = l.b.ins().ushr_imm(answer, 32);
+                let status = l.b.ins().ireduce(types::I32, status);
+                l.check_status(status);
+                let value = l.b.ins().ireduce(types::I32, answer);
+                return match op {
+                    Reduction::Popc => l.write(to, Type::U32, value),
+                    _ => {
+                        let any = l.b.ins().icmp_imm(IntCC::NotEqual, value, 0);
+                        l.write(to, Type::Pred, any);
+                    }
+                };
+            }
+            Barrier::ClusterArrive => l.call_value(&CLUSTER_ARRIVE, &[thread, block]),
+            Barrier::ClusterWait => l.call_value(&CLUSTER_WAIT, &[thread, block]),
+        };
+        l.check_status(status);
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+}
+
+/// The barrier's number and how many threads it waits for, 0 for all.
+fn numbers(l: &mut Lower<'_>, id: &Arg, count: Option<&Arg>) -> [Value; 2] {
+    let id = l.read(id, Type::U32);
+    let count = match count {
+        Some(count) => l.read(count, Type::U32),
+        None => l.b.ins().iconst(types::I32, 0),
+    };
+    [id, count]
+}

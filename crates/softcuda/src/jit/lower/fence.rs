@@ -1,0 +1,77 @@
+//! `membar` and `fence`.
+//!
+//! On x86-64 loads and stores keep every order but that of a store and a later load, so a fence that is weaker than `.sc` only
+//! has to keep the compiler from moving accesses over it, as does one among the threads of a block: one thread runs them all.
+
+use cranelift_codegen::ir::{InstBuilder, MemFlags, types};
+
+use super::Lower;
+use crate::jit::decode::{Operation, Reader, Refusal};
+
+#[derive(Debug)]
+struct Fence {
+    full: bool,
+}
+
+/// `membar.level`, `fence{.sem}.scope`, and the fences between proxies that are one here.
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let full = match r.opcode {
+        "membar" => {
+            let full = r.eat_any(&[("cta", false), ("gl", true), ("sys", true)]);
+            match full {
+                Some(full) => full,
+                None => {
+                    proxy(r)?;
+                    false
+                }
+            }
+        }
+        _ if r.peek() == Some("proxy") => {
+            proxy(r)?;
+            false
+        }
+        _ => {
+            r.eat("mbarrier_init");
+            let strong = r.eat("sc");
+            if !strong && (r.eat("acquire") || r.eat("release")) {
+                r.eat_any(&[
+                    ("sync_restrict::shared::cluster", ()),
+                    ("sync_restrict::shared::cta", ()),
+                ]);
+            } else if !strong {
+                r.eat("acq_rel");
+            }
+            let wide = r.expect_any(&[
+                ("cta", false),
+                ("cluster", true),
+                ("gpu", true),
+                ("sys", true),
+            ])?;
+            strong && wide
+        }
+    };
+    let [] = r.finish()?;
+    Ok(Box::new(Fence { full }))
+}
+
+/// `.proxy.kind`: all memory is reached by one way here.
+fn proxy(r: &mut Reader<'_>) -> Result<(), Refusal> {
+    if !r.eat("proxy") {
+        return Err(r.unknown_modifier());
+    }
+    r.expect_any(&[("alias", ()), ("async", ()), ("async.global", ())])?;
+    r.eat_any(&[("global", ()), ("shared::cta", ()), ("shared::cluster", ())]);
+    Ok(())
+}
+
+impl Operation for Fence {
+    fn lower(&self, l: &mut Lower<'_>) {
+        if self.full || !cfg!(target_arch = "x86_64") {
+            l.b.ins().fence();
+        } else {
+            // The compiler moves nothing over an atomic load, which costs no more than any other.
+            let at = l.thread;
+            l.b.ins().atomic_load(types::I32, MemFlags::trusted(), at);
+        }
+    }
+}

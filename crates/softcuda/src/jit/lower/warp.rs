@@ -1,0 +1,278 @@
+//! Operations in which the lanes of a warp meet: `shfl`, `vote`, `match`, `redux`, `activemask`, `elect`, `bar.warp.sync`.
+
+use cranelift_codegen::ir::{InstBuilder, types};
+use ptx::ast::{Immediate, Type};
+
+use super::Lower;
+use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, unmasked};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+
+/// An operation, with what a lane brings and where its results go.
+#[derive(Debug)]
+struct Meet {
+    /// See [`MEET`].
+    kind: u32,
+    /// `None`: the lanes that are there.
+    mask: Option<Arg>,
+    /// What the lane brings, and its type.
+    value: (Arg, Type),
+    /// The second and third operand of `shfl`.
+    selectors: Option<[Arg; 2]>,
+    /// Where the low half of the answer goes, and its type.
+    to: (Arg, Type),
+    /// Where the predicate beside it goes.
+    predicate: Arg,
+}
+
+const NOTHING: Arg = Arg::Imm(Immediate::Int {
+    bits: 0,
+    signed: false,
+});
+const TRUE: Arg = Arg::Imm(Immediate::Int {
+    bits: 1,
+    signed: false,
+});
+
+/// An operation without operands and results.
+pub(super) fn meeting(meeting: Meeting, mask: Arg) -> Box<dyn Operation> {
+    Box::new(Meet {
+        kind: meeting as u32,
+        mask: Some(mask),
+        value: (NOTHING, Type::B32),
+        selectors: None,
+        to: (Arg::Sink, Type::B32),
+        predicate: Arg::Sink,
+    })
+}
+
+/// Decodes every opcode of the family.
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    match r.opcode {
+        "shfl" => shuffle(r),
+        "vote" => vote(r),
+        "match" => matches(r),
+        "redux" => redux(r),
+        "activemask" => {
+            r.ty_of(&[Type::B32])?;
+            let [to] = r.finish()?;
+            Ok(Box::new(Meet {
+                kind: unmasked(Meeting::VoteBallot, site(r)),
+                mask: None,
+                value: (TRUE, Type::B32),
+                selectors: None,
+                to: (to, Type::B32),
+                predicate: Arg::Sink,
+            }))
+        }
+        "elect" => {
+            if !r.eat("sync") {
+                return Err(r.unknown_modifier());
+            }
+            let [to, mask] = r.finish()?;
+            let (to, predicate) = pair(&to);
+            Ok(Box::new(Meet {
+                kind: Meeting::Elect as u32,
+                mask: Some(mask),
+                value: (NOTHING, Type::B32),
+                selectors: None,
+                to: (to, Type::B32),
+                predicate,
+            }))
+        }
+        _ => Err(r.invalid("is no operation of a warp".into())),
+    }
+}
+
+/// What tells the instruction from every other of its module.
+fn site(r: &Reader<'_>) -> u32 {
+    r.pos.line.wrapping_mul(509).wrapping_add(r.pos.column)
+}
+
+/// A value and the predicate beside it.
+fn pair(arg: &Arg) -> (Arg, Arg) {
+    match arg {
+        Arg::Pair(value, predicate) => ((**value).clone(), (**predicate).clone()),
+        value => (value.clone(), Arg::Sink),
+    }
+}
+
+/// The kind of an operation that has a mask in newer PTX, and that mask.
+fn kind(
+    r: &Reader<'_>,
+    meeting: Meeting,
+    sync: bool,
+    mask: Option<&Arg>,
+) -> Result<(u32, Option<Arg>), Refusal> {
+    match (sync, mask) {
+        (true, Some(mask)) => Ok((meeting as u32, Some(mask.clone()))),
+        (false, None) => Ok((unmasked(meeting, site(r)), None)),
+        _ => Err(r.invalid("takes a mask if it is .sync, and otherwise none".into())),
+    }
+}
+
+/// `shfl{.sync}.mode.b32 d{|p}, a, b, c{, mask}`
+fn shuffle(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let sync = r.eat("sync");
+    let meeting = r.expect_any(&[
+        ("up", Meeting::ShflUp),
+        ("down", Meeting::ShflDown),
+        ("bfly", Meeting::ShflBfly),
+        ("idx", Meeting::ShflIdx),
+    ])?;
+    r.ty_of(&[Type::B32])?;
+    r.end()?;
+    let [to, value, b, c, mask @ ..] = r.args else {
+        return Err(r.invalid("takes a value, a lane and a clamp".into()));
+    };
+    if mask.len() > 1 {
+        return Err(r.invalid("takes at most one mask".into()));
+    }
+    let (kind, mask) = kind(r, meeting, sync, mask.first())?;
+    let (to, predicate) = pair(to);
+    Ok(Box::new(Meet {
+        kind,
+        mask,
+        value: (value.clone(), Type::B32),
+        selectors: Some([b.clone(), c.clone()]),
+        to: (to, Type::B32),
+        predicate,
+    }))
+}
+
+/// `vote{.sync}.mode.pred d, {!}a{, mask}`, `vote{.sync}.ballot.b32 d, {!}a{, mask}`
+fn vote(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let sync = r.eat("sync");
+    let meeting = r.expect_any(&[
+        ("all", Meeting::VoteAll),
+        ("any", Meeting::VoteAny),
+        ("uni", Meeting::VoteUni),
+        ("ballot", Meeting::VoteBallot),
+    ])?;
+    let ty = r.ty_of(&[if meeting == Meeting::VoteBallot {
+        Type::B32
+    } else {
+        Type::Pred
+    }])?;
+    r.end()?;
+    let [to, value, mask @ ..] = r.args else {
+        return Err(r.invalid("takes a predicate".into()));
+    };
+    if mask.len() > 1 {
+        return Err(r.invalid("takes at most one mask".into()));
+    }
+    let (kind, mask) = kind(r, meeting, sync, mask.first())?;
+    Ok(Box::new(Meet {
+        kind,
+        mask,
+        value: (value.clone(), Type::Pred),
+        selectors: None,
+        to: (to.clone(), ty),
+        predicate: Arg::Sink,
+    }))
+}
+
+/// `match.any.sync.type d, a, mask`, `match.all.sync.type d{|p}, a, mask`
+fn matches(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let meeting = r.expect_any(&[("any", Meeting::MatchAny), ("all", Meeting::MatchAll)])?;
+    if !r.eat("sync") {
+        return Err(r.unknown_modifier());
+    }
+    let ty = r.ty_of(&[Type::B32, Type::B64])?;
+    let [to, value, mask] = r.finish()?;
+    let (to, predicate) = pair(&to);
+    Ok(Box::new(Meet {
+        kind: meeting as u32,
+        mask: Some(mask),
+        value: (value, ty),
+        selectors: None,
+        to: (to, Type::B32),
+        predicate,
+    }))
+}
+
+/// `redux.sync.op.type d, a, mask`
+fn redux(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    if !r.eat("sync") {
+        return Err(r.unknown_modifier());
+    }
+    let name = r.expect_any(&[
+        ("add", "add"),
+        ("min", "min"),
+        ("max", "max"),
+        ("and", "and"),
+        ("or", "or"),
+        ("xor", "xor"),
+    ])?;
+    if r.peek() == Some("abs") || r.peek() == Some("NaN") || r.peek() == Some("f32") {
+        return Err(r.not_run("reducing singles, of sm_100,".into()));
+    }
+    let arithmetic = matches!(name, "add" | "min" | "max");
+    let ty = r.ty_of(if arithmetic {
+        &[Type::U32, Type::S32]
+    } else {
+        &[Type::B32]
+    })?;
+    let meeting = match (name, ty) {
+        ("add", _) => Meeting::ReduxAdd,
+        ("min", Type::S32) => Meeting::ReduxMinS,
+        ("min", _) => Meeting::ReduxMinU,
+        ("max", Type::S32) => Meeting::ReduxMaxS,
+        ("max", _) => Meeting::ReduxMaxU,
+        ("and", _) => Meeting::ReduxAnd,
+        ("or", _) => Meeting::ReduxOr,
+        _ => Meeting::ReduxXor,
+    };
+    let [to, value, mask] = r.finish()?;
+    Ok(Box::new(Meet {
+        kind: meeting as u32,
+        mask: Some(mask),
+        value: (value, ty),
+        selectors: None,
+        to: (to, ty),
+        predicate: Arg::Sink,
+    }))
+}
+
+impl Operation for Meet {
+    fn lower(&self, l: &mut Lower<'_>) {
+        let kind = l.b.ins().iconst(types::I32, i64::from(self.kind));
+        let mask = match &self.mask {
+            Some(mask) => l.read(mask, Type::B32),
+            None => l.b.ins().iconst(types::I32, i64::from(u32::MAX)),
+        };
+        let value = l.read(&self.value.0, self.value.1);
+        let value = l.fit(value, types::I64, false);
+        let [b, c] = match &self.selectors {
+            Some([b, c]) => [l.read(b, Type::B32), l.read(c, Type::B32)],
+            None => [l.b.ins().iconst(types::I32, 0); 2],
+        };
+        let (thread, block) = (l.thread, l.block);
+        let answer = l.call_value(&MEET, &[thread, block, kind, mask, value, b, c]);
+        let status = l.b.ins().ushr_imm(answer, i64::from(STATUS_SHIFT));
+        let status = l.b.ins().ireduce(types::I32, status);
+        l.check_status(status);
+        match self.to {
+            (Arg::Sink, _) => {}
+            (ref to, Type::Pred) => {
+                let value = l.b.ins().ireduce(types::I8, answer);
+                l.write(to, Type::Pred, value);
+            }
+            (ref to, ty) => {
+                let value = l.b.ins().ireduce(types::I32, answer);
+                l.write(to, ty, value);
+            }
+        }
+        if self.predicate != Arg::Sink {
+            let predicate =
+                l.b.ins()
+                    .ushr_imm(answer, i64::from(PREDICATE.trailing_zeros()));
+            let predicate = l.b.ins().ireduce(types::I8, predicate);
+            let predicate = l.b.ins().band_imm(predicate, 1);
+            l.write(&self.predicate, Type::Pred, predicate);
+        }
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+}
