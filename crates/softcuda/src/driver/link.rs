@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
-use ptx::ast::{Item, Linkage, Module};
+use ptx::ast::{Instruction, Item, Linkage, Module, Space, Statement};
 
 use super::code::{self, Code, Refused};
 use super::handle::{Found, Table};
@@ -69,15 +69,25 @@ impl Link {
             0 | 3..INPUT_KINDS => return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
-        match ptx::parse_bytes(&text) {
-            Ok(module) => {
-                self.state.lock().modules.push(module);
-                Ok(())
+        let module = match ptx::parse_bytes(&text) {
+            Ok(module) => module,
+            Err(_) => return Err(self.refuse(&text)),
+        };
+        if Code::load(closed(&module).to_string().as_bytes()).is_err() {
+            return Err(self.refuse(&text));
+        }
+        self.state.lock().modules.push(module);
+        Ok(())
+    }
+
+    /// The error of a text that does not load, with its log. What it leaves to other texts to define is in the log too.
+    fn refuse(&self, text: &[u8]) -> CUresult {
+        match Code::load(text) {
+            Err(Refused { error, log }) => {
+                self.options.log_error(&log);
+                error
             }
-            Err(errors) => {
-                self.options.log_error(&errors.to_string());
-                Err(CUresult::CUDA_ERROR_INVALID_PTX)
-            }
+            Ok(_) => CUresult::CUDA_ERROR_INVALID_PTX,
         }
     }
 
@@ -96,6 +106,46 @@ impl Link {
         let linked = state.linked.as_ref().expect("it was just put there");
         Ok((linked.as_ptr() as usize, linked.len()))
     }
+}
+
+/// The module with something in the place of all that it leaves to others to define, so that it can be checked alone.
+fn closed(module: &Module) -> Module {
+    let mut module = module.clone();
+    let defined: HashSet<String> = module
+        .items
+        .iter()
+        .filter_map(linkage)
+        .filter(|&(.., defines)| defines)
+        .map(|(name, ..)| name.to_owned())
+        .collect();
+    for item in &mut module.items {
+        match item {
+            Item::Function(function)
+                if function.body.is_none() && !defined.contains(&function.name) =>
+            {
+                function.linkage = Linkage::Visible;
+                function.body = Some(vec![Statement::Instruction(Instruction {
+                    pos: function.pos,
+                    guard: None,
+                    opcode: "trap".to_owned(),
+                    modifiers: Vec::new(),
+                    operands: Vec::new(),
+                })]);
+            }
+            Item::Variable(variable)
+                if variable.linkage == Linkage::Extern
+                    && matches!(variable.space, Space::Global | Space::Const) =>
+            {
+                variable.linkage = Linkage::Visible;
+                variable
+                    .dims
+                    .iter_mut()
+                    .for_each(|dim| *dim = dim.or(Some(1)));
+            }
+            _ => {}
+        }
+    }
+    module
 }
 
 /// How an item is linked, for items that have names.

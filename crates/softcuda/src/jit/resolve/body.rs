@@ -470,6 +470,10 @@ impl<'a> Resolve<'_, 'a> {
                 guard,
                 args,
             }));
+        } else if lower::decoder(&instruction.opcode).is_none() {
+            // The word itself is wrong, which says more than its operands do.
+            let what = format!("`{}`: the instruction is not supported", instruction.opcode);
+            self.module.invalid(instruction.pos, what);
         }
     }
 
