@@ -214,9 +214,12 @@ impl<'a> Reader<'a> {
         self.modifiers.get(self.next).map(String::as_str)
     }
 
-    /// The type that the modifiers end with.
+    /// The last type among the modifiers.
     pub fn last_type(&self) -> Option<Type> {
-        self.modifiers.last().and_then(|name| Type::from_name(name))
+        self.modifiers
+            .iter()
+            .rev()
+            .find_map(|name| Type::from_name(name))
     }
 
     /// Takes the next modifier if it is this one.

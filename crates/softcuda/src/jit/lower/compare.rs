@@ -152,6 +152,9 @@ fn decode_compare(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         Some(ty) if FLOATS.contains(&ty) => r.ty_of(FLOATS)?,
         _ => r.ty_of(INTEGERS)?,
     };
+    if flush && !matches!(ty, Type::F32 | Type::F16 | Type::F16x2) {
+        return Err(r.invalid(format!(".ftz is not for .{}", ty.name())));
+    }
     let cmp = if FLOATS.contains(&ty) {
         FloatCmp::from_name(name).map(Cmp::Float)
     } else {

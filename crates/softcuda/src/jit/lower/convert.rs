@@ -67,7 +67,13 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     match (Integer::of(to), Integer::of(from)) {
         (Some(to_int), Some(from_int)) => {
             modifiers.no_rounding(r)?;
-            modifiers.allow(r, &[Flag::Sat])?;
+            let ((least, greatest), (from_least, from_greatest)) =
+                (to_int.range(), from_int.range());
+            if least > from_least || greatest < from_greatest {
+                modifiers.allow(r, &[Flag::Sat])?;
+            } else {
+                modifiers.allow(r, &[])?;
+            }
             let [dst, source] = r.finish()?;
             Ok(Box::new(Resize {
                 to: (to, to_int),

@@ -162,13 +162,11 @@ impl Arithmetic {
         let pick = |f32, f64| -> &'static RuntimeFn { if single { f32 } else { f64 } };
         match self.op {
             Op::Add => l.call_value(pick(&float::ADD_F32, &float::ADD_F64), &[v[0], v[1], mode]),
-            Op::Sub => {
+            Op::Sub if single => {
                 let negated = l.b.ins().fneg(v[1]);
-                l.call_value(
-                    pick(&float::ADD_F32, &float::ADD_F64),
-                    &[v[0], negated, mode],
-                )
+                l.call_value(&float::ADD_F32, &[v[0], negated, mode])
             }
+            Op::Sub => l.call_value(&float::SUB_F64, &[v[0], v[1], mode]),
             Op::Mul => l.call_value(pick(&float::MUL_F32, &float::MUL_F64), &[v[0], v[1], mode]),
             Op::Fma => {
                 let function = pick(&float::FMA_F32, &float::FMA_F64);

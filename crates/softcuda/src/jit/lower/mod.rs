@@ -24,6 +24,8 @@ pub(crate) mod float_approx;
 pub(crate) mod float_compare;
 pub(crate) mod float_modifiers;
 pub(crate) mod float_sign;
+#[cfg(test)]
+mod float_tests;
 pub(crate) mod float_value;
 pub(crate) mod function;
 pub(crate) mod half;

@@ -145,7 +145,7 @@ impl Exact {
         }
     }
 
-    fn times(self, other: Exact) -> Exact {
+    pub(crate) fn times(self, other: Exact) -> Exact {
         Exact {
             negative: self.negative != other.negative,
             significand: self.significand * other.significand,
@@ -154,7 +154,7 @@ impl Exact {
     }
 
     /// The sum; `None` when it is zero. Both significands have at most 106 bits.
-    fn plus(self, other: Exact) -> Option<Exact> {
+    pub(crate) fn plus(self, other: Exact) -> Option<Exact> {
         let (mut large, mut small) = (self.normalized(), other.normalized());
         if large.exponent < small.exponent {
             (large, small) = (small, large);
@@ -332,6 +332,14 @@ fn odd_quotient(a: f32, b: f32) -> f64 {
     }
 }
 
+/// A NaN made quiet, any other value as it is. (An addition of 0 would be left out by the compiler.)
+fn quiet(value: f64) -> f64 {
+    match value.is_nan() {
+        true => f64::from_bits(value.to_bits() | 1 << 51),
+        false => value,
+    }
+}
+
 /// `a * b + c` rounded in any mode.
 pub(crate) fn fma_exact(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
     let product = match (Exact::of(a), Exact::of(b)) {
@@ -341,7 +349,7 @@ pub(crate) fn fma_exact(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
             let product = a * b;
             return match product == 0.0 && c == 0.0 {
                 true => zero_sum(product, c, mode),
-                false if product == 0.0 => c + 0.0,
+                false if product == 0.0 => quiet(c),
                 false => a.mul_add(b, c),
             };
         }
@@ -352,7 +360,7 @@ pub(crate) fn fma_exact(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
             None => return zero_sum(1.0, -1.0, mode),
         },
         None if c == 0.0 => product,
-        None => return c + 0.0,
+        None => return quiet(c),
     };
     f64::from_bits(round(Format::F64, sum, mode))
 }
@@ -434,6 +442,13 @@ runtime! {
     ADD_F64 = fn softcuda_add_f64(a: f64, b: f64, mode: u32) -> f64 {
         fma_exact(a, 1.0, b, Rounding::from_code(mode))
     }
+    /// `a - b` of doubles. A NaN keeps its sign.
+    SUB_F64 = fn softcuda_sub_f64(a: f64, b: f64, mode: u32) -> f64 {
+        match b.is_nan() {
+            true => fma_exact(a, 1.0, b, Rounding::Nearest),
+            false => fma_exact(a, 1.0, -b, Rounding::from_code(mode)),
+        }
+    }
     /// `a * b` of doubles.
     MUL_F64 = fn softcuda_mul_f64(a: f64, b: f64, mode: u32) -> f64 {
         mul_exact(a, b, Rounding::from_code(mode))
@@ -453,4 +468,4 @@ runtime! {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

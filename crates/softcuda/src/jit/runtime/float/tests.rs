@@ -85,7 +85,7 @@ const MODES: [Rounding; 4] = [
 ];
 
 #[cfg(target_arch = "x86_64")]
-mod processor {
+pub(crate) mod processor {
     use super::Rounding;
     use std::arch::asm;
 
@@ -116,6 +116,7 @@ mod processor {
     binary!(mul_f32, f32, "mulss");
     binary!(div_f32, f32, "divss");
     binary!(add_f64, f64, "addsd");
+    binary!(sub_f64, f64, "subsd");
     binary!(mul_f64, f64, "mulsd");
     binary!(div_f64, f64, "divsd");
     binary!(sqrt_f32_of, f32, "sqrtss");
