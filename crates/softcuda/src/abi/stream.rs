@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::event::check_flags;
-use super::types::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream};
+use super::types::{CUcontext, CUdevice, CUevent, CUstream};
 use super::{In, InOut, NullStream, Out, export};
 use crate::driver::host_function::{self, HostFn, StreamCallback};
 use crate::driver::stream::{Attribute, Stream};
@@ -105,13 +105,6 @@ export! {
         let stream = resolve(handle, null)?;
         // SAFETY: the caller passes a callback that may be called once with its data, on a thread of ours.
         unsafe { host_function::add_callback(&stream, callback, data) }
-    }
-
-    /// Says which streams use managed memory: a hint here, as all may at all times.
-    fn cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz(
-        null; handle: CUstream, address: CUdeviceptr, size: usize, flags: u32,
-    ) {
-        resolve(handle, null)?.attach(address, size as u64, flags)
     }
 
     /// Calls a function of the program in the stream's turn.

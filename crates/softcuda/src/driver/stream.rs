@@ -16,7 +16,6 @@ use super::{CUresult, Result};
 use crate::abi::NullStream;
 use crate::abi::types::CUstream;
 use crate::engine::{Domain, Failure, Fate, Marker, Queue, Role, Step};
-use crate::memory;
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
@@ -354,24 +353,6 @@ impl Stream {
         match self.lane.domain.is_idle(&self.lane.queue) {
             true => self.context.check(),
             false => Err(CUresult::CUDA_ERROR_NOT_READY),
-        }
-    }
-
-    /// `cuStreamAttachMemAsync`: checks what is asked for; all streams may use managed memory at all times.
-    pub fn attach(&self, address: u64, size: u64, flags: u32) -> Result {
-        const GLOBAL: u32 = 1;
-        const HOST: u32 = 2;
-        const SINGLE: u32 = 4;
-        let known =
-            matches!(flags, GLOBAL | HOST | SINGLE) && !(flags == SINGLE && self.is_legacy());
-        let found = memory::find(address).filter(|found| found.kind == memory::Kind::Managed);
-        match found {
-            Some(found)
-                if known && (size == 0 || (found.base == address && found.size == size)) =>
-            {
-                Ok(())
-            }
-            _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
     }
 
