@@ -35,10 +35,18 @@ export! {
     }
 
     /// Destroys an event; what it recorded goes on.
-    fn cuEventDestroy(handle: CUevent) { event::destroy(handle) }
+    early fn cuEventDestroy(handle: CUevent) {
+        event::resolve_any(handle)?;
+        permitted()?;
+        event::destroy(handle)
+    }
 
     /// Destroys an event; what it recorded goes on.
-    fn cuEventDestroy_v2(handle: CUevent) { event::destroy(handle) }
+    early fn cuEventDestroy_v2(handle: CUevent) {
+        event::resolve_any(handle)?;
+        permitted()?;
+        event::destroy(handle)
+    }
 
     /// From now on the event is what the stream was given so far.
     fn cuEventRecord | cuEventRecord_ptsz(null; handle: CUevent, stream: CUstream) { record(handle, stream, null, 0) }

@@ -163,9 +163,6 @@ fn run(
     values: In<usize>,
     extra: In<usize>,
 ) -> Result {
-    if handle.is_null() {
-        return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
-    }
     let stream = stream::resolve(stream, null)?;
     let function = function::resolve(handle)?;
     let params = parameters(&function, values, extra)?;

@@ -71,11 +71,13 @@ impl Code {
         let module = Module::load(text, &options).map_err(|refused| Refused {
             error: match refused.kind {
                 LoadErrorKind::InvalidImage => CUresult::CUDA_ERROR_INVALID_IMAGE,
-                LoadErrorKind::InvalidPtx => CUresult::CUDA_ERROR_INVALID_PTX,
+                // The compiler does not know targets beyond the device's.
+                LoadErrorKind::InvalidPtx | LoadErrorKind::NoBinaryForGpu => {
+                    CUresult::CUDA_ERROR_INVALID_PTX
+                }
                 LoadErrorKind::UnsupportedPtxVersion => {
                     CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
                 }
-                LoadErrorKind::NoBinaryForGpu => CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
                 LoadErrorKind::OutOfMemory => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
             },
             log: refused.log,

@@ -17,6 +17,7 @@ mod option {
     pub const TARGET: u32 = 9;
     pub const LOG_VERBOSE: u32 = 12;
     pub const CACHE_MODE: u32 = 14;
+    pub const NEW_SM3X_OPT: u32 = 15;
     /// Past the last one.
     pub const END: u32 = 35;
 }
@@ -82,6 +83,8 @@ impl Options {
                 option::MAX_REGISTERS if number == 0 => {
                     return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
                 }
+                // An H200's driver compiles nothing with it.
+                option::NEW_SM3X_OPT => return Err(CUresult::CUDA_ERROR_INVALID_PTX),
                 option::CACHE_MODE if number > 2 => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
                 option::MAX_REGISTERS..option::END => {}
                 _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),

@@ -183,6 +183,9 @@ fn report(fault: &Fault) -> CUresult {
     if !fault.detail.is_empty() {
         line += &format!(": {}", fault.detail);
     }
-    eprintln!("{line}");
+    // A failed assertion has said so itself.
+    if fault.kind != FaultKind::Assert {
+        eprintln!("{line}");
+    }
     error
 }

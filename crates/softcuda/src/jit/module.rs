@@ -421,11 +421,32 @@ fn check_header(tree: &ptx::ast::Module, options: &LoadOptions) -> Result<(), Lo
             LoadErrorKind::InvalidPtx,
             format!("ptxas fatal   : Unknown target '{target}'"),
         )),
+        Some(capability) if tree.version < first_version(capability) => Err(LoadError::new(
+            LoadErrorKind::InvalidPtx,
+            format!("ptxas fatal   : PTX of this version does not know target '{target}'"),
+        )),
         Some(_) if tree.address_size != 64 => Err(LoadError::new(
             LoadErrorKind::InvalidPtx,
             "ptxas fatal   : 32-bit addresses are not supported",
         )),
         Some(_) => Ok(()),
+    }
+}
+
+/// The version of PTX that brought a target.
+fn first_version(capability: u32) -> (u32, u32) {
+    match capability {
+        ..=61 => (0, 0),
+        62..=70 => (6, 0),
+        71..=72 => (6, 1),
+        73..=75 => (6, 3),
+        76..=80 => (7, 0),
+        81..=86 => (7, 1),
+        87 => (7, 4),
+        88..=90 => (7, 8),
+        91..=101 => (8, 6),
+        102..=120 => (8, 7),
+        121.. => (8, 8),
     }
 }
 

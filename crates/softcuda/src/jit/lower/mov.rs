@@ -61,7 +61,18 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
         (
             to @ (Arg::Reg(_) | Arg::Sink),
             from @ (Arg::Reg(_) | Arg::Imm(_) | Arg::Symbol(..) | Arg::Special(_)),
-        ) => Mov::Scalar { ty, to, from },
+        ) => {
+            for arg in [&to, &from] {
+                if let Arg::Reg(register) = arg
+                    && reader.registers[register.0 as usize].size() != ty.size()
+                {
+                    return Err(
+                        reader.invalid("Arguments mismatch: a register is of another size".into())
+                    );
+                }
+            }
+            Mov::Scalar { ty, to, from }
+        }
         _ => return Err(reader.invalid("takes a register and a value".into())),
     }))
 }

@@ -44,6 +44,8 @@ runtime! {
         } else {
             match memory::find(address) {
                 Some(found) if !(write && found.kind == Kind::Constant) => ((found.base, found.size), true),
+                // A device looks at the alignment first.
+                _ if address % size != 0 => return fault_at(thread, block, FaultKind::Misaligned, address, size),
                 _ => return fault_at(thread, block, FaultKind::IllegalAddress, address, size),
             }
         };
