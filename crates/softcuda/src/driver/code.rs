@@ -10,6 +10,9 @@ use crate::memory;
 /// The most threads of a block of any kernel.
 const MOST_THREADS: u32 = 1024;
 
+/// Nothing here runs out of registers: what is told of them never keeps blocks from fitting.
+const MOST_REGISTERS: u32 = 32;
+
 /// Why an image was not loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
@@ -104,7 +107,7 @@ impl Code {
                 dynamic_shared_offset: attributes.shared_offset,
                 constant: attributes.constant,
                 local: attributes.local,
-                registers: attributes.registers,
+                registers: attributes.registers.clamp(16, MOST_REGISTERS),
                 ptx_target: attributes.binary_version,
             }
         });

@@ -129,17 +129,20 @@ impl Context {
         self.destroyed.load(Ordering::Acquire)
     }
 
-    /// Records the error of work that ran: from now on the context's functions answer it. The first one stays.
-    pub fn fail(&self, error: CUresult) {
-        self.streams.sticky().set(error);
-    }
-
     /// The sticky error, or that the context was destroyed.
     pub fn check(&self) -> Result {
         if self.is_destroyed() {
             return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
-        super::stream::check_process()
+        super::failure::check()
+    }
+
+    /// As [`check`](Self::check), for calls that wait for work or ask how it goes.
+    pub fn notice(&self) -> Result {
+        if self.is_destroyed() {
+            return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        }
+        super::failure::notice()
     }
 
     /// Waits for its work and frees what belongs to it. Its handle no longer means it.
@@ -322,7 +325,7 @@ pub(crate) fn all() -> Vec<Arc<Context>> {
 
 /// `cuCtxCreate`: makes a context and makes it current.
 pub(crate) fn create(flags: u32) -> Result<Arc<Context>> {
-    super::stream::check_process()?;
+    super::failure::check()?;
     check_flags(flags)?;
     let context = CONTEXTS.insert(|handle| Context::new(handle, false, flags));
     with_stack(|stack| {
@@ -415,7 +418,7 @@ pub(crate) fn set_current(handle: CUcontext) -> Result {
 
 /// The primary context's life that is on, starting one if need be, for as long as it is not released.
 pub(crate) fn primary_retain() -> Result<Arc<Context>> {
-    super::stream::check_process()?;
+    super::failure::check()?;
     let mut primary = PRIMARY.lock();
     if primary.handle == 0 {
         primary.handle = CONTEXTS.reserve();

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use super::context::Context;
 use super::handle::{Found, Table};
-use super::stream::{self, Stream};
-use super::{CUresult, Result};
+use super::stream::Stream;
+use super::{CUresult, Result, failure};
 use crate::abi::types::CUevent;
 use crate::engine::Marker;
 
@@ -61,7 +61,7 @@ pub(crate) fn resolve_any(handle: CUevent) -> Result<Arc<Event>> {
 /// `cuEventDestroy`: whoever waits for the event's work already goes on waiting.
 pub(crate) fn destroy(handle: CUevent) -> Result {
     resolve_any(handle)?;
-    stream::check_process()?;
+    failure::check()?;
     match EVENTS.remove(handle.0) {
         Found::Live(_) => Ok(()),
         Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
@@ -79,7 +79,7 @@ pub(crate) fn end_context(context: &Context) {
 
 /// `cuEventElapsedTime`: milliseconds from one event to another.
 pub(crate) fn elapsed(start: &Event, end: &Event) -> Result<f32> {
-    stream::check_process()?;
+    failure::notice()?;
     if start.context.id() != end.context.id() || (start.flags | end.flags) & DISABLE_TIMING != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
@@ -126,24 +126,24 @@ impl Event {
 
     /// `cuEventQuery`: `CUDA_ERROR_NOT_READY` while the recorded work goes on.
     pub fn query(&self) -> Result {
-        self.context.check()?;
+        self.context.notice()?;
         match self.recorded.lock().iter().all(|marker| marker.fired()) {
-            true => self.context.check(),
+            true => self.context.notice(),
             false => Err(CUresult::CUDA_ERROR_NOT_READY),
         }
     }
 
     /// `cuEventSynchronize`: waits for the recorded work.
     pub fn synchronize(&self) -> Result {
-        self.context.check()?;
+        self.context.notice()?;
         let recorded = self.recorded.lock().clone();
         recorded.iter().for_each(|marker| marker.synchronize());
-        self.context.check()
+        self.context.notice()
     }
 
     /// When the recorded work ended; `None` while it goes on.
     fn nanoseconds(&self) -> Result<Option<u64>> {
-        self.context.check()?;
+        self.context.notice()?;
         let recorded = self.recorded.lock();
         if recorded.is_empty() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);

@@ -10,7 +10,7 @@ use super::code::{self, Code, Kernel};
 use super::context::Context;
 use super::handle::{Found, Table};
 use super::occupancy::{BLOCK_SHARED, Needs};
-use super::{CUresult, Result, library, stream};
+use super::{CUresult, Result, failure, library};
 use crate::abi::types::CUfunction;
 
 static FUNCTIONS: Table<Function> = Table::new(5);
@@ -213,7 +213,7 @@ pub(crate) fn remove(function: &Function) {
 
 /// The function of a handle; of a library's kernel, its function in the current context.
 pub(crate) fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
-    stream::check_process()?;
+    failure::check()?;
     match FUNCTIONS.get(handle.0) {
         Found::Live(function) => Ok(function),
         Found::Destroyed => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),

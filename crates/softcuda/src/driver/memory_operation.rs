@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::stream::{Sticky, Stream};
-use super::{CUresult, Result};
+use super::stream::Stream;
+use super::{CUresult, Result, failure};
 use crate::memory;
 
 /// The most operations of a batch.
@@ -190,7 +190,7 @@ impl Operation {
         }
     }
 
-    fn run(self, sticky: &Sticky) -> Result {
+    fn run(self) -> Result {
         match self {
             Operation::Barrier => Ok(()),
             Operation::Write { place, value } => place
@@ -204,7 +204,7 @@ impl Operation {
                 let mut looks = 0u32;
                 loop {
                     let word = place.load().ok_or(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS)?;
-                    if until.met(word, value, place.wide) || sticky.get().is_some() {
+                    if until.met(word, value, place.wide) || failure::failed().is_some() {
                         return Ok(());
                     }
                     looks = looks.saturating_add(1);
@@ -230,11 +230,10 @@ pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
         .iter()
         .map(Operation::check)
         .collect::<Result<Vec<_>>>()?;
-    let sticky = stream.context().streams.sticky();
     stream.submit(move || {
         operations
             .into_iter()
-            .try_for_each(|operation| operation.run(sticky))
+            .try_for_each(|operation| operation.run())
     })
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod error;
 pub(crate) mod event;
+pub(crate) mod failure;
 pub(crate) mod fill;
 pub(crate) mod function;
 pub(crate) mod handle;

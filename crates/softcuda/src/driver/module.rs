@@ -10,7 +10,7 @@ use super::code::{Code, Refused};
 use super::context::Context;
 use super::function::{self, Function, Settings};
 use super::handle::{Found, Table};
-use super::{CUresult, Result, stream};
+use super::{CUresult, Result, failure};
 use crate::abi::types::CUmodule;
 
 static MODULES: Table<Module> = Table::new(4);
@@ -58,7 +58,7 @@ pub(crate) fn insert(
 
 /// The module of a handle.
 pub(crate) fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
-    stream::check_process()?;
+    failure::check()?;
     MODULES
         .get(handle.0)
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)

@@ -6,16 +6,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::context::{self, Context};
 use super::handle::{Found, Table};
-use super::{CUresult, Result};
+use super::{CUresult, Result, failure};
 use crate::abi::NullStream;
 use crate::abi::types::CUstream;
-use crate::engine::{Domain, Failure, Fate, Marker, Queue, Role, Step};
+use crate::engine::{Domain, Failure, Marker, Queue, Role, Step};
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
@@ -31,50 +31,6 @@ static STREAMS: Table<Stream> = Table::new(2);
 /// Work that a stream does in its turn.
 pub(crate) type Task = Box<dyn FnOnce() -> Result + Send>;
 
-/// The first error of work of the process; it stays. A device that faults loses all contexts of the process, and no new
-/// one can be made, as an H200 does it.
-pub(crate) struct Sticky(AtomicU32);
-
-static STICKY: Sticky = Sticky(AtomicU32::new(0));
-
-/// Fails once work of the process has.
-pub(crate) fn check_process() -> Result {
-    match STICKY.get() {
-        None => Ok(()),
-        Some(error) => Err(error),
-    }
-}
-
-impl Sticky {
-    /// Records an error; the first one stays.
-    pub fn set(&self, error: CUresult) {
-        let _ = self
-            .0
-            .compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    /// The error, if there is one.
-    pub fn get(&self) -> Option<CUresult> {
-        match self.0.load(Ordering::Acquire) {
-            0 => None,
-            code => Some(CUresult(code)),
-        }
-    }
-}
-
-/// The fate of every context.
-struct OfProcess;
-
-impl Fate for OfProcess {
-    fn failure(&self) -> Option<Failure> {
-        STICKY.get().map(|error| Failure(error.0))
-    }
-
-    fn fail(&self, error: Failure) {
-        STICKY.set(CUresult(error.0));
-    }
-}
-
 /// What a context keeps about its streams.
 pub(crate) struct Streams {
     domain: Arc<Domain>,
@@ -83,18 +39,13 @@ pub(crate) struct Streams {
 
 impl Default for Streams {
     fn default() -> Self {
-        let domain = Arc::new(Domain::new(Arc::new(OfProcess)));
+        let domain = Arc::new(Domain::new(Arc::new(failure::OfProcess)));
         let legacy = Arc::new(Lane::new(&domain, domain.legacy().clone(), LEGACY, 0, 0));
         Streams { domain, legacy }
     }
 }
 
 impl Streams {
-    /// The error that the context failed with.
-    pub fn sticky(&self) -> &'static Sticky {
-        &STICKY
-    }
-
     /// Waits for all work.
     pub fn synchronize(&self) {
         self.domain.synchronize_all();
@@ -236,7 +187,7 @@ pub(crate) fn destroy(handle: CUstream) -> Result {
     if matches!(handle.0, 0 | LEGACY | PER_THREAD) {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    check_process()?;
+    failure::check()?;
     match STREAMS.remove(handle.0) {
         Found::Live(_) => Ok(()),
         Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
@@ -246,7 +197,7 @@ pub(crate) fn destroy(handle: CUstream) -> Result {
 /// Waits for all work of a context; answers its sticky error.
 pub(crate) fn synchronize_context(context: &Context) -> Result {
     context.streams.synchronize();
-    context.check()
+    context.notice()
 }
 
 /// The streams of a context that have handles, and its legacy one.
@@ -342,16 +293,16 @@ impl Stream {
 
     /// Waits for all work that the stream was given.
     pub fn synchronize(&self) -> Result {
-        self.context.check()?;
+        self.context.notice()?;
         self.lane.domain.synchronize(&self.lane.queue);
-        self.context.check()
+        self.context.notice()
     }
 
     /// `cuStreamQuery`: `CUDA_ERROR_NOT_READY` while there is work.
     pub fn query(&self) -> Result {
-        self.context.check()?;
+        self.context.notice()?;
         match self.lane.domain.is_idle(&self.lane.queue) {
-            true => self.context.check(),
+            true => self.context.notice(),
             false => Err(CUresult::CUDA_ERROR_NOT_READY),
         }
     }
