@@ -92,11 +92,6 @@ pub(crate) fn elapsed(start: &Event, end: &Event) -> Result<f32> {
 }
 
 impl Event {
-    /// The context it belongs to.
-    pub fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
     /// `cuEventRecord`: from now on the event is what the stream was given so far.
     pub fn record(&self, stream: &Stream) -> Result {
         if stream.context().id() != self.context.id() {

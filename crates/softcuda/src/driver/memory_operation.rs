@@ -90,7 +90,7 @@ struct Place {
 impl Place {
     fn check(address: u64, wide: bool) -> Result<Place> {
         let place = Place { address, wide };
-        if address % place.size() != 0 || !place.is_live() {
+        if !address.is_multiple_of(place.size()) || !place.is_live() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         Ok(place)

@@ -99,11 +99,6 @@ impl Module {
         CUmodule(self.handle)
     }
 
-    /// The context it was loaded into.
-    pub fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
     /// What the information log gets.
     pub fn info(&self) -> &str {
         self.code.info()

@@ -28,9 +28,6 @@ pub(crate) const GREATEST_PRIORITY: i32 = -5;
 
 static STREAMS: Table<Stream> = Table::new(2);
 
-/// Work that a stream does in its turn.
-pub(crate) type Task = Box<dyn FnOnce() -> Result + Send>;
-
 /// What a context keeps about its streams.
 pub(crate) struct Streams {
     domain: Arc<Domain>,

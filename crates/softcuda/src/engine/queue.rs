@@ -130,11 +130,6 @@ impl Queue {
         self.role
     }
 
-    /// The context's fate.
-    pub fn fate(&self) -> &Arc<dyn Fate> {
-        &self.fate
-    }
-
     /// The ticket of the step pushed last.
     pub fn last(&self) -> u64 {
         self.pushed.load(SeqCst)
@@ -328,11 +323,6 @@ impl Marker {
     /// When it was reached, in nanoseconds since an arbitrary moment; 0 before.
     pub fn nanoseconds(&self) -> u64 {
         self.at.load(SeqCst)
-    }
-
-    /// The queue it stands in.
-    pub fn queue(&self) -> &Arc<Queue> {
-        &self.queue
     }
 
     /// Waits until it is reached.

@@ -8,6 +8,8 @@
     reason = "raw driver calls with right arguments, whose memory outlives the work; each test says what it does"
 )]
 
+mod clients;
+mod faults;
 mod lifetimes;
 mod linking;
 mod ordering;
