@@ -126,7 +126,7 @@ impl Code {
     pub fn compile(&self, index: usize) -> Result<Compiled> {
         self.module.kernels()[index].compile().map_err(|error| {
             eprintln!("softcuda: {error}");
-            CUresult::CUDA_ERROR_LAUNCH_FAILED
+            CUresult::CUDA_ERROR_INVALID_PTX
         })
     }
 

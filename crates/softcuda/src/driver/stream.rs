@@ -4,7 +4,7 @@
 //! counts for the legacy stream and for the synchronization of its context.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -155,6 +155,11 @@ fn per_thread(context: &Context) -> Result<Arc<Lane>> {
     }
     OWN.try_with(|own| {
         let mut own = own.borrow_mut();
+        if !own.contains_key(&context.id()) {
+            // A new stream is a rare moment: those of contexts that are gone go now.
+            let live: HashSet<u64> = context::all().iter().map(|context| context.id()).collect();
+            own.retain(|id, _| live.contains(id));
+        }
         let lane = own
             .entry(context.id())
             .or_insert_with(|| Arc::new(Lane::open(&context.streams.domain, PER_THREAD, 0, 0)));

@@ -161,6 +161,13 @@ driver_functions! {
     cuFuncGetParamInfo(func: Handle, param_index: usize, param_offset: *mut usize, param_size: *mut usize);
     cuFuncIsLoaded(state: *mut u32, function: Handle);
     cuFuncLoad(function: Handle);
+    cuFuncSetBlockShape(function: Handle, x: i32, y: i32, z: i32);
+    cuFuncSetSharedSize(function: Handle, bytes: u32);
+    cuParamSetSize(function: Handle, bytes: u32);
+    cuParamSeti(function: Handle, offset: i32, value: u32);
+    cuParamSetv(function: Handle, offset: i32, data: *mut c_void, bytes: u32);
+    cuLaunchGrid(function: Handle, width: i32, height: i32);
+    cuLaunchGridAsync(function: Handle, width: i32, height: i32, stream: Handle);
     cuLaunchKernel(f: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_mem_bytes: u32, h_stream: Handle, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
     cuLaunchKernelEx(config: *const LaunchConfig, f: Handle, kernel_params: *mut *mut c_void, extra: *mut *mut c_void);
     cuLaunchCooperativeKernel(f: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared_mem_bytes: u32, h_stream: Handle, kernel_params: *mut *mut c_void);

@@ -10,6 +10,7 @@
 
 mod clients;
 mod faults;
+mod launching;
 mod lifetimes;
 mod linking;
 mod ordering;
