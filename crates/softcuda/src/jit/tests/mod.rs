@@ -3,4 +3,5 @@
 mod atomics;
 mod basics;
 mod corpus;
+mod fuzz;
 mod waits;
