@@ -59,24 +59,17 @@ pub(crate) fn allocate(program: &mut Program, names: &Names) -> Result<Variables
         let allocation = memory::alloc(global.size, global.align.max(memory::ALIGNMENT), kind)
             .map_err(|_| VariableError::OutOfMemory)?;
         variables.allocations.push(allocation.base);
+        memory::clear(&allocation);
         global.address = allocation.base;
     }
     for global in &program.globals {
-        let mut image = Image {
+        let image = Image {
             program,
             names,
             global,
-            bytes: vec![],
         };
         if let Some(init) = &global.init {
             image.value(init, &global.dims, 0)?;
-        }
-        let Image { bytes, .. } = image;
-        // SAFETY: the allocation has `size` bytes, nobody else knows it yet, and the image is no longer than it.
-        unsafe {
-            let to = global.address as *mut u8;
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-            std::ptr::write_bytes(to.add(bytes.len()), 0, global.size as usize - bytes.len());
         }
     }
     Ok(variables)
@@ -90,17 +83,16 @@ fn refused(global: &Global, what: String) -> VariableError {
     })
 }
 
-/// The bytes of a variable, as far as its initializer goes; the rest is zero.
+/// Writes what an initializer says into its variable, which is zero before.
 struct Image<'a> {
     program: &'a Program,
     names: &'a Names,
     global: &'a Global,
-    bytes: Vec<u8>,
 }
 
 impl Image<'_> {
     /// Puts a value, or a list of them for these dimensions, at an offset.
-    fn value(&mut self, init: &Init, dims: &[u64], at: u64) -> Result<(), VariableError> {
+    fn value(&self, init: &Init, dims: &[u64], at: u64) -> Result<(), VariableError> {
         let items = match init {
             Init::List(items) => items,
             scalar => return self.scalar(scalar, at),
@@ -144,7 +136,7 @@ impl Image<'_> {
         Ok(())
     }
 
-    fn scalar(&mut self, init: &Init, at: u64) -> Result<(), VariableError> {
+    fn scalar(&self, init: &Init, at: u64) -> Result<(), VariableError> {
         let ty = self.global.ty;
         let bits = match init {
             Init::Value(immediate) => number(*immediate, ty),
@@ -178,9 +170,8 @@ impl Image<'_> {
             }
             Init::List(_) => unreachable!("a list is no scalar"),
         };
-        let size = ty.size() as usize;
-        let at = at as usize;
-        if (at + size) as u64 > self.global.size {
+        let size = u64::from(ty.size());
+        if at + size > self.global.size {
             return Err(refused(
                 self.global,
                 format!(
@@ -189,11 +180,9 @@ impl Image<'_> {
                 ),
             ));
         }
-        if self.bytes.len() < at + size {
-            self.bytes.resize(at + size, 0);
-        }
         let bytes = u128::from(bits).to_le_bytes();
-        self.bytes[at..at + size].copy_from_slice(&bytes[..size]);
+        // SAFETY: the allocation has the variable's `size` bytes, these are among them, and nobody else knows it yet.
+        unsafe { memory::access::write(self.global.address + at, &bytes[..size as usize]) };
         Ok(())
     }
 }

@@ -106,6 +106,28 @@ impl Arena {
         space.give(base);
     }
 
+    /// Makes an allocation of ordinary pages read as zero: many pages are given back rather than written.
+    pub fn clear(&self, base: u64, size: u64) {
+        assert!(
+            size == 0 || (self.contains(base) && self.contains(base + size - 1)),
+            "the allocation lies here"
+        );
+        let end = base + size;
+        let whole = match size >= DECOMMIT {
+            true => base.next_multiple_of(OS_PAGE)..end & !(OS_PAGE - 1),
+            false => end..end,
+        };
+        // SAFETY: the range lies in the arena, whose pages are always mapped and writable; those given back read as zero.
+        unsafe {
+            std::ptr::write_bytes(base as *mut u8, 0, (whole.start - base) as usize);
+            std::ptr::write_bytes(whole.end as *mut u8, 0, (end - whole.end) as usize);
+            if !whole.is_empty() {
+                let length = (whole.end - whole.start) as usize;
+                libc::madvise(whole.start as *mut _, length, libc::MADV_DONTNEED);
+            }
+        }
+    }
+
     /// Puts pages of a file at reserved addresses.
     pub fn map(
         &self,

@@ -130,6 +130,11 @@ pub(crate) fn free(base: u64) -> Option<Allocation> {
     Some(allocation)
 }
 
+/// Makes a fresh allocation read as zero. However large it is, it takes no more of the machine's memory by that.
+pub(crate) fn clear(allocation: &Allocation) {
+    arena().clear(allocation.base, allocation.size);
+}
+
 /// What an allocation takes of the device's memory.
 fn footprint(size: u64) -> Result<u64, OutOfMemory> {
     size.max(1)

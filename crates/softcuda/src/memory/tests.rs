@@ -213,3 +213,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn cleared_memory_is_zero_to_its_ends_and_no_further() {
+    for size in [1, 511, 4096, 65_536, 70_001, 1 << 20] {
+        let neighbour = alloc(512, 1, Kind::Pinned).unwrap();
+        let allocation = alloc(size, 1, Kind::Pinned).unwrap();
+        let after = alloc(512, 1, Kind::Pinned).unwrap();
+        for one in [&neighbour, &allocation, &after] {
+            // SAFETY: the allocation is live, and nobody else's.
+            unsafe { access::fill(one.base, 0xA5, 1, one.size) };
+        }
+        clear(&allocation);
+        let mut bytes = vec![1; size as usize];
+        // SAFETY: as above.
+        unsafe { access::read(allocation.base, &mut bytes) };
+        assert!(bytes.iter().all(|byte| *byte == 0), "{size}");
+        for one in [neighbour, allocation, after] {
+            let mut bytes = [0; 512];
+            if one != allocation {
+                // SAFETY: as above.
+                unsafe { access::read(one.base, &mut bytes) };
+                assert_eq!(bytes, [0xA5; 512], "{size}");
+            }
+            free(one.base);
+        }
+    }
+}
