@@ -88,11 +88,7 @@ fn argument(random: &mut Random, size: usize, buffer: u64) -> Vec<u8> {
         8 => random.next(),
         _ => random.below(100) as u64,
     };
-    word.to_le_bytes()
-        .into_iter()
-        .cycle()
-        .take(size)
-        .collect()
+    word.to_le_bytes().into_iter().cycle().take(size).collect()
 }
 
 #[test]

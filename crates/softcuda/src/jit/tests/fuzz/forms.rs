@@ -180,7 +180,10 @@ pub(super) fn instructions() -> Vec<Instruction> {
             None => (line, ""),
         };
         for opcode in expand(opcode) {
-            texts.push(format!("{opcode} {};", fill(&opcode, operands.trim(), texts.len())));
+            texts.push(format!(
+                "{opcode} {};",
+                fill(&opcode, operands.trim(), texts.len())
+            ));
         }
     }
     let source = format!(

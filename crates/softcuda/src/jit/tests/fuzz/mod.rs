@@ -73,11 +73,12 @@ pub(super) fn run_cases(
                     if case >= end || tally.failures.lock().len() >= TOLD {
                         return;
                     }
-                    let mut random =
-                        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(case << 20));
+                    let mut random = Random(
+                        seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                            .wrapping_add(case << 20),
+                    );
                     let start = Instant::now();
-                    let result =
-                        catch_unwind(AssertUnwindSafe(|| one(case, &mut random, &tally)));
+                    let result = catch_unwind(AssertUnwindSafe(|| one(case, &mut random, &tally)));
                     let took = start.elapsed();
                     let mut slowest = tally.slowest.lock();
                     *slowest = (*slowest).max((took, case));
@@ -209,7 +210,12 @@ fn seeds_compile() {
             panic!("{what}\n{text}");
         }
         if let Err(error) = Module::load(text.as_bytes(), &LoadOptions::default()) {
-            assert_eq!(error.kind, LoadErrorKind::InvalidPtx, "{}\n{text}", error.log);
+            assert_eq!(
+                error.kind,
+                LoadErrorKind::InvalidPtx,
+                "{}\n{text}",
+                error.log
+            );
             refused.push(error.log);
         }
     }

@@ -50,7 +50,10 @@ impl Seeds {
             seeds.instructions.push((instruction, types.clone()));
         }
         for (instruction, _) in &seeds.instructions {
-            let known = seeds.modifiers.entry(instruction.opcode.clone()).or_default();
+            let known = seeds
+                .modifiers
+                .entry(instruction.opcode.clone())
+                .or_default();
             for modifier in &instruction.modifiers {
                 if !known.contains(modifier) {
                     known.push(modifier.clone());
@@ -257,7 +260,12 @@ pub(super) fn loadable(module: Module, rounds: u32) -> Module {
             .log
             .split("line ")
             .skip(1)
-            .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+            .filter_map(|rest| {
+                rest.split(|c: char| !c.is_ascii_digit())
+                    .next()?
+                    .parse()
+                    .ok()
+            })
             .collect();
         let Ok(parsed) = ptx::parse(&text) else {
             break;

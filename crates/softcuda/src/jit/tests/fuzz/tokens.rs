@@ -4,11 +4,68 @@ use super::Random;
 
 /// Tokens that stand for others well, or badly.
 const STRANGE: &[&str] = &[
-    "0", "1", "-1", "255", "4294967295", "4294967296", "-2147483648", "9223372036854775807",
-    "18446744073709551615", "0xFFFFFFFFFFFFFFFF", "0f7FC00000", "0d7FF0000000000000", "%r0", "%r99999999999", "_",
-    "WARP_SZ", "%tid.x", "%clock64", "{", "}", "[", "]", "(", ")", ";", ",", ":", "@", "!", "|", "+", "-", "<", ">", "=",
-    ".reg", ".b8", ".b128", ".pred", ".f16x2", ".v2", ".v4", ".align", ".shared", ".extern", ".entry", ".func", "bra", "call",
-    "ret", "exit", "trap", "mov", "{ }", "[0]", "()", "/*", "//", ".branchtargets", ".callprototype", ".local", ".param",
+    "0",
+    "1",
+    "-1",
+    "255",
+    "4294967295",
+    "4294967296",
+    "-2147483648",
+    "9223372036854775807",
+    "18446744073709551615",
+    "0xFFFFFFFFFFFFFFFF",
+    "0f7FC00000",
+    "0d7FF0000000000000",
+    "%r0",
+    "%r99999999999",
+    "_",
+    "WARP_SZ",
+    "%tid.x",
+    "%clock64",
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    ";",
+    ",",
+    ":",
+    "@",
+    "!",
+    "|",
+    "+",
+    "-",
+    "<",
+    ">",
+    "=",
+    ".reg",
+    ".b8",
+    ".b128",
+    ".pred",
+    ".f16x2",
+    ".v2",
+    ".v4",
+    ".align",
+    ".shared",
+    ".extern",
+    ".entry",
+    ".func",
+    "bra",
+    "call",
+    "ret",
+    "exit",
+    "trap",
+    "mov",
+    "{ }",
+    "[0]",
+    "()",
+    "/*",
+    "//",
+    ".branchtargets",
+    ".callprototype",
+    ".local",
+    ".param",
 ];
 
 /// Words, numbers and names, with their dots and percent signs; blank space; anything else by itself.
@@ -22,7 +79,9 @@ fn split(text: &str) -> Vec<&str> {
         } else if word(first) || first == '.' {
             // A modifier keeps its dot, and each is a token.
             let after = first.len_utf8();
-            rest[after..].find(|c: char| !word(c)).map(|end| end + after)
+            rest[after..]
+                .find(|c: char| !word(c))
+                .map(|end| end + after)
         } else {
             Some(first.len_utf8())
         };

@@ -93,9 +93,31 @@ const LINKAGES: &[Linkage] = &[
 
 /// Special registers, components of them, and what is none.
 const SPECIAL: &[&str] = &[
-    "%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%smid", "%gridid", "%clock", "%clock64", "%clock_hi",
-    "%globaltimer", "%lanemask_eq", "%lanemask_ge", "%dynamic_smem_size", "%total_smem_size", "%envreg1", "%envreg31",
-    "%clusterid", "%cluster_ctarank", "%is_explicit_cluster", "%pm0", "%nowhere", "WARP_SZ", "_",
+    "%tid",
+    "%ntid",
+    "%ctaid",
+    "%nctaid",
+    "%laneid",
+    "%warpid",
+    "%smid",
+    "%gridid",
+    "%clock",
+    "%clock64",
+    "%clock_hi",
+    "%globaltimer",
+    "%lanemask_eq",
+    "%lanemask_ge",
+    "%dynamic_smem_size",
+    "%total_smem_size",
+    "%envreg1",
+    "%envreg31",
+    "%clusterid",
+    "%cluster_ctarank",
+    "%is_explicit_cluster",
+    "%pm0",
+    "%nowhere",
+    "WARP_SZ",
+    "_",
 ];
 
 fn one_of<T: Copy>(random: &mut Random, list: &[T]) -> T {
@@ -203,9 +225,20 @@ fn change_items(random: &mut Random, module: &mut Module) {
             module.items.insert(b, item);
         }
         2 | 3 => module.items.swap(a, b),
-        4 => module.version = one_of(random, &[(6, 0), (8, 8), (9, 0), (9, 9), (0, 0), (4294967295, 1)]),
+        4 => {
+            module.version = one_of(
+                random,
+                &[(6, 0), (8, 8), (9, 0), (9, 9), (0, 0), (4294967295, 1)],
+            )
+        }
         5 => {
-            module.target = vec![one_of(random, &["sm_90", "sm_52", "sm_90a", "sm_100", "sm_", "compute_80"]).into()];
+            module.target = vec![
+                one_of(
+                    random,
+                    &["sm_90", "sm_52", "sm_90a", "sm_100", "sm_", "compute_80"],
+                )
+                .into(),
+            ];
         }
         6 => {
             let Item::Function(function) = &module.items[a] else {
@@ -270,7 +303,21 @@ fn change_variable(random: &mut Random, variable: &mut Variable, other: &Variabl
         1 => {
             variable.align = one_of(
                 random,
-                &[None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(8), Some(16), Some(128), Some(1 << 20), Some(1 << 21), Some(1 << 31), Some(u32::MAX)],
+                &[
+                    None,
+                    Some(0),
+                    Some(1),
+                    Some(2),
+                    Some(3),
+                    Some(4),
+                    Some(8),
+                    Some(16),
+                    Some(128),
+                    Some(1 << 20),
+                    Some(1 << 21),
+                    Some(1 << 31),
+                    Some(u32::MAX),
+                ],
             );
         }
         2 => {
@@ -281,7 +328,16 @@ fn change_variable(random: &mut Random, variable: &mut Variable, other: &Variabl
             variable.dims[at] = match random.below(3) {
                 0 => Some(one_of(random, EDGES)),
                 1 => Some(random.below(5000) as u64),
-                _ => one_of(random, &[None, Some(1 << 20), Some(1 << 34), Some(1 << 40), Some(3 << 61)]),
+                _ => one_of(
+                    random,
+                    &[
+                        None,
+                        Some(1 << 20),
+                        Some(1 << 34),
+                        Some(1 << 40),
+                        Some(3 << 61),
+                    ],
+                ),
             };
         }
         3 => variable.dims.insert(0, Some(one_of(random, EDGES))),
@@ -305,7 +361,10 @@ fn change_variable(random: &mut Random, variable: &mut Variable, other: &Variabl
                     symbol: other.name.clone(),
                     offset: one_of(random, EDGES) as i64,
                     generic: random.below(2) == 0,
-                    mask: one_of(random, &[None, Some(0), Some(0xFF), Some(0xFF00), Some(u64::MAX)]),
+                    mask: one_of(
+                        random,
+                        &[None, Some(0), Some(0xFF), Some(0xFF00), Some(u64::MAX)],
+                    ),
                 }),
                 _ => Some(Init::List(
                     (0..random.below(6))
@@ -328,7 +387,15 @@ fn change_function(random: &mut Random, function: &mut Function) {
         3 => {
             let name = one_of(
                 random,
-                &["maxntid", "reqntid", "minnctapersm", "maxnreg", "reqnctapercluster", "maxclusterrank", "noreturn"],
+                &[
+                    "maxntid",
+                    "reqntid",
+                    "minnctapersm",
+                    "maxnreg",
+                    "reqnctapercluster",
+                    "maxclusterrank",
+                    "noreturn",
+                ],
             );
             let numbers = match name {
                 "noreturn" => vec![],
@@ -353,7 +420,13 @@ fn change_function(random: &mut Random, function: &mut Function) {
             function.params.insert(at, param);
         }
         6 => std::mem::swap(&mut function.params, &mut function.returns),
-        _ => function.name = one_of(random, &["vprintf", "malloc", "calls", "apply_one", "__assertfail"]).into(),
+        _ => {
+            function.name = one_of(
+                random,
+                &["vprintf", "malloc", "calls", "apply_one", "__assertfail"],
+            )
+            .into()
+        }
     }
 }
 
@@ -679,7 +752,9 @@ fn like(random: &mut Random, ty: Type, names: &Names) -> Ident {
 fn register(random: &mut Random, names: &Names) -> Ident {
     match names.registers.is_empty() {
         true => "%zr0".into(),
-        false => names.registers[random.below(names.registers.len())].0.clone(),
+        false => names.registers[random.below(names.registers.len())]
+            .0
+            .clone(),
     }
 }
 
@@ -726,9 +801,15 @@ fn jump(random: &mut Random, names: &Names) -> Instruction {
 fn modifier(random: &mut Random, opcode: &str, seeds: &Seeds) -> Ident {
     let own = seeds.modifiers.get(opcode);
     match own {
-        Some(own) if !own.is_empty() && random.below(5) != 0 => own[random.below(own.len())].clone(),
+        Some(own) if !own.is_empty() && random.below(5) != 0 => {
+            own[random.below(own.len())].clone()
+        }
         _ => {
-            let all: Vec<&Vec<Ident>> = seeds.modifiers.values().filter(|list| !list.is_empty()).collect();
+            let all: Vec<&Vec<Ident>> = seeds
+                .modifiers
+                .values()
+                .filter(|list| !list.is_empty())
+                .collect();
             let list = all[random.below(all.len())];
             list[random.below(list.len())].clone()
         }
@@ -739,11 +820,29 @@ fn immediate(random: &mut Random) -> Immediate {
     match random.below(6) {
         0 => Immediate::F32(one_of(
             random,
-            &[0, 1 << 31, 1, 0x3F80_0000, 0x7F80_0000, 0xFF80_0000, 0x7FC0_0000, 0x7F80_0001, 0x7F7F_FFFF],
+            &[
+                0,
+                1 << 31,
+                1,
+                0x3F80_0000,
+                0x7F80_0000,
+                0xFF80_0000,
+                0x7FC0_0000,
+                0x7F80_0001,
+                0x7F7F_FFFF,
+            ],
         )),
         1 => Immediate::F64(one_of(
             random,
-            &[0, 1 << 63, 1, 0x3FF0_0000_0000_0000, 0x7FF0_0000_0000_0000, 0x7FF8_0000_0000_0000, 0x7FEF_FFFF_FFFF_FFFF],
+            &[
+                0,
+                1 << 63,
+                1,
+                0x3FF0_0000_0000_0000,
+                0x7FF0_0000_0000_0000,
+                0x7FF8_0000_0000_0000,
+                0x7FEF_FFFF_FFFF_FFFF,
+            ],
         )),
         _ => {
             let bits = match random.below(3) {
