@@ -146,6 +146,26 @@ fn a_kernel_may_wait_for_another_streams_write() {
     }
 }
 
+#[test]
+fn kernels_of_two_streams_run_at_the_same_time() {
+    unsafe {
+        context();
+        let (module, first, second, flags) = (module(), stream(), stream(), pinned(64));
+        flags.cast::<[u32; 2]>().write_volatile([0, 0]);
+        let (wait_for, store_kernel) = (
+            function_of(module, c"wait_for"),
+            function_of(module, c"store"),
+        );
+        let (mut ping, mut pong) = (flags as u64, flags as u64 + 4);
+        launch(wait_for, 1, 1, first, &mut [void(&mut ping)]).must();
+        store(store_kernel, first, pong, 1).must();
+        store(store_kernel, second, ping, 1).must();
+        launch(wait_for, 1, 1, second, &mut [void(&mut pong)]).must();
+        cuStreamSynchronize(second).must();
+        cuStreamSynchronize(first).must();
+    }
+}
+
 /// Prints what the raw calls cost; a bound so wide that only a lost wake-up breaks it.
 #[test]
 fn an_empty_launch_is_quick() {
