@@ -2,6 +2,12 @@
 
 mod atomics;
 mod basics;
+mod calls;
+mod control;
 mod corpus;
 mod fuzz;
+mod memory;
+mod refusals;
+mod special;
+mod variables;
 mod waits;

@@ -1,0 +1,199 @@
+//! What is wrong or not run is refused when the module is loaded, and the log says where.
+
+use crate::jit::harness;
+use crate::jit::module::{LoadErrorKind, LoadOptions, Module};
+
+fn log(body: &str) -> String {
+    let source = harness::module(&format!(
+        ".visible .entry k(.param .u64 p) {{ .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n{body}\n}}"
+    ));
+    let error = harness::refusal(&source);
+    assert_eq!(error.kind, LoadErrorKind::InvalidPtx, "{body}");
+    assert!(error.log.contains("line 5;"), "{body}: {}", error.log);
+    error.log
+}
+
+#[test]
+fn names() {
+    assert!(log("mov.u32 %r1, %r4;").contains("`%r4`"));
+    assert!(log("mov.u32 %r1, nothing;").contains("`nothing`"));
+    assert!(log("bra $nowhere;").contains("`$nowhere`"));
+    assert!(log("@%q bra $a; $a:").contains("`%q`"));
+    assert!(log("@%r1 bra $a; $a:").contains("no predicate"));
+    assert!(log(".reg .u32 a; .reg .u64 a;").contains("twice"));
+    assert!(log("$a: $a:").contains("twice"));
+    assert!(log("{ $a: } bra $a;").contains("`$a`"));
+    assert!(log("mov.u32 %r1, %tid.q;").contains("component"));
+    assert!(log("mov.u32 %r1, %r01;").contains("`%r01`"));
+    assert!(log("ld.global.u32 %r1, [%f1];").contains("`%f1`"));
+}
+
+#[test]
+fn operands() {
+    for body in [
+        "ld.global.u32 %r1, %rd1;",
+        "ld.global.v2.u32 %r1, [%rd1];",
+        "ld.global.v4.u32 {%r1, %r2}, [%rd1];",
+        "ld.global.u32 {%r1, %r2}, [%rd1];",
+        "ld.global.pred %p1, [%rd1];",
+        "ld.global.u32 %p1, [%rd1];",
+        "st.global.u32 [%rd1], _;",
+        "st.const.u32 [%rd1], %r1;",
+        "st.param.u64 [p], %rd1;",
+        "ld.param.u64 %rd1, [p+8];",
+        "ld.param.u64 %rd1, [p+-1];",
+        "ld.global.v8.b64 {%rd1, %rd1, %rd1, %rd1, %rd1, %rd1, %rd1, %rd1}, [%rd1];",
+        "mov.b64 %rd1, {%r1, %r2, %r3};",
+        "mov.v2.u32 %r1, %r2;",
+        "bra %r1;",
+        "call k;",
+        "call %rd1;",
+        "call nothing;",
+        "call %rd1, (%r1), $a; $a:",
+        "brx.idx %r1, $a; $a:",
+        "ret %r1;",
+        "exit.now;",
+    ] {
+        log(body);
+    }
+}
+
+#[test]
+fn calls_must_fit() {
+    let functions = ".func (.param .b32 r) f(.param .b32 a, .param .b64 b) { ret; }\n.func g() { ret; }\n.extern .func missing();\n.func declared();";
+    for body in [
+        "{ .param .b32 x; call (x), f, (x); }",
+        "{ .param .b32 x; .param .b32 y; call (x), f, (x, y); }",
+        "{ .param .b32 x; .param .b64 y; call f, (x, y); }",
+        "{ .param .b32 x; .param .b64 y; call (y), f, (x, y); }",
+        "{ .param .b32 x; call (x), g; }",
+        "call missing;",
+        "call declared;",
+        "{ .param .b32 x; .reg .b64 %a; mov.b64 %a, x; }",
+    ] {
+        let source = harness::module(&format!("{functions}\n.entry k() {{ {body} }}"));
+        let error = harness::refusal(&source);
+        assert_eq!(
+            error.kind,
+            LoadErrorKind::InvalidPtx,
+            "{body}: {}",
+            error.log
+        );
+    }
+    let source = harness::module(".extern .func missing(); .entry k() { call missing; }");
+    assert!(
+        harness::refusal(&source)
+            .log
+            .contains("Unresolved extern function 'missing'")
+    );
+    // What is only declared does no harm.
+    harness::load(&harness::module(
+        ".extern .func missing(); .extern .global .u32 g; .entry k() { }",
+    ));
+}
+
+#[test]
+fn functions_that_never_run_are_checked_too() {
+    let source = harness::module(
+        ".entry k() { ret; }\n.func f() { frobnicate.u32; }\n.func g() { wmma.load; tex.1d; }",
+    );
+    let log = harness::refusal(&source).log;
+    for name in ["frobnicate.u32", "wmma.load", "tex.1d"] {
+        assert!(log.contains(name), "{log}");
+    }
+}
+
+#[test]
+fn versions_and_targets() {
+    let load = |version: &str, target: &str, size: &str| {
+        let source = format!(".version {version}\n.target {target}\n{size}\n.entry k() {{ }}");
+        Module::load(source.as_bytes(), &LoadOptions::default()).map_err(|error| error.kind)
+    };
+    let size = ".address_size 64";
+    for (version, target) in [
+        ("6.0", "sm_30"),
+        ("7.8", "sm_86, debug"),
+        ("9.0", "sm_90a"),
+        ("8.0", "compute_90"),
+    ] {
+        if let Err(kind) = load(version, target, size) {
+            panic!("{version} {target}: {kind:?}");
+        }
+    }
+    assert_eq!(
+        load("9.1", "sm_90", size).unwrap_err(),
+        LoadErrorKind::UnsupportedPtxVersion
+    );
+    assert_eq!(
+        load("10.0", "sm_90", size).unwrap_err(),
+        LoadErrorKind::UnsupportedPtxVersion
+    );
+    assert_eq!(
+        load("8.8", "sm_100", size).unwrap_err(),
+        LoadErrorKind::NoBinaryForGpu
+    );
+    assert_eq!(
+        load("8.8", "sm_90", ".address_size 32").unwrap_err(),
+        LoadErrorKind::InvalidPtx
+    );
+    for image in [
+        &b""[..],
+        b"\x7fELF",
+        b"hello",
+        b"\0\0\0",
+        b"// only a comment",
+        b"/* .version",
+    ] {
+        let error = Module::load(image, &LoadOptions::default()).unwrap_err();
+        assert_eq!(error.kind, LoadErrorKind::InvalidImage);
+    }
+    let error = Module::load(
+        b".version 8.8\n.target sm_90\n.entry k( {",
+        &LoadOptions::default(),
+    )
+    .unwrap_err();
+    assert_eq!(error.kind, LoadErrorKind::InvalidPtx);
+    assert!(error.log.contains("line 3;"), "{}", error.log);
+}
+
+#[test]
+fn huge_declarations_cost_nothing() {
+    let module = harness::load(&harness::module(
+        ".entry k() { .reg .b32 %r<4294967295>; mov.u32 %r4294967294, 1; mov.u32 %r0, %r4294967294; }",
+    ));
+    module.kernel("k").unwrap().compile().unwrap();
+    for body in [".local .b8 l[100000000];", ".param .b8 l[100000000];"] {
+        let error = harness::refusal(&harness::module(&format!(".entry k() {{ {body} }}")));
+        assert_eq!(error.kind, LoadErrorKind::InvalidPtx);
+    }
+}
+
+#[test]
+fn attributes() {
+    let module = harness::load(&harness::module(
+        ".shared .u32 used[10]; .shared .u64 unused[10]; .const .u32 c[3];
+.func f() { .reg .b32 %r1; ld.shared.u32 %r1, [used]; ret; }
+.visible .entry k(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20]) .maxntid 16, 16, 1 .minnctapersm 2 { .local .b8 l[24]; call f; ret; }
+.visible .entry plain() .reqntid 64 { ret; }",
+    ));
+    let k = module.kernel("k").unwrap();
+    assert_eq!(k.attributes.static_shared, 40);
+    assert_eq!(k.attributes.constant, 12);
+    assert_eq!(k.attributes.local, 24);
+    assert_eq!(k.attributes.max_threads, 256);
+    assert_eq!(k.attributes.maxntid, Some([16, 16, 1]));
+    assert_eq!(k.attributes.min_blocks, Some(2));
+    assert_eq!(k.attributes.ptx_version, 88);
+    assert_eq!(k.attributes.binary_version, 90);
+    let places: Vec<(u64, u64)> = k
+        .params
+        .iter()
+        .map(|field| (field.offset, field.size))
+        .collect();
+    assert_eq!(places, [(0, 1), (8, 8), (16, 20)]);
+    assert_eq!(k.params_size, 36);
+    let plain = module.kernel("plain").unwrap();
+    assert_eq!(plain.attributes.reqntid, Some([64, 1, 1]));
+    assert_eq!(plain.attributes.static_shared, 0);
+    assert_eq!(module.kernels().len(), 2);
+}

@@ -1,0 +1,153 @@
+//! Variables of a module: where they are, what they hold at first.
+
+use crate::grid::launch::FaultKind;
+use crate::jit::harness::{self, buffer};
+use crate::jit::module::LoadErrorKind;
+
+const KERNEL: &str = ".visible .entry k(.param .u64 out) {
+    .reg .b32 %r<8>; .reg .b64 %rd<8>; ld.param.u64 %rd1, [out]; ";
+
+#[test]
+fn initializers() {
+    let source = harness::module(
+        ".global .u8 bytes[6] = { 1, -1, 255, 0x41 };
+.visible .global .align 8 .f64 doubles[2] = { 1.5, 0d4000000000000000 };
+.global .f32 singles[3] = { 1.0, 0f40000000, 3 };
+.global .s16 grid[2][3] = { { 1, 2 }, { -4, 5, 6 } };
+.const .v2 .u32 pairs[2] = { { 1, 2 }, { 3, 4 } };
+.global .u32 open[] = { 7, 8, 9 };
+.global .u64 pointers[3] = { bytes, generic(doubles)+8, grid };
+.global .u32 scalar = 0xdeadbeef;
+.global .align 4 .b8 parts[4] = { 0xFF(scalar), 0xFF00(scalar), 0xFF0000(scalar), 0xFF000000(scalar) };
+.global .b8 zero[100000];",
+    );
+    let module = harness::load(&source);
+    let read = |name: &str| {
+        let (address, size) = module.global(name).unwrap();
+        // SAFETY: the module is alive, and so are its variables.
+        unsafe { std::slice::from_raw_parts(address as *const u8, size as usize) }.to_vec()
+    };
+    assert_eq!(read("bytes"), [1, 255, 255, 0x41, 0, 0]);
+    assert_eq!(
+        read("doubles"),
+        [1.5f64.to_le_bytes(), 2f64.to_le_bytes()].concat()
+    );
+    assert_eq!(
+        read("singles"),
+        [1f32, 2.0, 3.0].map(f32::to_le_bytes).concat()
+    );
+    assert_eq!(
+        read("grid"),
+        [1i16, 2, 0, -4, 5, 6].map(i16::to_le_bytes).concat()
+    );
+    assert_eq!(
+        read("pairs"),
+        [1u32, 2, 3, 4].map(u32::to_le_bytes).concat()
+    );
+    assert_eq!(read("open"), [7u32, 8, 9].map(u32::to_le_bytes).concat());
+    let at = |name: &str| module.global(name).unwrap().0;
+    assert_eq!(
+        read("pointers"),
+        [at("bytes"), at("doubles") + 8, at("grid")]
+            .map(u64::to_le_bytes)
+            .concat()
+    );
+    assert_eq!(read("parts"), (at("scalar") as u32).to_le_bytes());
+    assert!(read("zero").iter().all(|byte| *byte == 0));
+    assert_eq!(module.global("k"), None);
+    assert_eq!(module.constant_size(), 16);
+}
+
+#[test]
+fn kernels_reach_them() {
+    let source = harness::module(&format!(
+        ".global .u32 counter; .const .u32 table[4] = {{ 10, 20, 30, 40 }}; .visible .global .attribute(.managed) .u32 shared_with_host = 5;
+{KERNEL} .global .u32 inner = 6;
+    ld.global.u32 %r1, [counter]; add.u32 %r1, %r1, 1; st.global.u32 [counter], %r1; st.global.u32 [%rd1], %r1;
+    ld.const.u32 %r1, [table+8]; st.global.u32 [%rd1+4], %r1; mov.u64 %rd2, table; ld.const.u32 %r1, [%rd2+4]; st.global.u32 [%rd1+8], %r1;
+    cvta.const.u64 %rd2, %rd2; ld.u32 %r1, [%rd2+12]; st.global.u32 [%rd1+12], %r1; ld.u32 %r1, [shared_with_host]; st.global.u32 [%rd1+16], %r1;
+    ld.global.u32 %r1, [inner]; st.global.u32 [%rd1+20], %r1; }}"
+    ));
+    let module = harness::load(&source);
+    for n in 1..4 {
+        let mut out = [0u32; 6];
+        harness::run_in(
+            &module,
+            "k",
+            [1, 1, 1],
+            [1, 1, 1],
+            0,
+            &mut [buffer(&mut out)],
+            &[],
+        )
+        .unwrap();
+        assert_eq!(out, [n, 30, 20, 40, 5, 6]);
+    }
+}
+
+#[test]
+fn bounds_and_constants() {
+    for (body, kind) in [
+        ("ld.global.u32 %r1, [g+16];", FaultKind::IllegalAddress),
+        ("ld.global.u32 %r1, [g+-4];", FaultKind::IllegalAddress),
+        ("ld.global.u32 %r1, [g+2];", FaultKind::Misaligned),
+        (
+            "mov.u64 %rd2, c; st.global.u32 [%rd2], 1;",
+            FaultKind::IllegalAddress,
+        ),
+        (
+            "mov.u64 %rd2, c; st.u32 [%rd2], 1;",
+            FaultKind::IllegalAddress,
+        ),
+        ("st.global.u32 [c], 1;", FaultKind::IllegalAddress),
+    ] {
+        let source = harness::module(&format!(
+            ".global .u32 g[4]; .const .u32 c[4]; {KERNEL} {body} }}"
+        ));
+        let fault =
+            harness::run(&source, "k", [1, 1, 1], [1, 1, 1], &mut [&mut [0; 8]], &[]).unwrap_err();
+        assert_eq!(fault.kind, kind, "{body}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    for text in [
+        ".global .u32 g[2] = { 1, 2, 3 };",
+        ".global .u32 g[2][2] = { { 1, 2, 3 }, { 1 } };",
+        ".global .u32 g = { 1, 2 };",
+        ".global .u32 g = missing;",
+        ".global .u32 g = other; .global .u32 other;",
+        ".const .u32 c[20000];",
+        ".const .b8 a[65536]; .const .b8 b;",
+        ".shared .u32 s = 4;",
+        ".shared .b8 s[300000];",
+        ".global .pred g;",
+        ".global .align 3 .u32 g;",
+        ".global .u32 g; .global .u32 g;",
+        ".global .u32 g; .shared .u32 g;",
+    ] {
+        let error = harness::refusal(&harness::module(text));
+        assert_eq!(
+            error.kind,
+            LoadErrorKind::InvalidPtx,
+            "{text}: {}",
+            error.log
+        );
+    }
+    let error = harness::refusal(&harness::module(".global .b8 g[1000000000000000];"));
+    assert_eq!(error.kind, LoadErrorKind::OutOfMemory);
+}
+
+#[test]
+fn modules_have_their_own() {
+    let source = harness::module(".visible .global .b8 g[200000000];");
+    let (a, b) = (harness::load(&source), harness::load(&source));
+    assert_ne!(a.global("g"), b.global("g"));
+    let (address, size) = a.global("g").unwrap();
+    // Near its end, where no other test is given a place meanwhile.
+    let end = address + size - 1;
+    assert!(crate::memory::find(end).is_some());
+    drop(a);
+    assert!(crate::memory::find(end).is_none());
+}
