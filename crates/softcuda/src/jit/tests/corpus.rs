@@ -32,8 +32,10 @@ fn corpus() {
             Err(error) => {
                 println!("{}:\n{}", path.display(), error.log);
                 assert_eq!(error.kind, LoadErrorKind::InvalidPtx);
+                // Textures, tensor cores and asynchronous copies are not run.
+                assert!(path.to_string_lossy().contains("tensors"), "{}", error.log);
             }
         }
     }
-    println!("{kernels} kernels");
+    assert!(kernels > 0);
 }

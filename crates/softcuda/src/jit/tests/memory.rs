@@ -485,7 +485,10 @@ fn a_freed_buffer_is_no_longer_there() {
     let freed = crate::memory::alloc(size, 1, crate::memory::Kind::Device).unwrap();
     crate::memory::free(freed.base);
     let end = freed.base + size - 8;
-    assert_eq!(fault("", "ld.global.u32 %r1, [%rd3];", end).kind, FaultKind::IllegalAddress);
+    assert_eq!(
+        fault("", "ld.global.u32 %r1, [%rd3];", end).kind,
+        FaultKind::IllegalAddress
+    );
 }
 
 #[test]
