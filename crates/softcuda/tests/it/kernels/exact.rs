@@ -392,7 +392,7 @@ pub fn from_integer(format: Format, n: i128, round: Round) -> u64 {
 
 /// The integer nearest in the direction asked; `None` for no number. Large values stop at 2^100.
 pub fn to_integer(format: Format, a: u64, round: Round) -> Option<i128> {
-    const LIMIT: i128 = 1 << 100;
+    const LIMIT: i128 = 1 << 120;
     match format.decode(a) {
         Value::Nan => None,
         Value::Infinite { negative } => Some(if negative { -LIMIT } else { LIMIT }),
@@ -402,7 +402,8 @@ pub fn to_integer(format: Format, a: u64, round: Round) -> Option<i128> {
             magnitude,
             exponent,
         } => {
-            if exponent >= 40 {
+            // Beyond the 64 bits of any integer, whatever the format's least magnitude.
+            if exponent >= 64 {
                 return Some(if negative { -LIMIT } else { LIMIT });
             }
             let (kept, half, rest) = Wide::from(magnitude).split(-exponent);
