@@ -33,6 +33,7 @@ pub(crate) mod integer;
 mod memory;
 mod mov;
 mod special;
+mod video;
 mod warp;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -55,6 +56,8 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "and" | "or" | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "popc" | "clz"
         | "bfind" | "brev" | "fns" | "bfe" | "bfi" | "szext" | "bmsk" | "prmt" | "dp4a"
         | "dp2a" => bits::decode,
+        "vadd2" | "vadd4" | "vsub2" | "vsub4" | "vavrg2" | "vavrg4" | "vabsdiff2" | "vabsdiff4"
+        | "vmin2" | "vmin4" | "vmax2" | "vmax4" | "vset2" | "vset4" => video::decode,
         "add" | "sub" | "mul" | "mad" | "fma" | "div" | "min" | "max" | "abs" | "neg" => {
             arithmetic_by_type
         }

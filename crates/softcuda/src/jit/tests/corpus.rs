@@ -4,38 +4,46 @@ use std::path::Path;
 
 use crate::jit::module::{LoadErrorKind, LoadOptions, Module};
 
-/// Every kernel of the corpus compiles; what is refused is an instruction that is not run, and is named.
-#[test]
-fn corpus() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ptx/tests/corpus");
+/// Every kernel of a folder compiles; what is refused is an instruction that is not run, and is named.
+fn compile_all(folder: &str, wanted: impl Fn(&str) -> bool) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut kernels = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let generated = path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("generated"));
-        if !generated || path.extension().is_none_or(|ext| ext != "ptx") {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.ends_with(".ptx") || !wanted(&name) {
             continue;
         }
         let source = std::fs::read(&path).unwrap();
         match Module::load(&source, &LoadOptions::default()) {
             Ok(module) => {
                 for kernel in module.kernels() {
-                    kernel
+                    let compiled = kernel
                         .compile()
-                        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                        .unwrap_or_else(|error| panic!("{name}: {error}"));
                     let (time, size) = kernel.compile_cost().unwrap();
-                    println!("{}: {} {time:?} {size} bytes", path.display(), kernel.name);
+                    let mode = if compiled.fibers { "fibers" } else { "loop" };
+                    println!("{name}: {} {mode} {time:?} {size} bytes", kernel.name);
                     kernels += 1;
                 }
             }
             Err(error) => {
-                println!("{}:\n{}", path.display(), error.log);
+                println!("{name}:\n{}", error.log);
                 assert_eq!(error.kind, LoadErrorKind::InvalidPtx);
                 // Textures, tensor cores and asynchronous copies are not run.
-                assert!(path.to_string_lossy().contains("tensors"), "{}", error.log);
+                assert!(name.contains("tensors"), "{}", error.log);
             }
         }
     }
     assert!(kernels > 0);
+}
+
+#[test]
+fn corpus() {
+    compile_all("../ptx/tests/corpus", |name| name.starts_with("generated"));
+}
+
+#[test]
+fn kernels() {
+    compile_all("../../kernels/ptx", |_| true);
 }
