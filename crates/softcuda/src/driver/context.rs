@@ -14,6 +14,7 @@ use super::handle::{Found, Table};
 use super::stream::Streams;
 use super::{CUresult, Result, device, init};
 use crate::abi::types::CUcontext;
+use crate::grid::device_functions::heap;
 
 /// All bits of `CUctx_flags`.
 const FLAGS: u32 = 0xff;
@@ -207,6 +208,9 @@ impl Limits {
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
         self.0[limit as usize].store(value, Ordering::Relaxed);
+        if limit == Self::MALLOC_HEAP_SIZE {
+            heap::set_limit(value);
+        }
         Ok(())
     }
 }
@@ -460,6 +464,7 @@ pub(crate) fn primary_reset() -> Result {
 fn end_primary(primary: &Primary) {
     if let Found::Live(context) = CONTEXTS.remove(primary.handle) {
         context.end();
+        heap::reset();
     }
 }
 

@@ -159,30 +159,37 @@ impl Block {
     }
 
     /// Makes it ready for blocks of a launch. `lanes` is how many threads need a context of their own: all of them, or one
-    /// that stands for each in turn.
-    pub(super) fn prepare(&mut self, running: &Running<'_>, lanes: u32, smid: u32, nsmid: u32) {
+    /// that stands for each in turn. `None`: there is no memory for it.
+    pub(super) fn prepare(
+        &mut self,
+        running: &Running<'_>,
+        lanes: u32,
+        smid: u32,
+        nsmid: u32,
+    ) -> Option<()> {
         let launch = running.launch;
         let [x, y, _] = launch.block;
+        // Frames at one offset from a power of two would share cache sets.
+        let stride = (launch.local as usize).checked_next_multiple_of(64)? + 64;
+        let local = self.local.reserve(stride.checked_mul(lanes as usize)?)?;
+        let shared_size = u64::from(launch.static_shared) + u64::from(launch.dynamic_shared);
+        let shared_base = self.shared.reserve(usize::try_from(shared_size).ok()?)?;
         self.running.set(std::ptr::from_ref(running).cast());
         self.threads.truncate(lanes as usize);
         self.threads.resize_with(lanes as usize, Thread::new);
         self.warps
             .resize_with(lanes.div_ceil(32) as usize, Warp::default);
-        // Frames at one offset from a power of two would share cache sets.
-        let stride = launch.local.next_multiple_of(64) + 64;
-        let local = self.local.reserve(stride as usize * lanes as usize);
         for (linear, thread) in (0..).zip(&mut self.threads) {
             let context = thread.context.get_mut();
             context.linear = linear;
             context.tid = [linear % x, linear / x % y, linear / x / y];
             // SAFETY: the buffer has `stride` bytes for each thread.
-            context.local_base = unsafe { local.add(stride as usize * linear as usize) };
+            context.local_base = unsafe { local.add(stride * linear as usize) };
             context.local_size = u64::from(launch.local);
         }
         self.sites.clear();
         self.sites
             .resize(launch.code.sites as usize, Site::default());
-        let shared_size = u64::from(launch.static_shared) + u64::from(launch.dynamic_shared);
         let runtime = std::ptr::from_mut(self).cast::<c_void>();
         let context = self.context.get_mut();
         *context = BlockContext {
@@ -197,12 +204,13 @@ impl Block {
             gridid: running.gridid,
             params: launch.params.as_ptr(),
             params_size: launch.params.len() as u64,
-            shared_base: self.shared.reserve(shared_size as usize),
+            shared_base,
             shared_size,
             sites: self.sites.as_mut_ptr(),
             workspace: running.workspace,
             runtime,
         };
+        Some(())
     }
 
     /// Makes it the block `ctaid` of the launch it is prepared for, of which no thread has started.

@@ -1,15 +1,16 @@
 //! The memory behind shared and local addresses: a worker's own buffer, which grows and is reused.
+//!
+//! It is mapped, so that what no thread touches takes no memory: a block reserves local memory for its deepest thread a
+//! thousand times over.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-
-/// Shared variables may ask for any alignment up to this.
-const ALIGN: usize = 1024;
-
-/// A buffer whose address stays until it grows.
+/// A buffer whose address stays until it grows, aligned to a page: shared variables may ask for any alignment up to that.
 pub(super) struct Scratch {
     base: *mut u8,
     size: usize,
 }
+
+/// What it grows by.
+const PAGE: usize = 4096;
 
 // SAFETY: it owns its memory, and the pointer is shared with nobody unless its owner hands it out.
 unsafe impl Send for Scratch {}
@@ -18,35 +19,43 @@ impl Scratch {
     /// An empty one.
     pub const fn new() -> Scratch {
         Scratch {
-            base: std::ptr::without_provenance_mut(ALIGN),
+            base: std::ptr::without_provenance_mut(PAGE),
             size: 0,
         }
     }
 
-    fn layout(size: usize) -> Layout {
-        Layout::from_size_align(size, ALIGN).expect("sizes are far below isize::MAX")
-    }
-
-    /// At least `size` bytes. What they hold is left from before, or zero.
-    pub fn reserve(&mut self, size: usize) -> *mut u8 {
+    /// At least `size` bytes, which hold what is left from before, or zeros; `None` when there is no memory.
+    pub fn reserve(&mut self, size: usize) -> Option<*mut u8> {
         if size > self.size {
-            let size = size.next_multiple_of(ALIGN);
-            // SAFETY: the size is not 0, as it is greater than another.
-            let base = unsafe { alloc_zeroed(Self::layout(size)) };
-            if base.is_null() {
-                handle_alloc_error(Self::layout(size));
+            let size = size.checked_next_multiple_of(PAGE)?;
+            // SAFETY: a fresh anonymous mapping touches nothing that exists.
+            let base = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    size,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                    -1,
+                    0,
+                )
+            };
+            if base == libc::MAP_FAILED {
+                return None;
             }
-            *self = Scratch { base, size };
+            *self = Scratch {
+                base: base.cast(),
+                size,
+            };
         }
-        self.base
+        Some(self.base)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.size != 0 {
-            // SAFETY: allocated by `reserve` with this layout.
-            unsafe { dealloc(self.base, Self::layout(self.size)) };
+            // SAFETY: mapped by `reserve`, with this size.
+            unsafe { libc::munmap(self.base.cast(), self.size) };
         }
     }
 }

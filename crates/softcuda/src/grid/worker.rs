@@ -140,8 +140,10 @@ impl Worker {
             };
             if more && let Some(index) = running.take(1).next() {
                 let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
-                unit.start(index, running, smid, nsmid);
-                self.resident.push(unit);
+                match unit.start(index, running, smid, nsmid) {
+                    true => self.resident.push(unit),
+                    false => self.spare.push(unit),
+                }
                 taken += 1;
                 idle = 0;
             } else if self.resident.is_empty() {
@@ -191,19 +193,33 @@ impl Unit {
     }
 
     /// Makes it ready for units of a launch of `blocks` blocks each, whose threads get `lanes` contexts.
-    fn prepare(&mut self, running: &Running<'_>, blocks: usize, lanes: u32, smid: u32, nsmid: u32) {
+    /// `false`: there is no memory for it, and the launch has been stopped.
+    fn prepare(
+        &mut self,
+        running: &Running<'_>,
+        blocks: usize,
+        lanes: u32,
+        smid: u32,
+        nsmid: u32,
+    ) -> bool {
         if self.prepared == running.gridid {
-            return;
+            return true;
         }
+        self.prepared = 0;
         self.slots.truncate(blocks);
         self.slots.resize_with(blocks, || Slot {
             block: Block::new(),
             fibers: Vec::new(),
         });
         for slot in &mut self.slots {
-            slot.block.prepare(running, lanes, smid, nsmid);
+            if slot.block.prepare(running, lanes, smid, nsmid).is_none() {
+                let detail = "no memory for the shared and local memory of a block".into();
+                running.fail(FaultKind::LaunchFailure, [0; 3], None, None, detail);
+                return false;
+            }
         }
         self.prepared = running.gridid;
+        true
     }
 
     /// Blocks as loops, one after the other.
@@ -216,7 +232,9 @@ impl Unit {
         stack_limit: u64,
     ) {
         let blocks = volume(running.launch.cluster).max(1);
-        self.prepare(running, 1, 1, smid, nsmid);
+        if !self.prepare(running, 1, 1, smid, nsmid) {
+            return;
+        }
         let block = &mut self.slots[0].block;
         let at_once = (running.units() / (u64::from(nsmid) * 16))
             .clamp(1, MOST_AT_ONCE)
@@ -240,11 +258,13 @@ impl Unit {
         }
     }
 
-    /// Makes it the unit `index` of the launch, of which no thread has started.
-    fn start(&mut self, index: u64, running: &Running<'_>, smid: u32, nsmid: u32) {
+    /// Makes it the unit `index` of the launch, of which no thread has started. `false`: see [`Unit::prepare`].
+    fn start(&mut self, index: u64, running: &Running<'_>, smid: u32, nsmid: u32) -> bool {
         let blocks = volume(running.launch.cluster).max(1);
         let threads = volume(running.launch.block) as u32;
-        self.prepare(running, blocks as usize, threads, smid, nsmid);
+        if !self.prepare(running, blocks as usize, threads, smid, nsmid) {
+            return false;
+        }
         self.cluster.reset(threads * blocks as u32);
         for (rank, slot) in (0..).zip(&mut self.slots) {
             slot.block
@@ -252,6 +272,7 @@ impl Unit {
             slot.block.ready();
             slot.fibers.resize_with(threads as usize, || None);
         }
+        true
     }
 
     /// See [`Block::events`].

@@ -33,6 +33,7 @@ static HEAP: Mutex<Heap> = Mutex::new(Heap {
 });
 
 /// The size of the heap in bytes.
+#[cfg(test)]
 pub(crate) fn limit() -> u64 {
     HEAP.lock().limit
 }
@@ -42,11 +43,12 @@ pub(crate) fn set_limit(limit: u64) {
     HEAP.lock().limit = limit;
 }
 
-/// Frees every block.
+/// Frees every block, and makes the heap as large as it was at first.
 pub(crate) fn reset() {
     let blocks = {
         let mut heap = HEAP.lock();
         heap.used = 0;
+        heap.limit = DEFAULT_LIMIT;
         heap.blocks.take()
     };
     for address in blocks.into_iter().flatten().map(|(address, _)| address) {
