@@ -37,6 +37,7 @@ macro_rules! pointer {
             }
         }
 
+        #[allow(dead_code)] // one vocabulary for all three, whichever of it is used
         impl<T> $name<T> {
             /// The caller passed null.
             pub(crate) fn is_null(self) -> bool {

@@ -14,6 +14,7 @@ macro_rules! handles {
         #[derive(Clone, Copy, PartialEq, Eq, Hash)]
         pub struct $name(pub usize);
 
+        #[allow(dead_code)] // one vocabulary for all handles, whichever of it is used
         impl $name {
             /// The null handle.
             pub const NULL: Self = Self(0);

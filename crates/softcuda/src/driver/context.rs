@@ -93,11 +93,6 @@ impl Context {
         self.id
     }
 
-    /// It is a life of the primary context.
-    pub fn is_primary(&self) -> bool {
-        self.primary
-    }
-
     /// `cuCtxGetFlags`.
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
@@ -146,7 +141,8 @@ impl Context {
         super::failure::notice()
     }
 
-    /// Waits for its work and frees what belongs to it. Its handle no longer means it.
+    /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels allocated goes with the
+    /// last context: contexts share one heap.
     fn end(&self) {
         let _ = super::stream::synchronize_context(self);
         self.destroyed.store(true, Ordering::Release);
@@ -156,6 +152,10 @@ impl Context {
         super::module::end_context(self);
         super::array::end_context(self);
         super::memory::end_context(self);
+        if CONTEXTS.is_empty() {
+            heap::reset();
+            heap::set_limit(heap::DEFAULT_LIMIT);
+        }
     }
 }
 
@@ -201,7 +201,11 @@ impl Limits {
             }
             Self::STACK_SIZE if value <= MOST_STACK => value.next_multiple_of(16),
             Self::PRINTF_FIFO_SIZE => value.max(512 << 10),
-            Self::MALLOC_HEAP_SIZE => value.max(4 << 20),
+            Self::MALLOC_HEAP_SIZE => {
+                let size = value.max(4 << 20);
+                heap::set_limit(size);
+                size
+            }
             Self::MAX_L2_FETCH_GRANULARITY if value <= 128 => value,
             Self::PERSISTING_L2_CACHE_SIZE => value.min(device::PERSISTING_L2_MAX),
             Self::DEV_RUNTIME_PENDING_LAUNCH_COUNT => value,
@@ -320,11 +324,6 @@ pub(crate) fn resolve_or_current(handle: CUcontext) -> Result<Arc<Context>> {
         true => usable(),
         false => resolve(handle),
     }
-}
-
-/// All live contexts.
-pub(crate) fn all() -> Vec<Arc<Context>> {
-    CONTEXTS.all()
 }
 
 /// `cuCtxCreate`: makes a context and makes it current.

@@ -84,7 +84,7 @@ pub(crate) fn attribute(number: u32) -> Result<i32> {
     let (major, minor) = compute_capability();
     Ok(match number {
         // Threads, blocks, grids, registers, shared memory.
-        1 | 2 | 3 => 1024,
+        1..=3 => 1024,
         4 => 64,
         5 => i32::MAX,
         6 | 7 => 65_535,

@@ -22,7 +22,7 @@ impl fmt::Debug for CUresult {
 
 macro_rules! codes {
     ($($name:ident = $value:literal, $text:literal;)*) => {
-        #[allow(missing_docs)] // the names are CUDA's own
+        #[allow(missing_docs, dead_code)] // the names are CUDA's own, and all of them
         impl CUresult {
             $(pub const $name: CUresult = CUresult($value);)*
 

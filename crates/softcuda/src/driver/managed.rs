@@ -215,7 +215,7 @@ pub(crate) fn range_attribute(
     let preferred = || said.common(start, end, |said| said.preferred);
     let prefetched = || said.common(start, end, |said| said.prefetched);
     if attribute == 3 {
-        if bytes == 0 || bytes % 4 != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(4) {
             return Err(INVALID);
         }
         let by_device = said.common(start, end, |said| said.by_device).then_some(0);

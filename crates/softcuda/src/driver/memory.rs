@@ -122,7 +122,9 @@ pub(crate) fn end_context(context: &Context) {
         .map(|(&base, _)| base)
         .collect();
     for base in ended {
-        owned.remove(&base).map(release);
+        if let Some(entry) = owned.remove(&base) {
+            release(entry);
+        }
     }
 }
 
@@ -197,13 +199,16 @@ pub(crate) fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> Result {
 
 /// Frees what was taken out of the program's hands.
 fn release(owned: Owned) {
-    match owned.made {
-        Made::Pooled(pool) => pool.free(owned.allocation),
-        Made::Registered(_) => drop(memory::unregister(owned.allocation.base)),
-        Made::Plain | Made::Host { .. } | Made::Managed(_) => {
-            drop(memory::free(owned.allocation.base))
-        }
-    }
+    let base = owned.allocation.base;
+    let freed = match owned.made {
+        Made::Pooled(pool) => return pool.free(owned.allocation),
+        Made::Registered(_) => memory::unregister(base),
+        Made::Plain | Made::Host { .. } | Made::Managed(_) => memory::free(base),
+    };
+    debug_assert!(
+        freed.is_some(),
+        "{base:#x} was an allocation of the program's"
+    );
 }
 
 /// `cuMemGetAddressRange`: base and size of the allocation that an address is in.

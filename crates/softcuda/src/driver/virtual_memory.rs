@@ -301,8 +301,8 @@ pub(crate) fn set_access(address: CUdeviceptr, size: u64, wishes: &[Access]) -> 
             mapping.access = wish.flags;
             match wish.flags {
                 0 => {}
-                1 => drop(memory::expose(base, mapping.physical.size, Kind::Constant)?),
-                _ => drop(memory::expose(base, mapping.physical.size, Kind::Device)?),
+                1 => _ = memory::expose(base, mapping.physical.size, Kind::Constant)?,
+                _ => _ = memory::expose(base, mapping.physical.size, Kind::Device)?,
             }
         }
     }

@@ -93,7 +93,7 @@ fn freed_pages_stay_mapped() {
         free(allocation.base);
         let mut byte = [1];
         access::read(allocation.base + 4096, &mut byte);
-        access::write(allocation.base + 4096, &byte);
+        access::fill(allocation.base + 4096, 7, 1, 1);
     }
 }
 
@@ -141,7 +141,7 @@ fn physical_memory_at_two_addresses_is_one() {
     let mut read = [0; 4];
     // SAFETY: both ranges are mapped.
     unsafe {
-        access::write(one + 100, b"same");
+        access::copy(one + 100, b"same".as_ptr() as u64, 4);
         access::read(two + 100, &mut read);
     }
     assert_eq!(&read, b"same");
