@@ -326,6 +326,11 @@ pub(crate) fn resolve_or_current(handle: CUcontext) -> Result<Arc<Context>> {
     }
 }
 
+/// All live contexts.
+pub(crate) fn all() -> Vec<Arc<Context>> {
+    CONTEXTS.all()
+}
+
 /// `cuCtxCreate`: makes a context and makes it current.
 pub(crate) fn create(flags: u32) -> Result<Arc<Context>> {
     super::failure::check()?;

@@ -151,13 +151,13 @@ impl Copy {
             }
         };
         if wait {
-            stream.submit(move || self.execute())?;
+            stream.submit_sized(self.extent.bytes(), move || self.execute())?;
             return stream.synchronize();
         }
         if reads_pageable {
             return self.run_staged(stream);
         }
-        stream.submit(move || self.execute())
+        stream.submit_sized(self.extent.bytes(), move || self.execute())
     }
 
     /// Reads the source now.
@@ -172,7 +172,7 @@ impl Copy {
         };
         // SAFETY: the source is the program's memory, which it gave for this call; the target is the vector.
         unsafe { self.copy_rows(packed(staged.as_mut_ptr() as u64), self.source) };
-        stream.submit(move || {
+        stream.submit_sized(self.extent.bytes(), move || {
             // SAFETY: the target was checked to be allocations in the arena, which stays mapped, or registered memory, which
             // is not unregistered before this has run.
             unsafe { self.copy_rows(self.target, packed(staged.as_ptr() as u64)) };

@@ -79,7 +79,8 @@ impl Fill {
     /// Puts the fill behind all that the stream was given.
     pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
         let wait = until == Until::Done && self.place != Place::Device;
-        stream.submit(move || {
+        let bytes = self.width * u64::from(self.element) * self.height;
+        stream.submit_sized(bytes, move || {
             for row in 0..self.height {
                 let address = self.address + row * self.pitch;
                 // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or registered memory,

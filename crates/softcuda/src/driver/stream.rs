@@ -272,6 +272,21 @@ impl Stream {
         })))
     }
 
+    /// As [`submit`](Self::submit), for work on so few bytes that the calling thread may do it at once when it is its turn.
+    pub fn submit_sized(
+        &self,
+        bytes: u64,
+        task: impl FnOnce() -> Result + Send + 'static,
+    ) -> Result {
+        /// What takes less time to do than to hand to another thread.
+        const BRIEF: u64 = 64 << 10;
+        let work = Box::new(move || task().map_err(|error| Failure(error.0)));
+        self.push(match bytes <= BRIEF {
+            true => Step::Brief(work),
+            false => Step::Device(work),
+        })
+    }
+
     /// Puts a step behind all that the stream was given before.
     pub fn push(&self, step: Step) -> Result {
         self.context.check()?;

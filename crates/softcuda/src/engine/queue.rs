@@ -27,6 +27,8 @@ use super::{Failure, Fate, pool};
 pub(crate) enum Step {
     /// Work of the device: not run once the context has failed, which an error of its own makes it do.
     Device(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
+    /// As `Device`, and over so soon that the thread which pushes it into an idle queue runs it.
+    Brief(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
     /// A host function: runs on a thread of the engine, not at all once the context has failed.
     Host(Box<dyn FnOnce() + Send>),
     /// A callback: runs on a thread of the engine, and is told how the context stands.
@@ -175,7 +177,7 @@ impl Queue {
         let ticket = self.last() + 1;
         let step = step(ticket);
         let cheap = match &step {
-            Step::Signal(_) => true,
+            Step::Signal(_) | Step::Brief(_) => true,
             Step::Wait(marker) => marker.fired(),
             _ => false,
         };
@@ -266,7 +268,7 @@ impl Queue {
                     }
                     true
                 }
-                (Runner::Worker, _) | (_, Some(Step::Signal(_))) => true,
+                (Runner::Worker, _) | (_, Some(Step::Signal(_) | Step::Brief(_))) => true,
                 (Runner::Helper(_), Some(Step::Device(_))) => true,
                 _ => false,
             };
@@ -292,7 +294,7 @@ impl Queue {
         match step {
             Step::Wait(_) => {}
             Step::Signal(marker) => marker.fire(),
-            Step::Device(work) => {
+            Step::Device(work) | Step::Brief(work) => {
                 if self.fate.failure().is_none() {
                     let result = catch_unwind(AssertUnwindSafe(work));
                     if let Err(error) = result.unwrap_or(Err(Failure::PANICKED)) {

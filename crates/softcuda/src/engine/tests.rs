@@ -25,6 +25,13 @@ fn domain() -> Domain {
     Domain::new(Arc::new(TestFate::default()))
 }
 
+fn brief(f: impl FnOnce() + Send + 'static) -> Step {
+    Step::Brief(Box::new(move || {
+        f();
+        Ok(())
+    }))
+}
+
 fn device(f: impl FnOnce() + Send + 'static) -> Step {
     Step::Device(Box::new(move || {
         f();
@@ -101,6 +108,7 @@ fn run(program: &[Action]) {
                 };
                 let step = match action {
                     Action::Host(_) => Step::Host(Box::new(body)),
+                    _ if index % 2 == 0 => brief(body),
                     _ => device(body),
                 };
                 domain.submit(&queues[*stream], step);
@@ -284,6 +292,29 @@ fn host_functions_run_on_the_engines_threads() {
         let (thread, forbidden) = receive.recv().unwrap();
         assert!(thread != caller && forbidden);
     }
+}
+
+#[test]
+fn a_brief_step_of_an_idle_queue_has_run_when_it_was_pushed() {
+    let domain = domain();
+    let queue = domain.open(Role::Blocking, 0);
+    let own = std::thread::current().id();
+    let ran = Arc::new(Mutex::new(None));
+    let seen = ran.clone();
+    domain.submit(
+        &queue,
+        brief(move || *seen.lock() = Some(std::thread::current().id())),
+    );
+    assert_eq!(*ran.lock(), Some(own));
+    // Not while another step is before it: the caller would wait for that.
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    domain.submit(&queue, device(move || drop(gate.recv())));
+    let seen = ran.clone();
+    domain.submit(&queue, brief(move || *seen.lock() = None));
+    assert_eq!(*ran.lock(), Some(own));
+    drop(open);
+    domain.synchronize_all();
+    assert_eq!(*ran.lock(), None);
 }
 
 #[test]

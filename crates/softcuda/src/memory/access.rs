@@ -22,6 +22,15 @@ pub(crate) unsafe fn read(source: u64, target: &mut [u8]) {
     unsafe { std::ptr::copy(source as *const u8, target.as_mut_ptr(), target.len()) }
 }
 
+/// Writes bytes.
+///
+/// # Safety
+/// The range is mapped and writable.
+pub(crate) unsafe fn write(target: u64, source: &[u8]) {
+    // SAFETY: the caller upholds it for the target; the source is a slice.
+    unsafe { std::ptr::copy(source.as_ptr(), target as *mut u8, source.len()) }
+}
+
 /// Writes the low `width` bytes (1, 2 or 4) of `value` `count` times.
 ///
 /// # Safety
