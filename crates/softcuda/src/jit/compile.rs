@@ -29,6 +29,9 @@ use crate::grid::context::{KernelFn, ThreadContext};
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves below the limit that
 /// functions compare with must hold one, and what runtime functions need.
 const MAX_NATIVE_FRAME: u32 = 16 << 10;
+/// The same for a kernel that starts on a fiber's stack, and for one on a stack of the host's.
+const MAX_FIBER_FRAME: u32 = 32 << 10;
+const MAX_LOOP_FRAME: u32 = 256 << 10;
 /// The most instructions of one compilation: beyond, it would take minutes.
 const MAX_INSTRUCTIONS: usize = 400_000;
 
@@ -516,7 +519,12 @@ impl Unit {
                     .buffer
                     .frame_layout()
                     .map_or(0, |layout| layout.frame_to_fp_offset);
-                if frame > MAX_NATIVE_FRAME && !function.kernel {
+                let limit = match (function.kernel, self.fibers) {
+                    (false, _) => MAX_NATIVE_FRAME,
+                    (true, true) => MAX_FIBER_FRAME,
+                    (true, false) => MAX_LOOP_FRAME,
+                };
+                if frame > limit {
                     return Err(format!(
                         "{}: a native frame of {frame} bytes is too large",
                         function.name

@@ -134,6 +134,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The operation moves the top of local memory.
+    fn uses_stack(&self) -> bool {
+        false
+    }
+
     /// Where control goes from here.
     fn flow(&self) -> Flow {
         Flow::Next

@@ -172,8 +172,7 @@ impl Lower<'_> {
                 self.fault_unless(enough, FaultKind::StackOverflow);
             }
             if calls || self.uses_stack() {
-                let top = self.b.ins().iconst(types::I64, align_up(size, 16) as i64);
-                self.set_thread_field(top, offset_of!(ThreadContext, local_top));
+                self.reset_top();
             }
         } else if size > 0 || self.uses_stack() {
             let limit = self.entry(Entry::LocalSize);
@@ -191,7 +190,9 @@ impl Lower<'_> {
 
     /// The body moves `local_top` by itself.
     fn uses_stack(&self) -> bool {
-        false
+        self.body.steps.iter().any(|step| {
+            matches!(step, Step::Instruction(instruction) if instruction.operation.uses_stack())
+        })
     }
 
     /// In the prologue: a fault that returns at once.
@@ -256,6 +257,11 @@ impl Lower<'_> {
             };
             let variable: Variable = self.variable(crate::jit::decode::RegId(at as u32));
             self.b.def_var(variable, zero);
+        }
+        if let Frame::Loop { .. } = self.frame
+            && self.uses_stack()
+        {
+            self.reset_top();
         }
         let carry = self.b.declare_var(types::I8);
         self.carry = Some(carry);
@@ -363,9 +369,7 @@ impl Lower<'_> {
             let faulted = self.fresh_block();
             if !self.body.uses.functions.is_empty() {
                 // A callee that ended the thread left its frame behind.
-                let top = align_up(self.body.tables.frame, 16) as i64;
-                let top = self.b.ins().iconst(types::I64, top);
-                self.set_thread_field(top, offset_of!(ThreadContext, local_top));
+                self.reset_top();
             }
             let exited = self
                 .b
@@ -376,6 +380,13 @@ impl Lower<'_> {
         }
         self.restore_frame();
         self.b.ins().return_(&[status]);
+    }
+
+    /// In a kernel: local memory above its own frame is free.
+    fn reset_top(&mut self) {
+        let top = align_up(self.body.tables.frame, 16) as i64;
+        let top = self.b.ins().iconst(types::I64, top);
+        self.set_thread_field(top, offset_of!(ThreadContext, local_top));
     }
 
     /// Gives the function's frame in local memory back.

@@ -33,6 +33,7 @@ pub(crate) mod integer;
 mod memory;
 mod mov;
 mod special;
+mod stack;
 mod video;
 mod warp;
 
@@ -77,6 +78,7 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "griddepcontrol"
         | "setmaxnreg" => control::decode,
         "call" => call::decode,
+        "alloca" | "stacksave" | "stackrestore" => stack::decode,
         "atom" | "red" => atomic::decode,
         "bar" | "barrier" => barrier::decode,
         "membar" | "fence" => fence::decode,

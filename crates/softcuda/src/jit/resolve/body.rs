@@ -1,13 +1,11 @@
 //! The body of a function: its scopes, its storage, its instructions.
 
-use ptx::ast::{
-    self, AddressBase, Immediate, Init, Linkage, Operand, Pos, Space, Statement, Type, Variable,
-};
+use ptx::ast::{self, Init, Pos, Space, Statement, Type, Variable};
 
 use super::floats::Votes;
 use super::nans::{Decision, Nans};
 use super::scope::{Named, Scopes};
-use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, Resolver, special};
+use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, Resolver, types};
 use crate::jit::decode::{Arg, Reader, Refusal, RegId, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
@@ -28,10 +26,10 @@ enum PendingStep<'a> {
 }
 
 /// The body being checked.
-struct Resolve<'r, 'a> {
-    module: &'r mut Resolver,
+pub(super) struct Resolve<'r, 'a> {
+    pub module: &'r mut Resolver,
     kernel: bool,
-    scopes: Scopes,
+    pub scopes: Scopes,
     tables: Tables,
     uses: Uses,
     steps: Vec<PendingStep<'a>>,
@@ -184,6 +182,16 @@ fn decode(
             PendingStep::Instruction(pending) => pending,
         };
         let instruction = pending.instruction;
+        if let Some((register, ty)) = types::mismatch(instruction, &pending.args, &tables.registers)
+        {
+            let have = tables.registers[register.0 as usize].name();
+            let (name, ty) = (&instruction.opcode, ty.name());
+            let what = format!(
+                "`{name}`: a register of type .{have} does not fit an instruction of type .{ty}"
+            );
+            module.invalid(instruction.pos, what);
+            continue;
+        }
         let mut reader = Reader::new(
             instruction.pos,
             &instruction.opcode,
@@ -522,145 +530,5 @@ impl<'a> Resolve<'_, 'a> {
             | Arg::SpecialVector(_)
             | Arg::Sink => {}
         }
-    }
-
-    fn operand(&mut self, at: &ast::Instruction, operand: &Operand) -> Arg {
-        match operand {
-            Operand::Name(name) => self.name(at, name, 0),
-            Operand::Offset(name, offset) => match self.name(at, name, *offset) {
-                arg @ Arg::Symbol(..) => arg,
-                Arg::Sink => Arg::Sink,
-                _ => self.unfit(
-                    at.pos,
-                    format!("`{name}` is no variable that an offset can be added to"),
-                ),
-            },
-            Operand::Member(name, component) => self.member(at, name, component),
-            Operand::Immediate(immediate) => Arg::Imm(*immediate),
-            Operand::Address(address) => self.address(at, address),
-            Operand::Vector(operands) => Arg::Vector(self.operands(at, operands)),
-            Operand::List(operands) => Arg::List(self.operands(at, operands)),
-            Operand::Pair(a, b) => {
-                let a = self.operand(at, a);
-                Arg::Pair(Box::new(a), Box::new(self.operand(at, b)))
-            }
-            Operand::Not(operand) => Arg::Not(Box::new(self.operand(at, operand))),
-            Operand::Negate(operand) => match self.operand(at, operand) {
-                Arg::Imm(Immediate::Int { bits, .. }) => Arg::Imm(Immediate::Int {
-                    bits: bits.wrapping_neg(),
-                    signed: true,
-                }),
-                Arg::Imm(Immediate::F32(bits)) => Arg::Imm(Immediate::F32(bits ^ 1 << 31)),
-                Arg::Imm(Immediate::F64(bits)) => Arg::Imm(Immediate::F64(bits ^ 1 << 63)),
-                Arg::Sink => Arg::Sink,
-                _ => self.unfit(at.pos, "only a number can be negated".into()),
-            },
-            Operand::Sink => Arg::Sink,
-        }
-    }
-
-    fn operands(&mut self, at: &ast::Instruction, operands: &[Operand]) -> Vec<Arg> {
-        operands
-            .iter()
-            .map(|operand| self.operand(at, operand))
-            .collect()
-    }
-
-    fn unfit(&mut self, pos: Pos, what: String) -> Arg {
-        self.module.invalid(pos, what);
-        Arg::Sink
-    }
-
-    fn name(&mut self, at: &ast::Instruction, name: &str, offset: i64) -> Arg {
-        if name == "_" {
-            return Arg::Sink;
-        }
-        match self.scopes.find(name) {
-            Some(Named::Register(register)) => match self.scopes.declaration(register).vector {
-                1 => Arg::Reg(self.scopes.element(register, 0)),
-                n => Arg::Vector(
-                    (0..n)
-                        .map(|element| Arg::Reg(self.scopes.element(register, element)))
-                        .collect(),
-                ),
-            },
-            Some(Named::Symbol(symbol)) => Arg::Symbol(symbol, offset),
-            None => {
-                if let Some(special) = special::named(name) {
-                    return special;
-                }
-                let Some(symbol) = self.module.names.get(name).copied() else {
-                    return self.unfit(at.pos, format!("`{name}` is not declared"));
-                };
-                self.check_extern(at.pos, symbol);
-                Arg::Symbol(symbol, offset)
-            }
-        }
-    }
-
-    /// What is declared here and defined nowhere cannot be used, except for the functions that the device brings.
-    fn check_extern(&mut self, pos: Pos, symbol: Symbol) {
-        match symbol {
-            Symbol::Global(at) => {
-                let global = &self.module.program.globals[at as usize];
-                if global.linkage == Linkage::Extern {
-                    let what = format!("Unresolved extern variable '{}'", global.name);
-                    self.module.invalid(pos, what);
-                }
-            }
-            // Functions are looked at when all are known.
-            _ => {}
-        }
-    }
-
-    fn member(&mut self, at: &ast::Instruction, name: &str, component: &str) -> Arg {
-        let element = match component {
-            "x" | "r" => 0,
-            "y" | "g" => 1,
-            "z" | "b" => 2,
-            "w" | "a" => 3,
-            _ => return self.unfit(at.pos, format!("`{name}` has no component .{component}")),
-        };
-        match self.scopes.find(name) {
-            Some(Named::Register(register))
-                if self.scopes.declaration(register).vector > 1
-                    && u32::from(element) < self.scopes.declaration(register).vector =>
-            {
-                Arg::Reg(self.scopes.element(register, u32::from(element)))
-            }
-            None => match special::component(name, element) {
-                Some(special) => special,
-                None => self.unfit(at.pos, format!("`{name}.{component}` is not declared")),
-            },
-            Some(_) => self.unfit(at.pos, format!("`{name}` has no component .{component}")),
-        }
-    }
-
-    fn address(&mut self, at: &ast::Instruction, address: &ast::Address) -> Arg {
-        let base = match &address.base {
-            AddressBase::Immediate(bits) => Arg::Imm(Immediate::Int {
-                bits: *bits,
-                signed: false,
-            }),
-            AddressBase::Name(name) => match self.name(at, name, 0) {
-                Arg::Reg(id)
-                    if !matches!(
-                        self.scopes.types()[id.0 as usize],
-                        Type::B32 | Type::U32 | Type::S32 | Type::B64 | Type::U64 | Type::S64
-                    ) =>
-                {
-                    self.unfit(at.pos, format!("`{name}` has no type of an address"))
-                }
-                arg @ (Arg::Reg(_) | Arg::Symbol(..) | Arg::Sink) => arg,
-                _ => self.unfit(at.pos, format!("`{name}` is no base of an address")),
-            },
-        };
-        let place = Arg::Address(Box::new(base), address.offset);
-        if address.rest.is_empty() {
-            return place;
-        }
-        let mut parts = vec![place];
-        parts.extend(self.operands(at, &address.rest));
-        Arg::List(parts)
     }
 }

@@ -6,8 +6,10 @@
 mod body;
 mod floats;
 mod nans;
+mod operand;
 mod scope;
 mod special;
+mod types;
 
 use std::collections::{HashMap, HashSet};
 

@@ -230,3 +230,36 @@ fn aliases() {
     );
     assert_eq!(run(&f, 1, 0).unwrap(), [66]);
 }
+
+#[test]
+fn dynamic_frames() {
+    // Each thread and each call finds the stack as it was; what it allocates is apart from the frames.
+    let f = format!(
+        "{HEAD} {{ .local .u32 mine; {REGISTERS} stacksave.u64 %rd2; st.local.u32 [mine], 7; shl.b32 %r3, %r1, 4; add.u32 %r3, %r3, 4;
+    cvt.u64.u32 %rd5, %r3; alloca.u64 %rd3, %rd5, 16; add.u64 %rd6, %rd3, %rd5; st.local.u32 [%rd6+-4], %r1; st.local.u32 [%rd3], %r1;
+    alloca.u64 %rd4, 4; st.local.u32 [%rd4], 9; ld.local.u32 %r4, [%rd6+-4]; ld.local.u32 %r5, [mine]; mad.lo.u32 %r4, %r4, 10, %r5;
+    stackrestore.u64 %rd2; stacksave.u64 %rd7; sub.u64 %rd7, %rd7, %rd2; cvt.u32.u64 %r6, %rd7; add.u32 %r4, %r4, %r6;
+    st.param.b32 [func_retval0+0], %r4; ret; }}"
+    );
+    let wanted: Vec<u32> = (0..200).map(|n| n * 10 + 7).collect();
+    assert_eq!(run(&f, 200, 0).unwrap(), wanted);
+    for size in ["%rd1", "0xffffffffffffffff", "1000000"] {
+        let f = format!(
+            "{HEAD} {{ {REGISTERS} alloca.u64 %rd3, {size}; st.local.u32 [%rd3], 1; ret; }}"
+        );
+        assert_eq!(
+            run(&f, 2, 1 << 40).unwrap_err().kind,
+            FaultKind::StackOverflow,
+            "{size}"
+        );
+    }
+    let f = format!(
+        "{HEAD} {{ .local .u32 mine; {REGISTERS} stackrestore.u64 %rd1; {{ .param .b32 a; .param .b64 b; .param .b32 c; call (c), g, (a, b); }} ret; }}"
+    );
+    let g = HEAD.replace(" f(", " g(");
+    let f = format!("{g} {{ .local .b8 l[64]; st.local.u32 [l], 1; ret; }} {f}");
+    assert_eq!(
+        run(&f, 2, u64::MAX - 15).unwrap_err().kind,
+        FaultKind::StackOverflow
+    );
+}

@@ -29,6 +29,29 @@ fn names() {
 }
 
 #[test]
+fn types() {
+    for body in [
+        "add.u32 %r1, %r2, %rd1;",
+        "add.f32 %r1, %f1, %h1;",
+        "add.s32 %f1, %r1, %r2;",
+        "add.u64 %rd1, %rd2, %r1;",
+        "and.b32 %r1, %r2, %p1;",
+        "and.pred %p1, %p2, %r1;",
+        "mul.lo.u32 %rd1, %r1, %r2;",
+        "fma.rn.f64 %rd1, %rd1, %f1, %rd2;",
+        "neg.f32 %f1, %h2;",
+    ] {
+        assert!(log(body).contains("does not fit"), "{body}");
+    }
+    // A number is no register, and untyped registers hold anything of their size.
+    harness::load(&harness::module(
+        ".entry k() { .reg .b32 %r<3>; .reg .f32 %f<3>; .reg .s32 %s<3>; .reg .b16 %h<3>; .reg .b64 %d<3>; .reg .u64 %u<2>;
+    add.f32 %r1, %f1, 0f3F800000; add.u32 %r1, %s1, -1; add.f64 %d1, %d2, 1.0; and.b32 %f1, %f2, %r1;
+    add.f16 %h1, %h2, %h1; mul.wide.u32 %u1, %r1, %s2; mad.wide.u32 %d1, %r1, 4, %u1; add.f16x2 %s1, %r1, %r2; }",
+    ));
+}
+
+#[test]
 fn operands() {
     for body in [
         "ld.global.u32 %r1, %rd1;",

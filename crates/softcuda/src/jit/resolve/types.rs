@@ -1,0 +1,65 @@
+//! Type checking of the instructions whose operands are all of the instruction's type.
+//!
+//! | register | fits an instruction of |
+//! |---|---|
+//! | `.pred` | `.pred` |
+//! | `.bN` | any type of N bits |
+//! | `.uN`, `.sN` | `.bN`, `.uN`, `.sN` |
+//! | a float | the same float, `.bN` |
+//!
+//! Loads, stores, conversions and moves take more than that, and look at their operands themselves.
+
+use ptx::ast::{Instruction, Type};
+
+use crate::jit::decode::{Arg, RegId};
+
+/// The register that does not fit, and the type that it should.
+pub(super) fn mismatch(
+    instruction: &Instruction,
+    args: &[Arg],
+    registers: &[Type],
+) -> Option<(RegId, Type)> {
+    let has = |name: &str| {
+        instruction
+            .modifiers
+            .iter()
+            .any(|modifier| modifier == name)
+    };
+    let uniform = match instruction.opcode.as_str() {
+        "add" | "sub" | "addc" | "subc" | "div" | "rem" | "min" | "max" | "abs" | "neg" | "and"
+        | "or" | "xor" | "not" | "sad" | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2"
+        | "ex2" | "copysign" => true,
+        "mul" | "mad" => !has("wide"),
+        "fma" => true,
+        _ => false,
+    };
+    // Some instructions of mixed precision name two types.
+    let mut types = instruction
+        .modifiers
+        .iter()
+        .filter_map(|name| Type::from_name(name));
+    let (Some(ty), None, true) = (types.next(), types.next(), uniform) else {
+        return None;
+    };
+    args.iter().find_map(|arg| match arg {
+        Arg::Reg(id) if !fits(registers[id.0 as usize], ty) => Some((*id, ty)),
+        _ => None,
+    })
+}
+
+fn fits(register: Type, ty: Type) -> bool {
+    use Type::*;
+    let integer = |ty| matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64);
+    let untyped = |ty| matches!(ty, B8 | B16 | B32 | B64 | B128);
+    if register == Pred || ty == Pred {
+        return register == ty;
+    }
+    let packed = |ty| matches!(ty, F16x2 | Bf16x2 | U16x2 | S16x2 | F32x2);
+    register.size() == ty.size()
+        && (register == ty
+            || untyped(register)
+            || untyped(ty)
+            || (integer(register) && integer(ty))
+            // Packed pairs live in integer registers as well.
+            || (packed(ty) && integer(register)))
+}
