@@ -421,7 +421,8 @@ fn add(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: C
     sum
 }
 
-/// The carry flag of a subtraction is its borrow, as `sub.cc` documents.
+/// The manual calls the carry flag of a subtraction its borrow, but the device adds the complement: the flag is set when nothing
+/// was borrowed. An `addc` that follows sees it, as in the division of 128-bit integers that nvcc emits.
 fn sub(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: Carry) -> Value {
     if saturate {
         let [a, b] = [a, b].map(|v| l.b.ins().sextend(types::I64, v));
@@ -437,15 +438,17 @@ fn sub(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: C
     }
     let out = l.b.ins().icmp(IntCC::UnsignedLessThan, a, b);
     let (difference, out) = if carry.takes {
-        let flag = l.carry();
-        let flag = l.b.ins().uextend(value_type(ty), flag);
+        let kept = l.carry();
+        let borrowed = l.b.ins().bxor_imm(kept, 1);
+        let flag = l.b.ins().uextend(value_type(ty), borrowed);
         let again = l.b.ins().icmp(IntCC::UnsignedLessThan, difference, flag);
         (l.b.ins().isub(difference, flag), l.b.ins().bor(out, again))
     } else {
         (difference, out)
     };
     if carry.gives {
-        l.set_carry(out);
+        let kept = l.b.ins().bxor_imm(out, 1);
+        l.set_carry(kept);
     }
     difference
 }
