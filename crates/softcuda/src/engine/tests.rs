@@ -226,7 +226,7 @@ fn a_step_may_wait_for_another_queue() {
     let mut ends = Vec::new();
     for queue in &queues {
         let (send, receive) = mpsc::channel::<()>();
-        domain.submit(queue, device(move || drop(receive.recv())));
+        domain.submit(queue, device(move || _ = receive.recv()));
         ends.push(send);
     }
     let release = domain.open(Role::NonBlocking, 0);
@@ -308,7 +308,7 @@ fn a_brief_step_of_an_idle_queue_has_run_when_it_was_pushed() {
     assert_eq!(*ran.lock(), Some(own));
     // Not while another step is before it: the caller would wait for that.
     let (open, gate) = std::sync::mpsc::channel::<()>();
-    domain.submit(&queue, device(move || drop(gate.recv())));
+    domain.submit(&queue, device(move || _ = gate.recv()));
     let seen = ran.clone();
     domain.submit(&queue, brief(move || *seen.lock() = None));
     assert_eq!(*ran.lock(), Some(own));
