@@ -255,3 +255,95 @@ impl Side {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::memory::{self, Kind};
+
+    const SIZE: u64 = 4096;
+
+    /// The ends of a copy and its size, right for the most part; `wrong` is where one number is anything, and what.
+    fn copies() -> impl Strategy<Value = ([u64; 5], [u64; 5], [u64; 3])> {
+        let side = || [0u64..8, 0..4, 0..3, 20..40, 8..12];
+        let anything = prop_oneof![
+            0u64..40,
+            SIZE - 40..SIZE + 40,
+            (0u32..64).prop_map(|bit| 1 << bit),
+            u64::MAX - 40..u64::MAX
+        ];
+        let wrong = prop::option::of((0usize..13, anything));
+        (side(), side(), [0u64..13, 0..5, 0..4], wrong).prop_map(|(source, target, size, wrong)| {
+            let mut numbers = [&source[..], &target, &size].concat();
+            if let Some((place, number)) = wrong {
+                numbers[place] = number;
+            }
+            let part = |from: usize| std::array::from_fn(|at| numbers[from + at]);
+            (part(0), part(5), [numbers[10], numbers[11], numbers[12]])
+        })
+    }
+
+    fn placed(address: u64, [x, y, z, pitch, height]: [u64; 5]) -> Side {
+        Side {
+            end: End::Device(address),
+            x,
+            y,
+            z,
+            pitch,
+            height,
+        }
+    }
+
+    proptest! {
+        /// Whatever is asked for, a copy that is accepted touches the allocations alone, and does what its description says.
+        #[test]
+        fn rows_stay_inside_and_arrive((source, target, size) in copies()) {
+            let [width, height, depth] = size;
+            let (from, to) = (memory::alloc(SIZE, 1, Kind::Pinned).unwrap(), memory::alloc(SIZE, 1, Kind::Pinned).unwrap());
+            let extent = Extent { width, height, depth };
+            let answer = Copy::rows(placed(to.base, target), placed(from.base, source), extent);
+            let small = [&source[..], &target, &size].concat().iter().all(|&number| number <= 40);
+            prop_assert!(answer.is_ok() || !small || source[3] < 20 || target[3] < 20 || source[4] < 8 || target[4] < 8
+                || source[0] + width > 20 || target[0] + width > 20 || height + source[1].max(target[1]) > 8
+                || depth + source[2].max(target[2]) > 6, "right, and refused");
+            if let Ok(Some(copy)) = answer {
+                for slice in [0, depth - 1] {
+                    for row in [0, height - 1] {
+                        for (rows, memory) in [(copy.source, from), (copy.target, to)] {
+                            let start = rows.start + row * rows.pitch + slice * rows.slice;
+                            prop_assert!(start >= memory.base && start + width <= memory.end());
+                        }
+                    }
+                }
+                let original: Vec<u8> = (0..SIZE).map(|at| (at * 31 + at / 256) as u8).collect();
+                // SAFETY: both are live allocations of this size.
+                unsafe {
+                    access::write(from.base, &original);
+                    access::fill(to.base, 0, 1, SIZE);
+                }
+                copy.execute().unwrap();
+                let mut arrived = vec![0; SIZE as usize];
+                // SAFETY: it is a live allocation of this size.
+                unsafe { access::read(to.base, &mut arrived) };
+                let mut expected = vec![0; SIZE as usize];
+                let place = |[x, y, z, pitch, rows]: [u64; 5], row: u64, slice: u64| {
+                    let pitch = if pitch == 0 { x + width } else { pitch };
+                    let rows = if rows == 0 { y + height } else { rows };
+                    (((z + slice) * rows + y + row) * pitch + x) as usize
+                };
+                for slice in 0..depth {
+                    for row in 0..height {
+                        let (from, to) = (place(source, row, slice), place(target, row, slice));
+                        let width = width as usize;
+                        expected[to..to + width].copy_from_slice(&original[from..from + width]);
+                    }
+                }
+                prop_assert_eq!(arrived, expected);
+            }
+            memory::free(from.base);
+            memory::free(to.base);
+        }
+    }
+}
