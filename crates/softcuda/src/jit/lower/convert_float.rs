@@ -1,5 +1,6 @@
 //! `cvt` from float to float, packed and 8-bit forms included.
 
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use super::float_modifiers::{Flag, Modifiers};
 use super::float_sign::relu;
 use super::float_value::{bits, flush_if, from_bits, halves, narrow, pair, saturate, widen};
 use crate::jit::decode::{Arg, Operation};
-use crate::jit::runtime::convert::{self, FP8_E4M3, FP8_RELU, Target};
+use crate::jit::runtime::convert::{self, FP8_E4M3, FP8_RELU, KEEP_PAYLOAD, Target};
 use crate::jit::runtime::float::{Format, Rounding};
 
 /// What is converted to what.
@@ -135,8 +136,8 @@ impl FloatConversion {
                         let value = saturate(l, value);
                         l.write(&self.dst, Type::F32, value);
                     }
-                    // A shift on the device too: the payload stays.
-                    (_, Type::Bf16) => l.write(&self.dst, Type::F32, value),
+                    // The payload of a NaN stays, as far as there is room for it.
+                    (_, Type::Bf16 | Type::F64) => l.write(&self.dst, Type::F32, value),
                     _ => l.write_float(&self.dst, Type::F32, value),
                 }
             }
@@ -165,7 +166,12 @@ impl FloatConversion {
             format,
             mode: self.mode,
         };
-        let code = l.b.ins().iconst(types::I32, target.code());
+        // As the device does for what it converts from double by itself.
+        let payload = match self.from == Type::F64 && format != Format::BF16 {
+            true => KEEP_PAYLOAD,
+            false => 0,
+        };
+        let code = l.b.ins().iconst(types::I32, target.code() | payload);
         l.call_value(&convert::NARROW, &[value, code])
     }
 
@@ -192,30 +198,28 @@ impl FloatConversion {
     }
 
     fn tf32(&self, l: &mut Lower<'_>) {
-        let value = self.source(l);
+        let source = self.source(l);
         let value = match self.has(Flag::Relu) {
-            true => relu(l, value),
-            false => value,
+            true => relu(l, source),
+            false => source,
         };
         let field = self.narrow_exactly(l, Format::TF32, value);
-        let field = l.b.ins().ireduce(types::I32, field);
-        let mut field = field;
+        let mut field = l.b.ins().ireduce(types::I32, field);
         if self.has(Flag::Satfinite) {
             let infinity = Format::TF32.infinity() as i64;
             let magnitude = l.b.ins().band_imm(field, Format::TF32.nan() as i64);
-            let infinite = l.b.ins().icmp_imm(
-                cranelift_codegen::ir::condcodes::IntCC::Equal,
-                magnitude,
-                infinity,
-            );
+            let infinite = l.b.ins().icmp_imm(IntCC::Equal, magnitude, infinity);
             let greatest = l.b.ins().iadd_imm(field, -1);
             field = l.b.ins().select(infinite, greatest, field);
         }
-        let shifted = l.b.ins().ishl_imm(field, 13);
-        // NaN is that of a single, all its low bits set.
-        let single = from_bits(l, shifted);
-        let single = super::float_value::canonical_f32(l, single);
-        let result = bits(l, single);
+        let mut result = l.b.ins().ishl_imm(field, 13);
+        if self.mode == Rounding::Away {
+            // A NaN loses its low bits, whatever is left of it.
+            let all = bits(l, source);
+            let cut = l.b.ins().band_imm(all, !0x1fff);
+            let nan = l.b.ins().fcmp(FloatCC::Unordered, source, source);
+            result = l.b.ins().select(nan, cut, result);
+        }
         l.write(&self.dst, Type::B32, result);
     }
 

@@ -1,10 +1,12 @@
 //! Arithmetic on `.f32` and `.f64` that rounds exactly: add, sub, mul, fma, mad, div, rcp, sqrt.
 //!
 //! Rounding to nearest is the host's own instructions; the other modes call the runtime. Approximate forms of `div`, `rcp`
-//! and `sqrt` are the exact ones rounded to nearest, which is within their documented error.
+//! and `sqrt` are the exact ones rounded to nearest, which is within their documented error; `div.approx` by a divisor above
+//! 2^126 gives a zero, as documented.
 //!
 //! `.ftz` flushes what is subnormal after rounding.
 
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 use smallvec::SmallVec;
@@ -33,6 +35,8 @@ struct Arithmetic {
     op: Op,
     ty: Type,
     mode: Rounding,
+    /// `div.approx`: as `a * (1 / b)` with the reciprocal flushed.
+    by_reciprocal: bool,
     ftz: bool,
     sat: bool,
     dst: Arg,
@@ -114,6 +118,7 @@ fn arithmetic(
         op,
         ty,
         mode,
+        by_reciprocal: op == Op::Div && modifiers.has(Flag::Approx),
         ftz: modifiers.has(Flag::Ftz) && ty == Type::F32,
         sat: modifiers.has(Flag::Sat),
         dst,
@@ -143,10 +148,12 @@ pub(crate) fn fma(l: &mut Lower<'_>, a: Value, b: Value, c: Value) -> Value {
 impl Arithmetic {
     fn nearest(&self, l: &mut Lower<'_>, v: &[Value]) -> Value {
         match self.op {
-            Op::Add => l.b.ins().fadd(v[0], v[1]),
+            // Of two NaNs the device gives the second, the host the first.
+            Op::Add => l.b.ins().fadd(v[1], v[0]),
             Op::Sub => l.b.ins().fsub(v[0], v[1]),
-            Op::Mul => l.b.ins().fmul(v[0], v[1]),
+            Op::Mul => l.b.ins().fmul(v[1], v[0]),
             Op::Fma => fma(l, v[0], v[1], v[2]),
+            Op::Div if self.by_reciprocal => divide_by_reciprocal(l, v[0], v[1]),
             Op::Div => l.b.ins().fdiv(v[0], v[1]),
             Op::Rcp => {
                 let one = self.one(l);
@@ -187,6 +194,18 @@ impl Arithmetic {
             _ => const_f64(l, 1f64.to_bits()),
         }
     }
+}
+
+/// `a / b`, but `a` times a zero of the sign of `b` where the reciprocal of `b` would be subnormal.
+fn divide_by_reciprocal(l: &mut Lower<'_>, a: Value, b: Value) -> Value {
+    let quotient = l.b.ins().fdiv(a, b);
+    let magnitude = l.b.ins().fabs(b);
+    let limit = const_f32(l, 2f32.powi(126).to_bits());
+    let large = l.b.ins().fcmp(FloatCC::GreaterThan, magnitude, limit);
+    let zero = const_f32(l, 0);
+    let zero = l.b.ins().fcopysign(zero, b);
+    let vanished = l.b.ins().fmul(a, zero);
+    l.b.ins().select(large, vanished, quotient)
 }
 
 impl Operation for Arithmetic {

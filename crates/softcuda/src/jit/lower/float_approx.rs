@@ -6,7 +6,7 @@ use ptx::ast::Type;
 
 use super::Lower;
 use super::float_modifiers::{Flag, Modifiers};
-use super::float_value::{const_f32, const_f64, flush_if};
+use super::float_value::{const_f32, flush_if};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 use crate::jit::runtime::{RuntimeFn, approx};
 
@@ -103,12 +103,10 @@ impl Approximate {
             Function::Tanh => &approx::TANH_F32,
             Function::RsqrtHigh => &approx::RSQRT_HIGH_F64,
             Function::RcpHigh => &approx::RCP_HIGH_F64,
+            Function::Rsqrt if self.ty == Type::F64 => &approx::RSQRT_F64,
             Function::Rsqrt => {
                 let root = l.b.ins().sqrt(value);
-                let one = match self.ty {
-                    Type::F32 => const_f32(l, 1f32.to_bits()),
-                    _ => const_f64(l, 1f64.to_bits()),
-                };
+                let one = const_f32(l, 1f32.to_bits());
                 return l.b.ins().fdiv(one, root);
             }
         };

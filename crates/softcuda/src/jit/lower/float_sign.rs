@@ -6,7 +6,7 @@ use ptx::ast::{Immediate, Type};
 
 use super::Lower;
 use super::float_modifiers::{Flag, Modifiers};
-use super::float_value::{bits, const_f32, flush_if, from_bits};
+use super::float_value::{bits, const_f32, const_f64, flush_if, from_bits};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
 /// `min` or `max` of two floats: with NaN as with a missing operand unless `propagate`, and -0 below +0. Where the result
@@ -26,14 +26,21 @@ pub(crate) fn extremum(
     if propagate {
         return ieee;
     }
-    // A NaN operand gives the other one; `ieee` is NaN then.
-    let a_nan = l.b.ins().fcmp(FloatCC::Unordered, a, a);
-    let result = l.b.ins().select(a_nan, b, ieee);
-    if b_is_number {
-        return result;
+    // A NaN operand gives the other one, two of them the second; `ieee` is NaN then.
+    let mut result = ieee;
+    if !b_is_number {
+        let b_nan = l.b.ins().fcmp(FloatCC::Unordered, b, b);
+        result = l.b.ins().select(b_nan, a, result);
     }
-    let b_nan = l.b.ins().fcmp(FloatCC::Unordered, b, b);
-    l.b.ins().select(b_nan, a, result)
+    let a_nan = l.b.ins().fcmp(FloatCC::Unordered, a, a);
+    l.b.ins().select(a_nan, b, result)
+}
+
+/// A double whose NaN is made quiet.
+fn quiet(l: &mut Lower<'_>, value: Value) -> Value {
+    let sum = l.b.ins().fadd(value, value);
+    let nan = l.b.ins().fcmp(FloatCC::Unordered, value, value);
+    l.b.ins().select(nan, sum, value)
 }
 
 /// Gives `value` the sign of `a` xor that of `b`, unless it is NaN.
@@ -107,6 +114,10 @@ impl Operation for Extremum {
             }
             false => extremum(l, self.max, self.propagate, a, b, number),
         };
+        let value = match self.ty == Type::F64 && !number {
+            true => quiet(l, value),
+            false => value,
+        };
         l.write_float(dst, self.ty, value);
     }
 }
@@ -138,9 +149,20 @@ impl Operation for Sign {
         let [dst, a] = &self.args;
         let value = l.read(a, self.ty);
         let value = flush_if(l, self.ftz, value);
-        let value = match self.negate {
-            true => l.b.ins().fneg(value),
-            false => l.b.ins().fabs(value),
+        // A double that is NaN keeps its sign, and is made quiet.
+        let value = match (self.negate, self.ty) {
+            (true, Type::F64) => {
+                let zero = const_f64(l, (-0f64).to_bits());
+                l.b.ins().fsub(zero, value)
+            }
+            (false, Type::F64) => {
+                let absolute = l.b.ins().fabs(value);
+                let sum = l.b.ins().fadd(value, value);
+                let nan = l.b.ins().fcmp(FloatCC::Unordered, value, value);
+                l.b.ins().select(nan, sum, absolute)
+            }
+            (true, _) => l.b.ins().fneg(value),
+            (false, _) => l.b.ins().fabs(value),
         };
         l.write_float(dst, self.ty, value);
     }

@@ -7,8 +7,10 @@
 //! | `.f32` arithmetic | `0x7fffffff`, whatever the operands |
 //! | `.f16`, `.bf16` arithmetic | `0x7fff` |
 //! | `.f64` arithmetic | the operand's payload, made quiet; `0xfff8000000000000` where no operand is NaN |
+//! | `.f32`, `.f16` from `.f64` | the payload's upper bits, made quiet |
 //!
-//! The last row is what x86-64 does by itself. For `.f32` it takes an instruction or two for each operation, so it is left
+//! An H200 gave all of these. What it gives for `.f64` is what x86-64 does by itself, but where two operands of `sub` or `fma`
+//! are NaN the two may pick different ones. For `.f32` it takes an instruction or two for each operation, so it is left
 //! out where nothing can see the bits ([`Lower::nan_bits_matter`]): an operation on NaN gives NaN whatever its payload.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};

@@ -14,10 +14,11 @@ use ptx::ast::Type;
 use smallvec::SmallVec;
 
 use super::Lower;
+use super::convert::format_of;
 use super::float::fma;
 use super::float_modifiers::{Flag, Modifiers};
 use super::float_sign::{extremum, relu, xor_sign};
-use super::float_value::{bits, from_bits, halves, narrow, pair, saturate, widen};
+use super::float_value::{NAN_HALF, bits, from_bits, halves, narrow, pair, saturate, widen};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 use crate::jit::runtime::{approx, half};
 
@@ -183,10 +184,17 @@ impl Half {
 
     fn sign(&self, l: &mut Lower<'_>, value: Value) -> Value {
         let value = self.flush_result(l, self.modifiers.has(Flag::Ftz), value);
-        match self.op {
+        let magnitude = l.b.ins().band_imm(value, 0x7fff);
+        let result = match self.op {
             Op::Neg => l.b.ins().bxor_imm(value, 0x8000),
-            _ => l.b.ins().band_imm(value, 0x7fff),
-        }
+            _ => magnitude,
+        };
+        let infinity = format_of(self.ty).infinity() as i64;
+        let is_nan =
+            l.b.ins()
+                .icmp_imm(IntCC::UnsignedGreaterThan, magnitude, infinity);
+        let nan = l.b.ins().iconst(types::I16, NAN_HALF);
+        l.b.ins().select(is_nan, nan, result)
     }
 
     fn extremum(&self, l: &mut Lower<'_>, a: Value, b: Value) -> Value {

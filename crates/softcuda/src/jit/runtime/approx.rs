@@ -5,15 +5,31 @@
 //!
 //! | instruction | documented error | ours |
 //! |---|---|---|
-//! | `sin`, `cos` | 2^-20.5 absolute in [-2pi, 2pi], 2^-14.7 in [-100pi, 100pi] | 1 ulp everywhere |
+//! | `sin`, `cos` | 2^-20.5 absolute in [-2pi, 2pi], 2^-14.7 in [-100pi, 100pi] | 2^-22 and 2^-16 |
 //! | `lg2` | 2^-22 absolute in (0.5, 2), 2^-22 relative elsewhere | 1 ulp |
 //! | `ex2` | 2 ulp; 2^-9.9 relative in `.f16`, 2^-7 in `.bf16` | 1 ulp; correctly rounded but for 2^-12 ulp |
 //! | `tanh` | 2^-11 relative; 2^-10.987 absolute in `.f16`, 2^-8 in `.bf16` | 1 ulp; as `ex2` |
 //! | `rcp`, `div.full`, `div.approx` | 1 ulp, 2 ulp, 2 ulp | correctly rounded |
 //! | `sqrt`, `rsqrt` | 2^-23, 2^-22.9 relative | correctly rounded, 1 ulp (2^-23) |
+//! | `rsqrt.approx.f64` | none given | the nearest double or its neighbour |
 //! | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | a gross approximation of 20 bits | the true value cut to 20 bits |
 
+//!
+//! `sin` and `cos` work as the device does: the angle is first multiplied by 1/2pi in single precision, so an angle too great
+//! for that to leave a fraction counts as a whole number of turns.
+
+use std::f64::consts::TAU;
+
 use super::runtime;
+
+/// The fraction of a turn that an angle is, of the angle's sign.
+fn turn(angle: f32) -> f64 {
+    let turns = angle * std::f32::consts::FRAC_1_PI * 0.5;
+    match turns.abs() < f32::MIN_POSITIVE {
+        true => 0f64.copysign(f64::from(angle)),
+        false => f64::from(turns - turns.trunc()).copysign(f64::from(angle)),
+    }
+}
 
 /// The high word alone, as `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64` read and write it, without subnormals.
 fn high_word(value: f64) -> f64 {
@@ -29,20 +45,50 @@ const NAN_HIGH: f64 = f64::from_bits(0x7fff_ffff_0000_0000);
 
 runtime! {
     /// The sine.
-    SIN_F32 = fn softcuda_sin_f32(x: f32) -> f32 { x.sin() }
+    SIN_F32 = fn softcuda_sin_f32(x: f32) -> f32 {
+        let turn = turn(x);
+        match turn.abs() == 0.5 {
+            true => 0f32.copysign(x),
+            false => (turn * TAU).sin() as f32,
+        }
+    }
     /// The cosine.
-    COS_F32 = fn softcuda_cos_f32(x: f32) -> f32 { x.cos() }
+    COS_F32 = fn softcuda_cos_f32(x: f32) -> f32 {
+        let turn = turn(x).abs();
+        match turn == 0.25 || turn == 0.75 {
+            true => 0.0,
+            false => (turn * TAU).cos() as f32,
+        }
+    }
     /// The logarithm to base 2.
     LG2_F32 = fn softcuda_lg2_f32(x: f32) -> f32 { x.log2() }
     /// The power of 2.
     EX2_F32 = fn softcuda_ex2_f32(x: f32) -> f32 { x.exp2() }
     /// The hyperbolic tangent.
     TANH_F32 = fn softcuda_tanh_f32(x: f32) -> f32 { x.tanh() }
+    /// `rsqrt.approx.f64`: `1 / sqrt(x)`, and a step of Newton's method with its residual to twice the precision.
+    RSQRT_F64 = fn softcuda_rsqrt_f64(x: f64) -> f64 {
+        // Squares of very great and very small roots leave the range: by 2^200 at a time.
+        let (scaled, back) = match x.abs() {
+            magnitude if magnitude > 1e290 => (x * 2f64.powi(-200), 2f64.powi(-100)),
+            magnitude if magnitude < 1e-270 => (x * 2f64.powi(200), 2f64.powi(100)),
+            _ => (x, 1.0),
+        };
+        let root = 1.0 / scaled.sqrt();
+        if !root.is_normal() {
+            return root;
+        }
+        let square = root * root;
+        let rest = root.mul_add(root, -square);
+        let residual = (-scaled).mul_add(square, 1.0) - scaled * rest;
+        root.mul_add(residual * 0.5, root) * back
+    }
     /// `rcp.approx.ftz.f64`
     RCP_HIGH_F64 = fn softcuda_rcp_high_f64(x: f64) -> f64 {
+        let x = high_word(x);
         match x.is_nan() {
             true => NAN_HIGH,
-            false => high_word(1.0 / high_word(x)),
+            false => high_word(1.0 / x),
         }
     }
     /// `rsqrt.approx.ftz.f64`

@@ -26,7 +26,7 @@ impl Target {
                 exponent: code & 0xff,
                 fraction: code >> 8 & 0xff,
             },
-            mode: Rounding::from_code(code >> 16),
+            mode: Rounding::from_code(code >> 16 & 0xff),
         }
     }
 }
@@ -88,16 +88,27 @@ fn e5m2_to_f16(bits: u8) -> u16 {
     }
 }
 
+/// Added to a [`Target::code`]: a NaN stays itself, as far as there is room for it, rather than become canonical.
+pub(crate) const KEEP_PAYLOAD: i64 = 1 << 24;
 /// Set in the code of an 8-bit conversion for `.e4m3`; otherwise `.e5m2`.
 pub(crate) const FP8_E4M3: i64 = 1;
 /// Set for `.relu`.
 pub(crate) const FP8_RELU: i64 = 2;
 
 runtime! {
-    /// A double in a format that is no wider, as its bits; `code` is a [`Target::code`].
+    /// A double in a format that is no wider, as its bits; `code` is a [`Target::code`], with [`KEEP_PAYLOAD`] or without.
     NARROW = fn softcuda_narrow(value: f64, code: u32) -> u64 {
-        let target = Target::from_code(code);
-        narrow(target.format, value, target.mode)
+        let Target { format, mode } = Target::from_code(code);
+        match value.is_nan() && code >> 24 != 0 {
+            // Quiet, with the sign and the upper bits of the payload.
+            true => {
+                let bits = value.to_bits();
+                let sign = (bits >> 63) * format.sign();
+                let fraction = bits << 12 >> (64 - format.fraction);
+                sign | format.infinity() | 1 << (format.fraction - 1) | fraction
+            }
+            false => narrow(format, value, mode),
+        }
     }
     /// An unsigned integer in a format, as its bits.
     NARROW_UNSIGNED = fn softcuda_narrow_unsigned(value: u64, code: u32) -> u64 {

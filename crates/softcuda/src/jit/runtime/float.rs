@@ -440,7 +440,8 @@ runtime! {
     FMA_RN_F64 = fn softcuda_fma_rn_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
     /// `a + b` of doubles.
     ADD_F64 = fn softcuda_add_f64(a: f64, b: f64, mode: u32) -> f64 {
-        fma_exact(a, 1.0, b, Rounding::from_code(mode))
+        // Of two NaNs the second, as the device gives.
+        fma_exact(b, 1.0, a, Rounding::from_code(mode))
     }
     /// `a - b` of doubles. A NaN keeps its sign.
     SUB_F64 = fn softcuda_sub_f64(a: f64, b: f64, mode: u32) -> f64 {
@@ -451,7 +452,7 @@ runtime! {
     }
     /// `a * b` of doubles.
     MUL_F64 = fn softcuda_mul_f64(a: f64, b: f64, mode: u32) -> f64 {
-        mul_exact(a, b, Rounding::from_code(mode))
+        mul_exact(b, a, Rounding::from_code(mode))
     }
     /// `a * b + c` of doubles.
     FMA_F64 = fn softcuda_fma_f64(a: f64, b: f64, c: f64, mode: u32) -> f64 {

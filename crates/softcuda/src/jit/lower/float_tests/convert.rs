@@ -56,6 +56,24 @@ fn integer(bits: u64, width: u32, signed: bool) -> i128 {
     }
 }
 
+/// A double in a narrower format. Where the device converts by itself, a NaN stays itself as far as there is room.
+fn narrowed(format: Format, from: &str, x: f64, mode: Rounding) -> u64 {
+    match x.is_nan() && from == "f64" && format != Format::BF16 {
+        true => {
+            let payload = x.to_bits() << 12 >> (64 - format.fraction);
+            let quiet = format.infinity() | 1 << (format.fraction - 1);
+            quiet
+                | payload
+                | if x.is_sign_negative() {
+                    format.sign()
+                } else {
+                    0
+                }
+        }
+        false => narrow(format, x, mode),
+    }
+}
+
 /// The bits of a number in an integer type, extended to the register that holds it.
 fn in_register(number: i128, width: u32, register: u8) -> u64 {
     let register_bits = super::bits_of(register);
@@ -216,7 +234,7 @@ fn floats_become_narrower_floats() {
         for (mode_name, mode) in MODES {
             let text = |flags: &str| format!("cvt.{mode_name}.{flags}{to}.{from} %d, %a");
             forms.push(form(text(""), classes, move |v| {
-                narrow(format, value(from, v[0]), mode)
+                narrowed(format, from, value(from, v[0]), mode)
             }));
             if from == "f32" || to == "f32" {
                 forms.push(form(text("ftz."), classes, move |v| {
@@ -224,9 +242,9 @@ fn floats_become_narrower_floats() {
                     if from == "f32" {
                         x = f64::from(flush(x as f32, true));
                     }
-                    let bits = narrow(format, x, mode);
+                    let bits = narrowed(format, from, x, mode);
                     if to == "f32" {
-                        bits32(flush(f32::from_bits(bits as u32), true))
+                        u64::from(flush(f32::from_bits(bits as u32), true).to_bits())
                     } else {
                         bits
                     }
@@ -272,7 +290,10 @@ fn floats_become_narrower_floats() {
             move |v| {
                 let x = value("f32", v[0]);
                 if x.is_nan() {
-                    return 0x7fff_ffff;
+                    return match mode {
+                        Rounding::Away => v[0] & 0xffff_e000,
+                        _ => 0x7fff_e000,
+                    };
                 }
                 if relu && x.is_sign_negative() {
                     return 0;

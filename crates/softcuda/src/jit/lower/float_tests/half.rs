@@ -37,6 +37,14 @@ impl Kind {
         }
     }
 
+    /// The bits after a change of sign, which makes NaN canonical.
+    fn signed(self, bits: u64) -> u64 {
+        match bits & 0x7fff > self.format.infinity() {
+            true => 0x7fff,
+            false => bits,
+        }
+    }
+
     fn fma(self, a: u64, b: u64, c: u64) -> u64 {
         let [x, y, z] = [a, b, c].map(|bits| self.value(bits));
         match (Exact::of(x), Exact::of(y), Exact::of(z)) {
@@ -144,10 +152,10 @@ fn signs_of_halves_are_bits() {
                 continue;
             }
             both(&mut forms, "neg", modifiers, kind, 1, move |v| {
-                kind.flush(v[0] & 0xffff, ftz) ^ 0x8000
+                kind.signed(kind.flush(v[0] & 0xffff, ftz) ^ 0x8000)
             });
             both(&mut forms, "abs", modifiers, kind, 1, move |v| {
-                kind.flush(v[0] & 0xffff, ftz) & 0x7fff
+                kind.signed(kind.flush(v[0] & 0xffff, ftz) & 0x7fff)
             });
         }
     }

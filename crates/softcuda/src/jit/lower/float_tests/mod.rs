@@ -6,6 +6,7 @@ mod convert;
 mod forms;
 mod half;
 mod single;
+mod special;
 
 use std::sync::Arc;
 
