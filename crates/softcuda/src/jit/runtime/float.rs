@@ -340,8 +340,11 @@ fn quiet(value: f64) -> f64 {
     }
 }
 
-/// `a * b + c` rounded in any mode.
+/// `a * b + c` rounded in any mode. Of several NaNs that of `b`, then of `a`, as x86-64 does.
 pub(crate) fn fma_exact(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
+    if let Some(nan) = [b, a, c].into_iter().find(|operand| operand.is_nan()) {
+        return quiet(nan);
+    }
     let product = match (Exact::of(a), Exact::of(b)) {
         (Some(a), Some(b)) => a.times(b),
         // The product is zero, or not finite and then so is the result.
@@ -369,6 +372,9 @@ pub(crate) fn fma_exact(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
 pub(crate) fn mul_exact(a: f64, b: f64, mode: Rounding) -> f64 {
     match (Exact::of(a), Exact::of(b)) {
         (Some(a), Some(b)) => f64::from_bits(round(Format::F64, a.times(b), mode)),
+        // Of two NaNs the second, as the device gives; the compiler is free to exchange the factors.
+        _ if b.is_nan() => quiet(b),
+        _ if a.is_nan() => quiet(a),
         _ => a * b,
     }
 }
@@ -438,9 +444,8 @@ runtime! {
     FMA_RN_F32 = fn softcuda_fma_rn_f32(a: f32, b: f32, c: f32) -> f32 { a.mul_add(b, c) }
     /// `a * b + c` of doubles to nearest, where the host has no instruction for it.
     FMA_RN_F64 = fn softcuda_fma_rn_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
-    /// `a + b` of doubles.
+    /// `a + b` of doubles. Of two NaNs the second, as the device gives.
     ADD_F64 = fn softcuda_add_f64(a: f64, b: f64, mode: u32) -> f64 {
-        // Of two NaNs the second, as the device gives.
         fma_exact(b, 1.0, a, Rounding::from_code(mode))
     }
     /// `a - b` of doubles. A NaN keeps its sign.
@@ -452,7 +457,7 @@ runtime! {
     }
     /// `a * b` of doubles.
     MUL_F64 = fn softcuda_mul_f64(a: f64, b: f64, mode: u32) -> f64 {
-        mul_exact(b, a, Rounding::from_code(mode))
+        mul_exact(a, b, Rounding::from_code(mode))
     }
     /// `a * b + c` of doubles.
     FMA_F64 = fn softcuda_fma_f64(a: f64, b: f64, c: f64, mode: u32) -> f64 {
