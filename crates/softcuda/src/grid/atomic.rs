@@ -51,8 +51,11 @@ fn update_u32(address: *mut u8, mut new: impl FnMut(u32) -> u32) -> u32 {
     old
 }
 
+/// From a half's bits to a single, and back to the nearest half.
+type Widths = (fn(u16) -> f32, fn(f32) -> u16);
+
 fn half_op(op: u32, a: u16, b: u16) -> u16 {
-    let (wide, narrow): (fn(u16) -> f32, fn(f32) -> u16) = match op & BF16 {
+    let (wide, narrow): Widths = match op & BF16 {
         0 => (
             |x| f16::from_bits(x).to_f32(),
             |x| f16::from_f32(x).to_bits(),

@@ -57,7 +57,8 @@ impl Cluster {
         self.phase.set(self.phase.get().wrapping_add(1));
         for (block, linear) in self.waiting.borrow_mut().drain(..) {
             // SAFETY: the block is of this cluster and waits for this; it stays where it is until all its threads have ended.
-            let warp = unsafe { &(&(*block).warps())[linear as usize / 32] };
+            let block = unsafe { &*block };
+            let warp = &block.warps()[linear as usize / 32];
             warp.ready.set(warp.ready.get() | 1 << (linear % 32));
         }
     }

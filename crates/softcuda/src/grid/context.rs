@@ -103,5 +103,9 @@ pub(crate) type KernelFn = unsafe extern "C" fn(*mut ThreadContext, *mut BlockCo
 
 /// A compiled device function: thread, block, where the return parameters go, where the parameters are (each laid out one
 /// after the other as in a kernel's signature).
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "compiled code alone calls through it")
+)]
 pub(crate) type DeviceFn =
     unsafe extern "C" fn(*mut ThreadContext, *mut BlockContext, *mut u8, *const u8) -> Status;

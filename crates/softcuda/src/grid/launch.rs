@@ -9,6 +9,7 @@ pub(crate) struct Launch {
     /// The code.
     pub code: Compiled,
     /// Keeps the code and the module's variables alive.
+    #[allow(dead_code, reason = "dropped with the launch, and not before")]
     pub owner: Arc<dyn std::any::Any + Send + Sync>,
     /// The kernel's name, for faults.
     pub kernel: Arc<str>,

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corosensei::stack::{Stack, StackPointer};
@@ -28,12 +29,17 @@ static MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Stacks ever mapped: neighbours start at different offsets in their page.
 static EVER: AtomicUsize = AtomicUsize::new(0);
 
-/// The stack of a fiber.
-pub(super) struct FiberStack {
-    map: usize,
+/// The stack of a fiber, by what lies right above it: one word, so that it moves in a register.
+pub(super) struct FiberStack(NonNull<Mapping>);
+
+/// Where a stack lies.
+struct Mapping {
+    base: usize,
     size: usize,
-    base: NonZeroUsize,
 }
+
+// SAFETY: it owns its memory, of which nobody else knows.
+unsafe impl Send for FiberStack {}
 
 impl FiberStack {
     /// A stack of `size` bytes, a multiple of the page size.
@@ -58,38 +64,45 @@ impl FiberStack {
             unsafe { libc::mprotect(map, GUARD, libc::PROT_NONE) };
         }
         // Stacks lie at multiples of a large power of two, so without this all their tops would share a few cache sets.
-        let colour = EVER.fetch_add(1, Ordering::Relaxed) * 5 % 64 * 64;
-        let top = map as usize + size;
-        Ok(FiberStack {
-            map: map as usize,
-            size,
-            base: NonZeroUsize::new(top - colour).expect("a mapping does not end at 0"),
-        })
+        let colour = EVER.fetch_add(1, Ordering::Relaxed) * 5 % 63 * 64;
+        // SAFETY: the mapping is far larger than its last page and a bit.
+        let top = unsafe { map.byte_add(size - 64 - colour) }.cast::<Mapping>();
+        let base = map as usize;
+        // SAFETY: inside the mapping, aligned to 64.
+        unsafe { top.write(Mapping { base, size }) };
+        let top = NonNull::new(top).expect("a mapping does not start at 0");
+        Ok(FiberStack(top))
+    }
+
+    fn mapping(&self) -> &Mapping {
+        // SAFETY: written by `new`, and above the stack, so that no fiber touches it.
+        unsafe { self.0.as_ref() }
     }
 
     /// The value of `ThreadContext::stack_limit` on this stack.
     pub fn soft_limit(&self) -> u64 {
-        (self.map + GUARD + RED_ZONE) as u64
+        (self.mapping().base + GUARD + RED_ZONE) as u64
     }
 }
 
 impl Drop for FiberStack {
     fn drop(&mut self) {
+        let &Mapping { base, size } = self.mapping();
         MAPPED.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: the mapping is this value's own, and no coroutine runs on it: a coroutine owns its stack.
-        unsafe { libc::munmap(self.map as *mut _, self.size) };
+        // SAFETY: the mapping is this value's own, and no fiber runs on it: a fiber owns its stack.
+        unsafe { libc::munmap(base as *mut _, size) };
     }
 }
 
-// SAFETY: `base` is 16-byte aligned (page-aligned less a multiple of 64), the mapping is far larger than the minimum, and its
-// lowest page is a guard; where there is none, compiled code's own check against `soft_limit` upholds what it is for.
+// SAFETY: `base` is 64-byte aligned, the mapping is far larger than the minimum, and its lowest page is a guard; where there
+// is none, compiled code's own check against `soft_limit` upholds what it is for.
 unsafe impl Stack for FiberStack {
     fn base(&self) -> StackPointer {
-        self.base
+        self.0.addr()
     }
 
     fn limit(&self) -> StackPointer {
-        NonZeroUsize::new(self.map).expect("a mapping does not start at 0")
+        NonZeroUsize::new(self.mapping().base).expect("a mapping does not start at 0")
     }
 }
 
@@ -125,7 +138,7 @@ impl Stacks {
 
     /// Takes a stack back.
     pub fn put(&mut self, stack: FiberStack) {
-        if stack.size == self.size {
+        if stack.mapping().size == self.size {
             self.free.push(stack);
         }
     }
@@ -172,12 +185,12 @@ mod tests {
         let mut stacks = Stacks::default();
         stacks.resize(1024);
         let first = stacks.take().unwrap();
-        assert_eq!(first.size, SMALLEST);
-        let map = first.map;
+        assert_eq!(first.mapping().size, SMALLEST);
+        let map = first.limit();
         stacks.put(first);
-        assert_eq!(stacks.take().unwrap().map, map);
+        assert_eq!(stacks.take().unwrap().limit(), map);
         stacks.resize(1 << 20);
-        assert!(stacks.take().unwrap().size > 1 << 20);
+        assert!(stacks.take().unwrap().mapping().size > 1 << 20);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 
 use super::block::{Block, MOST_THREADS, Outcome};
 use super::cluster::Cluster;
-use super::context::BlockContext;
 use super::fiber::Fiber;
 use super::launch::FaultKind;
 use super::running::{Running, volume};
@@ -26,7 +25,7 @@ const KEPT: usize = 64;
 /// Units a worker keeps between launches.
 const KEPT_UNITS: usize = 8;
 
-static IDLE: Mutex<Vec<Box<Worker>>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
 
 /// A block and the fibers of its threads.
 struct Slot {
@@ -58,19 +57,17 @@ unsafe impl Send for Worker {}
 
 impl Worker {
     /// One that is not in use.
-    pub fn take() -> Box<Worker> {
-        IDLE.lock().pop().unwrap_or_else(|| {
-            Box::new(Worker {
-                stacks: Stacks::default(),
-                spare: Vec::new(),
-                resident: Vec::new(),
-                deep: None,
-            })
+    pub fn take() -> Worker {
+        IDLE.lock().pop().unwrap_or_else(|| Worker {
+            stacks: Stacks::default(),
+            spare: Vec::new(),
+            resident: Vec::new(),
+            deep: None,
         })
     }
 
     /// Gives it back.
-    pub fn put(mut self: Box<Worker>) {
+    pub fn put(mut self) {
         self.stacks.trim();
         self.spare.truncate(KEPT_UNITS);
         let mut idle = IDLE.lock();
@@ -361,9 +358,3 @@ impl Block {
         parts.join("; ")
     }
 }
-
-const _: () = {
-    const fn contexts_are_plain<T: Copy>() {}
-    // Compiled code holds pointers into contexts; nothing in them may need dropping.
-    assert!(!std::mem::needs_drop::<BlockContext>());
-};

@@ -12,16 +12,28 @@ use crate::jit::runtime::runtime;
 static VALUES: Mutex<Option<HashMap<u64, u32>>> = Mutex::new(None);
 
 /// Makes a handle known, or gives it a new value.
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "the driver's graphs own the handles")
+)]
 pub(crate) fn set(handle: u64, value: u32) {
     VALUES.lock().get_or_insert_default().insert(handle, value);
 }
 
 /// The value of a handle; `None` when it does not exist.
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "the driver's graphs own the handles")
+)]
 pub(crate) fn get(handle: u64) -> Option<u32> {
     VALUES.lock().as_ref()?.get(&handle).copied()
 }
 
 /// Forgets a handle.
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "the driver's graphs own the handles")
+)]
 pub(crate) fn remove(handle: u64) {
     if let Some(values) = VALUES.lock().as_mut() {
         values.remove(&handle);

@@ -111,12 +111,12 @@ fn conversion<'a>(
     arguments: &mut Arguments<'_>,
 ) -> Result<Option<(Piece, &'a [u8])>, Status> {
     // Looked at to its end first: what turns out to be text takes no arguments.
-    let end = rest
+    let kind = rest
         .iter()
-        .position(|byte| !b"-+ #0123456789.*hlLqjzt".contains(byte));
-    let Some(end) = end.filter(|&end| b"cdiouxXpeEfFgGaAs".contains(&rest[end])) else {
+        .find(|byte| !b"-+ #0123456789.*hlLqjzt".contains(byte));
+    if !kind.is_some_and(|kind| b"cdiouxXpeEfFgGaAs".contains(kind)) {
         return Ok(None);
-    };
+    }
     let mut spec = vec![b'%'];
     while let [flag @ (b'-' | b'+' | b' ' | b'#' | b'0'), after @ ..] = rest {
         if !spec[1..].contains(flag) {

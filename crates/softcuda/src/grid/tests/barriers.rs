@@ -1,10 +1,9 @@
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use super::super::barrier::{barrier_arrive, barrier_red, barrier_sync};
 use super::super::context::{BlockContext, CONTINUE, EXITED, Status, ThreadContext};
 use super::super::launch::FaultKind;
-use super::{cell, cells, ctaid, go, launch, run, tid};
+use super::{cell, cells, ctaid, go, launch, least, run, tid};
 
 const ROUNDS: u32 = 20;
 
@@ -42,7 +41,7 @@ fn many_blocks_meet_each_for_itself() {
 /// Odd threads leave; the others go on meeting.
 extern "C" fn leavers(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {
     if tid(thread) % 2 == 1 {
-        if tid(thread) % 3 == 0 {
+        if tid(thread).is_multiple_of(3) {
             go!(barrier_sync(thread, block, 0, 0));
         }
         return EXITED;
@@ -179,10 +178,8 @@ extern "C" fn thousand(thread: *mut ThreadContext, block: *mut BlockContext) -> 
 fn barrier_cost() {
     for threads in [32, 256, 1024] {
         let launch = launch(thousand, threads);
-        super::super::run(&launch).unwrap();
-        let start = Instant::now();
-        super::super::run(&launch).unwrap();
-        let each = start.elapsed().as_secs_f64() / 1e3 / f64::from(threads);
+        let time = least(20, || super::super::run(&launch).unwrap());
+        let each = time.as_secs_f64() / 1e3 / f64::from(threads);
         println!(
             "{threads} threads: {:.1} ns for a thread at a barrier",
             each * 1e9

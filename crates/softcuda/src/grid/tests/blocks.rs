@@ -1,13 +1,12 @@
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::time::Instant;
 
 use super::super::barrier::barrier_sync;
 use super::super::cluster::{cluster_arrive, cluster_wait};
 use super::super::context::{BlockContext, CONTINUE, EXITED, Status, ThreadContext};
 use super::super::poll::poll;
-use super::{cell, cells, ctaid, go, launch, run, tid};
+use super::{cell, cells, ctaid, go, launch, least, run, tid};
 
 extern "C" fn nothing(_: *mut ThreadContext, _: *mut BlockContext) -> Status {
     CONTINUE
@@ -262,14 +261,7 @@ fn launch_cost() {
         let mut launch = launch(nothing, threads);
         launch.grid = [blocks, 1, 1];
         launch.code.fibers = fibers;
-        super::super::run(&launch).unwrap();
-        let start = Instant::now();
-        for _ in 0..1000 {
-            super::super::run(&launch).unwrap();
-        }
-        println!(
-            "{blocks} x {threads}, fibers {fibers}: {:?}",
-            start.elapsed() / 1000
-        );
+        let time = least(300, || super::super::run(&launch).unwrap());
+        println!("{blocks} x {threads}, fibers {fibers}: {time:?}");
     }
 }

@@ -165,7 +165,7 @@ fn diverged_lanes_meet_and_lanes_that_ended_are_not_waited_for() {
 /// Lanes that come to `activemask` by different ways agree on the mask and meet again with it.
 extern "C" fn active(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {
     let lane = tid(thread);
-    if lane % 3 != 0 {
+    if !lane.is_multiple_of(3) {
         for _ in 0..lane {
             go!(poll(thread, block));
         }
