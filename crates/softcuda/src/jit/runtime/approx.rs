@@ -5,7 +5,7 @@
 //!
 //! | instruction | documented error | ours |
 //! |---|---|---|
-//! | `sin`, `cos` | 2^-20.5 absolute in [-2pi, 2pi], 2^-14.7 in [-100pi, 100pi] | 2^-22 and 2^-16 |
+//! | `sin`, `cos` | 2^-20.5 absolute in [-2pi, 2pi], 2^-14.7 in [-100pi, 100pi] | about 2^-21 and 2^-15 |
 //! | `lg2` | 2^-22 absolute in (0.5, 2), 2^-22 relative elsewhere | 1 ulp |
 //! | `ex2` | 2 ulp; 2^-9.9 relative in `.f16`, 2^-7 in `.bf16` | 1 ulp; correctly rounded but for 2^-12 ulp |
 //! | `tanh` | 2^-11 relative; 2^-10.987 absolute in `.f16`, 2^-8 in `.bf16` | 1 ulp; as `ex2` |
