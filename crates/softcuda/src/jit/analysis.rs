@@ -36,7 +36,7 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
             facts[at].waits |= operation.waits() || (operation.polls() && *in_cycle);
             facts[at].polls |= operation.polls();
             match operation.callee() {
-                Callee::None => {}
+                Callee::None | Callee::Device => {}
                 Callee::Function(callee) => calls[at].push((callee, *in_cycle)),
                 Callee::Indirect => {
                     calls[at].extend(
@@ -55,10 +55,8 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
         polls: callee.polls,
         waits: callee.waits,
     });
-    for at in 0..count {
-        if facts[at].polls && !facts[at].waits && calls_itself(&calls, at) {
-            facts[at].waits = true;
-        }
+    for (at, facts) in facts.iter_mut().enumerate() {
+        facts.waits |= facts.polls && calls_itself(&calls, at);
     }
     spread(&calls, &mut facts, |callee, in_cycle| Facts {
         polls: callee.polls,

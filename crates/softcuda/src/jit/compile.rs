@@ -47,14 +47,14 @@ pub(crate) struct CompileError {
 pub(crate) struct Code {
     /// What the grid runs.
     pub compiled: Compiled,
-    /// Where dynamic shared memory starts: the size of what comes before it.
-    pub shared_size: u32,
     /// How long compilation took.
     pub time: Duration,
     /// Bytes of machine code.
     pub size: usize,
     /// What indirect calls look their target up in; compiled code has its address.
     _table: Box<[Target]>,
+    /// Numbers that it refers to.
+    _kept: Vec<Box<[u64]>>,
     /// Owns the memory that the code is in.
     module: Mutex<Option<JITModule>>,
 }
@@ -166,7 +166,7 @@ pub(crate) fn reachable(program: &Program, kernel: u32) -> Vec<u32> {
                 continue;
             };
             match instruction.operation.callee() {
-                Callee::None => {}
+                Callee::None | Callee::Device => {}
                 Callee::Function(at) => add(at),
                 Callee::Indirect if !indirect => {
                     indirect = true;
@@ -208,6 +208,7 @@ pub(crate) struct Unit {
     symbols: Symbols,
     sites: u32,
     table: Box<[Target]>,
+    kept: Vec<Box<[u64]>>,
 }
 
 /// Names of runtime functions that this compilation calls, and where they are.
@@ -226,6 +227,14 @@ impl Unit {
             self.table = vec![Target::NONE; self.program.functions.len()].into();
         }
         (self.table.as_ptr() as u64, self.table.len() as u64)
+    }
+
+    /// Numbers that compiled code refers to by their address, which live as long as the code.
+    pub fn keep(&mut self, numbers: &[u64]) -> u64 {
+        let numbers: Box<[u64]> = numbers.into();
+        let address = numbers.as_ptr() as u64;
+        self.kept.push(numbers);
+        address
     }
 
     /// A function of the module.
@@ -398,8 +407,6 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         return Err(format!("{instructions} instructions are too many"));
     }
     let shared = SharedLayout::of(program, bodies(program, &functions));
-    let shared_size =
-        u32::try_from(shared.dynamic).map_err(|_| "too much shared memory".to_owned())?;
     let symbols = Symbols::default();
     let mut builder = JITBuilder::with_isa(isa()?, cranelift_module::default_libcall_names());
     let known = Arc::clone(&symbols);
@@ -417,6 +424,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         symbols,
         sites: 0,
         table: Box::new([]),
+        kept: vec![],
     };
     let result = unit.define(&functions);
     let entry = match result.and_then(|size| {
@@ -445,7 +453,11 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         Err(what) => Err(what),
     };
     let Unit {
-        jit, table, sites, ..
+        jit,
+        table,
+        kept,
+        sites,
+        ..
     } = unit;
     match entry {
         Ok((entry, size)) => Ok(Code {
@@ -454,10 +466,10 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
                 fibers,
                 sites,
             },
-            shared_size,
             time: start.elapsed(),
             size,
             _table: table,
+            _kept: kept,
             module: Mutex::new(Some(jit)),
         }),
         Err(what) => {

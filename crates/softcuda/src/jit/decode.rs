@@ -7,7 +7,7 @@ use std::fmt;
 
 use ptx::ast::{Immediate, Pos, Type};
 
-use super::lower::Lower;
+use super::lower::{Lower, PlainAccess};
 use super::program::{Function, Tables};
 
 /// A register of the function being compiled.
@@ -139,6 +139,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The operation is a load or store at a register plus an offset, whose check may be made together with others'.
+    fn plain_access(&self) -> Option<PlainAccess> {
+        None
+    }
+
     /// Where control goes from here.
     fn flow(&self) -> Flow {
         Flow::Next
@@ -168,6 +173,8 @@ pub(crate) enum Flow {
 pub(crate) enum Callee {
     /// Nothing.
     None,
+    /// A function of the device.
+    Device,
     /// A function of the module.
     Function(u32),
     /// Any function of the module whose address is taken.

@@ -3,9 +3,9 @@
 //! Invariant: the module's variables and the code of its kernels live for as long as anyone holds it, or a kernel of it;
 //! a launch does.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};
+#[cfg(test)]
 use std::time::Duration;
 
 use ptx::ast::{FunctionDirective, Linkage};
@@ -100,8 +100,7 @@ pub(crate) struct Module {
     names: Names,
     facts: Vec<Facts>,
     kernels: Vec<Arc<Kernel>>,
-    by_name: HashMap<String, usize>,
-    variables: Variables,
+    _variables: Variables,
     /// What the driver writes into its information log.
     pub info: String,
 }
@@ -139,11 +138,6 @@ impl Module {
                     Arc::new(Kernel::new(module, &program, at, function, &variables))
                 })
                 .collect();
-            let by_name = kernels
-                .iter()
-                .enumerate()
-                .map(|(at, kernel)| (kernel.name.to_string(), at))
-                .collect();
             let info = match kernels.len() {
                 0 => String::new(),
                 n => format!(
@@ -156,16 +150,16 @@ impl Module {
                 names,
                 facts,
                 kernels,
-                by_name,
-                variables,
+                _variables: variables,
                 info,
             }
         }))
     }
 
     /// A kernel by name.
+    #[cfg(test)]
     pub fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
-        self.by_name.get(name).map(|at| &self.kernels[*at])
+        self.kernels.iter().find(|kernel| &*kernel.name == name)
     }
 
     /// All kernels, in source order.
@@ -180,11 +174,6 @@ impl Module {
         };
         let global = &self.program.globals[*at as usize];
         (global.linkage != Linkage::Extern).then_some((global.address, global.size))
-    }
-
-    /// Bytes in `.const`.
-    pub fn constant_size(&self) -> u64 {
-        self.variables.constant
     }
 }
 
@@ -292,6 +281,7 @@ impl Kernel {
     }
 
     /// How long it took to compile, and the bytes of machine code, once it is.
+    #[cfg(test)]
     pub fn compile_cost(&self) -> Option<(Duration, usize)> {
         let code = self.code.get()?.as_ref().ok()?;
         Some((code.time, code.size))
@@ -302,7 +292,17 @@ impl Kernel {
             .get_or_init(|| {
                 let module = self.module();
                 let fibers = module.facts[self.function as usize].waits;
-                compile::compile(&module.program, self.function, fibers)
+                let code = compile::compile(&module.program, self.function, fibers);
+                if let Ok(code) = &code {
+                    tracing::debug!(
+                        kernel = &*self.name,
+                        time = ?code.time,
+                        bytes = code.size,
+                        fibers,
+                        "compiled"
+                    );
+                }
+                code
             })
             .as_ref()
             .map_err(Clone::clone)

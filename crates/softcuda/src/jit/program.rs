@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ptx::ast::{FunctionDirective, Init, Linkage, Pos, Type};
+use smallvec::SmallVec;
 
 use super::decode::{Operation, RegId};
 use super::layout::Layout;
@@ -71,8 +72,6 @@ pub(crate) struct Global {
     pub align: u64,
     /// Its initializer.
     pub init: Option<Init>,
-    /// Declared in a body, so its initializer's names are not the module's alone.
-    pub local: bool,
     /// The address, once it is allocated.
     pub address: u64,
 }
@@ -80,8 +79,6 @@ pub(crate) struct Global {
 /// A variable in `.shared`.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Its name.
-    pub name: String,
     /// In bytes.
     pub size: u64,
     /// In bytes.
@@ -222,6 +219,8 @@ pub(crate) struct Instruction {
     pub pos: Pos,
     /// Done only where this register is true; false, where the flag is set.
     pub guard: Option<(RegId, bool)>,
+    /// The registers that it writes, or more.
+    pub writes: SmallVec<[RegId; 2]>,
     /// It sees the bits of a NaN in its operands.
     pub reads_bits: bool,
     /// What it does.

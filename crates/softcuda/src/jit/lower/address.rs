@@ -9,7 +9,7 @@
 //! | param of a function | of what [`Place`] says | none: where it is taken, the parameter is copied to local memory |
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
 use ptx::ast::{Space, Type};
 
 use super::Lower;
@@ -34,6 +34,9 @@ impl Lower<'_> {
             && let Arg::Symbol(symbol, more) = **base
         {
             return self.checked_symbol(symbol, offset.wrapping_add(more), size, write);
+        }
+        if let Some(group) = self.group {
+            return self.grouped_address(group, address, space);
         }
         let value = self.address(address);
         match space {
@@ -183,8 +186,19 @@ impl Lower<'_> {
 
     /// A host address: within the range that this site last touched, or looked up.
     fn checked_host(&mut self, address: Value, size: u32, write: bool) -> Value {
-        let log2 = i64::from(size.trailing_zeros());
         let site = self.unit.site();
+        let log2 = size.trailing_zeros();
+        let next = self.host_check(address, site, log2);
+        let packed = access::pack(site, log2, write, 0);
+        let packed = self.b.ins().iconst(types::I64, packed as i64);
+        let (thread, block) = (self.thread, self.block);
+        self.cold_call(&access::RESOLVE, &[thread, block, address, packed], next);
+        self.enter(next);
+        address
+    }
+
+    /// Compares an address with a site; the builder is where it does not fit, and what is answered is where it does.
+    fn host_check(&mut self, address: Value, site: u32, log2: u32) -> Block {
         let sites = self.entry(Entry::Sites);
         let flags = MemFlags::trusted();
         let at = site as i32 * access::SITE_SIZE;
@@ -197,18 +211,87 @@ impl Lower<'_> {
             .ins()
             .load(types::I64, flags, sites, at + access::SITE_UNITS);
         let distance = self.b.ins().isub(address, base);
-        let distance = self.b.ins().rotr_imm(distance, log2);
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
+        let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
+        self.branch_unless_below(distance, units)
+    }
+
+    /// Compares a distance with its limit; the builder is where it is not below, and what is answered is where it is.
+    fn branch_unless_below(&mut self, distance: Value, limit: Value) -> Block {
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, limit);
         let cold = self.cold_block();
         let next = self.fresh_block();
         self.b.ins().brif(inside, next, &[], cold, &[]);
         self.enter(cold);
-        let packed = access::pack(site, log2 as u32, write);
+        next
+    }
+
+    /// The host address of an access that is checked together with others.
+    fn grouped_address(&mut self, number: u32, address: &Arg, space: Option<Space>) -> Value {
+        let base = match self.group_bases[number as usize] {
+            Some(base) => base,
+            None => {
+                let base = self.group_base(number, address, space);
+                self.group_bases[number as usize] = Some(base);
+                base
+            }
+        };
+        let offset = match address {
+            Arg::Address(_, offset) => *offset,
+            _ => 0,
+        };
+        match offset - self.groups.groups[number as usize].low {
+            0 => base,
+            distance => self.b.ins().iadd_imm(base, distance),
+        }
+    }
+
+    /// Checks a group; the host address of its lowest access.
+    fn group_base(&mut self, number: u32, address: &Arg, space: Option<Space>) -> Value {
+        let group = &self.groups.groups[number as usize];
+        let (low, span, size, write) = (group.low, group.span, group.size, group.write);
+        let offsets = self.unit.keep(&group.offsets);
+        let count = group.offsets.len() as i64;
+        let first = match address {
+            Arg::Address(base, _) => self.address(&Arg::Address(base.clone(), low)),
+            other => self.address(other),
+        };
+        let log2 = size.trailing_zeros();
+        let less = (span >> log2) as u32;
+        let window = match space {
+            Some(Space::Shared) => {
+                let units = Entry::SharedUnitsLess(log2 as u8, less);
+                Some((Entry::SharedBase, units, access::SHARED))
+            }
+            Some(Space::Local) => {
+                let units = Entry::LocalUnitsLess(log2 as u8, less);
+                Some((Entry::LocalBase, units, access::LOCAL))
+            }
+            _ => None,
+        };
+        let (next, packed, window) = match window {
+            Some((base, units, kind)) => {
+                let (base, units) = (self.entry(base), self.entry(units));
+                let distance = self.b.ins().rotr_imm(first, i64::from(log2));
+                let next = self.branch_unless_below(distance, units);
+                (next, access::pack(0, log2, write, less) | kind, Some(base))
+            }
+            None => {
+                let site = self.unit.site();
+                let next = self.host_check(first, site, log2);
+                (next, access::pack(site, log2, write, less), None)
+            }
+        };
         let packed = self.b.ins().iconst(types::I64, packed as i64);
+        let offsets = self.b.ins().iconst(types::I64, offsets as i64);
+        let count = self.b.ins().iconst(types::I64, count);
         let (thread, block) = (self.thread, self.block);
-        self.cold_call(&access::RESOLVE, &[thread, block, address, packed], next);
+        let args = [thread, block, first, packed, offsets, count];
+        self.cold_call(&access::RESOLVE_GROUP, &args, next);
         self.enter(next);
-        address
+        match window {
+            Some(base) => self.b.ins().iadd(base, first),
+            None => first,
+        }
     }
 
     /// Where generic addresses of a space start.

@@ -408,7 +408,7 @@ fn zero_beyond(
     amount: Value,
     shifted: Value,
 ) -> Value {
-    if constant(amount_arg).is_some_and(|amount| amount as u32 <= width - 1) {
+    if constant(amount_arg).is_some_and(|amount| (amount as u32) < width) {
         return shifted;
     }
     let kind = l.b.func.dfg.value_type(shifted);

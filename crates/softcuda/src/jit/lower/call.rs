@@ -201,7 +201,7 @@ impl Operation for Call {
     fn callee(&self) -> Callee {
         match &self.target {
             Target::Function(at) => Callee::Function(*at),
-            Target::Device(_) => Callee::None,
+            Target::Device(_) => Callee::Device,
             Target::Pointer(_) => Callee::Indirect,
         }
     }

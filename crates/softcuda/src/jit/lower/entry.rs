@@ -18,7 +18,6 @@ pub(super) enum Entry {
     Ctaid(u8),
     Nctaid(u8),
     Cluster(u8),
-    Threads,
     Smid,
     Nsmid,
     DynamicShared,
@@ -37,6 +36,10 @@ pub(super) enum Entry {
     LocalUnits(u8),
     /// The same in the kernel's parameters.
     ParamUnits(u8),
+    /// [`SharedUnits`](Self::SharedUnits), and so many fewer; at least none.
+    SharedUnitsLess(u8, u32),
+    /// The same in local memory.
+    LocalUnitsLess(u8, u32),
     /// Where the function's frame starts in local memory.
     Frame,
 }
@@ -58,6 +61,8 @@ impl Lower<'_> {
             Entry::SharedUnits(log2) => self.entry_shift(Entry::SharedSize, log2),
             Entry::LocalUnits(log2) => self.entry_shift(Entry::LocalSize, log2),
             Entry::ParamUnits(log2) => self.entry_shift(Entry::ParamsSize, log2),
+            Entry::SharedUnitsLess(log2, less) => self.entry_less(Entry::SharedUnits(log2), less),
+            Entry::LocalUnitsLess(log2, less) => self.entry_less(Entry::LocalUnits(log2), less),
             Entry::Frame => self.at_entry(|cursor| cursor.ins().iconst(types::I64, 0)),
             entry => {
                 let (thread, ty, offset) = place(entry);
@@ -73,6 +78,15 @@ impl Lower<'_> {
     fn entry_shift(&mut self, size: Entry, log2: u8) -> Value {
         let size = self.entry(size);
         self.at_entry(|cursor| cursor.ins().ushr_imm(size, i64::from(log2)))
+    }
+
+    fn entry_less(&mut self, units: Entry, less: u32) -> Value {
+        let units = self.entry(units);
+        self.at_entry(|cursor| {
+            let floor = cursor.ins().iconst(types::I64, i64::from(less));
+            let units = cursor.ins().umax(units, floor);
+            cursor.ins().isub(units, floor)
+        })
     }
 
     fn at_entry(&mut self, emit: impl FnOnce(&mut FuncCursor<'_>) -> Value) -> Value {
@@ -102,7 +116,6 @@ fn place(entry: Entry) -> (bool, Type, usize) {
         Entry::Ctaid(n) => component(offset_of!(BlockContext, ctaid), n),
         Entry::Nctaid(n) => component(offset_of!(BlockContext, nctaid), n),
         Entry::Cluster(n) => component(offset_of!(BlockContext, cluster), n),
-        Entry::Threads => block(I32, offset_of!(BlockContext, threads)),
         Entry::Smid => block(I32, offset_of!(BlockContext, smid)),
         Entry::Nsmid => block(I32, offset_of!(BlockContext, nsmid)),
         Entry::DynamicShared => block(I32, offset_of!(BlockContext, dynamic_shared)),
@@ -113,7 +126,12 @@ fn place(entry: Entry) -> (bool, Type, usize) {
         Entry::SharedSize => block(I64, offset_of!(BlockContext, shared_size)),
         Entry::Sites => block(I64, offset_of!(BlockContext, sites)),
         Entry::Workspace => block(I64, offset_of!(BlockContext, workspace)),
-        Entry::SharedUnits(_) | Entry::LocalUnits(_) | Entry::ParamUnits(_) | Entry::Frame => {
+        Entry::SharedUnits(_)
+        | Entry::LocalUnits(_)
+        | Entry::ParamUnits(_)
+        | Entry::SharedUnitsLess(..)
+        | Entry::LocalUnitsLess(..)
+        | Entry::Frame => {
             unreachable!("computed, not loaded")
         }
     }

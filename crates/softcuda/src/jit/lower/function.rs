@@ -18,6 +18,7 @@ use ptx::ast::Type;
 
 use super::Lower;
 use super::entry::{Entries, Entry};
+use super::groups::Groups;
 use crate::grid::context::{CONTINUE, EXITED, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::compile::Unit;
@@ -59,6 +60,7 @@ pub(crate) fn lower(
     ir: &mut ir::Function,
     context: &mut FunctionBuilderContext,
 ) {
+    let groups = Groups::of(body);
     let mut b = FunctionBuilder::new(ir, context);
     let register_types: Vec<ir::Type> = body
         .tables
@@ -114,13 +116,17 @@ pub(crate) fn lower(
             values: HashMap::new(),
         },
         imports: HashMap::new(),
+        group_bases: vec![None; groups.groups.len()],
+        groups,
+        group: None,
         carry: None,
         reads_bits: true,
     };
     l.prologue(function);
     let loops = l.open_loop();
     l.start_thread();
-    for step in &body.steps {
+    for (at, step) in (0..).zip(&body.steps) {
+        l.group = l.groups.of_step.get(&at).copied();
         match step {
             Step::Label(label) => {
                 let block = l.labels[*label as usize];

@@ -6,7 +6,7 @@
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use ptx::ast::{Space, Type};
 
-use super::{Lower, address, value_type};
+use super::{Lower, PlainAccess, address, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
 
@@ -74,9 +74,7 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     if reader.eat("mmio") || reader.eat("volatile") {
         ordered = true;
     }
-    if reader.eat("relaxed") {
-        ordered = true;
-    } else if !store && reader.eat("acquire") {
+    if reader.eat("relaxed") || (!store && reader.eat("acquire")) {
         ordered = true;
     } else if store && reader.eat("release") {
         release = true;
@@ -185,6 +183,25 @@ impl Access {
         self.ty.size() * self.registers.len() as u32
     }
 
+    /// For the check of several accesses in one.
+    fn plain(&self, write: bool) -> Option<PlainAccess> {
+        let Arg::Address(base, offset) = &self.address else {
+            return None;
+        };
+        match **base {
+            Arg::Reg(base) if !self.ordered && self.space != Some(Space::Param) => {
+                Some(PlainAccess {
+                    base,
+                    offset: *offset,
+                    space: self.space,
+                    size: self.size(),
+                    write,
+                })
+            }
+            _ => None,
+        }
+    }
+
     fn is_param(&self) -> bool {
         matches!(&self.address, Arg::Address(base, _) if matches!(**base, Arg::Symbol(Symbol::Param(_), _)))
     }
@@ -239,6 +256,10 @@ impl Operation for Load {
     fn polls(&self) -> bool {
         self.0.ordered
     }
+
+    fn plain_access(&self) -> Option<PlainAccess> {
+        self.0.plain(false)
+    }
 }
 
 impl Operation for Store {
@@ -273,6 +294,10 @@ impl Operation for Store {
                 l.b.ins().store(MemFlags::trusted(), value, address, offset);
             }
         }
+    }
+
+    fn plain_access(&self) -> Option<PlainAccess> {
+        self.0.plain(true)
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) mod float_sign;
 mod float_tests;
 pub(crate) mod float_value;
 pub(crate) mod function;
+mod groups;
 pub(crate) mod half;
 pub(crate) mod integer;
 mod memory;
@@ -49,6 +50,7 @@ use super::runtime::RuntimeFn;
 use crate::grid::launch::FaultKind;
 use entry::Entry;
 use function::Frame;
+pub(crate) use groups::PlainAccess;
 
 /// The decoder of an opcode's family; `None` for an opcode that is not run.
 pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
@@ -159,6 +161,11 @@ pub(crate) struct Lower<'a> {
     /// Takes a status other than `CONTINUE`, and ends the thread.
     leave: ir::Block,
     entry: entry::Entries,
+    groups: groups::Groups,
+    /// The group of the access being lowered.
+    group: Option<u32>,
+    /// For each group, the host address of its lowest access, once that is checked.
+    group_bases: Vec<Option<Value>>,
     imports: std::collections::HashMap<cranelift_module::FuncId, ir::FuncRef>,
 }
 

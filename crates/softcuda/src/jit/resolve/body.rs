@@ -2,6 +2,8 @@
 
 use ptx::ast::{self, Init, Pos, Space, Statement, Type, Variable};
 
+use smallvec::SmallVec;
+
 use super::floats::Votes;
 use super::nans::{Decision, Nans};
 use super::scope::{Named, Scopes};
@@ -212,6 +214,7 @@ fn decode(
             Ok(operation) => decoded.push(Step::Instruction(Instruction {
                 pos: instruction.pos,
                 guard: pending.guard,
+                writes: writes(instruction, &pending.args),
                 reads_bits: nans.reads_bits(instruction, &pending.args),
                 operation,
             })),
@@ -219,6 +222,26 @@ fn decode(
         }
     }
     decoded
+}
+
+/// The registers that an instruction writes: those of its first operand, unless it is one that has no destination.
+fn writes(instruction: &ast::Instruction, args: &[Arg]) -> SmallVec<[RegId; 2]> {
+    fn gather(arg: &Arg, into: &mut SmallVec<[RegId; 2]>) {
+        match arg {
+            Arg::Reg(id) => into.push(*id),
+            Arg::Vector(args) | Arg::List(args) => args.iter().for_each(|arg| gather(arg, into)),
+            Arg::Pair(a, b) => {
+                gather(a, into);
+                gather(b, into);
+            }
+            _ => {}
+        }
+    }
+    let mut registers = SmallVec::new();
+    if let (Some(first), false) = (args.first(), instruction.opcode == "st") {
+        gather(first, &mut registers);
+    }
+    registers
 }
 
 impl<'a> Resolve<'_, 'a> {
@@ -412,7 +435,7 @@ impl<'a> Resolve<'_, 'a> {
                 self.param(variable, Place::Call(offset));
             }
             Space::Global | Space::Const | Space::Shared => {
-                if let Some(symbol) = self.module.variable(variable, true)
+                if let Some(symbol) = self.module.variable(variable)
                     && !self.scopes.declare(name, symbol)
                 {
                     self.twice(variable.pos, name);

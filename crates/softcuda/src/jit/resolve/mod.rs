@@ -128,7 +128,7 @@ impl Resolver {
             match (first, variable.linkage) {
                 (_, Linkage::Extern) => {}
                 (Linkage::Extern, _) => {
-                    if let Some(global) = self.global(variable, false) {
+                    if let Some(global) = self.global(variable) {
                         self.program.globals[at as usize] = global;
                     }
                 }
@@ -140,16 +140,16 @@ impl Resolver {
             }
             return;
         }
-        if let Some(symbol) = self.variable(variable, false) {
+        if let Some(symbol) = self.variable(variable) {
             self.names.insert(variable.name.clone(), symbol);
         }
     }
 
     /// Gives a variable of the module's spaces its place; refuses one of another space.
-    fn variable(&mut self, variable: &Variable, local: bool) -> Option<Symbol> {
+    fn variable(&mut self, variable: &Variable) -> Option<Symbol> {
         match variable.space {
             Space::Global | Space::Const => {
-                let global = self.global(variable, local)?;
+                let global = self.global(variable)?;
                 self.program.globals.push(global);
                 Some(Symbol::Global(self.program.globals.len() as u32 - 1))
             }
@@ -177,7 +177,6 @@ impl Resolver {
                     return None;
                 }
                 self.program.shared.push(Shared {
-                    name: variable.name.clone(),
                     size: if dynamic { 0 } else { variable.size() },
                     align: layout::alignment(variable),
                     dynamic,
@@ -199,7 +198,7 @@ impl Resolver {
         }
     }
 
-    fn global(&mut self, variable: &Variable, local: bool) -> Option<Global> {
+    fn global(&mut self, variable: &Variable) -> Option<Global> {
         self.check_alignment(variable);
         if matches!(variable.ty, Type::Texref | Type::Samplerref | Type::Surfref) {
             self.refuse(Refusal {
@@ -243,7 +242,6 @@ impl Resolver {
             size,
             align: layout::alignment(variable),
             init: variable.init.clone(),
-            local,
             address: 0,
         })
     }

@@ -83,18 +83,14 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// What is declared here and defined nowhere cannot be used, except for the functions that the device brings.
+    /// A variable that is declared here and defined nowhere cannot be used. Functions are looked at when all are known.
     fn check_extern(&mut self, pos: Pos, symbol: Symbol) {
-        match symbol {
-            Symbol::Global(at) => {
-                let global = &self.module.program.globals[at as usize];
-                if global.linkage == Linkage::Extern {
-                    let what = format!("Unresolved extern variable '{}'", global.name);
-                    self.module.invalid(pos, what);
-                }
+        if let Symbol::Global(at) = symbol {
+            let global = &self.module.program.globals[at as usize];
+            if global.linkage == Linkage::Extern {
+                let what = format!("Unresolved extern variable '{}'", global.name);
+                self.module.invalid(pos, what);
             }
-            // Functions are looked at when all are known.
-            _ => {}
         }
     }
 

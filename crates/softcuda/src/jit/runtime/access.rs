@@ -15,57 +15,165 @@ pub(crate) const SITE_SIZE: i32 = size_of::<Site>() as i32;
 pub(crate) const SITE_BASE: i32 = offset_of!(Site, base) as i32;
 pub(crate) const SITE_UNITS: i32 = offset_of!(Site, units) as i32;
 
+/// The kind of address of a group where it is no host address: an offset in shared or local memory.
+pub(crate) const SHARED: u64 = 1 << 41;
+pub(crate) const LOCAL: u64 = 1 << 42;
 const WRITE: u64 = 1 << 40;
+const SPAN: u32 = 43;
 
-/// An access as [`RESOLVE`] takes it: which site, the logarithm of its size, and whether it writes.
-pub(crate) fn pack(site: u32, log2: u32, write: bool) -> u64 {
-    u64::from(site) | u64::from(log2) << 32 | if write { WRITE } else { 0 }
+/// An access as [`RESOLVE`] takes it: which site, the logarithm of its size, whether it writes; of a group, how many
+/// accesses the highest one is above the lowest.
+pub(crate) fn pack(site: u32, log2: u32, write: bool, span: u32) -> u64 {
+    let write = if write { WRITE } else { 0 };
+    u64::from(site) | u64::from(log2) << 32 | write | u64::from(span) << SPAN
+}
+
+/// A range that an access may touch.
+struct Range {
+    base: u64,
+    length: u64,
+    /// Every thread that uses the site means the same by its addresses.
+    common: bool,
+}
+
+/// Looks up what an access touches, and faults unless it is allowed.
+fn look_up(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    address: u64,
+    size: u64,
+    write: bool,
+) -> Result<Range, Status> {
+    // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them meanwhile.
+    let (thread_ref, block_ref) = unsafe { (&*thread, &*block) };
+    let local = (thread_ref.local_base as u64, thread_ref.local_size);
+    let shared = (block_ref.shared_base as u64, block_ref.shared_size);
+    let params = (block_ref.params as u64, block_ref.params_size);
+    let within = |(base, length): (u64, u64)| address.wrapping_sub(base) < length;
+    let ((base, length), common) = if within(shared) {
+        (shared, true)
+    } else if within(local) {
+        // In fiber mode another thread, with other local memory, uses the same site.
+        (local, thread_ref.fiber.is_null())
+    } else if within(params) && !write {
+        (params, true)
+    } else {
+        match memory::find(address) {
+            Some(found) if !(write && found.kind == Kind::Constant) => {
+                ((found.base, found.size), true)
+            }
+            // A device looks at the alignment first.
+            _ if !address.is_multiple_of(size) => {
+                return Err(fault_at(
+                    thread,
+                    block,
+                    FaultKind::Misaligned,
+                    address,
+                    size,
+                ));
+            }
+            _ => {
+                return Err(fault_at(
+                    thread,
+                    block,
+                    FaultKind::IllegalAddress,
+                    address,
+                    size,
+                ));
+            }
+        }
+    };
+    // Windows that are not in the arena start where the host put them: alignment counts from their start.
+    let in_memory = memory::is_in_arena(base) || memory::find(base).is_some();
+    let skip = if in_memory {
+        base.wrapping_neg() % size
+    } else {
+        0
+    };
+    let distance = address.wrapping_sub(base.wrapping_add(skip));
+    if !distance.is_multiple_of(size) {
+        return Err(fault_at(
+            thread,
+            block,
+            FaultKind::Misaligned,
+            address,
+            size,
+        ));
+    }
+    if address - base + size > length {
+        return Err(fault_at(
+            thread,
+            block,
+            FaultKind::IllegalAddress,
+            address,
+            size,
+        ));
+    }
+    Ok(Range {
+        base: base.wrapping_add(skip),
+        length: length.saturating_sub(skip),
+        common,
+    })
+}
+
+/// Notes in a site that accesses to a range pass, the last `span` of them excepted.
+fn remember(block: *mut BlockContext, access: u64, range: &Range, log2: u32, span: u64) {
+    if !range.common {
+        return;
+    }
+    // SAFETY: the contexts are those of the running block, and the site's number is below the kernel's count of sites, of
+    // which the grid gives as many.
+    unsafe {
+        *(*block).sites.add(access as u32 as usize) = Site {
+            base: range.base,
+            units: (range.length >> log2).saturating_sub(span),
+        };
+    }
 }
 
 runtime! {
     /// Looks up what an access touches: `CONTINUE` when it is allowed, and the site remembers where; otherwise a fault.
     RESOLVE = fn resolve(thread: *mut ThreadContext, block: *mut BlockContext, address: u64, access: u64) -> u32 {
         let log2 = (access >> 32) as u32 & 0xff;
-        let size = 1u64 << log2;
-        let write = access & WRITE != 0;
-        // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them meanwhile.
-        let (thread_ref, block_ref) = unsafe { (&*thread, &*block) };
-        let local = (thread_ref.local_base as u64, thread_ref.local_size);
-        let shared = (block_ref.shared_base as u64, block_ref.shared_size);
-        let params = (block_ref.params as u64, block_ref.params_size);
-        let within = |(base, length): (u64, u64)| address.wrapping_sub(base) < length;
-        let (range, remember) = if within(shared) {
-            (shared, true)
-        } else if within(local) {
-            // In fiber mode another thread, with other local memory, uses the same site.
-            (local, thread_ref.fiber.is_null())
-        } else if within(params) && !write {
-            (params, true)
-        } else {
-            match memory::find(address) {
-                Some(found) if !(write && found.kind == Kind::Constant) => ((found.base, found.size), true),
-                // A device looks at the alignment first.
-                _ if address % size != 0 => return fault_at(thread, block, FaultKind::Misaligned, address, size),
-                _ => return fault_at(thread, block, FaultKind::IllegalAddress, address, size),
+        match look_up(thread, block, address, 1 << log2, access & WRITE != 0) {
+            Ok(range) => {
+                remember(block, access, &range, log2, 0);
+                CONTINUE
             }
-        };
-        // Windows that are not in the arena start where the host put them: alignment counts from their start.
-        let (base, length) = range;
-        let skip = if memory::is_in_arena(base) || memory::find(base).is_some() { base.wrapping_neg() % size } else { 0 };
-        let distance = address.wrapping_sub(base.wrapping_add(skip));
-        if !distance.is_multiple_of(size) {
-            return fault_at(thread, block, FaultKind::Misaligned, address, size);
+            Err(status) => status,
         }
-        if address - base + size > length {
-            return fault_at(thread, block, FaultKind::IllegalAddress, address, size);
+    }
+
+    /// The same for accesses that are checked together; `first` is the lowest one's address or offset, and the distances of
+    /// all from there are in `offsets`, in the order in which they come.
+    RESOLVE_GROUP = fn resolve_group(
+        thread: *mut ThreadContext, block: *mut BlockContext, first: u64, access: u64, offsets: *const u64, count: u64,
+    ) -> u32 {
+        let log2 = (access >> 32) as u32 & 0xff;
+        let (size, write, span) = (1u64 << log2, access & WRITE != 0, access >> SPAN);
+        // SAFETY: lowering made the numbers, which live as long as the code that calls this.
+        let offsets = unsafe { std::slice::from_raw_parts(offsets, count as usize) };
+        if access & (SHARED | LOCAL) != 0 {
+            // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them meanwhile.
+            let length = unsafe { if access & SHARED != 0 { (*block).shared_size } else { (*thread).local_size } };
+            for offset in offsets {
+                let at = first.wrapping_add(*offset);
+                if !at.is_multiple_of(size) || at >= length || length - at < size {
+                    return outside(thread, block, at, size as u32);
+                }
+            }
+            return CONTINUE;
         }
-        if remember && length > skip {
-            // SAFETY: the site's number is below the kernel's count of sites, and the grid gives so many.
-            unsafe {
-                *block_ref.sites.add(access as u32 as usize) = Site {
-                    base: base + skip,
-                    units: (length - skip) >> log2,
-                };
+        for offset in offsets {
+            let range = match look_up(thread, block, first.wrapping_add(*offset), size, write) {
+                Ok(range) => range,
+                Err(status) => return status,
+            };
+            let from = first.wrapping_sub(range.base);
+            if from < range.length && (span << log2) + size <= range.length - from {
+                // All are inside this one range.
+                remember(block, access, &range, log2, span);
+                return CONTINUE;
             }
         }
         CONTINUE

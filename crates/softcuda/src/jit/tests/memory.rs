@@ -528,3 +528,146 @@ fn nans_keep_their_bits_through_copies() {
         [0x7f80_0001, 0x7f80_0001, nan, nan, nan, nan, nan, nan]
     );
 }
+
+/// Accesses at one register in one basic block are checked together: every one of them must still be.
+#[test]
+fn accesses_checked_together() {
+    let four = "ld.global.u32 %r1, [%rd4]; ld.global.u32 %r2, [%rd4+8]; st.global.u32 [%rd4+-8], %r2; st.global.u32 [%rd4+4], %r1;";
+    let body = format!("add.u64 %rd4, %rd1, %rd3; {four}");
+    let run_at = |n: u64| {
+        let mut a: Vec<u32> = (0..16).collect();
+        run("", &body, buffer(&mut a), &mut [], n).map(|()| a)
+    };
+    for at in [8u64, 20, 52] {
+        let mut wanted: Vec<u32> = (0..16).collect();
+        let n = at as usize / 4;
+        wanted[n - 2] = n as u32 + 2;
+        wanted[n + 1] = n as u32;
+        assert_eq!(run_at(at).unwrap(), wanted);
+    }
+    for (at, kind, access) in [
+        (4u64, FaultKind::IllegalAddress, 4i64 - 8),
+        (0, FaultKind::IllegalAddress, -8),
+        (56, FaultKind::IllegalAddress, 64),
+        (64, FaultKind::IllegalAddress, 64),
+        (1 << 40, FaultKind::IllegalAddress, 1 << 40),
+        (10, FaultKind::Misaligned, 10),
+        (9, FaultKind::Misaligned, 9),
+    ] {
+        let mut a = [0u32; 16];
+        let mut b = [0u64; 1];
+        let body = format!("st.global.u64 [%rd2], %rd1; {body}");
+        let fault = run("", &body, buffer(&mut a), buffer(&mut b), at).unwrap_err();
+        assert_eq!(fault.kind, kind, "{at}");
+        assert_eq!(
+            fault.access,
+            Some((b[0].wrapping_add_signed(access), 4)),
+            "{at}"
+        );
+    }
+}
+
+#[test]
+fn accesses_checked_together_in_windows() {
+    let shared = ".shared .align 8 .b8 s[64];";
+    let keep = "st.shared.u8 [s], 0;";
+    let body = "st.shared.u32 [%rd3], 1; st.shared.u32 [%rd3+16], 2; ld.shared.u32 %r1, [%rd3+12];";
+    run(shared, &format!("{keep} {body}"), &mut [], &mut [], 44).unwrap();
+    for (n, kind) in [
+        (48, FaultKind::IllegalAddress),
+        (60, FaultKind::IllegalAddress),
+        (64, FaultKind::IllegalAddress),
+        (u64::MAX - 15, FaultKind::IllegalAddress),
+        (u64::MAX - 3, FaultKind::IllegalAddress),
+        (2, FaultKind::Misaligned),
+        (46, FaultKind::Misaligned),
+    ] {
+        assert_eq!(
+            fault(shared, &format!("{keep} {body}"), n).kind,
+            kind,
+            "{n}"
+        );
+        // At a register of 32 bits, too.
+        let narrow = format!(
+            "{keep} cvt.u32.u64 %r4, %rd3; {}",
+            body.replace("%rd3", "%r4")
+        );
+        assert_eq!(fault(shared, &narrow, n).kind, kind, "{n}");
+        // Wider than the whole of it.
+        let wide = format!("{keep} st.shared.u32 [%rd3], 1; st.shared.u32 [%rd3+128], 2;");
+        assert_ne!(
+            fault(shared, &wide, n & 60).kind,
+            FaultKind::Misaligned,
+            "{n}"
+        );
+    }
+    let local = ".local .align 8 .b8 l[64]; st.local.u32 [%rd3], 1; st.local.u32 [%rd3+-4], 2; ld.local.u32 %r1, [%rd3+4];";
+    run("", local, &mut [], &mut [], 4).unwrap();
+    assert_eq!(fault("", local, 0).kind, FaultKind::IllegalAddress);
+    assert_eq!(fault("", local, 1 << 32).kind, FaultKind::IllegalAddress);
+    assert_eq!(fault("", local, 6).kind, FaultKind::Misaligned);
+}
+
+#[test]
+fn a_check_made_together_ends_where_its_register_changes() {
+    // The register is moved out of bounds between two accesses; under a guard; by the load itself; and after a jump.
+    for (body, n) in [
+        (
+            "ld.global.u32 %r1, [%rd4]; add.u64 %rd4, %rd4, %rd3; ld.global.u32 %r1, [%rd4+4];",
+            64,
+        ),
+        (
+            "setp.ne.u64 %p1, %rd3, 0; ld.global.u32 %r1, [%rd4]; @%p1 add.u64 %rd4, %rd4, %rd3; ld.global.u32 %r1, [%rd4+4];",
+            64,
+        ),
+        (
+            "st.global.u64 [%rd4], %rd3; ld.global.u64 %rd4, [%rd4]; ld.global.u64 %rd5, [%rd4+8];",
+            64,
+        ),
+        (
+            "setp.ne.u64 %p1, %rd3, 0; ld.global.u32 %r1, [%rd4]; @!%p1 bra $a; add.u64 %rd4, %rd4, %rd3; $a: ld.global.u32 %r1, [%rd4+4];",
+            64,
+        ),
+    ] {
+        let body = format!("mov.u64 %rd4, %rd1; {body}");
+        assert_eq!(
+            fault("", &body, n).kind,
+            FaultKind::IllegalAddress,
+            "{body}"
+        );
+    }
+    // What a guard keeps from happening is not checked.
+    run("", "setp.ne.u64 %p1, %rd3, 0; ld.global.u32 %r1, [%rd1]; @%p1 ld.global.u32 %r1, [%rd1+64]; ld.global.u32 %r1, [%rd1+4];", &mut [0; 64], &mut [], 0).unwrap();
+    // Nor what comes after the thread's end.
+    run("", "setp.eq.u64 %p1, %rd3, 0; ld.global.u32 %r1, [%rd1]; @%p1 exit; ld.global.u32 %r1, [%rd1+64];", &mut [0; 64], &mut [], 0).unwrap();
+    // Different sizes and distances from alignment.
+    run("", "ld.global.u32 %r1, [%rd4+4]; ld.global.u64 %rd5, [%rd4+8]; ld.global.u8 %r2, [%rd4+1]; ld.global.u16 %r3, [%rd4+2]; ld.global.u8 %r2, [%rd4+63];".replace("%rd4", "%rd1").as_str(), &mut [0; 64], &mut [], 0).unwrap();
+    assert_eq!(
+        fault(
+            "",
+            "add.u64 %rd4, %rd1, 2; ld.global.u32 %r1, [%rd4+2]; ld.global.u32 %r1, [%rd4+4];",
+            0
+        )
+        .kind,
+        FaultKind::Misaligned
+    );
+    // Constant memory is read together, and not written.
+    let constant = ".const .u32 c[4];";
+    run(
+        constant,
+        "mov.u64 %rd4, c; ld.const.u32 %r1, [%rd4]; ld.const.u32 %r1, [%rd4+12];",
+        &mut [],
+        &mut [],
+        0,
+    )
+    .unwrap();
+    assert_eq!(
+        fault(
+            constant,
+            "mov.u64 %rd4, c; ld.u32 %r1, [%rd4]; st.u32 [%rd4+12], %r1;",
+            0
+        )
+        .kind,
+        FaultKind::IllegalAddress
+    );
+}
