@@ -1,5 +1,6 @@
 //! `cuInit`: before it, nearly every function answers `CUDA_ERROR_NOT_INITIALIZED`.
 
+use std::io::IsTerminal;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,7 +41,9 @@ pub(crate) fn start_log() {
         };
         match filter.parse::<Targets>() {
             Ok(targets) => {
-                let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+                let lines = tracing_subscriber::fmt::layer()
+                    .with_writer(std::io::stderr)
+                    .with_ansi(std::io::stderr().is_terminal());
                 let subscriber = tracing_subscriber::registry().with(targets).with(lines);
                 let _ = tracing::subscriber::set_global_default(subscriber);
             }
