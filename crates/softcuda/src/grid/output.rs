@@ -50,15 +50,31 @@ impl Output {
         }
     }
 
-    /// Writes what there is.
+    /// Writes what there is, some calls at a time: a conversion of two bytes can print thousands. What one call prints is
+    /// written at once unless it is very long.
     pub fn flush(&self) {
-        let text = self.take();
-        if !text.is_empty() {
-            write(&text);
+        const SOME: usize = 1 << 16;
+        const MUCH: usize = 1 << 24;
+        let kept = std::mem::take(&mut *self.0.lock());
+        let mut text = Vec::new();
+        let flush = |text: &mut Vec<u8>, beyond: usize| {
+            if text.len() > beyond {
+                write(text);
+                text.clear();
+            }
+        };
+        for call in &kept.calls {
+            for piece in call {
+                piece.print(&mut text);
+                flush(&mut text, MUCH);
+            }
+            flush(&mut text, SOME);
         }
+        flush(&mut text, 0);
     }
 
     /// Takes what there is, as text.
+    #[cfg(test)]
     pub fn take(&self) -> Vec<u8> {
         let kept = std::mem::take(&mut *self.0.lock());
         let mut text = Vec::new();

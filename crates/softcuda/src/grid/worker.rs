@@ -91,7 +91,7 @@ impl Worker {
 
     /// Blocks as loops over their threads.
     fn loops(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
-        let wanted = u64::from(running.launch.stack);
+        let wanted = native_stack(running);
         let native = native_soft_limit();
         let here = &native as *const u64 as u64;
         let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
@@ -122,7 +122,7 @@ impl Worker {
     /// Threads as fibers.
     fn fibers(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
         let launch = running.launch;
-        self.stacks.resize(u64::from(launch.stack));
+        self.stacks.resize(native_stack(running));
         let unit_threads = volume(launch.block) * volume(launch.cluster).max(1);
         let most = match launch.cooperative {
             true => u64::MAX,
@@ -316,6 +316,11 @@ impl Unit {
             slot.block.abort(&mut slot.fibers, stacks);
         }
     }
+}
+
+/// Bytes of native stack of a thread: the kernel's own frame, which nothing else is to lack, and what it asks for.
+fn native_stack(running: &Running<'_>) -> u64 {
+    u64::from(running.launch.code.frame) + u64::from(running.launch.stack)
 }
 
 /// `%ctaid` of a block: the unit's index, and its rank in the unit.

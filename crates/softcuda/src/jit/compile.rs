@@ -29,9 +29,8 @@ use crate::grid::context::{KernelFn, ThreadContext};
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves below the limit that
 /// functions compare with must hold one, and what runtime functions need.
 const MAX_NATIVE_FRAME: u32 = 16 << 10;
-/// The same for a kernel that starts on a fiber's stack, and for one on a stack of the host's.
-const MAX_FIBER_FRAME: u32 = 32 << 10;
-const MAX_LOOP_FRAME: u32 = 256 << 10;
+/// The largest frame of a kernel, for which the grid makes room: thousands of registers at once, and arguments of calls.
+const MAX_KERNEL_FRAME: u32 = 1 << 20;
 /// The most instructions of one compilation: beyond, it would take minutes.
 const MAX_INSTRUCTIONS: usize = 400_000;
 
@@ -427,13 +426,13 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         kept: vec![],
     };
     let result = unit.define(&functions);
-    let entry = match result.and_then(|size| {
+    let entry = match result.and_then(|sizes| {
         unit.jit
             .finalize_definitions()
             .map_err(describe)
-            .map(|()| size)
+            .map(|()| sizes)
     }) {
-        Ok(size) => {
+        Ok((size, frame)) => {
             for at in &functions {
                 if let Some(target) = unit.table.get_mut(*at as usize) {
                     *target = Target {
@@ -448,7 +447,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
             let code = unit.jit.get_finalized_function(unit.functions[&kernel]);
             // SAFETY: the code was compiled with the signature that `KernelFn` is.
             let entry = unsafe { std::mem::transmute::<*const u8, KernelFn>(code) };
-            Ok((entry, size))
+            Ok((entry, size, frame))
         }
         Err(what) => Err(what),
     };
@@ -460,11 +459,12 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         ..
     } = unit;
     match entry {
-        Ok((entry, size)) => Ok(Code {
+        Ok((entry, size, frame)) => Ok(Code {
             compiled: Compiled {
                 entry,
                 fibers,
                 sites,
+                frame,
             },
             time: start.elapsed(),
             size,
@@ -481,8 +481,8 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
 }
 
 impl Unit {
-    /// Lowers and compiles each function; the bytes of machine code.
-    fn define(&mut self, functions: &[u32]) -> Result<usize, String> {
+    /// Lowers and compiles each function; the bytes of machine code, and of the kernel's frame.
+    fn define(&mut self, functions: &[u32]) -> Result<(usize, u32), String> {
         let program = Arc::clone(&self.program);
         for at in functions {
             let signature = match program.functions[*at as usize].kernel {
@@ -497,7 +497,7 @@ impl Unit {
                 .map_err(describe)?;
             self.functions.insert(*at, id);
         }
-        let mut size = 0;
+        let (mut size, mut kernel_frame) = (0, 0);
         let mut context = self.jit.make_context();
         let mut builder_context = FunctionBuilderContext::new();
         for at in functions {
@@ -531,12 +531,13 @@ impl Unit {
                     .buffer
                     .frame_layout()
                     .map_or(0, |layout| layout.frame_to_fp_offset);
-                let limit = match (function.kernel, self.fibers) {
-                    (false, _) => MAX_NATIVE_FRAME,
-                    (true, true) => MAX_FIBER_FRAME,
-                    (true, false) => MAX_LOOP_FRAME,
+                let most = if function.kernel {
+                    kernel_frame = frame;
+                    MAX_KERNEL_FRAME
+                } else {
+                    MAX_NATIVE_FRAME
                 };
-                if frame > limit {
+                if frame > most {
                     return Err(format!(
                         "{}: a native frame of {frame} bytes is too large",
                         function.name
@@ -546,7 +547,7 @@ impl Unit {
             self.jit.clear_context(&mut context);
         }
         self.define_cold(&mut context, &mut builder_context)?;
-        Ok(size)
+        Ok((size, kernel_frame))
     }
 }
 

@@ -31,6 +31,9 @@ pub(crate) struct Compiled {
     pub fibers: bool,
     /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must have.
     pub sites: u32,
+    /// Bytes that `entry` itself takes of the native stack. It does not look whether there are so many; functions that it calls
+    /// do.
+    pub frame: u32,
 }
 
 /// How a module is loaded.

@@ -6,3 +6,4 @@ mod driver;
 mod execution;
 mod install;
 mod kernels;
+mod misbehaving;

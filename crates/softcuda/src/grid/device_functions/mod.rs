@@ -27,10 +27,24 @@ pub(crate) fn device_function(name: &str) -> Option<&'static RuntimeFn> {
     })
 }
 
+/// Whether a declaration with these sizes of results and parameters is that of the device function of this name: with any
+/// other, the function would read and write past what its caller handed over.
+pub(crate) fn declared_right(name: &str, returns: &[u64], params: &[u64]) -> bool {
+    let (result, takes): (&[u64], &[u64]) = match name {
+        "vprintf" => (&[4], &[8, 8]),
+        "__assertfail" => (&[], &[8, 8, 4, 8, 8]),
+        "malloc" => (&[8], &[8]),
+        "free" => (&[], &[8]),
+        "cudaGraphSetConditional" => (&[], &[8, 4]),
+        _ => return false,
+    };
+    params == takes && (returns == result || returns.is_empty())
+}
+
 /// The parameter that starts at `offset` of the block of parameters that compiled code handed over.
 fn param<T: Copy>(params: *const u8, offset: usize) -> T {
-    // SAFETY: the block is laid out as the function's signature says, which every caller's call was checked against when it was
-    // compiled; it may have any alignment.
+    // SAFETY: the block is laid out as the function's signature says, see `declared_right`, which every call was checked against
+    // when it was compiled; it may have any alignment.
     unsafe { params.add(offset).cast::<T>().read_unaligned() }
 }
 
@@ -41,6 +55,9 @@ fn give<T>(returns: *mut u8, value: T) {
         unsafe { returns.cast::<T>().write_unaligned(value) };
     }
 }
+
+/// The most that is taken of a string: one without an end may lie in gigabytes that hold no zero.
+const LONGEST: usize = 1 << 20;
 
 /// A thread that calls, and reads memory as if it had done so itself.
 struct Caller {
@@ -78,12 +95,12 @@ impl Caller {
         Ok(bytes)
     }
 
-    /// Reads a string up to its zero byte, or ends the thread.
+    /// Reads a string up to its zero byte, or as much of it as is taken, or ends the thread.
     fn string(&self, address: u64) -> Result<Vec<u8>, Status> {
         let mut text = Vec::new();
         let mut left = self.readable(address);
         let mut at = address;
-        while left > 0 {
+        while left > 0 && text.len() < LONGEST {
             let mut chunk = [0; 64];
             let size = left.min(chunk.len() as u64);
             let chunk = &mut chunk[..size as usize];
@@ -97,7 +114,10 @@ impl Caller {
             at += size;
             left -= size;
         }
-        Err(self.refuse(at, 1))
+        match left {
+            0 => Err(self.refuse(at, 1)),
+            _ => Ok(text),
+        }
     }
 
     fn refuse(&self, address: u64, size: u32) -> Status {

@@ -22,6 +22,7 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
             entry,
             fibers: true,
             sites: 3,
+            frame: 256,
         },
         owner: Arc::new(()),
         kernel: "by_hand".into(),

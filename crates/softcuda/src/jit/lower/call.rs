@@ -8,6 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::{Linkage, Type};
 
 use super::{Lower, device_function, value_type};
+use crate::grid::device_functions::declared_right;
 use crate::grid::launch::FaultKind;
 use crate::jit::compile;
 use crate::jit::decode::{Arg, Callee, Operation, Reader, Refusal, Symbol};
@@ -68,7 +69,20 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
                 return Err(reader.invalid(format!("`{}` is a kernel", function.name)));
             }
             let target = match device_function(&function.name) {
-                Some(device) if function.linkage == Linkage::Extern => Target::Device(device),
+                Some(device) if function.linkage == Linkage::Extern => {
+                    let sizes = |layout: &Layout| -> Vec<u64> {
+                        layout.fields.iter().map(|field| field.size).collect()
+                    };
+                    let (returns, params) = (
+                        sizes(&function.signature.returns),
+                        sizes(&function.signature.params),
+                    );
+                    if !declared_right(&function.name, &returns, &params) {
+                        let what = format!("`{}` is not declared as it is", function.name);
+                        return Err(reader.invalid(what));
+                    }
+                    Target::Device(device)
+                }
                 _ => Target::Function(*at),
             };
             (target, function.signature.clone())

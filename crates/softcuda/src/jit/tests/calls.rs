@@ -2,6 +2,7 @@
 
 use crate::grid::launch::{Fault, FaultKind};
 use crate::jit::harness::{self, buffer};
+use crate::jit::module::{LoadOptions, Module};
 
 /// Each thread stores `f(tid, n)` to its output.
 fn run(functions: &str, threads: u32, n: u64) -> Result<Vec<u32>, Fault> {
@@ -262,4 +263,65 @@ fn dynamic_frames() {
         run(&f, 2, u64::MAX - 15).unwrap_err().kind,
         FaultKind::StackOverflow
     );
+}
+
+/// A device function reads its parameters where its own signature has them: a declaration that differs is refused.
+#[test]
+fn device_functions_are_declared_as_they_are() {
+    let call = |declared: &str, call: &str| {
+        let source = harness::module(&format!(
+            ".extern .func {declared};
+             .visible .entry k() {{ .param .b64 a; .param .b64 b; .param .b32 c; .param .b8 d; {call} }}"
+        ));
+        Module::load(source.as_bytes(), &LoadOptions::default()).map(drop)
+    };
+    let right = "(.param .b32 r) vprintf(.param .b64 f, .param .b64 a)";
+    assert!(call(right, "call (c), vprintf, (a, b);").is_ok());
+    for (declared, wrong) in [
+        (
+            "(.param .b32 r) vprintf(.param .b64 f)",
+            "call (c), vprintf, (a);",
+        ),
+        (
+            "(.param .b8 r) vprintf(.param .b64 f, .param .b64 a)",
+            "call (d), vprintf, (a, b);",
+        ),
+        (
+            "(.param .b32 r) vprintf(.param .b32 f, .param .b64 a)",
+            "call (c), vprintf, (c, b);",
+        ),
+        (
+            "(.param .b8 r) malloc(.param .b64 f)",
+            "call (d), malloc, (a);",
+        ),
+        ("free(.param .b8 f)", "call free, (d);"),
+        ("__assertfail(.param .b64 f)", "call __assertfail, (a);"),
+        ("cudaGraphSetConditional()", "call cudaGraphSetConditional;"),
+    ] {
+        let error = call(declared, wrong).expect_err(declared);
+        assert!(
+            error.log.contains("is not declared as it is"),
+            "{}",
+            error.log
+        );
+    }
+}
+
+/// What a kernel's own frame takes of the native stack, for which the grid makes room.
+#[test]
+fn a_kernel_knows_its_frame() {
+    let mut body = String::from(".reg .u64 %live<500>; .reg .u64 %rd<3>; ld.param.u64 %rd1, [p];");
+    for n in 0..500 {
+        body += &format!("ld.volatile.u64 %live{n}, [%rd1+{}];\n", 8 * n);
+    }
+    body += "mov.u64 %rd2, 0;\n";
+    for n in 0..500 {
+        body += &format!("mad.lo.u64 %rd2, %rd2, 3, %live{n};\n");
+    }
+    let source = harness::module(&format!(
+        ".visible .entry k(.param .u64 p) {{ {body} st.global.u64 [%rd1], %rd2; }}"
+    ));
+    let module = harness::load(&source);
+    let frame = module.kernels()[0].compile().unwrap().frame;
+    assert!((3000..20_000).contains(&frame), "{frame}");
 }

@@ -87,22 +87,19 @@ fn a_library_kernels_settings_are_its_functions() {
         let none = std::ptr::null_mut();
         let mut go = |function, shared| {
             let mut arguments = [void(&mut offset)];
-            // SAFETY: a kernel with one parameter.
-            unsafe {
-                cuLaunchKernel(
-                    function,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    shared,
-                    0,
-                    arguments.as_mut_ptr(),
-                    none,
-                )
-            }
+            cuLaunchKernel(
+                function,
+                1,
+                1,
+                1,
+                1,
+                1,
+                1,
+                shared,
+                0,
+                arguments.as_mut_ptr(),
+                none,
+            )
         };
         go(kernel, 100_000).must();
         assert_eq!(go(kernel, 100_001).code, 1);
