@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 use super::barrier::Barrier;
 use super::cluster::Cluster;
-use super::context::{BlockContext, CONTINUE, EXITED, FAULTED, Site, Status, ThreadContext};
+use super::context::{BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext};
 use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
 use super::poll::BUDGET;
@@ -31,6 +31,9 @@ pub(super) struct Thread {
     /// The thread has arrived at the cluster's barrier of this phase and not waited yet.
     pub cluster_phase: Cell<Option<u32>>,
 }
+
+/// How far apart the threads of a block lie.
+pub(super) const THREAD_STRIDE: usize = size_of::<Thread>();
 
 impl Thread {
     fn new() -> Thread {
@@ -79,6 +82,7 @@ pub(crate) struct Block {
     pub(super) events: Cell<u64>,
     shared: Scratch,
     local: Scratch,
+    kept: Scratch,
     sites: Vec<Site>,
 }
 
@@ -102,6 +106,8 @@ impl Block {
                 shared_size: 0,
                 sites: std::ptr::null_mut(),
                 workspace: 0,
+                kept: std::ptr::null_mut(),
+                tally: [0; 4],
                 runtime: std::ptr::null_mut(),
             }),
             running: Cell::new(std::ptr::null()),
@@ -114,6 +120,7 @@ impl Block {
             events: Cell::new(0),
             shared: Scratch::new(),
             local: Scratch::new(),
+            kept: Scratch::new(),
             sites: Vec::new(),
         })
     }
@@ -174,6 +181,8 @@ impl Block {
         let local = self.local.reserve(stride.checked_mul(lanes as usize)?)?;
         let shared_size = u64::from(launch.static_shared) + u64::from(launch.dynamic_shared);
         let shared_base = self.shared.reserve(usize::try_from(shared_size).ok()?)?;
+        let kept = (launch.code.kept as usize).checked_mul(lanes as usize)?;
+        let kept = self.kept.reserve(kept)?;
         self.running.set(std::ptr::from_ref(running).cast());
         self.threads.truncate(lanes as usize);
         self.threads.resize_with(lanes as usize, Thread::new);
@@ -208,6 +217,8 @@ impl Block {
             shared_size,
             sites: self.sites.as_mut_ptr(),
             workspace: running.workspace,
+            kept,
+            tally: [0; 4],
             runtime,
         };
         Some(())
@@ -222,6 +233,11 @@ impl Block {
         self.cluster.set(cluster);
         self.exited.set(0);
         self.events.set(0);
+        context.tally = [0; 4];
+        if self.running().launch.code.mode == Mode::Rounds {
+            // Compiled code sets what a thread of it needs.
+            return;
+        }
         for thread in &mut self.threads {
             let context = thread.context.get_mut();
             context.local_top = 0;
@@ -249,16 +265,21 @@ impl Block {
         }
     }
 
-    /// Runs the whole block as a loop over its threads, on the current stack.
-    pub(super) fn run_loop(&self, stack_limit: u64) {
+    /// Makes its threads ready to run on the current stack, one after the other.
+    pub(super) fn on_one_stack(&mut self, stack_limit: u64) {
+        for thread in &mut self.threads {
+            let context = thread.context.get_mut();
+            context.stack_limit = stack_limit;
+            context.fiber = std::ptr::null_mut();
+        }
+    }
+
+    /// Runs the whole block on the current stack, as a loop over its threads or in rounds.
+    pub(super) fn run_loop(&self) {
         let thread = self.threads[0].context.get();
         // SAFETY: nothing else refers to the contexts now; the entry is compiled code for this kind of run, which keeps its
         // accesses inside what the contexts describe.
-        let status = unsafe {
-            (*thread).stack_limit = stack_limit;
-            (*thread).fiber = std::ptr::null_mut();
-            (self.running().launch.code.entry)(thread, self.context.get())
-        };
+        let status = unsafe { (self.running().launch.code.entry)(thread, self.context.get()) };
         self.check(status, None);
     }
 

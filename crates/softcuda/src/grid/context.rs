@@ -3,10 +3,7 @@
 //! Compiled code reads them through `offset_of!`, so a field may move freely; its type may not change without the
 //! code in `jit::lower` that reads it.
 //!
-//! Two ways to run a block:
-//! - *loop*: the compiled function runs all threads of a block one after the other, with one [`ThreadContext`] that
-//!   it rewrites for each;
-//! - *fiber*: the compiled function runs one thread; each thread has its own [`ThreadContext`] and stack.
+//! A block is run in one of the ways that [`Mode`] lists.
 
 use std::ffi::c_void;
 
@@ -21,6 +18,19 @@ pub(crate) const CONTINUE: Status = 0;
 pub(crate) const EXITED: Status = 1;
 /// The thread ended by a fault, which has been recorded in the launch, or because another thread's fault stops the launch.
 pub(crate) const FAULTED: Status = 2;
+
+/// How the threads of a block are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The compiled function runs all threads of a block one after the other, each to its end, with one [`ThreadContext`]
+    /// that it rewrites for each.
+    Loop,
+    /// The compiled function runs all threads of a block in rounds: each thread up to the block's barrier, then each on from
+    /// there. Each has its own [`ThreadContext`], and keeps what it needs after the barrier in [`BlockContext::kept`].
+    Rounds,
+    /// The compiled function runs one thread; each has its own [`ThreadContext`] and stack.
+    Fibers,
+}
 
 /// The range that an access site last touched: a check that passes costs no look-up.
 ///
@@ -59,6 +69,9 @@ pub(crate) struct ThreadContext {
     pub fiber: *mut c_void,
 }
 
+/// How far apart the contexts of a block's threads lie.
+pub(crate) const THREAD_STRIDE: usize = super::block::THREAD_STRIDE;
+
 /// A block, as compiled code sees it.
 #[repr(C)]
 pub(crate) struct BlockContext {
@@ -93,12 +106,17 @@ pub(crate) struct BlockContext {
     pub sites: *mut Site,
     /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's workspace; 0 without.
     pub workspace: u64,
+    /// In rounds: what each thread keeps from round to round.
+    pub kept: *mut u8,
+    /// In rounds: how many threads have come to the barrier in this round with a predicate, and with a true one; then the
+    /// same of the last round.
+    pub tally: [u32; 4],
     /// The launch and the block's own state, for the runtime alone.
     pub runtime: *mut c_void,
 }
 
-/// A compiled kernel. Loop mode: runs the whole block. Fiber mode: runs the one thread. Ends with [`EXITED`] or
-/// [`CONTINUE`] when it ended well.
+/// A compiled kernel: runs the whole block or, in fiber mode, one thread. Ends with [`EXITED`] or [`CONTINUE`] when it
+/// ended well.
 pub(crate) type KernelFn = unsafe extern "C" fn(*mut ThreadContext, *mut BlockContext) -> Status;
 
 /// A compiled device function: thread, block, where the return parameters go, where the parameters are (each laid out one

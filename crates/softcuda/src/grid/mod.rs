@@ -25,6 +25,7 @@ pub(crate) mod launch;
 mod output;
 pub(crate) mod poll;
 mod pool;
+pub(crate) mod rounds;
 mod running;
 mod scratch;
 mod stack;

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::block::{Block, MOST_THREADS, Outcome};
 use super::cluster::Cluster;
+use super::context::Mode;
 use super::fiber::Fiber;
 use super::launch::FaultKind;
 use super::running::{Running, volume};
@@ -82,14 +83,14 @@ impl Worker {
         if threads == 0 || threads > MOST_THREADS as u64 {
             let detail = format!("a block of {threads} threads");
             running.fail(FaultKind::LaunchFailure, [0; 3], None, None, detail);
-        } else if running.launch.code.fibers {
+        } else if running.launch.code.mode == Mode::Fibers {
             self.fibers(running, smid, nsmid, limit);
         } else {
             self.loops(running, smid, nsmid, limit);
         }
     }
 
-    /// Blocks as loops over their threads.
+    /// Blocks as loops over their threads, or in rounds.
     fn loops(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
         let wanted = native_stack(running);
         let native = native_soft_limit();
@@ -219,7 +220,7 @@ impl Unit {
         true
     }
 
-    /// Blocks as loops, one after the other.
+    /// Blocks as loops or in rounds, one after the other.
     fn run_loops(
         &mut self,
         running: &Running<'_>,
@@ -229,10 +230,15 @@ impl Unit {
         stack_limit: u64,
     ) {
         let blocks = volume(running.launch.cluster).max(1);
-        if !self.prepare(running, 1, 1, smid, nsmid) {
+        let lanes = match running.launch.code.mode {
+            Mode::Rounds => volume(running.launch.block) as u32,
+            _ => 1,
+        };
+        if !self.prepare(running, 1, lanes, smid, nsmid) {
             return;
         }
         let block = &mut self.slots[0].block;
+        block.on_one_stack(stack_limit);
         let at_once = (running.units() / (u64::from(nsmid) * 16))
             .clamp(1, MOST_AT_ONCE)
             .min(limit);
@@ -246,7 +252,7 @@ impl Unit {
             for index in units {
                 for rank in 0..blocks {
                     block.place(place(running, index, rank), &*self.cluster);
-                    block.run_loop(stack_limit);
+                    block.run_loop();
                     if running.stopped() {
                         return;
                     }

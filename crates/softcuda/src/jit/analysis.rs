@@ -1,13 +1,15 @@
-//! What a function may do while it runs: wait for other threads or not. It decides between loop and fiber mode.
+//! What a function may do while it runs: wait for other threads or not. It decides how a kernel's threads are run, its [`Mode`].
 //!
-//! A kernel must run in fiber mode when it can reach
-//! - an operation that waits (a barrier, a warp operation), or
+//! A kernel whose own body waits at one barrier of the whole block, and nowhere else, runs in rounds. It must run in fiber
+//! mode when it can reach
+//! - an operation that waits elsewhere (another barrier, a warp operation), or
 //! - an operation that polls (looks at memory that another thread may write for it to see) inside a cycle of its own
 //!   control flow, or by a call inside such a cycle, or in a function that calls itself: it may be waiting for a write of
 //!   a thread that loop mode would run later.
 
 use super::decode::{Callee, Flow};
 use super::program::{Body, Program, Step};
+use crate::grid::context::Mode;
 
 /// What is known of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +18,19 @@ pub(crate) struct Facts {
     pub polls: bool,
     /// It must run as a fiber.
     pub waits: bool,
+    /// The barrier of the whole block that a kernel itself waits at, if it is one.
+    pub barrier: Option<u32>,
+}
+
+impl Facts {
+    /// How a kernel is run.
+    pub fn mode(self) -> Mode {
+        match (self.waits, self.barrier) {
+            (true, _) => Mode::Fibers,
+            (false, Some(_)) => Mode::Rounds,
+            (false, None) => Mode::Loop,
+        }
+    }
 }
 
 /// Facts of every function of the module.
@@ -33,7 +48,14 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
                 continue;
             };
             let operation = &instruction.operation;
-            facts[at].waits |= operation.waits() || (operation.polls() && *in_cycle);
+            facts[at].waits |= operation.polls() && *in_cycle;
+            if operation.waits() {
+                match (operation.block_barrier(), facts[at].barrier) {
+                    (Some(id), None) if function.kernel => facts[at].barrier = Some(id),
+                    (Some(id), Some(same)) if id == same => {}
+                    _ => facts[at].waits = true,
+                }
+            }
             facts[at].polls |= operation.polls();
             match operation.callee() {
                 Callee::None | Callee::Device => {}
@@ -51,16 +73,13 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
         calls[at].sort_unstable();
         calls[at].dedup();
     }
-    spread(&calls, &mut facts, |callee, _| Facts {
-        polls: callee.polls,
-        waits: callee.waits,
-    });
+    spread(&calls, &mut facts, |callee, _| callee);
     for (at, facts) in facts.iter_mut().enumerate() {
         facts.waits |= facts.polls && calls_itself(&calls, at);
     }
     spread(&calls, &mut facts, |callee, in_cycle| Facts {
-        polls: callee.polls,
         waits: callee.waits || (in_cycle && callee.polls),
+        ..callee
     });
     facts
 }
@@ -118,20 +137,25 @@ fn steps_in_cycles(body: &Body) -> Vec<bool> {
 }
 
 /// The control flow of a body: runs of steps without a jump or a label between.
-struct Graph {
-    block_of: Vec<usize>,
-    successors: Vec<Vec<usize>>,
+pub(super) struct Graph {
+    /// The block that each step is in; blocks are numbered in source order.
+    pub block_of: Vec<usize>,
+    /// The blocks that control may go to from each.
+    pub successors: Vec<Vec<usize>>,
 }
 
 impl Graph {
-    fn of(body: &Body) -> Graph {
+    pub fn of(body: &Body) -> Graph {
         let mut block_of = Vec::with_capacity(body.steps.len());
         let mut labels = vec![0; body.tables.labels as usize];
         let mut block = 0;
         for step in &body.steps {
             match step {
                 Step::Label(label) => {
-                    block += 1;
+                    // A block without steps would lead nowhere.
+                    if block_of.last() == Some(&block) {
+                        block += 1;
+                    }
                     labels[*label as usize] = block;
                     block_of.push(block);
                 }

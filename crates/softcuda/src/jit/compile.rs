@@ -17,14 +17,14 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleError};
 use parking_lot::Mutex;
 
-use super::decode::Callee;
+use super::decode::{Callee, RegId};
 use super::dump::Dump;
 use super::layout::align_up;
 use super::lower;
 use super::module::Compiled;
 use super::program::{Body, Program, Signature, Step};
 use super::runtime::RuntimeFn;
-use crate::grid::context::{KernelFn, ThreadContext};
+use crate::grid::context::{KernelFn, Mode, ThreadContext};
 
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves below the limit that
 /// functions compare with must hold one, and what runtime functions need.
@@ -53,7 +53,7 @@ pub(crate) struct Code {
     /// What indirect calls look their target up in; compiled code has its address.
     _table: Box<[Target]>,
     /// Numbers that it refers to.
-    _kept: Vec<Box<[u64]>>,
+    _numbers: Vec<Box<[u64]>>,
     /// Owns the memory that the code is in.
     module: Mutex<Option<JITModule>>,
 }
@@ -197,8 +197,12 @@ pub(crate) struct Unit {
     pub program: Arc<Program>,
     /// The kernel's shared memory.
     pub shared: SharedLayout,
-    /// Each thread is a fiber.
-    pub fibers: bool,
+    /// How the kernel runs a block.
+    pub mode: Mode,
+    /// In rounds: for each of the kernel's barriers, in source order, the registers that are live after it.
+    pub live: Vec<Vec<RegId>>,
+    /// In rounds: the bytes that each thread keeps from round to round.
+    pub kept: u32,
     jit: JITModule,
     functions: HashMap<u32, FuncId>,
     runtime: HashMap<usize, FuncId>,
@@ -207,7 +211,7 @@ pub(crate) struct Unit {
     symbols: Symbols,
     sites: u32,
     table: Box<[Target]>,
-    kept: Vec<Box<[u64]>>,
+    numbers: Vec<Box<[u64]>>,
 }
 
 /// Names of runtime functions that this compilation calls, and where they are.
@@ -232,7 +236,7 @@ impl Unit {
     pub fn keep(&mut self, numbers: &[u64]) -> u64 {
         let numbers: Box<[u64]> = numbers.into();
         let address = numbers.as_ptr() as u64;
-        self.kept.push(numbers);
+        self.numbers.push(numbers);
         address
     }
 
@@ -377,10 +381,10 @@ fn isa() -> Result<OwnedTargetIsa, String> {
 pub(crate) fn compile(
     program: &Arc<Program>,
     kernel: u32,
-    fibers: bool,
+    mode: Mode,
 ) -> Result<Code, CompileError> {
     // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the program down.
-    let result = catch_unwind(AssertUnwindSafe(|| compile_unit(program, kernel, fibers)));
+    let result = catch_unwind(AssertUnwindSafe(|| compile_unit(program, kernel, mode)));
     let what = match result {
         Ok(Ok(code)) => return Ok(code),
         Ok(Err(what)) => what,
@@ -396,7 +400,17 @@ pub(crate) fn compile(
     })
 }
 
-fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Code, String> {
+/// For each barrier of a kernel, the registers that are live after it; `None` for a kernel that is too large.
+fn live_at_barriers(program: &Program, kernel: u32) -> Option<Vec<Vec<RegId>>> {
+    let body = program.functions[kernel as usize].body.as_ref()?;
+    let is_barrier = |step: &Step| matches!(step, Step::Instruction(instruction) if instruction.operation.block_barrier().is_some());
+    let barriers: Vec<usize> = (0..body.steps.len())
+        .filter(|at| is_barrier(&body.steps[*at]))
+        .collect();
+    super::liveness::live_after(body, &barriers)
+}
+
+fn compile_unit(program: &Arc<Program>, kernel: u32, mode: Mode) -> Result<Code, String> {
     let start = Instant::now();
     let functions = reachable(program, kernel);
     let instructions: usize = bodies(program, &functions)
@@ -406,6 +420,14 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         return Err(format!("{instructions} instructions are too many"));
     }
     let shared = SharedLayout::of(program, bodies(program, &functions));
+    let live = match mode {
+        Mode::Rounds => live_at_barriers(program, kernel),
+        _ => None,
+    };
+    let mode = match (mode, &live) {
+        (Mode::Rounds, None) => Mode::Fibers,
+        (mode, _) => mode,
+    };
     let symbols = Symbols::default();
     let mut builder = JITBuilder::with_isa(isa()?, cranelift_module::default_libcall_names());
     let known = Arc::clone(&symbols);
@@ -415,7 +437,9 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
     let mut unit = Unit {
         program: Arc::clone(program),
         shared,
-        fibers,
+        mode,
+        live: live.unwrap_or_default(),
+        kept: 0,
         jit: JITModule::new(builder),
         functions: HashMap::new(),
         runtime: HashMap::new(),
@@ -423,7 +447,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         symbols,
         sites: 0,
         table: Box::new([]),
-        kept: vec![],
+        numbers: vec![],
     };
     let result = unit.define(&functions);
     let entry = match result.and_then(|sizes| {
@@ -454,7 +478,9 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
     let Unit {
         jit,
         table,
+        numbers,
         kept,
+        mode,
         sites,
         ..
     } = unit;
@@ -462,14 +488,15 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, fibers: bool) -> Result<Cod
         Ok((entry, size, frame)) => Ok(Code {
             compiled: Compiled {
                 entry,
-                fibers,
+                mode,
+                kept,
                 sites,
                 frame,
             },
             time: start.elapsed(),
             size,
             _table: table,
-            _kept: kept,
+            _numbers: numbers,
             module: Mutex::new(Some(jit)),
         }),
         Err(what) => {

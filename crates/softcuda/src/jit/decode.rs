@@ -128,9 +128,19 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The operation waits at this barrier for all threads of the block, and for nothing else.
+    fn block_barrier(&self) -> Option<u32> {
+        None
+    }
+
     /// The operation looks at memory that another thread may write for it to see (a volatile or acquire load, an atomic whose
     /// result is used): in a loop, that waits.
     fn polls(&self) -> bool {
+        false
+    }
+
+    /// The operation takes or gives the carry flag.
+    fn carry(&self) -> bool {
         false
     }
 

@@ -11,6 +11,7 @@ mod dump;
 #[cfg(test)]
 pub(crate) mod harness;
 mod layout;
+mod liveness;
 pub(crate) mod lower;
 pub(crate) mod module;
 mod program;

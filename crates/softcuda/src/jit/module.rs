@@ -17,7 +17,7 @@ use super::layout::Field;
 use super::program::{Function, Program};
 use super::resolve::{self, Names};
 use super::variables::{self, VariableError, Variables};
-use crate::grid::context::KernelFn;
+use crate::grid::context::{KernelFn, Mode};
 
 /// The newest PTX that is understood.
 const NEWEST: (u32, u32) = (9, 0);
@@ -27,8 +27,10 @@ const NEWEST: (u32, u32) = (9, 0);
 pub(crate) struct Compiled {
     /// Its code; lives as long as the module.
     pub entry: KernelFn,
-    /// Each thread is a fiber; otherwise `entry` runs a whole block.
-    pub fibers: bool,
+    /// How it runs a block.
+    pub mode: Mode,
+    /// In rounds: the bytes that each thread keeps from round to round.
+    pub kept: u32,
     /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must have.
     pub sites: u32,
     /// Bytes that `entry` itself takes of the native stack. It does not look whether there are so many; functions that it calls
@@ -294,14 +296,14 @@ impl Kernel {
         self.code
             .get_or_init(|| {
                 let module = self.module();
-                let fibers = module.facts[self.function as usize].waits;
-                let code = compile::compile(&module.program, self.function, fibers);
+                let mode = module.facts[self.function as usize].mode();
+                let code = compile::compile(&module.program, self.function, mode);
                 if let Ok(code) = &code {
                     tracing::debug!(
                         kernel = &*self.name,
                         time = ?code.time,
                         bytes = code.size,
-                        fibers,
+                        mode = ?code.compiled.mode,
                         "compiled"
                     );
                 }

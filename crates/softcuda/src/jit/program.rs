@@ -219,8 +219,10 @@ pub(crate) struct Instruction {
     pub pos: Pos,
     /// Done only where this register is true; false, where the flag is set.
     pub guard: Option<(RegId, bool)>,
-    /// The registers that it writes, or more.
+    /// The registers that it writes.
     pub writes: SmallVec<[RegId; 2]>,
+    /// The registers that it reads besides its guard, or more.
+    pub reads: SmallVec<[RegId; 4]>,
     /// It sees the bits of a NaN in its operands.
     pub reads_bits: bool,
     /// What it does.

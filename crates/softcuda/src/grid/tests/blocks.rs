@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::super::barrier::barrier_sync;
 use super::super::cluster::{cluster_arrive, cluster_wait};
-use super::super::context::{BlockContext, CONTINUE, EXITED, Status, ThreadContext};
+use super::super::context::{BlockContext, CONTINUE, EXITED, Mode, Status, ThreadContext};
 use super::super::poll::poll;
 use super::{cell, cells, ctaid, go, launch, least, run, tid};
 
@@ -22,12 +22,12 @@ extern "C" fn mark(_: *mut ThreadContext, block: *mut BlockContext) -> Status {
 
 #[test]
 fn every_block_runs_once() {
-    for fibers in [false, true] {
+    for mode in [Mode::Loop, Mode::Fibers] {
         for grid in [[1, 1, 1], [7, 1, 1], [5, 6, 7], [3000, 1, 1]] {
             let count: u32 = grid.iter().product();
             let cells = cells(count as usize);
             let mut launch = launch(mark, 1);
-            launch.code.fibers = fibers;
+            launch.code.mode = mode;
             launch.grid = grid;
             run(launch, &cells).unwrap();
             assert!(cells.iter().all(|cell| cell.load(Relaxed) == 1), "{grid:?}");
@@ -237,10 +237,10 @@ extern "C" fn deep(thread: *mut ThreadContext, block: *mut BlockContext) -> Stat
 
 #[test]
 fn a_loop_may_ask_for_a_deep_stack() {
-    for fibers in [false, true] {
+    for mode in [Mode::Loop, Mode::Fibers] {
         let cells = cells(1);
         let mut launch = launch(deep, 1);
-        launch.code.fibers = fibers;
+        launch.code.mode = mode;
         launch.stack = 64 << 20;
         run(launch, &cells).unwrap();
         assert!(cells[0].load(Relaxed) >= 63 << 10);
@@ -251,17 +251,17 @@ fn a_loop_may_ask_for_a_deep_stack() {
 #[test]
 #[ignore = "a measurement"]
 fn launch_cost() {
-    for (blocks, threads, fibers) in [
-        (1, 1, false),
-        (1, 256, true),
-        (16, 16, false),
-        (1000, 256, false),
-        (100, 256, true),
+    for (blocks, threads, mode) in [
+        (1, 1, Mode::Loop),
+        (1, 256, Mode::Fibers),
+        (16, 16, Mode::Loop),
+        (1000, 256, Mode::Loop),
+        (100, 256, Mode::Fibers),
     ] {
         let mut launch = launch(nothing, threads);
         launch.grid = [blocks, 1, 1];
-        launch.code.fibers = fibers;
+        launch.code.mode = mode;
         let time = least(300, || super::super::run(&launch).unwrap());
-        println!("{blocks} x {threads}, fibers {fibers}: {time:?}");
+        println!("{blocks} x {threads}, {mode:?}: {time:?}");
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::block::Block;
-use super::super::context::{BlockContext, CONTINUE, Status, ThreadContext};
+use super::super::context::{BlockContext, CONTINUE, Mode, Status, ThreadContext};
 use super::super::device_functions::{condition, device_function, heap};
 use super::super::launch::FaultKind;
 use super::{cell, cells, go, launch, run, tid};
@@ -159,10 +159,10 @@ extern "C" fn prints(thread: *mut ThreadContext, block: *mut BlockContext) -> St
 
 #[test]
 fn printf_prints_as_c_does() {
-    for fibers in [false, true] {
+    for mode in [Mode::Loop, Mode::Fibers] {
         let cells = cells(1);
         let mut launch = launch(prints, 1);
-        launch.code.fibers = fibers;
+        launch.code.mode = mode;
         run(launch, &cells).unwrap();
         assert_eq!(cells[0].load(Relaxed), 1);
     }

@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::barrier::barrier_sync;
-use super::super::context::{BlockContext, CONTINUE, Status, ThreadContext};
+use super::super::context::{BlockContext, CONTINUE, Mode, Status, ThreadContext};
 use super::super::fault;
 use super::super::launch::FaultKind;
 use super::super::poll::poll;
@@ -56,7 +56,7 @@ extern "C" fn loop_faults(thread: *mut ThreadContext, block: *mut BlockContext) 
 fn blocks_after_a_fault_do_not_start() {
     let cells = cells(1);
     let mut launch = launch(loop_faults, 1);
-    launch.code.fibers = false;
+    launch.code.mode = Mode::Loop;
     launch.grid = [1_000_000_000, 1, 1];
     assert_eq!(run(launch, &cells).unwrap_err().kind, FaultKind::Misaligned);
 }
@@ -67,9 +67,9 @@ extern "C" fn silent(_: *mut ThreadContext, _: *mut BlockContext) -> Status {
 
 #[test]
 fn a_status_without_a_fault_is_a_launch_failure() {
-    for fibers in [false, true] {
+    for mode in [Mode::Loop, Mode::Fibers] {
         let mut launch = launch(silent, 4);
-        launch.code.fibers = fibers;
+        launch.code.mode = mode;
         assert_eq!(
             run(launch, &cells(1)).unwrap_err().kind,
             FaultKind::LaunchFailure
@@ -81,7 +81,7 @@ fn a_status_without_a_fault_is_a_launch_failure() {
 fn a_wait_in_a_loop_is_a_fault_not_a_crash() {
     for entry in [one_faults as super::KernelFn, waits_in_warp] {
         let mut launch = launch(entry, 4);
-        launch.code.fibers = false;
+        launch.code.mode = Mode::Loop;
         assert!(run(launch, &cells(1)).is_err());
     }
 }

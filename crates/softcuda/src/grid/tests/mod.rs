@@ -11,7 +11,7 @@ mod warps;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use super::context::{BlockContext, KernelFn, Status, ThreadContext};
+use super::context::{BlockContext, KernelFn, Mode, Status, ThreadContext};
 use super::launch::{Fault, Launch};
 use crate::jit::module::Compiled;
 
@@ -20,7 +20,8 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
     Launch {
         code: Compiled {
             entry,
-            fibers: true,
+            mode: Mode::Fibers,
+            kept: 0,
             sites: 3,
             frame: 256,
         },

@@ -43,7 +43,7 @@ impl Lower<'_> {
             Some(Space::Shared) => self.checked_offset(value, Entry::SharedBase, size),
             Some(Space::Local) => self.checked_offset(value, Entry::LocalBase, size),
             Some(Space::Param) => match self.frame {
-                Frame::Loop { .. } | Frame::Fiber { .. } => {
+                Frame::Loop { .. } | Frame::Rounds { .. } | Frame::Fiber { .. } => {
                     self.checked_offset(value, Entry::Params, size)
                 }
                 Frame::Device { .. } => self.checked_offset(value, Entry::LocalBase, size),

@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
 use super::Lower;
 use crate::grid::barrier::{BARRIER_ARRIVE, BARRIER_RED, BARRIER_SYNC};
@@ -120,6 +120,9 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 
 impl Operation for Barrier {
     fn lower(&self, l: &mut Lower<'_>) {
+        if l.rounds() {
+            return self.lower_in_rounds(l);
+        }
         let (thread, block) = (l.thread, l.block);
         let status = match self {
             Barrier::Sync { id, count } => {
@@ -165,6 +168,46 @@ impl Operation for Barrier {
 
     fn waits(&self) -> bool {
         true
+    }
+
+    fn block_barrier(&self) -> Option<u32> {
+        match self {
+            Barrier::Sync { id, count: None }
+            | Barrier::Reduce {
+                id, count: None, ..
+            } => match id {
+                Arg::Imm(Immediate::Int { bits, .. }) if *bits < 16 => Some(*bits as u32),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Barrier {
+    /// In rounds: the thread is done until all have come here.
+    fn lower_in_rounds(&self, l: &mut Lower<'_>) {
+        let Barrier::Reduce {
+            op, to, predicate, ..
+        } = self
+        else {
+            return l.next_round();
+        };
+        let predicate = l.read(predicate, Type::Pred);
+        l.count_predicate(predicate);
+        l.next_round();
+        let [came, true_ones] = l.last_tally();
+        match op {
+            Reduction::Popc => l.write(to, Type::U32, true_ones),
+            Reduction::And => {
+                let all = l.b.ins().icmp(IntCC::Equal, came, true_ones);
+                l.write(to, Type::Pred, all);
+            }
+            Reduction::Or => {
+                let any = l.b.ins().icmp_imm(IntCC::NotEqual, true_ones, 0);
+                l.write(to, Type::Pred, any);
+            }
+        }
     }
 }
 

@@ -48,6 +48,11 @@ pub(super) enum Entry {
 pub(super) struct Entries {
     /// The last instruction of the entry block; values go before it.
     pub end: Option<Inst>,
+    /// In rounds: the last instruction of the block where a thread's turn begins. What differs from thread to thread goes
+    /// before it.
+    pub thread_end: Option<Inst>,
+    /// The `ThreadContext` that the function was given.
+    pub thread: Value,
     pub values: HashMap<Entry, Value>,
 }
 
@@ -66,9 +71,25 @@ impl Lower<'_> {
             Entry::Frame => self.at_entry(|cursor| cursor.ins().iconst(types::I64, 0)),
             entry => {
                 let (thread, ty, offset) = place(entry);
-                let base = if thread { self.thread } else { self.block };
                 let flags = MemFlags::trusted().with_readonly().with_can_move();
-                self.at_entry(|cursor| cursor.ins().load(ty, flags, base, offset as i32))
+                let emit = |cursor: &mut FuncCursor<'_>, base: Value| {
+                    cursor.ins().load(ty, flags, base, offset as i32)
+                };
+                match (thread, self.entry.thread_end) {
+                    // The same for all threads.
+                    (true, Some(end)) if entry != Entry::LocalSize => {
+                        let base = self.thread;
+                        emit(&mut FuncCursor::new(self.b.func).at_inst(end), base)
+                    }
+                    _ => {
+                        let base = if thread {
+                            self.entry.thread
+                        } else {
+                            self.block
+                        };
+                        self.at_entry(|cursor| emit(cursor, base))
+                    }
+                }
             }
         };
         self.entry.values.insert(entry, value);

@@ -3,6 +3,7 @@
 //! | frame | function | `ret` | a status other than `CONTINUE` |
 //! |---|---|---|---|
 //! | loop | all threads of a block, x innermost | next thread | `EXITED`: next thread; otherwise returned |
+//! | rounds | all threads of a block, over and over | next thread | `EXITED`: next thread; otherwise returned |
 //! | fiber | one thread | returns | returned |
 //! | device | called | returns | returned |
 //!
@@ -13,13 +14,13 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, BlockArg, InstBuilder, MemFlags, Value, types};
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptx::ast::Type;
 
 use super::Lower;
 use super::entry::{Entries, Entry};
 use super::groups::Groups;
-use crate::grid::context::{CONTINUE, EXITED, ThreadContext};
+use crate::grid::context::{CONTINUE, EXITED, Mode, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::compile::Unit;
 use crate::jit::decode::{Arg, Flow};
@@ -35,6 +36,11 @@ pub(super) enum Frame {
         tid: [Value; 3],
         /// Where a thread ends and the next begins.
         latch: Block,
+    },
+    /// A kernel that runs its block's threads in rounds.
+    Rounds {
+        /// Where a thread ends.
+        end: Block,
     },
     /// A kernel that is one thread.
     Fiber {
@@ -90,12 +96,14 @@ pub(crate) fn lower(
             params: params[3],
             end,
         }
-    } else if unit.fibers {
-        Frame::Fiber { end }
     } else {
-        Frame::Loop {
-            tid: [params[0]; 3], // set when the loop is made
-            latch: end,
+        match unit.mode {
+            Mode::Fibers => Frame::Fiber { end },
+            Mode::Rounds => Frame::Rounds { end },
+            Mode::Loop => Frame::Loop {
+                tid: [params[0]; 3], // set when the loop is made
+                latch: end,
+            },
         }
     };
     let mut l = Lower {
@@ -111,8 +119,11 @@ pub(crate) fn lower(
         call_area,
         call_blocks: [None; 2],
         leave,
+        rounds: None,
         entry: Entries {
             end: None,
+            thread_end: None,
+            thread: params[0],
             values: HashMap::new(),
         },
         imports: HashMap::new(),
@@ -177,7 +188,7 @@ impl Lower<'_> {
                         .icmp_imm(IntCC::UnsignedGreaterThanOrEqual, limit, size as i64);
                 self.fault_unless(enough, FaultKind::StackOverflow);
             }
-            if calls || self.uses_stack() {
+            if (calls || self.uses_stack()) && !self.many_contexts() {
                 self.reset_top();
             }
         } else if size > 0 || self.uses_stack() {
@@ -227,6 +238,11 @@ impl Lower<'_> {
 
     /// Opens the loops over the threads of a block; the builder is in the innermost.
     fn open_loop(&mut self) -> Loops {
+        if self.many_contexts() {
+            let live = std::mem::take(&mut self.unit.live);
+            self.open_rounds(live);
+            return None;
+        }
         if !matches!(self.frame, Frame::Loop { .. }) {
             let next = self.fresh_block();
             let end = self.b.ins().jump(next, &[]);
@@ -250,22 +266,11 @@ impl Lower<'_> {
 
     /// What a thread finds: registers that are zero, or parameters.
     fn start_thread(&mut self) {
-        let mut zeros: HashMap<ir::Type, Value> = HashMap::new();
-        for at in 0..self.register_types.len() {
-            let ty = self.register_types[at];
-            let zero = match zeros.get(&ty) {
-                Some(zero) => *zero,
-                None => {
-                    let zero = self.zero(ty);
-                    zeros.insert(ty, zero);
-                    zero
-                }
-            };
-            let variable: Variable = self.variable(crate::jit::decode::RegId(at as u32));
-            self.b.def_var(variable, zero);
-        }
-        if let Frame::Loop { .. } = self.frame
-            && self.uses_stack()
+        self.clear_registers();
+        let calls = self.many_contexts() && !self.body.uses.functions.is_empty();
+        if calls
+            || (matches!(self.frame, Frame::Loop { .. } | Frame::Rounds { .. })
+                && self.uses_stack())
         {
             self.reset_top();
         }
@@ -341,7 +346,7 @@ impl Lower<'_> {
     fn end(&self) -> Block {
         match self.frame {
             Frame::Loop { latch, .. } => latch,
-            Frame::Fiber { end } | Frame::Device { end, .. } => end,
+            Frame::Rounds { end } | Frame::Fiber { end } | Frame::Device { end, .. } => end,
         }
     }
 
@@ -364,16 +369,21 @@ impl Lower<'_> {
                 self.b.switch_to_block(done);
             }
         }
-        self.restore_frame();
-        let status = self.b.ins().iconst(types::I32, i64::from(CONTINUE));
-        self.b.ins().return_(&[status]);
+        let over = loops.is_some() || self.rounds();
+        if self.rounds() {
+            self.close_rounds();
+        } else {
+            self.restore_frame();
+            let status = self.b.ins().iconst(types::I32, i64::from(CONTINUE));
+            self.b.ins().return_(&[status]);
+        }
 
         let leave = self.leave;
         self.b.switch_to_block(leave);
         let status = self.b.block_params(leave)[0];
-        if loops.is_some() {
+        if over {
             let faulted = self.fresh_block();
-            if !self.body.uses.functions.is_empty() {
+            if loops.is_some() && !self.body.uses.functions.is_empty() {
                 // A callee that ended the thread left its frame behind.
                 self.reset_top();
             }

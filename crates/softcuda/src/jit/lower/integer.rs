@@ -246,6 +246,15 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 }
 
 impl Operation for Integer {
+    fn carry(&self) -> bool {
+        match self.op {
+            Op::Add { carry, .. } | Op::Sub { carry, .. } | Op::Mad { carry, .. } => {
+                carry != Carry::default()
+            }
+            _ => false,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let ty = self.ty;
         let wide = matches!(

@@ -33,6 +33,7 @@ pub(crate) mod half;
 pub(crate) mod integer;
 mod memory;
 mod mov;
+mod rounds;
 mod special;
 mod stack;
 mod video;
@@ -47,6 +48,7 @@ use super::compile::Unit;
 use super::decode::{Arg, Decode, Operation, Reader, Refusal, RegId, Symbol};
 use super::program::{Body, Place};
 use super::runtime::RuntimeFn;
+use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;
 use entry::Entry;
 use function::Frame;
@@ -160,6 +162,8 @@ pub(crate) struct Lower<'a> {
     call_blocks: [Option<ir::StackSlot>; 2],
     /// Takes a status other than `CONTINUE`, and ends the thread.
     leave: ir::Block,
+    /// Of a kernel that runs its block in rounds.
+    rounds: Option<rounds::Rounds>,
     entry: entry::Entries,
     groups: groups::Groups,
     /// The group of the access being lowered.
@@ -306,7 +310,7 @@ impl Lower<'_> {
 
     /// The kernel runs its threads as fibers.
     pub fn fibers(&self) -> bool {
-        self.unit.fibers
+        self.unit.mode == Mode::Fibers
     }
 
     /// A block that the caller will jump to, all of it before it is [entered](Self::enter).

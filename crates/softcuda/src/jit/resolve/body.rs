@@ -211,37 +211,64 @@ fn decode(
             }),
         };
         match result {
-            Ok(operation) => decoded.push(Step::Instruction(Instruction {
-                pos: instruction.pos,
-                guard: pending.guard,
-                writes: writes(instruction, &pending.args),
-                reads_bits: nans.reads_bits(instruction, &pending.args),
-                operation,
-            })),
+            Ok(operation) => {
+                let (writes, reads) = named(instruction, &pending.args);
+                decoded.push(Step::Instruction(Instruction {
+                    pos: instruction.pos,
+                    guard: pending.guard,
+                    writes,
+                    reads,
+                    reads_bits: nans.reads_bits(instruction, &pending.args),
+                    operation,
+                }));
+            }
             Err(refusal) => module.refuse(refusal),
         }
     }
     decoded
 }
 
-/// The registers that an instruction writes: those of its first operand, unless it is one that has no destination.
-fn writes(instruction: &ast::Instruction, args: &[Arg]) -> SmallVec<[RegId; 2]> {
-    fn gather(arg: &Arg, into: &mut SmallVec<[RegId; 2]>) {
+/// The registers that an instruction writes, which are those of its first operand unless it has no destination, and those that
+/// it reads.
+fn named(
+    instruction: &ast::Instruction,
+    args: &[Arg],
+) -> (SmallVec<[RegId; 2]>, SmallVec<[RegId; 4]>) {
+    fn gather(arg: &Arg, into: &mut impl Extend<RegId>) {
         match arg {
-            Arg::Reg(id) => into.push(*id),
+            Arg::Reg(id) => into.extend([*id]),
+            Arg::Address(arg, _) | Arg::Not(arg) => gather(arg, into),
             Arg::Vector(args) | Arg::List(args) => args.iter().for_each(|arg| gather(arg, into)),
             Arg::Pair(a, b) => {
                 gather(a, into);
                 gather(b, into);
             }
-            _ => {}
+            Arg::Imm(_) | Arg::Symbol(..) | Arg::Special(_) | Arg::SpecialVector(_) | Arg::Sink => {
+            }
         }
     }
-    let mut registers = SmallVec::new();
-    if let (Some(first), false) = (args.first(), instruction.opcode == "st") {
-        gather(first, &mut registers);
+    let has_destination = match (instruction.opcode.as_str(), args.first()) {
+        (
+            "st" | "red" | "bar" | "barrier" | "brx" | "nanosleep" | "stackrestore" | "setmaxnreg"
+            | "prefetch" | "prefetchu" | "applypriority" | "discard",
+            _,
+        ) => instruction
+            .modifiers
+            .iter()
+            .any(|modifier| modifier == "red"),
+        ("call", first) => matches!(first, Some(Arg::List(_))) && args.len() > 1,
+        (_, Some(Arg::Reg(_) | Arg::Vector(_) | Arg::Pair(..))) => true,
+        _ => false,
+    };
+    let (mut writes, mut reads) = (SmallVec::new(), SmallVec::new());
+    for (at, arg) in args.iter().enumerate() {
+        if at == 0 && has_destination {
+            gather(arg, &mut writes);
+        } else {
+            gather(arg, &mut reads);
+        }
     }
-    registers
+    (writes, reads)
 }
 
 impl<'a> Resolve<'_, 'a> {

@@ -22,8 +22,8 @@ fn compile_all(folder: &str, wanted: impl Fn(&str) -> bool) {
                         .compile()
                         .unwrap_or_else(|error| panic!("{name}: {error}"));
                     let (time, size) = kernel.compile_cost().unwrap();
-                    let mode = if compiled.fibers { "fibers" } else { "loop" };
-                    println!("{name}: {} {mode} {time:?} {size} bytes", kernel.name);
+                    let mode = compiled.mode;
+                    println!("{name}: {} {mode:?} {time:?} {size} bytes", kernel.name);
                     kernels += 1;
                 }
             }
