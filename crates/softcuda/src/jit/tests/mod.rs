@@ -8,6 +8,7 @@ mod corpus;
 mod fuzz;
 mod memory;
 mod refusals;
+mod rounds;
 mod special;
 mod variables;
 mod waits;
