@@ -111,15 +111,57 @@ impl Side3d {
     }
 }
 
+impl Side3d {
+    /// As the program would say it.
+    fn encode(side: &Side) -> Side3d {
+        let (kind, host, device, array) = match side.end {
+            End::Host(address) => (1, address as usize, 0, CUarray::NULL),
+            End::Device(address) => (2, 0, address, CUarray::NULL),
+            End::Array(handle) => (3, 0, 0, CUarray(handle)),
+            End::Unified(address) => (4, 0, address, CUarray::NULL),
+        };
+        Side3d {
+            x: side.x as usize,
+            y: side.y as usize,
+            z: side.z as usize,
+            level: 0,
+            kind,
+            host,
+            device,
+            array,
+            context: CUcontext::NULL,
+            pitch: side.pitch as usize,
+            height: side.height as usize,
+        }
+    }
+}
+
 impl Copy3d {
-    /// The copy; `None` where there is nothing to copy.
-    pub(crate) fn decode(&self) -> Result<Option<Copy>> {
+    /// Target, source and how much.
+    pub(super) fn ends(&self) -> Result<(Side, Side, Extent)> {
         let extent = Extent {
             width: self.width as u64,
             height: self.height as u64,
             depth: self.depth as u64,
         };
-        Copy::rows(self.target.decode()?, self.source.decode()?, extent)
+        Ok((self.target.decode()?, self.source.decode()?, extent))
+    }
+
+    /// The copy; `None` where there is nothing to copy.
+    pub(crate) fn decode(&self) -> Result<Option<Copy>> {
+        let (target, source, extent) = self.ends()?;
+        Copy::rows(target, source, extent)
+    }
+
+    /// As the program would say it.
+    pub(super) fn encode((target, source, extent): (Side, Side, Extent)) -> Copy3d {
+        Copy3d {
+            source: Side3d::encode(&source),
+            target: Side3d::encode(&target),
+            width: extent.width as usize,
+            height: extent.height as usize,
+            depth: extent.depth as usize,
+        }
     }
 }
 

@@ -105,7 +105,11 @@ impl LaunchConfig {
 }
 
 /// The values of a kernel's parameters, as the signature lays them out.
-fn parameters(function: &Function, values: In<usize>, extra: In<usize>) -> Result<Box<[u8]>> {
+pub(super) fn parameters(
+    function: &Function,
+    values: In<usize>,
+    extra: In<usize>,
+) -> Result<Box<[u8]>> {
     let kernel = function.kernel();
     if !values.is_null() && !extra.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);

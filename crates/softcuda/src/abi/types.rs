@@ -42,7 +42,11 @@ handles!(
     CUkernel,
     CUmemoryPool,
     CUarray,
-    CUlinkState
+    CUlinkState,
+    CUgraph,
+    CUgraphNode,
+    CUgraphExec,
+    CUuserObject
 );
 
 /// What a pointer parameter points to that nobody reads.

@@ -79,6 +79,7 @@ impl Extent {
 }
 
 /// A copy that was checked.
+#[derive(Clone)]
 pub(crate) struct Copy {
     target: Rows,
     target_place: Place,
@@ -139,6 +140,11 @@ impl Copy {
         }))
     }
 
+    /// Whose memory it writes and reads.
+    pub fn places(&self) -> (Place, Place) {
+        (self.target_place, self.source_place)
+    }
+
     /// Puts the copy behind all that the stream was given.
     pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
         let on_device = self.target_place == Place::Device && self.source_place == Place::Device;
@@ -180,9 +186,11 @@ impl Copy {
         })
     }
 
-    fn execute(&self) -> Result {
+    /// Copies, on the calling thread.
+    pub fn execute(&self) -> Result {
         // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or registered memory, which is
-        // not unregistered before this has run; or they are the program's memory, which it gave for a call that waits.
+        // not unregistered before this has run; or they are the program's memory, which it gave for a call that waits, or for
+        // the launches of a graph.
         unsafe { self.copy_rows(self.target, self.source) };
         Ok(())
     }

@@ -92,6 +92,21 @@ pub(crate) fn elapsed(start: &Event, end: &Event) -> Result<f32> {
 }
 
 impl Event {
+    /// Its handle.
+    pub fn handle(&self) -> CUevent {
+        CUevent(self.handle)
+    }
+
+    /// What it is now.
+    pub fn recorded(&self) -> Vec<Arc<Marker>> {
+        self.recorded.lock().clone()
+    }
+
+    /// From now on the event is what a marker says.
+    pub fn set_recorded(&self, marker: Arc<Marker>) {
+        *self.recorded.lock() = vec![marker];
+    }
+
     /// `cuEventRecord`: from now on the event is what the stream was given so far.
     pub fn record(&self, stream: &Stream) -> Result {
         if stream.context().id() != self.context.id() {

@@ -9,6 +9,7 @@ use super::{CUresult, Result};
 use crate::memory::{self, access};
 
 /// A fill that was checked.
+#[derive(Clone)]
 pub(crate) struct Fill {
     address: u64,
     pitch: u64,
@@ -80,20 +81,22 @@ impl Fill {
     pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
         let wait = until == Until::Done && self.place != Place::Device;
         let bytes = self.width * u64::from(self.element) * self.height;
-        stream.submit_sized(bytes, move || {
-            for row in 0..self.height {
-                let address = self.address + row * self.pitch;
-                // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or registered memory,
-                // which is not unregistered before this has run.
-                unsafe { access::fill(address, self.value, self.element, self.width) };
-            }
-            match self.runs_over {
-                true => Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
-                false => Ok(()),
-            }
-        })?;
+        stream.submit_sized(bytes, move || self.execute())?;
         match wait {
             true => stream.synchronize(),
+            false => Ok(()),
+        }
+    }
+    /// Fills, on the calling thread.
+    pub fn execute(&self) -> Result {
+        for row in 0..self.height {
+            let address = self.address + row * self.pitch;
+            // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or registered memory,
+            // which is not unregistered before this has run.
+            unsafe { access::fill(address, self.value, self.element, self.width) };
+        }
+        match self.runs_over {
+            true => Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
             false => Ok(()),
         }
     }

@@ -14,15 +14,19 @@ pub(crate) type HostFn = unsafe extern "C" fn(*mut c_void);
 pub(crate) type StreamCallback = unsafe extern "C" fn(CUstream, CUresult, *mut c_void);
 
 /// The program's own pointer, which it wants back.
-struct UserData(*mut c_void);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UserData(pub *mut c_void);
 
 // SAFETY: we only hand the pointer back; the program that passed it to a function which says that it is used on
 // another thread has made it fit for that.
 unsafe impl Send for UserData {}
 
+// SAFETY: as above; nothing is reached through it here.
+unsafe impl Sync for UserData {}
+
 impl UserData {
     /// Takes the whole structure into a closure, not the bare pointer in it.
-    fn get(&self) -> *mut c_void {
+    pub fn get(&self) -> *mut c_void {
         self.0
     }
 }

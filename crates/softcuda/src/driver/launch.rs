@@ -20,6 +20,7 @@ const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const MOST_THREADS: [u32; 3] = [1024, 1024, 64];
 
 /// What a launch asks for.
+#[derive(Clone)]
 pub(crate) struct Config {
     /// Blocks.
     pub grid: [u32; 3],
@@ -62,11 +63,24 @@ pub(crate) fn launch(
     if stream.context().id() != function.context().id() {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
+    let launch = prepare(function, config, params)?;
+    if let Some(event) = &config.begun {
+        event.record(stream)?;
+    }
+    stream.submit(move || run(&launch))?;
+    if let Some(event) = &config.ended {
+        event.record(stream)?;
+    }
+    Ok(())
+}
+
+/// A launch that was checked, of native code, to be run any number of times.
+pub(crate) fn prepare(function: &Function, config: &Config, params: Box<[u8]>) -> Result<Launch> {
     let cluster = check(function, config)?;
     let kernel = function.kernel();
-    let limits = &stream.context().limits;
+    let limits = &function.context().limits;
     let stack_limit = u32::try_from(limits.get(Limits::STACK_SIZE)?).unwrap_or(u32::MAX);
-    let launch = Launch {
+    Ok(Launch {
         code: function.code().compile(function.index())?,
         owner: function.code().clone(),
         kernel: function.code().kernel_name(function.index()),
@@ -79,19 +93,16 @@ pub(crate) fn launch(
         stack: native_stack(stack_limit),
         cooperative: config.cooperative,
         params,
-    };
-    if let Some(event) = &config.begun {
-        event.record(stream)?;
-    }
-    stream.submit(move || grid::run(&launch).map_err(|fault| report(&fault)))?;
-    if let Some(event) = &config.ended {
-        event.record(stream)?;
-    }
-    Ok(())
+    })
+}
+
+/// Runs a launch on the calling thread; the error is what the context fails with.
+pub(crate) fn run(launch: &Launch) -> Result {
+    grid::run(launch).map_err(|fault| report(&fault))
 }
 
 /// Checks a launch; gives the size of its clusters.
-fn check(function: &Function, config: &Config) -> Result<[u32; 3]> {
+pub(crate) fn check(function: &Function, config: &Config) -> Result<[u32; 3]> {
     let (kernel, settings) = (function.kernel(), function.settings());
     let within = |dims: [u32; 3], most: [u32; 3]| {
         dims.iter()

@@ -221,20 +221,30 @@ impl Operation {
     }
 }
 
+/// Operations that were checked, to be run in order any number of times.
+#[derive(Clone)]
+pub(crate) struct Batch(Box<[Operation]>);
+
+impl Batch {
+    /// All operations, or none where one is wrong.
+    pub fn check(operations: &[Parameters]) -> Result<Batch> {
+        if operations.len() > MOST {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let checked: Result<_> = operations.iter().map(Operation::check).collect();
+        checked.map(Batch)
+    }
+
+    /// Runs them, on the calling thread.
+    pub fn execute(&self) -> Result {
+        self.0.iter().try_for_each(|operation| operation.run())
+    }
+}
+
 /// `cuStreamBatchMemOp`: all operations in order, or none where one is wrong.
 pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
-    if operations.len() > MOST {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
-    let operations = operations
-        .iter()
-        .map(Operation::check)
-        .collect::<Result<Vec<_>>>()?;
-    stream.submit(move || {
-        operations
-            .into_iter()
-            .try_for_each(|operation| operation.run())
-    })
+    let batch = Batch::check(operations)?;
+    stream.submit(move || batch.execute())
 }
 
 #[cfg(test)]

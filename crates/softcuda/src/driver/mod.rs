@@ -10,6 +10,7 @@ pub(crate) mod event;
 pub(crate) mod failure;
 pub(crate) mod fill;
 pub(crate) mod function;
+pub(crate) mod graph;
 pub(crate) mod handle;
 pub(crate) mod host_function;
 pub(crate) mod image;

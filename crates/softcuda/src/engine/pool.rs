@@ -1,4 +1,4 @@
-//! The threads that run queues.
+//! The threads that run queues, and help where a queue's step can use more than one.
 //!
 //! A step may wait for another queue's step (a kernel that spins on a flag, a host function that waits for another), so
 //! the pool starts a thread whenever a queue is ready and no thread is idle. Idle threads are kept.
@@ -7,6 +7,7 @@
 //! [`MOST`]; so an entry is picked up without waiting for a step to end.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
@@ -18,8 +19,16 @@ pub(crate) const LANES: usize = 6;
 /// The most threads there may be.
 const MOST: usize = 256;
 
+/// What a thread of the pool takes on.
+enum Entry {
+    /// A queue that was ready when it was put in.
+    Queue(Arc<Queue>),
+    /// A part of a step that another thread has begun.
+    Task(Box<dyn FnOnce() + Send>),
+}
+
 struct Ready {
-    lanes: [VecDeque<Arc<Queue>>; LANES],
+    lanes: [VecDeque<Entry>; LANES],
     count: usize,
     idle: usize,
     threads: usize,
@@ -45,39 +54,56 @@ fn pool() -> &'static Pool {
 
 /// Gives a queue that is ready to a thread.
 pub(super) fn schedule(queue: Arc<Queue>, lane: usize) {
+    let threads = put(Entry::Queue(queue), lane);
+    // Without any thread there is nobody, and that is an environment in which nothing can run asynchronously.
+    assert!(
+        threads > 0,
+        "softcuda could not start a thread to run streams"
+    );
+}
+
+/// Has a thread do a part of a step that the calling thread has begun, and can end alone where there is no other.
+pub(super) fn start(task: Box<dyn FnOnce() + Send>, lane: usize) {
+    put(Entry::Task(task), lane);
+}
+
+/// Puts an entry in; gives the number of threads.
+fn put(entry: Entry, lane: usize) -> usize {
     let pool = pool();
     let mut ready = pool.ready.lock();
-    ready.lanes[lane.min(LANES - 1)].push_back(queue);
+    ready.lanes[lane.min(LANES - 1)].push_back(entry);
     ready.count += 1;
     if ready.count <= ready.idle {
+        let threads = ready.threads;
         drop(ready);
         pool.work.notify_one();
-    } else if ready.threads < MOST {
+        return threads;
+    }
+    if ready.threads < MOST {
         ready.threads += 1;
         let started = std::thread::Builder::new()
             .name("softcuda-stream".into())
             .spawn(work);
         if started.is_err() {
-            // The threads there are will come to it; without any there is nobody, and that is an environment
-            // in which nothing can run asynchronously.
+            // The threads there are will come to it.
             ready.threads -= 1;
-            assert!(
-                ready.threads > 0,
-                "softcuda could not start a thread to run streams"
-            );
         }
     }
+    ready.threads
 }
 
 fn work() {
     let pool = pool();
     let mut ready = pool.ready.lock();
     loop {
-        if let Some(queue) = ready.lanes.iter_mut().find_map(VecDeque::pop_front) {
+        if let Some(entry) = ready.lanes.iter_mut().find_map(VecDeque::pop_front) {
             ready.count -= 1;
             drop(ready);
-            queue.run_as_worker();
-            drop(queue);
+            match entry {
+                Entry::Queue(queue) => queue.run_as_worker(),
+                // A panic that reaches us has been reported by its hook; the thread is good for others.
+                Entry::Task(task) => drop(catch_unwind(AssertUnwindSafe(task))),
+            }
             ready = pool.ready.lock();
         } else {
             ready.idle += 1;

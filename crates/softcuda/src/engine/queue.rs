@@ -10,6 +10,8 @@
 //! A ready queue that a synchronizing thread took leaves its entry in the pool's list: the worker that finds it sees that
 //! the queue is not ready and lets it be.
 //!
+//! A marker inside a step fires at the latest when the step ends or is dropped.
+//!
 //! Lock order: a queue's lock, then a marker's. A marker fires with no lock of a queue held.
 
 use std::collections::VecDeque;
@@ -29,6 +31,8 @@ pub(crate) enum Step {
     Device(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
     /// As `Device`, and over so soon that the thread which pushes it into an idle queue runs it.
     Brief(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
+    /// As `Device`, on a thread of the engine: it calls host functions among other things.
+    Calling(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
     /// A host function: runs on a thread of the engine, not at all once the context has failed.
     Host(Box<dyn FnOnce() + Send>),
     /// A callback: runs on a thread of the engine, and is told how the context stands.
@@ -89,14 +93,21 @@ pub(crate) struct Queue {
     fate: Arc<dyn Fate>,
 }
 
-/// A place in a queue: reached when all steps before it have ended.
+/// A place in a queue, reached when all steps before it have ended, or inside one of its steps.
 pub(crate) struct Marker {
-    queue: Arc<Queue>,
-    ticket: u64,
+    place: Place,
     fired: AtomicBool,
     /// Nanoseconds after [`epoch`].
     at: AtomicU64,
     waiters: Mutex<Vec<Arc<Queue>>>,
+}
+
+/// Where a marker is.
+enum Place {
+    /// A step of its own.
+    Step(Arc<Queue>, u64),
+    /// Inside a step; threads that wait for it sleep on this, with the lock of its waiters.
+    Inside(Condvar),
 }
 
 /// How long a synchronizing thread spins before it sleeps.
@@ -159,13 +170,7 @@ impl Queue {
     pub fn record(self: &Arc<Self>) -> Arc<Marker> {
         let mut made = None;
         self.append(|ticket| {
-            let marker = Arc::new(Marker {
-                queue: self.clone(),
-                ticket,
-                fired: AtomicBool::new(false),
-                at: AtomicU64::new(0),
-                waiters: Mutex::new(Vec::new()),
-            });
+            let marker = Arc::new(Marker::at(Place::Step(self.clone(), ticket)));
             made = Some(marker.clone());
             Step::Signal(marker)
         });
@@ -206,7 +211,10 @@ impl Queue {
         loop {
             let mut state = self.state.lock();
             let helps = state.run == Run::Ready
-                && !matches!(state.steps.front(), Some(Step::Host(_) | Step::Callback(_)));
+                && !matches!(
+                    state.steps.front(),
+                    Some(Step::Host(_) | Step::Callback(_) | Step::Calling(_))
+                );
             if !helps {
                 break;
             }
@@ -294,7 +302,7 @@ impl Queue {
         match step {
             Step::Wait(_) => {}
             Step::Signal(marker) => marker.fire(),
-            Step::Device(work) | Step::Brief(work) => {
+            Step::Device(work) | Step::Brief(work) | Step::Calling(work) => {
                 if self.fate.failure().is_none() {
                     let result = catch_unwind(AssertUnwindSafe(work));
                     if let Err(error) = result.unwrap_or(Err(Failure::PANICKED)) {
@@ -317,6 +325,21 @@ impl Queue {
 }
 
 impl Marker {
+    fn at(place: Place) -> Marker {
+        Marker {
+            place,
+            fired: AtomicBool::new(false),
+            at: AtomicU64::new(0),
+            waiters: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A marker inside a step, which [fires](Inside) it before it ends. Nobody may wait for it before the step is in
+    /// its queue.
+    pub fn inside() -> Inside {
+        Inside(Arc::new(Marker::at(Place::Inside(Condvar::new()))))
+    }
+
     /// It has been reached.
     pub fn fired(&self) -> bool {
         self.fired.load(SeqCst)
@@ -329,8 +352,15 @@ impl Marker {
 
     /// Waits until it is reached.
     pub fn synchronize(&self) {
-        if !self.fired() {
-            self.queue.synchronize(self.ticket);
+        match &self.place {
+            _ if self.fired() => {}
+            Place::Step(queue, ticket) => queue.synchronize(*ticket),
+            Place::Inside(reached) => {
+                let mut waiters = self.waiters.lock();
+                while !self.fired() {
+                    reached.wait(&mut waiters);
+                }
+            }
         }
     }
 
@@ -351,13 +381,40 @@ impl Marker {
     fn fire(&self) {
         let waiters = {
             let mut waiters = self.waiters.lock();
+            if self.fired() {
+                return;
+            }
             let at = epoch().elapsed().as_nanos() as u64;
             self.at.store(at.max(1), SeqCst);
             self.fired.store(true, SeqCst);
+            if let Place::Inside(reached) = &self.place {
+                reached.notify_all();
+            }
             std::mem::take(&mut *waiters)
         };
         for queue in waiters {
             queue.unblock();
         }
+    }
+}
+
+/// The duty to fire a marker inside a step: done when this is dropped, run or not.
+pub(crate) struct Inside(Arc<Marker>);
+
+impl Inside {
+    /// The marker.
+    pub fn marker(&self) -> &Arc<Marker> {
+        &self.0
+    }
+
+    /// It is reached.
+    pub fn fire(&self) {
+        self.0.fire();
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.fire();
     }
 }

@@ -4,6 +4,7 @@
 mod conformance;
 mod driver;
 mod execution;
+mod graphs;
 mod install;
 mod kernels;
 mod misbehaving;

@@ -69,6 +69,7 @@ macro_rules! driver_functions {
         }
     )*};
 }
+pub(crate) use driver_functions;
 
 driver_functions! {
     cuInit(flags: u32);

@@ -1,0 +1,98 @@
+//! The attributes of kernel nodes: `CUkernelNodeAttrID`.
+
+use std::collections::BTreeMap;
+
+use crate::driver::stream::{Attribute, GREATEST_PRIORITY};
+use crate::driver::{CUresult, Result};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+const ACCESS_POLICY_WINDOW: u32 = 1;
+const COOPERATIVE: u32 = 2;
+const CLUSTER_DIMENSION: u32 = 4;
+const CLUSTER_SCHEDULING_POLICY_PREFERENCE: u32 = 5;
+const PRIORITY: u32 = 8;
+const MEM_SYNC_DOMAIN_MAP: u32 = 9;
+const MEM_SYNC_DOMAIN: u32 = 10;
+const PREFERRED_CLUSTER_DIMENSION: u32 = 11;
+const DEVICE_UPDATABLE_KERNEL_NODE: u32 = 13;
+const PREFERRED_SHARED_MEMORY_CARVEOUT: u32 = 14;
+const NVLINK_UTIL_CENTRIC_SCHEDULING: u32 = 16;
+
+/// The attributes of a node: those that were set.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Attributes(BTreeMap<u32, Attribute>);
+
+fn words(value: &Attribute) -> [u32; 3] {
+    [value[0] as u32, (value[0] >> 32) as u32, value[1] as u32]
+}
+
+fn value(words: [u32; 3]) -> Attribute {
+    let mut value = [0; 8];
+    value[0] = u64::from(words[0]) | u64::from(words[1]) << 32;
+    value[1] = u64::from(words[2]);
+    value
+}
+
+impl Attributes {
+    /// `cuGraphKernelNodeGetAttribute`.
+    pub fn get(&self, id: u32) -> Result<Attribute> {
+        let default = match id {
+            ACCESS_POLICY_WINDOW
+            | COOPERATIVE
+            | CLUSTER_DIMENSION
+            | CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            | PRIORITY
+            | MEM_SYNC_DOMAIN
+            | PREFERRED_CLUSTER_DIMENSION
+            | DEVICE_UPDATABLE_KERNEL_NODE
+            | NVLINK_UTIL_CENTRIC_SCHEDULING => [0; 8],
+            // A map of two bytes: the default domain and the remote one.
+            MEM_SYNC_DOMAIN_MAP => value([0x0100, 0, 0]),
+            PREFERRED_SHARED_MEMORY_CARVEOUT => value([u32::MAX, 0, 0]),
+            _ => return Err(INVALID),
+        };
+        Ok(self.0.get(&id).copied().unwrap_or(default))
+    }
+
+    /// `cuGraphKernelNodeSetAttribute`.
+    pub fn set(&mut self, id: u32, mut to: Attribute) -> Result {
+        let [first, ..] = words(&to);
+        let fine = match id {
+            ACCESS_POLICY_WINDOW
+            | CLUSTER_DIMENSION
+            | MEM_SYNC_DOMAIN_MAP
+            | PREFERRED_CLUSTER_DIMENSION => true,
+            COOPERATIVE | MEM_SYNC_DOMAIN | NVLINK_UTIL_CENTRIC_SCHEDULING => first <= 1,
+            CLUSTER_SCHEDULING_POLICY_PREFERENCE => first <= 2,
+            PRIORITY => {
+                let priority = (first as i32).clamp(GREATEST_PRIORITY, 0);
+                to = value([priority as u32, 0, 0]);
+                true
+            }
+            PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&(first as i32)),
+            DEVICE_UPDATABLE_KERNEL_NODE if first == 0 => true,
+            // Kernels cannot update nodes here.
+            DEVICE_UPDATABLE_KERNEL_NODE => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            _ => false,
+        };
+        if !fine {
+            return Err(INVALID);
+        }
+        self.0.insert(id, to);
+        Ok(())
+    }
+
+    /// Blocks may wait for each other.
+    pub fn cooperative(&self) -> bool {
+        self.0
+            .get(&COOPERATIVE)
+            .is_some_and(|value| words(value)[0] != 0)
+    }
+
+    /// Blocks of a cluster, where that is set.
+    pub fn cluster(&self) -> Option<[u32; 3]> {
+        let cluster = words(self.0.get(&CLUSTER_DIMENSION)?);
+        (cluster != [0; 3]).then_some(cluster)
+    }
+}

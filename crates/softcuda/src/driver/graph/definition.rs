@@ -1,0 +1,377 @@
+//! Graphs as the program defines them: nodes with operations, in a hierarchy of child graphs.
+//!
+//! Invariants:
+//! - a graph that was destroyed has no nodes, and no handle in its hierarchy means anything any more;
+//! - a child graph belongs to one node, and no graph is inside itself;
+//! - handles of nodes rise, so the order of their handles is the order in which they were made.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+
+use super::edge::{self, Edge, Edges};
+use super::operation::{Kind, Operation};
+use super::user_object::{self, References};
+use crate::abi::types::{CUgraph, CUgraphNode, CUuserObject};
+use crate::driver::handle::{Found, Table};
+use crate::driver::{CUresult, Result, failure};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+static GRAPHS: Table<Graph> = Table::new(12);
+/// The graph of each node, by the node's handle.
+static NODES: Table<Weak<Graph>> = Table::new(13);
+
+/// A graph.
+pub(crate) struct Graph {
+    handle: usize,
+    /// The graph with the node that it is the child graph of.
+    parent: OnceLock<Weak<Graph>>,
+    definition: Mutex<Definition>,
+}
+
+/// What is in a graph.
+#[derive(Default)]
+pub(crate) struct Definition {
+    /// Its nodes by handle.
+    pub nodes: BTreeMap<usize, Node>,
+    /// What it keeps alive for the program.
+    pub references: References,
+    /// The node that each node of the graph it was cloned from became.
+    clones: HashMap<usize, usize>,
+    /// How many nodes allocate or free memory.
+    memory_nodes: usize,
+    /// It was destroyed.
+    gone: bool,
+}
+
+/// A node.
+pub(crate) struct Node {
+    /// What it does.
+    pub operation: Operation,
+    /// Edges from others.
+    pub dependencies: Edges,
+    /// Edges to others.
+    pub dependents: Edges,
+}
+
+impl Definition {
+    /// The graph itself has nodes that allocate or free memory.
+    pub fn has_memory_nodes(&self) -> bool {
+        self.memory_nodes > 0
+    }
+}
+
+/// `cuGraphCreate`.
+pub(crate) fn create() -> Result<CUgraph> {
+    failure::check()?;
+    Ok(new_graph().handle())
+}
+
+fn new_graph() -> Arc<Graph> {
+    GRAPHS.insert(|handle| Graph {
+        handle,
+        parent: OnceLock::new(),
+        definition: Mutex::default(),
+    })
+}
+
+/// The live graph of a handle.
+pub(crate) fn resolve(handle: CUgraph) -> Result<Arc<Graph>> {
+    failure::check()?;
+    match GRAPHS.get(handle.0) {
+        Found::Live(graph) => Ok(graph),
+        // A real driver crashes on them.
+        Found::Destroyed | Found::Unknown => Err(INVALID),
+    }
+}
+
+/// The graph of a live node.
+pub(crate) fn graph_of(node: CUgraphNode) -> Result<Arc<Graph>> {
+    failure::check()?;
+    match NODES.get(node.0) {
+        Found::Live(graph) => graph.upgrade().ok_or(INVALID),
+        Found::Destroyed | Found::Unknown => Err(INVALID),
+    }
+}
+
+/// The operation of a live node.
+pub(crate) fn operation_of(node: CUgraphNode) -> Result<Operation> {
+    graph_of(node)?.operation(node)
+}
+
+/// `cuGraphDestroy`; a child graph goes with its node alone.
+pub(crate) fn destroy(handle: CUgraph) -> Result {
+    let graph = resolve(handle)?;
+    if graph.parent.get().is_some() {
+        return Err(INVALID);
+    }
+    graph.dismantle();
+    Ok(())
+}
+
+/// `cuGraphDestroyNode`.
+pub(crate) fn destroy_node(handle: CUgraphNode) -> Result {
+    let graph = graph_of(handle)?;
+    let node = graph.edit(|definition| {
+        if definition.has_memory_nodes() {
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let node = definition.nodes.remove(&handle.0).ok_or(INVALID)?;
+        for edge in &node.dependencies {
+            if let Some(other) = definition.nodes.get_mut(&edge.node) {
+                other.dependents.retain(|edge| edge.node != handle.0);
+            }
+        }
+        for edge in &node.dependents {
+            if let Some(other) = definition.nodes.get_mut(&edge.node) {
+                other.dependencies.retain(|edge| edge.node != handle.0);
+            }
+        }
+        Ok(node)
+    })?;
+    NODES.remove(handle.0);
+    node.operation.end();
+    Ok(())
+}
+
+/// `cuGraphNodeFindInClone`.
+pub(crate) fn find_in_clone(original: CUgraphNode, clone: &Graph) -> Result<CUgraphNode> {
+    clone.read(|definition| {
+        let node = definition.clones.get(&original.0).copied();
+        let live = node.filter(|node| definition.nodes.contains_key(node));
+        live.map(CUgraphNode).ok_or(INVALID)
+    })
+}
+
+/// `cuGraphAddNode` of a child graph: a copy of `child` goes into a new node.
+pub(crate) fn add_child(
+    graph: &Arc<Graph>,
+    dependencies: &[Edge],
+    child: &Arc<Graph>,
+) -> Result<CUgraphNode> {
+    if graph.is_inside(child) {
+        // A real driver crashes on it.
+        return Err(INVALID);
+    }
+    let copy = child.copy()?;
+    let added = copy
+        .parent
+        .set(Arc::downgrade(graph))
+        .map_err(|_| INVALID)
+        .and_then(|()| graph.add(dependencies, Operation::Child(copy.clone())));
+    added.inspect_err(|_| copy.dismantle())
+}
+
+impl Graph {
+    /// Its handle.
+    pub fn handle(&self) -> CUgraph {
+        CUgraph(self.handle)
+    }
+
+    /// Reads the definition.
+    pub fn read<R>(&self, f: impl FnOnce(&Definition) -> Result<R>) -> Result<R> {
+        let definition = self.definition.lock();
+        match definition.gone {
+            true => Err(INVALID),
+            false => f(&definition),
+        }
+    }
+
+    /// Changes the definition.
+    pub fn edit<R>(&self, f: impl FnOnce(&mut Definition) -> Result<R>) -> Result<R> {
+        let mut definition = self.definition.lock();
+        match definition.gone {
+            true => Err(INVALID),
+            false => f(&mut definition),
+        }
+    }
+
+    /// It is `other` or somewhere inside it.
+    pub fn is_inside(self: &Arc<Self>, other: &Arc<Graph>) -> bool {
+        let mut at = Some(self.clone());
+        while let Some(graph) = at {
+            if Arc::ptr_eq(&graph, other) {
+                return true;
+            }
+            at = graph.parent.get().and_then(Weak::upgrade);
+        }
+        false
+    }
+
+    /// `cuGraphAddNode`.
+    pub fn add(
+        self: &Arc<Self>,
+        dependencies: &[Edge],
+        operation: Operation,
+    ) -> Result<CUgraphNode> {
+        let handle = self.edit(|definition| {
+            edge::check_new(definition, dependencies, operation.kind())?;
+            let handle = NODES.reserve();
+            for &Edge { node, data } in dependencies {
+                if let Some(from) = definition.nodes.get_mut(&node) {
+                    from.dependents.push(Edge { node: handle, data });
+                }
+            }
+            definition.memory_nodes +=
+                usize::from(matches!(operation.kind(), Kind::Alloc | Kind::Free));
+            let node = Node {
+                operation,
+                dependencies: dependencies.into(),
+                dependents: Edges::new(),
+            };
+            definition.nodes.insert(handle, node);
+            NODES.put(handle, Arc::new(Arc::downgrade(self)));
+            Ok(handle)
+        })?;
+        Ok(CUgraphNode(handle))
+    }
+
+    /// What a node does.
+    pub fn operation(&self, node: CUgraphNode) -> Result<Operation> {
+        self.read(|definition| {
+            let node = definition.nodes.get(&node.0).ok_or(INVALID)?;
+            Ok(node.operation.clone())
+        })
+    }
+
+    /// Gives a node another operation of the same kind.
+    pub fn replace(
+        &self,
+        node: CUgraphNode,
+        by: impl FnOnce(&Operation) -> Result<Operation>,
+    ) -> Result {
+        let old = self.edit(|definition| {
+            let node = definition.nodes.get_mut(&node.0).ok_or(INVALID)?;
+            let new = by(&node.operation)?;
+            Ok(std::mem::replace(&mut node.operation, new))
+        })?;
+        drop(old);
+        Ok(())
+    }
+
+    /// `cuGraphGetNodes`, in the order in which they were made.
+    pub fn nodes(&self) -> Result<Vec<CUgraphNode>> {
+        self.read(|definition| Ok(definition.nodes.keys().copied().map(CUgraphNode).collect()))
+    }
+
+    /// `cuGraphGetRootNodes`.
+    pub fn roots(&self) -> Result<Vec<CUgraphNode>> {
+        self.read(|definition| {
+            let roots = definition
+                .nodes
+                .iter()
+                .filter(|(_, node)| node.dependencies.is_empty());
+            Ok(roots.map(|(&handle, _)| CUgraphNode(handle)).collect())
+        })
+    }
+
+    /// `cuGraphNodeGetDependencies`.
+    pub fn dependencies(&self, node: CUgraphNode) -> Result<Edges> {
+        self.read(|definition| {
+            let node = definition.nodes.get(&node.0).ok_or(INVALID)?;
+            Ok(node.dependencies.clone())
+        })
+    }
+
+    /// `cuGraphNodeGetDependentNodes`.
+    pub fn dependents(&self, node: CUgraphNode) -> Result<Edges> {
+        self.read(|definition| {
+            let node = definition.nodes.get(&node.0).ok_or(INVALID)?;
+            Ok(node.dependents.clone())
+        })
+    }
+
+    /// `cuGraphRetainUserObject`.
+    pub fn retain(&self, object: CUuserObject, count: u32, flags: u32) -> Result {
+        self.edit(|definition| {
+            user_object::retain_for(&mut definition.references, object, count, flags)
+        })
+    }
+
+    /// `cuGraphReleaseUserObject`.
+    pub fn release(&self, object: CUuserObject, count: u32) -> Result {
+        let gone = self.edit(|definition| {
+            user_object::release_from(&mut definition.references, object, count)
+        })?;
+        drop(gone);
+        Ok(())
+    }
+
+    /// `cuGraphClone`: a graph of its own, with copies of all child graphs.
+    pub fn copy(&self) -> Result<Arc<Graph>> {
+        let copy = new_graph();
+        let filled = self.read(|definition| copy.fill_from(definition));
+        match filled {
+            Ok(()) => Ok(copy),
+            Err(error) => {
+                copy.dismantle();
+                Err(error)
+            }
+        }
+    }
+
+    /// Fills an empty graph with copies of another's nodes.
+    fn fill_from(self: &Arc<Self>, from: &Definition) -> Result {
+        if !from
+            .nodes
+            .values()
+            .all(|node| node.operation.can_be_copied())
+        {
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let mut own = self.definition.lock();
+        own.references = from.references.clone();
+        own.clones = from
+            .nodes
+            .keys()
+            .map(|&node| (node, NODES.reserve()))
+            .collect();
+        for (handle, node) in &from.nodes {
+            let operation = match &node.operation {
+                Operation::Child(child) => {
+                    let copy = child.copy()?;
+                    let _ = copy.parent.set(Arc::downgrade(self));
+                    Operation::Child(copy)
+                }
+                other => other.clone(),
+            };
+            let translated = |edges: &Edges| -> Edges {
+                let other = |edge: &Edge| Edge {
+                    node: own.clones[&edge.node],
+                    data: edge.data,
+                };
+                edges.iter().map(other).collect()
+            };
+            let copy = Node {
+                operation,
+                dependencies: translated(&node.dependencies),
+                dependents: translated(&node.dependents),
+            };
+            let handle = own.clones[handle];
+            own.nodes.insert(handle, copy);
+            NODES.put(handle, Arc::new(Arc::downgrade(self)));
+        }
+        Ok(())
+    }
+
+    /// The graph ends: its handle, its nodes' and all child graphs' mean nothing any more.
+    pub(super) fn dismantle(&self) {
+        let ended = {
+            let mut definition = self.definition.lock();
+            GRAPHS.remove(self.handle);
+            for &node in definition.nodes.keys() {
+                NODES.remove(node);
+            }
+            let gone = Definition {
+                gone: true,
+                ..Definition::default()
+            };
+            std::mem::replace(&mut *definition, gone)
+        };
+        for node in ended.nodes.values() {
+            node.operation.end();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Dependencies between nodes of a graph.
+//!
+//! Invariant: an edge is in the dependencies of the node it leads to and in the dependents of the one it comes from, with
+//! the same data, and both are nodes of the same graph.
+
+use std::collections::HashSet;
+
+use smallvec::SmallVec;
+
+use super::definition::{Definition, Graph, Node};
+use super::operation::Kind;
+use crate::abi::types::CUgraphNode;
+use crate::driver::{CUresult, Result};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+const PROGRAMMATIC: u8 = 1;
+/// `CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER`, the last of a kernel's ports.
+const LAUNCH_ORDER: u8 = 2;
+/// So many dependencies are looked through for duplicates pair by pair.
+const FEW: usize = 16;
+
+/// `CUgraphEdgeData`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeData {
+    /// When the dependency is met, in the node it comes from.
+    pub from_port: u8,
+    /// What depends, in the node it leads to.
+    pub to_port: u8,
+    /// `CUgraphDependencyType`.
+    pub kind: u8,
+    /// Zero.
+    pub reserved: [u8; 5],
+}
+
+/// An edge, seen from one of its nodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Edge {
+    /// The other node.
+    pub node: usize,
+    /// Its data.
+    pub data: EdgeData,
+}
+
+/// Edges of a node.
+pub(crate) type Edges = SmallVec<[Edge; 2]>;
+
+impl EdgeData {
+    /// It is an ordinary dependency.
+    pub fn is_default(&self) -> bool {
+        *self == EdgeData::default()
+    }
+
+    /// It may be between nodes of these kinds.
+    fn check(&self, from: Kind, to: Kind) -> Result {
+        let kernels = from == Kind::Kernel && to == Kind::Kernel;
+        let right = match (self.kind, self.from_port) {
+            (0, 0) => true,
+            (PROGRAMMATIC, 1..=LAUNCH_ORDER) => kernels,
+            _ => false,
+        };
+        match right && self.to_port == 0 && self.reserved == [0; 5] {
+            true => Ok(()),
+            false => Err(INVALID),
+        }
+    }
+}
+
+/// Checks what a new node of a kind is to depend on.
+pub(super) fn check_new(definition: &Definition, dependencies: &[Edge], to: Kind) -> Result {
+    for edge in dependencies {
+        let from = definition.nodes.get(&edge.node).ok_or(INVALID)?;
+        edge.data.check(from.operation.kind(), to)?;
+    }
+    let distinct = match dependencies.len() {
+        0..=FEW => dependencies
+            .iter()
+            .enumerate()
+            .all(|(at, edge)| dependencies[..at].iter().all(|it| it.node != edge.node)),
+        count => {
+            let nodes: HashSet<usize> = dependencies.iter().map(|edge| edge.node).collect();
+            nodes.len() == count
+        }
+    };
+    if distinct { Ok(()) } else { Err(INVALID) }
+}
+
+fn find(edges: &Edges, node: usize) -> Option<usize> {
+    edges.iter().position(|edge| edge.node == node)
+}
+
+/// The two nodes of an edge that is or may be.
+fn ends(definition: &Definition, from: usize, to: usize) -> Result<(&Node, &Node)> {
+    let node = |handle| definition.nodes.get(&handle).ok_or(INVALID);
+    Ok((node(from)?, node(to)?))
+}
+
+fn exists(definition: &Definition, from: usize, to: usize) -> Result<bool> {
+    let (source, target) = ends(definition, from, to)?;
+    // The shorter list, so that neither a node with many dependents nor one with many dependencies costs much.
+    Ok(match source.dependents.len() < target.dependencies.len() {
+        true => find(&source.dependents, to).is_some(),
+        false => find(&target.dependencies, from).is_some(),
+    })
+}
+
+fn insert(definition: &mut Definition, from: usize, to: usize, data: EdgeData) -> Result {
+    let (source, target) = ends(definition, from, to)?;
+    data.check(source.operation.kind(), target.operation.kind())?;
+    if from == to || exists(definition, from, to)? {
+        return Err(INVALID);
+    }
+    if let Some(source) = definition.nodes.get_mut(&from) {
+        source.dependents.push(Edge { node: to, data });
+    }
+    if let Some(target) = definition.nodes.get_mut(&to) {
+        target.dependencies.push(Edge { node: from, data });
+    }
+    Ok(())
+}
+
+fn remove(definition: &mut Definition, from: usize, to: usize) {
+    let mut take = |handle: usize, other: usize, dependents: bool| {
+        if let Some(node) = definition.nodes.get_mut(&handle) {
+            let edges = match dependents {
+                true => &mut node.dependents,
+                false => &mut node.dependencies,
+            };
+            if let Some(place) = find(edges, other) {
+                edges.remove(place);
+            }
+        }
+    };
+    take(from, to, true);
+    take(to, from, false);
+}
+
+/// A pair of nodes and the data of the edge between them.
+pub(crate) type Pair = (CUgraphNode, CUgraphNode, EdgeData);
+
+impl Graph {
+    /// `cuGraphAddDependencies`: all edges, or none where one is wrong.
+    pub fn add_dependencies(&self, pairs: &[Pair]) -> Result {
+        self.edit(|definition| {
+            for (at, &(from, to, data)) in pairs.iter().enumerate() {
+                if let Err(error) = insert(definition, from.0, to.0, data) {
+                    for &(from, to, _) in &pairs[..at] {
+                        remove(definition, from.0, to.0);
+                    }
+                    return Err(error);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// `cuGraphRemoveDependencies`: all edges, or none where one is not there with this data.
+    pub fn remove_dependencies(&self, pairs: &[Pair]) -> Result {
+        self.edit(|definition| {
+            if pairs.is_empty() {
+                return Ok(());
+            }
+            if definition.has_memory_nodes() {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            for (at, &(from, to, data)) in pairs.iter().enumerate() {
+                let (_, target) = ends(definition, from.0, to.0)?;
+                let place = find(&target.dependencies, from.0).ok_or(INVALID)?;
+                let twice = pairs[..at]
+                    .iter()
+                    .any(|pair| (pair.0, pair.1) == (from, to));
+                if target.dependencies[place].data != data || twice {
+                    return Err(INVALID);
+                }
+            }
+            for &(from, to, _) in pairs {
+                remove(definition, from.0, to.0);
+            }
+            Ok(())
+        })
+    }
+
+    /// `cuGraphGetEdges`, in the order of the nodes they come from.
+    pub fn edges(&self) -> Result<Vec<Pair>> {
+        self.read(|definition| {
+            let all = definition.nodes.iter().flat_map(|(&from, node)| {
+                let edges = node.dependents.iter();
+                edges.map(move |edge| (CUgraphNode(from), CUgraphNode(edge.node), edge.data))
+            });
+            Ok(all.collect())
+        })
+    }
+}

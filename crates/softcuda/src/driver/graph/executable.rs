@@ -1,0 +1,139 @@
+//! Executables: plans with a handle, launched into streams.
+//!
+//! Invariants:
+//! - an executable is a copy: nothing that happens to the definition reaches it;
+//! - its launches run one after the other, in the order of the calls, whatever streams they are in;
+//! - a launch owns what it runs, so updates and the executable's end do not reach it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::definition::Graph;
+use super::plan::{Plan, Run, Unplanned};
+use super::snapshot::Snapshot;
+use crate::abi::types::{CUgraphExec, CUgraphNode};
+use crate::driver::handle::{Found, Table};
+use crate::driver::stream::{GREATEST_PRIORITY, Stream};
+use crate::driver::{CUresult, Result, failure};
+use crate::engine::{Failure, Marker, Step, dag};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+static EXECUTABLES: Table<Executable> = Table::new(14);
+
+/// `CUgraphInstantiate_flags`.
+pub(crate) mod flag {
+    pub const AUTO_FREE_ON_LAUNCH: u64 = 1;
+    pub const UPLOAD: u64 = 2;
+    pub const DEVICE_LAUNCH: u64 = 4;
+    pub const USE_NODE_PRIORITY: u64 = 8;
+}
+
+/// An executable.
+pub(crate) struct Executable {
+    handle: usize,
+    flags: u64,
+    /// The definition as it was, for the order and the edges of its nodes.
+    pub(super) shape: Snapshot,
+    /// The slot of each node, sorted by the node's handle.
+    index: Vec<(usize, u32)>,
+    pub(super) state: Mutex<State>,
+}
+
+/// What changes about an executable.
+pub(super) struct State {
+    /// What the next launch runs.
+    pub plan: Arc<Plan>,
+    /// The end of the last launch.
+    last: Option<Arc<Marker>>,
+}
+
+/// `cuGraphInstantiate`.
+pub(crate) fn instantiate(
+    graph: &Arc<Graph>,
+    flags: u64,
+) -> std::result::Result<CUgraphExec, Unplanned> {
+    use flag::*;
+    let known = AUTO_FREE_ON_LAUNCH | UPLOAD | DEVICE_LAUNCH | USE_NODE_PRIORITY;
+    let both = AUTO_FREE_ON_LAUNCH | DEVICE_LAUNCH;
+    if flags & !known != 0 || flags & both == both {
+        return Err(INVALID.into());
+    }
+    let mut shape = Snapshot::of(graph)?;
+    let plan = Plan::of(&shape)?;
+    // They are the plan's now, which an update replaces.
+    shape.clear_references();
+    let executable = EXECUTABLES.insert(|handle| Executable {
+        handle,
+        flags: flags & !UPLOAD,
+        index: plan.index(),
+        shape,
+        state: Mutex::new(State {
+            plan: Arc::new(plan),
+            last: None,
+        }),
+    });
+    Ok(CUgraphExec(executable.handle))
+}
+
+/// The live executable of a handle.
+pub(crate) fn resolve(handle: CUgraphExec) -> Result<Arc<Executable>> {
+    failure::check()?;
+    match EXECUTABLES.get(handle.0) {
+        Found::Live(executable) => Ok(executable),
+        // A real driver crashes on them.
+        Found::Destroyed | Found::Unknown => Err(INVALID),
+    }
+}
+
+/// `cuGraphExecDestroy`: launches in flight go on.
+pub(crate) fn destroy(handle: CUgraphExec) -> Result {
+    resolve(handle)?;
+    EXECUTABLES.remove(handle.0);
+    Ok(())
+}
+
+impl Executable {
+    /// `cuGraphExecGetFlags`.
+    pub fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    /// The slot of a node of the definition, which must live.
+    pub(super) fn slot(&self, node: CUgraphNode) -> Result<usize> {
+        super::definition::graph_of(node)?;
+        let place = self.index.binary_search_by_key(&node.0, |entry| entry.0);
+        Ok(self.index[place.map_err(|_| INVALID)?].1 as usize)
+    }
+
+    /// `cuGraphUpload`: there is nowhere to bring it.
+    pub fn upload(&self, stream: &Stream) -> Result {
+        stream.context().check()
+    }
+
+    /// `cuGraphLaunch`.
+    pub fn launch(&self, stream: &Stream) -> Result {
+        let mut state = self.state.lock();
+        if let Some(last) = &state.last
+            && !last.fired()
+        {
+            stream.wait(last.clone())?;
+        }
+        let plan = state.plan.clone();
+        let calls = plan.calls();
+        let lane = (stream.priority() - GREATEST_PRIORITY) as usize;
+        let (run, recorded) = Run::new(plan);
+        let run = Arc::new(run);
+        let work = Box::new(move || -> std::result::Result<(), Failure> { dag::run(&run, lane) });
+        stream.push(match calls {
+            true => Step::Calling(work),
+            false => Step::Device(work),
+        })?;
+        for (event, marker) in recorded {
+            event.set_recorded(marker);
+        }
+        state.last = Some(stream.record()?);
+        Ok(())
+    }
+}

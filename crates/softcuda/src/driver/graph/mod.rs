@@ -1,0 +1,32 @@
+//! Graphs: definitions, executables made from them, and the objects of the program's that both keep alive.
+//!
+//! | file | is |
+//! |---|---|
+//! | `definition` | a graph: its nodes and child graphs, made, cloned, destroyed |
+//! | `edge` | dependencies between nodes, and their data |
+//! | `operation` | what a node does: a file per kind, with its checks and what may become of it in an executable |
+//! | `attribute` | the attributes of kernel nodes |
+//! | `snapshot` | a definition as it was at some moment, child graphs included |
+//! | `plan` | a snapshot laid out to be run: one flat list of nodes, whatever graph they are in |
+//! | `executable` | a plan with a handle: launches, uploads |
+//! | `update` | new parameters for an executable, of one node or of all |
+//! | `memory` | the memory of allocation nodes, and the pool it is counted in |
+//! | `user_object` | what the program gave graphs to keep alive |
+//! | `dot` | a definition as a picture |
+//!
+//! A node's operation is a value that is never changed, only replaced: definitions, executables and launches in flight
+//! share it, and each keeps the one it had.
+//!
+//! Lock order: a graph's, then its child graphs', then tables'. An executable's lock comes before a queue's.
+
+pub(crate) mod attribute;
+pub(crate) mod definition;
+pub(crate) mod edge;
+pub(crate) mod executable;
+pub(crate) mod operation;
+mod plan;
+mod snapshot;
+pub(crate) mod update;
+pub(crate) mod user_object;
+
+pub(crate) use operation::{Kind, Operation};

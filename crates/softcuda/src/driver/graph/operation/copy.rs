@@ -1,0 +1,80 @@
+//! Copy nodes.
+
+use std::sync::Arc;
+
+use crate::driver::context::Context;
+use crate::driver::copy::{Copy, End, Extent, Side};
+use crate::driver::graph::update::Refusal;
+use crate::driver::{CUresult, Result};
+
+/// A copy node.
+pub(crate) struct CopyNode {
+    target: Side,
+    source: Side,
+    extent: Extent,
+    context: Arc<Context>,
+    copy: Copy,
+}
+
+/// `CUmemorytype` of an end.
+pub(crate) fn memory_type(end: End) -> u32 {
+    match end {
+        End::Host(_) => 1,
+        End::Device(_) => 2,
+        End::Array(_) => 3,
+        End::Unified(_) => 4,
+    }
+}
+
+impl CopyNode {
+    /// A node that copies, in a context.
+    pub fn new(
+        target: Side,
+        source: Side,
+        extent: Extent,
+        context: Arc<Context>,
+    ) -> Result<CopyNode> {
+        let copy = Copy::rows(target, source, extent)?;
+        Ok(CopyNode {
+            target,
+            source,
+            extent,
+            context,
+            copy: copy.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?,
+        })
+    }
+
+    /// Target, source and extent, as the program said.
+    pub fn params(&self) -> (Side, Side, Extent) {
+        (self.target, self.source, self.extent)
+    }
+
+    /// Where it runs.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Does it.
+    pub fn execute(&self) -> Result {
+        self.copy.execute()
+    }
+
+    fn is_line(&self) -> bool {
+        self.extent.height <= 1 && self.extent.depth <= 1
+    }
+
+    /// Addresses and sizes of a line may change, not the kinds of memory.
+    pub fn check_update(&self, next: &CopyNode) -> std::result::Result<(), Refusal> {
+        let kinds = |node: &CopyNode| (memory_type(node.target.end), memory_type(node.source.end));
+        let fine = self.context.id() == next.context.id()
+            && kinds(self) == kinds(next)
+            && self.is_line()
+            && next.is_line()
+            && self.copy.places() == next.copy.places();
+        if fine {
+            Ok(())
+        } else {
+            Err(Refusal::ParametersChanged)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What nodes do: a value per kind, checked when it is made.
+//!
+//! An operation knows what the program said, so that it can be read back, and becomes [`Work`] when a graph is
+//! instantiated. It is never changed, only replaced.
+
+mod batch;
+mod copy;
+mod event;
+mod fill;
+mod host;
+mod kernel;
+
+use std::sync::Arc;
+
+pub(crate) use batch::BatchNode;
+pub(crate) use copy::CopyNode;
+pub(crate) use event::EventNode;
+pub(crate) use fill::{FillNode, FillParams};
+pub(crate) use host::HostNode;
+pub(crate) use kernel::KernelNode;
+
+use super::definition::Graph;
+use super::plan::Work;
+use super::update::Refusal;
+use crate::driver::{CUresult, Result};
+
+/// `CUgraphNodeType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Kernel = 0,
+    Copy = 1,
+    Fill = 2,
+    Host = 3,
+    Child = 4,
+    Empty = 5,
+    EventWait = 6,
+    EventRecord = 7,
+    #[allow(dead_code, reason = "there are no memory nodes yet")]
+    Alloc = 10,
+    #[allow(dead_code, reason = "there are no memory nodes yet")]
+    Free = 11,
+    Batch = 12,
+}
+
+/// What a node does.
+#[derive(Clone)]
+pub(crate) enum Operation {
+    /// Launches a kernel.
+    Kernel(Arc<KernelNode>),
+    /// Copies memory.
+    Copy(Arc<CopyNode>),
+    /// Fills memory.
+    Fill(Arc<FillNode>),
+    /// Calls a function of the program's.
+    Host(HostNode),
+    /// Runs a graph that the node owns.
+    Child(Arc<Graph>),
+    /// Nothing.
+    Empty,
+    /// Waits for an event.
+    EventWait(EventNode),
+    /// Records an event.
+    EventRecord(EventNode),
+    /// Waits for values in memory, and writes some.
+    Batch(Arc<BatchNode>),
+}
+
+impl Operation {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Operation::Kernel(_) => Kind::Kernel,
+            Operation::Copy(_) => Kind::Copy,
+            Operation::Fill(_) => Kind::Fill,
+            Operation::Host(_) => Kind::Host,
+            Operation::Child(_) => Kind::Child,
+            Operation::Empty => Kind::Empty,
+            Operation::EventWait(_) => Kind::EventWait,
+            Operation::EventRecord(_) => Kind::EventRecord,
+            Operation::Batch(_) => Kind::Batch,
+        }
+    }
+
+    /// A graph with it may be cloned, and embedded.
+    pub fn can_be_copied(&self) -> bool {
+        !matches!(self.kind(), Kind::Alloc | Kind::Free)
+    }
+
+    /// What the node's end ends with it.
+    pub fn end(&self) {
+        if let Operation::Child(graph) = self {
+            graph.dismantle();
+        }
+    }
+
+    /// What is done when the node runs.
+    pub fn prepare(&self) -> Result<Work> {
+        Ok(match self {
+            Operation::Kernel(node) => Work::Kernel(node.prepare()?),
+            Operation::Copy(node) => Work::Copy(node.clone()),
+            Operation::Fill(node) => Work::Fill(node.clone()),
+            Operation::Host(node) => Work::Host(*node),
+            Operation::EventWait(node) => Work::Wait(node.event().clone()),
+            Operation::EventRecord(node) => Work::Record(node.event().clone()),
+            Operation::Batch(node) => Work::Batch(node.clone()),
+            Operation::Child(_) | Operation::Empty => Work::Nothing,
+        })
+    }
+
+    /// Whether a node of an executable may do `next` instead, without the executable being made again.
+    pub fn check_update(&self, next: &Operation) -> std::result::Result<(), Refusal> {
+        match (self, next) {
+            (Operation::Kernel(node), Operation::Kernel(next)) => node.check_update(next),
+            (Operation::Copy(node), Operation::Copy(next)) => node.check_update(next),
+            (Operation::Fill(node), Operation::Fill(next)) => node.check_update(next),
+            (Operation::Batch(node), Operation::Batch(next)) => node.check_update(next),
+            (Operation::Host(_), Operation::Host(_))
+            | (Operation::Child(_), Operation::Child(_))
+            | (Operation::Empty, Operation::Empty)
+            | (Operation::EventWait(_), Operation::EventWait(_))
+            | (Operation::EventRecord(_), Operation::EventRecord(_)) => Ok(()),
+            _ => Err(Refusal::KindChanged),
+        }
+    }
+}
+
+/// The error of asking a node for what another kind of node has.
+pub(crate) const WRONG_KIND: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;

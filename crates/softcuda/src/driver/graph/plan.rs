@@ -1,0 +1,266 @@
+//! A snapshot laid out to be run: every node of every child graph has a slot in one list. A child graph's node has the slot
+//! where it begins, and its nodes follow; where it ends is a slot of its own.
+
+use std::sync::Arc;
+
+use super::operation::{BatchNode, CopyNode, FillNode, HostNode, Kind, Operation};
+use super::snapshot::Snapshot;
+use super::user_object::Reference;
+use crate::driver::event::Event;
+use crate::driver::{CUresult, Result, failure, launch};
+use crate::engine::dag::{Cycle, Dag, Nodes};
+use crate::engine::{Failure, Inside, Marker, host};
+use crate::grid::launch::Launch;
+
+/// What a slot does, ready to be done any number of times.
+#[derive(Clone)]
+pub(crate) enum Work {
+    Nothing,
+    Kernel(Arc<Launch>),
+    Copy(Arc<CopyNode>),
+    Fill(Arc<FillNode>),
+    Host(HostNode),
+    Record(Arc<Event>),
+    Wait(Arc<Event>),
+    Batch(Arc<BatchNode>),
+}
+
+/// A node, in an executable.
+#[derive(Clone)]
+pub(super) struct Slot {
+    /// The node of the definition.
+    pub node: usize,
+    /// What it does, as the program said.
+    pub operation: Operation,
+    /// And to do it.
+    pub work: Work,
+    /// It does it.
+    pub enabled: bool,
+}
+
+/// What an executable runs. Launches in flight share it with the executable: who changes it changes a copy of its own.
+#[derive(Clone)]
+pub(super) struct Plan {
+    dag: Arc<Dag>,
+    /// By the numbers of `dag`.
+    pub slots: Vec<Slot>,
+    /// Slots that record or wait for events, in an order that edges allow.
+    events: Arc<[u32]>,
+    /// It calls functions of the program's.
+    calls: bool,
+    /// What it keeps alive for the program.
+    pub references: Arc<[Reference]>,
+}
+
+/// A snapshot's slots and edges between them, by number.
+#[derive(Default)]
+pub(super) struct Layout {
+    /// The node, operation of each slot.
+    pub slots: Vec<(usize, Operation)>,
+    /// From one slot to another.
+    pub edges: Vec<(u32, u32)>,
+}
+
+impl Layout {
+    /// Gives slots to all nodes of a graph and of its child graphs.
+    pub fn of(snapshot: &Snapshot) -> Layout {
+        let mut layout = Layout::default();
+        layout.add(snapshot);
+        layout
+    }
+
+    /// Gives the first and last slot of each member.
+    fn add(&mut self, snapshot: &Snapshot) -> Vec<(u32, u32)> {
+        let mut ends: Vec<(u32, u32)> = Vec::with_capacity(snapshot.members.len());
+        for member in &snapshot.members {
+            let first = self.slots.len() as u32;
+            self.slots.push((member.handle, member.operation.clone()));
+            let mut last = first;
+            if let Some(inner) = &member.inner {
+                let inside = self.add(inner);
+                last = self.slots.len() as u32;
+                self.slots.push((member.handle, Operation::Empty));
+                if inside.is_empty() {
+                    self.edges.push((first, last));
+                }
+                let entries = inner.members.iter().zip(&inside);
+                let entries = entries.filter(|(member, _)| member.dependencies.is_empty());
+                self.edges.extend(entries.map(|(_, ends)| (first, ends.0)));
+                let exits = inner.exits().into_iter();
+                self.edges
+                    .extend(exits.map(|exit| (inside[exit as usize].1, last)));
+            }
+            ends.push((first, last));
+        }
+        for (member, &(first, _)) in snapshot.members.iter().zip(&ends) {
+            let from = member.dependencies.iter();
+            self.edges
+                .extend(from.map(|&(from, _)| (ends[from as usize].1, first)));
+        }
+        ends
+    }
+}
+
+/// Why there is no plan.
+pub(crate) struct Unplanned {
+    /// What the call answers.
+    pub error: CUresult,
+    /// A node that is why.
+    pub node: Option<usize>,
+    /// The structure is why, rather than what a node does.
+    pub structure: bool,
+}
+
+impl From<CUresult> for Unplanned {
+    fn from(error: CUresult) -> Self {
+        Unplanned {
+            error,
+            node: None,
+            structure: false,
+        }
+    }
+}
+
+impl Plan {
+    /// The plan of a snapshot.
+    pub fn of(snapshot: &Snapshot) -> std::result::Result<Plan, Unplanned> {
+        let layout = Layout::of(snapshot);
+        let count = layout.slots.len() as u32;
+        let dag = Dag::new(count, &layout.edges).map_err(|Cycle(slot)| Unplanned {
+            error: CUresult::CUDA_ERROR_INVALID_VALUE,
+            node: Some(layout.slots[slot as usize].0),
+            structure: true,
+        })?;
+        let mut slots = Vec::with_capacity(layout.slots.len());
+        for (node, operation) in layout.slots {
+            let work = operation.prepare().map_err(|error| Unplanned {
+                error,
+                node: Some(node),
+                structure: false,
+            })?;
+            slots.push(Slot {
+                node,
+                operation,
+                work,
+                enabled: true,
+            });
+        }
+        let kind = |slot: u32| slots[slot as usize].operation.kind();
+        let has_event = |kind| matches!(kind, Kind::EventRecord | Kind::EventWait);
+        let events: Arc<[u32]> = match slots.iter().any(|it| has_event(it.operation.kind())) {
+            true => dag.order().filter(|&slot| has_event(kind(slot))).collect(),
+            false => Arc::default(),
+        };
+        Ok(Plan {
+            calls: slots.iter().any(|slot| slot.operation.kind() == Kind::Host),
+            references: snapshot.all_references().into(),
+            dag: Arc::new(dag),
+            slots,
+            events,
+        })
+    }
+
+    /// It calls functions of the program's.
+    pub fn calls(&self) -> bool {
+        self.calls
+    }
+
+    /// The slot of each node, sorted by the node's handle.
+    pub fn index(&self) -> Vec<(usize, u32)> {
+        let mut index: Vec<(usize, u32)> = (self.slots.iter().zip(0..))
+            .map(|(slot, number)| (slot.node, number))
+            .collect();
+        index.sort_unstable();
+        // A child graph's node has two: the first is its own.
+        index.dedup_by_key(|entry| entry.0);
+        index
+    }
+}
+
+/// An event, and what it is to be.
+pub(super) type Recorded = (Arc<Event>, Arc<Marker>);
+
+/// What a slot with an event does in one launch.
+enum Mark {
+    Record(Inside),
+    Wait(Vec<Arc<Marker>>),
+}
+
+/// A launch of a plan.
+pub(super) struct Run {
+    plan: Arc<Plan>,
+    /// For each slot with an event, in the order of their numbers.
+    marks: Vec<(u32, Mark)>,
+}
+
+impl Run {
+    /// A launch, which decides what events mean in it. It also gives what events are to be from then on: that takes effect
+    /// once the launch is in a queue.
+    pub fn new(plan: Arc<Plan>) -> (Run, Vec<Recorded>) {
+        let mut marks = Vec::with_capacity(plan.events.len());
+        let mut recorded: Vec<Recorded> = Vec::new();
+        for &number in plan.events.iter() {
+            match &plan.slots[number as usize].work {
+                Work::Record(event) => {
+                    let inside = Marker::inside();
+                    recorded.push((event.clone(), inside.marker().clone()));
+                    marks.push((number, Mark::Record(inside)));
+                }
+                Work::Wait(event) => {
+                    let here = recorded.iter().rev();
+                    let mut here = here.filter(|(other, _)| Arc::ptr_eq(other, event));
+                    let wanted = match here.next() {
+                        Some((_, marker)) => vec![marker.clone()],
+                        None => event.recorded(),
+                    };
+                    marks.push((number, Mark::Wait(wanted)));
+                }
+                _ => {}
+            }
+        }
+        marks.sort_unstable_by_key(|mark| mark.0);
+        (Run { plan, marks }, recorded)
+    }
+
+    fn mark(&self, slot: u32) -> Option<&Mark> {
+        let place = self.marks.binary_search_by_key(&slot, |mark| mark.0).ok()?;
+        Some(&self.marks[place].1)
+    }
+}
+
+impl Nodes for Run {
+    fn dag(&self) -> &Dag {
+        &self.plan.dag
+    }
+
+    fn perform(&self, number: u32) -> std::result::Result<(), Failure> {
+        let slot = &self.plan.slots[number as usize];
+        if !slot.enabled {
+            return Ok(());
+        }
+        let done: Result = match &slot.work {
+            Work::Nothing => Ok(()),
+            Work::Kernel(it) => launch::run(it),
+            Work::Copy(node) => node.execute(),
+            Work::Fill(node) => node.execute(),
+            Work::Batch(node) => node.execute(),
+            Work::Host(node) => {
+                host::forbid_calls(|| node.call());
+                Ok(())
+            }
+            Work::Record(_) | Work::Wait(_) => {
+                match self.mark(number) {
+                    Some(Mark::Record(inside)) => inside.fire(),
+                    Some(Mark::Wait(markers)) => markers.iter().for_each(|it| it.synchronize()),
+                    None => {}
+                }
+                Ok(())
+            }
+        };
+        done.map_err(|error| Failure(error.0))
+    }
+
+    fn given_up(&self) -> bool {
+        failure::failed().is_some()
+    }
+}

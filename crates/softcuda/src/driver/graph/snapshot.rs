@@ -1,0 +1,105 @@
+//! A definition as it was at some moment, child graphs included: what instantiation and whole-graph updates work on.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::definition::Graph;
+use super::edge::EdgeData;
+use super::operation::Operation;
+use super::user_object::Reference;
+use crate::driver::Result;
+
+/// A graph.
+pub(super) struct Snapshot {
+    /// Its nodes, in the order in which they were made.
+    pub members: Vec<Member>,
+    /// What it keeps alive for the program.
+    pub references: Vec<Reference>,
+}
+
+/// A node.
+pub(super) struct Member {
+    /// Its handle.
+    pub handle: usize,
+    /// What it did.
+    pub operation: Operation,
+    /// The nodes it depends on, by their place in the graph.
+    pub dependencies: SmallVec<[(u32, EdgeData); 2]>,
+    /// Its child graph.
+    pub inner: Option<Snapshot>,
+}
+
+impl Snapshot {
+    /// Of a graph, now.
+    pub fn of(graph: &Arc<Graph>) -> Result<Snapshot> {
+        graph.read(|definition| {
+            let handles: Vec<usize> = definition.nodes.keys().copied().collect();
+            let place = |handle: usize| {
+                let place = handles.binary_search(&handle);
+                place.expect("edges are between nodes of a graph") as u32
+            };
+            let mut members = Vec::with_capacity(handles.len());
+            for (&handle, node) in &definition.nodes {
+                let inner = match &node.operation {
+                    Operation::Child(child) => Some(Snapshot::of(child)?),
+                    _ => None,
+                };
+                let dependencies = node.dependencies.iter();
+                members.push(Member {
+                    handle,
+                    operation: node.operation.clone(),
+                    dependencies: dependencies
+                        .map(|edge| (place(edge.node), edge.data))
+                        .collect(),
+                    inner,
+                });
+            }
+            Ok(Snapshot {
+                members,
+                references: definition.references.values().cloned().collect(),
+            })
+        })
+    }
+
+    /// The references of the graph and of all child graphs.
+    pub fn all_references(&self) -> Vec<Reference> {
+        let mut all = Vec::new();
+        self.collect_references(&mut all);
+        all
+    }
+
+    /// Lets go of the references.
+    pub fn clear_references(&mut self) {
+        self.references.clear();
+        for member in &mut self.members {
+            if let Some(inner) = &mut member.inner {
+                inner.clear_references();
+            }
+        }
+    }
+
+    fn collect_references(&self, all: &mut Vec<Reference>) {
+        all.extend(self.references.iter().cloned());
+        for inner in self
+            .members
+            .iter()
+            .filter_map(|member| member.inner.as_ref())
+        {
+            inner.collect_references(all);
+        }
+    }
+
+    /// The nodes that no other depends on, in order.
+    pub fn exits(&self) -> Vec<u32> {
+        let mut has_dependents = vec![false; self.members.len()];
+        for member in &self.members {
+            for &(from, _) in &member.dependencies {
+                has_dependents[from as usize] = true;
+            }
+        }
+        (0..self.members.len() as u32)
+            .filter(|&place| !has_dependents[place as usize])
+            .collect()
+    }
+}

@@ -1,0 +1,276 @@
+//! New parameters for an executable: of one node, of a child graph, of all nodes from another definition.
+//!
+//! Invariant: an update is made as a whole or not at all, and reaches later launches only.
+
+use std::sync::Arc;
+
+use super::definition::Graph;
+use super::executable::Executable;
+use super::operation::{Kind, Operation};
+use super::plan::{Layout, Work};
+use super::snapshot::Snapshot;
+use crate::abi::types::CUgraphNode;
+use crate::driver::{CUresult, Result};
+
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// Why a node cannot do something else without the executable being made again: `CUgraphExecUpdateResult`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Refusal {
+    /// The update failed as the call's answer says.
+    Error = 1,
+    /// Nodes or edges are not the same.
+    TopologyChanged = 2,
+    /// A node is of another kind.
+    KindChanged = 3,
+    /// Parameters differ in what cannot change.
+    ParametersChanged = 5,
+    /// Another function, that cannot take the first one's place.
+    FunctionChanged = 7,
+    /// Attributes differ in what cannot change.
+    AttributesChanged = 8,
+}
+
+/// Why an update was not made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    /// What the call answers.
+    pub error: CUresult,
+    /// What is wrong.
+    pub why: Refusal,
+    /// The node of the new definition.
+    pub node: Option<usize>,
+    /// The node at the other end of an edge.
+    pub from: Option<usize>,
+}
+
+impl Refused {
+    fn at(why: Refusal, node: usize) -> Refused {
+        Refused {
+            error: CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+            why,
+            node: Some(node),
+            from: None,
+        }
+    }
+}
+
+impl From<CUresult> for Refused {
+    fn from(error: CUresult) -> Self {
+        Refused {
+            error,
+            why: Refusal::Error,
+            node: None,
+            from: None,
+        }
+    }
+}
+
+/// What slots are to do, in the order of the layout that the slots were given by.
+struct Changes(Vec<(u32, Operation, Work)>);
+
+/// The places of a new graph's members in the old one.
+fn pair(old: &Snapshot, new: &Snapshot) -> std::result::Result<Vec<u32>, Refused> {
+    const UNPAIRED: u32 = u32::MAX;
+    let changed = |node: Option<u32>, from: Option<u32>| Refused {
+        error: CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+        why: Refusal::TopologyChanged,
+        node: node.map(|place| new.members[place as usize].handle),
+        from: from.map(|place| new.members[place as usize].handle),
+    };
+    if old.members.len() != new.members.len() {
+        return Err(changed(None, None));
+    }
+    let count = new.members.len();
+    let (mut to_old, mut to_new) = (vec![UNPAIRED; count], vec![UNPAIRED; count]);
+    let (old_exits, new_exits) = (old.exits(), new.exits());
+    if old_exits.len() != new_exits.len() {
+        return Err(changed(new_exits.get(old_exits.len()).copied(), None));
+    }
+    let mut pairs: Vec<(u32, u32)> = old_exits.into_iter().zip(new_exits).collect();
+    for &(was, is) in &pairs {
+        to_old[is as usize] = was;
+        to_new[was as usize] = is;
+    }
+    let mut at = 0;
+    while let Some(&(was, is)) = pairs.get(at) {
+        at += 1;
+        let (was, member) = (&old.members[was as usize], &new.members[is as usize]);
+        if was.operation.kind() != member.operation.kind() {
+            return Err(Refused::at(Refusal::KindChanged, member.handle));
+        }
+        if was.dependencies.len() != member.dependencies.len() {
+            return Err(changed(Some(is), None));
+        }
+        for (&(was, was_data), &(from, data)) in was.dependencies.iter().zip(&member.dependencies) {
+            let known = (to_new[was as usize], to_old[from as usize]);
+            if was_data != data || known != (UNPAIRED, UNPAIRED) && known != (from, was) {
+                return Err(changed(Some(is), Some(from)));
+            }
+            if known == (UNPAIRED, UNPAIRED) {
+                to_new[was as usize] = from;
+                to_old[from as usize] = was;
+                pairs.push((was, from));
+            }
+        }
+    }
+    // What no exit leads back to is on a cycle.
+    match to_old.iter().position(|&place| place == UNPAIRED) {
+        None => Ok(to_old),
+        Some(place) => Err(changed(Some(place as u32), None)),
+    }
+}
+
+impl Changes {
+    /// What makes the slots of `old`, which begin at `first`, do what `new` does. `now` is what slots do now.
+    fn between(
+        old: &Snapshot,
+        new: &Snapshot,
+        first: u32,
+        now: &dyn Fn(u32) -> Operation,
+    ) -> std::result::Result<Changes, Refused> {
+        let mut changes = Changes(Vec::new());
+        changes.add(old, new, first, now)?;
+        Ok(changes)
+    }
+
+    fn add(
+        &mut self,
+        old: &Snapshot,
+        new: &Snapshot,
+        first: u32,
+        now: &dyn Fn(u32) -> Operation,
+    ) -> std::result::Result<(), Refused> {
+        let to_old = pair(old, new)?;
+        let slots = first_slots(old, first);
+        for (member, &was) in new.members.iter().zip(&to_old) {
+            let slot = slots[was as usize];
+            let refused = |why| Refused::at(why, member.handle);
+            now(slot).check_update(&member.operation).map_err(refused)?;
+            let work = member.operation.prepare().map_err(|error| Refused {
+                error,
+                node: Some(member.handle),
+                ..error.into()
+            })?;
+            match (&old.members[was as usize].inner, &member.inner) {
+                (Some(old), Some(new)) => self.add(old, new, slot + 1, now)?,
+                _ => self.0.push((slot, member.operation.clone(), work)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first slot of each member, where the first member's is `first`: as [`Layout`] gives them.
+fn first_slots(snapshot: &Snapshot, first: u32) -> Vec<u32> {
+    let mut next = first;
+    let slot = |member: &super::snapshot::Member| {
+        let slot = next;
+        next += match &member.inner {
+            Some(inner) => Layout::of(inner).slots.len() as u32 + 2,
+            None => 1,
+        };
+        slot
+    };
+    snapshot.members.iter().map(slot).collect()
+}
+
+/// Kinds of nodes that can be disabled.
+fn can_be_disabled(kind: Kind) -> bool {
+    matches!(kind, Kind::Kernel | Kind::Copy | Kind::Fill)
+}
+
+impl Executable {
+    /// Gives a node another operation of its kind, made from the one it has.
+    pub fn set_operation(
+        &self,
+        node: CUgraphNode,
+        make: impl FnOnce(&Operation) -> Result<Operation>,
+    ) -> Result {
+        let number = self.slot(node)?;
+        let mut state = self.state.lock();
+        let slot = &state.plan.slots[number];
+        let next = make(&slot.operation)?;
+        slot.operation.check_update(&next).map_err(|_| INVALID)?;
+        let work = next.prepare()?;
+        let slot = &mut Arc::make_mut(&mut state.plan).slots[number];
+        let old = (
+            std::mem::replace(&mut slot.operation, next),
+            std::mem::replace(&mut slot.work, work),
+        );
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// `cuGraphExecChildGraphNodeSetParams`: the child graph's nodes do what `child`'s do.
+    pub fn set_child(&self, node: CUgraphNode, child: &Arc<Graph>) -> Result {
+        let number = self.slot(node)? as u32;
+        let new = Snapshot::of(child)?;
+        let old = find_inner(&self.shape, node.0).ok_or(INVALID)?;
+        let mut state = self.state.lock();
+        let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
+        let changes = Changes::between(old, &new, number + 1, &now);
+        let changes = changes.map_err(|refused| refused.error)?;
+        changes.apply(&mut state.plan);
+        Ok(())
+    }
+
+    /// `cuGraphExecUpdate`: all nodes do what a graph's do, and the executable keeps alive what that graph does.
+    pub fn update(&self, graph: &Arc<Graph>) -> std::result::Result<(), Refused> {
+        let new = Snapshot::of(graph)?;
+        let mut state = self.state.lock();
+        let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
+        let changes = Changes::between(&self.shape, &new, 0, &now)?;
+        changes.apply(&mut state.plan);
+        let references = new.all_references().into();
+        let old = std::mem::replace(&mut Arc::make_mut(&mut state.plan).references, references);
+        drop(state);
+        drop(old);
+        Ok(())
+    }
+
+    /// `cuGraphNodeSetEnabled`.
+    pub fn set_enabled(&self, node: CUgraphNode, enabled: bool) -> Result {
+        let number = self.slot(node)?;
+        let mut state = self.state.lock();
+        if !can_be_disabled(state.plan.slots[number].operation.kind()) {
+            return Err(INVALID);
+        }
+        Arc::make_mut(&mut state.plan).slots[number].enabled = enabled;
+        Ok(())
+    }
+
+    /// `cuGraphNodeGetEnabled`.
+    pub fn enabled(&self, node: CUgraphNode) -> Result<bool> {
+        let number = self.slot(node)?;
+        let state = self.state.lock();
+        let slot = &state.plan.slots[number];
+        match can_be_disabled(slot.operation.kind()) {
+            true => Ok(slot.enabled),
+            false => Err(INVALID),
+        }
+    }
+}
+
+impl Changes {
+    fn apply(self, plan: &mut Arc<super::plan::Plan>) {
+        let plan = Arc::make_mut(plan);
+        for (slot, operation, work) in self.0 {
+            let slot = &mut plan.slots[slot as usize];
+            (slot.operation, slot.work) = (operation, work);
+        }
+    }
+}
+
+/// The child graph of a node, wherever it is.
+fn find_inner(snapshot: &Snapshot, node: usize) -> Option<&Snapshot> {
+    snapshot.members.iter().find_map(|member| {
+        let inner = member.inner.as_ref()?;
+        match member.handle == node {
+            true => Some(inner),
+            false => find_inner(inner, node),
+        }
+    })
+}

@@ -1,0 +1,218 @@
+//! The driver's graph functions as raw calls, and short ways to build graphs with them.
+
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "the functions are the driver's"
+)]
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
+
+use crate::conformance::api::*;
+use crate::conformance::structs::Copy3d;
+use crate::driver;
+
+/// `CUDA_KERNEL_NODE_PARAMS_v2`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct KernelParams {
+    pub function: Handle,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub values: *mut *mut c_void,
+    pub extra: *mut *mut c_void,
+    pub kernel: Handle,
+    pub context: Handle,
+}
+
+/// `CUDA_MEMSET_NODE_PARAMS_v1`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FillParams {
+    pub address: u64,
+    pub pitch: usize,
+    pub value: u32,
+    pub element: u32,
+    pub width: usize,
+    pub height: usize,
+}
+
+/// `CUDA_HOST_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct HostParams {
+    pub function: HostFn,
+    pub data: *mut c_void,
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UpdateInfo {
+    pub result: u32,
+    pub node: Handle,
+    pub from: Handle,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct InstantiateParams {
+    pub flags: u64,
+    pub upload: Handle,
+    pub node: Handle,
+    pub result: u32,
+}
+
+driver_functions! {
+    cuGraphCreate(graph: *mut Handle, flags: u32);
+    cuGraphDestroy(graph: Handle);
+    cuGraphClone(clone: *mut Handle, graph: Handle);
+    cuGraphNodeFindInClone(node: *mut Handle, original: Handle, clone: Handle);
+    cuGraphAddKernelNode_v2(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const KernelParams);
+    cuGraphKernelNodeSetParams_v2(node: Handle, params: *const KernelParams);
+    cuGraphAddMemsetNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const FillParams, context: Handle);
+    cuGraphMemsetNodeSetParams(node: Handle, params: *const FillParams);
+    cuGraphAddMemcpyNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const Copy3d, context: Handle);
+    cuGraphAddHostNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const HostParams);
+    cuGraphAddEmptyNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize);
+    cuGraphAddChildGraphNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, child: Handle);
+    cuGraphChildGraphNodeGetGraph(node: Handle, graph: *mut Handle);
+    cuGraphAddEventRecordNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, event: Handle);
+    cuGraphAddEventWaitNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, event: Handle);
+    cuGraphAddDependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
+    cuGraphRemoveDependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
+    cuGraphGetNodes(graph: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphGetEdges(graph: Handle, from: *mut Handle, to: *mut Handle, count: *mut usize);
+    cuGraphDestroyNode(node: Handle);
+    cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: u64);
+    cuGraphInstantiateWithParams(exec: *mut Handle, graph: Handle, params: *mut InstantiateParams);
+    cuGraphLaunch(exec: Handle, stream: Handle);
+    cuGraphExecDestroy(exec: Handle);
+    cuGraphExecUpdate_v2(exec: Handle, graph: Handle, info: *mut UpdateInfo);
+    cuGraphExecKernelNodeSetParams_v2(exec: Handle, node: Handle, params: *const KernelParams);
+    cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, child: Handle);
+    cuGraphNodeSetEnabled(exec: Handle, node: Handle, enabled: u32);
+    cuUserObjectCreate(object: *mut Handle, data: *mut c_void, destroy: HostFn, count: u32, flags: u32);
+    cuUserObjectRelease(object: Handle, count: u32);
+    cuUserObjectRetain(object: Handle, count: u32);
+    cuGraphRetainUserObject(graph: Handle, object: Handle, count: u32, flags: u32);
+    cuGraphReleaseUserObject(graph: Handle, object: Handle, count: u32);
+}
+
+pub unsafe fn graph() -> Handle {
+    let mut graph = 0;
+    cuGraphCreate(&mut graph, 0).must();
+    graph
+}
+
+/// Parameters of one block of one thread.
+pub fn kernel_params(function: Handle, values: &mut [*mut c_void]) -> KernelParams {
+    KernelParams {
+        function,
+        grid: [1; 3],
+        block: [1; 3],
+        shared: 0,
+        values: values.as_mut_ptr(),
+        extra: null_mut(),
+        kernel: 0,
+        context: 0,
+    }
+}
+
+pub unsafe fn add_kernel(
+    graph: Handle,
+    on: &[Handle],
+    function: Handle,
+    values: &mut [*mut c_void],
+) -> Handle {
+    let (mut node, params) = (0, kernel_params(function, values));
+    cuGraphAddKernelNode_v2(&mut node, graph, on.as_ptr(), on.len(), &params).must();
+    node
+}
+
+/// A node with the kernel `store`, which writes a word.
+pub unsafe fn add_store(
+    graph: Handle,
+    on: &[Handle],
+    store: Handle,
+    to: u64,
+    value: u32,
+) -> Handle {
+    let (mut to, mut value) = (to, value);
+    let values = &mut [(&raw mut to).cast(), (&raw mut value).cast()];
+    add_kernel(graph, on, store, values)
+}
+
+pub unsafe fn add_host(
+    graph: Handle,
+    on: &[Handle],
+    function: HostFn,
+    data: *mut c_void,
+) -> Handle {
+    let (mut node, params) = (0, HostParams { function, data });
+    cuGraphAddHostNode(&mut node, graph, on.as_ptr(), on.len(), &params).must();
+    node
+}
+
+pub unsafe fn add_empty(graph: Handle, on: &[Handle]) -> Handle {
+    let mut node = 0;
+    cuGraphAddEmptyNode(&mut node, graph, on.as_ptr(), on.len()).must();
+    node
+}
+
+pub unsafe fn add_child(graph: Handle, on: &[Handle], child: Handle) -> Handle {
+    let mut node = 0;
+    cuGraphAddChildGraphNode(&mut node, graph, on.as_ptr(), on.len(), child).must();
+    node
+}
+
+/// One word filled with a value.
+pub fn word_fill(address: u64, value: u32) -> FillParams {
+    FillParams {
+        address,
+        pitch: 0,
+        value,
+        element: 4,
+        width: 1,
+        height: 1,
+    }
+}
+
+pub unsafe fn add_fill(graph: Handle, on: &[Handle], address: u64, value: u32) -> Handle {
+    let (mut node, mut context) = (0, 0);
+    cuCtxGetCurrent(&mut context).must();
+    let params = word_fill(address, value);
+    cuGraphAddMemsetNode(&mut node, graph, on.as_ptr(), on.len(), &params, context).must();
+    node
+}
+
+pub unsafe fn instantiate(graph: Handle) -> Handle {
+    let mut exec = 0;
+    cuGraphInstantiateWithFlags(&mut exec, graph, 0).must();
+    exec
+}
+
+pub unsafe fn add_edge(graph: Handle, from: Handle, to: Handle) -> Answer {
+    cuGraphAddDependencies(graph, &from, &to, 1)
+}
+
+pub unsafe fn nodes(graph: Handle) -> Vec<Handle> {
+    let mut count = 0;
+    cuGraphGetNodes(graph, null_mut(), &mut count).must();
+    let mut nodes = vec![0; count];
+    cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count).must();
+    nodes
+}
+
+pub unsafe fn edge_count(graph: Handle) -> usize {
+    let mut count = 0;
+    cuGraphGetEdges(graph, null_mut(), null_mut(), &mut count).must();
+    count
+}
+
+/// No nodes.
+pub const NONE: *const Handle = null();
