@@ -151,6 +151,11 @@ impl In<u8> {
 }
 
 impl<T> InOut<T> {
+    /// A place to write that is read as well, where the function's contract says so.
+    pub(crate) fn from_out(out: Out<T>) -> Self {
+        InOut(out.0)
+    }
+
     /// The same place, to write alone.
     pub(crate) fn out(self) -> Out<T> {
         Out(self.0)

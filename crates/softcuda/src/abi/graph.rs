@@ -1,9 +1,14 @@
 //! `cuGraph*` of definitions: made, cloned, looked through, tied together.
 
+use std::ffi::{OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::graph_params::no_data;
 use super::types::{CUgraph, CUgraphNode};
 use super::{In, InOut, Out, export};
-use crate::driver::graph::definition;
 use crate::driver::graph::edge::{Edge, EdgeData, Edges, Pair};
+use crate::driver::graph::{definition, dot};
 use crate::driver::{CUresult, Result};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -125,10 +130,6 @@ fn pairs(
         .collect())
 }
 
-fn no_data() -> In<EdgeData> {
-    In::<u8>::from_address(0).cast()
-}
-
 export! {
     /// Makes a graph.
     fn cuGraphCreate(graph: Out<CUgraph>, flags: u32) {
@@ -229,6 +230,14 @@ export! {
         graph: CUgraph, from: In<CUgraphNode>, to: In<CUgraphNode>, data: In<EdgeData>, count: usize,
     ) {
         definition::resolve(graph)?.remove_dependencies(&pairs(from, to, data, count)?)
+    }
+
+    /// Writes a picture of a graph.
+    fn cuGraphDebugDotPrint(graph: CUgraph, path: In<c_char>, flags: u32) {
+        let path = path.text()?;
+        let text = dot::dot(&definition::resolve(graph)?, flags)?;
+        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+        std::fs::write(path, text).map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)
     }
 
     /// Destroys a node and its edges.

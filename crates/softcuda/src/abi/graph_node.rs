@@ -2,9 +2,10 @@
 
 use super::copy::Copy3d;
 use super::graph::dependencies;
+use super::graph_memory::{add_alloc, add_free};
 use super::graph_params::{
-    self, BatchParams, ChildParams, CopyParams, FillParams1, FillParams2, HostParams, KernelParams,
-    KernelParams1, NodeParams, Params, RecordParams, WaitParams,
+    self, BatchParams, ChildParams, CopyParams, FillParams1, FillParams2, FreeParams, HostParams,
+    KernelParams, KernelParams1, NodeParams, Params, RecordParams, WaitParams, no_data,
 };
 use super::types::{CUcontext, CUevent, CUgraph, CUgraphNode};
 use super::{In, Out, export};
@@ -15,10 +16,6 @@ use crate::driver::stream::Attribute;
 use crate::driver::{CUresult, Result};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
-
-fn no_data() -> In<EdgeData> {
-    In::<u8>::from_address(0).cast()
-}
 
 /// Adds a node; its operation is made when the rest is known to be right.
 fn add(
@@ -68,10 +65,11 @@ fn add_child(
     node.some()?;
     let graph = definition::resolve(graph)?;
     let child = definition::resolve(params.graph)?;
-    if params.ownership != 0 {
-        return Err(INVALID);
-    }
-    let added = definition::add_child(&graph, on, &child)?;
+    let added = match params.ownership {
+        0 => definition::add_child(&graph, on, &child)?,
+        1 => definition::move_child(&graph, on, &child)?,
+        _ => return Err(INVALID),
+    };
     node.set(added)?;
     child_graph(added)
 }
@@ -104,6 +102,13 @@ fn add_any(
             graph: own,
             ..child
         });
+    }
+    if kind == Kind::Alloc as u32 {
+        return add_alloc(node, graph, &on, graph_params::member_in_out(params));
+    }
+    if kind == Kind::Free as u32 {
+        let FreeParams(address) = graph_params::member(given).get()?;
+        return add_free(node, graph, &on, address);
     }
     add(node, graph, on, || graph_params::decode(given, None))
 }

@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use super::copy::Copy3d;
 use super::launch::parameters;
+use super::pool::PoolProperties;
 use super::types::{CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraph, CUkernel};
-use super::{In, Out};
+use super::{In, InOut, Out};
+use crate::driver::graph::edge::EdgeData;
 use crate::driver::graph::operation::{
     BatchNode, CopyNode, EventNode, FillNode, FillParams, HostNode, KernelNode, WRONG_KIND,
 };
-use crate::driver::graph::{Kind, Operation};
+use crate::driver::graph::{Kind, Operation, memory};
 use crate::driver::host_function::{HostFn, UserData};
 use crate::driver::launch::Config;
 use crate::driver::memory_operation::Parameters;
+use crate::driver::virtual_memory::Access;
 use crate::driver::{CUresult, Result, context, event, function, library};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -95,6 +98,85 @@ pub struct ChildParams {
     pub graph: CUgraph,
     /// `CUgraphChildGraphNodeOwnership`.
     pub ownership: u32,
+}
+
+/// No data of edges.
+pub(super) fn no_data() -> In<EdgeData> {
+    In::<u8>::from_address(0).cast()
+}
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS` and `_v2`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AllocParams {
+    properties: PoolProperties,
+    access: In<Access>,
+    access_count: usize,
+    size: usize,
+    address: CUdeviceptr,
+}
+
+impl AllocParams {
+    /// What is to be allocated.
+    pub(super) fn decode(&self) -> Result<memory::AllocParams> {
+        // There is one device.
+        if self.access_count > 1 {
+            return Err(INVALID);
+        }
+        Ok(memory::AllocParams {
+            properties: self.properties.decode(),
+            access: self.access.list(self.access_count)?.into(),
+            size: self.size as u64,
+        })
+    }
+
+    /// The same, with the address.
+    pub(super) fn with_address(self, address: u64) -> AllocParams {
+        AllocParams { address, ..self }
+    }
+}
+
+/// `CUDA_MEM_FREE_NODE_PARAMS`.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct FreeParams(pub CUdeviceptr);
+
+impl Params for AllocParams {
+    fn decode(&self, _old: Option<&Operation>) -> Result<Operation> {
+        // What is allocated cannot change, and new nodes are not made by this.
+        Err(CUresult::CUDA_ERROR_NOT_SUPPORTED)
+    }
+
+    fn encode(operation: &Operation) -> Result<Self> {
+        let Operation::Alloc(memory) = operation else {
+            return Err(WRONG_KIND);
+        };
+        let params = memory.params();
+        Ok(AllocParams {
+            properties: PoolProperties::encode(&params.properties),
+            access: In::<u8>::from_address(match params.access.len() {
+                0 => 0,
+                _ => params.access.as_ptr() as usize,
+            })
+            .cast(),
+            access_count: params.access.len(),
+            size: params.size as usize,
+            address: memory.address(),
+        })
+    }
+}
+
+impl Params for FreeParams {
+    fn decode(&self, _old: Option<&Operation>) -> Result<Operation> {
+        Err(CUresult::CUDA_ERROR_NOT_SUPPORTED)
+    }
+
+    fn encode(operation: &Operation) -> Result<Self> {
+        match operation {
+            Operation::Free(memory) => Ok(FreeParams(memory.address())),
+            _ => Err(WRONG_KIND),
+        }
+    }
 }
 
 /// Parameters of one kind of node: to an operation that takes the place of `old`, where there is one, and back.
@@ -361,6 +443,11 @@ pub(super) fn member_out<T>(params: Out<NodeParams>) -> Out<T> {
     params.cast::<u8>().at(UNION).cast()
 }
 
+/// The same, to read and write.
+pub(super) fn member_in_out<T>(params: Out<NodeParams>) -> InOut<T> {
+    InOut::from_out(member_out(params))
+}
+
 impl NodeParams {
     /// `CUgraphNodeType`, in a structure whose unused bytes are zero where `used` is what its kind has.
     pub(super) fn kind(&self) -> Result<u32> {
@@ -372,7 +459,7 @@ impl NodeParams {
             4 => size_of::<ChildParams>(),
             6 | 7 | 11 => 8,
             8 | 9 => 24,
-            10 => 120,
+            10 => size_of::<AllocParams>(),
             12 => size_of::<BatchParams>(),
             13 => 40,
             5 => 0,

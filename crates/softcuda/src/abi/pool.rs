@@ -24,6 +24,32 @@ pub struct PoolProperties {
     reserved: [u8; 54],
 }
 
+impl PoolProperties {
+    /// What the driver reads of it.
+    pub(super) fn decode(&self) -> Properties {
+        Properties {
+            kind: self.kind,
+            handle_types: self.handle_types,
+            location: (self.location.kind, self.location.number),
+            most: self.most as u64,
+        }
+    }
+
+    /// As the program said it.
+    pub(super) fn encode(properties: &Properties) -> PoolProperties {
+        let (kind, number) = properties.location;
+        PoolProperties {
+            kind: properties.kind,
+            handle_types: properties.handle_types,
+            location: MemoryLocation { kind, number },
+            security: 0,
+            most: properties.most as usize,
+            usage: 0,
+            reserved: [0; 54],
+        }
+    }
+}
+
 fn alloc(
     address: Out<CUdeviceptr>,
     size: usize,
@@ -75,10 +101,7 @@ export! {
     /// Makes a pool.
     fn cuMemPoolCreate(pool: Out<CUmemoryPool>, properties: In<PoolProperties>) {
         pool.some()?;
-        let properties = properties.get()?;
-        let location = (properties.location.kind, properties.location.number);
-        let (kind, handle_types, most) = (properties.kind, properties.handle_types, properties.most as u64);
-        pool.set(pool::create(Properties { kind, handle_types, location, most })?)
+        pool.set(pool::create(properties.get()?.decode())?)
     }
 
     /// Destroys a pool; what was allocated from it lives on.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::context::{self, Context};
+use super::graph::memory::GraphMemory;
 use super::managed::Advice;
 use super::pool::Pool;
 use super::stream::{self, Stream};
@@ -53,6 +54,8 @@ pub(crate) enum Made {
     },
     /// `cuMemHostRegister`, with the flags that it reports.
     Registered(u32),
+    /// By an allocation node of a graph, which does not free it.
+    Graph(Arc<GraphMemory>),
     /// `cuMemAllocManaged`.
     Managed(Arc<Mutex<Advice>>),
 }
@@ -169,8 +172,12 @@ pub(crate) fn free(address: CUdeviceptr) -> Result {
     if address == 0 {
         return Ok(());
     }
-    let may =
-        |entry: &Owned| matches!(entry.made, Made::Plain | Made::Pooled(_) | Made::Managed(_));
+    let may = |entry: &Owned| {
+        matches!(
+            entry.made,
+            Made::Plain | Made::Pooled(_) | Made::Managed(_) | Made::Graph(_)
+        )
+    };
     let owned = disown(address, may).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let waited = stream::synchronize_context(&owned.context);
     release(owned);
@@ -186,10 +193,15 @@ pub(crate) fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> Result {
     if owner(address).is_some_and(|owned| matches!(owned.made, Made::Managed(_))) {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
-    let may = |entry: &Owned| matches!(entry.made, Made::Plain | Made::Pooled(_));
+    let may = |entry: &Owned| matches!(entry.made, Made::Plain | Made::Pooled(_) | Made::Graph(_));
     let owned = disown(address, may).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     match &owned.made {
         Made::Pooled(pool) => pool.free_async(owned.allocation, stream),
+        // Launches after this call may take it again.
+        Made::Graph(memory) => {
+            memory.give_back();
+            Ok(())
+        }
         _ => stream.submit(move || {
             release(owned);
             Ok(())
@@ -202,6 +214,7 @@ fn release(owned: Owned) {
     let base = owned.allocation.base;
     let freed = match owned.made {
         Made::Pooled(pool) => return pool.free(owned.allocation),
+        Made::Graph(memory) => return memory.give_back(),
         Made::Registered(_) => memory::unregister(base),
         Made::Plain | Made::Host { .. } | Made::Managed(_) => memory::free(base),
     };

@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 
 use super::edge::{self, Edge, Edges};
-use super::operation::{Kind, Operation};
+use super::memory::GraphMemory;
+use super::operation::Operation;
 use super::user_object::{self, References};
 use crate::abi::types::{CUgraph, CUgraphNode, CUuserObject};
 use crate::driver::handle::{Found, Table};
@@ -28,6 +29,8 @@ pub(crate) struct Graph {
     handle: usize,
     /// The graph with the node that it is the child graph of.
     parent: OnceLock<Weak<Graph>>,
+    /// The program made it as a graph of its own, and gave it to that node.
+    moved: OnceLock<()>,
     definition: Mutex<Definition>,
 }
 
@@ -40,8 +43,10 @@ pub(crate) struct Definition {
     pub references: References,
     /// The node that each node of the graph it was cloned from became.
     clones: HashMap<usize, usize>,
-    /// How many nodes allocate or free memory.
+    /// How many nodes allocate or free memory, in child graphs as well.
     memory_nodes: usize,
+    /// The executable of a graph that can have only one at a time.
+    instance: Weak<()>,
     /// It was destroyed.
     gone: bool,
 }
@@ -57,7 +62,7 @@ pub(crate) struct Node {
 }
 
 impl Definition {
-    /// The graph itself has nodes that allocate or free memory.
+    /// The graph or a child graph has nodes that allocate or free memory.
     pub fn has_memory_nodes(&self) -> bool {
         self.memory_nodes > 0
     }
@@ -73,6 +78,7 @@ fn new_graph() -> Arc<Graph> {
     GRAPHS.insert(|handle| Graph {
         handle,
         parent: OnceLock::new(),
+        moved: OnceLock::new(),
         definition: Mutex::default(),
     })
 }
@@ -164,10 +170,76 @@ pub(crate) fn add_child(
     added.inspect_err(|_| copy.dismantle())
 }
 
+/// `cuGraphAddNode` of a child graph that becomes the node's own.
+pub(crate) fn move_child(
+    graph: &Arc<Graph>,
+    dependencies: &[Edge],
+    child: &Arc<Graph>,
+) -> Result<CUgraphNode> {
+    /// So that no two graphs become each other's child.
+    static MOVES: Mutex<()> = Mutex::new(());
+    let _moves = MOVES.lock();
+    if graph.is_inside(child) || child.parent.get().is_some() {
+        return Err(INVALID);
+    }
+    let node = graph.add(dependencies, Operation::Child(child.clone()))?;
+    let _ = child.parent.set(Arc::downgrade(graph));
+    let _ = child.moved.set(());
+    Ok(node)
+}
+
+/// `cuGraphAddMemAllocNode`.
+pub(crate) fn add_alloc(
+    graph: &Arc<Graph>,
+    dependencies: &[Edge],
+    memory: &Arc<GraphMemory>,
+) -> Result<CUgraphNode> {
+    if graph.is_moved() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    memory.set_owner(graph.handle);
+    graph.add(dependencies, Operation::Alloc(memory.clone()))
+}
+
+/// `cuGraphAddMemFreeNode`.
+pub(crate) fn add_free(
+    graph: &Arc<Graph>,
+    dependencies: &[Edge],
+    address: u64,
+) -> Result<CUgraphNode> {
+    if graph.is_moved() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let memory = GraphMemory::at(address)?;
+    memory.set_freed_in(graph.handle)?;
+    let added = graph.add(dependencies, Operation::Free(memory.clone()));
+    added.inspect_err(|_| memory.unset_freed_in(graph.handle))
+}
+
 impl Graph {
     /// Its handle.
     pub fn handle(&self) -> CUgraph {
         CUgraph(self.handle)
+    }
+
+    /// The program gave it to a node of another graph.
+    pub fn is_moved(&self) -> bool {
+        self.moved.get().is_some()
+    }
+
+    /// The right to be instantiated, where a graph has it once at a time.
+    pub fn take_instance(&self) -> Result<Option<Arc<()>>> {
+        self.edit(|definition| {
+            if !definition.has_memory_nodes() {
+                return Ok(None);
+            }
+            if definition.instance.strong_count() > 0 {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            let instance = Arc::new(());
+            definition.instance = Arc::downgrade(&instance);
+            Ok(Some(instance))
+        })
     }
 
     /// Reads the definition.
@@ -208,14 +280,18 @@ impl Graph {
     ) -> Result<CUgraphNode> {
         let handle = self.edit(|definition| {
             edge::check_new(definition, dependencies, operation.kind())?;
+            let memory_nodes = match &operation {
+                Operation::Child(child) => child.read(|child| Ok(child.memory_nodes))?,
+                Operation::Alloc(_) | Operation::Free(_) => 1,
+                _ => 0,
+            };
+            definition.memory_nodes += memory_nodes;
             let handle = NODES.reserve();
             for &Edge { node, data } in dependencies {
                 if let Some(from) = definition.nodes.get_mut(&node) {
                     from.dependents.push(Edge { node: handle, data });
                 }
             }
-            definition.memory_nodes +=
-                usize::from(matches!(operation.kind(), Kind::Alloc | Kind::Free));
             let node = Node {
                 operation,
                 dependencies: dependencies.into(),
@@ -314,11 +390,7 @@ impl Graph {
 
     /// Fills an empty graph with copies of another's nodes.
     fn fill_from(self: &Arc<Self>, from: &Definition) -> Result {
-        if !from
-            .nodes
-            .values()
-            .all(|node| node.operation.can_be_copied())
-        {
+        if from.has_memory_nodes() {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let mut own = self.definition.lock();

@@ -38,6 +38,9 @@ pub(crate) struct Executable {
     pub(super) shape: Snapshot,
     /// The slot of each node, sorted by the node's handle.
     index: Vec<(usize, u32)>,
+    /// The right to be, where the graph can have one executable at a time.
+    #[allow(dead_code, reason = "kept for its end")]
+    instance: Option<Arc<()>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -60,6 +63,10 @@ pub(crate) fn instantiate(
     if flags & !known != 0 || flags & both == both {
         return Err(INVALID.into());
     }
+    if graph.is_moved() {
+        return Err(INVALID.into());
+    }
+    let instance = graph.take_instance()?;
     let mut shape = Snapshot::of(graph)?;
     let plan = Plan::of(&shape)?;
     // They are the plan's now, which an update replaces.
@@ -69,6 +76,7 @@ pub(crate) fn instantiate(
         flags: flags & !UPLOAD,
         index: plan.index(),
         shape,
+        instance,
         state: Mutex::new(State {
             plan: Arc::new(plan),
             last: None,
@@ -121,6 +129,10 @@ impl Executable {
             stream.wait(last.clone())?;
         }
         let plan = state.plan.clone();
+        if let Some(memory) = &plan.memory {
+            stream.context().check()?;
+            memory.launch(self.flags & flag::AUTO_FREE_ON_LAUNCH != 0)?;
+        }
         let calls = plan.calls();
         let lane = (stream.priority() - GREATEST_PRIORITY) as usize;
         let (run, recorded) = Run::new(plan);

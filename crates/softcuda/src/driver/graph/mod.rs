@@ -21,8 +21,10 @@
 
 pub(crate) mod attribute;
 pub(crate) mod definition;
+pub(crate) mod dot;
 pub(crate) mod edge;
 pub(crate) mod executable;
+pub(crate) mod memory;
 pub(crate) mod operation;
 mod plan;
 mod snapshot;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::memory::{GraphMemory, PlanMemory};
 use super::operation::{BatchNode, CopyNode, FillNode, HostNode, Kind, Operation};
 use super::snapshot::Snapshot;
 use super::user_object::Reference;
@@ -23,6 +24,7 @@ pub(crate) enum Work {
     Record(Arc<Event>),
     Wait(Arc<Event>),
     Batch(Arc<BatchNode>),
+    Free(Arc<GraphMemory>),
 }
 
 /// A node, in an executable.
@@ -48,6 +50,8 @@ pub(super) struct Plan {
     events: Arc<[u32]>,
     /// It calls functions of the program's.
     calls: bool,
+    /// Memory that launches take and give back.
+    pub memory: Option<Arc<PlanMemory>>,
     /// What it keeps alive for the program.
     pub references: Arc<[Reference]>,
 }
@@ -151,7 +155,17 @@ impl Plan {
             true => dag.order().filter(|&slot| has_event(kind(slot))).collect(),
             false => Arc::default(),
         };
+        let (mut takes, mut frees) = (Vec::new(), Vec::new());
+        for slot in &slots {
+            match &slot.operation {
+                Operation::Alloc(memory) => takes.push(memory.clone()),
+                Operation::Free(memory) => frees.push(memory.clone()),
+                _ => {}
+            }
+        }
+        let uses_memory = !takes.is_empty() || !frees.is_empty();
         Ok(Plan {
+            memory: uses_memory.then(|| Arc::new(PlanMemory::new(takes, frees))),
             calls: slots.iter().any(|slot| slot.operation.kind() == Kind::Host),
             references: snapshot.all_references().into(),
             dag: Arc::new(dag),
@@ -244,6 +258,13 @@ impl Nodes for Run {
             Work::Copy(node) => node.execute(),
             Work::Fill(node) => node.execute(),
             Work::Batch(node) => node.execute(),
+            Work::Free(memory) => {
+                let own = self.plan.memory.as_ref();
+                if own.is_some_and(|plan| plan.is_own(memory)) {
+                    memory.free();
+                }
+                Ok(())
+            }
             Work::Host(node) => {
                 host::forbid_calls(|| node.call());
                 Ok(())

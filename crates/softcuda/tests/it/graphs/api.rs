@@ -67,7 +67,35 @@ pub struct InstantiateParams {
     pub result: u32,
 }
 
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct AllocParams {
+    /// `CUmemPoolProps`: allocation type, handle types, location type and number, and nothing else set.
+    pub properties: [u32; 4],
+    pub rest: [u64; 9],
+    pub access: usize,
+    pub access_count: usize,
+    pub size: usize,
+    pub address: u64,
+}
+
+/// `CUgraphNodeParams`, its union as words.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct NodeParams {
+    pub kind: u32,
+    pub reserved: [i32; 3],
+    pub union: [u64; 29],
+    pub last: u64,
+}
+
 driver_functions! {
+    cuGraphAddNode_v2(node: *mut Handle, graph: Handle, nodes: *const Handle, data: *const [u8; 8], count: usize, params: *mut NodeParams);
+    cuGraphExecNodeSetParams(exec: Handle, node: Handle, params: *mut NodeParams);
+    cuGraphAddMemAllocNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *mut AllocParams);
+    cuGraphAddMemFreeNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, address: u64);
+    cuGraphDebugDotPrint(graph: Handle, path: *const std::ffi::c_char, flags: u32);
     cuGraphCreate(graph: *mut Handle, flags: u32);
     cuGraphDestroy(graph: Handle);
     cuGraphClone(clone: *mut Handle, graph: Handle);
@@ -188,6 +216,44 @@ pub unsafe fn add_fill(graph: Handle, on: &[Handle], address: u64, value: u32) -
     let params = word_fill(address, value);
     cuGraphAddMemsetNode(&mut node, graph, on.as_ptr(), on.len(), &params, context).must();
     node
+}
+
+/// An allocation node of device memory; also its address.
+pub unsafe fn add_alloc(graph: Handle, on: &[Handle], size: usize) -> (Handle, u64) {
+    let mut node = 0;
+    let mut params = alloc_params(size);
+    cuGraphAddMemAllocNode(&mut node, graph, on.as_ptr(), on.len(), &mut params).must();
+    (node, params.address)
+}
+
+/// Of pinned memory on the device.
+pub fn alloc_params(size: usize) -> AllocParams {
+    AllocParams {
+        properties: [1, 0, 1, 0],
+        rest: [0; 9],
+        access: 0,
+        access_count: 0,
+        size,
+        address: 0,
+    }
+}
+
+pub unsafe fn add_free(graph: Handle, on: &[Handle], address: u64) -> Handle {
+    let mut node = 0;
+    cuGraphAddMemFreeNode(&mut node, graph, on.as_ptr(), on.len(), address).must();
+    node
+}
+
+/// Parameters of any kind of node, with the first words of the union.
+pub fn node_params(kind: u32, words: &[u64]) -> NodeParams {
+    let mut params = NodeParams {
+        kind,
+        reserved: [0; 3],
+        union: [0; 29],
+        last: 0,
+    };
+    params.union[..words.len()].copy_from_slice(words);
+    params
 }
 
 pub unsafe fn instantiate(graph: Handle) -> Handle {

@@ -11,6 +11,8 @@
 
 mod api;
 mod definitions;
+mod memory_nodes;
+mod pictures;
 mod running;
 mod updating;
 mod user_objects;

@@ -13,13 +13,14 @@ mod kernel;
 use std::sync::Arc;
 
 pub(crate) use batch::BatchNode;
-pub(crate) use copy::CopyNode;
+pub(crate) use copy::{CopyNode, memory_type};
 pub(crate) use event::EventNode;
 pub(crate) use fill::{FillNode, FillParams};
 pub(crate) use host::HostNode;
 pub(crate) use kernel::KernelNode;
 
 use super::definition::Graph;
+use super::memory::GraphMemory;
 use super::plan::Work;
 use super::update::Refusal;
 use crate::driver::{CUresult, Result};
@@ -36,9 +37,7 @@ pub(crate) enum Kind {
     Empty = 5,
     EventWait = 6,
     EventRecord = 7,
-    #[allow(dead_code, reason = "there are no memory nodes yet")]
     Alloc = 10,
-    #[allow(dead_code, reason = "there are no memory nodes yet")]
     Free = 11,
     Batch = 12,
 }
@@ -62,6 +61,10 @@ pub(crate) enum Operation {
     EventWait(EventNode),
     /// Records an event.
     EventRecord(EventNode),
+    /// Takes memory.
+    Alloc(Arc<GraphMemory>),
+    /// Gives memory back.
+    Free(Arc<GraphMemory>),
     /// Waits for values in memory, and writes some.
     Batch(Arc<BatchNode>),
 }
@@ -78,13 +81,10 @@ impl Operation {
             Operation::Empty => Kind::Empty,
             Operation::EventWait(_) => Kind::EventWait,
             Operation::EventRecord(_) => Kind::EventRecord,
+            Operation::Alloc(_) => Kind::Alloc,
+            Operation::Free(_) => Kind::Free,
             Operation::Batch(_) => Kind::Batch,
         }
-    }
-
-    /// A graph with it may be cloned, and embedded.
-    pub fn can_be_copied(&self) -> bool {
-        !matches!(self.kind(), Kind::Alloc | Kind::Free)
     }
 
     /// What the node's end ends with it.
@@ -104,7 +104,8 @@ impl Operation {
             Operation::EventWait(node) => Work::Wait(node.event().clone()),
             Operation::EventRecord(node) => Work::Record(node.event().clone()),
             Operation::Batch(node) => Work::Batch(node.clone()),
-            Operation::Child(_) | Operation::Empty => Work::Nothing,
+            Operation::Free(memory) => Work::Free(memory.clone()),
+            Operation::Child(_) | Operation::Empty | Operation::Alloc(_) => Work::Nothing,
         })
     }
 
@@ -120,6 +121,11 @@ impl Operation {
             | (Operation::Empty, Operation::Empty)
             | (Operation::EventWait(_), Operation::EventWait(_))
             | (Operation::EventRecord(_), Operation::EventRecord(_)) => Ok(()),
+            (Operation::Alloc(memory), Operation::Alloc(next))
+            | (Operation::Free(memory), Operation::Free(next)) => match Arc::ptr_eq(memory, next) {
+                true => Ok(()),
+                false => Err(Refusal::ParametersChanged),
+            },
             _ => Err(Refusal::KindChanged),
         }
     }
