@@ -186,8 +186,28 @@ impl Copy {
         })
     }
 
+    /// Copies, on the calling thread, some time after the call: memory of the device's may have been freed since.
+    pub fn execute_late(&self) -> Result {
+        let ends = [
+            (self.target, self.target_place),
+            (self.source, self.source_place),
+        ];
+        for (rows, place) in ends {
+            let Extent {
+                width,
+                height,
+                depth,
+            } = self.extent;
+            let size = (depth - 1) * rows.slice + (height - 1) * rows.pitch + width;
+            if place != Place::Pageable && device_place(rows.start, size).is_err() {
+                return Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+            }
+        }
+        self.execute()
+    }
+
     /// Copies, on the calling thread.
-    pub fn execute(&self) -> Result {
+    fn execute(&self) -> Result {
         // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or registered memory, which is
         // not unregistered before this has run; or they are the program's memory, which it gave for a call that waits, or for
         // the launches of a graph.

@@ -87,8 +87,17 @@ impl Fill {
             false => Ok(()),
         }
     }
+    /// Fills, on the calling thread, some time after the call: the memory may have been freed since.
+    pub fn execute_late(&self) -> Result {
+        let row = self.width * u64::from(self.element);
+        match device_place(self.address, (self.height - 1) * self.pitch + row) {
+            Ok(_) => self.execute(),
+            Err(_) => Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
+        }
+    }
+
     /// Fills, on the calling thread.
-    pub fn execute(&self) -> Result {
+    fn execute(&self) -> Result {
         for row in 0..self.height {
             let address = self.address + row * self.pitch;
             // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or registered memory,

@@ -11,9 +11,11 @@
 
 mod api;
 mod definitions;
+mod failing;
 mod memory_nodes;
 mod pictures;
 mod running;
+mod threads;
 mod updating;
 mod user_objects;
 

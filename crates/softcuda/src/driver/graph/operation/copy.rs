@@ -56,7 +56,7 @@ impl CopyNode {
 
     /// Does it.
     pub fn execute(&self) -> Result {
-        self.copy.execute()
+        self.copy.execute_late()
     }
 
     fn is_line(&self) -> bool {

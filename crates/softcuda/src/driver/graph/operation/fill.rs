@@ -65,7 +65,7 @@ impl FillNode {
 
     /// Does it.
     pub fn execute(&self) -> Result {
-        self.fill.execute()
+        self.fill.execute_late()
     }
 
     /// Of rows, address and value may change alone.
