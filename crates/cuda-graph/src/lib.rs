@@ -1,22 +1,56 @@
 //! CUDA graphs for Rust: safe, fast and pleasant, on any GPU and on a machine with none.
 //!
-//! So far the crate opens a device and decides which driver runs it; graphs follow.
+//! A [`Graph`] is built from operations, which are values: [`KernelOp`], [`CopyOp`], [`FillOp`], [`HostOp`] and others. Each node holds what
+//! its operation uses. A graph is instantiated into an [`Exec`], which is launched, and updated without being built again.
 //!
 //! ```
+//! use cuda_graph::{Buffer, CopyOp, FillOp, Graph};
+//!
 //! let device = cuda_graph::device(0)?;
-//! println!("{} on the {} driver", device.name()?, device.driver());
 //! let stream = device.context().default_stream();
-//! let ones = stream.clone_htod(&[1.0f32; 16])?;
-//! assert_eq!(stream.clone_dtoh(&ones)?, [1.0; 16]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let (from, to) = (Buffer::<u32>::zeroed(&stream, 4)?, Buffer::<u32>::zeroed(&stream, 4)?);
+//!
+//! let graph = Graph::new(device.context())?;
+//! let fill = graph.add(FillOp::new(&from, 5u32)?, ())?;
+//! graph.add(CopyOp::new(&to, &from)?, fill)?;
+//!
+//! let mut exec = graph.instantiate()?;
+//! exec.launch(&stream)?;
+//! assert_eq!(to.to_host(&stream)?, [5; 4]);
+//!
+//! exec.update(fill, FillOp::new(&from, 6u32)?)?;
+//! exec.launch(&stream)?;
+//! assert_eq!(to.to_host(&stream)?, [6; 4]);
+//! # Ok::<(), cuda_graph::Error>(())
 //! ```
 #![warn(missing_docs)]
 
 mod device;
 mod driver;
 mod error;
+mod exec;
+mod graph;
+mod kernel;
+mod memory;
+mod op;
+mod pool;
+mod retain;
+#[doc(hidden)]
+pub mod testing;
 
 pub use cudarc;
 pub use device::{Device, device};
 pub use driver::Driver;
-pub use error::{Error, Result};
+pub use error::{Error, InstantiateFailure, Result};
+pub use exec::{Exec, InstantiateOptions, UpdateFailure};
+pub use graph::{Edge, EdgeData, Graph, Neighbours, Node, NodeId, NodeName, NodeSet};
+pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Parameter};
+pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
+pub use op::{
+    AllocOp, AnyOp, BatchOp, ChildOp, CopyOp, EmptyOp, EventHandle, FillOp, FillValue, FreeOp,
+    HostOp, KernelOp, LaunchAttribute, MemoryLocation, MemoryOperation, NodeKind, Operation,
+    Pitched, RawOp, RecordEventOp, SignalSemaphoresOp, WaitCondition, WaitEventOp,
+    WaitSemaphoresOp,
+};
+pub use pool::{GraphPool, PoolFigures};
+pub use retain::Owner;

@@ -1,3 +1,5 @@
 //! The library's tests, on whatever device there is.
 
 mod device;
+mod fixture;
+mod graph;

@@ -1,0 +1,95 @@
+//! Driver calls on executable graphs.
+
+use std::mem;
+use std::ptr;
+
+use cudarc::driver::sys::{
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUstream,
+};
+
+use super::call;
+use crate::{Error, Result};
+
+/// Instantiates. The executable comes with the driver's verdict in `params`; it is null unless the call succeeded.
+pub(crate) fn instantiate(
+    graph: CUgraph,
+    params: &mut CUDA_GRAPH_INSTANTIATE_PARAMS,
+) -> (CUgraphExec, Result<()>) {
+    let mut exec = ptr::null_mut();
+    let mut make = || call!(cuGraphInstantiateWithParams(&mut exec, graph, params));
+    let result = make();
+    if result.is_err() {
+        // What a failed call leaves here is nobody's.
+        exec = ptr::null_mut();
+    }
+    (exec, result)
+}
+
+/// The flags that it was instantiated with.
+pub(crate) fn flags(exec: CUgraphExec) -> Result<u64> {
+    let mut flags = 0;
+    call!(cuGraphExecGetFlags(exec, &mut flags))?;
+    Ok(flags)
+}
+
+pub(crate) fn destroy(exec: CUgraphExec) -> Result<()> {
+    call!(cuGraphExecDestroy(exec))
+}
+
+pub(crate) fn upload(exec: CUgraphExec, stream: CUstream) -> Result<()> {
+    call!(cuGraphUpload(exec, stream))
+}
+
+#[inline]
+pub(crate) fn launch(exec: CUgraphExec, stream: CUstream) -> Result<()> {
+    call!(cuGraphLaunch(exec, stream))
+}
+
+/// Updates from a definition; the second is what the driver says about it.
+pub(crate) fn update(
+    exec: CUgraphExec,
+    graph: CUgraph,
+) -> (Result<()>, CUgraphExecUpdateResultInfo) {
+    // SAFETY: plain data; 0 is `CU_GRAPH_EXEC_UPDATE_SUCCESS`.
+    let mut info: CUgraphExecUpdateResultInfo = unsafe { mem::zeroed() };
+    let mut update = || call!(cuGraphExecUpdate_v2(exec, graph, &mut info));
+    let result = update();
+    (result, info)
+}
+
+#[inline]
+pub(crate) fn set_kernel(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: &CUDA_KERNEL_NODE_PARAMS,
+) -> Result<()> {
+    call!(cuGraphExecKernelNodeSetParams_v2(exec, node, params))
+}
+
+pub(crate) fn set(
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: &mut CUgraphNodeParams,
+) -> Result<()> {
+    call!(cuGraphExecNodeSetParams(exec, node, params))
+}
+
+pub(crate) fn set_child(exec: CUgraphExec, node: CUgraphNode, graph: CUgraph) -> Result<()> {
+    call!(cuGraphExecChildGraphNodeSetParams(exec, node, graph))
+}
+
+pub(crate) fn set_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: bool) -> Result<()> {
+    call!(cuGraphNodeSetEnabled(exec, node, u32::from(enabled)))
+}
+
+pub(crate) fn is_enabled(exec: CUgraphExec, node: CUgraphNode) -> Result<bool> {
+    let mut enabled = 0;
+    call!(cuGraphNodeGetEnabled(exec, node, &mut enabled))?;
+    Ok(enabled != 0)
+}
+
+/// Whether an error is this driver answer.
+pub(crate) fn is(error: &Error, answer: cudarc::driver::sys::CUresult) -> bool {
+    matches!(error, Error::Call { source, .. } if source.0 == answer)
+}

@@ -1,0 +1,131 @@
+//! The one place that calls the driver.
+//!
+//! A function here is a driver function: its arguments in Rust's words, its answer checked, its name in the error. It holds nothing
+//! and knows nothing of ownership; the layers above uphold what each asks of handles and pointers.
+//!
+//! cudarc panics when it looks up a function that the installed driver lacks, so each call site asks once whether it is there, and an
+//! old driver is [`Error::Unsupported`].
+
+pub(crate) mod choice;
+pub(crate) mod exec;
+pub(crate) mod graph;
+pub(crate) mod memory;
+pub(crate) mod node;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::{CudaContext, DriverError};
+
+pub use choice::Driver;
+pub(crate) use choice::choose;
+
+use crate::{Error, Result};
+
+/// Calls `sys::$function` with the arguments and checks what it answers.
+macro_rules! call {
+    ($function:ident($($argument:expr),* $(,)?)) => {{
+        static FOUND: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        if !FOUND.load(std::sync::atomic::Ordering::Relaxed) {
+            $crate::driver::find(&FOUND, stringify!($function))?;
+        }
+        $crate::driver::check(stringify!($function), || {
+            // SAFETY: the function exists in this driver (just looked up). That the handles are alive and the pointers point at
+            // what the driver reads and writes is what the caller, a function of this layer, states about its own arguments.
+            unsafe { cudarc::driver::sys::$function($($argument),*) }
+        })
+    }};
+}
+pub(crate) use call;
+
+/// Makes one call, unless a test asked for it to fail.
+#[inline(always)]
+pub(crate) fn check(name: &'static str, call: impl FnOnce() -> CUresult) -> Result<()> {
+    if INJECTING.load(Ordering::Relaxed) && injected() {
+        return Err(Error::Call {
+            call: name,
+            source: DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY),
+        });
+    }
+    match call() {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        status => Err(Error::Call {
+            call: name,
+            source: DriverError(status),
+        }),
+    }
+}
+
+/// Whether the driver has function `name`; notes it in `found`.
+#[cold]
+pub(crate) fn find(found: &AtomicBool, name: &'static str) -> Result<()> {
+    choose()?;
+    let symbol = symbol(name);
+    // SAFETY: `choose` has said that there is a driver, and the symbol's address alone is taken.
+    let there = unsafe { sys::culib().get::<*const ()>(symbol.as_bytes()) }.is_ok();
+    if !there {
+        return Err(Error::Unsupported {
+            what: name,
+            needs: "a driver that has this function".into(),
+            have: version(),
+        });
+    }
+    found.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The name that the dynamic linker knows a function by; cudarc uses the same.
+fn symbol(name: &str) -> String {
+    format!("{name}\0")
+}
+
+/// The driver's version, in words.
+fn version() -> String {
+    let mut version = 0;
+    // SAFETY: a driver was chosen before this is called; `version` is a place for the answer.
+    match unsafe { sys::cuDriverGetVersion(&mut version) } {
+        CUresult::CUDA_SUCCESS => format!(
+            "a driver for CUDA {}.{}",
+            version / 1000,
+            version % 1000 / 10
+        ),
+        status => format!("a driver whose version is unknown ({status:?})"),
+    }
+}
+
+/// Makes `context` the calling thread's.
+#[inline]
+pub(crate) fn bind(context: &CudaContext) -> Result<()> {
+    context
+        .bind_to_thread()
+        .map_err(Error::call("cuCtxSetCurrent"))
+}
+
+static INJECTING: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// How many more calls of this thread succeed before one fails; negative when none will.
+    static COUNTDOWN: Cell<i64> = const { Cell::new(-1) };
+}
+
+#[cold]
+fn injected() -> bool {
+    COUNTDOWN.with(|countdown| {
+        let left = countdown.get();
+        if left >= 0 {
+            countdown.set(left - 1);
+        }
+        left == 0
+    })
+}
+
+/// Runs `body` while call number `nth` (from 0) of this crate's layer `driver` on this thread fails with OUT_OF_MEMORY without being
+/// made. Says whether there was such a call.
+pub(crate) fn with_failing_call<R>(nth: u32, body: impl FnOnce() -> R) -> (R, bool) {
+    INJECTING.store(true, Ordering::Relaxed);
+    COUNTDOWN.with(|countdown| countdown.set(i64::from(nth)));
+    let result = body();
+    let fired = COUNTDOWN.with(|countdown| countdown.replace(-1)) < 0;
+    (result, fired)
+}

@@ -1,0 +1,131 @@
+//! From a definition to an executable.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+use cudarc::driver::sys::{
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags, CUgraphInstantiateResult,
+};
+
+use super::Exec;
+use crate::graph::Graph;
+use crate::graph::state::State;
+use crate::retain::Accumulator;
+use crate::{Error, InstantiateFailure, Result, driver};
+
+/// How to instantiate a graph.
+#[derive(Clone, Debug, Default)]
+pub struct InstantiateOptions {
+    /// Frees what the graph allocated and did not free when it is launched again.
+    pub auto_free: bool,
+    /// May be launched from the device.
+    pub device_launch: bool,
+    /// Runs kernels at their nodes' priorities instead of the stream's.
+    pub node_priority: bool,
+    /// Brings the executable to the device on this stream at once.
+    pub upload: Option<Arc<CudaStream>>,
+}
+
+impl InstantiateOptions {
+    fn flags(&self) -> u64 {
+        use CUgraphInstantiate_flags as F;
+        let mut flags = 0;
+        let mut set = |on: bool, flag: F| flags |= if on { u64::from(flag_bits(flag)) } else { 0 };
+        set(
+            self.auto_free,
+            F::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
+        );
+        set(
+            self.device_launch,
+            F::CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH,
+        );
+        set(
+            self.node_priority,
+            F::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,
+        );
+        set(self.upload.is_some(), F::CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+        flags
+    }
+
+    pub(super) fn from_flags(flags: u64) -> InstantiateOptions {
+        use CUgraphInstantiate_flags as F;
+        let has = |flag: F| flags & u64::from(flag_bits(flag)) != 0;
+        InstantiateOptions {
+            auto_free: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
+            device_launch: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
+            node_priority: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+            upload: None,
+        }
+    }
+}
+
+fn flag_bits(flag: CUgraphInstantiate_flags) -> u32 {
+    flag.0
+}
+
+impl Graph {
+    /// Makes an executable of the graph as it is now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Instantiate`] says why, and names the node where the driver does.
+    pub fn instantiate(&self) -> Result<Exec> {
+        self.instantiate_with(&InstantiateOptions::default())
+    }
+
+    /// Makes an executable, with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`instantiate`](Graph::instantiate).
+    pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
+        driver::bind(self.context())?;
+        let mut state = self.hierarchy().lock();
+        let graph = state.body(self.body_index())?.raw;
+        let accumulator = Accumulator::new();
+        // Retained on the source while the driver copies references, so that the executable has one.
+        let lent = accumulator.lend_to(graph)?;
+        let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
+            flags: options.flags(),
+            hUploadStream: options
+                .upload
+                .as_ref()
+                .map_or(std::ptr::null_mut(), |stream| stream.cu_stream()),
+            hErrNode_out: std::ptr::null_mut(),
+            result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
+        };
+        let (raw, result) = driver::exec::instantiate(graph, &mut params);
+        drop(lent);
+        match result {
+            Ok(()) => {
+                drop(state);
+                let source = self.hierarchy().clone();
+                Ok(Exec::new(raw, self.context().clone(), source, accumulator))
+            }
+            Err(Error::Call { source, .. }) => Err(self.why_not(&mut state, &params, source)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn why_not(
+        &self,
+        state: &mut State,
+        params: &CUDA_GRAPH_INSTANTIATE_PARAMS,
+        source: cudarc::driver::DriverError,
+    ) -> Error {
+        let node = self.name_of_raw(state, params.hErrNode_out);
+        let reason = match params.result_out as u32 {
+            0 | 1 => InstantiateFailure::Driver,
+            2 => InstantiateFailure::InvalidStructure,
+            3 => InstantiateFailure::OperationNotSupported,
+            4 => InstantiateFailure::SeveralContexts,
+            5 => InstantiateFailure::ConditionUnused,
+            other => InstantiateFailure::Other(other),
+        };
+        Error::Instantiate {
+            reason,
+            node,
+            source,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Executable graphs: launched, and updated without being built again.
+
+mod instantiate;
+mod update;
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUgraphExec, CUresult};
+use cudarc::driver::{CudaContext, CudaStream};
+
+pub use instantiate::InstantiateOptions;
+pub use update::UpdateFailure;
+
+use crate::graph::state::Hierarchy;
+use crate::graph::{Graph, NodeId};
+use crate::retain::Accumulator;
+use crate::{Error, Result, driver};
+
+/// An executable graph.
+///
+/// It holds what its nodes use, and so does every launch in flight: the definition, and the executable itself while it runs, may be
+/// dropped. Launching is `&mut`: the driver wants launches of one executable one after the other.
+pub struct Exec {
+    raw: CUgraphExec,
+    owned: bool,
+    context: Arc<CudaContext>,
+    /// Whose nodes it has.
+    source: Option<Arc<Hierarchy>>,
+    /// What per-node updates gave it.
+    accumulator: Arc<Accumulator>,
+    /// Whether the driver's executable holds the accumulator. It does unless it came from a raw handle.
+    accumulates: bool,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+// SAFETY: a handle that may be used from any thread, one at a time, which `&mut` and the lack of `Sync` see to.
+unsafe impl Send for Exec {}
+
+impl Exec {
+    fn new(
+        raw: CUgraphExec,
+        context: Arc<CudaContext>,
+        source: Arc<Hierarchy>,
+        accumulator: Arc<Accumulator>,
+    ) -> Exec {
+        Exec {
+            raw,
+            owned: true,
+            context,
+            source: Some(source),
+            accumulator,
+            accumulates: true,
+            not_sync: PhantomData,
+        }
+    }
+
+    /// Launches it in the order of `stream`. Before it has run, a further launch waits for it.
+    #[inline]
+    pub fn launch(&mut self, stream: &CudaStream) -> Result<()> {
+        let stream_handle = stream.cu_stream();
+        // The null stream is the current context's; any other stream names its own.
+        if stream_handle.is_null() {
+            driver::bind(stream.context())?;
+        }
+        match driver::exec::launch(self.raw, stream_handle) {
+            Ok(()) => Ok(()),
+            Err(error) => self.launch_again(stream, error),
+        }
+    }
+
+    /// A thread that never called CUDA has no context, which some drivers want.
+    #[cold]
+    fn launch_again(&mut self, stream: &CudaStream, error: Error) -> Result<()> {
+        if !driver::exec::is(&error, CUresult::CUDA_ERROR_INVALID_CONTEXT) {
+            return Err(error);
+        }
+        driver::bind(stream.context())?;
+        driver::exec::launch(self.raw, stream.cu_stream())
+    }
+
+    /// Brings it to the device in the order of `stream`, so that the first launch need not.
+    pub fn upload(&mut self, stream: &CudaStream) -> Result<()> {
+        driver::bind(stream.context())?;
+        driver::exec::upload(self.raw, stream.cu_stream())
+    }
+
+    /// The context that it was made in.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// The options that it was made with, as far as the driver tells.
+    pub fn options(&self) -> Result<InstantiateOptions> {
+        driver::exec::flags(self.raw).map(InstantiateOptions::from_flags)
+    }
+
+    /// Whether a node runs; one that does not is passed over.
+    pub fn is_enabled(&self, node: impl Into<NodeId>) -> Result<bool> {
+        self.on_node(node.into(), "asking about", |raw| {
+            driver::exec::is_enabled(self.raw, raw)
+        })
+    }
+
+    /// Has a kernel, copy or fill node run again.
+    pub fn enable(&mut self, node: impl Into<NodeId>) -> Result<()> {
+        self.on_node(node.into(), "enabling", |raw| {
+            driver::exec::set_enabled(self.raw, raw, true)
+        })
+    }
+
+    /// Has a kernel, copy or fill node pass its turn.
+    pub fn disable(&mut self, node: impl Into<NodeId>) -> Result<()> {
+        self.on_node(node.into(), "disabling", |raw| {
+            driver::exec::set_enabled(self.raw, raw, false)
+        })
+    }
+
+    /// The driver's handle, good while this is.
+    pub fn raw(&self) -> CUgraphExec {
+        self.raw
+    }
+
+    /// Takes over an executable: it is destroyed when this is dropped. With the graph that it was made from, its nodes can be updated.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is an executable of this context's device, made from `source` if that is given, no other owner destroys it, and nothing else
+    /// launches or updates it at the same time. What its nodes use lives while they can run.
+    pub unsafe fn from_raw(
+        raw: CUgraphExec,
+        context: &Arc<CudaContext>,
+        source: Option<&Graph>,
+    ) -> Exec {
+        Exec {
+            raw,
+            owned: true,
+            context: context.clone(),
+            source: source.map(|graph| graph.hierarchy().clone()),
+            accumulator: Accumulator::new(),
+            accumulates: false,
+            not_sync: PhantomData,
+        }
+    }
+
+    /// Works on an executable that something else owns and destroys.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_raw`](Exec::from_raw), except that the owner destroys it, after this is dropped.
+    pub unsafe fn from_raw_borrowed(
+        raw: CUgraphExec,
+        context: &Arc<CudaContext>,
+        source: Option<&Graph>,
+    ) -> Exec {
+        // SAFETY: by this function's contract.
+        let mut exec = unsafe { Exec::from_raw(raw, context, source) };
+        exec.owned = false;
+        exec
+    }
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        if self.owned
+            && let Err(error) = driver::exec::destroy(self.raw)
+        {
+            tracing::error!("an executable leaks: {error}");
+        }
+        // The driver holds the accumulator of an executable made here until its last launch is over. Of one that came from a raw handle it
+        // knows nothing.
+        if !self.accumulates && !self.accumulator.is_empty() {
+            let waited = driver::bind(&self.context).and_then(|()| {
+                self.context
+                    .synchronize()
+                    .map_err(Error::call("cuCtxSynchronize"))
+            });
+            if let Err(error) = waited {
+                tracing::error!(
+                    "what an executable used is leaked, as a launch may still use it: {error}"
+                );
+                std::mem::forget(self.accumulator.clone());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Exec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Exec {:p}", self.raw)?;
+        if let Some(source) = &self.source {
+            write!(f, " of graph {}", source.id)?;
+        }
+        write!(f, ", updates hold {:?}", self.accumulator)
+    }
+}

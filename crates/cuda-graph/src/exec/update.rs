@@ -1,0 +1,211 @@
+//! Updates of executables: from a definition, and node by node.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use cudarc::driver::sys::CUgraphNode;
+
+use super::Exec;
+use crate::graph::state::{Hierarchy, Locked, Snapshot, State, lock_both};
+use crate::graph::{Graph, Node, NodeId};
+use crate::op::{ChildOp, NodeKind, Operation};
+use crate::retain::Accumulator;
+use crate::{Error, Result, driver};
+
+/// Why an executable cannot be updated from a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UpdateFailure {
+    /// The driver failed for a reason of its own.
+    Driver,
+    /// There are other nodes or edges.
+    TopologyChanged,
+    /// A node is of another kind.
+    KindChanged,
+    /// A kernel's function is another one where it may not be.
+    FunctionChanged,
+    /// A parameter that may not change did.
+    ParametersChanged,
+    /// Something about a node cannot be updated.
+    NotSupported,
+    /// A kernel's function changed in a way that cannot be updated.
+    FunctionNotSupported,
+    /// A launch attribute that may not change did.
+    AttributesChanged,
+    /// A reason that this library does not know.
+    Other(u32),
+}
+
+impl fmt::Display for UpdateFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UpdateFailure::Driver => "the driver failed",
+            UpdateFailure::TopologyChanged => "the nodes or edges are others",
+            UpdateFailure::KindChanged => "a node is of another kind",
+            UpdateFailure::FunctionChanged => "a kernel's function changed",
+            UpdateFailure::ParametersChanged => "a parameter changed that may not",
+            UpdateFailure::NotSupported => "a node's change is not supported",
+            UpdateFailure::FunctionNotSupported => {
+                "a kernel's function changed in a way that is not supported"
+            }
+            UpdateFailure::AttributesChanged => "a launch attribute changed that may not",
+            UpdateFailure::Other(reason) => return write!(f, "reason {reason}"),
+        })
+    }
+}
+
+impl Exec {
+    /// Has every node do what its counterpart in `graph` does, a graph of the same topology. What per-node updates gave is let go once
+    /// no launch in flight uses it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Update`] says why, and names the node where the driver does. The executable is then what it was.
+    pub fn update_from(&mut self, graph: &Graph) -> Result<()> {
+        driver::bind(&self.context)?;
+        let mut state = graph.hierarchy().lock();
+        let raw = state.body(graph.body_index())?.raw;
+        let accumulator = Accumulator::new();
+        let lent = accumulator.lend_to(raw)?;
+        let (result, info) = driver::exec::update(self.raw, raw);
+        drop(lent);
+        match result {
+            Ok(()) => {
+                let old = std::mem::replace(&mut self.accumulator, accumulator);
+                let held = std::mem::replace(&mut self.accumulates, true);
+                drop(state);
+                if !held && !old.is_empty() {
+                    // Of an executable that came from a raw handle, only this knew; a launch in flight may use it.
+                    self.context
+                        .synchronize()
+                        .map_err(Error::call("cuCtxSynchronize"))?;
+                }
+                drop(old);
+                Ok(())
+            }
+            Err(Error::Call { source, .. }) => {
+                let node = if info.errorNode.is_null() {
+                    info.errorFromNode
+                } else {
+                    info.errorNode
+                };
+                Err(Error::Update {
+                    reason: match info.result as u32 {
+                        0 | 1 => UpdateFailure::Driver,
+                        2 => UpdateFailure::TopologyChanged,
+                        3 => UpdateFailure::KindChanged,
+                        4 => UpdateFailure::FunctionChanged,
+                        5 => UpdateFailure::ParametersChanged,
+                        6 => UpdateFailure::NotSupported,
+                        7 => UpdateFailure::FunctionNotSupported,
+                        8 => UpdateFailure::AttributesChanged,
+                        other => UpdateFailure::Other(other),
+                    },
+                    node: graph.name_of_raw(&mut state, node),
+                    source,
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has one node do `op` from the next launch on; the definition stays as it is. `node` is one of the graph that the executable was made
+    /// from, or of a graph embedded in it.
+    ///
+    /// The executable holds what the operation uses until it is dropped or updated from a definition.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AttributesFixed`] when the launch attributes are not those of the node in the definition; [`Error::GraphGone`] and
+    /// [`Error::NodeGone`] when the definition or the node is gone; [`Error::ForeignNode`]; else what the driver says, naming the node.
+    #[inline]
+    pub fn update<O: Operation>(&mut self, node: Node<O>, op: impl Borrow<O>) -> Result<()> {
+        let op = op.borrow();
+        if let Some(child) = op.child() {
+            return self.update_child(node.id(), child);
+        }
+        let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
+        let id = node.id();
+        let state = source.lock();
+        let raw = find(source, &state, id)?;
+        if let Some(attributes) = op.attributes() {
+            check_attributes(&state, id, attributes)?;
+        }
+        match op.set_in(&self.context, self.raw, raw) {
+            Ok(()) => {
+                // No launch can come between, so held now is held in time.
+                self.accumulator.take(op.bundle());
+                Ok(())
+            }
+            Err(error) => {
+                Err(error.about(state.bodies[id.body as usize].name(id.index), "updating"))
+            }
+        }
+    }
+
+    /// Has one node run what another graph does now.
+    fn update_child(&mut self, id: NodeId, op: &ChildOp) -> Result<()> {
+        driver::bind(&self.context)?;
+        let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
+        let (state, other) = lock_both(source, op.graph.hierarchy());
+        let raw = find(source, &state, id)?;
+        let from: &Locked<'_> = other.as_ref().unwrap_or(&state);
+        let inner = from.body(op.graph.body)?.raw;
+        let known = Snapshot::of(from, op.graph.body)?;
+        driver::exec::set_child(self.raw, raw, inner).map_err(|error| {
+            error.about(state.bodies[id.body as usize].name(id.index), "updating")
+        })?;
+        // The driver copies references of user objects when it instantiates, not here.
+        known.each_op(&mut |op| self.accumulator.take(op.bundle()));
+        Ok(())
+    }
+
+    pub(super) fn on_node<R>(
+        &self,
+        id: NodeId,
+        action: &'static str,
+        call: impl FnOnce(CUgraphNode) -> Result<R>,
+    ) -> Result<R> {
+        driver::bind(&self.context)?;
+        let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
+        let state = source.lock();
+        let raw = find(source, &state, id)?;
+        call(raw)
+            .map_err(|error| error.about(state.bodies[id.body as usize].name(id.index), action))
+    }
+}
+
+/// The driver's handle of a node at any depth of the executable's definition.
+#[inline]
+fn find(source: &Hierarchy, state: &State, id: NodeId) -> Result<CUgraphNode> {
+    // Asked first: when the root is gone, every node is, and of nodes no longer known a name says nothing.
+    state.body(0)?;
+    if id.hierarchy != source.id {
+        return Err(Error::ForeignNode {
+            node: id.index,
+            kind: id.kind,
+        });
+    }
+    let body = state.body(id.body)?;
+    crate::graph::state::resolve(source.id, id.body, body, id)
+}
+
+fn check_attributes(
+    state: &State,
+    id: NodeId,
+    attributes: &[crate::op::LaunchAttribute],
+) -> Result<()> {
+    let body = &state.bodies[id.body as usize];
+    debug_assert_eq!(id.kind, NodeKind::Kernel);
+    let fixed = match &body.nodes[id.index as usize].op {
+        Some(crate::op::AnyOp::Kernel(op)) => op.attributes(),
+        // Of a node that this library did not make, the driver decides.
+        _ => return Ok(()),
+    };
+    if fixed == attributes {
+        return Ok(());
+    }
+    Err(Error::AttributesFixed {
+        node: Box::new(body.name(id.index)),
+    })
+}

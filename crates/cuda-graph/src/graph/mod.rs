@@ -1,0 +1,396 @@
+//! Definitions: graphs, their nodes, their edges.
+
+mod child;
+mod edges;
+mod name;
+mod node;
+mod raw;
+pub(crate) mod state;
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUgraphNode;
+use smallvec::SmallVec;
+
+pub use edges::{Edge, EdgeData, Neighbours};
+pub use name::NodeName;
+pub use node::{Node, NodeId, NodeSet};
+
+use crate::memory::RawMemory;
+use crate::op::{AllocOp, AnyOp, ChildOp, NodeKind, Operation};
+use crate::retain::UserObject;
+use crate::{Error, Result, driver};
+use state::{Hierarchy, Keeper, Slot, State, resolve};
+
+/// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
+///
+/// Every node holds what its operation uses; nothing else need be kept alive. A view keeps the root alive; when the node that it is embedded
+/// in is destroyed, it answers [`Error::GraphGone`]. `Send`, not `Sync`: the driver does not lock graphs.
+///
+/// ```
+/// # use cuda_graph::{Buffer, CopyOp, FillOp, Graph};
+/// let device = cuda_graph::device(0)?;
+/// let stream = device.context().default_stream();
+/// let (a, b) = (Buffer::<u32>::zeroed(&stream, 8)?, Buffer::<u32>::zeroed(&stream, 8)?);
+///
+/// let graph = Graph::new(device.context())?;
+/// let fill = graph.add(FillOp::new(&a, 7u32)?.label("sevens"), ())?;
+/// let copy = graph.add(CopyOp::new(&b, &a)?, fill)?;
+/// assert_eq!(graph.predecessors(copy).list()?, [fill.id()]);
+///
+/// let mut exec = graph.instantiate()?;
+/// exec.launch(&stream)?;
+/// assert_eq!(b.to_host(&stream)?, [7; 8]);
+/// # Ok::<(), cuda_graph::Error>(())
+/// ```
+pub struct Graph {
+    view: View,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+/// A graph of a hierarchy, and what keeps it.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub keeper: Arc<Keeper>,
+    pub body: u32,
+}
+
+impl View {
+    pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
+        &self.keeper.hierarchy
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "graph {}", self.hierarchy().id)?;
+        if self.body != 0 {
+            write!(f, ".{}", self.body)?;
+        }
+        Ok(())
+    }
+}
+
+impl Graph {
+    /// An empty graph, whose operations run on the device of `context`.
+    pub fn new(context: &Arc<CudaContext>) -> Result<Graph> {
+        driver::choose()?;
+        driver::bind(context)?;
+        let raw = driver::graph::create()?;
+        Ok(Graph::root(context, raw, true, true))
+    }
+
+    fn root(
+        context: &Arc<CudaContext>,
+        raw: cudarc::driver::sys::CUgraph,
+        owned: bool,
+        ascending: bool,
+    ) -> Graph {
+        Graph::from_view(View {
+            keeper: Arc::new(Keeper {
+                hierarchy: Hierarchy::new(context.clone(), raw, ascending),
+                owned,
+            }),
+            body: 0,
+        })
+    }
+
+    pub(crate) fn from_view(view: View) -> Graph {
+        Graph {
+            view,
+            not_sync: PhantomData,
+        }
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.view.clone()
+    }
+
+    pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
+        self.view.hierarchy()
+    }
+
+    pub(crate) fn body_index(&self) -> u32 {
+        self.view.body
+    }
+
+    /// The context whose device runs it.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.hierarchy().context
+    }
+
+    fn id(&self, state: &State, index: u32) -> NodeId {
+        NodeId {
+            hierarchy: self.hierarchy().id,
+            body: self.view.body,
+            index,
+            kind: state.bodies[self.view.body as usize].nodes[index as usize].kind,
+        }
+    }
+
+    /// The driver's handles of `nodes`; [`Error::DuplicateNode`] when one is there twice.
+    fn resolve_all(&self, state: &State, nodes: &[NodeId]) -> Result<SmallVec<[CUgraphNode; 8]>> {
+        let body = state.body(self.view.body)?;
+        let mut raw = SmallVec::with_capacity(nodes.len());
+        for &node in nodes {
+            raw.push(resolve(self.hierarchy().id, self.view.body, body, node)?);
+        }
+        let twice = if raw.len() <= 16 {
+            (1..raw.len()).find(|&i| raw[..i].contains(&raw[i]))
+        } else {
+            let mut seen = std::collections::HashSet::with_capacity(raw.len());
+            raw.iter().position(|node| !seen.insert(*node as usize))
+        };
+        match twice {
+            Some(i) => Err(Error::DuplicateNode {
+                node: Box::new(body.name(nodes[i].index)),
+            }),
+            None => Ok(raw),
+        }
+    }
+
+    /// Adds a node that does `op` after the nodes `after`.
+    ///
+    /// The node and what holds its operation's resources appear together or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignNode`], [`Error::NodeGone`] and [`Error::DuplicateNode`] about `after`; [`Error::SelfEmbed`] for a child that is this
+    /// graph or contains it; else what the driver says, naming the operation.
+    pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
+        let mut nodes = SmallVec::<[NodeId; 8]>::new();
+        after.add_to(&mut nodes);
+        let op = op.into_any();
+        driver::bind(self.context())?;
+        if let AnyOp::Child(child) = &op {
+            return self.embed(child, &nodes).map(Node::new);
+        }
+        let mut state = self.hierarchy().lock();
+        let after = self.resolve_all(&state, &nodes)?;
+        let body = state.body_mut(self.view.body)?;
+        // Retained first: when the node cannot be added, there is nothing else to undo.
+        let held = match op.bundle() {
+            Some(bundle) => Some(UserObject::new(bundle.clone())?.give_to(body.raw)?),
+            None => None,
+        };
+        let raw = match op.add_to(self.context(), body.raw, &after) {
+            Ok(raw) => raw,
+            Err(error) => {
+                if let Some(held) = held {
+                    held.release(body.raw);
+                }
+                return Err(error.about(NodeName::of_op(&op), "adding"));
+            }
+        };
+        let kind = op.kind();
+        let tag = op.tag().clone();
+        let index = body.push(Slot {
+            raw,
+            kind,
+            op: remembered(op),
+            tag,
+            held,
+            child: None,
+        });
+        Ok(Node::new(NodeId {
+            hierarchy: self.hierarchy().id,
+            body: self.view.body,
+            index,
+            kind,
+        }))
+    }
+
+    /// Has a node do `op` from now on. Executables made before, and their launches, go on as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongKind`] when the node is of another kind; else as [`add`](Graph::add). On an error the node does what it did.
+    pub fn update<O: Operation>(&self, node: Node<O>, op: O) -> Result<()> {
+        let op = op.into_any();
+        let id = node.id();
+        if op.kind() != id.kind {
+            return Err(Error::WrongKind {
+                is: id.kind,
+                wanted: op.kind(),
+            });
+        }
+        driver::bind(self.context())?;
+        if let AnyOp::Child(child) = &op {
+            return self.embed_again(id, child);
+        }
+        let mut state = self.hierarchy().lock();
+        let body = state.body_mut(self.view.body)?;
+        let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
+        let graph = body.raw;
+        let held = match op.bundle() {
+            Some(bundle) => Some(UserObject::new(bundle.clone())?.give_to(graph)?),
+            None => None,
+        };
+        let slot = &mut body.nodes[id.index as usize];
+        if let Err(error) = op.set(self.context(), raw, slot.op.as_ref()) {
+            // Some of it may have been set. Only when all is as before is the new version's hold given up.
+            let restored = match &slot.op {
+                Some(old) => old.set(self.context(), raw, Some(&op)).is_ok(),
+                None => !matches!(op, AnyOp::Kernel(_)),
+            };
+            if let Some(held) = held
+                && restored
+            {
+                held.release(graph);
+            }
+            let name = body.name(id.index);
+            return Err(error.about(name, "updating"));
+        }
+        slot.tag = op.tag().clone();
+        if let Some(old) = std::mem::replace(&mut slot.held, held) {
+            old.release(graph);
+        }
+        if let Some(old) = std::mem::replace(&mut slot.op, remembered(op)) {
+            state.trash.push(old);
+        }
+        Ok(())
+    }
+
+    /// What a node does. For a node that this library did not make, it is read from the driver, and its pointers are not owned.
+    pub fn op<O: Operation>(&self, node: Node<O>) -> Result<O> {
+        let op = self.any_op(node.id())?;
+        let is = op.kind();
+        O::from_any(op).ok_or(Error::WrongKind {
+            is,
+            wanted: node.id().kind,
+        })
+    }
+
+    /// What a node of any kind does.
+    pub fn any_op(&self, node: impl Into<NodeId>) -> Result<AnyOp> {
+        let id = node.into();
+        let mut state = self.hierarchy().lock();
+        let body = state.body(self.view.body)?;
+        let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
+        let slot = &body.nodes[id.index as usize];
+        if let Some(op) = &slot.op {
+            return Ok(op.clone());
+        }
+        let tag = slot.tag.clone();
+        if slot.kind == NodeKind::Child {
+            let body = state.child(self.view.body, id.index)?;
+            let view = View {
+                keeper: self.view.keeper.clone(),
+                body,
+            };
+            return Ok(ChildOp::of(view, tag).into());
+        }
+        let mut op = AnyOp::read(slot.kind, raw)?;
+        *op.tag_mut() = tag;
+        Ok(op)
+    }
+
+    /// The memory that an allocation node allocates. It lies there from when the node has run to when it is freed.
+    pub fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
+        self.op(node)?.memory().ok_or(Error::NodeGone {
+            node: Box::new(self.name(node)),
+        })
+    }
+
+    /// What errors call a node.
+    pub fn name(&self, node: impl Into<NodeId>) -> NodeName {
+        let id = node.into();
+        let state = self.hierarchy().lock();
+        match state.bodies.get(id.body as usize) {
+            Some(body) if id.hierarchy == self.hierarchy().id => body.name(id.index),
+            _ => NodeName {
+                kind: id.kind,
+                index: Some(id.index),
+                kernel: None,
+                label: None,
+                location: None,
+            },
+        }
+    }
+
+    /// Destroys a node, with its edges and what is embedded in it. Executables made before, and their launches, go on as they are.
+    pub fn destroy(&self, node: impl Into<NodeId>) -> Result<()> {
+        let id = node.into();
+        driver::bind(self.context())?;
+        let mut state = self.hierarchy().lock();
+        let body = state.body_mut(self.view.body)?;
+        let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
+        driver::node::destroy(raw)
+            .map_err(|error| error.about(body.name(id.index), "destroying"))?;
+        if let Some(held) = body.nodes[id.index as usize].held.take() {
+            held.release(body.raw);
+        }
+        state.forget(self.view.body, id.index);
+        Ok(())
+    }
+
+    /// Every node.
+    pub fn nodes(&self) -> Result<Vec<NodeId>> {
+        let mut state = self.hierarchy().lock();
+        let raw = driver::graph::nodes(state.body(self.view.body)?.raw)?;
+        self.numbers(&mut state, raw)
+    }
+
+    /// The nodes that wait for none.
+    pub fn roots(&self) -> Result<Vec<NodeId>> {
+        let mut state = self.hierarchy().lock();
+        let raw = driver::graph::roots(state.body(self.view.body)?.raw)?;
+        self.numbers(&mut state, raw)
+    }
+
+    /// What errors call the node that the driver names, if it names one of this graph or one embedded in it that is known.
+    pub(crate) fn name_of_raw(&self, state: &mut State, raw: CUgraphNode) -> Option<Box<NodeName>> {
+        if raw.is_null() {
+            return None;
+        }
+        let known = state.bodies.iter().find_map(|body| {
+            let index = body.nodes.iter().position(|slot| slot.raw == raw)?;
+            Some(body.name(index as u32))
+        });
+        known.map(Box::new)
+    }
+
+    fn numbers(&self, state: &mut State, raw: Vec<CUgraphNode>) -> Result<Vec<NodeId>> {
+        raw.into_iter()
+            .map(|raw| {
+                let index = state.body_mut(self.view.body)?.number(raw)?;
+                Ok(self.id(state, index))
+            })
+            .collect()
+    }
+
+    /// Whether a node is one of this graph and still there.
+    pub fn contains(&self, node: impl Into<NodeId>) -> bool {
+        let id = node.into();
+        let state = self.hierarchy().lock();
+        state
+            .body(self.view.body)
+            .is_ok_and(|body| resolve(self.hierarchy().id, self.view.body, body, id).is_ok())
+    }
+}
+
+/// What is kept of an operation to be read back. The rest is read from the driver.
+fn remembered(op: AnyOp) -> Option<AnyOp> {
+    match op {
+        // The driver knows the address; of raw parameters it knows all that lives on.
+        AnyOp::Alloc(_) | AnyOp::Raw(_) => None,
+        op => Some(op),
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.hierarchy().lock();
+        match state.body(self.view.body) {
+            Ok(body) => {
+                let nodes = body.nodes.iter().filter(|slot| !slot.raw.is_null()).count();
+                write!(f, "{:?} of {nodes} nodes", self.view)
+            }
+            Err(_) => write!(f, "{:?}, gone", self.view),
+        }
+    }
+}

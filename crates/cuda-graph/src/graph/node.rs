@@ -1,0 +1,178 @@
+//! Handles of nodes.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use smallvec::SmallVec;
+
+use crate::op::{NodeKind, Operation};
+
+/// A node whose operation is an `O`. It knows its graph, is copied freely, and keeps nothing alive: used after its node or graph is gone,
+/// it is an error.
+pub struct Node<O> {
+    id: NodeId,
+    op: PhantomData<fn() -> O>,
+}
+
+/// A node of any kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NodeId {
+    pub(crate) hierarchy: u64,
+    pub(crate) body: u32,
+    pub(crate) index: u32,
+    pub(crate) kind: NodeKind,
+}
+
+impl NodeId {
+    /// The kind of its node.
+    pub fn kind(&self) -> NodeKind {
+        self.kind
+    }
+
+    /// The number of its node in its graph, as errors and pictures have it.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The same node with its operation's type, if it is of that type.
+    pub fn typed<O: Operation>(self) -> Option<Node<O>> {
+        O::has_kind(self.kind).then(|| Node::new(self))
+    }
+}
+
+impl<O> Node<O> {
+    pub(crate) fn new(id: NodeId) -> Node<O> {
+        Node {
+            id,
+            op: PhantomData,
+        }
+    }
+
+    /// The node, of whatever kind.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+}
+
+impl<O> Clone for Node<O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O> Copy for Node<O> {}
+
+impl<O> PartialEq for Node<O> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl<O> Eq for Node<O> {}
+
+impl<O> std::hash::Hash for Node<O> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl<O> From<Node<O>> for NodeId {
+    fn from(node: Node<O>) -> NodeId {
+        node.id
+    }
+}
+
+impl<O> fmt::Debug for Node<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} node {} of graph {}",
+            self.kind, self.index, self.hierarchy
+        )?;
+        if self.body != 0 {
+            write!(f, ".{}", self.body)?;
+        }
+        Ok(())
+    }
+}
+
+/// Nodes: one, a tuple of several of whatever kinds, an array, a slice or a vector of them, or `()` for none.
+pub trait NodeSet {
+    /// Adds them to `to`.
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>);
+}
+
+impl NodeSet for () {
+    fn add_to(&self, _: &mut SmallVec<[NodeId; 8]>) {}
+}
+
+impl NodeSet for NodeId {
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+        to.push(*self);
+    }
+}
+
+impl<O> NodeSet for Node<O> {
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+        to.push(self.id);
+    }
+}
+
+impl<S: NodeSet> NodeSet for [S] {
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+        self.iter().for_each(|set| set.add_to(to));
+    }
+}
+
+impl<S: NodeSet, const N: usize> NodeSet for [S; N] {
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+        self.as_slice().add_to(to);
+    }
+}
+
+impl<S: NodeSet> NodeSet for Vec<S> {
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+        self.as_slice().add_to(to);
+    }
+}
+
+impl<S: NodeSet> NodeSet for Option<S> {
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+        if let Some(set) = self {
+            set.add_to(to);
+        }
+    }
+}
+
+impl<S: NodeSet + ?Sized> NodeSet for &S {
+    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+        (**self).add_to(to);
+    }
+}
+
+macro_rules! tuples {
+    ($($name:ident)+) => {
+        impl<$($name: NodeSet),+> NodeSet for ($($name,)+) {
+            fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+                #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
+                let ($($name,)+) = self;
+                $($name.add_to(to);)+
+            }
+        }
+    };
+}
+
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
+tuples!(A B C D E F G);
+tuples!(A B C D E F G H);

@@ -1,0 +1,74 @@
+//! The way down: the driver's own handles, out and in.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeParams};
+
+use super::{Graph, Node, NodeId, NodeSet};
+use crate::op::RawOp;
+use crate::{Owner, Result};
+
+impl Graph {
+    /// The driver's handle. It is good while the graph is; edges and nodes added with it are seen by this library.
+    ///
+    /// A node destroyed with it, or whose operation is changed with it, is beyond what this library knows.
+    pub fn raw(&self) -> Result<CUgraph> {
+        Ok(self.hierarchy().lock().body(self.body_index())?.raw)
+    }
+
+    /// The driver's handle of a node, good while the node is.
+    pub fn raw_node(&self, node: impl Into<NodeId>) -> Result<CUgraphNode> {
+        let state = self.hierarchy().lock();
+        let body = state.body(self.body_index())?;
+        super::state::resolve(self.hierarchy().id, self.body_index(), body, node.into())
+    }
+
+    /// Takes over a graph: it is destroyed when the last handle is gone.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a graph of this context's device, no other owner destroys it, and nothing else uses it at the same time. What its nodes use
+    /// lives while they can run.
+    pub unsafe fn from_raw(raw: CUgraph, context: &Arc<CudaContext>) -> Graph {
+        Graph::root(context, raw, true, false)
+    }
+
+    /// Works on a graph that something else owns and destroys.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_raw`](Graph::from_raw), except that the owner destroys it, after the last use of this handle, its views and executables'
+    /// per-node updates.
+    pub unsafe fn from_raw_borrowed(raw: CUgraph, context: &Arc<CudaContext>) -> Graph {
+        Graph::root(context, raw, false, false)
+    }
+
+    /// The node that the driver calls `raw`.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a node of this graph.
+    pub unsafe fn node_from_raw(&self, raw: CUgraphNode) -> Result<NodeId> {
+        let mut state = self.hierarchy().lock();
+        let index = state.body_mut(self.body_index())?.number(raw)?;
+        Ok(self.id(&state, index))
+    }
+
+    /// Adds a node from the driver's own parameters, and keeps `owners` for as long as it can run.
+    ///
+    /// # Safety
+    ///
+    /// As [`RawOp::new`].
+    #[track_caller]
+    pub unsafe fn add_raw(
+        &self,
+        params: CUgraphNodeParams,
+        after: impl NodeSet,
+        owners: impl IntoIterator<Item = Owner>,
+    ) -> Result<Node<RawOp>> {
+        // SAFETY: by this function's contract.
+        let op = unsafe { RawOp::new(params, owners) };
+        self.add(op, after)
+    }
+}

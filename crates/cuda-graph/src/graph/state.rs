@@ -1,0 +1,413 @@
+//! What the library knows of a graph beyond what the driver does: which nodes there are, what they do and what is held for them.
+//!
+//! A graph and the graphs embedded in it are one [`Hierarchy`] behind one lock, because the driver does not lock graphs. Handles are
+//! numbers into it that are never given out twice, so a handle of something destroyed is told apart from everything alive (L2). Every
+//! [`Keeper`] keeps the graph; executables keep the hierarchy alone, to ask it whether a node is still there.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::{CUgraph, CUgraphNode};
+
+use super::name::NodeName;
+use super::node::NodeId;
+use crate::op::{AnyOp, NodeKind, Tag};
+use crate::retain::Held;
+use crate::{Error, Result, driver};
+
+/// A root graph with everything embedded in it.
+pub(crate) struct Hierarchy {
+    pub id: u64,
+    pub context: Arc<CudaContext>,
+    state: Mutex<State>,
+}
+
+/// The graphs of a hierarchy; the first is the root.
+#[derive(Default)]
+pub(crate) struct State {
+    pub bodies: Vec<Body>,
+    /// What is to be dropped once the lock is released, because dropping it runs foreign code.
+    pub trash: Vec<AnyOp>,
+}
+
+// SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
+unsafe impl Send for State {}
+
+/// One graph.
+pub(crate) struct Body {
+    /// Null once it is gone.
+    pub raw: CUgraph,
+    /// The node that it is embedded in.
+    pub parent: Option<(u32, u32)>,
+    pub nodes: Vec<Slot>,
+    by_raw: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
+    /// Every edge leads from a node to one with a larger index, so that an edge doing so too closes no cycle.
+    pub ascending: bool,
+}
+
+/// One node.
+pub(crate) struct Slot {
+    /// Null once it is gone.
+    pub raw: CUgraphNode,
+    pub kind: NodeKind,
+    /// What it does, if this library had it do so.
+    pub op: Option<AnyOp>,
+    pub tag: Tag,
+    /// The user object that holds what it uses.
+    pub held: Option<Held>,
+    /// The graph embedded in it, once known.
+    pub child: Option<u32>,
+}
+
+/// Hashes addresses by multiplying.
+#[derive(Default)]
+pub(crate) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Hierarchy {
+    pub(crate) fn new(context: Arc<CudaContext>, root: CUgraph, ascending: bool) -> Arc<Hierarchy> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut state = State::default();
+        state.bodies.push(Body::new(root, None, ascending));
+        Arc::new(Hierarchy {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            context,
+            state: Mutex::new(state),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked {
+            state: Some(self.state.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
+/// Exclusive access. What was put into the trash is dropped after the lock is released.
+pub(crate) struct Locked<'a> {
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.state.as_ref().expect("it is there until drop")
+    }
+}
+
+impl std::ops::DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state.as_mut().expect("it is there until drop")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if let Some(mut state) = self.state.take()
+            && !state.trash.is_empty()
+        {
+            let trash = mem::take(&mut state.trash);
+            drop(state);
+            drop(trash);
+        }
+    }
+}
+
+/// Locks two hierarchies in the order of their numbers, so that two threads cannot wait for each other. `None` where they are one.
+pub(crate) fn lock_both<'a>(
+    first: &'a Hierarchy,
+    second: &'a Hierarchy,
+) -> (Locked<'a>, Option<Locked<'a>>) {
+    match first.id.cmp(&second.id) {
+        std::cmp::Ordering::Equal => (first.lock(), None),
+        std::cmp::Ordering::Less => {
+            let first = first.lock();
+            let second = second.lock();
+            (first, Some(second))
+        }
+        std::cmp::Ordering::Greater => {
+            let second = second.lock();
+            (first.lock(), Some(second))
+        }
+    }
+}
+
+/// Keeps a graph. The last one gone destroys it, if it is ours.
+pub(crate) struct Keeper {
+    pub hierarchy: Arc<Hierarchy>,
+    pub owned: bool,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let state = mem::take(&mut *self.hierarchy.lock());
+        if self.owned
+            && let Some(root) = state.bodies.first()
+            && let Err(error) = driver::graph::destroy(root.raw)
+        {
+            tracing::error!("a graph leaks: {error}");
+        }
+        // Operations go last, outside of the lock: dropping what they hold runs foreign code.
+        drop(state);
+    }
+}
+
+impl State {
+    pub(crate) fn body(&self, body: u32) -> Result<&Body> {
+        self.bodies
+            .get(body as usize)
+            .filter(|body| !body.raw.is_null())
+            .ok_or(Error::GraphGone)
+    }
+
+    pub(crate) fn body_mut(&mut self, body: u32) -> Result<&mut Body> {
+        self.bodies
+            .get_mut(body as usize)
+            .filter(|body| !body.raw.is_null())
+            .ok_or(Error::GraphGone)
+    }
+
+    pub(crate) fn push_body(&mut self, body: Body) -> u32 {
+        let index = self.bodies.len() as u32;
+        self.bodies.push(body);
+        index
+    }
+
+    /// The node is gone: forget what it did, and everything embedded in it.
+    pub(crate) fn forget(&mut self, body: u32, node: u32) {
+        let mut gone = vec![(body, node)];
+        while let Some((body, node)) = gone.pop() {
+            let Some(body) = self.bodies.get_mut(body as usize) else {
+                continue;
+            };
+            let slot = &mut body.nodes[node as usize];
+            body.by_raw.remove(&(slot.raw as usize));
+            slot.raw = std::ptr::null_mut();
+            slot.held = None;
+            self.trash.extend(slot.op.take());
+            if let Some(child) = slot.child.take() {
+                self.forget_body(child, &mut gone);
+            }
+        }
+    }
+
+    fn forget_body(&mut self, body: u32, gone: &mut Vec<(u32, u32)>) {
+        let dead = &mut self.bodies[body as usize];
+        dead.raw = std::ptr::null_mut();
+        let alive = dead
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| !slot.raw.is_null());
+        gone.extend(alive.map(|(node, _)| (body, node as u32)));
+    }
+
+    /// The graph embedded in a node is another one now.
+    pub(crate) fn forget_child(&mut self, body: u32, node: u32) {
+        if let Some(child) = self.bodies[body as usize].nodes[node as usize].child.take() {
+            let mut gone = Vec::new();
+            self.forget_body(child, &mut gone);
+            for (body, node) in gone {
+                self.forget(body, node);
+            }
+        }
+    }
+
+    /// The graph embedded in node `node`, made known if it was not.
+    pub(crate) fn child(&mut self, body: u32, node: u32) -> Result<u32> {
+        let slot = &self.body(body)?.nodes[node as usize];
+        if let Some(child) = slot.child {
+            return Ok(child);
+        }
+        let raw = driver::node::child(slot.raw)?;
+        let child = self.push_body(Body::new(raw, Some((body, node)), false));
+        self.bodies[body as usize].nodes[node as usize].child = Some(child);
+        Ok(child)
+    }
+
+    /// Whether `ancestor` is `body` or contains it.
+    pub(crate) fn contains(&self, ancestor: u32, body: u32) -> bool {
+        let mut at = Some(body);
+        while let Some(body) = at {
+            if body == ancestor {
+                return true;
+            }
+            at = self.bodies[body as usize].parent.map(|(parent, _)| parent);
+        }
+        false
+    }
+}
+
+impl Body {
+    pub(crate) fn new(raw: CUgraph, parent: Option<(u32, u32)>, ascending: bool) -> Body {
+        Body {
+            raw,
+            parent,
+            nodes: Vec::new(),
+            by_raw: HashMap::default(),
+            ascending,
+        }
+    }
+
+    pub(crate) fn push(&mut self, slot: Slot) -> u32 {
+        let index = self.nodes.len() as u32;
+        self.by_raw.insert(slot.raw as usize, index);
+        self.nodes.push(slot);
+        index
+    }
+
+    /// The number of a node that the driver named; one unknown so far is taken in.
+    pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
+        if let Some(&index) = self.by_raw.get(&(raw as usize)) {
+            return Ok(index);
+        }
+        let kind = NodeKind::from_driver(driver::node::kind(raw)?);
+        self.ascending = false;
+        Ok(self.push(Slot {
+            raw,
+            kind,
+            op: None,
+            tag: Tag::default(),
+            held: None,
+            child: None,
+        }))
+    }
+
+    pub(crate) fn slot(&self, node: u32) -> Option<&Slot> {
+        self.nodes
+            .get(node as usize)
+            .filter(|slot| !slot.raw.is_null())
+    }
+
+    /// What to call node `node`.
+    pub(crate) fn name(&self, node: u32) -> NodeName {
+        match self.nodes.get(node as usize) {
+            Some(slot) => NodeName::of_slot(node, slot),
+            None => NodeName::unknown(node),
+        }
+    }
+}
+
+/// The driver's handle of a node of graph `body`, if it is one and is there.
+#[inline]
+pub(crate) fn resolve(
+    hierarchy: u64,
+    index: u32,
+    body: &Body,
+    node: NodeId,
+) -> Result<CUgraphNode> {
+    if node.hierarchy != hierarchy || node.body != index {
+        return Err(Error::ForeignNode {
+            node: node.index,
+            kind: node.kind,
+        });
+    }
+    match body.slot(node.index) {
+        Some(slot) => Ok(slot.raw),
+        None => Err(Error::NodeGone {
+            node: Box::new(body.name(node.index)),
+        }),
+    }
+}
+
+/// Has `to`, a copy that the driver made of `from`, know what `from` knows.
+///
+/// What the driver cannot match is left to be read from it, unowned: the copy holds it anyhow until it is gone.
+pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
+    let raw = state.bodies[to as usize].raw;
+    let mut complete = true;
+    for (original, node, child) in &from.nodes {
+        let Ok(copy) = driver::graph::find_in_clone(*original, raw) else {
+            complete = false;
+            continue;
+        };
+        let index = state.bodies[to as usize].push(Slot {
+            raw: copy,
+            kind: node.kind,
+            op: node.op.clone(),
+            tag: node.tag.clone(),
+            held: node.held,
+            child: None,
+        });
+        if let Some(child) = child
+            && let Ok(inner) = state.child(to, index)
+        {
+            mirror(child, state, inner);
+        }
+    }
+    state.bodies[to as usize].ascending = complete && from.ascending;
+}
+
+/// What is known of a graph, taken to be given to a copy.
+pub(crate) struct Snapshot {
+    ascending: bool,
+    nodes: Vec<(CUgraphNode, Known, Option<Snapshot>)>,
+}
+
+struct Known {
+    kind: NodeKind,
+    op: Option<AnyOp>,
+    tag: Tag,
+    held: Option<Held>,
+}
+
+impl Snapshot {
+    pub(crate) fn of(state: &State, body: u32) -> Result<Snapshot> {
+        let body = state.body(body)?;
+        let mut nodes = Vec::with_capacity(body.nodes.len());
+        for slot in body.nodes.iter().filter(|slot| !slot.raw.is_null()) {
+            let known = Known {
+                kind: slot.kind,
+                op: slot.op.clone(),
+                tag: slot.tag.clone(),
+                held: slot.held,
+            };
+            let child = slot
+                .child
+                .map(|child| Snapshot::of(state, child))
+                .transpose()?;
+            nodes.push((slot.raw, known, child));
+        }
+        Ok(Snapshot {
+            ascending: body.ascending,
+            nodes,
+        })
+    }
+
+    /// Every operation in it, at any depth.
+    pub(crate) fn each_op(&self, visit: &mut impl FnMut(&AnyOp)) {
+        for (_, known, child) in &self.nodes {
+            known.op.iter().for_each(&mut *visit);
+            if let Some(child) = child {
+                child.each_op(visit);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The arguments of a kernel: their bytes, and what they keep alive.
+
+use std::ffi::c_void;
+
+use cudarc::driver::DeviceRepr;
+use smallvec::SmallVec;
+
+use super::Kernel;
+use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
+
+/// The strictest alignment that a parameter has.
+const ALIGN: usize = 16;
+
+/// The bytes of a kernel's arguments, each aligned to 16, and the owners of what they point to.
+#[derive(Clone, Default)]
+pub struct Arguments {
+    /// Units of 16 bytes.
+    units: SmallVec<[u128; 8]>,
+    /// The unit where each argument starts, and its size in bytes.
+    places: SmallVec<[(u32, u32); 8]>,
+    owners: SmallVec<[Owner; 4]>,
+}
+
+impl Arguments {
+    /// Adds an argument by value.
+    pub fn value<T: DeviceRepr>(&mut self, value: &T) {
+        // SAFETY: the bytes of a `T`, padding included, are only copied, through `MaybeUninit`-like raw memory.
+        unsafe { self.bytes((value as *const T).cast(), size_of::<T>()) }
+    }
+
+    /// Has the operation keep `owner` alive.
+    pub fn keep(&mut self, owner: Owner) {
+        self.owners.push(owner);
+    }
+
+    /// # Safety
+    ///
+    /// `from` is valid for reads of `size` bytes.
+    pub(crate) unsafe fn bytes(&mut self, from: *const u8, size: usize) {
+        let unit = self.units.len();
+        self.units.resize(unit + size.div_ceil(ALIGN), 0);
+        self.places.push((
+            u32::try_from(unit).expect("parameters are at most 32 KiB"),
+            size as u32,
+        ));
+        // SAFETY: `from` by the caller; the target was just made large enough.
+        unsafe {
+            let to = self.units.as_mut_ptr().add(unit).cast::<u8>();
+            std::ptr::copy_nonoverlapping(from, to, size);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The bytes of argument `index`.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let &(unit, size) = self.places.get(index)?;
+        // SAFETY: the place lies within the units, whose bytes were all initialized when they were made.
+        Some(unsafe {
+            std::slice::from_raw_parts(
+                self.units.as_ptr().add(unit as usize).cast::<u8>(),
+                size as usize,
+            )
+        })
+    }
+
+    pub(crate) fn owners(&self) -> &[Owner] {
+        &self.owners
+    }
+
+    /// Pointers to each argument, as the driver wants them. They hold while `self` stays where it is, unchanged.
+    #[inline]
+    pub(crate) fn pointers(&self) -> SmallVec<[*mut c_void; 16]> {
+        let start = self.units.as_ptr();
+        self.places
+            .iter()
+            // SAFETY: the place lies within the units.
+            .map(|&(unit, _)| unsafe { start.add(unit as usize) }.cast_mut().cast())
+            .collect()
+    }
+
+    /// Checks them against what `kernel` takes.
+    pub(crate) fn check(&self, kernel: &Kernel) -> Result<()> {
+        let Some(parameters) = kernel.parameters() else {
+            return Ok(());
+        };
+        if parameters.len() != self.len() {
+            return Err(Error::ArgumentCount {
+                kernel: kernel.name().into(),
+                wants: parameters.len(),
+                got: self.len(),
+            });
+        }
+        for (index, (parameter, &(_, size))) in parameters.iter().zip(&self.places).enumerate() {
+            if parameter.size != size as usize {
+                return Err(Error::ArgumentSize {
+                    kernel: kernel.name().into(),
+                    index,
+                    wants: parameter.size,
+                    got: size as usize,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut list = f.debug_list();
+        for index in 0..self.len() {
+            let bytes = self.get(index).unwrap_or_default();
+            match bytes.len() {
+                1 | 2 | 4 | 8 => {
+                    let value = bytes
+                        .iter()
+                        .rev()
+                        .fold(0u64, |value, &byte| value << 8 | u64::from(byte));
+                    list.entry(&format_args!("{value:#x}"));
+                }
+                size => {
+                    list.entry(&format_args!("{size} bytes"));
+                }
+            }
+        }
+        list.finish()
+    }
+}
+
+/// What can be an argument of a kernel: plain data (cudarc's `DeviceRepr`: scalars, and `#[repr(C)]` structures that say so), a reference
+/// to a [`Buffer`], [`PinnedBuffer`] or [`RawMemory`], which pass their address and are kept alive.
+pub trait KernelArgument {
+    /// Adds the argument.
+    fn add_to(&self, arguments: &mut Arguments);
+}
+
+impl<T: DeviceRepr> KernelArgument for T {
+    #[inline]
+    fn add_to(&self, arguments: &mut Arguments) {
+        arguments.value(self);
+    }
+}
+
+impl<T> KernelArgument for &Buffer<T> {
+    #[inline]
+    fn add_to(&self, arguments: &mut Arguments) {
+        arguments.value(&self.address());
+        arguments.keep(self.owner());
+    }
+}
+
+impl<T> KernelArgument for &PinnedBuffer<T> {
+    fn add_to(&self, arguments: &mut Arguments) {
+        arguments.value(&self.address());
+        arguments.keep(self.owner());
+    }
+}
+
+impl KernelArgument for &RawMemory {
+    fn add_to(&self, arguments: &mut Arguments) {
+        arguments.value(&self.address());
+        if let Some(owner) = &self.region().owner {
+            arguments.keep(owner.clone());
+        }
+    }
+}
+
+/// The arguments of a kernel, in order: a tuple of [`KernelArgument`]s (up to 16), `()` for none, or [`Arguments`] filled by hand.
+pub trait KernelArguments {
+    /// Gathers them.
+    fn gather(self) -> Arguments;
+}
+
+impl KernelArguments for Arguments {
+    fn gather(self) -> Arguments {
+        self
+    }
+}
+
+impl KernelArguments for () {
+    fn gather(self) -> Arguments {
+        Arguments::default()
+    }
+}
+
+macro_rules! tuples {
+    ($($name:ident)+) => {
+        impl<$($name: KernelArgument),+> KernelArguments for ($($name,)+) {
+            #[inline]
+            fn gather(self) -> Arguments {
+                #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
+                let ($($name,)+) = self;
+                let mut arguments = Arguments::default();
+                $($name.add_to(&mut arguments);)+
+                arguments
+            }
+        }
+    };
+}
+
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
+tuples!(A B C D E F G);
+tuples!(A B C D E F G H);
+tuples!(A B C D E F G H I);
+tuples!(A B C D E F G H I J);
+tuples!(A B C D E F G H I J K);
+tuples!(A B C D E F G H I J K L);
+tuples!(A B C D E F G H I J K L M);
+tuples!(A B C D E F G H I J K L M N);
+tuples!(A B C D E F G H I J K L M N O);
+tuples!(A B C D E F G H I J K L M N O P);

@@ -1,0 +1,152 @@
+//! Kernels: a function, its name, and how its parameters lie.
+
+mod arguments;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use cudarc::driver::CudaFunction;
+use cudarc::driver::sys::CUfunction;
+
+pub use arguments::{Arguments, KernelArgument, KernelArguments};
+
+use crate::{Error, Owner, Result, driver};
+
+/// A kernel. Clones are cheap, and each keeps the module loaded.
+#[derive(Clone)]
+pub struct Kernel {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    raw: CUfunction,
+    name: String,
+    /// The parameters, where the driver can say.
+    layout: Option<Vec<Parameter>>,
+    /// Keeps the module loaded; absent for a function read back from a node that this library did not make.
+    _function: Option<CudaFunction>,
+}
+
+// SAFETY: a function handle may be used from any thread.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// Where a parameter lies in the kernel's parameter block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// In bytes.
+    pub offset: usize,
+    /// In bytes.
+    pub size: usize,
+}
+
+impl Kernel {
+    /// The kernel that `function` is. Asking again for the same function is a table look-up.
+    pub fn new(function: &CudaFunction) -> Result<Kernel> {
+        let raw = function.cu_function();
+        let mut known = known().lock().unwrap_or_else(PoisonError::into_inner);
+        // An entry is alive only while its module is loaded, so its handle cannot have been given out again.
+        if let Some(inner) = known.get(&(raw as usize)).and_then(Weak::upgrade) {
+            return Ok(Kernel { inner });
+        }
+        let inner = Arc::new(Inner {
+            raw,
+            name: driver::node::function_name(raw)?,
+            layout: layout(raw)?,
+            _function: Some(function.clone()),
+        });
+        known.retain(|_, kernel| kernel.strong_count() > 0);
+        known.insert(raw as usize, Arc::downgrade(&inner));
+        Ok(Kernel { inner })
+    }
+
+    /// The kernel behind a handle read from a node, kept loaded by nothing.
+    pub(crate) fn unowned(raw: CUfunction) -> Result<Kernel> {
+        Ok(Kernel {
+            inner: Arc::new(Inner {
+                raw,
+                name: driver::node::function_name(raw)?,
+                layout: layout(raw)?,
+                _function: None,
+            }),
+        })
+    }
+
+    /// Its name, as the module has it.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its parameters, where the driver can say (since CUDA 12.4).
+    pub fn parameters(&self) -> Option<&[Parameter]> {
+        self.inner.layout.as_deref()
+    }
+
+    /// The driver's handle.
+    pub fn raw(&self) -> CUfunction {
+        self.inner.raw
+    }
+
+    /// What keeps the module loaded.
+    pub(crate) fn owner(&self) -> Owner {
+        self.inner.clone()
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel `{}`", self.inner.name)
+    }
+}
+
+impl PartialEq for Kernel {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.raw == other.inner.raw
+    }
+}
+
+impl Eq for Kernel {}
+
+fn known() -> &'static Mutex<HashMap<usize, Weak<Inner>>> {
+    static KNOWN: OnceLock<Mutex<HashMap<usize, Weak<Inner>>>> = OnceLock::new();
+    KNOWN.get_or_init(Mutex::default)
+}
+
+fn layout(function: CUfunction) -> Result<Option<Vec<Parameter>>> {
+    let mut parameters = Vec::new();
+    loop {
+        match driver::node::function_parameter(function, parameters.len()) {
+            Ok(Some((offset, size))) => parameters.push(Parameter { offset, size }),
+            Ok(None) => return Ok(Some(parameters)),
+            // An older driver does not tell; arguments are then the caller's word alone.
+            Err(Error::Unsupported { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What can name a kernel: a [`Kernel`], or cudarc's `CudaFunction`.
+pub trait AsKernel {
+    /// The kernel.
+    fn as_kernel(&self) -> Result<Kernel>;
+}
+
+impl AsKernel for Kernel {
+    fn as_kernel(&self) -> Result<Kernel> {
+        Ok(self.clone())
+    }
+}
+
+impl AsKernel for CudaFunction {
+    fn as_kernel(&self) -> Result<Kernel> {
+        Kernel::new(self)
+    }
+}
+
+impl<K: AsKernel + ?Sized> AsKernel for &K {
+    fn as_kernel(&self) -> Result<Kernel> {
+        (**self).as_kernel()
+    }
+}

@@ -1,0 +1,225 @@
+//! Device memory with shared ownership.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, ValidAsZeroBits, result};
+
+use super::{Region, Source, Space, Target};
+use crate::{Error, Owner, Result};
+
+/// A shared handle on `len` values of type `T` in device memory, or on a part of them.
+///
+/// Clones and slices share the allocation, which is freed when the last of them, and the last graph, executable and launch that uses
+/// it, are gone. It is made from a `CudaSlice`, or allocated in stream order.
+///
+/// ```
+/// # use cuda_graph::Buffer;
+/// let device = cuda_graph::device(0)?;
+/// let stream = device.context().default_stream();
+/// let buffer = Buffer::from_host(&stream, &[1u32, 2, 3, 4])?;
+/// let middle = buffer.slice(1..3)?;
+/// assert_eq!(middle.to_host(&stream)?, [2, 3]);
+/// # Ok::<(), cuda_graph::Error>(())
+/// ```
+pub struct Buffer<T> {
+    allocation: Arc<Allocation>,
+    address: u64,
+    len: usize,
+    element: PhantomData<fn() -> T>,
+}
+
+/// What is freed in one piece.
+struct Allocation {
+    /// The `CudaSlice`; dropping it frees the memory.
+    _memory: Box<dyn Any + Send + Sync>,
+    address: u64,
+    bytes: usize,
+}
+
+impl<T> Clone for Buffer<T> {
+    fn clone(&self) -> Self {
+        Buffer {
+            allocation: self.allocation.clone(),
+            address: self.address,
+            len: self.len,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Buffer of {} {} at {:#x}",
+            self.len,
+            std::any::type_name::<T>(),
+            self.address
+        )?;
+        if self.address != self.allocation.address || self.bytes() != self.allocation.bytes {
+            write!(
+                f,
+                ", part of {} bytes at {:#x}",
+                self.allocation.bytes, self.allocation.address
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
+    fn from(memory: CudaSlice<T>) -> Self {
+        let stream = memory.stream().clone();
+        // The address holds for as long as the slice lives; what this records is an event that nobody waits for.
+        let address = memory.device_ptr(&stream).0;
+        let len = cudarc::driver::DeviceSlice::len(&memory);
+        Buffer {
+            allocation: Arc::new(Allocation {
+                _memory: Box::new(memory),
+                address,
+                bytes: len * size_of::<T>(),
+            }),
+            address,
+            len,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<T: DeviceRepr + 'static> Buffer<T> {
+    /// Allocates `len` values on `stream`, all bits zero.
+    pub fn zeroed(stream: &Arc<CudaStream>, len: usize) -> Result<Self>
+    where
+        T: ValidAsZeroBits,
+    {
+        let memory = stream
+            .alloc_zeros::<T>(len)
+            .map_err(Error::call("cuMemAllocAsync"))?;
+        Ok(memory.into())
+    }
+
+    /// Allocates on `stream` and copies `values` there.
+    pub fn from_host(stream: &Arc<CudaStream>, values: &[T]) -> Result<Self> {
+        let memory = stream
+            .clone_htod(values)
+            .map_err(Error::call("cuMemcpyHtoDAsync"))?;
+        // The values may be pageable memory of the caller, which need not outlive this call.
+        stream
+            .synchronize()
+            .map_err(Error::call("cuStreamSynchronize"))?;
+        Ok(memory.into())
+    }
+
+    /// Copies `values` into the buffer in the order of `stream`, and waits until they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeMismatch`] unless there are as many values as the buffer holds.
+    pub fn copy_from_host(&self, stream: &CudaStream, values: &[T]) -> Result<()> {
+        if values.len() != self.len {
+            return Err(Error::SizeMismatch {
+                what: "copying values from the host into a buffer",
+                wants: self.bytes(),
+                got: size_of_val(values),
+            });
+        }
+        crate::driver::bind(stream.context())?;
+        // SAFETY: the buffer holds as many values, and both live until the copy is waited for.
+        unsafe { result::memcpy_htod_async(self.address, values, stream.cu_stream()) }
+            .map_err(Error::call("cuMemcpyHtoDAsync"))?;
+        stream
+            .synchronize()
+            .map_err(Error::call("cuStreamSynchronize"))
+    }
+
+    /// The values, read in the order of `stream` and waited for.
+    pub fn to_host(&self, stream: &CudaStream) -> Result<Vec<T>>
+    where
+        T: Clone + Default,
+    {
+        let mut values = vec![T::default(); self.len];
+        crate::driver::bind(stream.context())?;
+        // SAFETY: the vector holds as many values, and both live until the copy is waited for.
+        unsafe { result::memcpy_dtoh_async(&mut values, self.address, stream.cu_stream()) }
+            .map_err(Error::call("cuMemcpyDtoHAsync"))?;
+        stream
+            .synchronize()
+            .map_err(Error::call("cuStreamSynchronize"))?;
+        Ok(values)
+    }
+}
+
+impl<T> Buffer<T> {
+    /// The address of its first value.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many values it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    /// A part of it, which shares the allocation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] when the range does not lie within the buffer.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&end) => end.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len,
+        };
+        if start > end || end > self.len {
+            return Err(Error::OutOfRange {
+                start,
+                end,
+                len: self.len,
+            });
+        }
+        Ok(Buffer {
+            allocation: self.allocation.clone(),
+            address: self.address + (start * size_of::<T>()) as u64,
+            len: end - start,
+            element: PhantomData,
+        })
+    }
+
+    /// What keeps the allocation alive.
+    pub fn owner(&self) -> Owner {
+        self.allocation.clone()
+    }
+}
+
+impl<T> Source for Buffer<T> {
+    fn source(&self) -> Region {
+        Region {
+            space: Space::Device,
+            address: self.address,
+            bytes: self.bytes(),
+            owner: Some(self.owner()),
+        }
+    }
+}
+
+impl<T> Target for Buffer<T> {}

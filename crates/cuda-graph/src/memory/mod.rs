@@ -1,0 +1,116 @@
+//! Memory that operations work on.
+//!
+//! A [`Region`] is where an operation reads or writes: an address, a size, which side it is on, and who keeps it alive. [`Buffer`] and
+//! [`PinnedBuffer`] are handles on owned memory that give regions safely; [`RawMemory`] gives one from an address, which is unsafe.
+//! Ownership is at the level of the allocation: any handle, slice or region of it keeps all of it.
+
+mod buffer;
+mod pinned;
+mod raw;
+
+use std::sync::Arc;
+
+use cudarc::driver::DeviceRepr;
+
+pub use buffer::Buffer;
+pub use pinned::PinnedBuffer;
+pub use raw::RawMemory;
+
+use crate::Owner;
+
+/// Which side an address is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Space {
+    /// Device memory.
+    Device,
+    /// Host memory, pinned or pageable.
+    Host,
+    /// Managed memory, or any address that the driver can tell by itself.
+    Managed,
+}
+
+/// Where an operation reads or writes.
+#[derive(Clone)]
+pub struct Region {
+    pub(crate) space: Space,
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+    pub(crate) owner: Option<Owner>,
+}
+
+impl Region {
+    /// Its side.
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// Its first byte.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether something keeps it alive.
+    pub fn is_owned(&self) -> bool {
+        self.owner.is_some()
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let side = match self.space {
+            Space::Device => "device",
+            Space::Host => "host",
+            Space::Managed => "managed",
+        };
+        let owned = if self.owner.is_some() {
+            "owned"
+        } else {
+            "unowned"
+        };
+        write!(
+            f,
+            "{} bytes of {side} memory at {:#x}, {owned}",
+            self.bytes, self.address
+        )
+    }
+}
+
+/// Memory that an operation may read.
+pub trait Source {
+    /// Where it lies.
+    fn source(&self) -> Region;
+}
+
+/// Memory that an operation may write.
+pub trait Target: Source {
+    /// Where it lies.
+    fn target(&self) -> Region {
+        self.source()
+    }
+}
+
+impl<S: Source + ?Sized> Source for &S {
+    fn source(&self) -> Region {
+        (**self).source()
+    }
+}
+
+impl<T: Target + ?Sized> Target for &T {}
+
+/// Pageable host memory that nobody writes any more.
+impl<T: DeviceRepr + Send + Sync + 'static> Source for Arc<Vec<T>> {
+    fn source(&self) -> Region {
+        Region {
+            space: Space::Host,
+            address: self.as_ptr() as u64,
+            bytes: size_of_val(self.as_slice()),
+            owner: Some(self.clone()),
+        }
+    }
+}

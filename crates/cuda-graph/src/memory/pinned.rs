@@ -1,0 +1,161 @@
+//! Page-locked host memory with shared ownership.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, DeviceRepr, ValidAsZeroBits, result};
+
+use super::{Region, Source, Space, Target};
+use crate::{Error, Owner, Result};
+
+/// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and write directly.
+///
+/// A launch may write it at any time, so there is no borrowing of its values: they are copied in and out. Which values a reader sees
+/// while a launch writes them is open; synchronize first.
+pub struct PinnedBuffer<T> {
+    memory: Arc<Pinned>,
+    len: usize,
+    element: std::marker::PhantomData<fn() -> T>,
+}
+
+struct Pinned {
+    context: Arc<CudaContext>,
+    start: *mut u8,
+}
+
+// SAFETY: the memory is plain bytes, read and written by volatile accesses alone, and freed once.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let freed = crate::driver::bind(&self.context).and_then(|()| {
+            // SAFETY: `malloc_host` gave this address, and this is the last handle.
+            unsafe { result::free_host(self.start.cast()) }.map_err(Error::call("cuMemFreeHost"))
+        });
+        if let Err(error) = freed {
+            tracing::error!("pinned memory leaks: {error}");
+        }
+    }
+}
+
+impl<T> Clone for PinnedBuffer<T> {
+    fn clone(&self) -> Self {
+        PinnedBuffer {
+            memory: self.memory.clone(),
+            len: self.len,
+            element: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for PinnedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = std::any::type_name::<T>();
+        write!(
+            f,
+            "PinnedBuffer of {} {name} at {:p}",
+            self.len, self.memory.start
+        )
+    }
+}
+
+impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
+    /// Allocates `len` values, all bits zero.
+    pub fn zeroed(context: &Arc<CudaContext>, len: usize) -> Result<Self> {
+        crate::driver::bind(context)?;
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::SizeMismatch {
+            what: "allocating pinned memory",
+            wants: usize::MAX,
+            got: len,
+        })?;
+        // The driver refuses an allocation of no bytes.
+        // SAFETY: the flags are the driver's default; the memory is freed by `Pinned`.
+        let start = unsafe { result::malloc_host(bytes.max(1), 0) }
+            .map_err(Error::call("cuMemHostAlloc"))?;
+        let memory = Arc::new(Pinned {
+            context: context.clone(),
+            start: start.cast(),
+        });
+        // SAFETY: the allocation has `bytes` bytes and is ours alone so far.
+        unsafe { memory.start.write_bytes(0, bytes) };
+        Ok(PinnedBuffer {
+            memory,
+            len,
+            element: std::marker::PhantomData,
+        })
+    }
+
+    /// Allocates and copies `values` there.
+    pub fn from_slice(context: &Arc<CudaContext>, values: &[T]) -> Result<Self> {
+        let buffer = Self::zeroed(context, values.len())?;
+        buffer.write(values)?;
+        Ok(buffer)
+    }
+
+    /// Copies `values` into the buffer, at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeMismatch`] unless there are as many values as the buffer holds.
+    pub fn write(&self, values: &[T]) -> Result<()> {
+        if values.len() != self.len {
+            return Err(Error::SizeMismatch {
+                what: "writing values into pinned memory",
+                wants: self.len * size_of::<T>(),
+                got: size_of_val(values),
+            });
+        }
+        let start = self.memory.start.cast::<T>();
+        for (i, value) in values.iter().enumerate() {
+            // SAFETY: within the allocation, aligned as the driver aligns (256 bytes); the memory is never borrowed.
+            unsafe { start.add(i).write_volatile(*value) };
+        }
+        Ok(())
+    }
+
+    /// The values, as they are now.
+    pub fn to_vec(&self) -> Vec<T> {
+        let start = self.memory.start.cast_const().cast::<T>();
+        // SAFETY: within the allocation, initialized when made, aligned as the driver aligns; the memory is never borrowed.
+        (0..self.len)
+            .map(|i| unsafe { start.add(i).read_volatile() })
+            .collect()
+    }
+}
+
+impl<T> PinnedBuffer<T> {
+    /// The address of its first value.
+    pub fn address(&self) -> u64 {
+        self.memory.start as u64
+    }
+
+    /// How many values it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What keeps the allocation alive.
+    pub fn owner(&self) -> Owner {
+        self.memory.clone()
+    }
+}
+
+impl<T> Source for PinnedBuffer<T> {
+    fn source(&self) -> Region {
+        Region {
+            space: Space::Host,
+            address: self.address(),
+            bytes: self.len * size_of::<T>(),
+            owner: Some(self.owner()),
+        }
+    }
+}
+
+impl<T> Target for PinnedBuffer<T> {}

@@ -1,0 +1,177 @@
+//! Allocating memory when the graph runs.
+
+use std::fmt;
+use std::ptr;
+
+use cudarc::driver::sys::{
+    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+};
+
+use super::{Tag, tagged};
+use crate::memory::{RawMemory, Space};
+use crate::{Result, driver};
+
+/// Where an allocation lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemoryLocation {
+    /// On the device of this ordinal.
+    Device(i32),
+    /// On the host.
+    Host,
+    /// On the host, near this NUMA node.
+    HostNuma(i32),
+    /// Managed memory whose home is the device of this ordinal; drivers for CUDA 13.
+    Managed(i32),
+}
+
+/// Allocates memory when its node runs. The address is fixed when the node is added: [`Graph::allocation`](crate::Graph::allocation).
+///
+/// A graph with allocations cannot be cloned or embedded, nor instantiated twice; that is the driver's rule.
+#[derive(Clone)]
+pub struct AllocOp {
+    bytes: usize,
+    location: MemoryLocation,
+    peers: Vec<i32>,
+    address: u64,
+    pub(super) tag: Tag,
+}
+
+tagged!(AllocOp);
+
+impl AllocOp {
+    /// Allocates `bytes` bytes at `location`.
+    #[track_caller]
+    pub fn new(location: MemoryLocation, bytes: usize) -> AllocOp {
+        AllocOp {
+            bytes,
+            location,
+            peers: Vec::new(),
+            address: 0,
+            tag: Tag::here(),
+        }
+    }
+
+    /// The same allocation, which the device of this ordinal may access too.
+    pub fn peer(mut self, ordinal: i32) -> Self {
+        self.peers.push(ordinal);
+        self
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where it lies.
+    pub fn location_of_memory(&self) -> MemoryLocation {
+        self.location
+    }
+
+    /// The memory, for an operation read back from a node.
+    pub fn memory(&self) -> Option<RawMemory> {
+        let space = match self.location {
+            MemoryLocation::Device(_) => Space::Device,
+            MemoryLocation::Host | MemoryLocation::HostNuma(_) | MemoryLocation::Managed(_) => {
+                Space::Managed
+            }
+        };
+        (self.address != 0).then(|| RawMemory::new(space, self.address, self.bytes))
+    }
+
+    pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {
+        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+        let access: Vec<CUmemAccessDesc> = self
+            .peers
+            .iter()
+            .map(|&ordinal| CUmemAccessDesc {
+                location: location(CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, ordinal),
+                flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            })
+            .collect();
+        use CUmemLocationType as T;
+        let (kind, id) = match self.location {
+            MemoryLocation::Device(ordinal) | MemoryLocation::Managed(ordinal) => {
+                (T::CU_MEM_LOCATION_TYPE_DEVICE, ordinal)
+            }
+            MemoryLocation::Host => (T::CU_MEM_LOCATION_TYPE_HOST, 0),
+            MemoryLocation::HostNuma(node) => (T::CU_MEM_LOCATION_TYPE_HOST_NUMA, node),
+        };
+        let mut alloc = std::mem::MaybeUninit::<CUDA_MEM_ALLOC_NODE_PARAMS_v2>::zeroed();
+        // SAFETY: plain data for which zero is a value, but for the kinds, which get one.
+        let mut alloc = unsafe {
+            let props = &raw mut (*alloc.as_mut_ptr()).poolProps;
+            (*props).allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+            if let MemoryLocation::Managed(_) = self.location {
+                // 2 names managed memory since CUDA 13.0; the enumeration of 12.8 has no name for it.
+                (&raw mut (*props).allocType).cast::<u32>().write(2);
+            }
+            (*props).location = location(kind, id);
+            alloc.assume_init()
+        };
+        alloc.accessDescs = if access.is_empty() {
+            ptr::null()
+        } else {
+            access.as_ptr()
+        };
+        alloc.accessDescCount = access.len();
+        alloc.bytesize = self.bytes;
+        params.__bindgen_anon_1.alloc = alloc;
+        call(&mut params)
+    }
+
+    pub(super) fn read(node: CUgraphNode) -> Result<AllocOp> {
+        let params = driver::node::alloc_params(node)?;
+        let id_of = |location: &CUmemLocation| {
+            // SAFETY: in every CUDA version the structure is a kind and a number.
+            unsafe { (&raw const *location).cast::<i32>().add(1).read() }
+        };
+        let peers = if params.accessDescs.is_null() {
+            Vec::new()
+        } else {
+            // SAFETY: the driver gives so many, which live as long as the node.
+            unsafe { std::slice::from_raw_parts(params.accessDescs, params.accessDescCount) }
+                .iter()
+                .map(|access| id_of(&access.location))
+                .collect()
+        };
+        let id = id_of(&params.poolProps.location);
+        use CUmemLocationType as T;
+        let location = match params.poolProps.location.type_ {
+            T::CU_MEM_LOCATION_TYPE_HOST | T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => {
+                MemoryLocation::Host
+            }
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA => MemoryLocation::HostNuma(id),
+            _ => MemoryLocation::Device(id),
+        };
+        Ok(AllocOp {
+            bytes: params.bytesize,
+            location,
+            peers,
+            address: params.dptr,
+            tag: Tag::default(),
+        })
+    }
+}
+
+fn location(kind: CUmemLocationType, id: i32) -> CUmemLocation {
+    let mut location = std::mem::MaybeUninit::<CUmemLocation>::zeroed();
+    // SAFETY: in every CUDA version the structure is a kind and a number.
+    unsafe {
+        let start = location.as_mut_ptr();
+        (&raw mut (*start).type_).write(kind);
+        start.cast::<i32>().add(1).write(id);
+        location.assume_init()
+    }
+}
+
+impl fmt::Debug for AllocOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AllocOp of {} bytes at {:?}", self.bytes, self.location)?;
+        if self.address != 0 {
+            write!(f, ", address {:#x}", self.address)?;
+        }
+        write!(f, ", made at {:?}", self.tag)
+    }
+}

@@ -1,0 +1,123 @@
+//! Calling a function on the host.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{
+    CUDA_HOST_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+};
+
+use super::{Tag, tagged};
+use crate::retain::Bundle;
+use crate::{Owner, Result, driver};
+
+/// Calls a Rust closure, or a C function with its data, on a thread of the driver.
+///
+/// The function must not call CUDA: the driver answers NOT_PERMITTED.
+#[derive(Clone)]
+pub struct HostOp {
+    function: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+    bundle: Option<Arc<Bundle>>,
+    pub(super) tag: Tag,
+}
+
+// SAFETY: `data` is handed to the driver alone; what it points to is `Sync` by `new`'s bound or by `raw`'s contract.
+unsafe impl Send for HostOp {}
+// SAFETY: as above.
+unsafe impl Sync for HostOp {}
+
+tagged!(HostOp);
+
+impl HostOp {
+    /// Calls `function` each time the node runs. Several launches may call it at once. If it panics, the panic ends there and is logged;
+    /// the graph runs on.
+    #[track_caller]
+    pub fn new<F: Fn() + Send + Sync + 'static>(function: F) -> HostOp {
+        let function = Arc::new(function);
+        let data = Arc::as_ptr(&function).cast_mut().cast();
+        HostOp {
+            function: call::<F>,
+            data,
+            bundle: Bundle::of([function as Owner]),
+            tag: Tag::here(),
+        }
+    }
+
+    /// Calls a C function with `data`, and keeps `owner` alive.
+    ///
+    /// # Safety
+    ///
+    /// Whenever the node runs, on whatever thread and perhaps several times at once, `function(data)` is sound, and it does not unwind;
+    /// what `data` points to lives for as long as `owner` does, or a graph, executable or launch uses it.
+    #[track_caller]
+    pub unsafe fn raw(
+        function: unsafe extern "C" fn(*mut c_void),
+        data: *mut c_void,
+        owner: Option<Owner>,
+    ) -> HostOp {
+        HostOp {
+            function,
+            data,
+            bundle: Bundle::of(owner),
+            tag: Tag::here(),
+        }
+    }
+
+    /// The C function and its data; a Rust closure has them too.
+    pub fn as_raw(&self) -> (unsafe extern "C" fn(*mut c_void), *mut c_void) {
+        (self.function, self.data)
+    }
+
+    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        self.bundle.as_ref()
+    }
+
+    pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {
+        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST);
+        // SAFETY: plain data for which zero is a value of every field; later CUDA versions have more of them.
+        let mut host: CUDA_HOST_NODE_PARAMS_v2 = unsafe { std::mem::zeroed() };
+        host.fn_ = Some(self.function);
+        host.userData = self.data;
+        params.__bindgen_anon_1.host = host;
+        call(&mut params)
+    }
+
+    pub(super) fn read(node: CUgraphNode) -> Result<HostOp> {
+        let params = driver::node::host_params(node)?;
+        Ok(HostOp {
+            function: params.fn_.unwrap_or(nothing),
+            data: params.userData,
+            bundle: None,
+            tag: Tag::default(),
+        })
+    }
+}
+
+/// Calls the closure that `data` points to.
+///
+/// # Safety
+///
+/// `data` points to an `F` that lives for the length of the call.
+unsafe extern "C" fn call<F: Fn()>(data: *mut c_void) {
+    // SAFETY: by this function's contract; the node's bundle, held by the launch, keeps the closure alive (L3).
+    let function = unsafe { &*data.cast_const().cast::<F>() };
+    if catch_unwind(AssertUnwindSafe(function)).is_err() {
+        tracing::error!("a host function that a graph calls panicked");
+    }
+}
+
+/// What a node with no function calls.
+unsafe extern "C" fn nothing(_: *mut c_void) {}
+
+impl fmt::Debug for HostOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "HostOp {:p}({:p}) made at {:?}",
+            self.function, self.data, self.tag
+        )
+    }
+}

@@ -1,0 +1,296 @@
+//! Launching a kernel.
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
+use cudarc::driver::{CudaContext, LaunchConfig};
+
+use super::{LaunchAttribute, Tag, tagged};
+use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments};
+use crate::retain::Bundle;
+use crate::{Result, driver};
+
+/// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module loaded and the buffers allocated.
+///
+/// ```
+/// # use cuda_graph::{Buffer, Graph, KernelOp};
+/// # use cudarc::driver::LaunchConfig;
+/// # let device = cuda_graph::device(0)?;
+/// # let stream = device.context().default_stream();
+/// # let ptx = "
+/// # .version 7.0
+/// # .target sm_70
+/// # .address_size 64
+/// # .visible .entry store(.param .u64 to, .param .u32 value)
+/// # {
+/// #     .reg .b32 %v;
+/// #     .reg .b64 %p;
+/// #     ld.param.u64 %p, [to];
+/// #     ld.param.u32 %v, [value];
+/// #     st.global.u32 [%p], %v;
+/// #     ret;
+/// # }";
+/// # let store = device.context().load_module(cudarc::nvrtc::Ptx::from_src(ptx))?.load_function("store")?;
+/// let buffer = Buffer::<u32>::zeroed(&stream, 1)?;
+/// // SAFETY: `store` writes one value to where its first argument points.
+/// let op = unsafe { KernelOp::new(&store, LaunchConfig::for_num_elems(1), (&buffer, 7u32)) }?;
+/// let graph = Graph::new(device.context())?;
+/// graph.add(op, ())?;
+/// let mut exec = graph.instantiate()?;
+/// exec.launch(&stream)?;
+/// assert_eq!(buffer.to_host(&stream)?, [7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct KernelOp {
+    launch: Arc<Launch>,
+    pub(super) tag: Tag,
+}
+
+#[derive(Clone)]
+struct Launch {
+    kernel: Kernel,
+    grid: (u32, u32, u32),
+    block: (u32, u32, u32),
+    shared_bytes: u32,
+    arguments: Arguments,
+    attributes: Vec<LaunchAttribute>,
+    bundle: Option<Arc<Bundle>>,
+}
+
+tagged!(KernelOp);
+
+impl KernelOp {
+    /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the order of the parameters.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgumentCount`](crate::Error::ArgumentCount) and [`ArgumentSize`](crate::Error::ArgumentSize) when the kernel's parameters are
+    /// others.
+    ///
+    /// # Safety
+    ///
+    /// With these arguments and this grid, the kernel does not touch memory that it may not, whenever the operation runs: its
+    /// parameters mean what the arguments are, and memory that it reaches by addresses not among the arguments lives.
+    #[track_caller]
+    pub unsafe fn new(
+        kernel: impl AsKernel,
+        config: LaunchConfig,
+        arguments: impl KernelArguments,
+    ) -> Result<KernelOp> {
+        let tag = Tag::here();
+        let kernel = kernel.as_kernel()?;
+        let arguments = arguments.gather();
+        arguments.check(&kernel)?;
+        let owners = std::iter::once(kernel.owner()).chain(arguments.owners().iter().cloned());
+        let bundle = Bundle::of(owners);
+        Ok(KernelOp {
+            launch: Arc::new(Launch {
+                kernel,
+                grid: config.grid_dim,
+                block: config.block_dim,
+                shared_bytes: config.shared_mem_bytes,
+                arguments,
+                attributes: Vec::new(),
+                bundle,
+            }),
+            tag,
+        })
+    }
+
+    /// The same launch with an attribute, which replaces one of the same name.
+    pub fn attribute(mut self, attribute: LaunchAttribute) -> Self {
+        let launch = Arc::make_mut(&mut self.launch);
+        launch
+            .attributes
+            .retain(|other| other.id() != attribute.id());
+        launch.attributes.push(attribute);
+        self
+    }
+
+    /// The same launch, whose blocks may synchronize as one grid.
+    pub fn cooperative(self) -> Self {
+        self.attribute(LaunchAttribute::Cooperative(true))
+    }
+
+    /// The same launch in clusters of so many blocks.
+    pub fn cluster(self, x: u32, y: u32, z: u32) -> Self {
+        self.attribute(LaunchAttribute::Cluster(x, y, z))
+    }
+
+    /// The same launch at a priority; it counts in executables instantiated with node priorities.
+    pub fn priority(self, priority: i32) -> Self {
+        self.attribute(LaunchAttribute::Priority(priority))
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.launch.kernel
+    }
+
+    /// The grid, in blocks.
+    pub fn grid(&self) -> (u32, u32, u32) {
+        self.launch.grid
+    }
+
+    /// A block, in threads.
+    pub fn block(&self) -> (u32, u32, u32) {
+        self.launch.block
+    }
+
+    /// The dynamic shared memory of a block, in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.launch.shared_bytes
+    }
+
+    /// The arguments.
+    pub fn arguments(&self) -> &Arguments {
+        &self.launch.arguments
+    }
+
+    /// The attributes.
+    pub fn attributes(&self) -> &[LaunchAttribute] {
+        &self.launch.attributes
+    }
+
+    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        self.launch.bundle.as_ref()
+    }
+
+    /// Calls the driver with this launch's parameters.
+    #[inline]
+    fn with_params<R>(
+        &self,
+        context: &CudaContext,
+        call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
+    ) -> R {
+        let launch = &*self.launch;
+        let mut pointers = launch.arguments.pointers();
+        call(&CUDA_KERNEL_NODE_PARAMS {
+            func: launch.kernel.raw(),
+            gridDimX: launch.grid.0,
+            gridDimY: launch.grid.1,
+            gridDimZ: launch.grid.2,
+            blockDimX: launch.block.0,
+            blockDimY: launch.block.1,
+            blockDimZ: launch.block.2,
+            sharedMemBytes: launch.shared_bytes,
+            kernelParams: pointers.as_mut_ptr(),
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: context.cu_ctx(),
+        })
+    }
+
+    pub(super) fn add_to(
+        &self,
+        graph: CUgraph,
+        after: &[CUgraphNode],
+        context: &CudaContext,
+    ) -> Result<CUgraphNode> {
+        let node = self.with_params(context, |params| {
+            driver::node::add_kernel(graph, after, params)
+        })?;
+        for attribute in &self.launch.attributes {
+            if let Err(error) = attribute.set(node) {
+                // The node and its attributes appear together or not at all.
+                if let Err(error) = driver::node::destroy(node) {
+                    tracing::error!(
+                        "a kernel node without its attributes stays in its graph: {error}"
+                    );
+                }
+                return Err(error);
+            }
+        }
+        Ok(node)
+    }
+
+    pub(super) fn set(
+        &self,
+        node: CUgraphNode,
+        context: &CudaContext,
+        old: &[LaunchAttribute],
+    ) -> Result<()> {
+        self.with_params(context, |params| driver::node::set_kernel(node, params))?;
+        let new = &self.launch.attributes;
+        for attribute in old {
+            if new.iter().all(|new| new.id() != attribute.id()) {
+                attribute.plain().set(node)?;
+            }
+        }
+        new.iter().try_for_each(|attribute| attribute.set(node))
+    }
+
+    #[inline]
+    pub(crate) fn set_in(
+        &self,
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        context: &CudaContext,
+    ) -> Result<()> {
+        self.with_params(context, |params| {
+            driver::exec::set_kernel(exec, node, params)
+        })
+    }
+
+    pub(super) fn read(node: CUgraphNode) -> Result<KernelOp> {
+        let params = driver::node::kernel_params(node)?;
+        let function = if params.func.is_null() {
+            // The driver gives functions of libraries as kernels; both name a function to the calls made here.
+            params.kern.cast()
+        } else {
+            params.func
+        };
+        let kernel = Kernel::unowned(function)?;
+        let mut arguments = Arguments::default();
+        if let Some(parameters) = kernel.parameters()
+            && !params.kernelParams.is_null()
+        {
+            for (index, parameter) in parameters.iter().enumerate() {
+                // SAFETY: the driver gives a pointer per parameter, each to as many bytes as the parameter has.
+                unsafe {
+                    let from = *params.kernelParams.add(index);
+                    arguments.bytes(from.cast_const().cast(), parameter.size);
+                }
+            }
+        }
+        Ok(KernelOp {
+            launch: Arc::new(Launch {
+                kernel,
+                grid: (params.gridDimX, params.gridDimY, params.gridDimZ),
+                block: (params.blockDimX, params.blockDimY, params.blockDimZ),
+                shared_bytes: params.sharedMemBytes,
+                arguments,
+                attributes: LaunchAttribute::read(node),
+                bundle: None,
+            }),
+            tag: Tag::default(),
+        })
+    }
+}
+
+impl fmt::Debug for KernelOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let launch = &*self.launch;
+        let (grid, block) = (launch.grid, launch.block);
+        write!(
+            f,
+            "KernelOp `{}` <<<{}x{}x{}, {}x{}x{}, {}>>> {:?}",
+            launch.kernel.name(),
+            grid.0,
+            grid.1,
+            grid.2,
+            block.0,
+            block.1,
+            block.2,
+            launch.shared_bytes,
+            launch.arguments
+        )?;
+        if !launch.attributes.is_empty() {
+            write!(f, " {:?}", launch.attributes)?;
+        }
+        write!(f, " made at {:?}", self.tag)
+    }
+}

@@ -1,0 +1,519 @@
+//! Operations: what a node does, as a value.
+//!
+//! Adding a node, updating it in a definition or an executable, and reading it back all speak of the same value. An operation holds what
+//! it uses (invariant L4), so nothing else need be kept alive for it. Clones are cheap.
+//!
+//! Each file is one operation: how it is made, and how it becomes the driver's parameters and comes back from them.
+
+mod alloc;
+mod attribute;
+mod batch;
+mod child;
+mod copy;
+mod empty;
+mod fill;
+mod free;
+mod host;
+mod kernel;
+mod raw;
+mod record_event;
+mod semaphores;
+mod wait_event;
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphNodeType};
+
+pub use alloc::{AllocOp, MemoryLocation};
+pub use attribute::LaunchAttribute;
+pub use batch::{BatchOp, MemoryOperation, WaitCondition};
+pub use child::ChildOp;
+pub use copy::{CopyOp, Pitched};
+pub use empty::EmptyOp;
+pub use fill::{FillOp, FillValue};
+pub use free::FreeOp;
+pub use host::HostOp;
+pub use kernel::KernelOp;
+pub use raw::RawOp;
+pub use record_event::{EventHandle, RecordEventOp};
+pub use semaphores::{SignalSemaphoresOp, WaitSemaphoresOp};
+pub use wait_event::WaitEventOp;
+
+use crate::retain::Bundle;
+use crate::{Result, driver};
+
+/// The kinds of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are CUDA's own")]
+pub enum NodeKind {
+    Kernel,
+    Copy,
+    Fill,
+    Host,
+    Child,
+    Empty,
+    WaitEvent,
+    RecordEvent,
+    SignalSemaphores,
+    WaitSemaphores,
+    Alloc,
+    Free,
+    Batch,
+    Conditional,
+    /// A kind that this library does not know.
+    Other(u32),
+}
+
+impl NodeKind {
+    pub(crate) fn from_driver(kind: CUgraphNodeType) -> NodeKind {
+        use CUgraphNodeType as T;
+        match kind {
+            T::CU_GRAPH_NODE_TYPE_KERNEL => NodeKind::Kernel,
+            T::CU_GRAPH_NODE_TYPE_MEMCPY => NodeKind::Copy,
+            T::CU_GRAPH_NODE_TYPE_MEMSET => NodeKind::Fill,
+            T::CU_GRAPH_NODE_TYPE_HOST => NodeKind::Host,
+            T::CU_GRAPH_NODE_TYPE_GRAPH => NodeKind::Child,
+            T::CU_GRAPH_NODE_TYPE_EMPTY => NodeKind::Empty,
+            T::CU_GRAPH_NODE_TYPE_WAIT_EVENT => NodeKind::WaitEvent,
+            T::CU_GRAPH_NODE_TYPE_EVENT_RECORD => NodeKind::RecordEvent,
+            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL => NodeKind::SignalSemaphores,
+            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => NodeKind::WaitSemaphores,
+            T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => NodeKind::Alloc,
+            T::CU_GRAPH_NODE_TYPE_MEM_FREE => NodeKind::Free,
+            T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => NodeKind::Batch,
+            T::CU_GRAPH_NODE_TYPE_CONDITIONAL => NodeKind::Conditional,
+            #[allow(unreachable_patterns, reason = "later CUDA versions have more")]
+            other => NodeKind::Other(other as u32),
+        }
+    }
+}
+
+impl fmt::Display for NodeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NodeKind::Kernel => "kernel",
+            NodeKind::Copy => "copy",
+            NodeKind::Fill => "fill",
+            NodeKind::Host => "host",
+            NodeKind::Child => "child graph",
+            NodeKind::Empty => "empty",
+            NodeKind::WaitEvent => "event wait",
+            NodeKind::RecordEvent => "event record",
+            NodeKind::SignalSemaphores => "semaphore signal",
+            NodeKind::WaitSemaphores => "semaphore wait",
+            NodeKind::Alloc => "alloc",
+            NodeKind::Free => "free",
+            NodeKind::Batch => "batch memory operation",
+            NodeKind::Conditional => "conditional",
+            NodeKind::Other(kind) => return write!(f, "kind {kind}"),
+        })
+    }
+}
+
+/// What an operation is called and where it was made.
+#[derive(Clone, Default)]
+pub(crate) struct Tag {
+    pub label: Option<Arc<str>>,
+    pub location: Option<&'static Location<'static>>,
+}
+
+impl Tag {
+    #[track_caller]
+    pub(crate) fn here() -> Tag {
+        Tag {
+            label: None,
+            location: Some(Location::caller()),
+        }
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(label) = &self.label {
+            write!(f, "\"{label}\" ")?;
+        }
+        match self.location {
+            Some(location) => write!(f, "{location}"),
+            None => f.write_str("nowhere known"),
+        }
+    }
+}
+
+/// A value that a node can be: [`KernelOp`], [`CopyOp`] and so on, or [`AnyOp`] for any of them.
+pub trait Operation: Clone + fmt::Debug + Send + Sync + Sealed + 'static {
+    /// The same operation, of whatever type.
+    fn into_any(self) -> AnyOp;
+
+    /// The same operation, if it is of this type.
+    fn from_any(op: AnyOp) -> Option<Self>;
+
+    /// Whether a node of this kind has such an operation.
+    fn has_kind(kind: NodeKind) -> bool;
+}
+
+mod sealed {
+    use super::*;
+
+    pub trait Sealed {
+        /// Has a node of an executable do this. Children are embedded by the layer above.
+        fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode)
+        -> Result<()>;
+
+        /// What it keeps alive.
+        fn bundle(&self) -> Option<&Arc<Bundle>>;
+
+        /// The graph that it embeds.
+        fn child(&self) -> Option<&ChildOp> {
+            None
+        }
+
+        /// Its launch attributes, if it is a launch.
+        fn attributes(&self) -> Option<&[LaunchAttribute]> {
+            None
+        }
+    }
+}
+pub(crate) use sealed::Sealed;
+
+/// Gives an operation with a field `tag` its label and location.
+macro_rules! tagged {
+    ($op:ty) => {
+        impl $op {
+            /// The same operation under a name, for errors and pictures.
+            pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {
+                self.tag.label = Some(label.into());
+                self
+            }
+
+            /// Its name, if it has one.
+            pub fn label_text(&self) -> Option<&str> {
+                self.tag.label.as_deref()
+            }
+
+            /// Where it was made, if this library made it.
+            pub fn location(&self) -> Option<&'static std::panic::Location<'static>> {
+                self.tag.location
+            }
+        }
+    };
+}
+use tagged;
+
+macro_rules! operations {
+    ($($variant:ident($op:ty) = $kind:ident),+ $(,)?) => {
+        /// An operation of any type.
+        #[derive(Clone)]
+        #[non_exhaustive]
+        #[allow(missing_docs, reason = "each is described at its own type")]
+        pub enum AnyOp {
+            $($variant($op),)+
+            /// A kind that this library knows by name alone.
+            Raw(RawOp),
+        }
+
+        impl fmt::Debug for AnyOp {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(AnyOp::$variant(op) => op.fmt(f),)+
+                    AnyOp::Raw(op) => op.fmt(f),
+                }
+            }
+        }
+
+        impl AnyOp {
+            /// Its kind.
+            pub fn kind(&self) -> NodeKind {
+                match self {
+                    $(AnyOp::$variant(_) => NodeKind::$kind,)+
+                    AnyOp::Raw(op) => op.kind(),
+                }
+            }
+
+            pub(crate) fn tag(&self) -> &Tag {
+                match self {
+                    $(AnyOp::$variant(op) => &op.tag,)+
+                    AnyOp::Raw(op) => &op.tag,
+                }
+            }
+
+            pub(crate) fn tag_mut(&mut self) -> &mut Tag {
+                match self {
+                    $(AnyOp::$variant(op) => &mut op.tag,)+
+                    AnyOp::Raw(op) => &mut op.tag,
+                }
+            }
+        }
+
+        $(
+            impl Operation for $op {
+                fn into_any(self) -> AnyOp {
+                    AnyOp::$variant(self)
+                }
+
+                fn from_any(op: AnyOp) -> Option<Self> {
+                    match op {
+                        AnyOp::$variant(op) => Some(op),
+                        _ => None,
+                    }
+                }
+
+                fn has_kind(kind: NodeKind) -> bool {
+                    kind == NodeKind::$kind
+                }
+            }
+
+            impl From<$op> for AnyOp {
+                fn from(op: $op) -> AnyOp {
+                    AnyOp::$variant(op)
+                }
+            }
+        )+
+    };
+}
+
+operations! {
+    Kernel(KernelOp) = Kernel,
+    Copy(CopyOp) = Copy,
+    Fill(FillOp) = Fill,
+    Host(HostOp) = Host,
+    Child(ChildOp) = Child,
+    Empty(EmptyOp) = Empty,
+    RecordEvent(RecordEventOp) = RecordEvent,
+    WaitEvent(WaitEventOp) = WaitEvent,
+    Alloc(AllocOp) = Alloc,
+    Free(FreeOp) = Free,
+    Batch(BatchOp) = Batch,
+    SignalSemaphores(SignalSemaphoresOp) = SignalSemaphores,
+    WaitSemaphores(WaitSemaphoresOp) = WaitSemaphores,
+}
+
+impl Sealed for AnyOp {
+    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
+        match self {
+            AnyOp::Kernel(op) => Sealed::set_in(op, context, exec, node),
+            AnyOp::Empty(_) => Ok(()),
+            other => other.with_params(context, |params| driver::exec::set(exec, node, params))?,
+        }
+    }
+
+    fn bundle(&self) -> Option<&Arc<Bundle>> {
+        AnyOp::bundle(self)
+    }
+
+    fn child(&self) -> Option<&ChildOp> {
+        match self {
+            AnyOp::Child(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    fn attributes(&self) -> Option<&[LaunchAttribute]> {
+        match self {
+            AnyOp::Kernel(op) => Some(op.attributes()),
+            _ => None,
+        }
+    }
+}
+
+impl Sealed for KernelOp {
+    #[inline]
+    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
+        KernelOp::set_in(self, exec, node, context)
+    }
+
+    #[inline]
+    fn bundle(&self) -> Option<&Arc<Bundle>> {
+        KernelOp::bundle(self)
+    }
+
+    #[inline]
+    fn attributes(&self) -> Option<&[LaunchAttribute]> {
+        Some(KernelOp::attributes(self))
+    }
+}
+
+/// The operations whose updates are not frequent enough to spare a clone of their handle.
+macro_rules! through_any {
+    ($($op:ty),+ $(,)?) => {$(
+        impl Sealed for $op {
+            fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
+                Sealed::set_in(&self.clone().into_any(), context, exec, node)
+            }
+
+            fn bundle(&self) -> Option<&Arc<Bundle>> {
+                <$op>::bundle(self)
+            }
+        }
+    )+};
+}
+
+through_any!(
+    CopyOp,
+    FillOp,
+    HostOp,
+    RecordEventOp,
+    WaitEventOp,
+    BatchOp,
+    SignalSemaphoresOp,
+    WaitSemaphoresOp,
+    RawOp,
+);
+
+macro_rules! without_owners {
+    ($($op:ty),+ $(,)?) => {$(
+        impl Sealed for $op {
+            fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
+                Sealed::set_in(&self.clone().into_any(), context, exec, node)
+            }
+
+            fn bundle(&self) -> Option<&Arc<Bundle>> {
+                None
+            }
+        }
+    )+};
+}
+
+without_owners!(EmptyOp, AllocOp, FreeOp);
+
+impl Sealed for ChildOp {
+    fn set_in(&self, _: &CudaContext, _: CUgraphExec, _: CUgraphNode) -> Result<()> {
+        unreachable!("children are embedded by the layer above")
+    }
+
+    fn bundle(&self) -> Option<&Arc<Bundle>> {
+        None
+    }
+
+    fn child(&self) -> Option<&ChildOp> {
+        Some(self)
+    }
+}
+
+impl Operation for AnyOp {
+    fn into_any(self) -> AnyOp {
+        self
+    }
+
+    fn from_any(op: AnyOp) -> Option<Self> {
+        Some(op)
+    }
+
+    fn has_kind(_: NodeKind) -> bool {
+        true
+    }
+}
+
+impl AnyOp {
+    /// The same operation under a name, for errors and pictures.
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.tag_mut().label = Some(label.into());
+        self
+    }
+
+    /// Its name, if it has one.
+    pub fn label_text(&self) -> Option<&str> {
+        self.tag().label.as_deref()
+    }
+
+    /// What it keeps alive.
+    pub(crate) fn bundle(&self) -> Option<&Arc<Bundle>> {
+        match self {
+            AnyOp::Kernel(op) => op.bundle(),
+            AnyOp::Copy(op) => op.bundle(),
+            AnyOp::Fill(op) => op.bundle(),
+            AnyOp::Host(op) => op.bundle(),
+            AnyOp::RecordEvent(op) => op.bundle(),
+            AnyOp::WaitEvent(op) => op.bundle(),
+            AnyOp::Batch(op) => op.bundle(),
+            AnyOp::SignalSemaphores(op) => op.bundle(),
+            AnyOp::WaitSemaphores(op) => op.bundle(),
+            AnyOp::Raw(op) => op.bundle(),
+            // An embedded graph holds what its own nodes use; the others use nothing.
+            AnyOp::Child(_) | AnyOp::Empty(_) | AnyOp::Alloc(_) | AnyOp::Free(_) => None,
+        }
+    }
+
+    /// Adds a node that does this. Children are embedded by the layer above.
+    pub(crate) fn add_to(
+        &self,
+        context: &CudaContext,
+        graph: CUgraph,
+        after: &[CUgraphNode],
+    ) -> Result<CUgraphNode> {
+        match self {
+            AnyOp::Kernel(op) => op.add_to(graph, after, context),
+            AnyOp::Empty(_) => driver::node::add_empty(graph, after),
+            other => {
+                other.with_params(context, |params| driver::node::add(graph, after, params))?
+            }
+        }
+    }
+
+    /// Has a node of a definition do this, which did `old`.
+    pub(crate) fn set(
+        &self,
+        context: &CudaContext,
+        node: CUgraphNode,
+        old: Option<&AnyOp>,
+    ) -> Result<()> {
+        match self {
+            AnyOp::Kernel(op) => {
+                let old = match old {
+                    Some(AnyOp::Kernel(old)) => old.attributes(),
+                    _ => &[],
+                };
+                op.set(node, context, old)
+            }
+            AnyOp::Empty(_) => Ok(()),
+            other => other.with_params(context, |params| driver::node::set(node, params))?,
+        }
+    }
+
+    fn with_params<R>(
+        &self,
+        context: &CudaContext,
+        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
+        Ok(match self {
+            AnyOp::Copy(op) => op.with_params(context, call),
+            AnyOp::Fill(op) => op.with_params(context, call),
+            AnyOp::Host(op) => op.with_params(call),
+            AnyOp::RecordEvent(op) => op.with_params(call),
+            AnyOp::WaitEvent(op) => op.with_params(call),
+            AnyOp::Alloc(op) => op.with_params(call),
+            AnyOp::Free(op) => op.with_params(call),
+            AnyOp::Batch(op) => op.with_params(context, call),
+            AnyOp::SignalSemaphores(op) => op.with_params(call),
+            AnyOp::WaitSemaphores(op) => op.with_params(call),
+            AnyOp::Raw(op) => op.with_params(call)?,
+            AnyOp::Kernel(_) | AnyOp::Child(_) | AnyOp::Empty(_) => {
+                unreachable!("these three have calls of their own")
+            }
+        })
+    }
+
+    /// What a node that this library did not make does. Children are read by the layer above.
+    pub(crate) fn read(kind: NodeKind, node: CUgraphNode) -> Result<AnyOp> {
+        Ok(match kind {
+            NodeKind::Kernel => KernelOp::read(node)?.into(),
+            NodeKind::Copy => CopyOp::read(node)?.into(),
+            NodeKind::Fill => FillOp::read(node)?.into(),
+            NodeKind::Host => HostOp::read(node)?.into(),
+            NodeKind::Empty => EmptyOp::unmade().into(),
+            NodeKind::RecordEvent => RecordEventOp::read(node)?.into(),
+            NodeKind::WaitEvent => WaitEventOp::read(node)?.into(),
+            NodeKind::Alloc => AllocOp::read(node)?.into(),
+            NodeKind::Free => FreeOp::read(node)?.into(),
+            NodeKind::Batch => BatchOp::read(node)?.into(),
+            NodeKind::SignalSemaphores => SignalSemaphoresOp::read(node)?.into(),
+            NodeKind::WaitSemaphores => WaitSemaphoresOp::read(node)?.into(),
+            NodeKind::Child | NodeKind::Conditional | NodeKind::Other(_) => {
+                AnyOp::Raw(RawOp::opaque(kind))
+            }
+        })
+    }
+}

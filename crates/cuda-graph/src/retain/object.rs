@@ -1,0 +1,79 @@
+//! A CUDA user object whose payload is an `Arc`.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUgraph, CUuserObject};
+
+use super::reaper;
+use crate::{Result, driver};
+
+/// A user object that holds a clone of an `Arc`, with one reference of ours until it is moved to a graph. Dropped before, it gives that
+/// reference up, and with it the payload.
+#[derive(Debug)]
+pub(crate) struct UserObject {
+    raw: CUuserObject,
+}
+
+impl UserObject {
+    /// Makes one that holds `payload`.
+    pub(crate) fn new<T: Any + Send + Sync>(payload: Arc<T>) -> Result<UserObject> {
+        reaper::start();
+        let payload = Arc::into_raw(payload);
+        match driver::graph::create_user_object(payload.cast_mut().cast(), destroy::<T>) {
+            Ok(raw) => Ok(UserObject { raw }),
+            Err(error) => {
+                // SAFETY: the driver did not take the pointer, which `into_raw` made above.
+                drop(unsafe { Arc::from_raw(payload) });
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves it to `graph`. The handle that comes back is good for [`release`] for as long as the graph holds it.
+    pub(crate) fn give_to(self, graph: CUgraph) -> Result<Held> {
+        driver::graph::move_user_object(graph, self.raw)?;
+        let raw = self.raw;
+        std::mem::forget(self);
+        Ok(Held(raw))
+    }
+}
+
+impl Drop for UserObject {
+    fn drop(&mut self) {
+        if let Err(error) = driver::graph::release_user_object(self.raw) {
+            tracing::error!("a user object leaks: {error}");
+        }
+    }
+}
+
+/// A reference that a graph holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held(CUuserObject);
+
+// SAFETY: a handle, no more than a number; the driver synchronizes user objects.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
+impl Held {
+    /// Has `graph`, which holds it, let go of it.
+    pub(crate) fn release(self, graph: CUgraph) {
+        if let Err(error) = driver::graph::release_from_graph(graph, self.0) {
+            tracing::error!("what a node used is held until its graph is gone: {error}");
+        }
+    }
+}
+
+/// The driver's last reference is gone.
+///
+/// # Safety
+///
+/// `payload` came from `Arc::<T>::into_raw` and is given once.
+unsafe extern "C" fn destroy<T: Any + Send + Sync>(payload: *mut c_void) {
+    // SAFETY: by this function's contract, which `UserObject::new` keeps.
+    let payload = unsafe { Arc::from_raw(payload.cast_const().cast::<T>()) };
+    // A panic must not cross into the driver: boxing and sending have none but for lack of memory, which aborts.
+    reaper::drop_later(Box::new(payload));
+}

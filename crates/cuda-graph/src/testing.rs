@@ -1,0 +1,7 @@
+//! Hooks for this crate's own tests.
+
+/// Runs `body` while call number `nth` (from 0) that this crate makes of the driver on this thread fails with OUT_OF_MEMORY, without being
+/// made. Says whether there was such a call.
+pub fn with_failing_call<R>(nth: u32, body: impl FnOnce() -> R) -> (R, bool) {
+    crate::driver::with_failing_call(nth, body)
+}

@@ -1,0 +1,190 @@
+//! What the tests share: a device, kernels, and owners whose drop is seen.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
+use cuda_graph::cudarc::nvrtc::Ptx;
+use cuda_graph::{Buffer, HostOp, Kernel, KernelOp};
+
+/// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds 1 to `to[i]`.
+/// `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
+pub const PTX: &str = "
+.version 7.0
+.target sm_70
+.address_size 64
+
+.visible .entry store(.param .u64 to, .param .u32 value)
+{
+    .reg .b32 %v;
+    .reg .b64 %p;
+    ld.param.u64 %p, [to];
+    ld.param.u32 %v, [value];
+    st.global.u32 [%p], %v;
+    ret;
+}
+
+.visible .entry add(.param .u64 to, .param .u64 from)
+{
+    .reg .b32 %v, %w;
+    .reg .b64 %p, %q;
+    ld.param.u64 %p, [to];
+    ld.param.u64 %q, [from];
+    ld.global.u32 %v, [%p];
+    ld.global.u32 %w, [%q];
+    add.u32 %v, %v, %w;
+    st.global.u32 [%p], %v;
+    ret;
+}
+
+.visible .entry bump(.param .u64 to, .param .u32 n)
+{
+    .reg .pred %out;
+    .reg .b32 %i, %b, %s, %n, %v;
+    .reg .b64 %p, %at;
+    mov.u32 %b, %ctaid.x;
+    mov.u32 %s, %ntid.x;
+    mov.u32 %i, %tid.x;
+    mad.lo.u32 %i, %b, %s, %i;
+    ld.param.u32 %n, [n];
+    setp.ge.u32 %out, %i, %n;
+    @%out ret;
+    ld.param.u64 %p, [to];
+    mul.wide.u32 %at, %i, 4;
+    add.u64 %p, %p, %at;
+    ld.global.u32 %v, [%p];
+    add.u32 %v, %v, 1;
+    st.global.u32 [%p], %v;
+    ret;
+}
+
+.visible .entry mixed(.param .u64 to, .param .u8 a, .param .f64 b, .param .align 4 .b8 c[12], .param .u16 d)
+{
+    .reg .b32 %v, %w;
+    .reg .b64 %p;
+    ld.param.u64 %p, [to];
+    ld.param.u8 %v, [a];
+    ld.param.u16 %w, [d];
+    add.u32 %v, %v, %w;
+    st.global.u32 [%p], %v;
+    ret;
+}
+";
+
+pub fn context() -> Arc<CudaContext> {
+    cuda_graph::device(0)
+        .expect("there is a device")
+        .context()
+        .clone()
+}
+
+/// A stream of the test's own, so that tests do not wait for each other.
+pub fn stream() -> Arc<CudaStream> {
+    context().new_stream().expect("a stream can be made")
+}
+
+/// The module of [`PTX`], loaded anew.
+pub fn load() -> Arc<CudaModule> {
+    context()
+        .load_module(Ptx::from_src(PTX))
+        .expect("the kernels load")
+}
+
+/// A kernel of [`PTX`], whose module stays loaded.
+pub fn kernel(name: &str) -> Kernel {
+    static MODULE: OnceLock<Arc<CudaModule>> = OnceLock::new();
+    let function: CudaFunction = MODULE
+        .get_or_init(load)
+        .load_function(name)
+        .expect("the kernel is there");
+    Kernel::new(&function).expect("its parameters are known")
+}
+
+pub fn one() -> cuda_graph::cudarc::driver::LaunchConfig {
+    cuda_graph::cudarc::driver::LaunchConfig {
+        grid_dim: (1, 1, 1),
+        block_dim: (1, 1, 1),
+        shared_mem_bytes: 0,
+    }
+}
+
+/// Writes `value` to the first word of `to`.
+#[track_caller]
+pub fn store(to: &Buffer<u32>, value: u32) -> KernelOp {
+    // SAFETY: `store` writes one word, which the buffer has.
+    unsafe { KernelOp::new(kernel("store"), one(), (to, value)) }.expect("the arguments fit")
+}
+
+/// Adds the first word of `from` to that of `to`.
+#[track_caller]
+pub fn add(to: &Buffer<u32>, from: &Buffer<u32>) -> KernelOp {
+    // SAFETY: `add` reads and writes one word of each.
+    unsafe { KernelOp::new(kernel("add"), one(), (to, from)) }.expect("the arguments fit")
+}
+
+pub fn words(stream: &Arc<CudaStream>, values: &[u32]) -> Buffer<u32> {
+    Buffer::from_host(stream, values).expect("it fits")
+}
+
+/// An owner whose drop is seen.
+#[derive(Clone)]
+pub struct Watch(Arc<AtomicBool>);
+
+/// What sets a [`Watch`] when dropped.
+pub struct Watched(Arc<AtomicBool>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Watch {
+    pub fn new() -> (Watch, Watched) {
+        let flag = Arc::new(AtomicBool::new(false));
+        (Watch(flag.clone()), Watched(flag))
+    }
+
+    pub fn is_dropped(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the owner is dropped, which happens on another thread.
+    #[track_caller]
+    pub fn assert_dropped(&self, when: &str) {
+        let start = Instant::now();
+        while !self.is_dropped() {
+            assert!(start.elapsed() < Duration::from_secs(10), "leaked {when}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Sees that the owner is alive, a while after whatever might have dropped it.
+    #[track_caller]
+    pub fn assert_alive(&self, when: &str) {
+        std::thread::sleep(Duration::from_millis(8));
+        assert!(!self.is_dropped(), "dropped early {when}");
+    }
+}
+
+/// A host operation that blocks until it is let go, and says when it started.
+pub struct Gate {
+    pub started: Receiver<()>,
+    pub go: Sender<()>,
+}
+
+impl Gate {
+    /// Dropping the gate opens it too.
+    pub fn new() -> (Gate, HostOp) {
+        let (say, started) = channel();
+        let (go, wait) = channel::<()>();
+        let (say, wait) = (Mutex::new(say), Mutex::new(wait));
+        let op = HostOp::new(move || {
+            let _ = say.lock().expect("no holder panics").send(());
+            let _ = wait.lock().expect("no holder panics").recv();
+        });
+        (Gate { started, go }, op)
+    }
+}
