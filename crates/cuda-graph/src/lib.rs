@@ -30,6 +30,7 @@ mod driver;
 mod error;
 mod exec;
 mod graph;
+mod inspect;
 mod kernel;
 mod memory;
 mod op;
@@ -44,6 +45,7 @@ pub use driver::Driver;
 pub use error::{Error, InstantiateFailure, Result};
 pub use exec::{Exec, InstantiateOptions, UpdateFailure};
 pub use graph::{Edge, EdgeData, Graph, Neighbours, Node, NodeId, NodeName, NodeSet};
+pub use inspect::DriverDot;
 pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Parameter};
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{

@@ -150,22 +150,15 @@ impl Watch {
     pub fn is_dropped(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
+}
 
-    /// Waits until the owner is dropped, which happens on another thread.
-    #[track_caller]
-    pub fn assert_dropped(&self, when: &str) {
-        let start = Instant::now();
-        while !self.is_dropped() {
-            assert!(start.elapsed() < Duration::from_secs(10), "leaked {when}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Sees that the owner is alive, a while after whatever might have dropped it.
-    #[track_caller]
-    pub fn assert_alive(&self, when: &str) {
-        std::thread::sleep(Duration::from_millis(8));
-        assert!(!self.is_dropped(), "dropped early {when}");
+/// Waits until something on another thread has come true.
+#[track_caller]
+pub fn assert_soon(mut true_yet: impl FnMut() -> bool, otherwise: &str) {
+    let start = Instant::now();
+    while !true_yet() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{otherwise}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

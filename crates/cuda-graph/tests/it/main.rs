@@ -3,3 +3,4 @@
 mod device;
 mod fixture;
 mod graph;
+mod lifetimes;

@@ -1,0 +1,5 @@
+//! Pictures of graphs.
+
+mod driver_dot;
+
+pub use driver_dot::DriverDot;
