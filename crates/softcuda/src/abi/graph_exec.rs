@@ -19,7 +19,6 @@ const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 mod outcome {
     pub const SUCCESS: u32 = 0;
     pub const ERROR: u32 = 1;
-    pub const INVALID_STRUCTURE: u32 = 2;
 }
 
 /// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
@@ -100,11 +99,7 @@ fn instantiate_with(
             tell(None, outcome::SUCCESS)
         }
         Err(failed) => {
-            let outcome = match failed.structure {
-                true => outcome::INVALID_STRUCTURE,
-                false => outcome::ERROR,
-            };
-            tell(failed.node, outcome)?;
+            tell(failed.node, failed.why as u32)?;
             Err(failed.error)
         }
     }

@@ -90,6 +90,13 @@ impl Attributes {
             .is_some_and(|value| words(value)[0] != 0)
     }
 
+    /// The priority; 0 is the lowest, and smaller numbers are higher.
+    pub fn priority(&self) -> i32 {
+        self.0
+            .get(&PRIORITY)
+            .map_or(0, |value| words(value)[0] as i32)
+    }
+
     /// Blocks of a cluster, where that is set.
     pub fn cluster(&self) -> Option<[u32; 3]> {
         let cluster = words(self.0.get(&CLUSTER_DIMENSION)?);

@@ -69,6 +69,9 @@ pub(crate) fn instantiate(
     let instance = graph.take_instance()?;
     let mut shape = Snapshot::of(graph)?;
     let plan = Plan::of(&shape)?;
+    if flags & DEVICE_LAUNCH != 0 {
+        plan.check_for_kernels(&shape)?;
+    }
     // They are the plan's now, which an update replaces.
     shape.clear_references();
     let executable = EXECUTABLES.insert(|handle| Executable {
@@ -103,6 +106,11 @@ pub(crate) fn destroy(handle: CUgraphExec) -> Result {
 }
 
 impl Executable {
+    /// Nodes run with their own priorities, which therefore cannot change.
+    pub(super) fn uses_priorities(&self) -> bool {
+        self.flags & flag::USE_NODE_PRIORITY != 0
+    }
+
     /// `cuGraphExecGetFlags`.
     pub fn flags(&self) -> u64 {
         self.flags
@@ -129,6 +137,7 @@ impl Executable {
             stream.wait(last.clone())?;
         }
         let plan = state.plan.clone();
+        plan.check_contexts()?;
         if let Some(memory) = &plan.memory {
             stream.context().check()?;
             memory.launch(self.flags & flag::AUTO_FREE_ON_LAUNCH != 0)?;

@@ -7,6 +7,7 @@ use super::memory::{GraphMemory, PlanMemory};
 use super::operation::{BatchNode, CopyNode, FillNode, HostNode, Kind, Operation};
 use super::snapshot::Snapshot;
 use super::user_object::Reference;
+use crate::driver::context::Context;
 use crate::driver::event::Event;
 use crate::driver::{CUresult, Result, failure, launch};
 use crate::engine::dag::{Cycle, Dag, Nodes};
@@ -50,6 +51,8 @@ pub(super) struct Plan {
     events: Arc<[u32]>,
     /// It calls functions of the program's.
     calls: bool,
+    /// The contexts of nodes.
+    contexts: Arc<[Arc<Context>]>,
     /// Memory that launches take and give back.
     pub memory: Option<Arc<PlanMemory>>,
     /// What it keeps alive for the program.
@@ -111,8 +114,22 @@ pub(crate) struct Unplanned {
     pub error: CUresult,
     /// A node that is why.
     pub node: Option<usize>,
-    /// The structure is why, rather than what a node does.
-    pub structure: bool,
+    /// What is wrong.
+    pub why: Why,
+}
+
+/// What is wrong with a graph: `CUgraphInstantiateResult`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Why {
+    /// What the call's answer says.
+    Error = 1,
+    /// Its structure.
+    Structure = 2,
+    /// A node that an executable which kernels launch cannot have.
+    NotForKernels = 3,
+    /// Nodes of several contexts, in such an executable.
+    SeveralContexts = 4,
 }
 
 impl From<CUresult> for Unplanned {
@@ -120,7 +137,7 @@ impl From<CUresult> for Unplanned {
         Unplanned {
             error,
             node: None,
-            structure: false,
+            why: Why::Error,
         }
     }
 }
@@ -133,14 +150,14 @@ impl Plan {
         let dag = Dag::new(count, &layout.edges).map_err(|Cycle(slot)| Unplanned {
             error: CUresult::CUDA_ERROR_INVALID_VALUE,
             node: Some(layout.slots[slot as usize].0),
-            structure: true,
+            why: Why::Structure,
         })?;
         let mut slots = Vec::with_capacity(layout.slots.len());
         for (node, operation) in layout.slots {
             let work = operation.prepare().map_err(|error| Unplanned {
                 error,
                 node: Some(node),
-                structure: false,
+                why: Why::Error,
             })?;
             slots.push(Slot {
                 node,
@@ -155,6 +172,12 @@ impl Plan {
             true => dag.order().filter(|&slot| has_event(kind(slot))).collect(),
             false => Arc::default(),
         };
+        let mut contexts: Vec<Arc<Context>> = Vec::new();
+        for context in slots.iter().filter_map(|slot| slot.operation.context()) {
+            if contexts.iter().all(|known| known.id() != context.id()) {
+                contexts.push(context.clone());
+            }
+        }
         let (mut takes, mut frees) = (Vec::new(), Vec::new());
         for slot in &slots {
             match &slot.operation {
@@ -165,6 +188,7 @@ impl Plan {
         }
         let uses_memory = !takes.is_empty() || !frees.is_empty();
         Ok(Plan {
+            contexts: contexts.into(),
             memory: uses_memory.then(|| Arc::new(PlanMemory::new(takes, frees))),
             calls: slots.iter().any(|slot| slot.operation.kind() == Kind::Host),
             references: snapshot.all_references().into(),
@@ -172,6 +196,35 @@ impl Plan {
             slots,
             events,
         })
+    }
+
+    /// Fails where kernels could not launch it.
+    pub fn check_for_kernels(&self, snapshot: &Snapshot) -> std::result::Result<(), Unplanned> {
+        let wrong = |node: Option<usize>, why: Why| Unplanned {
+            error: CUresult::CUDA_ERROR_INVALID_VALUE,
+            node,
+            why,
+        };
+        if let Some(node) = snapshot.first_not_for_kernels() {
+            return Err(wrong(Some(node), Why::NotForKernels));
+        }
+        if self.contexts.is_empty() {
+            return Err(wrong(None, Why::Structure));
+        }
+        let first = self.contexts[0].id();
+        let other = self.slots.iter().find(|slot| {
+            let context = slot.operation.context();
+            context.is_some_and(|context| context.id() != first)
+        });
+        match other {
+            None => Ok(()),
+            Some(slot) => Err(wrong(Some(slot.node), Why::SeveralContexts)),
+        }
+    }
+
+    /// Fails where a node's context was destroyed.
+    pub fn check_contexts(&self) -> Result {
+        self.contexts.iter().try_for_each(|context| context.check())
     }
 
     /// It calls functions of the program's.

@@ -69,6 +69,14 @@ impl Snapshot {
         all
     }
 
+    /// A node that an executable which kernels launch cannot have.
+    pub fn first_not_for_kernels(&self) -> Option<usize> {
+        self.members.iter().find_map(|member| match &member.inner {
+            Some(inner) => inner.first_not_for_kernels(),
+            None => (!member.operation.can_be_launched_by_kernels()).then_some(member.handle),
+        })
+    }
+
     /// Lets go of the references.
     pub fn clear_references(&mut self) {
         self.references.clear();

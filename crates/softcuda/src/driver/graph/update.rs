@@ -68,7 +68,16 @@ impl From<CUresult> for Refused {
 }
 
 /// What slots are to do, in the order of the layout that the slots were given by.
-struct Changes(Vec<(u32, Operation, Work)>);
+struct Changes(Vec<Change>);
+
+/// What a slot is to do.
+struct Change {
+    slot: u32,
+    /// The node of the new definition.
+    node: usize,
+    operation: Operation,
+    work: Work,
+}
 
 /// The places of a new graph's members in the old one.
 fn pair(old: &Snapshot, new: &Snapshot) -> std::result::Result<Vec<u32>, Refused> {
@@ -155,7 +164,12 @@ impl Changes {
             })?;
             match (&old.members[was as usize].inner, &member.inner) {
                 (Some(old), Some(new)) => self.add(old, new, slot + 1, now)?,
-                _ => self.0.push((slot, member.operation.clone(), work)),
+                _ => self.0.push(Change {
+                    slot,
+                    node: member.handle,
+                    operation: member.operation.clone(),
+                    work,
+                }),
             }
         }
         Ok(())
@@ -219,10 +233,16 @@ impl Executable {
 
     /// `cuGraphExecUpdate`: all nodes do what a graph's do, and the executable keeps alive what that graph does.
     pub fn update(&self, graph: &Arc<Graph>) -> std::result::Result<(), Refused> {
+        if graph.is_moved() {
+            return Err(INVALID.into());
+        }
         let new = Snapshot::of(graph)?;
         let mut state = self.state.lock();
         let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
         let changes = Changes::between(&self.shape, &new, 0, &now)?;
+        if self.uses_priorities() {
+            changes.check_priorities(&now)?;
+        }
         changes.apply(&mut state.plan);
         let references = new.all_references().into();
         let old = std::mem::replace(&mut Arc::make_mut(&mut state.plan).references, references);
@@ -257,10 +277,23 @@ impl Executable {
 impl Changes {
     fn apply(self, plan: &mut Arc<super::plan::Plan>) {
         let plan = Arc::make_mut(plan);
-        for (slot, operation, work) in self.0 {
-            let slot = &mut plan.slots[slot as usize];
-            (slot.operation, slot.work) = (operation, work);
+        for change in self.0 {
+            let slot = &mut plan.slots[change.slot as usize];
+            (slot.operation, slot.work) = (change.operation, change.work);
         }
+    }
+
+    /// Fails where a kernel's priority changes.
+    fn check_priorities(&self, now: &dyn Fn(u32) -> Operation) -> std::result::Result<(), Refused> {
+        for change in &self.0 {
+            if let (Operation::Kernel(old), Operation::Kernel(new)) =
+                (now(change.slot), &change.operation)
+                && old.attributes().priority() != new.attributes().priority()
+            {
+                return Err(Refused::at(Refusal::AttributesChanged, change.node));
+            }
+        }
+        Ok(())
     }
 }
 

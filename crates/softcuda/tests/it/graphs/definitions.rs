@@ -58,6 +58,53 @@ fn a_cycle_fails_when_instantiated_and_names_a_node_of_it() {
 }
 
 #[test]
+fn what_kernels_launch_holds_work_of_the_device_alone() {
+    unsafe {
+        context();
+        const DEVICE_LAUNCH: u64 = 4;
+        let with = |graph: Handle| {
+            let mut params = InstantiateParams {
+                flags: DEVICE_LAUNCH,
+                ..InstantiateParams::default()
+            };
+            let answer = cuGraphInstantiateWithParams(&mut 0, graph, &mut params);
+            (answer.code, params.result, params.node)
+        };
+        let (fine, host) = (graph(), graph());
+        add_fill(fine, &[], memory(4), 1);
+        assert_eq!(with(fine), (0, 0, 0));
+        let node = add_host(host, &[], Some(add_one), pointer_to(counter()));
+        let (code, result, named) = with(host);
+        assert_ne!(code, 0);
+        assert_eq!((result, named), (3, node));
+        assert_ne!(with(graph()).0, 0, "an empty graph");
+        // And it cannot free by itself what it allocated.
+        assert_eq!(
+            cuGraphInstantiateWithFlags(&mut 0, fine, 5).code,
+            INVALID_VALUE
+        );
+    }
+}
+
+#[test]
+fn a_launch_after_its_context_ended_is_an_error() {
+    if !is_software() {
+        return;
+    }
+    unsafe {
+        context();
+        let stream = stream();
+        let made = new_context();
+        let graph = graph();
+        add_fill(graph, &[], memory(4), 1);
+        let exec = instantiate(graph);
+        cuCtxDestroy_v2(made).must();
+        assert_eq!(cuGraphLaunch(exec, stream).code, 709);
+        cuStreamSynchronize(stream).must();
+    }
+}
+
+#[test]
 fn a_clone_is_apart_and_knows_its_nodes() {
     unsafe {
         context();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::driver::context::Context;
 use crate::driver::copy::{Copy, End, Extent, Side};
 use crate::driver::graph::update::Refusal;
+use crate::driver::memory::Place;
 use crate::driver::{CUresult, Result};
 
 /// A copy node.
@@ -57,6 +58,16 @@ impl CopyNode {
     /// Does it.
     pub fn execute(&self) -> Result {
         self.copy.execute_late()
+    }
+
+    /// The device reaches both ends, and neither is an array.
+    pub fn is_reached_by_the_device(&self) -> bool {
+        let (target, source) = self.copy.places();
+        let array = |side: &Side| matches!(side.end, End::Array(_));
+        target != Place::Pageable
+            && source != Place::Pageable
+            && !array(&self.target)
+            && !array(&self.source)
     }
 
     fn is_line(&self) -> bool {

@@ -23,6 +23,7 @@ use super::definition::Graph;
 use super::memory::GraphMemory;
 use super::plan::Work;
 use super::update::Refusal;
+use crate::driver::context::Context;
 use crate::driver::{CUresult, Result};
 
 /// `CUgraphNodeType`.
@@ -84,6 +85,26 @@ impl Operation {
             Operation::Alloc(_) => Kind::Alloc,
             Operation::Free(_) => Kind::Free,
             Operation::Batch(_) => Kind::Batch,
+        }
+    }
+
+    /// The context it runs in, where it has one of its own.
+    pub fn context(&self) -> Option<&Arc<Context>> {
+        match self {
+            Operation::Kernel(node) => Some(node.function().context()),
+            Operation::Copy(node) => Some(node.context()),
+            Operation::Fill(node) => Some(node.context()),
+            Operation::Batch(node) => Some(node.context()),
+            _ => None,
+        }
+    }
+
+    /// An executable that kernels launch may have it.
+    pub fn can_be_launched_by_kernels(&self) -> bool {
+        match self {
+            Operation::Copy(node) => node.is_reached_by_the_device(),
+            Operation::Kernel(_) | Operation::Fill(_) | Operation::Child(_) => true,
+            _ => false,
         }
     }
 
