@@ -128,6 +128,12 @@ impl Exec {
         let id = node.id();
         let state = source.lock();
         let raw = find(source, &state, id)?;
+        if op.kind() != id.kind {
+            return Err(Error::WrongKind {
+                is: id.kind,
+                wanted: op.kind(),
+            });
+        }
         if let Some(attributes) = op.attributes() {
             check_attributes(&state, id, attributes)?;
         }

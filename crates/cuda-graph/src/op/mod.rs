@@ -163,6 +163,9 @@ mod sealed {
         fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode)
         -> Result<()>;
 
+        /// Its kind.
+        fn kind(&self) -> NodeKind;
+
         /// What it keeps alive.
         fn bundle(&self) -> Option<&Arc<Bundle>>;
 
@@ -300,6 +303,10 @@ impl Sealed for AnyOp {
         }
     }
 
+    fn kind(&self) -> NodeKind {
+        AnyOp::kind(self)
+    }
+
     fn bundle(&self) -> Option<&Arc<Bundle>> {
         AnyOp::bundle(self)
     }
@@ -326,6 +333,11 @@ impl Sealed for KernelOp {
     }
 
     #[inline]
+    fn kind(&self) -> NodeKind {
+        NodeKind::Kernel
+    }
+
+    #[inline]
     fn bundle(&self) -> Option<&Arc<Bundle>> {
         KernelOp::bundle(self)
     }
@@ -342,6 +354,10 @@ macro_rules! through_any {
         impl Sealed for $op {
             fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
                 Sealed::set_in(&self.clone().into_any(), context, exec, node)
+            }
+
+            fn kind(&self) -> NodeKind {
+                AnyOp::kind(&self.clone().into_any())
             }
 
             fn bundle(&self) -> Option<&Arc<Bundle>> {
@@ -370,6 +386,10 @@ macro_rules! without_owners {
                 Sealed::set_in(&self.clone().into_any(), context, exec, node)
             }
 
+            fn kind(&self) -> NodeKind {
+                AnyOp::kind(&self.clone().into_any())
+            }
+
             fn bundle(&self) -> Option<&Arc<Bundle>> {
                 None
             }
@@ -382,6 +402,10 @@ without_owners!(EmptyOp, AllocOp, FreeOp);
 impl Sealed for ChildOp {
     fn set_in(&self, _: &CudaContext, _: CUgraphExec, _: CUgraphNode) -> Result<()> {
         unreachable!("children are embedded by the layer above")
+    }
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Child
     }
 
     fn bundle(&self) -> Option<&Arc<Bundle>> {

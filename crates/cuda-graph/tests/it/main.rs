@@ -3,4 +3,6 @@
 mod device;
 mod fixture;
 mod graph;
+mod injection;
 mod lifetimes;
+mod misuse;
