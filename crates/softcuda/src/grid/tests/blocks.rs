@@ -163,7 +163,7 @@ extern "C" fn cooperates(thread: *mut ThreadContext, block: *mut BlockContext) -
 
 #[test]
 fn cooperative_grids_meet() {
-    for (blocks, threads) in [(1, 32), (2, 1), (16, 256), (200, 32), (1000, 2)] {
+    for (blocks, threads) in [(1, 32), (2, 1), (16, 256), (200, 32), (1000, 2), (40, 1024)] {
         let cells = cells(2);
         let mut launch = launch(cooperates, threads);
         launch.grid = [blocks, 1, 1];

@@ -7,6 +7,7 @@ mod control;
 mod corpus;
 mod fuzz;
 mod memory;
+mod misbehaviour;
 mod refusals;
 mod rounds;
 mod special;
