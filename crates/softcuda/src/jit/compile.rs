@@ -120,17 +120,28 @@ impl SharedLayout {
         let (dynamic, fixed): (Vec<u32>, Vec<u32>) = named
             .into_iter()
             .partition(|at| program.shared[*at as usize].dynamic);
-        for at in fixed {
+        let (reserved, fixed): (Vec<u32>, Vec<u32>) = fixed
+            .into_iter()
+            .partition(|at| program.shared[*at as usize].reserved);
+        let mut end = 0;
+        let mut place = |layout: &mut SharedLayout, at: u32| {
             let variable = &program.shared[at as usize];
-            let offset = align_up(layout.used, variable.align);
+            let offset = align_up(end, variable.align);
             layout.offsets.insert(at, offset);
-            layout.used = offset + variable.size;
+            end = offset + variable.size;
+            end
+        };
+        for at in fixed {
+            layout.used = place(&mut layout, at);
+        }
+        for at in reserved {
+            place(&mut layout, at);
         }
         let align = dynamic
             .iter()
             .map(|at| program.shared[*at as usize].align)
             .max();
-        layout.dynamic = align_up(layout.used, align.unwrap_or(1));
+        layout.dynamic = align_up(end, align.unwrap_or(1));
         for at in dynamic {
             layout.offsets.insert(at, layout.dynamic);
         }

@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub size: u64,
     /// In bytes.
     pub align: u64,
+    /// What `%reserved_smem_offset_begin` names: no variable of the kernel's.
+    pub reserved: bool,
     /// `.extern` and without size: it starts where dynamic shared memory does.
     pub dynamic: bool,
 }

@@ -139,15 +139,17 @@ fn shuffle(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }))
 }
 
-/// `vote{.sync}.mode.pred d, {!}a{, mask}`, `vote{.sync}.ballot.b32 d, {!}a{, mask}`
+/// `vote{.sync}.mode.pred d, {!}a{, mask}`, `vote{.sync}.ballot.b32 d, {!}a{, mask}`. CUB writes `.sync` behind the mode, which the
+/// device's compiler takes as well.
 fn vote(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
-    let sync = r.eat("sync");
+    let mut sync = r.eat("sync");
     let meeting = r.expect_any(&[
         ("all", Meeting::VoteAll),
         ("any", Meeting::VoteAny),
         ("uni", Meeting::VoteUni),
         ("ballot", Meeting::VoteBallot),
     ])?;
+    sync |= r.eat("sync");
     let ty = r.ty_of(&[if meeting == Meeting::VoteBallot {
         Type::B32
     } else {

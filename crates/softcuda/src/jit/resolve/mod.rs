@@ -87,6 +87,22 @@ struct Resolver {
 }
 
 impl Resolver {
+    /// The shared memory that is reserved for the system's libraries.
+    fn reserved_shared(&mut self) -> u32 {
+        let shared = &mut self.program.shared;
+        let known = shared.iter().position(|variable| variable.reserved);
+        let at = known.unwrap_or_else(|| {
+            shared.push(Shared {
+                size: special::RESERVED_SHARED,
+                align: 16,
+                reserved: true,
+                dynamic: false,
+            });
+            shared.len() - 1
+        });
+        at as u32
+    }
+
     fn invalid(&mut self, pos: Pos, what: String) {
         self.refuse(Refusal {
             pos,
@@ -179,6 +195,7 @@ impl Resolver {
                 self.program.shared.push(Shared {
                     size: if dynamic { 0 } else { variable.size() },
                     align: layout::alignment(variable),
+                    reserved: false,
                     dynamic,
                 });
                 Some(Symbol::Shared(self.program.shared.len() as u32 - 1))

@@ -74,6 +74,10 @@ impl Resolve<'_, '_> {
                 if let Some(special) = special::named(name) {
                     return special;
                 }
+                if let Some(offset) = special::reserved_shared(name) {
+                    let reserved = self.module.reserved_shared();
+                    return Arg::Symbol(Symbol::Shared(reserved), offset);
+                }
                 let Some(symbol) = self.module.names.get(name).copied() else {
                     return self.unfit(at.pos, format!("`{name}` is not declared"));
                 };

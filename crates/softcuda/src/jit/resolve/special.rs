@@ -4,6 +4,10 @@ use ptx::ast::Immediate;
 
 use crate::jit::decode::{Arg, ClusterReg, Special};
 
+/// Bytes of shared memory that are reserved for the system's libraries in kernels that ask where it is. Cooperative groups keep
+/// barriers there.
+pub(super) const RESERVED_SHARED: u64 = 1024;
+
 /// A special register or named constant; with its components, where it has some.
 pub(super) fn named(name: &str) -> Option<Arg> {
     use Special::*;
@@ -49,6 +53,15 @@ pub(super) fn named(name: &str) -> Option<Arg> {
             }
         }
     }))
+}
+
+/// Where in the shared memory that is reserved for the system's libraries a special register points.
+pub(super) fn reserved_shared(name: &str) -> Option<i64> {
+    Some(match name.strip_prefix("%reserved_smem_offset_")? {
+        "begin" | "0" | "1" => 0,
+        "end" | "cap" => RESERVED_SHARED as i64,
+        _ => return None,
+    })
 }
 
 /// A component of a special register.

@@ -208,6 +208,61 @@ fn votes_matches_and_reductions() {
 }
 
 #[test]
+fn a_vote_has_sync_before_or_behind_its_mode() {
+    let data: [u32; 32] = run(
+        "setp.lt.u32 %p1, %r1, 5;
+        vote.ballot.sync.b32 %r2, %p1, -1;
+        vote.any.sync.pred %p2, %p1, -1;
+        selp.u32 %r3, 0x100, 0, %p2;
+        or.b32 %r2, %r2, %r3;
+        st.global.u32 [%rd2], %r2;",
+        32,
+    );
+    assert_eq!(data, [0x11f; 32]);
+}
+
+#[test]
+fn reserved_shared_memory_lies_beside_the_kernels_own() {
+    // A thread writes all of it, between a static variable and what the launch adds; neither changes.
+    let source = module(
+        ".extern .shared .align 4 .b8 more[];
+        .visible .entry k(.param .u64 out)
+        {
+            .reg .pred %p<2>;
+            .reg .b32 %r<16>;
+            .reg .b64 %rd<4>;
+            .shared .align 4 .b8 own[4];
+            ld.param.u64 %rd1, [out];
+            st.shared.u32 [own], 11;
+            mov.u32 %r1, more;
+            st.shared.u32 [%r1+508], 22;
+            st.shared.u32 [%r1], 33;
+            mov.u32 %r2, %reserved_smem_offset_1;
+            mov.u32 %r3, %reserved_smem_offset_end;
+            mov.u32 %r4, %r2;
+            again:
+            st.shared.u32 [%r4], -1;
+            add.u32 %r4, %r4, 4;
+            setp.lt.u32 %p1, %r4, %r3;
+            @%p1 bra again;
+            sub.u32 %r4, %r3, %r2;
+            ld.shared.u32 %r5, [own];
+            ld.shared.u32 %r6, [%r1];
+            ld.shared.u32 %r7, [%r1+508];
+            st.global.v4.u32 [%rd1], {%r4, %r5, %r6, %r7};
+            ret;
+        }",
+    );
+    let module = harness::load(&source);
+    let kernel = module.kernel("k").expect("it is there");
+    assert_eq!(kernel.attributes.static_shared, 4);
+    let mut data = [0u32; 4];
+    let buffers = &mut [buffer(&mut data)];
+    harness::run_in(&module, "k", [1; 3], [1; 3], 512, buffers, &[]).unwrap();
+    assert_eq!(data, [1024, 11, 33, 22]);
+}
+
+#[test]
 fn older_forms_take_the_lanes_that_are_there() {
     let source = kernel(
         "setp.ge.u32 %p1, %r1, 20;
