@@ -6,3 +6,4 @@ mod graph;
 mod injection;
 mod lifetimes;
 mod misuse;
+mod pictures;
