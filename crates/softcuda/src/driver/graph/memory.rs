@@ -204,6 +204,8 @@ pub(super) struct PlanMemory {
     takes: Vec<(Arc<GraphMemory>, bool)>,
     /// Memory of other graphs that it frees.
     frees: Vec<Arc<GraphMemory>>,
+    /// Addresses of memory that it takes and frees.
+    own: BTreeSet<u64>,
 }
 
 impl PlanMemory {
@@ -213,6 +215,7 @@ impl PlanMemory {
         let taken: BTreeSet<u64> = takes.iter().map(|memory| memory.address()).collect();
         let kept = |memory: &Arc<GraphMemory>| !freed.contains(&memory.address());
         PlanMemory {
+            own: taken.intersection(&freed).copied().collect(),
             frees: frees
                 .into_iter()
                 .filter(|memory| !taken.contains(&memory.address()))
@@ -243,9 +246,7 @@ impl PlanMemory {
 
     /// The graph frees what it takes itself: counted when the free node runs.
     pub fn is_own(&self, memory: &GraphMemory) -> bool {
-        self.takes
-            .iter()
-            .any(|(own, kept)| !kept && own.address() == memory.address())
+        self.own.contains(&memory.address())
     }
 }
 
