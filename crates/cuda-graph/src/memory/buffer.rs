@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, ValidAsZeroBits, result};
+use cudarc::driver::{
+    CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr, ValidAsZeroBits, result,
+};
 
 use super::{Region, Source, Space, Target};
 use crate::{Error, Owner, Result};
@@ -34,10 +36,23 @@ pub struct Buffer<T> {
 
 /// What is freed in one piece.
 struct Allocation {
-    /// The `CudaSlice`; dropping it frees the memory.
+    /// The `CudaSlice`; dropping it frees the memory. Fields are dropped after `Drop::drop` below.
     _memory: Box<dyn Any + Send + Sync>,
     address: u64,
     bytes: usize,
+    context: Arc<CudaContext>,
+}
+
+impl Drop for Allocation {
+    /// cudarc frees in the thread's current context, and the reaper's thread has none until it is given one.
+    fn drop(&mut self) {
+        // The first answer may be an error that cudarc noted before, in which case it did not bind.
+        if crate::driver::bind(&self.context).is_err()
+            && let Err(error) = crate::driver::bind(&self.context)
+        {
+            tracing::error!("memory is freed without its context: {error}");
+        }
+    }
 }
 
 impl<T> Clone for Buffer<T> {
@@ -82,6 +97,7 @@ impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
                 _memory: Box::new(memory),
                 address,
                 bytes: len * size_of::<T>(),
+                context: stream.context().clone(),
             }),
             address,
             len,

@@ -270,14 +270,17 @@ fn an_embedded_graph_holds_until_the_root_is_dropped_or_its_node_replaced() {
             let view = outer.child(node).unwrap();
             if replace && resource != Resource::Child {
                 let within = view.nodes().unwrap()[0].typed::<AnyOp>().unwrap();
+                seen.assert_alive(case);
                 view.update(within, resource.other(stream)).unwrap();
                 outer.instantiate().unwrap().launch(stream).unwrap();
                 stream.synchronize().unwrap();
+                drop(outer);
             } else {
                 drop(outer);
                 seen.assert_alive(case);
             }
             drop(view);
+            seen.assert_dropped(case);
         }
     });
 }
@@ -471,4 +474,22 @@ fn a_buffer_outlives_its_graphs_if_someone_has_it() {
     graph.instantiate().unwrap().launch(&stream).unwrap();
     drop(graph);
     assert_eq!(buffer.to_host(&stream).unwrap(), [4]);
+}
+
+#[test]
+fn memory_of_the_null_stream_is_freed_by_a_thread_without_a_context() {
+    let null = context().default_stream();
+    let buffer = words(&null, &[0; 4]);
+    let seen = Seen::weak(&buffer.owner());
+    let graph = Graph::new(&context()).unwrap();
+    graph.add(store(&buffer, 1), ()).unwrap();
+    drop(buffer);
+    let exec = graph.instantiate().unwrap();
+    drop(graph);
+    // The last reference goes with the executable, on the reaper's thread.
+    drop(exec);
+    seen.assert_dropped("on the null stream");
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    // cudarc notes an error of a drop and reports it here.
+    context().check_err().unwrap();
 }

@@ -6,4 +6,5 @@ mod graph;
 mod injection;
 mod lifetimes;
 mod misuse;
+mod operations;
 mod pictures;

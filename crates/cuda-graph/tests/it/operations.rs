@@ -1,0 +1,233 @@
+//! The rarer operations, and what each kind of node keeps when it is updated.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cuda_graph::cudarc::driver::sys::{CUgraphNodeParams, CUgraphNodeType};
+use cuda_graph::{
+    AnyOp, BatchOp, ChildOp, CopyOp, FillOp, Graph, HostOp, InstantiateOptions, KernelOp,
+    LaunchAttribute, MemoryOperation, NodeKind, PinnedBuffer, RecordEventOp, WaitCondition,
+};
+
+use crate::fixture::{Watch, Watched, assert_soon, context, store, stream, words};
+
+fn graph() -> Graph {
+    Graph::new(&context()).unwrap()
+}
+
+#[test]
+fn batches_write_and_wait() {
+    let stream = stream();
+    let a = words(&stream, &[0; 4]);
+    let graph = graph();
+    let flag = a.slice(..1).unwrap();
+    let long = a.slice(2..).unwrap();
+    let write = BatchOp::new()
+        .write32(&flag, 7)
+        .unwrap()
+        .write64(&long, 1 << 33)
+        .unwrap();
+    let write = graph.add(write, ()).unwrap();
+    let wait = BatchOp::new()
+        .wait32(&flag, 7, WaitCondition::Equal)
+        .unwrap();
+    graph.add(wait, write).unwrap();
+    let operations = graph.op(write).unwrap().operations();
+    assert_eq!(
+        operations[0],
+        MemoryOperation::Write32 {
+            address: a.address(),
+            value: 7
+        }
+    );
+    // SAFETY: the graph outlives the handle, and one thread uses both.
+    let seen = unsafe { Graph::from_raw_borrowed(graph.raw().unwrap(), &context()) };
+    let AnyOp::Batch(read) = seen.any_op(seen.nodes().unwrap()[0]).unwrap() else {
+        panic!("a batch is a batch");
+    };
+    assert_eq!(read.operations(), operations);
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [7, 0, 0, 2]);
+}
+
+unsafe extern "C" fn count(data: *mut c_void) {
+    // SAFETY: the test gives a counter.
+    unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn host_functions_are_replaced_and_panics_end_there() {
+    let stream = stream();
+    let counter = Arc::new(AtomicU32::new(0));
+    let graph = graph();
+    // SAFETY: `count` takes the counter, which the owner keeps.
+    let op = unsafe {
+        HostOp::raw(
+            count,
+            Arc::as_ptr(&counter).cast_mut().cast(),
+            Some(counter.clone()),
+        )
+    };
+    let node = graph.add(op, ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(counter.load(Ordering::SeqCst), 1);
+    let other = counter.clone();
+    let closure = HostOp::new(move || {
+        other.fetch_add(10, Ordering::SeqCst);
+        panic!("this panic is part of the test");
+    });
+    exec.update(node, &closure).unwrap();
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(counter.load(Ordering::SeqCst), 11);
+    graph.update(node, closure).unwrap();
+    exec.update_from(&graph).unwrap();
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(counter.load(Ordering::SeqCst), 21);
+}
+
+#[test]
+fn copies_fills_events_and_children_are_updated_in_executables() {
+    let stream = stream();
+    let (a, b, c) = (
+        words(&stream, &[1, 2]),
+        words(&stream, &[0; 2]),
+        words(&stream, &[5, 6]),
+    );
+    let d = words(&stream, &[0]);
+    let graph = graph();
+    let copy = graph.add(CopyOp::new(&b, &a).unwrap(), ()).unwrap();
+    let fill = graph.add(FillOp::new(&d, 1u32).unwrap(), copy).unwrap();
+    let (first, second) = (
+        Arc::new(context().new_event(None).unwrap()),
+        Arc::new(context().new_event(None).unwrap()),
+    );
+    let event = graph.add(RecordEventOp::new(&first), fill).unwrap();
+    let e = words(&stream, &[0]);
+    let inner = self::graph();
+    inner.add(store(&e, 1), ()).unwrap();
+    let child = graph.add(ChildOp::new(&inner), event).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    exec.update(copy, CopyOp::new(&b, &c).unwrap()).unwrap();
+    exec.update(fill, FillOp::new(&d, 9u32).unwrap()).unwrap();
+    exec.update(event, RecordEventOp::new(&second)).unwrap();
+    let other = self::graph();
+    other.add(store(&e, 2), ()).unwrap();
+    exec.update(child, ChildOp::new(&other)).unwrap();
+    drop((other, inner));
+    exec.launch(&stream).unwrap();
+    second.synchronize().unwrap();
+    assert_eq!(b.to_host(&stream).unwrap(), [5, 6]);
+    assert_eq!(d.to_host(&stream).unwrap(), [9]);
+    assert_eq!(e.to_host(&stream).unwrap(), [2]);
+}
+
+#[test]
+fn attributes_are_set_and_read_back() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    let node = graph.add(store(&a, 3).cooperative(), ()).unwrap();
+    let read = |graph: &Graph| {
+        // SAFETY: the graph outlives the handle, and one thread uses both.
+        let seen = unsafe { Graph::from_raw_borrowed(graph.raw().unwrap(), &context()) };
+        let node = seen.nodes().unwrap()[0].typed::<KernelOp>().unwrap();
+        seen.op(node).unwrap().attributes().to_vec()
+    };
+    assert_eq!(read(&graph), [LaunchAttribute::Cooperative(true)]);
+    graph.update(node, store(&a, 4)).unwrap();
+    assert_eq!(
+        read(&graph),
+        [],
+        "an attribute that the new operation lacks is taken back"
+    );
+    let options = InstantiateOptions {
+        node_priority: true,
+        upload: Some(stream.clone()),
+        ..InstantiateOptions::default()
+    };
+    let mut exec = graph.instantiate_with(&options).unwrap();
+    assert!(exec.options().unwrap().node_priority);
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [4]);
+}
+
+struct Held(#[expect(dead_code, reason = "its drop is what counts")] Watched);
+
+#[test]
+fn raw_parameters_make_nodes_like_the_rest() {
+    let stream = stream();
+    let a = words(&stream, &[0; 2]);
+    // SAFETY: plain data for which zero is a value; the kind is written before it is read.
+    let mut params: CUgraphNodeParams = unsafe {
+        let mut params = std::mem::MaybeUninit::<CUgraphNodeParams>::zeroed();
+        (*params.as_mut_ptr()).type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET;
+        params.assume_init()
+    };
+    params.__bindgen_anon_1.memset.dst = a.address();
+    params.__bindgen_anon_1.memset.value = 6;
+    params.__bindgen_anon_1.memset.elementSize = 4;
+    params.__bindgen_anon_1.memset.width = 2;
+    params.__bindgen_anon_1.memset.height = 1;
+    params.__bindgen_anon_1.memset.ctx = context().cu_ctx();
+    let (watch, watched) = Watch::new();
+    let graph = graph();
+    // SAFETY: the parameters are those of a fill of the buffer, which outlives the graph.
+    let node = unsafe { graph.add_raw(params, (), [Arc::new(Held(watched)) as cuda_graph::Owner]) }
+        .unwrap();
+    assert_eq!(node.id().kind(), NodeKind::Fill);
+    let fill = node.id().typed::<FillOp>().unwrap();
+    assert_eq!(graph.op(fill).unwrap().value(), 6);
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [6, 6]);
+    exec.update(fill, FillOp::new(&a, 8u32).unwrap()).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [8, 8]);
+    graph.destroy(node).unwrap();
+    assert!(!watch.is_dropped());
+    drop((graph, exec));
+    assert_soon(|| watch.is_dropped(), "the owner leaks");
+}
+
+#[test]
+fn pinned_memory_is_a_source_and_a_target() {
+    let stream = stream();
+    let a = words(&stream, &[0; 3]);
+    let from = PinnedBuffer::from_slice(&context(), &[1u32, 2, 3]).unwrap();
+    let to = PinnedBuffer::<u32>::zeroed(&context(), 3).unwrap();
+    let graph = graph();
+    let up = graph.add(CopyOp::new(&a, &from).unwrap(), ()).unwrap();
+    graph.add(CopyOp::new(&to, &a).unwrap(), up).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(to.to_vec(), [1, 2, 3]);
+    from.write(&[4, 5, 6]).unwrap();
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(to.to_vec(), [4, 5, 6]);
+}
+
+#[test]
+fn launches_from_a_thread_that_never_called_the_driver() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    graph.add(store(&a, 3), ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| exec.launch(&stream).unwrap());
+    });
+    assert_eq!(a.to_host(&stream).unwrap(), [3]);
+    // Where the null stream is meant, the context must be right.
+    let null = context().default_stream();
+    std::thread::scope(|scope| {
+        scope.spawn(move || exec.launch(&null).unwrap());
+    });
+    context().default_stream().synchronize().unwrap();
+}
