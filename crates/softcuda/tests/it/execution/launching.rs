@@ -105,6 +105,9 @@ fn a_library_kernels_settings_are_its_functions() {
         assert_eq!(go(kernel, 100_001).code, 1);
         cuCtxSynchronize().must();
         cuLibraryUnload(library).must();
-        assert_eq!(go(kernel, 0).code, 400);
+        // A real driver crashes on it.
+        if crate::driver::driver() == crate::driver::Driver::Software {
+            assert_eq!(go(kernel, 0).code, 400);
+        }
     }
 }

@@ -76,14 +76,6 @@ pub const CASES: &[Case] = &[
         current(line, "current", &[("primary", primary), ("made", made)]);
         line.says(cuMemAlloc_v2(&mut 0, 16));
     }),
-    alone!("context/destroy/twice", |line| {
-        let made = new_context();
-        line.says_as("first", cuCtxDestroy_v2(made));
-        line.says_as("second", cuCtxDestroy_v2(made));
-        line.says_as("null", cuCtxDestroy_v2(0));
-        line.says_as("set", cuCtxSetCurrent(made));
-        line.says_as("push", cuCtxPushCurrent_v2(made));
-    }),
     alone!("context/destroy/current_elsewhere", |line| {
         let made = new_context();
         let (send, receive) = std::sync::mpsc::channel::<()>();
