@@ -332,10 +332,13 @@ mod tests {
             let (from, to) = (memory::alloc(SIZE, 1, Kind::Pinned).unwrap(), memory::alloc(SIZE, 1, Kind::Pinned).unwrap());
             let extent = Extent { width, height, depth };
             let answer = Copy::rows(placed(to.base, target), placed(from.base, source), extent);
+            let beyond = |[x, y, z, pitch, rows]: &[u64; 5]| {
+                ((z + depth).saturating_sub(1) * rows + (y + height).saturating_sub(1)) * pitch + x + width > SIZE
+            };
             let small = [&source[..], &target, &size].concat().iter().all(|&number| number <= 40);
             prop_assert!(answer.is_ok() || !small || source[3] < 20 || target[3] < 20 || source[4] < 8 || target[4] < 8
                 || source[0] + width > 20 || target[0] + width > 20 || height + source[1].max(target[1]) > 8
-                || depth + source[2].max(target[2]) > 6, "right, and refused");
+                || depth + source[2].max(target[2]) > 6 || beyond(&source) || beyond(&target), "right, and refused");
             if let Ok(Some(copy)) = answer {
                 let mut own = true;
                 for slice in [0, depth - 1] {

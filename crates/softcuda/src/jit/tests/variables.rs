@@ -150,3 +150,37 @@ fn modules_have_their_own() {
     drop(a);
     assert!(crate::memory::find(end).is_none());
 }
+
+#[test]
+fn reserved_shared_memory_is_the_kernels_to_use_and_apart_from_its_own() {
+    let source = harness::module(
+        ".visible .entry k(.param .u64 out)
+        {
+            .reg .b32 %r<8>;
+            .reg .b64 %rd<4>;
+            .reg .pred %p<4>;
+            .shared .align 4 .b8 own[8];
+            ld.param.u64 %rd1, [out];
+            mov.u32 %r1, %reserved_smem_offset_begin;
+            mov.u32 %r2, %reserved_smem_offset_end;
+            mov.u32 %r5, own;
+            mov.u32 %r3, 11;
+            st.shared.u32 [own], %r3;
+            st.shared.u32 [%r1], 22;
+            st.shared.u32 [%r2+-4], 33;
+            ld.shared.u32 %r4, [own];
+            ld.shared.u32 %r6, [%r1];
+            ld.shared.u32 %r7, [%r2+-4];
+            setp.eq.u32 %p1, %r4, 11;
+            vote.all.sync.pred %p2, %p1, -1;
+            @%p2 add.u32 %r7, %r7, 100;
+            st.global.u32 [%rd1], %r4;
+            st.global.u32 [%rd1+4], %r6;
+            st.global.u32 [%rd1+8], %r7;
+            ret;
+        }",
+    );
+    let mut out = [0u32; 3];
+    harness::run(&source, "k", [1; 3], [1; 3], &mut [buffer(&mut out)], &[]).unwrap();
+    assert_eq!(out, [11, 22, 133]);
+}
