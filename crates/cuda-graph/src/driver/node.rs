@@ -100,9 +100,10 @@ pub(crate) fn destroy(node: CUgraphNode) -> Result<()> {
     call!(cuGraphDestroyNode(node))
 }
 
-pub(crate) fn kind(node: CUgraphNode) -> Result<CUgraphNodeType> {
-    let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-    call!(cuGraphNodeGetType(node, &mut kind))?;
+/// A node's kind as a number: a later driver may have kinds without a name here.
+pub(crate) fn kind(node: CUgraphNode) -> Result<u32> {
+    let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY as u32;
+    call!(cuGraphNodeGetType(node, (&raw mut kind).cast()))?;
     Ok(kind)
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 
-use cudarc::driver::sys::CUgraphNode;
+use cudarc::driver::sys::{CUgraphNode, CUresult};
 
 use super::Exec;
 use crate::graph::state::{Hierarchy, Locked, Snapshot, State, lock_both};
@@ -137,7 +137,15 @@ impl Exec {
         if let Some(attributes) = op.attributes() {
             check_attributes(&state, id, attributes)?;
         }
-        match op.set_in(&self.context, self.raw, raw) {
+        let mut result = op.set_in(&self.context, self.raw, raw);
+        if let Err(error) = &result
+            && driver::exec::is(error, CUresult::CUDA_ERROR_INVALID_CONTEXT)
+        {
+            // A thread that never called CUDA has no context; asking for it first would cost every update.
+            driver::bind(&self.context)?;
+            result = op.set_in(&self.context, self.raw, raw);
+        }
+        match result {
             Ok(()) => {
                 // No launch can come between, so held now is held in time.
                 self.accumulator.take(op.bundle());

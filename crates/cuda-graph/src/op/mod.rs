@@ -69,26 +69,32 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    pub(crate) fn from_driver(kind: CUgraphNodeType) -> NodeKind {
+    pub(crate) fn from_driver(kind: u32) -> NodeKind {
         use CUgraphNodeType as T;
-        match kind {
-            T::CU_GRAPH_NODE_TYPE_KERNEL => NodeKind::Kernel,
-            T::CU_GRAPH_NODE_TYPE_MEMCPY => NodeKind::Copy,
-            T::CU_GRAPH_NODE_TYPE_MEMSET => NodeKind::Fill,
-            T::CU_GRAPH_NODE_TYPE_HOST => NodeKind::Host,
-            T::CU_GRAPH_NODE_TYPE_GRAPH => NodeKind::Child,
-            T::CU_GRAPH_NODE_TYPE_EMPTY => NodeKind::Empty,
-            T::CU_GRAPH_NODE_TYPE_WAIT_EVENT => NodeKind::WaitEvent,
-            T::CU_GRAPH_NODE_TYPE_EVENT_RECORD => NodeKind::RecordEvent,
-            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL => NodeKind::SignalSemaphores,
-            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT => NodeKind::WaitSemaphores,
-            T::CU_GRAPH_NODE_TYPE_MEM_ALLOC => NodeKind::Alloc,
-            T::CU_GRAPH_NODE_TYPE_MEM_FREE => NodeKind::Free,
-            T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP => NodeKind::Batch,
-            T::CU_GRAPH_NODE_TYPE_CONDITIONAL => NodeKind::Conditional,
-            #[allow(unreachable_patterns, reason = "later CUDA versions have more")]
-            other => NodeKind::Other(other as u32),
-        }
+        const NAMED: [(T, NodeKind); 14] = [
+            (T::CU_GRAPH_NODE_TYPE_KERNEL, NodeKind::Kernel),
+            (T::CU_GRAPH_NODE_TYPE_MEMCPY, NodeKind::Copy),
+            (T::CU_GRAPH_NODE_TYPE_MEMSET, NodeKind::Fill),
+            (T::CU_GRAPH_NODE_TYPE_HOST, NodeKind::Host),
+            (T::CU_GRAPH_NODE_TYPE_GRAPH, NodeKind::Child),
+            (T::CU_GRAPH_NODE_TYPE_EMPTY, NodeKind::Empty),
+            (T::CU_GRAPH_NODE_TYPE_WAIT_EVENT, NodeKind::WaitEvent),
+            (T::CU_GRAPH_NODE_TYPE_EVENT_RECORD, NodeKind::RecordEvent),
+            (
+                T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL,
+                NodeKind::SignalSemaphores,
+            ),
+            (
+                T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
+                NodeKind::WaitSemaphores,
+            ),
+            (T::CU_GRAPH_NODE_TYPE_MEM_ALLOC, NodeKind::Alloc),
+            (T::CU_GRAPH_NODE_TYPE_MEM_FREE, NodeKind::Free),
+            (T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, NodeKind::Batch),
+            (T::CU_GRAPH_NODE_TYPE_CONDITIONAL, NodeKind::Conditional),
+        ];
+        let named = NAMED.iter().find(|(driver, _)| *driver as u32 == kind);
+        named.map_or(NodeKind::Other(kind), |(_, kind)| *kind)
     }
 }
 

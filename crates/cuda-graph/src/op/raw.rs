@@ -37,7 +37,7 @@ impl RawOp {
     #[track_caller]
     pub unsafe fn new(params: CUgraphNodeParams, owners: impl IntoIterator<Item = Owner>) -> RawOp {
         RawOp {
-            kind: NodeKind::from_driver(params.type_),
+            kind: NodeKind::from_driver(params.type_ as u32),
             params: Some(Arc::new(Params(params))),
             bundle: Bundle::of(owners),
             tag: Tag::here(),
