@@ -47,6 +47,18 @@ use state::{Hierarchy, Keeper, Slot, State, resolve};
 /// assert_eq!(b.to_host(&stream)?, [7; 8]);
 /// # Ok::<(), cuda_graph::Error>(())
 /// ```
+///
+/// It moves between threads, and is used by one at a time:
+///
+/// ```
+/// fn sendable<T: Send>() {}
+/// sendable::<cuda_graph::Graph>();
+/// sendable::<cuda_graph::Exec>();
+/// ```
+/// ```compile_fail,E0277
+/// fn shareable<T: Sync>() {}
+/// shareable::<cuda_graph::Graph>();
+/// ```
 pub struct Graph {
     view: View,
     not_sync: PhantomData<Cell<()>>,
