@@ -155,11 +155,14 @@ unsafe fn threads_meet_it() {
     context();
     let (module, pointer) = (module(), memory(64));
     let store_kernel = function_of(module, c"store");
+    // A thread that comes after the failure gets no stream.
+    let ready = &*Box::leak(Box::new(std::sync::Barrier::new(8)));
     let threads: Vec<_> = (0..8u64)
         .map(|thread| {
             std::thread::spawn(move || {
                 context();
                 let stream = stream();
+                ready.wait();
                 for round in 0..10_000u64 {
                     let address = if thread == 3 && round == 50 {
                         8
