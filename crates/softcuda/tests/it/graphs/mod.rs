@@ -9,7 +9,7 @@
     reason = "raw driver calls with right arguments, whose memory outlives the work; each test says what it does"
 )]
 
-mod api;
+pub(crate) mod api;
 mod definitions;
 mod failing;
 mod memory_nodes;

@@ -9,6 +9,9 @@ mod event;
 mod fault;
 mod fill;
 mod function;
+mod graph_clone;
+mod graph_create;
+mod graph_edges;
 mod init;
 mod jit;
 mod launch;
@@ -38,6 +41,9 @@ pub fn all() -> Vec<&'static Case> {
         fault::CASES,
         fill::CASES,
         function::CASES,
+        graph_clone::CASES,
+        graph_create::CASES,
+        graph_edges::CASES,
         init::CASES,
         jit::CASES,
         launch::CASES,
