@@ -100,7 +100,13 @@ impl Graph {
             Ok(()) => {
                 drop(state);
                 let source = self.hierarchy().clone();
-                Ok(Exec::new(raw, self.context().clone(), source, accumulator))
+                Ok(Exec::new(
+                    raw,
+                    self.context().clone(),
+                    source,
+                    accumulator,
+                    options.node_priority,
+                ))
             }
             Err(Error::Call { source, .. }) => Err(self.why_not(&mut state, &params, source)),
             Err(error) => Err(error),

@@ -31,6 +31,8 @@ pub struct Exec {
     source: Option<Arc<Hierarchy>>,
     /// What per-node updates gave it.
     accumulator: Arc<Accumulator>,
+    /// It was made to run kernels at their nodes' priorities.
+    node_priority: bool,
     /// Whether the driver's executable holds the accumulator. It does unless it came from a raw handle.
     accumulates: bool,
     not_sync: PhantomData<Cell<()>>,
@@ -45,8 +47,10 @@ impl Exec {
         context: Arc<CudaContext>,
         source: Arc<Hierarchy>,
         accumulator: Arc<Accumulator>,
+        node_priority: bool,
     ) -> Exec {
         Exec {
+            node_priority,
             raw,
             owned: true,
             context,
@@ -92,9 +96,14 @@ impl Exec {
         &self.context
     }
 
-    /// The options that it was made with, as far as the driver tells.
+    /// The options that it was made with. The driver does not tell of priorities, and nobody of the upload: of an executable that
+    /// came as a raw handle, `node_priority` is false.
     pub fn options(&self) -> Result<InstantiateOptions> {
-        driver::exec::flags(self.raw).map(InstantiateOptions::from_flags)
+        let told = driver::exec::flags(self.raw).map(InstantiateOptions::from_flags)?;
+        Ok(InstantiateOptions {
+            node_priority: told.node_priority || self.node_priority,
+            ..told
+        })
     }
 
     /// Whether a node runs; one that does not is passed over.
@@ -135,6 +144,7 @@ impl Exec {
         source: Option<&Graph>,
     ) -> Exec {
         Exec {
+            node_priority: false,
             raw,
             owned: true,
             context: context.clone(),

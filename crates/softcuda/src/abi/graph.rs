@@ -151,7 +151,7 @@ export! {
 
     /// The node of a clone that an original's node became.
     fn cuGraphNodeFindInClone(node: Out<CUgraphNode>, original: CUgraphNode, clone: CUgraph) {
-        node.some()?;
+        node.set(CUgraphNode::NULL)?;
         let clone = definition::resolve(clone)?;
         node.set(definition::find_in_clone(original, &clone)?)
     }
@@ -164,6 +164,10 @@ export! {
 
     /// All nodes.
     fn cuGraphGetNodes(graph: CUgraph, nodes: Out<CUgraphNode>, count: InOut<usize>) {
+        // An H200 takes no array without room.
+        if !nodes.is_null() && count.get()? == 0 {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
         give_nodes(&definition::resolve(graph)?.nodes()?, nodes, count)
     }
 

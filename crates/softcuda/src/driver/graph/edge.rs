@@ -141,22 +141,23 @@ fn remove(definition: &mut Definition, from: usize, to: usize) {
 pub(crate) type Pair = (CUgraphNode, CUgraphNode, EdgeData);
 
 impl Graph {
-    /// `cuGraphAddDependencies`: all edges, or none where one is wrong.
+    /// `cuGraphAddDependencies`: none where one cannot be; where one is there already, those before it. So an H200 does.
     pub fn add_dependencies(&self, pairs: &[Pair]) -> Result {
         self.edit(|definition| {
-            for (at, &(from, to, data)) in pairs.iter().enumerate() {
-                if let Err(error) = insert(definition, from.0, to.0, data) {
-                    for &(from, to, _) in &pairs[..at] {
-                        remove(definition, from.0, to.0);
-                    }
-                    return Err(error);
+            for &(from, to, data) in pairs {
+                let (source, target) = ends(definition, from.0, to.0)?;
+                data.check(source.operation.kind(), target.operation.kind())?;
+                if from.0 == to.0 {
+                    return Err(INVALID);
                 }
             }
-            Ok(())
+            pairs
+                .iter()
+                .try_for_each(|&(from, to, data)| insert(definition, from.0, to.0, data))
         })
     }
 
-    /// `cuGraphRemoveDependencies`: all edges, or none where one is not there with this data.
+    /// `cuGraphRemoveDependencies`: the edges before the first that is not there with this data. So an H200 does.
     pub fn remove_dependencies(&self, pairs: &[Pair]) -> Result {
         self.edit(|definition| {
             if pairs.is_empty() {
@@ -165,17 +166,12 @@ impl Graph {
             if definition.has_memory_nodes() {
                 return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
             }
-            for (at, &(from, to, data)) in pairs.iter().enumerate() {
+            for &(from, to, data) in pairs {
                 let (_, target) = ends(definition, from.0, to.0)?;
                 let place = find(&target.dependencies, from.0).ok_or(INVALID)?;
-                let twice = pairs[..at]
-                    .iter()
-                    .any(|pair| (pair.0, pair.1) == (from, to));
-                if target.dependencies[place].data != data || twice {
+                if target.dependencies[place].data != data {
                     return Err(INVALID);
                 }
-            }
-            for &(from, to, _) in pairs {
                 remove(definition, from.0, to.0);
             }
             Ok(())

@@ -111,9 +111,9 @@ impl Executable {
         self.flags & flag::USE_NODE_PRIORITY != 0
     }
 
-    /// `cuGraphExecGetFlags`.
+    /// `cuGraphExecGetFlags`, which on an H200 never tells of priorities or of the upload.
     pub fn flags(&self) -> u64 {
-        self.flags
+        self.flags & !(flag::USE_NODE_PRIORITY | flag::UPLOAD)
     }
 
     /// The slot of a node of the definition, which must live.

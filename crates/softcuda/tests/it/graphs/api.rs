@@ -269,6 +269,10 @@ pub unsafe fn add_edge(graph: Handle, from: Handle, to: Handle) -> Answer {
 pub unsafe fn nodes(graph: Handle) -> Vec<Handle> {
     let mut count = 0;
     cuGraphGetNodes(graph, null_mut(), &mut count).must();
+    if count == 0 {
+        // The driver takes no array without room.
+        return Vec::new();
+    }
     let mut nodes = vec![0; count];
     cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count).must();
     nodes

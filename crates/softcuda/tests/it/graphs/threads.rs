@@ -40,7 +40,7 @@ fn threads_build_and_run_graphs_of_their_own() {
                             let to = pointer + 4 * number;
                             made.push(add_store(graph, &on, store, to, number as u32 + 100));
                         }
-                        cuMemsetD32_v2(pointer, 0, 64).must();
+                        cuMemsetD32Async(pointer, 0, 64, stream).must();
                         let exec = instantiate(graph);
                         cuGraphLaunch(exec, stream).must();
                         cuGraphDestroy(graph).must();

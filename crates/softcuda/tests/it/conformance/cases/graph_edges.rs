@@ -98,6 +98,48 @@ pub const CASES: &[Case] = &[
         line.value("rest_null", list[2..] == [0, 0]);
         line.says_as("null_count", cuGraphGetNodes(graph, null_mut(), null_mut()));
     }),
+    case!("graph/nodes/no_room", |line| {
+        context();
+        let graph = graph();
+        let (mut list, mut to, mut count) = ([7; 4], [7; 4], 0);
+        let mut ask = |name: &str| {
+            let (list, to) = (list.as_mut_ptr(), to.as_mut_ptr());
+            count = 0;
+            line.says_as(
+                format!("{name}_nodes"),
+                cuGraphGetNodes(graph, list, &mut count),
+            );
+            count = 0;
+            line.says_as(
+                format!("{name}_roots"),
+                cuGraphGetRootNodes(graph, list, &mut count),
+            );
+            count = 0;
+            line.says_as(
+                format!("{name}_edges"),
+                cuGraphGetEdges(graph, list, to, &mut count),
+            );
+        };
+        ask("empty");
+        let a = add_empty(graph, &[]);
+        let b = add_empty(graph, &[a]);
+        ask("two");
+        count = 0;
+        line.says_as(
+            "dependencies",
+            cuGraphNodeGetDependencies(b, list.as_mut_ptr(), &mut count),
+        );
+        count = 0;
+        line.says_as(
+            "dependents",
+            cuGraphNodeGetDependentNodes(a, list.as_mut_ptr(), &mut count),
+        );
+        count = 0;
+        line.says_as(
+            "none",
+            cuGraphNodeGetDependencies(a, list.as_mut_ptr(), &mut count),
+        );
+    }),
     alone!("graph/nodes/destroy_twice", |line| {
         context();
         let graph = graph();
