@@ -35,18 +35,26 @@ pub(super) fn dependencies(
     (0..count).map(edge).collect()
 }
 
-/// Gives a list, or how long it is where there is no room for one. Room that is left gets nulls.
+/// Gives a list, or how long it is where there is no array for one. Room that is left gets nulls; no room at all is an error.
 fn give_nodes(list: &[CUgraphNode], to: Out<CUgraphNode>, count: InOut<usize>) -> Result {
     count.out().some()?;
     if to.is_null() {
         return count.set(list.len());
     }
-    let room = count.get()?;
+    let room = room(count)?;
     for at in 0..room {
         to.at(at)
             .set(list.get(at).copied().unwrap_or(CUgraphNode::NULL))?;
     }
     count.set(list.len().min(room))
+}
+
+/// The length of the caller's array: an H200 takes none without room.
+fn room(count: InOut<usize>) -> Result<usize> {
+    match count.get()? {
+        0 => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        room => Ok(room),
+    }
 }
 
 /// As [`give_nodes`], of edges seen from one of their nodes; data that cannot be given is an error.
@@ -164,10 +172,6 @@ export! {
 
     /// All nodes.
     fn cuGraphGetNodes(graph: CUgraph, nodes: Out<CUgraphNode>, count: InOut<usize>) {
-        // An H200 takes no array without room.
-        if !nodes.is_null() && count.get()? == 0 {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-        }
         give_nodes(&definition::resolve(graph)?.nodes()?, nodes, count)
     }
 

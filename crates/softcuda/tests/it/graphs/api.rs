@@ -114,6 +114,9 @@ driver_functions! {
     cuGraphAddDependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
     cuGraphRemoveDependencies(graph: Handle, from: *const Handle, to: *const Handle, count: usize);
     cuGraphGetNodes(graph: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphGetRootNodes(graph: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphNodeGetDependencies(node: Handle, nodes: *mut Handle, count: *mut usize);
+    cuGraphNodeGetDependentNodes(node: Handle, nodes: *mut Handle, count: *mut usize);
     cuGraphGetEdges(graph: Handle, from: *mut Handle, to: *mut Handle, count: *mut usize);
     cuGraphDestroyNode(node: Handle);
     cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: u64);
