@@ -8,3 +8,4 @@ mod lifetimes;
 mod misuse;
 mod operations;
 mod pictures;
+mod random;
