@@ -1,13 +1,12 @@
 //! What the tests share: a device, kernels, and owners whose drop is seen.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
 use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{Buffer, HostOp, Kernel, KernelOp};
+use cuda_graph::{Buffer, Kernel, KernelOp};
 
 /// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds 1 to `to[i]`.
 /// `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
@@ -159,25 +158,5 @@ pub fn assert_soon(mut true_yet: impl FnMut() -> bool, otherwise: &str) {
     while !true_yet() {
         assert!(start.elapsed() < Duration::from_secs(10), "{otherwise}");
         std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// A host operation that blocks until it is let go, and says when it started.
-pub struct Gate {
-    pub started: Receiver<()>,
-    pub go: Sender<()>,
-}
-
-impl Gate {
-    /// Dropping the gate opens it too.
-    pub fn new() -> (Gate, HostOp) {
-        let (say, started) = channel();
-        let (go, wait) = channel::<()>();
-        let (say, wait) = (Mutex::new(say), Mutex::new(wait));
-        let op = HostOp::new(move || {
-            let _ = say.lock().expect("no holder panics").send(());
-            let _ = wait.lock().expect("no holder panics").recv();
-        });
-        (Gate { started, go }, op)
     }
 }
