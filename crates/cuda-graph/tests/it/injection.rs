@@ -1,48 +1,43 @@
-//! Every call of the driver made to fail in turn: what fails leaves neither node nor owner behind, and nothing early gone.
+//! Every call of the driver made to fail in turn, for every kind of operation: what fails leaves neither node nor owner behind, takes
+//! nothing early, and can be done again (invariant L4).
 
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::testing::with_failing_call;
-use cuda_graph::{ChildOp, EmptyOp, Graph, HostOp, KernelOp, Owner, RawMemory, Result};
+use cuda_graph::{
+    AllocOp, AnyOp, ChildOp, CopyOp, EmptyOp, Exec, FreeOp, Graph, MemoryLocation, Node, Result,
+};
 
-use crate::fixture::{Watch, Watched, assert_soon, context, kernel, one, store, stream, words};
+use crate::fixture::{context, store, stream, words};
+use crate::resource::{RESOURCES, Resource, Seen};
 
-struct Held(#[expect(dead_code, reason = "its drop is what counts")] Watched);
-
-/// A launch that owns something whose drop is seen.
-fn watched_launch() -> (KernelOp, Watch) {
-    let (watch, watched) = Watch::new();
-    let owner: Owner = Arc::new(Held(watched));
-    // SAFETY: with no elements, `bump` touches no memory.
-    let nowhere = unsafe { RawMemory::device(0, 0) }.owned_by(owner);
-    // SAFETY: as above.
-    let op = unsafe { KernelOp::new(kernel("bump"), one(), (&nowhere, 0u32)) }.unwrap();
-    (op, watch)
+/// Has one call fail.
+struct Failing {
+    nth: u32,
+    fired: Cell<bool>,
 }
 
-fn watched_call() -> (HostOp, Watch) {
-    let (watch, watched) = Watch::new();
-    let held = Held(watched);
-    let op = HostOp::new(move || {
-        let _ = &held;
-    });
-    (op, watch)
+impl Failing {
+    /// What `body` gives while its call number `nth` fails.
+    fn run<R>(&self, body: impl FnOnce() -> R) -> R {
+        let (result, fired) = with_failing_call(self.nth, body);
+        self.fired.set(fired);
+        result
+    }
 }
 
-fn graph() -> Graph {
-    Graph::new(&context()).unwrap()
-}
-
-/// Runs `step` with each of its calls failing, then with none, and returns how many there are.
-fn each_call(mut step: impl FnMut(&dyn Fn(&mut dyn FnMut() -> Result<()>) -> Option<Result<()>>)) {
+/// Does `step` with each of its calls failing in turn, and last with none.
+fn each_call(step: impl Fn(&Failing)) {
     for nth in 0.. {
-        let fired = std::cell::Cell::new(false);
-        step(&|body| {
-            let (result, was) = with_failing_call(nth, body);
-            fired.set(was);
-            Some(result)
-        });
-        if !fired.get() {
+        let failing = Failing {
+            nth,
+            fired: Cell::new(false),
+        };
+        step(&failing);
+        if !failing.fired.get() {
             assert!(nth > 0, "there was no call to fail");
             return;
         }
@@ -50,156 +45,329 @@ fn each_call(mut step: impl FnMut(&dyn Fn(&mut dyn FnMut() -> Result<()>) -> Opt
     }
 }
 
+/// Does it for every kind of resource.
+fn each(step: impl Fn(&Failing, Resource, &Arc<CudaStream>, &str)) {
+    let stream = stream();
+    for resource in RESOURCES {
+        each_call(|failing| {
+            let case = format!("with {resource:?}, where call {} fails", failing.nth);
+            step(failing, resource, &stream, &case);
+        });
+    }
+}
+
+fn graph() -> Graph {
+    Graph::new(&context()).unwrap()
+}
+
+/// An operation that nothing else holds, and a way to see what it uses go.
+fn make(resource: Resource, stream: &Arc<CudaStream>) -> (AnyOp, Seen) {
+    let (op, _, seen) = resource.make(stream);
+    (op, seen)
+}
+
+/// Gives an operation to `body` while a call of its fails. A graph that the operation embeds is kept meanwhile: a driver that cannot destroy
+/// it leaks it, whatever else is done.
+fn give<R>(failing: &Failing, op: AnyOp, body: impl FnOnce(AnyOp) -> R) -> R {
+    let kept = matches!(op, AnyOp::Child(_)).then(|| op.clone());
+    let result = failing.run(|| body(op));
+    drop(kept);
+    result
+}
+
+/// A graph with one node.
+fn define(op: AnyOp) -> (Graph, Node<AnyOp>) {
+    let graph = graph();
+    let node = graph.add(op, ()).unwrap();
+    (graph, node)
+}
+
+#[track_caller]
+fn runs(exec: &mut Exec, stream: &CudaStream) {
+    exec.launch(stream).unwrap();
+    stream.synchronize().unwrap();
+}
+
 #[test]
 fn adding_leaves_nothing_behind() {
-    each_call(|run| {
+    each(|failing, resource, stream, case| {
         let graph = graph();
         let first = graph.add(EmptyOp::new(), ()).unwrap();
-        let (op, watch) = watched_launch();
-        let op = op.priority(0);
-        let mut op = Some(op);
-        let failed = run(&mut || graph.add(op.take().unwrap(), first).map(drop))
-            .unwrap()
-            .is_err();
-        if failed {
-            assert_soon(|| watch.is_dropped(), "the owner leaks");
-            assert_eq!(graph.nodes().unwrap().len(), 1, "a node is left behind");
-        } else {
-            assert!(!watch.is_dropped());
-            assert_eq!(graph.nodes().unwrap().len(), 2);
-            drop(graph);
-            assert_soon(|| watch.is_dropped(), "the owner leaks");
+        let (op, seen) = make(resource, stream);
+        // Attributes are set by calls of their own.
+        let op = match op {
+            AnyOp::Kernel(op) => op.priority(0).cooperative().into(),
+            op => op,
+        };
+        match give(failing, op, |op| graph.add(op, first)) {
+            Ok(node) => {
+                assert_eq!(graph.nodes().unwrap(), [first.id(), node.id()], "{case}");
+                assert_eq!(graph.edges().unwrap().len(), 1, "{case}");
+                seen.assert_alive(case);
+            }
+            Err(_) => {
+                assert_eq!(graph.nodes().unwrap(), [first.id()], "{case}");
+                seen.assert_dropped(case);
+                graph.add(resource.other(stream), first).unwrap();
+            }
         }
+        runs(&mut graph.instantiate().unwrap(), stream);
+        drop(graph);
+        seen.assert_dropped(case);
     });
 }
 
 #[test]
 fn embedding_leaves_nothing_behind() {
-    each_call(|run| {
-        let (op, watch) = watched_call();
-        let inner = graph();
-        inner.add(op, ()).unwrap();
+    each(|failing, resource, stream, case| {
+        let (op, seen) = make(resource, stream);
+        let (inner, _) = define(op);
         let outer = graph();
-        let result = run(&mut || outer.add(ChildOp::new(&inner), ()).map(drop)).unwrap();
+        let embedded = failing.run(|| outer.add(ChildOp::new(&inner), ()));
         drop(inner);
-        if result.is_err() {
-            assert_soon(|| watch.is_dropped(), "the owner leaks");
-            assert!(outer.nodes().unwrap().is_empty());
-        } else {
-            std::thread::sleep(std::time::Duration::from_millis(3));
-            assert!(!watch.is_dropped());
-            outer.instantiate().unwrap();
-            drop(outer);
-            assert_soon(|| watch.is_dropped(), "the owner leaks");
+        match embedded {
+            Ok(_) => seen.assert_alive(case),
+            Err(_) => {
+                assert_eq!(outer.nodes().unwrap(), [], "{case}");
+                seen.assert_dropped(case);
+            }
         }
+        runs(&mut outer.instantiate().unwrap(), stream);
+        drop(outer);
+        seen.assert_dropped(case);
     });
 }
 
 #[test]
 fn updating_a_definition_changes_all_or_nothing() {
-    let stream = stream();
-    each_call(|run| {
-        let graph = graph();
-        let (old, old_watch) = watched_launch();
-        let node = graph.add(old, ()).unwrap();
-        let (new, new_watch) = watched_launch();
-        let mut new = Some(new.priority(0));
-        let failed = run(&mut || graph.update(node, new.take().unwrap()))
-            .unwrap()
-            .is_err();
-        let (gone, kept) = if failed {
-            assert_soon(|| new_watch.is_dropped(), "an owner leaks");
-            (new_watch, old_watch)
-        } else {
-            // Where the call that failed was to let go of the old version, the graph holds it until it is gone itself.
-            (old_watch, new_watch)
+    each(|failing, resource, stream, case| {
+        let (old, seen_old) = make(resource, stream);
+        let (graph, node) = define(old);
+        let (new, seen_new) = make(resource, stream);
+        let new = match new {
+            AnyOp::Kernel(op) => op.priority(0).cooperative().into(),
+            op => op,
         };
-        std::thread::sleep(std::time::Duration::from_millis(3));
-        assert!(!kept.is_dropped(), "an owner is gone early");
-        graph.instantiate().unwrap().launch(&stream).unwrap();
-        stream.synchronize().unwrap();
+        match give(failing, new, |new| graph.update(node, new)) {
+            // Where the call that failed was to let go of the old version, the graph holds it until it is gone itself.
+            Ok(()) => seen_new.assert_alive(case),
+            Err(_) => {
+                seen_new.assert_dropped(case);
+                seen_old.assert_alive(case);
+            }
+        }
+        assert_eq!(graph.nodes().unwrap().len(), 1, "{case}");
+        runs(&mut graph.instantiate().unwrap(), stream);
         drop(graph);
-        assert_soon(|| gone.is_dropped() && kept.is_dropped(), "an owner leaks");
+        seen_new.assert_dropped(case);
+        seen_old.assert_dropped(case);
     });
 }
 
 #[test]
-fn executables_are_made_and_updated_wholly_or_not() {
-    let stream = stream();
-    let a = words(&stream, &[0]);
-    each_call(|run| {
-        let graph = graph();
-        let node = graph.add(store(&a, 1), ()).unwrap();
-        let mut made = None;
-        let result = run(&mut || {
-            made = Some(graph.instantiate()?);
-            Ok(())
-        });
-        assert_eq!(made.is_some(), result.unwrap().is_ok());
-        let mut exec = graph.instantiate().expect("the graph is as good as before");
-        exec.launch(&stream).unwrap();
-        assert_eq!(a.to_host(&stream).unwrap(), [1]);
-        drop(exec);
-        graph.update(node, store(&a, 1)).unwrap();
-    });
-    each_call(|run| {
-        let graph = graph();
-        let (old, old_watch) = watched_launch();
-        let node = graph.add(old, ()).unwrap();
-        let mut exec = graph.instantiate().unwrap();
-        let (extra, extra_watch) = watched_launch();
-        exec.update(node, extra).unwrap();
-        let failed = run(&mut || exec.update_from(&graph)).unwrap().is_err();
-        if failed {
-            std::thread::sleep(std::time::Duration::from_millis(3));
-            assert!(!extra_watch.is_dropped(), "the executable still uses it");
-        } else {
-            assert_soon(|| extra_watch.is_dropped(), "an owner leaks");
-        }
-        exec.launch(&stream).unwrap();
-        stream.synchronize().unwrap();
-        drop((exec, graph));
-        assert_soon(
-            || old_watch.is_dropped() && extra_watch.is_dropped(),
-            "an owner leaks",
-        );
-    });
-    each_call(|run| {
-        let graph = graph();
-        let (old, _) = watched_launch();
-        let node = graph.add(old, ()).unwrap();
-        let mut exec = graph.instantiate().unwrap();
-        let (new, watch) = watched_launch();
-        let mut new = Some(new);
-        let failed = run(&mut || exec.update(node, new.take().unwrap()))
-            .unwrap()
-            .is_err();
-        if failed {
-            assert_soon(|| watch.is_dropped(), "an owner leaks");
-        }
-        drop((exec, graph));
-        assert_soon(|| watch.is_dropped(), "an owner leaks");
-    });
-}
-
-#[test]
-fn cloning_and_destroying_lose_nothing() {
-    each_call(|run| {
-        let graph = graph();
-        let (op, watch) = watched_call();
-        let node = graph.add(op, ()).unwrap();
-        let mut clone = None;
-        let result = run(&mut || {
-            clone = Some(graph.try_clone()?);
-            Ok(())
-        });
-        assert_eq!(clone.is_some(), result.unwrap().is_ok());
+fn cloning_loses_nothing() {
+    each(|failing, resource, stream, case| {
+        let (op, seen) = make(resource, stream);
+        let (graph, node) = define(op);
+        let clone = failing.run(|| graph.try_clone());
         graph.destroy(node).unwrap();
-        if clone.is_some() {
-            std::thread::sleep(std::time::Duration::from_millis(3));
-            assert!(!watch.is_dropped(), "an owner is gone early");
+        if let Ok(clone) = &clone {
+            seen.assert_alive(case);
+            assert_eq!(clone.nodes().unwrap().len(), 1, "{case}");
+            runs(&mut clone.instantiate().unwrap(), stream);
+        } else {
+            seen.assert_dropped(case);
         }
         drop(clone);
-        assert_soon(|| watch.is_dropped(), "an owner leaks");
+        seen.assert_dropped(case);
+    });
+}
+
+#[test]
+fn destroying_is_done_or_not() {
+    each(|failing, resource, stream, case| {
+        let (op, seen) = make(resource, stream);
+        let (graph, node) = define(op);
+        if failing.run(|| graph.destroy(node)).is_err() {
+            assert_eq!(graph.nodes().unwrap(), [node.id()], "{case}");
+            seen.assert_alive(case);
+            runs(&mut graph.instantiate().unwrap(), stream);
+            graph.destroy(node).unwrap();
+        }
+        assert_eq!(graph.nodes().unwrap(), [], "{case}");
+        drop(graph);
+        seen.assert_dropped(case);
+    });
+}
+
+#[test]
+fn instantiating_leaves_nothing_behind() {
+    each(|failing, resource, stream, case| {
+        let (op, seen) = make(resource, stream);
+        let (graph, node) = define(op);
+        let exec = failing.run(|| graph.instantiate());
+        if exec.is_err() {
+            runs(&mut graph.instantiate().unwrap(), stream);
+        }
+        graph.destroy(node).unwrap();
+        match exec {
+            Ok(mut exec) => {
+                seen.assert_alive(case);
+                runs(&mut exec, stream);
+            }
+            Err(_) => seen.assert_dropped(case),
+        }
+        drop(graph);
+        seen.assert_dropped(case);
+    });
+}
+
+#[test]
+fn updating_a_node_of_an_executable_is_done_or_not() {
+    each(|failing, resource, stream, case| {
+        let (old, seen_old) = make(resource, stream);
+        let (graph, node) = define(old);
+        let mut exec = graph.instantiate().unwrap();
+        let (new, seen_new) = make(resource, stream);
+        match give(failing, new, |new| exec.update(node, new)) {
+            Ok(()) => seen_new.assert_alive(case),
+            Err(_) => {
+                seen_new.assert_dropped(case);
+                drop(graph);
+                seen_old.assert_alive(case);
+            }
+        }
+        runs(&mut exec, stream);
+        drop(exec);
+        seen_new.assert_dropped(case);
+    });
+}
+
+#[test]
+fn updating_an_executable_as_a_whole_is_done_or_not() {
+    each(|failing, resource, stream, case| {
+        let (old, seen_old) = make(resource, stream);
+        let (graph, node) = define(old);
+        let mut exec = graph.instantiate().unwrap();
+        let (extra, seen_extra) = make(resource, stream);
+        exec.update(node, extra).unwrap();
+        drop(graph);
+        let (new, seen_new) = make(resource, stream);
+        let (graph, _) = define(new);
+        let updated = failing.run(|| exec.update_from(&graph));
+        drop(graph);
+        match updated {
+            Ok(()) => {
+                seen_old.assert_dropped(case);
+                seen_extra.assert_dropped(case);
+                seen_new.assert_alive(case);
+            }
+            Err(_) => {
+                seen_new.assert_dropped(case);
+                seen_extra.assert_alive(case);
+            }
+        }
+        runs(&mut exec, stream);
+        drop(exec);
+        seen_old.assert_dropped(case);
+        seen_extra.assert_dropped(case);
+        seen_new.assert_dropped(case);
+    });
+}
+
+#[test]
+fn allocations_and_frees_are_added_or_not() {
+    let stream = stream();
+    let from = words(&stream, &[1, 2, 3, 4]);
+    let to = words(&stream, &[0; 4]);
+    each_call(|failing| {
+        let graph = graph();
+        let op = AllocOp::new(MemoryLocation::Device(0), 16);
+        let alloc = match failing.run(|| graph.add(op.clone(), ())) {
+            Ok(alloc) => alloc,
+            Err(_) => {
+                assert_eq!(graph.nodes().unwrap(), []);
+                graph.add(op, ()).unwrap()
+            }
+        };
+        let memory = graph.allocation(alloc).unwrap();
+        let write = graph.add(CopyOp::new(&memory, &from).unwrap(), alloc);
+        let read = graph.add(CopyOp::new(&to, &memory).unwrap(), write.unwrap());
+        let read = read.unwrap();
+        if failing
+            .run(|| graph.add(FreeOp::new(&memory), read))
+            .is_err()
+        {
+            assert_eq!(graph.nodes().unwrap().len(), 3);
+            graph.add(FreeOp::new(&memory), read).unwrap();
+        }
+        to.copy_from_host(&stream, &[0; 4]).unwrap();
+        runs(&mut graph.instantiate().unwrap(), &stream);
+        assert_eq!(to.to_host(&stream).unwrap(), [1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn edges_are_edited_wholly_or_not() {
+    type Edit = fn(&Graph, &[Node<EmptyOp>]) -> Result<()>;
+    let edits: [Edit; 6] = [
+        |graph, n| graph.add_edge(n[3], n[0]),
+        |graph, n| graph.predecessors(n[4]).add([n[2], n[3]]),
+        |graph, n| graph.predecessors(n[4]).remove([n[0], n[1]]),
+        |graph, n| graph.predecessors(n[4]).set([n[1], n[2], n[3]]),
+        |graph, n| graph.successors(n[0]).set([n[5], n[3]]),
+        |graph, n| graph.predecessors(n[4]).clear(),
+    ];
+    for edit in edits {
+        let build = || {
+            let graph = graph();
+            let n: Vec<_> = (0..6)
+                .map(|_| graph.add(EmptyOp::new(), ()).unwrap())
+                .collect();
+            graph.predecessors(n[4]).add([n[0], n[1]]).unwrap();
+            (graph, n)
+        };
+        let edges = |graph: &Graph| -> HashSet<(u32, u32)> {
+            let edges = graph.edges().unwrap();
+            let pair = |edge: &cuda_graph::Edge| (edge.from.index(), edge.to.index());
+            edges.iter().map(pair).collect()
+        };
+        let (graph, n) = build();
+        edit(&graph, &n).unwrap();
+        let done = edges(&graph);
+        each_call(|failing| {
+            let (graph, n) = build();
+            let before = edges(&graph);
+            assert_ne!(before, done);
+            if failing.run(|| edit(&graph, &n)).is_err() {
+                assert_eq!(edges(&graph), before, "call {} failed", failing.nth);
+                edit(&graph, &n).unwrap();
+            }
+            assert_eq!(edges(&graph), done);
+        });
+    }
+}
+
+#[test]
+fn launches_and_switches_can_be_tried_again() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    let node = graph.add(store(&a, 1), ()).unwrap();
+    each_call(|failing| {
+        let mut exec = graph.instantiate().unwrap();
+        a.copy_from_host(&stream, &[0]).unwrap();
+        let launched = failing.run(|| exec.launch(&stream)).is_ok();
+        assert_eq!(a.to_host(&stream).unwrap(), [u32::from(launched)]);
+        runs(&mut exec, &stream);
+        assert_eq!(a.to_host(&stream).unwrap(), [1]);
+    });
+    each_call(|failing| {
+        let mut exec = graph.instantiate().unwrap();
+        let disabled = failing.run(|| exec.disable(node)).is_ok();
+        assert_eq!(exec.is_enabled(node).unwrap(), !disabled);
+        a.copy_from_host(&stream, &[0]).unwrap();
+        runs(&mut exec, &stream);
+        assert_eq!(a.to_host(&stream).unwrap(), [u32::from(!disabled)]);
     });
 }

@@ -9,3 +9,4 @@ mod misuse;
 mod operations;
 mod pictures;
 mod random;
+mod resource;

@@ -12,8 +12,8 @@ use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{AnyOp, ChildOp, Exec, Graph, Node};
 
 use super::door::Door;
-use super::resource::{Handle, RESOURCES, Resource, Seen};
 use crate::fixture::{context, stream};
+use crate::resource::{Handle, RESOURCES, Resource, Seen};
 
 /// What holds the resource.
 #[derive(Clone, Copy, Debug, PartialEq)]

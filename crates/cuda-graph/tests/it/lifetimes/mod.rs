@@ -2,15 +2,14 @@
 
 mod door;
 mod matrix;
-mod resource;
 
 use std::sync::Arc;
 
 use cuda_graph::{AnyOp, Buffer, EmptyOp, Graph, Node, Operation};
 
 use crate::fixture::{context, store, stream, words};
+use crate::resource::{Resource, Seen, each};
 use door::Door;
-use resource::{Resource, Seen, each};
 
 /// A graph with `op` as its only node, and the node. The operation's handle is gone.
 fn define(op: AnyOp) -> (Graph, Node<AnyOp>) {
