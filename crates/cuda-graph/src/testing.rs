@@ -5,3 +5,8 @@
 pub fn with_failing_call<R>(nth: u32, body: impl FnOnce() -> R) -> (R, bool) {
     crate::driver::with_failing_call(nth, body)
 }
+
+/// Looks a driver function up, as its first call does.
+pub fn find_function(name: &'static str) -> crate::Result<()> {
+    crate::driver::find(&std::sync::atomic::AtomicBool::new(false), name)
+}

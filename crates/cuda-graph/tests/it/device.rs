@@ -2,31 +2,13 @@
 //!
 //! The choice is made once for a process, so each case runs this test binary again with its own environment.
 
-use std::process::Command;
-
 use cuda_graph::{Driver, Error};
+
+use crate::fixture;
 
 /// Runs `case` of this file in a process of its own and gives what it printed.
 fn in_process(case: &str, environment: &[(&str, &str)]) -> String {
-    let binary = std::env::current_exe().expect("a test has a binary");
-    let mut command = Command::new(binary);
-    command.args([
-        "--exact",
-        &format!("device::{case}"),
-        "--nocapture",
-        "--include-ignored",
-    ]);
-    command
-        .env_remove("CUDA_GRAPH_DRIVER")
-        .env("CUDA_GRAPH_CASE", "1");
-    for (name, value) in environment {
-        command.env(name, value);
-    }
-    let output = command.output().expect("the test binary starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{case} failed:\n{text}");
-    text
+    fixture::in_process(&format!("device::{case}"), environment)
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the tests share: a device, kernels, and owners whose drop is seen.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -159,4 +160,26 @@ pub fn assert_soon(mut true_yet: impl FnMut() -> bool, otherwise: &str) {
         assert!(start.elapsed() < Duration::from_secs(10), "{otherwise}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Runs one test of this binary in a process of its own and gives what it printed.
+#[track_caller]
+pub fn in_process(test: &str, environment: &[(&str, &str)]) -> String {
+    let binary = std::env::current_exe().expect("a test has a binary");
+    let mut command = Command::new(binary);
+    command.args(["--exact", test, "--nocapture", "--include-ignored"]);
+    command
+        .env_remove("CUDA_GRAPH_DRIVER")
+        .env("CUDA_GRAPH_CASE", "1");
+    for (name, value) in environment {
+        command.env(name, value);
+    }
+    let output = command.output().expect("the test binary starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{test} failed:\n{text}"
+    );
+    text
 }

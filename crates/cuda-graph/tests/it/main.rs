@@ -9,4 +9,5 @@ mod misuse;
 mod operations;
 mod pictures;
 mod random;
+mod raw;
 mod resource;
