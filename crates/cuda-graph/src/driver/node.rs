@@ -151,11 +151,13 @@ pub(crate) fn awaited_event(node: CUgraphNode) -> Result<CUevent> {
     Ok(event)
 }
 
-pub(crate) fn alloc_params(node: CUgraphNode) -> Result<CUDA_MEM_ALLOC_NODE_PARAMS> {
+/// Filled in by the driver, whose kinds of memory may have no name in the version that cudarc speaks.
+pub(crate) fn alloc_params(
+    node: CUgraphNode,
+) -> Result<mem::MaybeUninit<CUDA_MEM_ALLOC_NODE_PARAMS>> {
     let mut params = mem::MaybeUninit::<CUDA_MEM_ALLOC_NODE_PARAMS>::zeroed();
     call!(cuGraphMemAllocNodeGetParams(node, params.as_mut_ptr()))?;
-    // SAFETY: the driver has filled it in.
-    Ok(unsafe { params.assume_init() })
+    Ok(params)
 }
 
 pub(crate) fn freed_address(node: CUgraphNode) -> Result<CUdeviceptr> {

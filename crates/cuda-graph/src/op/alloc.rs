@@ -12,6 +12,9 @@ use super::{Tag, tagged};
 use crate::memory::{RawMemory, Space};
 use crate::{Result, driver};
 
+/// What names managed memory since CUDA 13.0; the enumeration of 12.8 has no name for it.
+const MANAGED: u32 = 2;
+
 /// Where an allocation lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -64,6 +67,11 @@ impl AllocOp {
         self.bytes
     }
 
+    /// The devices that may access it besides its own.
+    pub fn peers(&self) -> &[i32] {
+        &self.peers
+    }
+
     /// Where it lies.
     pub fn location_of_memory(&self) -> MemoryLocation {
         self.location
@@ -104,8 +112,7 @@ impl AllocOp {
             let props = &raw mut (*alloc.as_mut_ptr()).poolProps;
             (*props).allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
             if let MemoryLocation::Managed(_) = self.location {
-                // 2 names managed memory since CUDA 13.0; the enumeration of 12.8 has no name for it.
-                (&raw mut (*props).allocType).cast::<u32>().write(2);
+                (&raw mut (*props).allocType).cast::<u32>().write(MANAGED);
             }
             (*props).location = location(kind, id);
             alloc.assume_init()
@@ -123,33 +130,48 @@ impl AllocOp {
 
     pub(super) fn read(node: CUgraphNode) -> Result<AllocOp> {
         let params = driver::node::alloc_params(node)?;
-        let id_of = |location: &CUmemLocation| {
-            // SAFETY: in every CUDA version the structure is a kind and a number.
-            unsafe { (&raw const *location).cast::<i32>().add(1).read() }
+        let params = params.as_ptr();
+        // SAFETY: the driver has filled it in; kinds are read as numbers, for a later driver may have more of them. In every CUDA
+        // version a location is a kind and a number.
+        let (allocation, kind, id, descs, count, bytes, address) = unsafe {
+            let props = &raw const (*params).poolProps;
+            let place = (&raw const (*props).location).cast::<i32>();
+            (
+                (&raw const (*props).allocType).cast::<u32>().read(),
+                place.read(),
+                place.add(1).read(),
+                (*params).accessDescs,
+                (*params).accessDescCount,
+                (*params).bytesize,
+                (*params).dptr,
+            )
         };
-        let peers = if params.accessDescs.is_null() {
+        let peers = if descs.is_null() {
             Vec::new()
         } else {
-            // SAFETY: the driver gives so many, which live as long as the node.
-            unsafe { std::slice::from_raw_parts(params.accessDescs, params.accessDescCount) }
-                .iter()
-                .map(|access| id_of(&access.location))
+            (0..count)
+                // SAFETY: the driver gives so many, which live as long as the node; each begins with a location.
+                .map(|index| unsafe { descs.add(index).cast::<i32>().add(1).read() })
                 .collect()
         };
-        let id = id_of(&params.poolProps.location);
         use CUmemLocationType as T;
-        let location = match params.poolProps.location.type_ {
-            T::CU_MEM_LOCATION_TYPE_HOST | T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => {
-                MemoryLocation::Host
-            }
-            T::CU_MEM_LOCATION_TYPE_HOST_NUMA => MemoryLocation::HostNuma(id),
-            _ => MemoryLocation::Device(id),
+        let named = |named: T| kind == named as i32;
+        let location = if allocation == MANAGED {
+            MemoryLocation::Managed(id)
+        } else if named(T::CU_MEM_LOCATION_TYPE_HOST)
+            || named(T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+        {
+            MemoryLocation::Host
+        } else if named(T::CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+            MemoryLocation::HostNuma(id)
+        } else {
+            MemoryLocation::Device(id)
         };
         Ok(AllocOp {
-            bytes: params.bytesize,
+            bytes,
             location,
             peers,
-            address: params.dptr,
+            address,
             tag: Tag::default(),
         })
     }

@@ -1,6 +1,10 @@
 //! The library's tests, on whatever device there is.
 
+mod allocations;
+mod attributes;
 mod device;
+mod door;
+mod executables;
 mod fixture;
 mod graph;
 mod injection;

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuda_graph::cudarc::driver::result;
 use cuda_graph::cudarc::driver::sys::{CUgraphNodeParams, CUgraphNodeType};
 use cuda_graph::{
-    AnyOp, BatchOp, ChildOp, CopyOp, FillOp, Graph, HostOp, InstantiateOptions, KernelOp,
-    LaunchAttribute, MemoryOperation, NodeKind, PinnedBuffer, RawMemory, RecordEventOp,
-    WaitCondition,
+    AnyOp, BatchOp, ChildOp, CopyOp, FillOp, Graph, HostOp, MemoryOperation, NodeKind,
+    PinnedBuffer, RawMemory, RecordEventOp, WaitCondition,
 };
 
 use crate::fixture::{Watch, Watched, assert_soon, context, store, stream, words};
@@ -135,36 +134,6 @@ fn copies_fills_events_and_children_are_updated_in_executables() {
     assert_eq!(b.to_host(&stream).unwrap(), [5, 6]);
     assert_eq!(d.to_host(&stream).unwrap(), [9]);
     assert_eq!(e.to_host(&stream).unwrap(), [2]);
-}
-
-#[test]
-fn attributes_are_set_and_read_back() {
-    let stream = stream();
-    let a = words(&stream, &[0]);
-    let graph = graph();
-    let node = graph.add(store(&a, 3).cooperative(), ()).unwrap();
-    let read = |graph: &Graph| {
-        // SAFETY: the graph outlives the handle, and one thread uses both.
-        let seen = unsafe { Graph::from_raw_borrowed(graph.raw().unwrap(), &context()) };
-        let node = seen.nodes().unwrap()[0].typed::<KernelOp>().unwrap();
-        seen.op(node).unwrap().attributes().to_vec()
-    };
-    assert_eq!(read(&graph), [LaunchAttribute::Cooperative(true)]);
-    graph.update(node, store(&a, 4)).unwrap();
-    assert_eq!(
-        read(&graph),
-        [],
-        "an attribute that the new operation lacks is taken back"
-    );
-    let options = InstantiateOptions {
-        node_priority: true,
-        upload: Some(stream.clone()),
-        ..InstantiateOptions::default()
-    };
-    let mut exec = graph.instantiate_with(&options).unwrap();
-    assert!(exec.options().unwrap().node_priority);
-    exec.launch(&stream).unwrap();
-    assert_eq!(a.to_host(&stream).unwrap(), [4]);
 }
 
 struct Held(#[expect(dead_code, reason = "its drop is what counts")] Watched);

@@ -1,8 +1,12 @@
 //! The way down and up again: raw handles of graphs and executables.
 
-use cuda_graph::{Error, Graph, KernelOp};
+use std::sync::Arc;
 
-use crate::fixture::{add, context, store, stream, words};
+use cuda_graph::cudarc::driver::sys;
+use cuda_graph::{Buffer, Error, Exec, FillOp, Graph, HostOp, KernelOp};
+
+use crate::door::Door;
+use crate::fixture::{Watch, Watched, add, assert_soon, context, store, stream, words};
 
 fn graph() -> Graph {
     Graph::new(&context()).unwrap()
@@ -41,4 +45,169 @@ fn raw_graphs_and_executables_are_like_the_rest() {
     ));
     drop((seen, blind, other));
     assert_eq!(made.nodes().unwrap().len(), 2);
+}
+
+/// A graph made by the driver alone, with one fill.
+fn foreign(to: &Buffer<u32>, value: u32) -> (sys::CUgraph, sys::CUgraphNode) {
+    let (mut graph, mut node) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let params = sys::CUDA_MEMSET_NODE_PARAMS {
+        dst: to.address(),
+        pitch: 0,
+        value,
+        elementSize: 4,
+        width: to.len(),
+        height: 1,
+    };
+    // SAFETY: the places for answers are there, the context is alive, the buffer outlives the graph in the tests below.
+    let made = unsafe {
+        let created = sys::cuGraphCreate(&mut graph, 0);
+        assert_eq!(created, sys::CUresult::CUDA_SUCCESS);
+        let context = context().cu_ctx();
+        sys::cuGraphAddMemsetNode(&mut node, graph, std::ptr::null(), 0, &params, context)
+    };
+    assert_eq!(made, sys::CUresult::CUDA_SUCCESS);
+    (graph, node)
+}
+
+#[test]
+fn a_graph_made_elsewhere_is_inspected_run_updated_and_extended() {
+    let stream = stream();
+    let a = words(&stream, &[0; 2]);
+    let (raw, raw_node) = foreign(&a, 3);
+    // SAFETY: the graph is nobody else's; the buffer outlives it.
+    let graph = unsafe { Graph::from_raw(raw, &context()) };
+    assert_eq!(graph.raw().unwrap(), raw);
+    // SAFETY: the node is one of that graph.
+    let node = unsafe { graph.node_from_raw(raw_node) }.unwrap();
+    assert_eq!(graph.nodes().unwrap(), [node]);
+    assert_eq!(graph.raw_node(node).unwrap(), raw_node);
+    let fill = node.typed::<FillOp>().unwrap();
+    let read = graph.op(fill).unwrap();
+    assert_eq!((read.value(), read.size()), (3, (2, 1)));
+    assert!(!read.to().is_owned());
+
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [3, 3]);
+    exec.update(fill, FillOp::new(&a, 4u32).unwrap()).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [4, 4]);
+    exec.disable(fill).unwrap();
+    a.copy_from_host(&stream, &[0, 0]).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [0, 0]);
+
+    graph.update(fill, FillOp::new(&a, 5u32).unwrap()).unwrap();
+    graph.add(add(&a, &a), fill).unwrap();
+    let clone = graph.try_clone().unwrap();
+    drop(graph);
+    clone.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [10, 5]);
+    assert!(clone.dot().unwrap().contains("fill"));
+}
+
+/// Whose drop is seen, as an owner.
+struct Held(#[expect(dead_code, reason = "its drop is what counts")] Watched);
+
+#[test]
+fn a_graph_taken_over_is_destroyed_and_a_borrowed_one_is_not() {
+    for borrowed in [false, true] {
+        let stream = stream();
+        let a = words(&stream, &[0; 2]);
+        let (raw, _) = foreign(&a, 3);
+        let (watch, watched) = Watch::new();
+        let held = Held(watched);
+        let call = HostOp::new(move || {
+            let _ = &held;
+        });
+        // SAFETY: the graph is this test's, which destroys a borrowed one after the handle.
+        let graph = unsafe {
+            if borrowed {
+                Graph::from_raw_borrowed(raw, &context())
+            } else {
+                Graph::from_raw(raw, &context())
+            }
+        };
+        graph.add(call, ()).unwrap();
+        drop(graph);
+        if borrowed {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            assert!(!watch.is_dropped(), "the graph is there and holds it");
+            // SAFETY: no handle is left.
+            let destroyed = unsafe { sys::cuGraphDestroy(raw) };
+            assert_eq!(destroyed, sys::CUresult::CUDA_SUCCESS);
+        }
+        assert_soon(|| watch.is_dropped(), "the graph leaks");
+    }
+}
+
+#[test]
+fn an_executable_taken_over_holds_what_updates_gave() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    let first = graph.add(HostOp::new(|| {}), ()).unwrap();
+    let node = graph.add(HostOp::new(|| {}), first).unwrap();
+    graph.add(store(&a, 1), node).unwrap();
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: the place for the answer is there, the graph is alive.
+    let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, graph.raw().unwrap(), 0) };
+    assert_eq!(made, sys::CUresult::CUDA_SUCCESS);
+    // SAFETY: made from that graph, and nobody else's.
+    let mut exec = unsafe { Exec::from_raw(raw, &context(), Some(&graph)) };
+    assert!(!exec.options().unwrap().auto_free);
+
+    let door = Arc::new(Door::default());
+    let (watch, watched) = Watch::new();
+    let held = Held(watched);
+    let call = HostOp::new(move || {
+        let _ = &held;
+    });
+    exec.update(first, door.op()).unwrap();
+    exec.update(node, call).unwrap();
+    door.close();
+    exec.launch(&stream).unwrap();
+    door.until_someone_waits();
+    std::thread::scope(|scope| {
+        // The driver does not hold it for the launch, so this waits for it.
+        let dropping = scope.spawn(move || drop(exec));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(!watch.is_dropped(), "the launch uses it");
+        door.open();
+        dropping.join().unwrap();
+    });
+    assert_eq!(a.to_host(&stream).unwrap(), [1]);
+    assert_soon(|| watch.is_dropped(), "the executable leaks");
+}
+
+#[test]
+fn an_executable_taken_over_is_updated_from_a_definition() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    let node = graph.add(store(&a, 1), ()).unwrap();
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: the place for the answer is there, the graph is alive.
+    let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, graph.raw().unwrap(), 0) };
+    assert_eq!(made, sys::CUresult::CUDA_SUCCESS);
+    // SAFETY: made from that graph, and nobody else's.
+    let mut exec = unsafe { Exec::from_raw(raw, &context(), Some(&graph)) };
+    assert_eq!(exec.raw(), raw);
+    let buffers = [words(&stream, &[0]), words(&stream, &[0])];
+    let gone = buffers
+        .each_ref()
+        .map(|buffer| Arc::downgrade(&buffer.owner()));
+    exec.update(node, store(&buffers[0], 2)).unwrap();
+    let next = self::graph();
+    next.add(store(&buffers[1], 3), ()).unwrap();
+    exec.launch(&stream).unwrap();
+    exec.update_from(&next).unwrap();
+    drop(next);
+    drop(buffers);
+    assert_soon(|| gone[0].strong_count() == 0, "an update leaks");
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert!(gone[1].strong_count() > 0, "the executable uses it");
+    drop(exec);
+    assert_soon(|| gone[1].strong_count() == 0, "an update leaks");
 }

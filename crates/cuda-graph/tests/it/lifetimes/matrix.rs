@@ -11,7 +11,7 @@ use std::sync::Arc;
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{AnyOp, ChildOp, Exec, Graph, Node};
 
-use super::door::Door;
+use crate::door::Door;
 use crate::fixture::{context, stream};
 use crate::resource::{Handle, RESOURCES, Resource, Seen};
 

@@ -1,15 +1,14 @@
 //! What is kept and until when, seen by drops (invariants L3, L4, L5).
 
-mod door;
 mod matrix;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use cuda_graph::{AnyOp, Buffer, EmptyOp, Graph, Node, Operation};
+use cuda_graph::{AnyOp, Buffer, ChildOp, EmptyOp, Graph, HostOp, Node, Operation};
 
-use crate::fixture::{context, store, stream, words};
+use crate::door::Door;
+use crate::fixture::{Watch, Watched, assert_soon, context, store, stream, words};
 use crate::resource::{Resource, Seen, each};
-use door::Door;
 
 /// A graph with `op` as its only node, and the node. The operation's handle is gone.
 fn define(op: AnyOp) -> (Graph, Node<AnyOp>) {
@@ -138,4 +137,156 @@ fn memory_of_the_null_stream_is_freed_by_a_thread_without_a_context() {
     std::thread::sleep(std::time::Duration::from_millis(5));
     // cudarc notes an error of a drop and reports it here.
     context().check_err().unwrap();
+}
+
+/// What does something when it is dropped, and says that it was.
+struct Last<F: FnMut() + Send + Sync>(
+    F,
+    #[expect(dead_code, reason = "its drop is what counts")] Watched,
+);
+
+impl<F: FnMut() + Send + Sync> Drop for Last<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// A call that holds something that does `last` when it is dropped.
+fn call(last: impl FnMut() + Send + Sync + 'static) -> (HostOp, Watch) {
+    let (watch, watched) = Watch::new();
+    let held = Last(last, watched);
+    let op = HostOp::new(move || {
+        let _ = &held;
+    });
+    (op, watch)
+}
+
+#[test]
+fn what_is_dropped_may_use_the_graph_that_held_it() {
+    // Wherever the last reference goes, no lock of the library's is held: not in destroying, not in replacing, not at the end.
+    for replace in [false, true] {
+        let graph = Graph::new(&context()).unwrap();
+        let same = Mutex::new(Some(ChildOp::new(&graph).graph()));
+        let (op, watch) = call(move || {
+            let same = same.lock().unwrap().take().unwrap();
+            same.nodes().unwrap();
+            let node = same.add(EmptyOp::new(), ()).unwrap();
+            same.destroy(node).unwrap();
+        });
+        let node = graph.add(op, ()).unwrap();
+        if replace {
+            graph.update(node, HostOp::new(|| {})).unwrap();
+        } else {
+            graph.destroy(node).unwrap();
+        }
+        assert_soon(|| watch.is_dropped(), "an owner leaks, or waits for a lock");
+        assert_eq!(graph.nodes().unwrap().len(), usize::from(replace));
+    }
+}
+
+#[test]
+fn what_is_dropped_may_be_a_graph_with_all_it_holds() {
+    let (op, watch) = call(|| {});
+    let inner = Graph::new(&context()).unwrap();
+    inner.add(op, ()).unwrap();
+    let exec = inner.instantiate().unwrap();
+    let both = Mutex::new(Some((inner, exec)));
+    let (op, outer_watch) = call(move || drop(both.lock().unwrap().take()));
+    let outer = Graph::new(&context()).unwrap();
+    outer.add(op, ()).unwrap();
+    let exec = outer.instantiate().unwrap();
+    drop(outer);
+    assert!(!watch.is_dropped());
+    // Goes on the reaper's thread, which then drops a graph and an executable.
+    drop(exec);
+    assert_soon(
+        || outer_watch.is_dropped() && watch.is_dropped(),
+        "a graph leaks",
+    );
+}
+
+#[test]
+fn an_owner_that_panics_when_dropped_stops_nobody() {
+    let stream = stream();
+    let mut watches = Vec::new();
+    for panics in [false, true, false] {
+        let (op, watch) = call(move || assert!(!panics, "this panic is part of the test"));
+        let graph = Graph::new(&context()).unwrap();
+        graph.add(op, ()).unwrap();
+        let mut exec = graph.instantiate().unwrap();
+        drop(graph);
+        exec.launch(&stream).unwrap();
+        stream.synchronize().unwrap();
+        watches.push(watch);
+    }
+    for watch in watches {
+        assert_soon(|| watch.is_dropped(), "an owner leaks");
+    }
+}
+
+#[test]
+fn one_owner_in_many_places_goes_with_the_last() {
+    let stream = stream();
+    let (op, watch) = call(|| {});
+    let graph = Graph::new(&context()).unwrap();
+    let nodes: Vec<_> = (0..4).map(|_| graph.add(op.clone(), ()).unwrap()).collect();
+    let clone = graph.try_clone().unwrap();
+    let mut exec = clone.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    drop((op, exec));
+    for node in &nodes[1..] {
+        graph.destroy(*node).unwrap();
+    }
+    drop(clone);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert!(!watch.is_dropped(), "one node is left");
+    graph.destroy(nodes[0]).unwrap();
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
+}
+
+#[test]
+fn updating_again_and_again_does_not_gather_what_was_bound_before() {
+    let stream = stream();
+    let buffers: Vec<_> = (0..3).map(|_| words(&stream, &[0])).collect();
+    let graph = Graph::new(&context()).unwrap();
+    let node = graph.add(store(&buffers[0], 0), ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    for round in 0..1000 {
+        let op = store(&buffers[round % 3], round as u32);
+        exec.update(node, op).unwrap();
+    }
+    exec.launch(&stream).unwrap();
+    assert_eq!(buffers[0].to_host(&stream).unwrap(), [999]);
+    let held = format!("{exec:?}");
+    // Three buffers and the kernel.
+    assert!(held.ends_with("updates hold 4 owners"), "{held}");
+    exec.update_from(&graph).unwrap();
+    let held = format!("{exec:?}");
+    assert!(held.ends_with("updates hold 0 owners"), "{held}");
+}
+
+#[test]
+fn graphs_executables_and_launches_move_between_threads() {
+    let stream = stream();
+    let (op, watch) = call(|| {});
+    let graph = Graph::new(&context()).unwrap();
+    let node = graph.add(op, ()).unwrap();
+    let exec = std::thread::scope(|scope| {
+        let made = scope.spawn(move || {
+            let exec = graph.instantiate().unwrap();
+            graph.destroy(node).unwrap();
+            exec
+        });
+        made.join().unwrap()
+    });
+    let there = stream.clone();
+    std::thread::spawn(move || {
+        let mut exec = exec;
+        exec.launch(&there).unwrap();
+    })
+    .join()
+    .unwrap();
+    stream.synchronize().unwrap();
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
 }
