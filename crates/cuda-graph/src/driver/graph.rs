@@ -210,11 +210,6 @@ pub(crate) fn move_user_object(graph: CUgraph, object: CUuserObject) -> Result<(
     ))
 }
 
-/// Gives up a reference that the graph holds.
-pub(crate) fn release_from_graph(graph: CUgraph, object: CUuserObject) -> Result<()> {
-    call!(cuGraphReleaseUserObject(graph, object, 1))
-}
-
 /// Writes the driver's own picture of the graph to a file.
 pub(crate) fn print_dot(graph: CUgraph, path: &CStr, flags: u32) -> Result<()> {
     call!(cuGraphDebugDotPrint(graph, path.as_ptr(), flags))

@@ -7,6 +7,7 @@
 //! old driver is [`Error::Unsupported`].
 
 pub(crate) mod choice;
+pub(crate) mod event;
 pub(crate) mod exec;
 pub(crate) mod graph;
 pub(crate) mod memory;

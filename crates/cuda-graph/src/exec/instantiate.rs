@@ -1,5 +1,6 @@
 //! From a definition to an executable.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
@@ -10,7 +11,7 @@ use cudarc::driver::sys::{
 use super::Exec;
 use crate::graph::Graph;
 use crate::graph::state::State;
-use crate::retain::Accumulator;
+use crate::retain::Holdings;
 use crate::{Error, InstantiateFailure, Result, driver};
 
 /// How to instantiate a graph.
@@ -82,9 +83,6 @@ impl Graph {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
         let graph = state.body(self.body_index())?.raw;
-        let accumulator = Accumulator::new();
-        // Retained on the source while the driver copies references, so that the executable has one.
-        let lent = accumulator.lend_to(graph)?;
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: options.flags(),
             hUploadStream: options
@@ -95,18 +93,20 @@ impl Graph {
             result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
         };
         let (raw, result) = driver::exec::instantiate(graph, &mut params);
-        drop(lent);
         match result {
             Ok(()) => {
-                drop(state);
-                let source = self.hierarchy().clone();
-                Ok(Exec::new(
+                let mut holdings = Holdings::default();
+                state.hold(self.body_index(), &mut holdings);
+                Ok(Exec {
                     raw,
-                    self.context().clone(),
-                    source,
-                    accumulator,
-                    options.node_priority,
-                ))
+                    owned: true,
+                    context: self.context().clone(),
+                    source: Some(self.hierarchy().clone()),
+                    holdings,
+                    last: None,
+                    node_priority: options.node_priority,
+                    not_sync: PhantomData,
+                })
             }
             Err(Error::Call { source, .. }) => Err(self.why_not(&mut state, &params, source)),
             Err(error) => Err(error),

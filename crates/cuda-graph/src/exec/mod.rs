@@ -16,25 +16,26 @@ pub use update::UpdateFailure;
 
 use crate::graph::state::Hierarchy;
 use crate::graph::{Graph, NodeId};
-use crate::retain::Accumulator;
+use crate::retain::{Holdings, drop_after};
 use crate::{Error, Result, driver};
 
 /// An executable graph.
 ///
 /// It holds what its nodes use, and so does every launch in flight: the definition, and the executable itself while it runs, may be
-/// dropped. Launching is `&mut`: the driver wants launches of one executable one after the other.
+/// dropped. It keeps the stream that it was last launched in. Launching is `&mut`: the driver wants launches of one executable one
+/// after the other.
 pub struct Exec {
     raw: CUgraphExec,
     owned: bool,
     context: Arc<CudaContext>,
     /// Whose nodes it has.
     source: Option<Arc<Hierarchy>>,
-    /// What per-node updates gave it.
-    accumulator: Arc<Accumulator>,
+    /// What its nodes use, or used since it was last updated from a definition.
+    holdings: Holdings,
+    /// Where it was launched last. Launches of one executable run one after the other, so when this one is over, all are.
+    last: Option<Arc<CudaStream>>,
     /// It was made to run kernels at their nodes' priorities.
     node_priority: bool,
-    /// Whether the driver's executable holds the accumulator. It does unless it came from a raw handle.
-    accumulates: bool,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -42,36 +43,31 @@ pub struct Exec {
 unsafe impl Send for Exec {}
 
 impl Exec {
-    fn new(
-        raw: CUgraphExec,
-        context: Arc<CudaContext>,
-        source: Arc<Hierarchy>,
-        accumulator: Arc<Accumulator>,
-        node_priority: bool,
-    ) -> Exec {
-        Exec {
-            node_priority,
-            raw,
-            owned: true,
-            context,
-            source: Some(source),
-            accumulator,
-            accumulates: true,
-            not_sync: PhantomData,
-        }
-    }
-
     /// Launches it in the order of `stream`. Before it has run, a further launch waits for it.
     #[inline]
-    pub fn launch(&mut self, stream: &CudaStream) -> Result<()> {
+    pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         let stream_handle = stream.cu_stream();
         // The null stream is the current context's; any other stream names its own.
         if stream_handle.is_null() {
             driver::bind(stream.context())?;
         }
-        match driver::exec::launch(self.raw, stream_handle) {
-            Ok(()) => Ok(()),
-            Err(error) => self.launch_again(stream, error),
+        if let Err(error) = driver::exec::launch(self.raw, stream_handle) {
+            self.launch_again(stream, error)?;
+        }
+        match &self.last {
+            Some(last) if Arc::ptr_eq(last, stream) => {}
+            _ => self.last = Some(stream.clone()),
+        }
+        Ok(())
+    }
+
+    /// Lets go of what `gone` gives, once no launch uses it any more.
+    fn release(&mut self, gone: impl FnOnce(&mut Exec) -> Holdings) {
+        let gone = gone(self);
+        if let Some(stream) = &self.last
+            && !gone.is_empty()
+        {
+            drop_after(stream, gone);
         }
     }
 
@@ -128,6 +124,9 @@ impl Exec {
     }
 
     /// The driver's handle, good while this is.
+    ///
+    /// What its nodes use is held until this is dropped and the last launch made with [`launch`](Exec::launch) is over: of launches made
+    /// with the handle this library does not know.
     pub fn raw(&self) -> CUgraphExec {
         self.raw
     }
@@ -143,14 +142,19 @@ impl Exec {
         context: &Arc<CudaContext>,
         source: Option<&Graph>,
     ) -> Exec {
+        let mut holdings = Holdings::default();
+        if let Some(source) = source {
+            let state = source.hierarchy().lock();
+            state.hold(source.body_index(), &mut holdings);
+        }
         Exec {
-            node_priority: false,
             raw,
             owned: true,
             context: context.clone(),
             source: source.map(|graph| graph.hierarchy().clone()),
-            accumulator: Accumulator::new(),
-            accumulates: false,
+            holdings,
+            last: None,
+            node_priority: false,
             not_sync: PhantomData,
         }
     }
@@ -174,25 +178,11 @@ impl Exec {
 
 impl Drop for Exec {
     fn drop(&mut self) {
+        self.release(|exec| std::mem::take(&mut exec.holdings));
         if self.owned
             && let Err(error) = driver::exec::destroy(self.raw)
         {
             tracing::error!("an executable leaks: {error}");
-        }
-        // The driver holds the accumulator of an executable made here until its last launch is over. Of one that came from a raw handle it
-        // knows nothing.
-        if !self.accumulates && !self.accumulator.is_empty() {
-            let waited = driver::bind(&self.context).and_then(|()| {
-                self.context
-                    .synchronize()
-                    .map_err(Error::call("cuCtxSynchronize"))
-            });
-            if let Err(error) = waited {
-                tracing::error!(
-                    "what an executable used is leaked, as a launch may still use it: {error}"
-                );
-                std::mem::forget(self.accumulator.clone());
-            }
         }
     }
 }
@@ -203,6 +193,6 @@ impl fmt::Debug for Exec {
         if let Some(source) = &self.source {
             write!(f, " of graph {}", source.id)?;
         }
-        write!(f, ", updates hold {:?}", self.accumulator)
+        write!(f, ", holding {} owners", self.holdings.len())
     }
 }

@@ -9,7 +9,7 @@ use super::Exec;
 use crate::graph::state::{Hierarchy, Locked, Snapshot, State, lock_both};
 use crate::graph::{Graph, Node, NodeId};
 use crate::op::{ChildOp, NodeKind, Operation};
-use crate::retain::Accumulator;
+use crate::retain::Holdings;
 use crate::{Error, Result, driver};
 
 /// Why an executable cannot be updated from a definition.
@@ -65,22 +65,13 @@ impl Exec {
         driver::bind(&self.context)?;
         let mut state = graph.hierarchy().lock();
         let raw = state.body(graph.body_index())?.raw;
-        let accumulator = Accumulator::new();
-        let lent = accumulator.lend_to(raw)?;
         let (result, info) = driver::exec::update(self.raw, raw);
-        drop(lent);
         match result {
             Ok(()) => {
-                let old = std::mem::replace(&mut self.accumulator, accumulator);
-                let held = std::mem::replace(&mut self.accumulates, true);
+                let mut holdings = Holdings::default();
+                state.hold(graph.body_index(), &mut holdings);
                 drop(state);
-                if !held && !old.is_empty() {
-                    // Of an executable that came from a raw handle, only this knew; a launch in flight may use it.
-                    self.context
-                        .synchronize()
-                        .map_err(Error::call("cuCtxSynchronize"))?;
-                }
-                drop(old);
+                self.release(|exec| exec.holdings.replace(holdings));
                 Ok(())
             }
             Err(Error::Call { source, .. }) => {
@@ -148,7 +139,7 @@ impl Exec {
         match result {
             Ok(()) => {
                 // No launch can come between, so held now is held in time.
-                self.accumulator.take(op.bundle());
+                self.holdings.take(op.owners());
                 Ok(())
             }
             Err(error) => {
@@ -169,8 +160,7 @@ impl Exec {
         driver::exec::set_child(self.raw, raw, inner).map_err(|error| {
             error.about(state.bodies[id.body as usize].name(id.index), "updating")
         })?;
-        // The driver copies references of user objects when it instantiates, not here.
-        known.each_op(&mut |op| self.accumulator.take(op.bundle()));
+        known.each_owner(&mut |owner| self.holdings.take(std::slice::from_ref(owner)));
         Ok(())
     }
 

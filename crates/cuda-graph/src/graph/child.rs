@@ -90,12 +90,10 @@ impl Graph {
             kind: NodeKind::Child,
             op: None,
             tag: op.tag.clone(),
-            held: None,
+            kept: Vec::new(),
             child: None,
         });
-        if let Ok(child) = state.child(self.body_index(), index) {
-            mirror(&known, &mut state, child);
-        }
+        state.mirror_child(&known, self.body_index(), index);
         Ok(NodeId {
             hierarchy: self.hierarchy().id,
             body: self.body_index(),
@@ -122,10 +120,10 @@ impl Graph {
         driver::node::set(raw, &mut params)
             .map_err(|error| error.about(body.name(id.index), "updating"))?;
         body.nodes[id.index as usize].tag = op.tag.clone();
+        let kept = std::mem::take(&mut body.nodes[id.index as usize].kept);
+        state.trash.owners.extend(kept);
         state.forget_child(self.body_index(), id.index);
-        if let Ok(child) = state.child(self.body_index(), id.index) {
-            mirror(&known, &mut state, child);
-        }
+        state.mirror_child(&known, self.body_index(), id.index);
         Ok(())
     }
 }

@@ -22,8 +22,7 @@ pub use node::{Node, NodeId, NodeSet};
 
 use crate::memory::RawMemory;
 use crate::op::{AllocOp, AnyOp, ChildOp, NodeKind, Operation};
-use crate::retain::UserObject;
-use crate::{Error, Result, driver};
+use crate::{Error, Owner, Result, driver};
 use state::{Hierarchy, Keeper, Slot, State, resolve};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
@@ -184,28 +183,18 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         let after = self.resolve_all(&state, &nodes)?;
         let body = state.body_mut(self.view.body)?;
-        // Retained first: when the node cannot be added, there is nothing else to undo.
-        let held = match op.bundle() {
-            Some(bundle) => Some(UserObject::new(bundle.clone())?.give_to(body.raw)?),
-            None => None,
-        };
-        let raw = match op.add_to(self.context(), body.raw, &after) {
-            Ok(raw) => raw,
-            Err(error) => {
-                if let Some(held) = held {
-                    held.release(body.raw);
-                }
-                return Err(error.about(NodeName::of_op(&op), "adding"));
-            }
-        };
+        let raw = op
+            .add_to(self.context(), body.raw, &after)
+            .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
         let kind = op.kind();
         let tag = op.tag().clone();
+        let (op, kept) = remembered(op);
         let index = body.push(Slot {
             raw,
             kind,
-            op: remembered(op),
+            op,
             tag,
-            held,
+            kept,
             child: None,
         });
         Ok(Node::new(NodeId {
@@ -237,33 +226,25 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         let body = state.body_mut(self.view.body)?;
         let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
-        let graph = body.raw;
-        let held = match op.bundle() {
-            Some(bundle) => Some(UserObject::new(bundle.clone())?.give_to(graph)?),
-            None => None,
-        };
         let slot = &mut body.nodes[id.index as usize];
         if let Err(error) = op.set(self.context(), raw, slot.op.as_ref()) {
-            // Some of it may have been set. Only when all is as before is the new version's hold given up.
+            // Some of it may have been set. Unless all is as before, the new version is held too.
             let restored = match &slot.op {
                 Some(old) => old.set(self.context(), raw, Some(&op)).is_ok(),
                 None => !matches!(op, AnyOp::Kernel(_)),
             };
-            if let Some(held) = held
-                && restored
-            {
-                held.release(graph);
+            if !restored {
+                body.lingering.extend_from_slice(op.owners());
             }
             let name = body.name(id.index);
             return Err(error.about(name, "updating"));
         }
         slot.tag = op.tag().clone();
-        if let Some(old) = std::mem::replace(&mut slot.held, held) {
-            old.release(graph);
-        }
-        if let Some(old) = std::mem::replace(&mut slot.op, remembered(op)) {
-            state.trash.push(old);
-        }
+        let (op, kept) = remembered(op);
+        let old = std::mem::replace(&mut slot.op, op);
+        let old_kept = std::mem::replace(&mut slot.kept, kept);
+        state.trash.ops.extend(old);
+        state.trash.owners.extend(old_kept);
         Ok(())
     }
 
@@ -333,9 +314,6 @@ impl Graph {
         let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
         driver::node::destroy(raw)
             .map_err(|error| error.about(body.name(id.index), "destroying"))?;
-        if let Some(held) = body.nodes[id.index as usize].held.take() {
-            held.release(body.raw);
-        }
         state.forget(self.view.body, id.index);
         Ok(())
     }
@@ -385,12 +363,13 @@ impl Graph {
     }
 }
 
-/// What is kept of an operation to be read back. The rest is read from the driver.
-fn remembered(op: AnyOp) -> Option<AnyOp> {
+/// What is kept of an operation: itself, to be read back, or where it is read from the driver, its owners.
+fn remembered(op: AnyOp) -> (Option<AnyOp>, Vec<Owner>) {
     match op {
         // The driver knows the address; of raw parameters it knows all that lives on.
-        AnyOp::Alloc(_) | AnyOp::Raw(_) => None,
-        op => Some(op),
+        AnyOp::Alloc(_) => (None, Vec::new()),
+        AnyOp::Raw(op) => (None, op.owners().to_vec()),
+        op => (Some(op), Vec::new()),
     }
 }
 

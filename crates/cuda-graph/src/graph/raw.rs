@@ -7,7 +7,8 @@ use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeParams};
 
 use super::{Graph, Node, NodeId, NodeSet};
 use crate::op::RawOp;
-use crate::{Owner, Result};
+use crate::retain::{Holdings, UserObject};
+use crate::{Owner, Result, driver};
 
 impl Graph {
     /// The driver's handle. It is good while the graph is; edges and nodes added with it are seen by this library.
@@ -15,6 +16,21 @@ impl Graph {
     /// A node destroyed with it, or whose operation is changed with it, is beyond what this library knows.
     pub fn raw(&self) -> Result<CUgraph> {
         Ok(self.hierarchy().lock().body(self.body_index())?.raw)
+    }
+
+    /// The driver's handle, for foreign code that clones, embeds or instantiates with it: what the nodes use now is held by whatever the
+    /// driver makes of the graph from here on, and by its launches.
+    ///
+    /// This puts a CUDA user object on the graph, for good. Launches of an executable that has one cost the driver more: a microsecond on an
+    /// H200. What this library makes needs none.
+    pub fn raw_with_owners(&self) -> Result<CUgraph> {
+        driver::bind(self.context())?;
+        let state = self.hierarchy().lock();
+        let raw = state.body(self.body_index())?.raw;
+        let mut holdings = Holdings::default();
+        state.hold(self.body_index(), &mut holdings);
+        UserObject::new(Arc::new(holdings))?.give_to(raw)?;
+        Ok(raw)
     }
 
     /// The driver's handle of a node, good while the node is.

@@ -16,8 +16,8 @@ use cudarc::driver::sys::{CUgraph, CUgraphNode};
 use super::name::NodeName;
 use super::node::NodeId;
 use crate::op::{AnyOp, NodeKind, Tag};
-use crate::retain::Held;
-use crate::{Error, Result, driver};
+use crate::retain::Holdings;
+use crate::{Error, Owner, Result, driver};
 
 /// A root graph with everything embedded in it.
 pub(crate) struct Hierarchy {
@@ -31,7 +31,19 @@ pub(crate) struct Hierarchy {
 pub(crate) struct State {
     pub bodies: Vec<Body>,
     /// What is to be dropped once the lock is released, because dropping it runs foreign code.
-    pub trash: Vec<AnyOp>,
+    pub trash: Trash,
+}
+
+#[derive(Default)]
+pub(crate) struct Trash {
+    pub ops: Vec<AnyOp>,
+    pub owners: Vec<Owner>,
+}
+
+impl Trash {
+    fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.owners.is_empty()
+    }
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -45,6 +57,10 @@ pub(crate) struct Body {
     pub parent: Option<(u32, u32)>,
     pub nodes: Vec<Slot>,
     by_raw: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
+    /// How many nodes `by_raw` knows: it is brought up to date when asked, so that adding a node does not pay for it.
+    indexed: usize,
+    /// What nodes may still use that belongs to none that is known.
+    pub lingering: Vec<Owner>,
     /// Every edge leads from a node to one with a larger index, so that an edge doing so too closes no cycle.
     pub ascending: bool,
 }
@@ -57,8 +73,8 @@ pub(crate) struct Slot {
     /// What it does, if this library had it do so.
     pub op: Option<AnyOp>,
     pub tag: Tag,
-    /// The user object that holds what it uses.
-    pub held: Option<Held>,
+    /// What it uses, where `op` does not hold it.
+    pub kept: Vec<Owner>,
     /// The graph embedded in it, once known.
     pub child: Option<u32>,
 }
@@ -210,8 +226,8 @@ impl State {
             let slot = &mut body.nodes[node as usize];
             body.by_raw.remove(&(slot.raw as usize));
             slot.raw = std::ptr::null_mut();
-            slot.held = None;
-            self.trash.extend(slot.op.take());
+            self.trash.ops.extend(slot.op.take());
+            self.trash.owners.append(&mut slot.kept);
             if let Some(child) = slot.child.take() {
                 self.forget_body(child, &mut gone);
             }
@@ -221,6 +237,7 @@ impl State {
     fn forget_body(&mut self, body: u32, gone: &mut Vec<(u32, u32)>) {
         let dead = &mut self.bodies[body as usize];
         dead.raw = std::ptr::null_mut();
+        self.trash.owners.append(&mut dead.lingering);
         let alive = dead
             .nodes
             .iter()
@@ -252,6 +269,35 @@ impl State {
         Ok(child)
     }
 
+    /// Has the graph embedded in node `node` of graph `body` know what `from`, which it is a copy of, knows.
+    pub(crate) fn mirror_child(&mut self, from: &Snapshot, body: u32, node: u32) {
+        match self.child(body, node) {
+            Ok(child) => mirror(from, self, child),
+            // The copy cannot be looked into; what its nodes use is held all the same.
+            Err(_) => {
+                let kept = &mut self.bodies[body as usize].nodes[node as usize].kept;
+                from.each_owner(&mut |owner| kept.push(owner.clone()));
+            }
+        }
+    }
+
+    /// Holds in `holdings` everything that graph `body` and those embedded in it use.
+    pub(crate) fn hold(&self, body: u32, holdings: &mut Holdings) {
+        let Some(body) = self.bodies.get(body as usize) else {
+            return;
+        };
+        holdings.take(&body.lingering);
+        for slot in &body.nodes {
+            if let Some(op) = &slot.op {
+                holdings.take(op.owners());
+            }
+            holdings.take(&slot.kept);
+            if let Some(child) = slot.child {
+                self.hold(child, holdings);
+            }
+        }
+    }
+
     /// Whether `ancestor` is `body` or contains it.
     pub(crate) fn contains(&self, ancestor: u32, body: u32) -> bool {
         let mut at = Some(body);
@@ -272,19 +318,26 @@ impl Body {
             parent,
             nodes: Vec::new(),
             by_raw: HashMap::default(),
+            indexed: 0,
+            lingering: Vec::new(),
             ascending,
         }
     }
 
     pub(crate) fn push(&mut self, slot: Slot) -> u32 {
         let index = self.nodes.len() as u32;
-        self.by_raw.insert(slot.raw as usize, index);
         self.nodes.push(slot);
         index
     }
 
     /// The number of a node that the driver named; one unknown so far is taken in.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
+        while let Some(slot) = self.nodes.get(self.indexed) {
+            if !slot.raw.is_null() {
+                self.by_raw.insert(slot.raw as usize, self.indexed as u32);
+            }
+            self.indexed += 1;
+        }
         if let Some(&index) = self.by_raw.get(&(raw as usize)) {
             return Ok(index);
         }
@@ -295,7 +348,7 @@ impl Body {
             kind,
             op: None,
             tag: Tag::default(),
-            held: None,
+            kept: Vec::new(),
             child: None,
         }))
     }
@@ -339,13 +392,16 @@ pub(crate) fn resolve(
 
 /// Has `to`, a copy that the driver made of `from`, know what `from` knows.
 ///
-/// What the driver cannot match is left to be read from it, unowned: the copy holds it anyhow until it is gone.
+/// What the driver cannot match is left to be read from it; the copy holds it until it is gone.
 pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
     let raw = state.bodies[to as usize].raw;
     let mut complete = true;
     for (original, node, child) in &from.nodes {
         let Ok(copy) = driver::graph::find_in_clone(*original, raw) else {
             complete = false;
+            node.each_owner(child.as_ref(), &mut |owner| {
+                state.bodies[to as usize].lingering.push(owner.clone());
+            });
             continue;
         };
         let index = state.bodies[to as usize].push(Slot {
@@ -353,15 +409,15 @@ pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
             kind: node.kind,
             op: node.op.clone(),
             tag: node.tag.clone(),
-            held: node.held,
+            kept: node.kept.clone(),
             child: None,
         });
-        if let Some(child) = child
-            && let Ok(inner) = state.child(to, index)
-        {
-            mirror(child, state, inner);
+        if let Some(child) = child {
+            state.mirror_child(child, to, index);
         }
     }
+    let lingering = &mut state.bodies[to as usize].lingering;
+    lingering.extend_from_slice(&from.lingering);
     state.bodies[to as usize].ascending = complete && from.ascending;
 }
 
@@ -369,13 +425,14 @@ pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
 pub(crate) struct Snapshot {
     ascending: bool,
     nodes: Vec<(CUgraphNode, Known, Option<Snapshot>)>,
+    lingering: Vec<Owner>,
 }
 
 struct Known {
     kind: NodeKind,
     op: Option<AnyOp>,
     tag: Tag,
-    held: Option<Held>,
+    kept: Vec<Owner>,
 }
 
 impl Snapshot {
@@ -387,7 +444,7 @@ impl Snapshot {
                 kind: slot.kind,
                 op: slot.op.clone(),
                 tag: slot.tag.clone(),
-                held: slot.held,
+                kept: slot.kept.clone(),
             };
             let child = slot
                 .child
@@ -398,16 +455,27 @@ impl Snapshot {
         Ok(Snapshot {
             ascending: body.ascending,
             nodes,
+            lingering: body.lingering.clone(),
         })
     }
 
-    /// Every operation in it, at any depth.
-    pub(crate) fn each_op(&self, visit: &mut impl FnMut(&AnyOp)) {
+    /// Everything that its nodes use, at any depth.
+    pub(crate) fn each_owner(&self, visit: &mut dyn FnMut(&Owner)) {
+        self.lingering.iter().for_each(&mut *visit);
         for (_, known, child) in &self.nodes {
-            known.op.iter().for_each(&mut *visit);
-            if let Some(child) = child {
-                child.each_op(visit);
-            }
+            known.each_owner(child.as_ref(), visit);
+        }
+    }
+}
+
+impl Known {
+    fn each_owner(&self, child: Option<&Snapshot>, visit: &mut dyn FnMut(&Owner)) {
+        self.kept.iter().for_each(&mut *visit);
+        if let Some(op) = &self.op {
+            op.owners().iter().for_each(&mut *visit);
+        }
+        if let Some(child) = child {
+            child.each_owner(visit);
         }
     }
 }

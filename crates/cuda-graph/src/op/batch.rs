@@ -12,7 +12,6 @@ use cudarc::driver::sys::{
 
 use super::{Tag, tagged};
 use crate::memory::Target;
-use crate::retain::Bundle;
 use crate::{Error, Owner, Result, driver};
 
 /// When a word that is waited for is right.
@@ -85,7 +84,6 @@ pub struct BatchOp {
 struct Batch {
     params: Vec<CUstreamBatchMemOpParams>,
     owners: Vec<Owner>,
-    bundle: Option<Arc<Bundle>>,
 }
 
 tagged!(BatchOp);
@@ -162,7 +160,6 @@ impl BatchOp {
         let batch = Arc::make_mut(&mut self.batch);
         batch.params.push(encode(operation, region.address()));
         batch.owners.extend(region.owner);
-        batch.bundle = Bundle::of(batch.owners.iter().cloned());
         Ok(self)
     }
 
@@ -171,8 +168,8 @@ impl BatchOp {
         self.batch.params.iter().map(decode).collect()
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.batch.bundle.as_ref()
+    pub(super) fn owners(&self) -> &[Owner] {
+        &self.batch.owners
     }
 
     pub(super) fn with_params<R>(
@@ -203,7 +200,6 @@ impl BatchOp {
             batch: Arc::new(Batch {
                 params: operations,
                 owners: Vec::new(),
-                bundle: None,
             }),
             tag: Tag::default(),
         })

@@ -8,11 +8,11 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
     CUDA_MEMCPY3D, CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUmemorytype,
 };
+use smallvec::SmallVec;
 
 use super::{Tag, tagged};
 use crate::memory::{Region, Source, Space, Target};
-use crate::retain::Bundle;
-use crate::{Error, Result, driver};
+use crate::{Error, Owner, Result, driver};
 
 /// A copy from one region to another: of one row, of rows, or of a box. Each side is device, host or managed memory.
 #[derive(Clone)]
@@ -26,7 +26,7 @@ struct Copy {
     to: Region,
     from: Region,
     params: CUDA_MEMCPY3D,
-    bundle: Option<Arc<Bundle>>,
+    owners: SmallVec<[Owner; 2]>,
 }
 
 // SAFETY: the pointers among the parameters are addresses that are only handed to the driver.
@@ -155,13 +155,13 @@ impl CopyOp {
         (params.dstXInBytes, params.dstY, params.dstZ) = to_rows.origin;
         params.dstPitch = to_rows.pitch;
         params.dstHeight = to_rows.rows;
-        let bundle = Bundle::of(to.owner.iter().chain(&from.owner).cloned());
+        let owners = to.owner.iter().chain(&from.owner).cloned().collect();
         CopyOp {
             copy: Arc::new(Copy {
                 to,
                 from,
                 params,
-                bundle,
+                owners,
             }),
             tag,
         }
@@ -189,8 +189,8 @@ impl CopyOp {
         width * height * depth
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.copy.bundle.as_ref()
+    pub(super) fn owners(&self) -> &[Owner] {
+        &self.copy.owners
     }
 
     pub(super) fn with_params<R>(
@@ -248,7 +248,7 @@ impl CopyOp {
                     params.srcHeight,
                 ),
                 params,
-                bundle: None,
+                owners: SmallVec::new(),
             }),
             tag: Tag::default(),
         })

@@ -1,7 +1,6 @@
 //! Filling memory with one value.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
@@ -11,8 +10,7 @@ use cudarc::driver::sys::{
 use super::copy::{Pitched, fits};
 use super::{Tag, tagged};
 use crate::memory::{Region, Space, Target};
-use crate::retain::Bundle;
-use crate::{Error, Result, driver};
+use crate::{Error, Owner, Result, driver};
 
 /// Fills a region, or rows of it, with a value of 1, 2 or 4 bytes.
 #[derive(Clone)]
@@ -24,7 +22,6 @@ pub struct FillOp {
     width: usize,
     height: usize,
     pitch: usize,
-    bundle: Option<Arc<Bundle>>,
     pub(super) tag: Tag,
 }
 
@@ -124,7 +121,6 @@ impl FillOp {
                 ),
             });
         }
-        let bundle = Bundle::of(to.owner.clone());
         Ok(FillOp {
             to,
             value: value.bits(),
@@ -132,7 +128,6 @@ impl FillOp {
             width,
             height,
             pitch,
-            bundle,
             tag,
         })
     }
@@ -157,8 +152,8 @@ impl FillOp {
         (self.width, self.height)
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.bundle.as_ref()
+    pub(super) fn owners(&self) -> &[Owner] {
+        self.to.owner.as_slice()
     }
 
     pub(super) fn with_params<R>(
@@ -194,7 +189,6 @@ impl FillOp {
             width: params.width,
             height: params.height,
             pitch: params.pitch,
-            bundle: None,
             tag: Tag::default(),
         })
     }

@@ -10,7 +10,6 @@ use cudarc::driver::sys::{
 };
 
 use super::{Tag, tagged};
-use crate::retain::Bundle;
 use crate::{Owner, Result, driver};
 
 /// Calls a Rust closure, or a C function with its data, on a thread of the driver.
@@ -20,7 +19,7 @@ use crate::{Owner, Result, driver};
 pub struct HostOp {
     function: unsafe extern "C" fn(*mut c_void),
     data: *mut c_void,
-    bundle: Option<Arc<Bundle>>,
+    owner: Option<Owner>,
     pub(super) tag: Tag,
 }
 
@@ -41,7 +40,7 @@ impl HostOp {
         HostOp {
             function: call::<F>,
             data,
-            bundle: Bundle::of([function as Owner]),
+            owner: Some(function),
             tag: Tag::here(),
         }
     }
@@ -61,7 +60,7 @@ impl HostOp {
         HostOp {
             function,
             data,
-            bundle: Bundle::of(owner),
+            owner,
             tag: Tag::here(),
         }
     }
@@ -71,8 +70,8 @@ impl HostOp {
         (self.function, self.data)
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.bundle.as_ref()
+    pub(super) fn owners(&self) -> &[Owner] {
+        self.owner.as_slice()
     }
 
     pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {
@@ -90,7 +89,7 @@ impl HostOp {
         Ok(HostOp {
             function: params.fn_.unwrap_or(nothing),
             data: params.userData,
-            bundle: None,
+            owner: None,
             tag: Tag::default(),
         })
     }
@@ -102,7 +101,7 @@ impl HostOp {
 ///
 /// `data` points to an `F` that lives for the length of the call.
 unsafe extern "C" fn call<F: Fn()>(data: *mut c_void) {
-    // SAFETY: by this function's contract; the node's bundle, held by the launch, keeps the closure alive (L3).
+    // SAFETY: by this function's contract; whoever has the node run holds the closure until it has run (L4, L5).
     let function = unsafe { &*data.cast_const().cast::<F>() };
     if catch_unwind(AssertUnwindSafe(function)).is_err() {
         tracing::error!("a host function that a graph calls panicked");

@@ -9,8 +9,7 @@ use cudarc::driver::{CudaContext, LaunchConfig};
 
 use super::{LaunchAttribute, Tag, tagged};
 use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments};
-use crate::retain::Bundle;
-use crate::{Result, driver};
+use crate::{Owner, Result, driver};
 
 /// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module loaded and the buffers allocated.
 ///
@@ -57,7 +56,6 @@ struct Launch {
     shared_bytes: u32,
     arguments: Arguments,
     attributes: Vec<LaunchAttribute>,
-    bundle: Option<Arc<Bundle>>,
 }
 
 tagged!(KernelOp);
@@ -82,10 +80,9 @@ impl KernelOp {
     ) -> Result<KernelOp> {
         let tag = Tag::here();
         let kernel = kernel.as_kernel()?;
-        let arguments = arguments.gather();
+        let mut arguments = arguments.gather();
         arguments.check(&kernel)?;
-        let owners = std::iter::once(kernel.owner()).chain(arguments.owners().iter().cloned());
-        let bundle = Bundle::of(owners);
+        arguments.keep(kernel.owner());
         Ok(KernelOp {
             launch: Arc::new(Launch {
                 kernel,
@@ -94,7 +91,6 @@ impl KernelOp {
                 shared_bytes: config.shared_mem_bytes,
                 arguments,
                 attributes: Vec::new(),
-                bundle,
             }),
             tag,
         })
@@ -155,8 +151,9 @@ impl KernelOp {
         &self.launch.attributes
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.launch.bundle.as_ref()
+    #[inline]
+    pub(super) fn owners(&self) -> &[Owner] {
+        self.launch.arguments.owners()
     }
 
     /// Calls the driver with this launch's parameters.
@@ -198,8 +195,9 @@ impl KernelOp {
                 // The node and its attributes appear together or not at all.
                 if let Err(error) = driver::node::destroy(node) {
                     tracing::error!(
-                        "a kernel node without its attributes stays in its graph: {error}"
+                        "a kernel node without its attributes stays in its graph, and what it uses leaks: {error}"
                     );
+                    std::mem::forget(self.clone());
                 }
                 return Err(error);
             }
@@ -264,7 +262,6 @@ impl KernelOp {
                 shared_bytes: params.sharedMemBytes,
                 arguments,
                 attributes: LaunchAttribute::read(node),
-                bundle: None,
             }),
             tag: Tag::default(),
         })

@@ -42,8 +42,7 @@ pub use record_event::{EventHandle, RecordEventOp};
 pub use semaphores::{SignalSemaphoresOp, WaitSemaphoresOp};
 pub use wait_event::WaitEventOp;
 
-use crate::retain::Bundle;
-use crate::{Result, driver};
+use crate::{Owner, Result, driver};
 
 /// The kinds of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,7 +172,7 @@ mod sealed {
         fn kind(&self) -> NodeKind;
 
         /// What it keeps alive.
-        fn bundle(&self) -> Option<&Arc<Bundle>>;
+        fn owners(&self) -> &[Owner];
 
         /// The graph that it embeds.
         fn child(&self) -> Option<&ChildOp> {
@@ -313,8 +312,8 @@ impl Sealed for AnyOp {
         AnyOp::kind(self)
     }
 
-    fn bundle(&self) -> Option<&Arc<Bundle>> {
-        AnyOp::bundle(self)
+    fn owners(&self) -> &[Owner] {
+        AnyOp::owners(self)
     }
 
     fn child(&self) -> Option<&ChildOp> {
@@ -344,8 +343,8 @@ impl Sealed for KernelOp {
     }
 
     #[inline]
-    fn bundle(&self) -> Option<&Arc<Bundle>> {
-        KernelOp::bundle(self)
+    fn owners(&self) -> &[Owner] {
+        KernelOp::owners(self)
     }
 
     #[inline]
@@ -366,8 +365,8 @@ macro_rules! through_any {
                 AnyOp::kind(&self.clone().into_any())
             }
 
-            fn bundle(&self) -> Option<&Arc<Bundle>> {
-                <$op>::bundle(self)
+            fn owners(&self) -> &[Owner] {
+                <$op>::owners(self)
             }
         }
     )+};
@@ -396,8 +395,8 @@ macro_rules! without_owners {
                 AnyOp::kind(&self.clone().into_any())
             }
 
-            fn bundle(&self) -> Option<&Arc<Bundle>> {
-                None
+            fn owners(&self) -> &[Owner] {
+                &[]
             }
         }
     )+};
@@ -414,8 +413,8 @@ impl Sealed for ChildOp {
         NodeKind::Child
     }
 
-    fn bundle(&self) -> Option<&Arc<Bundle>> {
-        None
+    fn owners(&self) -> &[Owner] {
+        &[]
     }
 
     fn child(&self) -> Option<&ChildOp> {
@@ -450,20 +449,20 @@ impl AnyOp {
     }
 
     /// What it keeps alive.
-    pub(crate) fn bundle(&self) -> Option<&Arc<Bundle>> {
+    pub(crate) fn owners(&self) -> &[Owner] {
         match self {
-            AnyOp::Kernel(op) => op.bundle(),
-            AnyOp::Copy(op) => op.bundle(),
-            AnyOp::Fill(op) => op.bundle(),
-            AnyOp::Host(op) => op.bundle(),
-            AnyOp::RecordEvent(op) => op.bundle(),
-            AnyOp::WaitEvent(op) => op.bundle(),
-            AnyOp::Batch(op) => op.bundle(),
-            AnyOp::SignalSemaphores(op) => op.bundle(),
-            AnyOp::WaitSemaphores(op) => op.bundle(),
-            AnyOp::Raw(op) => op.bundle(),
+            AnyOp::Kernel(op) => op.owners(),
+            AnyOp::Copy(op) => op.owners(),
+            AnyOp::Fill(op) => op.owners(),
+            AnyOp::Host(op) => op.owners(),
+            AnyOp::RecordEvent(op) => op.owners(),
+            AnyOp::WaitEvent(op) => op.owners(),
+            AnyOp::Batch(op) => op.owners(),
+            AnyOp::SignalSemaphores(op) => op.owners(),
+            AnyOp::WaitSemaphores(op) => op.owners(),
+            AnyOp::Raw(op) => op.owners(),
             // An embedded graph holds what its own nodes use; the others use nothing.
-            AnyOp::Child(_) | AnyOp::Empty(_) | AnyOp::Alloc(_) | AnyOp::Free(_) => None,
+            AnyOp::Child(_) | AnyOp::Empty(_) | AnyOp::Alloc(_) | AnyOp::Free(_) => &[],
         }
     }
 

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphNodeParams;
+use smallvec::SmallVec;
 
 use super::{AnyOp, NodeKind, Operation, Tag, tagged};
-use crate::retain::Bundle;
 use crate::{Error, Owner, Result};
 
 /// Whatever the driver's own node parameters say: the way to kinds that this library does not know.
@@ -14,7 +14,7 @@ use crate::{Error, Owner, Result};
 pub struct RawOp {
     kind: NodeKind,
     params: Option<Arc<Params>>,
-    bundle: Option<Arc<Bundle>>,
+    owners: SmallVec<[Owner; 1]>,
     pub(super) tag: Tag,
 }
 
@@ -39,7 +39,7 @@ impl RawOp {
         RawOp {
             kind: NodeKind::from_driver(params.type_ as u32),
             params: Some(Arc::new(Params(params))),
-            bundle: Bundle::of(owners),
+            owners: owners.into_iter().collect(),
             tag: Tag::here(),
         }
     }
@@ -49,7 +49,7 @@ impl RawOp {
         RawOp {
             kind,
             params: None,
-            bundle: None,
+            owners: SmallVec::new(),
             tag: Tag::default(),
         }
     }
@@ -64,8 +64,8 @@ impl RawOp {
         self.params.as_ref().map(|params| &params.0)
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.bundle.as_ref()
+    pub(crate) fn owners(&self) -> &[Owner] {
+        &self.owners
     }
 
     pub(super) fn with_params<R>(

@@ -9,14 +9,13 @@ use cudarc::driver::sys::{
 };
 
 use super::{Tag, tagged};
-use crate::retain::Bundle;
 use crate::{Owner, Result, driver};
 
 /// An event, kept alive or read from a node.
 #[derive(Clone)]
 pub struct EventHandle {
     raw: CUevent,
-    pub(super) bundle: Option<Arc<Bundle>>,
+    pub(super) owner: Option<Owner>,
 }
 
 // SAFETY: an event handle may be used from any thread.
@@ -31,7 +30,7 @@ impl EventHandle {
     }
 
     pub(super) fn unowned(raw: CUevent) -> EventHandle {
-        EventHandle { raw, bundle: None }
+        EventHandle { raw, owner: None }
     }
 }
 
@@ -39,7 +38,7 @@ impl From<&Arc<CudaEvent>> for EventHandle {
     fn from(event: &Arc<CudaEvent>) -> EventHandle {
         EventHandle {
             raw: event.cu_event(),
-            bundle: Bundle::of([event.clone() as Owner]),
+            owner: Some(event.clone()),
         }
     }
 }
@@ -74,8 +73,8 @@ impl RecordEventOp {
         &self.event
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.event.bundle.as_ref()
+    pub(super) fn owners(&self) -> &[Owner] {
+        self.event.owner.as_slice()
     }
 
     pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {

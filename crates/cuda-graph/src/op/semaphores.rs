@@ -1,7 +1,6 @@
 //! Signalling, and waiting for, external semaphores.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::sys::{
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2,
@@ -10,7 +9,6 @@ use cudarc::driver::sys::{
 };
 
 use super::{Tag, tagged};
-use crate::retain::Bundle;
 use crate::{Owner, Result, driver};
 
 macro_rules! semaphores {
@@ -20,7 +18,7 @@ macro_rules! semaphores {
         pub struct $op {
             semaphores: Vec<CUexternalSemaphore>,
             params: Vec<$params>,
-            bundle: Option<Arc<Bundle>>,
+            owner: Option<Owner>,
             pub(super) tag: Tag,
         }
 
@@ -46,7 +44,7 @@ macro_rules! semaphores {
                 $op {
                     semaphores,
                     params,
-                    bundle: Bundle::of(owner),
+                    owner,
                     tag: Tag::here(),
                 }
             }
@@ -61,8 +59,8 @@ macro_rules! semaphores {
                 &self.params
             }
 
-            pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-                self.bundle.as_ref()
+            pub(super) fn owners(&self) -> &[Owner] {
+                self.owner.as_slice()
             }
 
             pub(super) fn with_params<R>(
@@ -96,7 +94,7 @@ macro_rules! semaphores {
                 Ok($op {
                     semaphores,
                     params: each,
-                    bundle: None,
+                    owner: None,
                     tag: Tag::default(),
                 })
             }

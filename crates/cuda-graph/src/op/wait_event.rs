@@ -1,7 +1,6 @@
 //! Waiting for an event.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::sys::{
     CUDA_EVENT_WAIT_NODE_PARAMS, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
@@ -9,8 +8,7 @@ use cudarc::driver::sys::{
 
 use super::record_event::EventHandle;
 use super::{Tag, tagged};
-use crate::retain::Bundle;
-use crate::{Result, driver};
+use crate::{Owner, Result, driver};
 
 /// Waits for an event's last record when its node runs.
 #[derive(Clone)]
@@ -36,8 +34,8 @@ impl WaitEventOp {
         &self.event
     }
 
-    pub(super) fn bundle(&self) -> Option<&Arc<Bundle>> {
-        self.event.bundle.as_ref()
+    pub(super) fn owners(&self) -> &[Owner] {
+        self.event.owner.as_slice()
     }
 
     pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {

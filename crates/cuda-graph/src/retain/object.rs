@@ -1,4 +1,4 @@
-//! A CUDA user object whose payload is an `Arc`.
+//! A CUDA user object whose payload is an `Arc`, for graphs whose handles leave the library.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -31,12 +31,11 @@ impl UserObject {
         }
     }
 
-    /// Moves it to `graph`. The handle that comes back is good for [`release`] for as long as the graph holds it.
-    pub(crate) fn give_to(self, graph: CUgraph) -> Result<Held> {
+    /// Moves it to `graph`, which holds it from then on.
+    pub(crate) fn give_to(self, graph: CUgraph) -> Result<()> {
         driver::graph::move_user_object(graph, self.raw)?;
-        let raw = self.raw;
         std::mem::forget(self);
-        Ok(Held(raw))
+        Ok(())
     }
 }
 
@@ -44,24 +43,6 @@ impl Drop for UserObject {
     fn drop(&mut self) {
         if let Err(error) = driver::graph::release_user_object(self.raw) {
             tracing::error!("a user object leaks: {error}");
-        }
-    }
-}
-
-/// A reference that a graph holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held(CUuserObject);
-
-// SAFETY: a handle, no more than a number; the driver synchronizes user objects.
-unsafe impl Send for Held {}
-// SAFETY: as above.
-unsafe impl Sync for Held {}
-
-impl Held {
-    /// Has `graph`, which holds it, let go of it.
-    pub(crate) fn release(self, graph: CUgraph) {
-        if let Err(error) = driver::graph::release_from_graph(graph, self.0) {
-            tracing::error!("what a node used is held until its graph is gone: {error}");
         }
     }
 }

@@ -1,31 +1,37 @@
-//! The thread that drops what the driver gave back.
-//!
-//! Dropping an owner may call CUDA, which a destructor that the driver runs must not. So destructors send and this thread drops.
+//! The thread that drops what must not be dropped where it was let go: on a thread where CUDA is forbidden, or while a launch uses it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
+
+use cudarc::driver::CudaStream;
+
+use super::fence::Fence;
+use crate::driver;
 
 type Payload = Box<dyn Any + Send>;
 
-fn queue() -> Option<&'static Sender<Payload>> {
-    static QUEUE: OnceLock<Option<Sender<Payload>>> = OnceLock::new();
+/// Something to drop, at once or once a fence has passed.
+struct Message {
+    _payload: Payload,
+    after: Option<Fence>,
+}
+
+/// How often fences are looked at: soon at first, then less and less.
+const SOONEST: Duration = Duration::from_micros(50);
+const LATEST: Duration = Duration::from_millis(4);
+
+fn queue() -> Option<&'static Sender<Message>> {
+    static QUEUE: OnceLock<Option<Sender<Message>>> = OnceLock::new();
     QUEUE
         .get_or_init(|| {
-            let (send, receive) = channel::<Payload>();
+            let (send, receive) = channel();
             let spawned = thread::Builder::new()
                 .name("cuda-graph-reaper".into())
-                .spawn(move || {
-                    for payload in receive {
-                        if catch_unwind(AssertUnwindSafe(|| drop(payload))).is_err() {
-                            tracing::error!(
-                                "an owner that a graph held panicked when it was dropped"
-                            );
-                        }
-                    }
-                });
+                .spawn(move || reap(&receive));
             match spawned {
                 Ok(_) => Some(send),
                 Err(error) => {
@@ -37,6 +43,45 @@ fn queue() -> Option<&'static Sender<Payload>> {
         .as_ref()
 }
 
+fn reap(messages: &Receiver<Message>) {
+    // Asking for an event must not disturb what other threads capture.
+    driver::event::allow_during_captures();
+    let mut waiting: Vec<Message> = Vec::new();
+    let mut pause = SOONEST;
+    loop {
+        let message = if waiting.is_empty() {
+            pause = SOONEST;
+            match messages.recv() {
+                Ok(message) => Some(message),
+                // The sender lives in a static.
+                Err(_) => return,
+            }
+        } else {
+            match messages.recv_timeout(pause) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        };
+        waiting.extend(message);
+        let passed = |message: &mut Message| match &mut message.after {
+            None => true,
+            Some(fence) => fence.has_passed(),
+        };
+        let over: Vec<Message> = waiting.extract_if(.., passed).collect();
+        pause = if over.is_empty() {
+            (pause * 2).min(LATEST)
+        } else {
+            SOONEST
+        };
+        for message in over {
+            if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
+                tracing::error!("an owner that a graph held panicked when it was dropped");
+            }
+        }
+    }
+}
+
 /// Starts the thread, so that a destructor need not.
 pub(super) fn start() {
     queue();
@@ -44,9 +89,24 @@ pub(super) fn start() {
 
 /// Has `payload` dropped on the reaper's thread.
 pub(super) fn drop_later(payload: Payload) {
+    send(Message {
+        _payload: payload,
+        after: None,
+    });
+}
+
+/// Has `payload` dropped once everything that `stream` was given so far is over.
+pub(crate) fn drop_after(stream: &Arc<CudaStream>, payload: impl Any + Send) {
+    send(Message {
+        _payload: Box::new(payload),
+        after: Some(Fence::new(stream.clone())),
+    });
+}
+
+fn send(message: Message) {
     match queue() {
         // The thread receives until the process ends.
-        Some(queue) => drop(queue.send(payload)),
-        None => std::mem::forget(payload),
+        Some(queue) => drop(queue.send(message)),
+        None => std::mem::forget(message),
     }
 }

@@ -1,0 +1,64 @@
+//! Driver calls on events, and on what streams are in.
+
+use std::ptr;
+
+use cudarc::driver::sys::{
+    CUevent, CUevent_flags, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+};
+
+use super::call;
+use crate::Result;
+
+/// An event of ours, without timing.
+pub(crate) struct Event(CUevent);
+
+// SAFETY: an event's handle may be used from any thread.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// In the current context.
+    pub(crate) fn new() -> Result<Event> {
+        let mut event = ptr::null_mut();
+        let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        call!(cuEventCreate(&mut event, flags))?;
+        Ok(Event(event))
+    }
+
+    pub(crate) fn record(&self, stream: CUstream) -> Result<()> {
+        call!(cuEventRecord(self.0, stream))
+    }
+
+    /// Whether what was recorded is over.
+    pub(crate) fn is_over(&self) -> Result<bool> {
+        match call!(cuEventQuery(self.0)) {
+            Ok(()) => Ok(true),
+            Err(error) if super::exec::is(&error, CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let destroy = || call!(cuEventDestroy_v2(self.0));
+        if let Err(error) = destroy() {
+            tracing::error!("an event leaks: {error}");
+        }
+    }
+}
+
+/// Whether a stream is being captured.
+pub(crate) fn capture_status(stream: CUstream) -> Result<CUstreamCaptureStatus> {
+    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    call!(cuStreamIsCapturing(stream, &mut status))?;
+    Ok(status)
+}
+
+/// What the calling thread asks of the driver from now on does not disturb what other threads capture.
+pub(crate) fn allow_during_captures() {
+    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    let mut exchange = || call!(cuThreadExchangeStreamCaptureMode(&mut mode));
+    if let Err(error) = exchange() {
+        tracing::debug!("the reaper's thread may disturb captures: {error}");
+    }
+}
