@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUgraphExec, CUresult};
+use cudarc::driver::sys::CUgraphExec;
 use cudarc::driver::{CudaContext, CudaStream};
 
 pub use instantiate::InstantiateOptions;
@@ -17,7 +17,7 @@ pub use update::UpdateFailure;
 use crate::graph::state::Hierarchy;
 use crate::graph::{Graph, NodeId};
 use crate::retain::{Holdings, drop_after};
-use crate::{Error, Result, driver};
+use crate::{Result, driver};
 
 /// An executable graph.
 ///
@@ -51,9 +51,9 @@ impl Exec {
         if stream_handle.is_null() {
             driver::bind(stream.context())?;
         }
-        if let Err(error) = driver::exec::launch(self.raw, stream_handle) {
-            self.launch_again(stream, error)?;
-        }
+        driver::bound_if_wanted(stream.context(), || {
+            driver::exec::launch(self.raw, stream_handle)
+        })?;
         match &self.last {
             Some(last) if Arc::ptr_eq(last, stream) => {}
             _ => self.last = Some(stream.clone()),
@@ -69,16 +69,6 @@ impl Exec {
         {
             drop_after(stream, gone);
         }
-    }
-
-    /// A thread that never called CUDA has no context, which some drivers want.
-    #[cold]
-    fn launch_again(&mut self, stream: &CudaStream, error: Error) -> Result<()> {
-        if !driver::exec::is(&error, CUresult::CUDA_ERROR_INVALID_CONTEXT) {
-            return Err(error);
-        }
-        driver::bind(stream.context())?;
-        driver::exec::launch(self.raw, stream.cu_stream())
     }
 
     /// Brings it to the device in the order of `stream`, so that the first launch need not.

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 
-use cudarc::driver::sys::{CUgraphNode, CUresult};
+use cudarc::driver::sys::CUgraphNode;
 
 use super::Exec;
 use crate::graph::state::{Hierarchy, Locked, Snapshot, State, lock_both};
@@ -128,14 +128,8 @@ impl Exec {
         if let Some(attributes) = op.attributes() {
             check_attributes(&state, id, attributes)?;
         }
-        let mut result = op.set_in(&self.context, self.raw, raw);
-        if let Err(error) = &result
-            && driver::exec::is(error, CUresult::CUDA_ERROR_INVALID_CONTEXT)
-        {
-            // A thread that never called CUDA has no context; asking for it first would cost every update.
-            driver::bind(&self.context)?;
-            result = op.set_in(&self.context, self.raw, raw);
-        }
+        let result =
+            driver::bound_if_wanted(&self.context, || op.set_in(&self.context, self.raw, raw));
         match result {
             Ok(()) => {
                 // No launch can come between, so held now is held in time.
@@ -201,7 +195,11 @@ fn check_attributes(
 ) -> Result<()> {
     let body = &state.bodies[id.body as usize];
     debug_assert_eq!(id.kind, NodeKind::Kernel);
-    let fixed = match &body.nodes[id.index as usize].op {
+    let slot = &body.nodes[id.index as usize];
+    if slot.is_plain && attributes.is_empty() {
+        return Ok(());
+    }
+    let fixed = match &slot.op {
         Some(crate::op::AnyOp::Kernel(op)) => op.attributes(),
         // Of a node that this library did not make, the driver decides.
         _ => return Ok(()),

@@ -85,14 +85,7 @@ impl Graph {
         params.__bindgen_anon_1.graph.graph = inner;
         let raw = driver::node::add(body.raw, &after, &mut params)
             .map_err(|error| error.about(NodeName::of_op(&AnyOp::Child(op.clone())), "adding"))?;
-        let index = body.push(Slot {
-            raw,
-            kind: NodeKind::Child,
-            op: None,
-            tag: op.tag.clone(),
-            kept: Vec::new(),
-            child: None,
-        });
+        let index = body.push(Slot::new(raw, op.clone().into()));
         state.mirror_child(&known, self.body_index(), index);
         Ok(NodeId {
             hierarchy: self.hierarchy().id,
@@ -119,8 +112,7 @@ impl Graph {
         params.__bindgen_anon_1.graph.graph = inner;
         driver::node::set(raw, &mut params)
             .map_err(|error| error.about(body.name(id.index), "updating"))?;
-        body.nodes[id.index as usize].tag = op.tag.clone();
-        let kept = std::mem::take(&mut body.nodes[id.index as usize].kept);
+        let (_, kept) = body.nodes[id.index as usize].set(op.clone().into());
         state.trash.owners.extend(kept);
         state.forget_child(self.body_index(), id.index);
         state.mirror_child(&known, self.body_index(), id.index);

@@ -22,7 +22,7 @@ pub use node::{Node, NodeId, NodeSet};
 
 use crate::memory::RawMemory;
 use crate::op::{AllocOp, AnyOp, ChildOp, NodeKind, Operation};
-use crate::{Error, Owner, Result, driver};
+use crate::{Error, Result, driver};
 use state::{Hierarchy, Keeper, Slot, State, resolve};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
@@ -176,27 +176,23 @@ impl Graph {
         let mut nodes = SmallVec::<[NodeId; 8]>::new();
         after.add_to(&mut nodes);
         let op = op.into_any();
-        driver::bind(self.context())?;
+        match &op {
+            // Its parameters name the context.
+            AnyOp::Kernel(_) => {}
+            _ => driver::bind(self.context())?,
+        }
         if let AnyOp::Child(child) = &op {
             return self.embed(child, &nodes).map(Node::new);
         }
         let mut state = self.hierarchy().lock();
         let after = self.resolve_all(&state, &nodes)?;
         let body = state.body_mut(self.view.body)?;
-        let raw = op
-            .add_to(self.context(), body.raw, &after)
-            .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
+        let raw = driver::bound_if_wanted(self.context(), || {
+            op.add_to(self.context(), body.raw, &after)
+        })
+        .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
         let kind = op.kind();
-        let tag = op.tag().clone();
-        let (op, kept) = remembered(op);
-        let index = body.push(Slot {
-            raw,
-            kind,
-            op,
-            tag,
-            kept,
-            child: None,
-        });
+        let index = body.push(Slot::new(raw, op));
         Ok(Node::new(NodeId {
             hierarchy: self.hierarchy().id,
             body: self.view.body,
@@ -239,12 +235,9 @@ impl Graph {
             let name = body.name(id.index);
             return Err(error.about(name, "updating"));
         }
-        slot.tag = op.tag().clone();
-        let (op, kept) = remembered(op);
-        let old = std::mem::replace(&mut slot.op, op);
-        let old_kept = std::mem::replace(&mut slot.kept, kept);
-        state.trash.ops.extend(old);
-        state.trash.owners.extend(old_kept);
+        let (op, kept) = slot.set(op);
+        state.trash.ops.extend(op);
+        state.trash.owners.extend(kept);
         Ok(())
     }
 
@@ -360,16 +353,6 @@ impl Graph {
         state
             .body(self.view.body)
             .is_ok_and(|body| resolve(self.hierarchy().id, self.view.body, body, id).is_ok())
-    }
-}
-
-/// What is kept of an operation: itself, to be read back, or where it is read from the driver, its owners.
-fn remembered(op: AnyOp) -> (Option<AnyOp>, Vec<Owner>) {
-    match op {
-        // The driver knows the address; of raw parameters it knows all that lives on.
-        AnyOp::Alloc(_) => (None, Vec::new()),
-        AnyOp::Raw(op) => (None, op.owners().to_vec()),
-        op => (Some(op), Vec::new()),
     }
 }
 

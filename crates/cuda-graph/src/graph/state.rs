@@ -66,9 +66,13 @@ pub(crate) struct Body {
 }
 
 /// One node.
+#[repr(C)]
 pub(crate) struct Slot {
+    // What updates look at comes first, in one cache line.
     /// Null once it is gone.
     pub raw: CUgraphNode,
+    /// A launch without attributes.
+    pub is_plain: bool,
     pub kind: NodeKind,
     /// What it does, if this library had it do so.
     pub op: Option<AnyOp>,
@@ -311,6 +315,45 @@ impl State {
     }
 }
 
+impl Slot {
+    /// A node that does `op`.
+    pub(crate) fn new(raw: CUgraphNode, op: AnyOp) -> Slot {
+        let mut slot = Slot::unknown(raw, op.kind());
+        slot.set(op);
+        slot
+    }
+
+    /// A node that does whatever the driver says.
+    pub(crate) fn unknown(raw: CUgraphNode, kind: NodeKind) -> Slot {
+        Slot {
+            raw,
+            is_plain: false,
+            kind,
+            op: None,
+            tag: Tag::default(),
+            kept: Vec::new(),
+            child: None,
+        }
+    }
+
+    /// The node does `op` now. Comes back what it did, as far as it was remembered.
+    pub(crate) fn set(&mut self, op: AnyOp) -> (Option<AnyOp>, Vec<Owner>) {
+        self.tag = op.tag().clone();
+        self.is_plain = matches!(&op, AnyOp::Kernel(op) if op.attributes().is_empty());
+        let (op, kept) = match op {
+            // The driver knows the address.
+            AnyOp::Alloc(_) | AnyOp::Child(_) => (None, Vec::new()),
+            // What raw parameters point to may be gone; the driver knows all that lives on.
+            AnyOp::Raw(op) => (None, op.owners().to_vec()),
+            op => (Some(op), Vec::new()),
+        };
+        (
+            mem::replace(&mut self.op, op),
+            mem::replace(&mut self.kept, kept),
+        )
+    }
+}
+
 impl Body {
     pub(crate) fn new(raw: CUgraph, parent: Option<(u32, u32)>, ascending: bool) -> Body {
         Body {
@@ -343,14 +386,7 @@ impl Body {
         }
         let kind = NodeKind::from_driver(driver::node::kind(raw)?);
         self.ascending = false;
-        Ok(self.push(Slot {
-            raw,
-            kind,
-            op: None,
-            tag: Tag::default(),
-            kept: Vec::new(),
-            child: None,
-        }))
+        Ok(self.push(Slot::unknown(raw, kind)))
     }
 
     pub(crate) fn slot(&self, node: u32) -> Option<&Slot> {
@@ -406,6 +442,7 @@ pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
         };
         let index = state.bodies[to as usize].push(Slot {
             raw: copy,
+            is_plain: node.is_plain,
             kind: node.kind,
             op: node.op.clone(),
             tag: node.tag.clone(),
@@ -429,6 +466,7 @@ pub(crate) struct Snapshot {
 }
 
 struct Known {
+    is_plain: bool,
     kind: NodeKind,
     op: Option<AnyOp>,
     tag: Tag,
@@ -441,6 +479,7 @@ impl Snapshot {
         let mut nodes = Vec::with_capacity(body.nodes.len());
         for slot in body.nodes.iter().filter(|slot| !slot.raw.is_null()) {
             let known = Known {
+                is_plain: slot.is_plain,
                 kind: slot.kind,
                 op: slot.op.clone(),
                 tag: slot.tag.clone(),
