@@ -117,7 +117,7 @@ impl Exec {
         }
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let id = node.id();
-        let state = source.lock();
+        let state = source.look();
         let raw = find(source, &state, id)?;
         if op.kind() != id.kind {
             return Err(Error::WrongKind {
@@ -176,16 +176,32 @@ impl Exec {
 /// The driver's handle of a node at any depth of the executable's definition.
 #[inline]
 fn find(source: &Hierarchy, state: &State, id: NodeId) -> Result<CUgraphNode> {
-    // Asked first: when the root is gone, every node is, and of nodes no longer known a name says nothing.
-    state.body(0)?;
-    if id.hierarchy != source.id {
-        return Err(Error::ForeignNode {
-            node: id.index,
-            kind: id.kind,
-        });
+    // When the root is gone, no body is known.
+    if id.hierarchy == source.id
+        && let Some(body) = state.bodies.get(id.body as usize)
+        && let Some(slot) = body.nodes.get(id.index as usize)
+        && !slot.raw.is_null()
+        && !body.raw.is_null()
+    {
+        return Ok(slot.raw);
     }
-    let body = state.body(id.body)?;
-    crate::graph::state::resolve(source.id, id.body, body, id)
+    Err(why_not_found(source, state, id))
+}
+
+#[cold]
+fn why_not_found(source: &Hierarchy, state: &State, id: NodeId) -> Error {
+    // Asked first: when the root is gone, every node is, and of nodes no longer known a name says nothing.
+    let found = state.body(0).and_then(|_| {
+        if id.hierarchy != source.id {
+            return Err(Error::ForeignNode {
+                node: id.index,
+                kind: id.kind,
+            });
+        }
+        let body = state.body(id.body)?;
+        crate::graph::state::resolve(source.id, id.body, body, id)
+    });
+    found.err().unwrap_or(Error::GraphGone)
 }
 
 fn check_attributes(
@@ -199,7 +215,7 @@ fn check_attributes(
     if slot.is_plain && attributes.is_empty() {
         return Ok(());
     }
-    let fixed = match &slot.op {
+    let fixed = match slot.content.op() {
         Some(crate::op::AnyOp::Kernel(op)) => op.attributes(),
         // Of a node that this library did not make, the driver decides.
         _ => return Ok(()),

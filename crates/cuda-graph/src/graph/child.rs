@@ -112,8 +112,8 @@ impl Graph {
         params.__bindgen_anon_1.graph.graph = inner;
         driver::node::set(raw, &mut params)
             .map_err(|error| error.about(body.name(id.index), "updating"))?;
-        let (_, kept) = body.nodes[id.index as usize].set(op.clone().into());
-        state.trash.owners.extend(kept);
+        let old = body.nodes[id.index as usize].set(op.clone().into());
+        state.trash.push(old);
         state.forget_child(self.body_index(), id.index);
         state.mirror_child(&known, self.body_index(), id.index);
         Ok(())

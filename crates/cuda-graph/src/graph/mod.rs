@@ -223,9 +223,9 @@ impl Graph {
         let body = state.body_mut(self.view.body)?;
         let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
         let slot = &mut body.nodes[id.index as usize];
-        if let Err(error) = op.set(self.context(), raw, slot.op.as_ref()) {
+        if let Err(error) = op.set(self.context(), raw, slot.content.op()) {
             // Some of it may have been set. Unless all is as before, the new version is held too.
-            let restored = match &slot.op {
+            let restored = match slot.content.op() {
                 Some(old) => old.set(self.context(), raw, Some(&op)).is_ok(),
                 None => !matches!(op, AnyOp::Kernel(_)),
             };
@@ -235,9 +235,8 @@ impl Graph {
             let name = body.name(id.index);
             return Err(error.about(name, "updating"));
         }
-        let (op, kept) = slot.set(op);
-        state.trash.ops.extend(op);
-        state.trash.owners.extend(kept);
+        let old = slot.set(op);
+        state.trash.push(old);
         Ok(())
     }
 
@@ -258,10 +257,10 @@ impl Graph {
         let body = state.body(self.view.body)?;
         let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
         let slot = &body.nodes[id.index as usize];
-        if let Some(op) = &slot.op {
+        if let Some(op) = slot.content.op() {
             return Ok(op.clone());
         }
-        let tag = slot.tag.clone();
+        let tag = slot.content.tag().cloned().unwrap_or_default();
         if slot.kind == NodeKind::Child {
             let body = state.child(self.view.body, id.index)?;
             let view = View {

@@ -40,12 +40,12 @@ impl NodeName {
         NodeName {
             kind: slot.kind,
             index: Some(index),
-            kernel: match &slot.op {
+            kernel: match slot.content.op() {
                 Some(AnyOp::Kernel(op)) => Some(op.kernel().name().to_owned()),
                 _ => None,
             },
-            label: slot.tag.label.clone(),
-            location: slot.tag.location,
+            label: slot.content.tag().and_then(|tag| tag.label.clone()),
+            location: slot.content.tag().and_then(|tag| tag.location),
         }
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,19 +32,7 @@ pub(crate) struct Hierarchy {
 pub(crate) struct State {
     pub bodies: Vec<Body>,
     /// What is to be dropped once the lock is released, because dropping it runs foreign code.
-    pub trash: Trash,
-}
-
-#[derive(Default)]
-pub(crate) struct Trash {
-    pub ops: Vec<AnyOp>,
-    pub owners: Vec<Owner>,
-}
-
-impl Trash {
-    fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.owners.is_empty()
-    }
+    pub trash: Vec<Content>,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -74,13 +63,72 @@ pub(crate) struct Slot {
     /// A launch without attributes.
     pub is_plain: bool,
     pub kind: NodeKind,
-    /// What it does, if this library had it do so.
-    pub op: Option<AnyOp>,
-    pub tag: Tag,
-    /// What it uses, where `op` does not hold it.
-    pub kept: Vec<Owner>,
     /// The graph embedded in it, once known.
     pub child: Option<u32>,
+    pub content: Content,
+}
+
+/// What is known of what a node does.
+#[derive(Clone)]
+pub(crate) enum Content {
+    /// This library had it do so.
+    Op(AnyOp),
+    /// The driver is asked.
+    Unread(Option<Box<Unread>>),
+}
+
+/// What the driver does not tell of a node.
+#[derive(Clone, Default)]
+pub(crate) struct Unread {
+    pub tag: Tag,
+    /// What it uses.
+    pub kept: Vec<Owner>,
+}
+
+impl Content {
+    pub(crate) fn of(op: AnyOp) -> Content {
+        let kept = match &op {
+            // Of an allocation the driver knows the address; an embedded graph is a graph of its own.
+            AnyOp::Alloc(_) | AnyOp::Child(_) => Vec::new(),
+            // What raw parameters point to may be gone; the driver knows all that lives on.
+            AnyOp::Raw(op) => op.owners().to_vec(),
+            _ => return Content::Op(op),
+        };
+        let tag = op.tag().clone();
+        Content::Unread(Some(Box::new(Unread { tag, kept })))
+    }
+
+    pub(crate) fn op(&self) -> Option<&AnyOp> {
+        match self {
+            Content::Op(op) => Some(op),
+            Content::Unread(_) => None,
+        }
+    }
+
+    pub(crate) fn tag(&self) -> Option<&Tag> {
+        match self {
+            Content::Op(op) => Some(op.tag()),
+            Content::Unread(unread) => unread.as_ref().map(|unread| &unread.tag),
+        }
+    }
+
+    /// What the node uses.
+    pub(crate) fn owners(&self) -> &[Owner] {
+        match self {
+            Content::Op(op) => op.owners(),
+            Content::Unread(unread) => unread.as_ref().map_or(&[], |unread| &unread.kept),
+        }
+    }
+
+    /// No more than what to call it.
+    fn name_only(&self) -> Content {
+        let kept = Vec::new();
+        let named = self
+            .tag()
+            .cloned()
+            .map(|tag| Box::new(Unread { tag, kept }));
+        Content::Unread(named)
+    }
 }
 
 /// Hashes addresses by multiplying.
@@ -121,6 +169,12 @@ impl Hierarchy {
         })
     }
 
+    /// For looking only: nothing gets into the trash.
+    #[inline]
+    pub(crate) fn look(&self) -> impl Deref<Target = State> + '_ {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
@@ -134,7 +188,7 @@ pub(crate) struct Locked<'a> {
     state: Option<MutexGuard<'a, State>>,
 }
 
-impl std::ops::Deref for Locked<'_> {
+impl Deref for Locked<'_> {
     type Target = State;
 
     fn deref(&self) -> &State {
@@ -142,13 +196,14 @@ impl std::ops::Deref for Locked<'_> {
     }
 }
 
-impl std::ops::DerefMut for Locked<'_> {
+impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut State {
         self.state.as_mut().expect("it is there until drop")
     }
 }
 
 impl Drop for Locked<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(mut state) = self.state.take()
             && !state.trash.is_empty()
@@ -230,8 +285,8 @@ impl State {
             let slot = &mut body.nodes[node as usize];
             body.by_raw.remove(&(slot.raw as usize));
             slot.raw = std::ptr::null_mut();
-            self.trash.ops.extend(slot.op.take());
-            self.trash.owners.append(&mut slot.kept);
+            let name = slot.content.name_only();
+            self.trash.push(mem::replace(&mut slot.content, name));
             if let Some(child) = slot.child.take() {
                 self.forget_body(child, &mut gone);
             }
@@ -241,7 +296,10 @@ impl State {
     fn forget_body(&mut self, body: u32, gone: &mut Vec<(u32, u32)>) {
         let dead = &mut self.bodies[body as usize];
         dead.raw = std::ptr::null_mut();
-        self.trash.owners.append(&mut dead.lingering);
+        let kept = mem::take(&mut dead.lingering);
+        let tag = Tag::default();
+        let lingering = Content::Unread(Some(Box::new(Unread { tag, kept })));
+        self.trash.push(lingering);
         let alive = dead
             .nodes
             .iter()
@@ -279,8 +337,12 @@ impl State {
             Ok(child) => mirror(from, self, child),
             // The copy cannot be looked into; what its nodes use is held all the same.
             Err(_) => {
-                let kept = &mut self.bodies[body as usize].nodes[node as usize].kept;
-                from.each_owner(&mut |owner| kept.push(owner.clone()));
+                if let Content::Unread(unread) =
+                    &mut self.bodies[body as usize].nodes[node as usize].content
+                {
+                    let kept = &mut unread.get_or_insert_default().kept;
+                    from.each_owner(&mut |owner| kept.push(owner.clone()));
+                }
             }
         }
     }
@@ -292,10 +354,7 @@ impl State {
         };
         holdings.take(&body.lingering);
         for slot in &body.nodes {
-            if let Some(op) = &slot.op {
-                holdings.take(op.owners());
-            }
-            holdings.take(&slot.kept);
+            holdings.take(slot.content.owners());
             if let Some(child) = slot.child {
                 self.hold(child, holdings);
             }
@@ -317,10 +376,15 @@ impl State {
 
 impl Slot {
     /// A node that does `op`.
+    #[inline]
     pub(crate) fn new(raw: CUgraphNode, op: AnyOp) -> Slot {
-        let mut slot = Slot::unknown(raw, op.kind());
-        slot.set(op);
-        slot
+        Slot {
+            raw,
+            is_plain: is_plain(&op),
+            kind: op.kind(),
+            child: None,
+            content: Content::of(op),
+        }
     }
 
     /// A node that does whatever the driver says.
@@ -329,29 +393,21 @@ impl Slot {
             raw,
             is_plain: false,
             kind,
-            op: None,
-            tag: Tag::default(),
-            kept: Vec::new(),
             child: None,
+            content: Content::Unread(None),
         }
     }
 
-    /// The node does `op` now. Comes back what it did, as far as it was remembered.
-    pub(crate) fn set(&mut self, op: AnyOp) -> (Option<AnyOp>, Vec<Owner>) {
-        self.tag = op.tag().clone();
-        self.is_plain = matches!(&op, AnyOp::Kernel(op) if op.attributes().is_empty());
-        let (op, kept) = match op {
-            // The driver knows the address.
-            AnyOp::Alloc(_) | AnyOp::Child(_) => (None, Vec::new()),
-            // What raw parameters point to may be gone; the driver knows all that lives on.
-            AnyOp::Raw(op) => (None, op.owners().to_vec()),
-            op => (Some(op), Vec::new()),
-        };
-        (
-            mem::replace(&mut self.op, op),
-            mem::replace(&mut self.kept, kept),
-        )
+    /// The node does `op` now. Comes back what was known of what it did.
+    #[must_use]
+    pub(crate) fn set(&mut self, op: AnyOp) -> Content {
+        self.is_plain = is_plain(&op);
+        mem::replace(&mut self.content, Content::of(op))
     }
+}
+
+fn is_plain(op: &AnyOp) -> bool {
+    matches!(op, AnyOp::Kernel(op) if op.attributes().is_empty())
 }
 
 impl Body {
@@ -432,10 +488,10 @@ pub(crate) fn resolve(
 pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
     let raw = state.bodies[to as usize].raw;
     let mut complete = true;
-    for (original, node, child) in &from.nodes {
-        let Ok(copy) = driver::graph::find_in_clone(*original, raw) else {
+    for node in &from.nodes {
+        let Ok(copy) = driver::graph::find_in_clone(node.original, raw) else {
             complete = false;
-            node.each_owner(child.as_ref(), &mut |owner| {
+            node.each_owner(&mut |owner| {
                 state.bodies[to as usize].lingering.push(owner.clone());
             });
             continue;
@@ -444,12 +500,10 @@ pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
             raw: copy,
             is_plain: node.is_plain,
             kind: node.kind,
-            op: node.op.clone(),
-            tag: node.tag.clone(),
-            kept: node.kept.clone(),
             child: None,
+            content: node.content.clone(),
         });
-        if let Some(child) = child {
+        if let Some(child) = &node.child {
             state.mirror_child(child, to, index);
         }
     }
@@ -461,16 +515,16 @@ pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
 /// What is known of a graph, taken to be given to a copy.
 pub(crate) struct Snapshot {
     ascending: bool,
-    nodes: Vec<(CUgraphNode, Known, Option<Snapshot>)>,
+    nodes: Vec<Known>,
     lingering: Vec<Owner>,
 }
 
 struct Known {
+    original: CUgraphNode,
     is_plain: bool,
     kind: NodeKind,
-    op: Option<AnyOp>,
-    tag: Tag,
-    kept: Vec<Owner>,
+    content: Content,
+    child: Option<Snapshot>,
 }
 
 impl Snapshot {
@@ -478,18 +532,14 @@ impl Snapshot {
         let body = state.body(body)?;
         let mut nodes = Vec::with_capacity(body.nodes.len());
         for slot in body.nodes.iter().filter(|slot| !slot.raw.is_null()) {
-            let known = Known {
+            let child = slot.child.map(|child| Snapshot::of(state, child));
+            nodes.push(Known {
+                original: slot.raw,
                 is_plain: slot.is_plain,
                 kind: slot.kind,
-                op: slot.op.clone(),
-                tag: slot.tag.clone(),
-                kept: slot.kept.clone(),
-            };
-            let child = slot
-                .child
-                .map(|child| Snapshot::of(state, child))
-                .transpose()?;
-            nodes.push((slot.raw, known, child));
+                content: slot.content.clone(),
+                child: child.transpose()?,
+            });
         }
         Ok(Snapshot {
             ascending: body.ascending,
@@ -501,19 +551,16 @@ impl Snapshot {
     /// Everything that its nodes use, at any depth.
     pub(crate) fn each_owner(&self, visit: &mut dyn FnMut(&Owner)) {
         self.lingering.iter().for_each(&mut *visit);
-        for (_, known, child) in &self.nodes {
-            known.each_owner(child.as_ref(), visit);
+        for known in &self.nodes {
+            known.each_owner(visit);
         }
     }
 }
 
 impl Known {
-    fn each_owner(&self, child: Option<&Snapshot>, visit: &mut dyn FnMut(&Owner)) {
-        self.kept.iter().for_each(&mut *visit);
-        if let Some(op) = &self.op {
-            op.owners().iter().for_each(&mut *visit);
-        }
-        if let Some(child) = child {
+    fn each_owner(&self, visit: &mut dyn FnMut(&Owner)) {
+        self.content.owners().iter().for_each(&mut *visit);
+        if let Some(child) = &self.child {
             child.each_owner(visit);
         }
     }

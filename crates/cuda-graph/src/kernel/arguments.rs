@@ -11,14 +11,17 @@ use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
 /// The strictest alignment that a parameter has.
 const ALIGN: usize = 16;
 
-/// The bytes of a kernel's arguments, each aligned to 16, and the owners of what they point to.
+/// A pointer to each argument.
+pub(crate) type Pointers = SmallVec<[*mut c_void; 6]>;
+
+/// The bytes of a kernel's arguments, and the owners of what they point to.
 #[derive(Clone, Default)]
 pub struct Arguments {
     /// Units of 16 bytes.
-    units: SmallVec<[u128; 8]>,
-    /// The unit where each argument starts, and its size in bytes.
-    places: SmallVec<[(u32, u32); 8]>,
-    owners: SmallVec<[Owner; 4]>,
+    units: SmallVec<[u128; 4]>,
+    owners: SmallVec<[Owner; 3]>,
+    /// Where in the units each argument starts, and its size, in bytes.
+    places: SmallVec<[(u32, u32); 6]>,
 }
 
 impl Arguments {
@@ -37,15 +40,19 @@ impl Arguments {
     ///
     /// `from` is valid for reads of `size` bytes.
     pub(crate) unsafe fn bytes(&mut self, from: *const u8, size: usize) {
-        let unit = self.units.len();
-        self.units.resize(unit + size.div_ceil(ALIGN), 0);
-        self.places.push((
-            u32::try_from(unit).expect("parameters are at most 32 KiB"),
-            size as u32,
-        ));
+        let end = |&(start, size): &(u32, u32)| start as usize + size as usize;
+        // No value of up to 8 bytes is aligned more strictly than to 8.
+        let align = if size > 8 { ALIGN } else { 8 };
+        let start = self.places.last().map_or(0, end).next_multiple_of(align);
+        let units = (start + size).div_ceil(ALIGN);
+        if units > self.units.len() {
+            self.units.resize(units, 0);
+        }
+        let narrow = |bytes| u32::try_from(bytes).expect("values of 4 GiB do not exist");
+        self.places.push((narrow(start), narrow(size)));
         // SAFETY: `from` by the caller; the target was just made large enough.
         unsafe {
-            let to = self.units.as_mut_ptr().add(unit).cast::<u8>();
+            let to = self.units.as_mut_ptr().cast::<u8>().add(start);
             std::ptr::copy_nonoverlapping(from, to, size);
         }
     }
@@ -62,11 +69,11 @@ impl Arguments {
 
     /// The bytes of argument `index`.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
-        let &(unit, size) = self.places.get(index)?;
+        let &(start, size) = self.places.get(index)?;
         // SAFETY: the place lies within the units, whose bytes were all initialized when they were made.
         Some(unsafe {
             std::slice::from_raw_parts(
-                self.units.as_ptr().add(unit as usize).cast::<u8>(),
+                self.units.as_ptr().cast::<u8>().add(start as usize),
                 size as usize,
             )
         })
@@ -76,15 +83,14 @@ impl Arguments {
         &self.owners
     }
 
-    /// Pointers to each argument, as the driver wants them. They hold while `self` stays where it is, unchanged.
+    /// Puts pointers to each argument into `pointers`, as the driver wants them. They hold while `self` stays where it is, unchanged.
     #[inline]
-    pub(crate) fn pointers(&self) -> SmallVec<[*mut c_void; 16]> {
-        let start = self.units.as_ptr();
-        self.places
-            .iter()
+    pub(crate) fn point_to(&mut self, pointers: &mut Pointers) {
+        let units = self.units.as_mut_ptr().cast::<u8>();
+        for &(start, _) in &self.places {
             // SAFETY: the place lies within the units.
-            .map(|&(unit, _)| unsafe { start.add(unit as usize) }.cast_mut().cast())
-            .collect()
+            pointers.push(unsafe { units.add(start as usize) }.cast());
+        }
     }
 
     /// Checks them against what `kernel` takes.
@@ -175,32 +181,28 @@ impl KernelArgument for &RawMemory {
 
 /// The arguments of a kernel, in order: a tuple of [`KernelArgument`]s (up to 16), `()` for none, or [`Arguments`] filled by hand.
 pub trait KernelArguments {
-    /// Gathers them.
-    fn gather(self) -> Arguments;
+    /// Adds them to `arguments`.
+    fn add_to(self, arguments: &mut Arguments);
 }
 
 impl KernelArguments for Arguments {
-    fn gather(self) -> Arguments {
-        self
+    fn add_to(self, arguments: &mut Arguments) {
+        *arguments = self;
     }
 }
 
 impl KernelArguments for () {
-    fn gather(self) -> Arguments {
-        Arguments::default()
-    }
+    fn add_to(self, _: &mut Arguments) {}
 }
 
 macro_rules! tuples {
     ($($name:ident)+) => {
         impl<$($name: KernelArgument),+> KernelArguments for ($($name,)+) {
             #[inline]
-            fn gather(self) -> Arguments {
+            fn add_to(self, arguments: &mut Arguments) {
                 #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
                 let ($($name,)+) = self;
-                let mut arguments = Arguments::default();
-                $($name.add_to(&mut arguments);)+
-                arguments
+                $(KernelArgument::add_to(&$name, arguments);)+
             }
         }
     };

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraph
 use cudarc::driver::{CudaContext, LaunchConfig};
 
 use super::{LaunchAttribute, Tag, tagged};
-use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments};
+use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments, Pointers};
 use crate::{Owner, Result, driver};
 
 /// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module loaded and the buffers allocated.
@@ -48,14 +48,67 @@ pub struct KernelOp {
     pub(super) tag: Tag,
 }
 
-#[derive(Clone)]
+/// Never moves and never changes, so that the driver's parameters can be made once.
+// What updates read comes first.
+#[repr(C)]
 struct Launch {
-    kernel: Kernel,
-    grid: (u32, u32, u32),
-    block: (u32, u32, u32),
-    shared_bytes: u32,
+    /// `kernelParams` points to `pointers`; the context is the graph's.
+    params: CUDA_KERNEL_NODE_PARAMS,
+    /// Into `arguments`.
+    pointers: Pointers,
     arguments: Arguments,
+    kernel: Kernel,
     attributes: Vec<LaunchAttribute>,
+}
+
+// SAFETY: the pointers lead into the structure itself, and are read by the driver alone.
+unsafe impl Send for Launch {}
+// SAFETY: as above.
+unsafe impl Sync for Launch {}
+
+impl Launch {
+    /// Made where it stays: `fill` puts the arguments there.
+    fn new(
+        kernel: Kernel,
+        config: LaunchConfig,
+        attributes: Vec<LaunchAttribute>,
+        fill: impl FnOnce(&Kernel, &mut Arguments) -> Result<()>,
+    ) -> Result<Arc<Launch>> {
+        let mut launch = Arc::new(Launch {
+            params: CUDA_KERNEL_NODE_PARAMS {
+                func: kernel.raw(),
+                gridDimX: config.grid_dim.0,
+                gridDimY: config.grid_dim.1,
+                gridDimZ: config.grid_dim.2,
+                blockDimX: config.block_dim.0,
+                blockDimY: config.block_dim.1,
+                blockDimZ: config.block_dim.2,
+                sharedMemBytes: config.shared_mem_bytes,
+                kernelParams: ptr::null_mut(),
+                extra: ptr::null_mut(),
+                kern: ptr::null_mut(),
+                ctx: ptr::null_mut(),
+            },
+            pointers: Pointers::new(),
+            arguments: Arguments::default(),
+            kernel,
+            attributes,
+        });
+        let placed = Arc::get_mut(&mut launch).expect("nobody else has it yet");
+        fill(&placed.kernel, &mut placed.arguments)?;
+        placed.arguments.point_to(&mut placed.pointers);
+        placed.params.kernelParams = placed.pointers.as_mut_ptr();
+        Ok(launch)
+    }
+
+    fn config(&self) -> LaunchConfig {
+        let params = &self.params;
+        LaunchConfig {
+            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
+            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_mem_bytes: params.sharedMemBytes,
+        }
+    }
 }
 
 tagged!(KernelOp);
@@ -80,29 +133,29 @@ impl KernelOp {
     ) -> Result<KernelOp> {
         let tag = Tag::here();
         let kernel = kernel.as_kernel()?;
-        let mut arguments = arguments.gather();
-        arguments.check(&kernel)?;
-        arguments.keep(kernel.owner());
-        Ok(KernelOp {
-            launch: Arc::new(Launch {
-                kernel,
-                grid: config.grid_dim,
-                block: config.block_dim,
-                shared_bytes: config.shared_mem_bytes,
-                arguments,
-                attributes: Vec::new(),
-            }),
-            tag,
-        })
+        let launch = Launch::new(kernel, config, Vec::new(), |kernel, place| {
+            arguments.add_to(place);
+            place.keep(kernel.owner());
+            place.check(kernel)
+        })?;
+        Ok(KernelOp { launch, tag })
     }
 
     /// The same launch with an attribute, which replaces one of the same name.
     pub fn attribute(mut self, attribute: LaunchAttribute) -> Self {
-        let launch = Arc::make_mut(&mut self.launch);
-        launch
-            .attributes
-            .retain(|other| other.id() != attribute.id());
-        launch.attributes.push(attribute);
+        let launch = &self.launch;
+        let others = launch.attributes.iter();
+        let mut attributes: Vec<_> = others
+            .filter(|other| other.id() != attribute.id())
+            .cloned()
+            .collect();
+        attributes.push(attribute);
+        let (kernel, config) = (launch.kernel.clone(), launch.config());
+        self.launch = Launch::new(kernel, config, attributes, |_, arguments| {
+            *arguments = launch.arguments.clone();
+            Ok(())
+        })
+        .expect("copying arguments does not fail");
         self
     }
 
@@ -128,17 +181,17 @@ impl KernelOp {
 
     /// The grid, in blocks.
     pub fn grid(&self) -> (u32, u32, u32) {
-        self.launch.grid
+        self.launch.config().grid_dim
     }
 
     /// A block, in threads.
     pub fn block(&self) -> (u32, u32, u32) {
-        self.launch.block
+        self.launch.config().block_dim
     }
 
     /// The dynamic shared memory of a block, in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        self.launch.shared_bytes
+        self.launch.params.sharedMemBytes
     }
 
     /// The arguments.
@@ -163,21 +216,9 @@ impl KernelOp {
         context: &CudaContext,
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
     ) -> R {
-        let launch = &*self.launch;
-        let mut pointers = launch.arguments.pointers();
         call(&CUDA_KERNEL_NODE_PARAMS {
-            func: launch.kernel.raw(),
-            gridDimX: launch.grid.0,
-            gridDimY: launch.grid.1,
-            gridDimZ: launch.grid.2,
-            blockDimX: launch.block.0,
-            blockDimY: launch.block.1,
-            blockDimZ: launch.block.2,
-            sharedMemBytes: launch.shared_bytes,
-            kernelParams: pointers.as_mut_ptr(),
-            extra: ptr::null_mut(),
-            kern: ptr::null_mut(),
             ctx: context.cu_ctx(),
+            ..self.launch.params
         })
     }
 
@@ -242,27 +283,28 @@ impl KernelOp {
             params.func
         };
         let kernel = Kernel::unowned(function)?;
-        let mut arguments = Arguments::default();
-        if let Some(parameters) = kernel.parameters()
-            && !params.kernelParams.is_null()
-        {
-            for (index, parameter) in parameters.iter().enumerate() {
-                // SAFETY: the driver gives a pointer per parameter, each to as many bytes as the parameter has.
-                unsafe {
-                    let from = *params.kernelParams.add(index);
-                    arguments.bytes(from.cast_const().cast(), parameter.size);
+        let config = LaunchConfig {
+            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
+            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_mem_bytes: params.sharedMemBytes,
+        };
+        let attributes = LaunchAttribute::read(node);
+        let launch = Launch::new(kernel, config, attributes, |kernel, arguments| {
+            if let Some(parameters) = kernel.parameters()
+                && !params.kernelParams.is_null()
+            {
+                for (index, parameter) in parameters.iter().enumerate() {
+                    // SAFETY: the driver gives a pointer per parameter, each to as many bytes as the parameter has.
+                    unsafe {
+                        let from = *params.kernelParams.add(index);
+                        arguments.bytes(from.cast_const().cast(), parameter.size);
+                    }
                 }
             }
-        }
+            Ok(())
+        })?;
         Ok(KernelOp {
-            launch: Arc::new(Launch {
-                kernel,
-                grid: (params.gridDimX, params.gridDimY, params.gridDimZ),
-                block: (params.blockDimX, params.blockDimY, params.blockDimZ),
-                shared_bytes: params.sharedMemBytes,
-                arguments,
-                attributes: LaunchAttribute::read(node),
-            }),
+            launch,
             tag: Tag::default(),
         })
     }
@@ -271,7 +313,7 @@ impl KernelOp {
 impl fmt::Debug for KernelOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let launch = &*self.launch;
-        let (grid, block) = (launch.grid, launch.block);
+        let (grid, block) = (self.grid(), self.block());
         write!(
             f,
             "KernelOp `{}` <<<{}x{}x{}, {}x{}x{}, {}>>> {:?}",
@@ -282,7 +324,7 @@ impl fmt::Debug for KernelOp {
             block.0,
             block.1,
             block.2,
-            launch.shared_bytes,
+            self.shared_bytes(),
             launch.arguments
         )?;
         if !launch.attributes.is_empty() {
