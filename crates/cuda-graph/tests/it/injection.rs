@@ -83,7 +83,7 @@ fn define(op: AnyOp) -> (Graph, Node<AnyOp>) {
 }
 
 #[track_caller]
-fn runs(exec: &mut Exec, stream: &CudaStream) {
+fn runs(exec: &mut Exec, stream: &Arc<CudaStream>) {
     exec.launch(stream).unwrap();
     stream.synchronize().unwrap();
 }
