@@ -3,6 +3,7 @@
 use super::types::CUarray;
 use super::{In, Out, export};
 use crate::driver::array::{self, Shape};
+use crate::driver::capture;
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]
@@ -29,6 +30,7 @@ pub struct ArrayDescriptor3d {
 export! {
     /// Makes an array of one or two dimensions.
     fn cuArrayCreate_v2(handle: Out<CUarray>, descriptor: In<ArrayDescriptor>) {
+        capture::permit()?;
         handle.some()?;
         let ArrayDescriptor { width, height, format, channels } = descriptor.get()?;
         let (width, height) = (width as u64, height as u64);
@@ -37,6 +39,7 @@ export! {
 
     /// Makes an array.
     fn cuArray3DCreate_v2(handle: Out<CUarray>, descriptor: In<ArrayDescriptor3d>) {
+        capture::permit()?;
         handle.some()?;
         let ArrayDescriptor3d { width, height, depth, format, channels, flags } = descriptor.get()?;
         let (width, height, depth) = (width as u64, height as u64, depth as u64);
@@ -44,7 +47,10 @@ export! {
     }
 
     /// Destroys an array.
-    fn cuArrayDestroy(handle: CUarray) { array::destroy(handle) }
+    fn cuArrayDestroy(handle: CUarray) {
+        capture::permit()?;
+        array::destroy(handle)
+    }
 
     /// What an array is.
     fn cuArrayGetDescriptor_v2(descriptor: Out<ArrayDescriptor>, handle: CUarray) {

@@ -2,7 +2,7 @@
 
 use super::types::{CUcontext, CUdevice};
 use super::{In, Out, export};
-use crate::driver::{CUresult, Result, context, device, stream};
+use crate::driver::{CUresult, Result, capture, context, device, stream};
 
 /// `CUexecAffinityParam`.
 #[repr(C)]
@@ -120,15 +120,24 @@ export! {
     }
 
     /// Waits for all work of the current context.
-    fn cuCtxSynchronize() { stream::synchronize_context(&*context::current()?) }
+    fn cuCtxSynchronize() {
+        let current = context::current()?;
+        capture::refuse_context(&current)?;
+        stream::synchronize_context(&current)
+    }
 
     /// Waits for all work of a context.
     fn cuCtxSynchronize_v2(handle: CUcontext) {
-        stream::synchronize_context(&*context::resolve_or_current(handle)?)
+        let context = context::resolve_or_current(handle)?;
+        capture::refuse_context(&context)?;
+        stream::synchronize_context(&context)
     }
 
     /// Sets a limit of the current context.
-    fn cuCtxSetLimit(limit: u32, value: usize) { context::current()?.limits.set(limit, value as u64) }
+    fn cuCtxSetLimit(limit: u32, value: usize) {
+        capture::permit()?;
+        context::current()?.limits.set(limit, value as u64)
+    }
 
     /// A limit of the current context.
     fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
@@ -143,7 +152,10 @@ export! {
     }
 
     /// Sets the cache configuration of the current context.
-    fn cuCtxSetCacheConfig(config: u32) { context::current()?.set_cache_config(config) }
+    fn cuCtxSetCacheConfig(config: u32) {
+        capture::permit()?;
+        context::current()?.set_cache_config(config)
+    }
 
     /// The shared memory bank size: the device has banks of four bytes alone.
     fn cuCtxGetSharedMemConfig(config: Out<u32>) {
@@ -153,6 +165,7 @@ export! {
 
     /// Accepts a shared memory bank size, which the device does not change.
     fn cuCtxSetSharedMemConfig(config: u32) {
+        capture::permit()?;
         context::current()?;
         match config {
             0..=2 => Ok(()),

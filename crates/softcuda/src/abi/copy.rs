@@ -2,7 +2,7 @@
 
 use super::types::{CUarray, CUcontext, CUdeviceptr, CUstream};
 use super::{In, NullStream, Out, export};
-use crate::driver::copy::{Copy, End, Extent, Side, Until};
+use crate::driver::copy::{End, Extent, Request, Side, Until};
 use crate::driver::{CUresult, Result, array, context, stream};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -85,14 +85,18 @@ impl Side2d {
 }
 
 impl Copy2d {
-    /// The copy; `None` where there is nothing to copy.
-    pub(crate) fn decode(&self) -> Result<Option<Copy>> {
+    /// The copy.
+    pub(crate) fn decode(&self) -> Result<Request> {
         let extent = Extent {
             width: self.width as u64,
             height: self.height as u64,
             depth: 1,
         };
-        Copy::rows(self.target.decode()?, self.source.decode()?, extent)
+        Ok(Request::Rows {
+            target: self.target.decode()?,
+            source: self.source.decode()?,
+            extent,
+        })
     }
 }
 
@@ -147,10 +151,14 @@ impl Copy3d {
         Ok((self.target.decode()?, self.source.decode()?, extent))
     }
 
-    /// The copy; `None` where there is nothing to copy.
-    pub(crate) fn decode(&self) -> Result<Option<Copy>> {
+    /// The copy.
+    pub(crate) fn decode(&self) -> Result<Request> {
         let (target, source, extent) = self.ends()?;
-        Copy::rows(target, source, extent)
+        Ok(Request::Rows {
+            target,
+            source,
+            extent,
+        })
     }
 
     /// As the program would say it.
@@ -219,7 +227,7 @@ impl BatchSide {
 }
 
 impl BatchCopy3d {
-    fn decode(&self) -> Result<Option<Copy>> {
+    fn decode(&self) -> Result<Request> {
         check_order(self.order)?;
         let [width, height, depth] = self.extent;
         if width == 0 || height == 0 || depth == 0 {
@@ -235,11 +243,11 @@ impl BatchCopy3d {
             height,
             depth,
         };
-        Copy::rows(
-            self.target.decode(element)?,
-            self.source.decode(element)?,
+        Ok(Request::Rows {
+            target: self.target.decode(element)?,
+            source: self.source.decode(element)?,
             extent,
-        )
+        })
     }
 }
 
@@ -266,35 +274,32 @@ fn run(
     stream: CUstream,
     null: NullStream,
     until: Until,
-    copy: impl FnOnce() -> Result<Option<Copy>>,
+    copy: impl FnOnce() -> Result<Request>,
 ) -> Result {
     let stream = stream::resolve(stream, null)?;
-    match copy()? {
-        Some(copy) => copy.run(&stream, until),
-        None => Ok(()),
-    }
+    copy()?.run(&stream, until)
 }
 
 /// A copy that the call waits for, where it touches the host's memory.
-fn now(null: NullStream, copy: impl FnOnce() -> Result<Option<Copy>>) -> Result {
+fn now(null: NullStream, copy: impl FnOnce() -> Result<Request>) -> Result {
     run(CUstream::NULL, null, Until::Done, copy)
 }
 
 /// A copy that is queued.
-fn queued(
-    stream: CUstream,
-    null: NullStream,
-    copy: impl FnOnce() -> Result<Option<Copy>>,
-) -> Result {
+fn queued(stream: CUstream, null: NullStream, copy: impl FnOnce() -> Result<Request>) -> Result {
     run(stream, null, Until::Queued, copy)
 }
 
-fn bytes(target: End, source: End, size: usize) -> Result<Option<Copy>> {
-    Copy::bytes(target, source, size as u64)
+fn bytes(target: End, source: End, size: usize) -> Result<Request> {
+    Ok(Request::Line {
+        target,
+        source,
+        size: size as u64,
+    })
 }
 
 /// A copy between an array of one dimension, from an offset in bytes, and memory or another such array.
-fn array_bytes(target: (End, usize), source: (End, usize), size: usize) -> Result<Option<Copy>> {
+fn array_bytes(target: (End, usize), source: (End, usize), size: usize) -> Result<Request> {
     let side = |(end, offset): (End, usize)| Side {
         end,
         x: offset as u64,
@@ -303,15 +308,15 @@ fn array_bytes(target: (End, usize), source: (End, usize), size: usize) -> Resul
         pitch: 0,
         height: 0,
     };
-    Copy::rows(
-        side(target),
-        side(source),
-        Extent {
+    Ok(Request::Rows {
+        target: side(target),
+        source: side(source),
+        extent: Extent {
             width: size as u64,
             height: 1,
             depth: 1,
         },
-    )
+    })
 }
 
 fn of_array(array: CUarray) -> End {
@@ -333,14 +338,18 @@ fn batch(
     stream: CUstream,
     null: NullStream,
     failed: Out<usize>,
-    copies: impl ExactSizeIterator<Item = Result<Option<Copy>>>,
+    copies: impl ExactSizeIterator<Item = Result<Request>>,
 ) -> Result {
     let stream = stream::resolve(stream, null)?;
+    if stream.is_capturing() {
+        return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     if copies.len() == 0 {
         return Err(INVALID);
     }
     let mut checked = Vec::with_capacity(copies.len());
     for (index, copy) in copies.enumerate() {
+        let copy = copy.and_then(|copy| copy.check());
         checked.push(copy.inspect_err(|_| failed.set_if_wanted(index))?);
     }
     checked
@@ -356,7 +365,7 @@ fn line_copies(
     sizes: In<usize>,
     count: usize,
     attributes: (In<CopyAttributes>, In<usize>, usize),
-) -> Result<Vec<Result<Option<Copy>>>> {
+) -> Result<Vec<Result<Request>>> {
     let (targets, sources, sizes) = (
         targets.list(count)?,
         sources.list(count)?,
@@ -379,11 +388,7 @@ fn line_copies(
         .collect())
 }
 
-fn rows_copies(
-    count: usize,
-    list: In<BatchCopy3d>,
-    flags: u64,
-) -> Result<Vec<Result<Option<Copy>>>> {
+fn rows_copies(count: usize, list: In<BatchCopy3d>, flags: u64) -> Result<Vec<Result<Request>>> {
     if flags != 0 {
         return Err(INVALID);
     }
@@ -479,6 +484,7 @@ export! {
         target: CUdeviceptr, target_context: CUcontext, source: CUdeviceptr, source_context: CUcontext, size: usize,
         stream: CUstream,
     ) {
+        stream::resolve_to_run(stream, null)?;
         contexts(target_context, source_context)?;
         queued(stream, null, || bytes(End::Device(target), End::Device(source), size))
     }
@@ -530,6 +536,7 @@ export! {
 
     /// Queues a copy of slices of rows between contexts.
     fn cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz(null; copy: In<Copy3d>, stream: CUstream) {
+        stream::resolve_to_run(stream, null)?;
         queued(stream, null, || {
             let copy = copy.get()?;
             contexts(copy.target.context, copy.source.context)?;

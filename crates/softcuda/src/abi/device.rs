@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use super::types::{CUcontext, CUdevice};
 use super::{In, Out, export};
-use crate::driver::{CUresult, Result, context, device};
+use crate::driver::{CUresult, Result, capture, context, device};
 
 /// `CUdevprop`.
 #[repr(C)]
@@ -197,8 +197,14 @@ export! {
     }
 
     /// Starts profiling, of which there is none.
-    fn cuProfilerStart() { context::current().map(drop) }
+    fn cuProfilerStart() {
+        capture::permit()?;
+        context::current().map(drop)
+    }
 
     /// Stops profiling, of which there is none.
-    fn cuProfilerStop() { context::current().map(drop) }
+    fn cuProfilerStop() {
+        capture::permit()?;
+        context::current().map(drop)
+    }
 }

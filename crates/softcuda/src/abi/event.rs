@@ -2,21 +2,23 @@
 
 use super::types::{CUcontext, CUevent, CUstream};
 use super::{NullStream, Out, export, permitted};
-use crate::driver::{CUresult, Result, context, event, stream};
+use crate::driver::{CUresult, Result, capture, context, event, stream};
 
-/// The one flag makes a node of its own in a capture, and is wrong outside one.
-pub(super) fn check_flags(flags: u32) -> Result {
+/// The one flag, which makes a node of its own in a capture.
+pub(super) fn is_external(flags: u32) -> Result<bool> {
     match flags {
-        0 => Ok(()),
-        1 => Err(CUresult::CUDA_ERROR_ILLEGAL_STATE),
+        0 | 1 => Ok(flags == 1),
         _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
 }
 
 fn record(handle: CUevent, stream: CUstream, null: NullStream, flags: u32) -> Result {
-    check_flags(flags)?;
     let event = event::resolve_any(handle)?;
-    event.record(&*stream::resolve(stream, null)?)
+    let stream = stream::resolve(stream, null)?;
+    match is_external(flags)? {
+        true => capture::record_external(&stream, &event),
+        false => event.record(&stream),
+    }
 }
 
 fn elapsed(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> Result {
@@ -76,13 +78,16 @@ export! {
     /// From now on the event is what all streams of the context were given so far.
     fn cuCtxRecordEvent(owner: CUcontext, handle: CUevent) {
         let owner = context::resolve(owner)?;
-        event::resolve(handle)?.record_context(&owner)
+        let event = event::resolve(handle)?;
+        capture::refuse_context(&owner)?;
+        event.record_context(&owner)
     }
 
     /// Later work of all streams of the context waits for what the event recorded.
     fn cuCtxWaitEvent(owner: CUcontext, handle: CUevent) {
         let owner = context::resolve(owner)?;
         let event = event::resolve_any(handle)?;
+        capture::refuse_context(&owner)?;
         stream::all_of(&owner).iter().try_for_each(|stream| event.order_before(stream))
     }
 }

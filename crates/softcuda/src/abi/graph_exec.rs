@@ -11,7 +11,7 @@ use super::types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUstre
 use super::{In, InOut, NullStream, Out, export};
 use crate::driver::graph::executable::{self, flag};
 use crate::driver::graph::{Kind, definition};
-use crate::driver::{CUresult, Result, stream};
+use crate::driver::{CUresult, Result, capture, stream};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -141,6 +141,7 @@ export! {
     fn cuGraphInstantiate(
         exec: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, text: Out<c_char>, room: usize,
     ) {
+        capture::permit()?;
         instantiate_telling(exec, graph, node, text, room)
     }
 
@@ -148,11 +149,13 @@ export! {
     fn cuGraphInstantiate_v2(
         exec: Out<CUgraphExec>, graph: CUgraph, node: Out<CUgraphNode>, text: Out<c_char>, room: usize,
     ) {
+        capture::permit()?;
         instantiate_telling(exec, graph, node, text, room)
     }
 
     /// Makes an executable of a graph, with flags.
     fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64) {
+        capture::permit()?;
         match flags & flag::UPLOAD {
             0 => instantiate(exec, graph, flags),
             // There is no stream to do it in.
@@ -164,6 +167,7 @@ export! {
     fn cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz(null;
         exec: Out<CUgraphExec>, graph: CUgraph, params: InOut<InstantiateParams>,
     ) {
+        capture::permit()?;
         instantiate_with(exec, graph, params, null)
     }
 
@@ -174,18 +178,21 @@ export! {
     }
 
     /// Destroys an executable; launches in flight go on.
-    fn cuGraphExecDestroy(exec: CUgraphExec) { executable::destroy(exec) }
+    fn cuGraphExecDestroy(exec: CUgraphExec) {
+        capture::permit()?;
+        executable::destroy(exec)
+    }
 
     /// Brings an executable to the device.
     fn cuGraphUpload | cuGraphUpload_ptsz(null; exec: CUgraphExec, stream: CUstream) {
         let exec = executable::resolve(exec)?;
-        exec.upload(&*stream::resolve(stream, null)?)
+        exec.upload(&*stream::resolve_to_run(stream, null)?)
     }
 
     /// Launches an executable.
     fn cuGraphLaunch | cuGraphLaunch_ptsz(null; exec: CUgraphExec, stream: CUstream) {
         let exec = executable::resolve(exec)?;
-        exec.launch(&*stream::resolve(stream, null)?)
+        exec.launch(&*stream::resolve_to_run(stream, null)?)
     }
 
     /// Has a kernel node of an executable launch something else.

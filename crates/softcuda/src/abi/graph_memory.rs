@@ -4,7 +4,7 @@ use super::graph::dependencies;
 use super::graph_params::{AllocParams, FreeParams, Params, no_data};
 use super::types::{CUdevice, CUdeviceptr, CUgraph, CUgraphNode, Unused};
 use super::{In, InOut, Out, export};
-use crate::driver::graph::definition;
+use crate::driver::graph::definition::{self, By};
 use crate::driver::graph::edge::Edges;
 use crate::driver::graph::memory::{self, GraphMemory};
 use crate::driver::{Result, context, device};
@@ -20,7 +20,7 @@ pub(super) fn add_alloc(
     let graph = definition::resolve(graph)?;
     let given = params.get()?;
     let made = GraphMemory::new(given.decode()?, context::current()?)?;
-    let added = definition::add_alloc(&graph, on, &made)?;
+    let added = definition::add_alloc(By::Program, &graph, on, &made)?;
     params.set(given.with_address(made.address()))?;
     node.set(added)
 }
@@ -34,7 +34,7 @@ pub(super) fn add_free(
 ) -> Result {
     node.some()?;
     let graph = definition::resolve(graph)?;
-    node.set(definition::add_free(&graph, on, address)?)
+    node.set(definition::add_free(By::Program, &graph, on, address)?)
 }
 
 export! {

@@ -9,6 +9,7 @@ use super::graph_params::{
 };
 use super::types::{CUcontext, CUevent, CUgraph, CUgraphNode};
 use super::{In, Out, export};
+use crate::driver::graph::definition::By;
 use crate::driver::graph::edge::{EdgeData, Edges};
 use crate::driver::graph::operation::WRONG_KIND;
 use crate::driver::graph::{Kind, Operation, definition};
@@ -26,7 +27,7 @@ fn add(
 ) -> Result {
     node.some()?;
     let graph = definition::resolve(graph)?;
-    node.set(graph.add(&on, operation()?)?)
+    node.set(graph.add(By::Program, &on, operation()?)?)
 }
 
 /// Adds a node of a kind whose parameters are a structure of its own.

@@ -3,9 +3,10 @@
 use super::types::{CUevent, CUfunction, CUstream};
 use super::{In, NullStream, export};
 use crate::driver::function::{self, Function};
-use crate::driver::launch::{self, Config};
+use crate::driver::graph::attribute::Attributes;
+use crate::driver::launch::{self, Config, Trigger};
 use crate::driver::stream::Attribute;
-use crate::driver::{CUresult, Result, event, stream};
+use crate::driver::{CUresult, Result, capture, event, stream};
 
 /// `CUlaunchConfig`.
 #[repr(C)]
@@ -74,16 +75,12 @@ impl LaunchConfig {
             match id {
                 attribute::COOPERATIVE => config.cooperative = first != 0,
                 attribute::CLUSTER_DIMENSION => config.cluster = Some([first, second, third]),
-                attribute::PROGRAMMATIC_EVENT => {
-                    config.ended = Some(event::resolve(CUevent(value[0] as usize))?)
-                }
-                attribute::LAUNCH_COMPLETION_EVENT => {
-                    config.begun = Some(event::resolve(CUevent(value[0] as usize))?);
-                }
+                attribute::PROGRAMMATIC_EVENT => config.ended = Some(trigger(&value)?),
+                attribute::LAUNCH_COMPLETION_EVENT => config.begun = Some(trigger(&value)?),
+                attribute::PROGRAMMATIC_STREAM_SERIALIZATION => config.programmatic = first != 0,
                 // They say how a device would best run the launch, or let it run earlier than it must.
                 attribute::IGNORE
                 | attribute::ACCESS_POLICY_WINDOW
-                | attribute::PROGRAMMATIC_STREAM_SERIALIZATION
                 | attribute::PRIORITY
                 | attribute::MEM_SYNC_DOMAIN_MAP
                 | attribute::PREFERRED_CLUSTER_DIMENSION
@@ -102,6 +99,34 @@ impl LaunchConfig {
         }
         Ok(config)
     }
+
+    /// The attributes that a node for the launch keeps, beside those in `attributes`.
+    fn keep(&self, mut attributes: Attributes) -> Result<Attributes> {
+        let given = In::<u8>::from_address(self.attributes).cast::<LaunchAttribute>();
+        for LaunchAttribute { id, value, .. } in given.list(self.attribute_count as usize)? {
+            let kept = !matches!(
+                id,
+                attribute::IGNORE
+                    | attribute::PROGRAMMATIC_STREAM_SERIALIZATION
+                    | attribute::PROGRAMMATIC_EVENT
+                    | attribute::LAUNCH_COMPLETION_EVENT
+            );
+            if kept {
+                attributes.set(id, value)?;
+            }
+        }
+        Ok(attributes)
+    }
+}
+
+/// The event of an attribute that names one: a handle, flags, and whether the start of the blocks is meant.
+fn trigger(value: &Attribute) -> Result<Trigger> {
+    let [_, _, flags, at_block_start] = words(value);
+    Ok(Trigger {
+        event: event::resolve(CUevent(value[0] as usize))?,
+        flags,
+        at_block_start: at_block_start != 0,
+    })
 }
 
 /// The values of a kernel's parameters, as the signature lays them out.
@@ -163,14 +188,20 @@ fn run(
     handle: CUfunction,
     stream: CUstream,
     null: NullStream,
-    config: &Config,
+    config: impl FnOnce() -> Result<Config>,
     values: In<usize>,
     extra: In<usize>,
+    keep: impl FnOnce(Attributes) -> Result<Attributes>,
 ) -> Result {
     let stream = stream::resolve(stream, null)?;
+    let config = config()?;
     let function = function::resolve(handle)?;
+    if stream.is_capturing() {
+        let params = || parameters(&function, values, extra);
+        return capture::launch(&stream, &function, &config, params, keep);
+    }
     let params = parameters(&function, values, extra)?;
-    launch::launch(&function, &stream, config, params)
+    launch::launch(&function, &stream, &config, params)
 }
 
 /// A launch as `cuFuncSetBlockShape` and its like prepared it.
@@ -183,6 +214,10 @@ fn run_old(handle: CUfunction, width: i32, height: i32, stream: CUstream) -> Res
     let mut old = function.old.lock().clone();
     old.params.resize(function.kernel().params_size, 0);
     let config = Config::new([width as u32, height as u32, 1], old.block, old.shared);
+    if stream.is_capturing() {
+        let params = || Ok(old.params.into());
+        return capture::launch(&stream, &function, &config, params, Ok);
+    }
     launch::launch(&function, &stream, &config, old.params.into())
 }
 
@@ -193,7 +228,7 @@ export! {
         shared: u32, stream: CUstream, values: In<usize>, extra: In<usize>,
     ) {
         let config = Config::new([grid_x, grid_y, grid_z], [block_x, block_y, block_z], shared);
-        run(handle, stream, null, &config, values, extra)
+        run(handle, stream, null, || Ok(config), values, extra, Ok)
     }
 
     /// Launches a kernel with attributes.
@@ -201,7 +236,7 @@ export! {
         null; config: In<LaunchConfig>, handle: CUfunction, values: In<usize>, extra: In<usize>,
     ) {
         let config = config.get()?;
-        run(handle, config.stream, null, &config.decode()?, values, extra)
+        run(handle, config.stream, null, || config.decode(), values, extra, |attributes| config.keep(attributes))
     }
 
     /// Launches a kernel whose blocks may wait for each other.
@@ -211,7 +246,7 @@ export! {
     ) {
         let config = Config::new([grid_x, grid_y, grid_z], [block_x, block_y, block_z], shared);
         let config = Config { cooperative: true, ..config };
-        run(handle, stream, null, &config, values, In::<u8>::from_address(0).cast())
+        run(handle, stream, null, || Ok(config), values, In::<u8>::from_address(0).cast(), Ok)
     }
 
     /// Launches one block, as the deprecated calls prepared it.

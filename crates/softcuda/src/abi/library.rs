@@ -7,7 +7,7 @@ use super::module::{text_of, text_of_file, wanted_name};
 use super::types::{CUdevice, CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUmodule};
 use super::{In, InOut, Out, export};
 use crate::driver::jit_options::Options;
-use crate::driver::{CUresult, Result, context, device, library};
+use crate::driver::{CUresult, Result, capture, context, device, library};
 
 /// Past the last of `CUlibraryOption`.
 const LIBRARY_OPTIONS: u32 = 2;
@@ -70,7 +70,10 @@ export! {
     }
 
     /// Unloads a library; launches of its kernels in flight go on.
-    fn cuLibraryUnload(handle: CUlibrary) { library::unload(handle) }
+    fn cuLibraryUnload(handle: CUlibrary) {
+        capture::permit()?;
+        library::unload(handle)
+    }
 
     /// The kernel of a name.
     fn cuLibraryGetKernel(kernel: Out<CUkernel>, handle: CUlibrary, name: In<c_char>) {

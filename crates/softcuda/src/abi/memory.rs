@@ -3,7 +3,7 @@
 use super::types::{CUdevice, CUdeviceptr, CUevent, CUstream};
 use super::{In, NullStream, Out, export};
 use crate::driver::managed::{self, Location};
-use crate::driver::{CUresult, Result, context, memory, pointer, stream};
+use crate::driver::{CUresult, Result, capture, context, memory, pointer, stream};
 
 /// Writes the address of an allocation, or null where there is none.
 fn set_address(target: Out<u64>, address: impl FnOnce() -> Result<u64>) -> Result {
@@ -44,7 +44,7 @@ fn prefetch(
     stream: CUstream,
     null: NullStream,
 ) -> Result {
-    stream::resolve(stream, null)?;
+    stream::resolve_to_run(stream, null)?;
     managed::prefetch(address, size as u64, location)
 }
 
@@ -93,10 +93,14 @@ export! {
     }
 
     /// Allocates device memory.
-    fn cuMemAlloc_v2(address: Out<CUdeviceptr>, size: usize) { set_address(address, || memory::alloc(size as u64)) }
+    fn cuMemAlloc_v2(address: Out<CUdeviceptr>, size: usize) {
+        capture::permit()?;
+        set_address(address, || memory::alloc(size as u64))
+    }
 
     /// Allocates device memory for rows.
     fn cuMemAllocPitch_v2(address: Out<CUdeviceptr>, pitch: Out<usize>, width: usize, height: usize, element: u32) {
+        capture::permit()?;
         context::current()?;
         pitch.some()?;
         set_address(address, || {
@@ -107,7 +111,10 @@ export! {
     }
 
     /// Frees device memory.
-    fn cuMemFree_v2(address: CUdeviceptr) { memory::free(address) }
+    fn cuMemFree_v2(address: CUdeviceptr) {
+        capture::permit()?;
+        memory::free(address)
+    }
 
     /// The allocation that an address is in.
     fn cuMemGetAddressRange_v2(base: Out<CUdeviceptr>, size: Out<usize>, address: CUdeviceptr) {
@@ -118,13 +125,20 @@ export! {
     }
 
     /// Allocates pinned host memory.
-    fn cuMemAllocHost_v2(address: Out<u64>, size: usize) { set_address(address, || memory::host_alloc(size as u64, 0)) }
+    fn cuMemAllocHost_v2(address: Out<u64>, size: usize) {
+        capture::permit()?;
+        set_address(address, || memory::host_alloc(size as u64, 0))
+    }
 
     /// Frees pinned host memory.
-    fn cuMemFreeHost(address: usize) { memory::host_free(address as u64) }
+    fn cuMemFreeHost(address: usize) {
+        capture::permit()?;
+        memory::host_free(address as u64)
+    }
 
     /// Allocates pinned host memory.
     fn cuMemHostAlloc(address: Out<u64>, size: usize, flags: u32) {
+        capture::permit()?;
         set_address(address, || memory::host_alloc(size as u64, flags))
     }
 
@@ -140,28 +154,38 @@ export! {
     }
 
     /// Pins host memory of the program's.
-    fn cuMemHostRegister(host: usize, size: usize, flags: u32) { memory::host_register(host as u64, size as u64, flags) }
+    fn cuMemHostRegister(host: usize, size: usize, flags: u32) {
+        capture::permit()?;
+        memory::host_register(host as u64, size as u64, flags)
+    }
 
     /// Pins host memory of the program's.
     fn cuMemHostRegister_v2(host: usize, size: usize, flags: u32) {
+        capture::permit()?;
         memory::host_register(host as u64, size as u64, flags)
     }
 
     /// Ends what `cuMemHostRegister` began.
-    fn cuMemHostUnregister(host: usize) { memory::host_unregister(host as u64) }
+    fn cuMemHostUnregister(host: usize) {
+        capture::permit()?;
+        memory::host_unregister(host as u64)
+    }
 
     /// Allocates managed memory.
     fn cuMemAllocManaged(address: Out<CUdeviceptr>, size: usize, flags: u32) {
+        capture::permit()?;
         set_address(address, || memory::alloc_managed(size as u64, flags))
     }
 
     /// Says how managed memory is used.
     fn cuMemAdvise(address: CUdeviceptr, size: usize, advice: u32, device: CUdevice) {
+        capture::permit()?;
         managed::advise(address, size as u64, advice, || Location::of_device(device))
     }
 
     /// Says how managed memory is used.
     fn cuMemAdvise_v2(address: CUdeviceptr, size: usize, advice: u32, location: MemoryLocation) {
+        capture::permit()?;
         managed::advise(address, size as u64, advice, || location.decode())
     }
 
@@ -185,7 +209,7 @@ export! {
         addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, locations: In<MemoryLocation>, first: In<usize>,
         location_count: usize, flags: u64, stream: CUstream,
     ) {
-        stream::resolve(stream, null)?;
+        stream::resolve_to_run(stream, null)?;
         let (locations, first) = (locations.list(location_count)?, first.list(location_count)?);
         batch(addresses, sizes, count, flags, |index, address, size| {
             managed::prefetch(address, size, || location_of(&locations, &first, index))
@@ -196,7 +220,7 @@ export! {
     fn cuMemDiscardBatchAsync | cuMemDiscardBatchAsync_ptsz(null;
         addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, flags: u64, stream: CUstream,
     ) {
-        stream::resolve(stream, null)?;
+        stream::resolve_to_run(stream, null)?;
         batch(addresses, sizes, count, flags, |_, _, _| Ok(()))
     }
 
@@ -205,7 +229,7 @@ export! {
         addresses: In<CUdeviceptr>, sizes: In<usize>, count: usize, locations: In<MemoryLocation>, first: In<usize>,
         location_count: usize, flags: u64, stream: CUstream,
     ) {
-        stream::resolve(stream, null)?;
+        stream::resolve_to_run(stream, null)?;
         let (locations, first) = (locations.list(location_count)?, first.list(location_count)?);
         batch(addresses, sizes, count, flags, |index, address, size| {
             managed::prefetch(address, size, || location_of(&locations, &first, index))
@@ -216,7 +240,8 @@ export! {
     fn cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz(null;
         stream: CUstream, address: CUdeviceptr, size: usize, flags: u32,
     ) {
-        let stream = stream::resolve(stream, null)?;
+        let stream = stream::resolve_to_run(stream, null)?;
+        capture::permit()?;
         managed::attach(address, size as u64, flags, stream.is_legacy())
     }
 
@@ -260,6 +285,7 @@ export! {
 
     /// Sets `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`, the one attribute that can be.
     fn cuPointerSetAttribute(value: In<u32>, attribute: u32, address: CUdeviceptr) {
+        capture::permit()?;
         const SYNC_MEMOPS: u32 = 6;
         let on = value.get()? != 0;
         match attribute == SYNC_MEMOPS && memory::set_sync_memops(address, on) {

@@ -9,6 +9,7 @@
 
 pub(crate) mod args;
 mod array;
+mod capture;
 mod context;
 mod copy;
 mod device;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::types::{CUdeviceptr, CUfunction, CUmodule};
 use super::{In, InOut, Out, export};
 use crate::driver::jit_options::Options;
-use crate::driver::{CUresult, Result, code, context, image, module};
+use crate::driver::{CUresult, Result, capture, code, context, image, module};
 
 /// `CU_MODULE_LAZY_LOADING`.
 const LAZY: u32 = 2;
@@ -98,6 +98,7 @@ export! {
 
     /// Unloads a module; launches of its kernels in flight go on.
     fn cuModuleUnload(handle: CUmodule) {
+        capture::permit()?;
         context::usable()?;
         module::unload(handle)
     }

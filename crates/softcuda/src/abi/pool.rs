@@ -6,7 +6,7 @@ use super::{In, NullStream, Out, export};
 use crate::driver::managed::Location;
 use crate::driver::pool::{self, Pool, PoolValue, Properties};
 use crate::driver::virtual_memory::Access;
-use crate::driver::{CUresult, Result, device, memory, stream};
+use crate::driver::{CUresult, Result, capture, device, memory, stream};
 use std::sync::Arc;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -58,11 +58,17 @@ fn alloc(
     null: NullStream,
 ) -> Result {
     let stream = stream::resolve(stream, null)?;
+    let capturing = stream.is_capturing();
+    if !capturing {
+        capture::permit()?;
+    }
     address.some()?;
     let pool = pool()?;
-    let base =
-        pool::alloc(&pool, size as u64, &stream).inspect_err(|_| address.set_if_wanted(0))?;
-    address.set(base)
+    let base = match capturing {
+        true => capture::alloc(&stream, &pool, size as u64),
+        false => pool::alloc(&pool, size as u64, &stream),
+    };
+    address.set(base.inspect_err(|_| address.set_if_wanted(0))?)
 }
 
 /// The pool of a place: the device's alone can be asked for.
@@ -95,26 +101,36 @@ export! {
     /// Frees in stream order.
     fn cuMemFreeAsync | cuMemFreeAsync_ptsz(null; address: CUdeviceptr, stream: CUstream) {
         let stream = stream::resolve(stream, null)?;
+        if stream.is_capturing() {
+            return capture::free(&stream, address);
+        }
+        capture::permit()?;
         memory::free_async(address, &stream)
     }
 
     /// Makes a pool.
     fn cuMemPoolCreate(pool: Out<CUmemoryPool>, properties: In<PoolProperties>) {
+        capture::permit()?;
         pool.some()?;
         pool.set(pool::create(properties.get()?.decode())?)
     }
 
     /// Destroys a pool; what was allocated from it lives on.
-    fn cuMemPoolDestroy(pool: CUmemoryPool) { pool::destroy(pool) }
+    fn cuMemPoolDestroy(pool: CUmemoryPool) {
+        capture::permit()?;
+        pool::destroy(pool)
+    }
 
     /// Gives back what a pool does not use.
     fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) {
+        capture::permit()?;
         pool::resolve(pool)?.trim(keep as u64);
         Ok(())
     }
 
     /// Sets an attribute of a pool.
     fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<Unused>) {
+        capture::permit()?;
         let pool = pool::resolve(pool)?;
         let value = match pool.attribute(attribute)? {
             PoolValue::Flag(_) => value.cast::<i32>().get()? as u64,
@@ -125,6 +141,7 @@ export! {
 
     /// An attribute of a pool.
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: u32, value: Out<Unused>) {
+        capture::permit()?;
         match pool::resolve(pool)?.attribute(attribute)? {
             PoolValue::Flag(flag) => value.cast::<i32>().set(flag.into()),
             PoolValue::Size(size) => value.cast::<u64>().set(size),
@@ -133,6 +150,7 @@ export! {
 
     /// Sets who reaches a pool's memory.
     fn cuMemPoolSetAccess(pool: CUmemoryPool, wishes: In<Access>, count: usize) {
+        capture::permit()?;
         pool::resolve(pool)?;
         let wishes = wishes.list(count)?;
         wishes.iter().try_for_each(|wish| pool::set_access(pool, (wish.location, wish.number), wish.flags))
@@ -140,6 +158,7 @@ export! {
 
     /// Who reaches a pool's memory: the device does.
     fn cuMemPoolGetAccess(flags: Out<u32>, pool: CUmemoryPool, location: In<MemoryLocation>) {
+        capture::permit()?;
         const READ_WRITE: u32 = 3;
         flags.some()?;
         let pool = pool::resolve(pool)?;
@@ -164,6 +183,7 @@ export! {
 
     /// Sets the pool that the device allocates from.
     fn cuDeviceSetMemPool(ordinal: CUdevice, pool: CUmemoryPool) {
+        capture::permit()?;
         device::check(ordinal).map_err(|_| INVALID)?;
         pool::set_current(pool)
     }
@@ -182,6 +202,7 @@ export! {
 
     /// Sets the pool that a place allocates from.
     fn cuMemSetMemPool(location: In<MemoryLocation>, kind: u32, pool: CUmemoryPool) {
+        capture::permit()?;
         pool_at(location, kind, pool::current)?;
         pool::set_current(pool)
     }

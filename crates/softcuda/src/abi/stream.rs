@@ -2,15 +2,12 @@
 
 use std::ffi::c_void;
 
-use super::event::check_flags;
+use super::event::is_external;
 use super::types::{CUcontext, CUdevice, CUevent, CUstream};
-use super::{In, InOut, NullStream, Out, export};
+use super::{In, NullStream, Out, export};
 use crate::driver::host_function::{self, HostFn, StreamCallback};
 use crate::driver::stream::{Attribute, Stream};
-use crate::driver::{CUresult, Result, context, event, stream};
-
-/// `CU_STREAM_CAPTURE_STATUS_NONE`.
-const NOT_CAPTURING: u32 = 0;
+use crate::driver::{CUresult, Result, capture, context, event, stream};
 
 fn resolve(handle: CUstream, null: NullStream) -> Result<std::sync::Arc<Stream>> {
     stream::resolve(handle, null)
@@ -36,10 +33,18 @@ export! {
     fn cuStreamDestroy_v2(handle: CUstream) { stream::destroy(handle) }
 
     /// Waits for all that the stream was given.
-    fn cuStreamSynchronize | cuStreamSynchronize_ptsz(null; handle: CUstream) { resolve(handle, null)?.synchronize() }
+    fn cuStreamSynchronize | cuStreamSynchronize_ptsz(null; handle: CUstream) {
+        let stream = stream::resolve_to_run(handle, null)?;
+        capture::permit()?;
+        stream.synchronize()
+    }
 
     /// Says whether all that the stream was given has ended.
-    fn cuStreamQuery | cuStreamQuery_ptsz(null; handle: CUstream) { resolve(handle, null)?.query() }
+    fn cuStreamQuery | cuStreamQuery_ptsz(null; handle: CUstream) {
+        let stream = stream::resolve_to_run(handle, null)?;
+        capture::permit()?;
+        stream.query()
+    }
 
     /// The stream's priority.
     fn cuStreamGetPriority | cuStreamGetPriority_ptsz(null; handle: CUstream, priority: Out<i32>) {
@@ -50,20 +55,20 @@ export! {
     /// The stream's device.
     fn cuStreamGetDevice | cuStreamGetDevice_ptsz(null; handle: CUstream, device: Out<CUdevice>) {
         device.some()?;
-        resolve(handle, null)?;
+        stream::resolve_to_run(handle, null)?;
         device.set(0)
     }
 
     /// The flags that the stream was made with.
     fn cuStreamGetFlags | cuStreamGetFlags_ptsz(null; handle: CUstream, flags: Out<u32>) {
         flags.some()?;
-        flags.set(resolve(handle, null)?.flags())
+        flags.set(stream::resolve_to_run(handle, null)?.flags())
     }
 
     /// A number that no other stream has.
     fn cuStreamGetId | cuStreamGetId_ptsz(null; handle: CUstream, id: Out<u64>) {
         id.some()?;
-        id.set(resolve(handle, null)?.id())
+        id.set(stream::resolve_to_run(handle, null)?.id())
     }
 
     /// The stream's context.
@@ -89,9 +94,12 @@ export! {
 
     /// Later work of the stream waits for what the event recorded.
     fn cuStreamWaitEvent | cuStreamWaitEvent_ptsz(null; handle: CUstream, waited: CUevent, flags: u32) {
-        check_flags(flags)?;
         let stream = resolve(handle, null)?;
-        event::resolve_any(waited)?.order_before(&stream)
+        let event = event::resolve_any(waited)?;
+        match is_external(flags)? {
+            true => event.order_before_externally(&stream),
+            false => event.order_before(&stream),
+        }
     }
 
     /// Calls a function of the program in the stream's turn.
@@ -102,7 +110,7 @@ export! {
         if flags != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        let stream = resolve(handle, null)?;
+        let stream = stream::resolve_to_run(handle, null)?;
         // SAFETY: the caller passes a callback that may be called once with its data, on a thread of ours.
         unsafe { host_function::add_callback(&stream, callback, data) }
     }
@@ -113,7 +121,8 @@ export! {
     ) {
         let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let stream = resolve(handle, null)?;
-        // SAFETY: the caller passes a function that may be called once with its data, on a thread of ours.
+        // SAFETY: the caller passes a function that may be called with its data, on a thread of ours: once, or by every
+        // launch of the graph that is captured.
         unsafe { host_function::launch(&stream, function, data) }
     }
 
@@ -138,47 +147,5 @@ export! {
         let to = resolve(to, null)?;
         to.copy_attributes(&*resolve(from, null)?);
         Ok(())
-    }
-
-    /// Sets what captures forbid to the calling thread; gives what was set before.
-    fn cuThreadExchangeStreamCaptureMode(mode: InOut<u32>) { mode.set(stream::exchange_capture_mode(mode.get()?)) }
-
-    /// Says whether the stream is in capture.
-    fn cuStreamIsCapturing | cuStreamIsCapturing_ptsz(null; handle: CUstream, status: Out<u32>) {
-        status.some()?;
-        resolve(handle, null)?;
-        status.set(NOT_CAPTURING)
-    }
-
-    /// Says whether the stream is in capture, and in which.
-    fn cuStreamGetCaptureInfo | cuStreamGetCaptureInfo_ptsz(
-        null; handle: CUstream, status: Out<u32>, id: Out<u64>,
-    ) {
-        let _ = id;
-        status.some()?;
-        resolve(handle, null)?;
-        status.set(NOT_CAPTURING)
-    }
-
-    /// Says whether the stream is in capture, and in which.
-    fn cuStreamGetCaptureInfo_v2 | cuStreamGetCaptureInfo_v2_ptsz(
-        null; handle: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<usize>, dependencies: Out<usize>,
-        count: Out<usize>,
-    ) {
-        let _ = (id, graph, dependencies, count);
-        status.some()?;
-        resolve(handle, null)?;
-        status.set(NOT_CAPTURING)
-    }
-
-    /// Says whether the stream is in capture, and in which.
-    fn cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz(
-        null; handle: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<usize>, dependencies: Out<usize>,
-        edges: Out<usize>, count: Out<usize>,
-    ) {
-        let _ = (id, graph, dependencies, edges, count);
-        status.some()?;
-        resolve(handle, null)?;
-        status.set(NOT_CAPTURING)
     }
 }

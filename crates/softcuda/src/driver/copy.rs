@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::memory::{Place, device_place, place};
 use super::stream::Stream;
-use super::{CUresult, Result, array, device};
+use super::{CUresult, Result, array, capture, device};
 use crate::memory::access::{self, Rows};
 
 /// The most that is read from pageable memory during the call and written later; a larger copy is waited for.
@@ -75,6 +75,85 @@ impl Extent {
         self.width
             .saturating_mul(self.height)
             .saturating_mul(self.depth)
+    }
+}
+
+/// A copy as the program asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Request {
+    /// Bytes.
+    Line {
+        /// To where.
+        target: End,
+        /// From where.
+        source: End,
+        /// How many.
+        size: u64,
+    },
+    /// Rows.
+    Rows {
+        /// To where.
+        target: Side,
+        /// From where.
+        source: Side,
+        /// How much.
+        extent: Extent,
+    },
+}
+
+impl Request {
+    /// The copy, checked; `None` where there is nothing to copy.
+    pub fn check(&self) -> Result<Option<Copy>> {
+        match *self {
+            Request::Line {
+                target,
+                source,
+                size,
+            } => Copy::bytes(target, source, size),
+            Request::Rows {
+                target,
+                source,
+                extent,
+            } => Copy::rows(target, source, extent),
+        }
+    }
+
+    /// Both ends and how much, as rows.
+    pub fn as_rows(&self) -> (Side, Side, Extent) {
+        let side = |end| Side {
+            end,
+            x: 0,
+            y: 0,
+            z: 0,
+            pitch: 0,
+            height: 0,
+        };
+        match *self {
+            Request::Line {
+                target,
+                source,
+                size,
+            } => (side(target), side(source), Extent::line(size)),
+            Request::Rows {
+                target,
+                source,
+                extent,
+            } => (target, source, extent),
+        }
+    }
+
+    /// Puts the copy behind all that the stream was given; in a capture it becomes a node.
+    pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
+        if stream.is_capturing() {
+            if until == Until::Done {
+                capture::refuse(stream)?;
+            }
+            return capture::copy(stream, self);
+        }
+        match self.check()? {
+            Some(copy) => copy.run(stream, until),
+            None => Ok(()),
+        }
     }
 }
 
@@ -179,8 +258,8 @@ impl Copy {
         // SAFETY: the source is the program's memory, which it gave for this call; the target is the vector.
         unsafe { self.copy_rows(packed(staged.as_mut_ptr() as u64), self.source) };
         stream.submit_sized(self.extent.bytes(), move || {
-            // SAFETY: the target was checked to be allocations in the arena, which stays mapped, or registered memory, which
-            // is not unregistered before this has run.
+            // SAFETY: the target was checked to be allocations in the arena, which stays mapped, or registered memory,
+            // which is not unregistered before this has run.
             unsafe { self.copy_rows(self.target, packed(staged.as_ptr() as u64)) };
             Ok(())
         })
@@ -208,9 +287,9 @@ impl Copy {
 
     /// Copies, on the calling thread.
     fn execute(&self) -> Result {
-        // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or registered memory, which is
-        // not unregistered before this has run; or they are the program's memory, which it gave for a call that waits, or for
-        // the launches of a graph.
+        // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or registered memory,
+        // which is not unregistered before this has run; or they are the program's memory, which it gave for a call
+        // that waits, or for the launches of a graph.
         unsafe { self.copy_rows(self.target, self.source) };
         Ok(())
     }
@@ -325,7 +404,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for, a copy that is accepted touches the allocations alone, and does what its description says.
+        /// Whatever is asked for, a copy that is accepted touches the allocations alone, and does what its description
+        /// says.
         #[test]
         fn rows_stay_inside_and_arrive((source, target, size) in copies()) {
             let [width, height, depth] = size;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::capture::{self, Captured};
 use super::context::Context;
 use super::handle::{Found, Table};
 use super::stream::Stream;
@@ -22,8 +23,22 @@ pub(crate) struct Event {
     handle: usize,
     context: Arc<Context>,
     flags: u32,
-    /// What was recorded last; several markers for a whole context. Nothing before the first record.
-    recorded: Mutex<Vec<Arc<Marker>>>,
+    recorded: Mutex<Recorded>,
+}
+
+/// What was recorded last.
+#[derive(Clone)]
+enum Recorded {
+    /// Work of a stream, or of several for a whole context. Nothing before the first record.
+    Work(Vec<Arc<Marker>>),
+    /// In a capture.
+    Captured(Captured),
+}
+
+impl Default for Recorded {
+    fn default() -> Self {
+        Recorded::Work(Vec::new())
+    }
 }
 
 /// `cuEventCreate`.
@@ -97,23 +112,46 @@ impl Event {
         CUevent(self.handle)
     }
 
-    /// What it is now.
+    /// What it is now; nothing where it was recorded in a capture.
     pub fn recorded(&self) -> Vec<Arc<Marker>> {
-        self.recorded.lock().clone()
+        match &*self.recorded.lock() {
+            Recorded::Work(markers) => markers.clone(),
+            Recorded::Captured(_) => Vec::new(),
+        }
     }
 
     /// From now on the event is what a marker says.
     pub fn set_recorded(&self, marker: Arc<Marker>) {
-        *self.recorded.lock() = vec![marker];
+        *self.recorded.lock() = Recorded::Work(vec![marker]);
     }
 
-    /// `cuEventRecord`: from now on the event is what the stream was given so far.
+    /// From now on the event is what was recorded in a capture.
+    pub fn set_captured(&self, captured: Captured) {
+        *self.recorded.lock() = Recorded::Captured(captured);
+    }
+
+    /// It keeps no time.
+    pub fn is_untimed(&self) -> bool {
+        self.flags & DISABLE_TIMING != 0
+    }
+
+    /// What was recorded in a capture.
+    fn captured(&self) -> Option<Captured> {
+        match &*self.recorded.lock() {
+            Recorded::Work(_) => None,
+            Recorded::Captured(captured) => Some(captured.clone()),
+        }
+    }
+
+    /// `cuEventRecord`: from now on the event is what the stream was given so far, in a capture what it depends on.
     pub fn record(&self, stream: &Stream) -> Result {
         if stream.context().id() != self.context.id() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
-        let marker = stream.record()?;
-        *self.recorded.lock() = vec![marker];
+        match stream.is_capturing() {
+            true => self.set_captured(Captured::record(stream)?),
+            false => self.set_recorded(stream.record()?),
+        }
         Ok(())
     }
 
@@ -122,22 +160,48 @@ impl Event {
         if context.id() != self.context.id() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
-        *self.recorded.lock() = context.streams.mark();
+        *self.recorded.lock() = Recorded::Work(context.streams.mark());
         Ok(())
     }
 
-    /// `cuStreamWaitEvent`: later work of the stream waits for what is recorded now.
+    /// `cuStreamWaitEvent`: later work of the stream waits for what is recorded now. An event recorded in a capture
+    /// draws the stream into it; in a capture there is no waiting for work outside.
     pub fn order_before(&self, stream: &Stream) -> Result {
-        let recorded = self.recorded.lock().clone();
+        if let Some(captured) = self.captured() {
+            return captured.join(stream);
+        }
+        let recorded = self.recorded();
+        if stream.is_capturing() {
+            return match recorded.is_empty() {
+                true => Ok(()),
+                false => Err(capture::fail(
+                    stream,
+                    CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+                )),
+            };
+        }
         recorded
             .into_iter()
             .try_for_each(|marker| stream.wait(marker))
     }
 
+    /// `cuStreamWaitEvent` with the flag that makes a node of it.
+    pub fn order_before_externally(self: &Arc<Self>, stream: &Stream) -> Result {
+        match self.captured() {
+            Some(captured) if !captured.is_live() => captured.join(stream),
+            _ if stream.is_capturing() => capture::wait_external(stream, self),
+            _ => Err(CUresult::CUDA_ERROR_ILLEGAL_STATE),
+        }
+    }
+
     /// `cuEventQuery`: `CUDA_ERROR_NOT_READY` while the recorded work goes on.
     pub fn query(&self) -> Result {
         self.context.notice()?;
-        match self.recorded.lock().iter().all(|marker| marker.fired()) {
+        if let Some(captured) = self.captured() {
+            return Err(captured.awaited());
+        }
+        capture::permit()?;
+        match self.recorded().iter().all(|marker| marker.fired()) {
             true => self.context.notice(),
             false => Err(CUresult::CUDA_ERROR_NOT_READY),
         }
@@ -146,7 +210,11 @@ impl Event {
     /// `cuEventSynchronize`: waits for the recorded work.
     pub fn synchronize(&self) -> Result {
         self.context.notice()?;
-        let recorded = self.recorded.lock().clone();
+        if let Some(captured) = self.captured() {
+            return Err(captured.awaited());
+        }
+        capture::permit()?;
+        let recorded = self.recorded();
         recorded.iter().for_each(|marker| marker.synchronize());
         self.context.notice()
     }
@@ -154,7 +222,10 @@ impl Event {
     /// When the recorded work ended; `None` while it goes on.
     fn nanoseconds(&self) -> Result<Option<u64>> {
         self.context.notice()?;
-        let recorded = self.recorded.lock();
+        if let Some(captured) = self.captured() {
+            return Err(captured.asked());
+        }
+        let recorded = self.recorded();
         if recorded.is_empty() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }

@@ -5,8 +5,57 @@ use std::sync::Arc;
 use super::copy::Until;
 use super::memory::{Place, device_place};
 use super::stream::Stream;
-use super::{CUresult, Result};
+use super::{CUresult, Result, capture};
 use crate::memory::{self, access};
+
+/// A fill as the program asks for it: elements of 1, 2 or 4 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Where.
+    pub address: u64,
+    /// From one row to the next, in bytes; `None` for elements in a line.
+    pub pitch: Option<u64>,
+    /// With what.
+    pub value: u32,
+    /// Bytes of an element.
+    pub element: u32,
+    /// Elements of a row.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+}
+
+impl Request {
+    /// The fill, checked; `None` where there is nothing to fill.
+    pub fn check(&self) -> Result<Option<Fill>> {
+        let Request {
+            address,
+            pitch,
+            value,
+            element,
+            width,
+            height,
+        } = *self;
+        match pitch {
+            None => Fill::line(address, value, element, width),
+            Some(pitch) => Fill::rows(address, pitch, value, element, width, height),
+        }
+    }
+
+    /// Puts the fill behind all that the stream was given; in a capture it becomes a node.
+    pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
+        if stream.is_capturing() {
+            if until == Until::Done {
+                capture::refuse(stream)?;
+            }
+            return capture::fill(stream, self);
+        }
+        match self.check()? {
+            Some(fill) => fill.run(stream, until),
+            None => Ok(()),
+        }
+    }
+}
 
 /// A fill that was checked.
 #[derive(Clone)]

@@ -1,10 +1,12 @@
-//! Host functions and stream callbacks: calls into the program, in a stream's turn, on a thread of the driver's where CUDA
-//! may not be called.
+//! Host functions and stream callbacks: calls into the program, in a stream's turn, on a thread of the driver's where
+//! CUDA may not be called.
 
 use std::ffi::c_void;
 
+use super::graph::Operation;
+use super::graph::operation::HostNode;
 use super::stream::Stream;
-use super::{CUresult, Result};
+use super::{CUresult, Result, capture};
 use crate::abi::types::CUstream;
 use crate::engine::Step;
 
@@ -31,12 +33,15 @@ impl UserData {
     }
 }
 
-/// `cuLaunchHostFunc`: not called once the context has failed.
+/// `cuLaunchHostFunc`: not called once the context has failed. In a capture it becomes a node.
 ///
 /// # Safety
-/// `function` may be called with `data`, once, on any thread.
+/// `function` may be called with `data`, on any thread: once, or from a capture by every launch of its graph.
 pub(crate) unsafe fn launch(stream: &Stream, function: HostFn, data: *mut c_void) -> Result {
     let data = UserData(data);
+    if stream.is_capturing() {
+        return capture::record(stream, Operation::Host(HostNode { function, data }));
+    }
     stream.push(Step::Host(Box::new(move || {
         // SAFETY: the caller's promise; the step runs once.
         unsafe { function(data.get()) }

@@ -1,7 +1,7 @@
 //! Launches: checked against the kernel and the device, then put into a stream.
 //!
-//! Invariant: a launch in a stream owns all it needs, its parameters' values included; nothing that the program changes or
-//! frees after the call can reach it.
+//! Invariant: a launch in a stream owns all it needs, its parameters' values included; nothing that the program changes
+//! or frees after the call can reach it.
 
 use std::sync::Arc;
 
@@ -33,9 +33,29 @@ pub(crate) struct Config {
     /// Blocks of a cluster, where the launch says so.
     pub cluster: Option<[u32; 3]>,
     /// Recorded when all blocks have begun; we record it before they do.
-    pub begun: Option<Arc<Event>>,
-    /// Recorded when the launch has ended.
-    pub ended: Option<Arc<Event>>,
+    pub begun: Option<Trigger>,
+    /// Recorded when the kernel says so; we record it when the launch has ended.
+    pub ended: Option<Trigger>,
+    /// The kernel may start when the one before it says so; here it waits for its end.
+    pub programmatic: bool,
+}
+
+/// An event that a launch records.
+#[derive(Clone)]
+pub(crate) struct Trigger {
+    /// The event.
+    pub event: Arc<Event>,
+    /// `CUevent_record_flags`.
+    pub flags: u32,
+    /// Not when the kernel says so but when its blocks have begun.
+    pub at_block_start: bool,
+}
+
+impl Trigger {
+    /// A capture can record it.
+    pub fn fits_capture(&self) -> bool {
+        self.flags == 0 && self.event.is_untimed()
+    }
 }
 
 impl Config {
@@ -49,6 +69,7 @@ impl Config {
             cluster: None,
             begun: None,
             ended: None,
+            programmatic: false,
         }
     }
 }
@@ -64,12 +85,12 @@ pub(crate) fn launch(
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
     let launch = prepare(function, config, params)?;
-    if let Some(event) = &config.begun {
-        event.record(stream)?;
+    if let Some(trigger) = &config.begun {
+        trigger.event.record(stream)?;
     }
     stream.submit(move || run(&launch))?;
-    if let Some(event) = &config.ended {
-        event.record(stream)?;
+    if let Some(trigger) = &config.ended {
+        trigger.event.record(stream)?;
     }
     Ok(())
 }

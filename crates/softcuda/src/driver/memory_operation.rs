@@ -1,10 +1,13 @@
 //! Memory operations of streams: a stream waits until a value in memory is as asked, or writes one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::graph::Operation as NodeOperation;
+use super::graph::operation::BatchNode;
 use super::stream::Stream;
-use super::{CUresult, Result, failure};
+use super::{CUresult, Result, capture, failure};
 use crate::memory;
 
 /// The most operations of a batch.
@@ -80,6 +83,15 @@ enum Operation {
     Barrier,
 }
 
+/// When memory is looked up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// When the operation is checked.
+    Now,
+    /// When it runs.
+    Later,
+}
+
 /// An aligned word in memory.
 #[derive(Clone, Copy)]
 struct Place {
@@ -88,9 +100,9 @@ struct Place {
 }
 
 impl Place {
-    fn check(address: u64, wide: bool) -> Result<Place> {
+    fn check(address: u64, wide: bool, when: When) -> Result<Place> {
         let place = Place { address, wide };
-        if !address.is_multiple_of(place.size()) || !place.is_live() {
+        if !address.is_multiple_of(place.size()) || when == When::Now && !place.is_live() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         Ok(place)
@@ -155,7 +167,7 @@ impl Until {
 }
 
 impl Operation {
-    fn check(parameters: &Parameters) -> Result<Operation> {
+    fn check(parameters: &Parameters, when: When) -> Result<Operation> {
         let Parameters {
             operation,
             reserved,
@@ -173,7 +185,7 @@ impl Operation {
                     3 => Until::NotAllBits,
                     _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
                 };
-                let place = Place::check(address, operation == operation::WAIT_VALUE_64)?;
+                let place = Place::check(address, operation == operation::WAIT_VALUE_64, when)?;
                 Ok(Operation::Wait {
                     place,
                     value,
@@ -181,7 +193,7 @@ impl Operation {
                 })
             }
             operation::WRITE_VALUE_32 | operation::WRITE_VALUE_64 if flags == 0 => {
-                let place = Place::check(address, operation == operation::WRITE_VALUE_64)?;
+                let place = Place::check(address, operation == operation::WRITE_VALUE_64, when)?;
                 Ok(Operation::Write { place, value })
             }
             operation::BARRIER if reserved <= 1 => Ok(Operation::Barrier),
@@ -227,11 +239,12 @@ pub(crate) struct Batch(Box<[Operation]>);
 
 impl Batch {
     /// All operations, or none where one is wrong.
-    pub fn check(operations: &[Parameters]) -> Result<Batch> {
+    pub fn check(operations: &[Parameters], when: When) -> Result<Batch> {
         if operations.len() > MOST {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        let checked: Result<_> = operations.iter().map(Operation::check).collect();
+        let operations = operations.iter();
+        let checked: Result<_> = operations.map(|it| Operation::check(it, when)).collect();
         checked.map(Batch)
     }
 
@@ -241,9 +254,13 @@ impl Batch {
     }
 }
 
-/// `cuStreamBatchMemOp`: all operations in order, or none where one is wrong.
+/// `cuStreamBatchMemOp`: all operations in order, or none where one is wrong; in a capture they become a node.
 pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
-    let batch = Batch::check(operations)?;
+    if stream.is_capturing() {
+        let node = BatchNode::captured(stream.context().clone(), operations)?;
+        return capture::record(stream, NodeOperation::Batch(Arc::new(node)));
+    }
+    let batch = Batch::check(operations, When::Now)?;
     stream.submit(move || batch.execute())
 }
 

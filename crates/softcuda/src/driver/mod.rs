@@ -1,6 +1,7 @@
 //! Contexts, modules, streams, events and memory as Rust objects with the driver's rules.
 
 pub(crate) mod array;
+pub(crate) mod capture;
 pub(crate) mod code;
 pub(crate) mod context;
 pub(crate) mod copy;

@@ -1,7 +1,7 @@
 //! Memory pools and stream-ordered allocation.
 //!
-//! Memory is taken when the call is made and given back when the stream comes to the free. An allocation of the same size
-//! that follows in the stream has the freed block at once, since all work that used it comes before.
+//! Memory is taken when the call is made and given back when the stream comes to the free. An allocation of the same
+//! size that follows in the stream has the freed block at once, since all work that used it comes before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -198,6 +198,19 @@ impl Pool {
     /// Where its memory is.
     pub fn location(&self) -> Location {
         self.location
+    }
+
+    /// What memory of a graph's is made of that is allocated as if from it.
+    pub fn properties(&self) -> Properties {
+        Properties {
+            kind: 1,
+            handle_types: 0,
+            location: match self.location {
+                Location::Device => (1, 0),
+                Location::Host => (2, 0),
+            },
+            most: 0,
+        }
     }
 
     /// Handle types that it was made for.

@@ -3,13 +3,14 @@
 //! Invariant: a stream's queue is closed when nobody can submit to it any more, so what it holds still runs and still
 //! counts for the legacy stream and for the synchronization of its context.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::capture::{self, Seat};
 use super::context::{self, Context};
 use super::handle::{Found, Table};
 use super::{CUresult, Result, failure};
@@ -48,10 +49,19 @@ impl Streams {
         self.domain.synchronize_all();
     }
 
+    /// A number that tells contexts apart.
+    pub fn tag(&self) -> usize {
+        tag(&self.domain)
+    }
+
     /// A marker for each stream that has work, after all of it.
     pub fn mark(&self) -> Vec<Arc<Marker>> {
         self.domain.mark_all()
     }
+}
+
+fn tag(domain: &Arc<Domain>) -> usize {
+    Arc::as_ptr(domain) as usize
 }
 
 /// A stream without its context, so that a context can hold its own.
@@ -62,6 +72,7 @@ struct Lane {
     flags: u32,
     priority: i32,
     id: u64,
+    seat: Arc<Seat>,
     /// `CUlaunchAttributeID` to value, where one was set.
     attributes: Mutex<HashMap<u32, Attribute>>,
 }
@@ -78,13 +89,16 @@ impl Lane {
         priority: i32,
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let blocking = queue.role() == Role::Blocking;
         Lane {
             domain: domain.clone(),
             queue,
             handle,
             flags,
             priority,
-            id: IDS.fetch_add(1, Ordering::Relaxed),
+            id,
+            seat: Seat::new(id, tag(domain), blocking),
             attributes: Mutex::default(),
         }
     }
@@ -101,6 +115,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        capture::leave(&self.seat);
         self.domain.close(&self.queue);
     }
 }
@@ -111,16 +126,30 @@ pub(crate) struct Stream {
     lane: Arc<Lane>,
 }
 
-/// The stream that a handle means in a call of the current thread; the null handle and the special ones mean the current
-/// context's default streams. A stream of a context that failed or was destroyed answers with that.
+/// The stream that a handle means in a call of the current thread; the null handle and the special ones mean the
+/// current context's default streams. A stream of a context that failed or was destroyed answers with that, and one in
+/// a capture that was invalidated.
 pub(crate) fn resolve(handle: CUstream, null: NullStream) -> Result<Arc<Stream>> {
-    let stream = resolve_any(handle, null)?;
+    let stream = resolve_quietly(handle, null)?;
+    capture::admit(&stream)?;
+    Ok(stream)
+}
+
+/// As [`resolve`], for a call that no capture records: it fails for a stream in one, and invalidates the capture.
+pub(crate) fn resolve_to_run(handle: CUstream, null: NullStream) -> Result<Arc<Stream>> {
+    let stream = resolve_quietly(handle, null)?;
+    capture::refuse(&stream)?;
+    Ok(stream)
+}
+
+/// As [`resolve`], whatever capture the stream is in.
+pub(crate) fn resolve_quietly(handle: CUstream, null: NullStream) -> Result<Arc<Stream>> {
+    let stream = find(handle, null)?;
     stream.context.check()?;
     Ok(stream)
 }
 
-/// As [`resolve`], whatever became of the context.
-pub(crate) fn resolve_any(handle: CUstream, null: NullStream) -> Result<Arc<Stream>> {
+fn find(handle: CUstream, null: NullStream) -> Result<Arc<Stream>> {
     let handle = match (handle.0, null) {
         (0, NullStream::Legacy) => LEGACY,
         (0, NullStream::PerThread) => PER_THREAD,
@@ -191,7 +220,10 @@ pub(crate) fn destroy(handle: CUstream) -> Result {
     }
     failure::check()?;
     match STREAMS.remove(handle.0) {
-        Found::Live(_) => Ok(()),
+        Found::Live(stream) => {
+            capture::leave(&stream.lane.seat);
+            Ok(())
+        }
         Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
     }
 }
@@ -216,17 +248,9 @@ pub(crate) fn all_of(context: &Arc<Context>) -> Vec<Arc<Stream>> {
         .collect()
 }
 
-/// `cuThreadExchangeStreamCaptureMode`: sets what captures forbid to the calling thread; gives what was set before.
-pub(crate) fn exchange_capture_mode(mode: u32) -> u32 {
-    thread_local! {
-        /// `CU_STREAM_CAPTURE_MODE_GLOBAL` at first.
-        static MODE: Cell<u32> = const { Cell::new(0) };
-    }
-    MODE.try_with(|own| own.replace(mode)).unwrap_or(0)
-}
-
 /// The context ends: the handles of its streams mean nothing any more.
 pub(crate) fn end_context(context: &Context) {
+    capture::end_context(context);
     for stream in STREAMS.all() {
         if stream.context.id() == context.id() {
             STREAMS.remove(stream.lane.handle);
@@ -260,6 +284,16 @@ impl Stream {
         self.lane.id
     }
 
+    /// Its place in captures.
+    pub fn seat(&self) -> &Arc<Seat> {
+        &self.lane.seat
+    }
+
+    /// What it is given is recorded.
+    pub fn is_capturing(&self) -> bool {
+        self.lane.seat.is_taken()
+    }
+
     /// It is the legacy default stream.
     pub fn is_legacy(&self) -> bool {
         self.lane.handle == LEGACY
@@ -272,7 +306,8 @@ impl Stream {
         })))
     }
 
-    /// As [`submit`](Self::submit), for work on so few bytes that the calling thread may do it at once when it is its turn.
+    /// As [`submit`](Self::submit), for work on so few bytes that the calling thread may do it at once when it is its
+    /// turn.
     pub fn submit_sized(
         &self,
         bytes: u64,

@@ -35,6 +35,25 @@ fn value(words: [u32; 3]) -> Attribute {
 }
 
 impl Attributes {
+    /// Those of a kernel that a capture records, as an H200 has them.
+    pub fn of_launch(
+        priority: i32,
+        cooperative: bool,
+        cluster: Option<[u32; 3]>,
+    ) -> Result<Attributes> {
+        let mut attributes = Attributes::default();
+        attributes.set(CLUSTER_SCHEDULING_POLICY_PREFERENCE, value([1, 0, 0]))?;
+        attributes.set(PREFERRED_SHARED_MEMORY_CARVEOUT, value([0; 3]))?;
+        attributes.set(PRIORITY, value([priority as u32, 0, 0]))?;
+        if cooperative {
+            attributes.set(COOPERATIVE, value([1, 0, 0]))?;
+        }
+        if let Some(cluster) = cluster {
+            attributes.set(CLUSTER_DIMENSION, value(cluster))?;
+        }
+        Ok(attributes)
+    }
+
     /// `cuGraphKernelNodeGetAttribute`.
     pub fn get(&self, id: u32) -> Result<Attribute> {
         let default = match id {

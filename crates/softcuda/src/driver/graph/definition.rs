@@ -47,8 +47,19 @@ pub(crate) struct Definition {
     memory_nodes: usize,
     /// The executable of a graph that can have only one at a time.
     instance: Weak<()>,
+    /// A capture adds nodes to it: it loses none, and there is no second capture to it.
+    captured: bool,
     /// It was destroyed.
     gone: bool,
+}
+
+/// Who adds a node: the data of its edges is looked at more closely where the program says it itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The program.
+    Program,
+    /// A capture.
+    Capture,
 }
 
 /// A node.
@@ -66,6 +77,14 @@ impl Definition {
     pub fn has_memory_nodes(&self) -> bool {
         self.memory_nodes > 0
     }
+
+    /// Fails where nodes cannot go because a capture adds some.
+    fn check_loss(&self) -> Result {
+        match self.captured {
+            false => Ok(()),
+            true => Err(CUresult::CUDA_ERROR_ILLEGAL_STATE),
+        }
+    }
 }
 
 /// `cuGraphCreate`.
@@ -74,7 +93,8 @@ pub(crate) fn create() -> Result<CUgraph> {
     Ok(new_graph().handle())
 }
 
-fn new_graph() -> Arc<Graph> {
+/// A new, empty graph.
+pub(crate) fn new_graph() -> Arc<Graph> {
     GRAPHS.insert(|handle| Graph {
         handle,
         parent: OnceLock::new(),
@@ -113,6 +133,7 @@ pub(crate) fn destroy(handle: CUgraph) -> Result {
     if graph.parent.get().is_some() {
         return Err(INVALID);
     }
+    graph.read(Definition::check_loss)?;
     graph.dismantle();
     Ok(())
 }
@@ -121,6 +142,7 @@ pub(crate) fn destroy(handle: CUgraph) -> Result {
 pub(crate) fn destroy_node(handle: CUgraphNode) -> Result {
     let graph = graph_of(handle)?;
     let node = graph.edit(|definition| {
+        definition.check_loss()?;
         if definition.has_memory_nodes() {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
@@ -166,7 +188,7 @@ pub(crate) fn add_child(
         .parent
         .set(Arc::downgrade(graph))
         .map_err(|_| INVALID)
-        .and_then(|()| graph.add(dependencies, Operation::Child(copy.clone())));
+        .and_then(|()| graph.add(By::Program, dependencies, Operation::Child(copy.clone())));
     added.inspect_err(|_| copy.dismantle())
 }
 
@@ -182,7 +204,7 @@ pub(crate) fn move_child(
     if graph.is_inside(child) || child.parent.get().is_some() {
         return Err(INVALID);
     }
-    let node = graph.add(dependencies, Operation::Child(child.clone()))?;
+    let node = graph.add(By::Program, dependencies, Operation::Child(child.clone()))?;
     let _ = child.parent.set(Arc::downgrade(graph));
     let _ = child.moved.set(());
     Ok(node)
@@ -190,6 +212,7 @@ pub(crate) fn move_child(
 
 /// `cuGraphAddMemAllocNode`.
 pub(crate) fn add_alloc(
+    by: By,
     graph: &Arc<Graph>,
     dependencies: &[Edge],
     memory: &Arc<GraphMemory>,
@@ -198,11 +221,12 @@ pub(crate) fn add_alloc(
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     memory.set_owner(graph.handle);
-    graph.add(dependencies, Operation::Alloc(memory.clone()))
+    graph.add(by, dependencies, Operation::Alloc(memory.clone()))
 }
 
 /// `cuGraphAddMemFreeNode`.
 pub(crate) fn add_free(
+    by: By,
     graph: &Arc<Graph>,
     dependencies: &[Edge],
     address: u64,
@@ -212,7 +236,7 @@ pub(crate) fn add_free(
     }
     let memory = GraphMemory::at(address)?;
     memory.set_freed_in(graph.handle)?;
-    let added = graph.add(dependencies, Operation::Free(memory.clone()));
+    let added = graph.add(by, dependencies, Operation::Free(memory.clone()));
     added.inspect_err(|_| memory.unset_freed_in(graph.handle))
 }
 
@@ -260,6 +284,25 @@ impl Graph {
         }
     }
 
+    /// A capture to it begins or ends.
+    pub fn set_captured(&self, captured: bool) -> Result {
+        self.edit(|definition| {
+            if captured {
+                // A real driver crashes on a second one.
+                definition.check_loss()?;
+            }
+            definition.captured = captured;
+            Ok(())
+        })
+    }
+
+    /// A node has edges to others; also true of one that is not there.
+    pub fn has_dependents(&self, node: usize) -> bool {
+        let definition = self.definition.lock();
+        let node = definition.nodes.get(&node);
+        node.is_none_or(|node| !node.dependents.is_empty())
+    }
+
     /// It is `other` or somewhere inside it.
     pub fn is_inside(self: &Arc<Self>, other: &Arc<Graph>) -> bool {
         let mut at = Some(self.clone());
@@ -275,11 +318,13 @@ impl Graph {
     /// `cuGraphAddNode`.
     pub fn add(
         self: &Arc<Self>,
+        by: By,
         dependencies: &[Edge],
         operation: Operation,
     ) -> Result<CUgraphNode> {
         let handle = self.edit(|definition| {
-            edge::check_new(definition, dependencies, operation.kind())?;
+            let to = (by == By::Program).then(|| operation.kind());
+            edge::check_new(definition, dependencies, to)?;
             let memory_nodes = match &operation {
                 Operation::Child(child) => child.read(|child| Ok(child.memory_nodes))?,
                 Operation::Alloc(_) | Operation::Free(_) => 1,
@@ -429,7 +474,7 @@ impl Graph {
     }
 
     /// The graph ends: its handle, its nodes' and all child graphs' mean nothing any more.
-    pub(super) fn dismantle(&self) {
+    pub(crate) fn dismantle(&self) {
         let ended = {
             let mut definition = self.definition.lock();
             GRAPHS.remove(self.handle);

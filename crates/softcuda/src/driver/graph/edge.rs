@@ -1,7 +1,7 @@
 //! Dependencies between nodes of a graph.
 //!
-//! Invariant: an edge is in the dependencies of the node it leads to and in the dependents of the one it comes from, with
-//! the same data, and both are nodes of the same graph.
+//! Invariant: an edge is in the dependencies of the node it leads to and in the dependents of the one it comes from,
+//! with the same data, and both are nodes of the same graph.
 
 use std::collections::HashSet;
 
@@ -53,12 +53,12 @@ impl EdgeData {
         *self == EdgeData::default()
     }
 
-    /// It may be between nodes of these kinds.
-    fn check(&self, from: Kind, to: Kind) -> Result {
-        let kernels = from == Kind::Kernel && to == Kind::Kernel;
+    /// It may be between nodes of these kinds; `None` is any kind.
+    fn check(&self, from: Kind, to: Option<Kind>) -> Result {
+        let kernels = from == Kind::Kernel && to.is_none_or(|to| to == Kind::Kernel);
         let right = match (self.kind, self.from_port) {
             (0, 0) => true,
-            (PROGRAMMATIC, 1..=LAUNCH_ORDER) => kernels,
+            (0, LAUNCH_ORDER) | (PROGRAMMATIC, 1..=LAUNCH_ORDER) => kernels,
             _ => false,
         };
         match right && self.to_port == 0 && self.reserved == [0; 5] {
@@ -66,10 +66,19 @@ impl EdgeData {
             false => Err(INVALID),
         }
     }
+
+    /// An edge from a node of this kind may have it.
+    pub fn check_source(&self, from: Kind) -> Result {
+        self.check(from, None)
+    }
 }
 
-/// Checks what a new node of a kind is to depend on.
-pub(super) fn check_new(definition: &Definition, dependencies: &[Edge], to: Kind) -> Result {
+/// Checks what a new node of a kind is to depend on; of any kind where a capture adds it.
+pub(super) fn check_new(
+    definition: &Definition,
+    dependencies: &[Edge],
+    to: Option<Kind>,
+) -> Result {
     for edge in dependencies {
         let from = definition.nodes.get(&edge.node).ok_or(INVALID)?;
         edge.data.check(from.operation.kind(), to)?;
@@ -108,7 +117,7 @@ fn exists(definition: &Definition, from: usize, to: usize) -> Result<bool> {
 
 fn insert(definition: &mut Definition, from: usize, to: usize, data: EdgeData) -> Result {
     let (source, target) = ends(definition, from, to)?;
-    data.check(source.operation.kind(), target.operation.kind())?;
+    data.check(source.operation.kind(), Some(target.operation.kind()))?;
     if from == to || exists(definition, from, to)? {
         return Err(INVALID);
     }
@@ -141,12 +150,13 @@ fn remove(definition: &mut Definition, from: usize, to: usize) {
 pub(crate) type Pair = (CUgraphNode, CUgraphNode, EdgeData);
 
 impl Graph {
-    /// `cuGraphAddDependencies`: none where one cannot be; where one is there already, those before it. So an H200 does.
+    /// `cuGraphAddDependencies`: none where one cannot be; where one is there already, those before it. So an H200
+    /// does.
     pub fn add_dependencies(&self, pairs: &[Pair]) -> Result {
         self.edit(|definition| {
             for &(from, to, data) in pairs {
                 let (source, target) = ends(definition, from.0, to.0)?;
-                data.check(source.operation.kind(), target.operation.kind())?;
+                data.check(source.operation.kind(), Some(target.operation.kind()))?;
                 if from.0 == to.0 {
                     return Err(INVALID);
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::context::Context;
 use crate::driver::graph::update::Refusal;
-use crate::driver::memory_operation::{Batch, Parameters};
+use crate::driver::memory_operation::{Batch, Parameters, When};
 use crate::driver::{CUresult, Result};
 
 /// A node that waits for values in memory and writes some, in order.
@@ -27,9 +27,19 @@ impl BatchNode {
         }
         Ok(BatchNode {
             context,
-            batch: Batch::check(&parameters)?,
+            batch: Batch::check(&parameters, When::Now)?,
             parameters: parameters.into(),
             flags,
+        })
+    }
+
+    /// What was asked of a stream: it may be nothing, and the memory need not be there.
+    pub fn captured(context: Arc<Context>, parameters: &[Parameters]) -> Result<BatchNode> {
+        Ok(BatchNode {
+            context,
+            batch: Batch::check(parameters, When::Later)?,
+            parameters: parameters.into(),
+            flags: 0,
         })
     }
 

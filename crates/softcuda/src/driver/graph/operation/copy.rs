@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::driver::context::Context;
-use crate::driver::copy::{Copy, End, Extent, Side};
+use crate::driver::copy::{Copy, End, Extent, Request, Side};
 use crate::driver::graph::update::Refusal;
 use crate::driver::memory::Place;
 use crate::driver::{CUresult, Result};
@@ -35,14 +35,25 @@ impl CopyNode {
         extent: Extent,
         context: Arc<Context>,
     ) -> Result<CopyNode> {
-        let copy = Copy::rows(target, source, extent)?;
-        Ok(CopyNode {
+        let request = Request::Rows {
+            target,
+            source,
+            extent,
+        };
+        Self::of(request, context)?.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// A node that does what was asked of a stream; `None` where there is nothing to copy.
+    pub fn of(request: Request, context: Arc<Context>) -> Result<Option<CopyNode>> {
+        let (target, source, extent) = request.as_rows();
+        let copy = request.check()?;
+        Ok(copy.map(|copy| CopyNode {
             target,
             source,
             extent,
             context,
-            copy: copy.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?,
-        })
+            copy,
+        }))
     }
 
     /// Target, source and extent, as the program said.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::driver::context::Context;
-use crate::driver::fill::Fill;
+use crate::driver::fill::{Fill, Request};
 use crate::driver::graph::update::Refusal;
 use crate::driver::{CUresult, Result};
 
@@ -28,7 +28,8 @@ pub(crate) struct FillParams {
 pub(crate) struct FillNode {
     params: FillParams,
     context: Arc<Context>,
-    fill: Fill,
+    /// Nothing where a capture recorded it and the memory was not there.
+    fill: Option<Fill>,
 }
 
 impl FillNode {
@@ -49,8 +50,41 @@ impl FillNode {
         Ok(FillNode {
             params,
             context,
-            fill: fill.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?,
+            fill: Some(fill.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?),
         })
+    }
+
+    /// A node that does what was asked of a stream, whose memory need not be there; `None` where there is nothing to
+    /// fill.
+    pub fn captured(request: Request, context: Arc<Context>) -> Result<Option<FillNode>> {
+        if request.width == 0 || request.height == 0 {
+            return Ok(None);
+        }
+        let row = request.width.checked_mul(request.element.into());
+        let pitch = request.pitch.unwrap_or(0);
+        let apart =
+            row.is_some_and(|row| pitch >= row) && pitch.is_multiple_of(request.element.into());
+        if !request.address.is_multiple_of(request.element.into()) || request.height > 1 && !apart {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let params = FillParams {
+            address: request.address,
+            pitch,
+            value: request.value,
+            element: request.element,
+            width: request.width,
+            height: request.height,
+        };
+        Ok(Some(FillNode {
+            params,
+            context,
+            fill: request.check().ok().flatten(),
+        }))
+    }
+
+    /// The node, with its memory looked up again: it may have come or gone.
+    pub fn prepare(&self) -> Result<Arc<FillNode>> {
+        FillNode::new(self.params, self.context.clone()).map(Arc::new)
     }
 
     /// What the program said.
@@ -65,7 +99,10 @@ impl FillNode {
 
     /// Does it.
     pub fn execute(&self) -> Result {
-        self.fill.execute_late()
+        match &self.fill {
+            Some(fill) => fill.execute_late(),
+            None => Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
+        }
     }
 
     /// Of rows, address and value may change alone.

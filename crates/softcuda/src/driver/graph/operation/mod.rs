@@ -120,7 +120,7 @@ impl Operation {
         Ok(match self {
             Operation::Kernel(node) => Work::Kernel(node.prepare()?),
             Operation::Copy(node) => Work::Copy(node.clone()),
-            Operation::Fill(node) => Work::Fill(node.clone()),
+            Operation::Fill(node) => Work::Fill(node.prepare()?),
             Operation::Host(node) => Work::Host(*node),
             Operation::EventWait(node) => Work::Wait(node.event().clone()),
             Operation::EventRecord(node) => Work::Record(node.event().clone()),
