@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cuda_graph::cudarc::driver::result;
 use cuda_graph::cudarc::driver::sys::{CUgraphNodeParams, CUgraphNodeType};
+use cuda_graph::cudarc::driver::{result, sys};
 use cuda_graph::{
     AnyOp, BatchOp, ChildOp, CopyOp, FillOp, Graph, HostOp, MemoryOperation, NodeKind,
     PinnedBuffer, RawMemory, RecordEventOp, WaitCondition,
@@ -210,4 +210,23 @@ fn launches_from_a_thread_that_never_called_the_driver() {
         scope.spawn(move || exec.launch(&null).unwrap());
     });
     context().default_stream().synchronize().unwrap();
+}
+
+#[test]
+fn host_functions_may_not_call_the_driver() {
+    let stream = stream();
+    let answer = Arc::new(AtomicU32::new(0));
+    let told = answer.clone();
+    let graph = graph();
+    let ask = HostOp::new(move || {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: the place for the answer is there.
+        let status = unsafe { sys::cuStreamCreate(&mut stream, 0) };
+        told.store(status as u32, Ordering::SeqCst);
+    });
+    graph.add(ask, ()).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    let refused = sys::CUresult::CUDA_ERROR_NOT_PERMITTED as u32;
+    assert_eq!(answer.load(Ordering::SeqCst), refused);
 }
