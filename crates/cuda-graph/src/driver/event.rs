@@ -14,6 +14,8 @@ pub(crate) struct Event(CUevent);
 
 // SAFETY: an event's handle may be used from any thread.
 unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
 
 impl Event {
     /// In the current context.

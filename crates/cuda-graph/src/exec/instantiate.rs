@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags, CUgraphInstantiateResult,
 };
 
-use super::Exec;
+use super::{Exec, Launched};
 use crate::graph::Graph;
 use crate::graph::state::State;
 use crate::retain::Holdings;
@@ -103,7 +103,7 @@ impl Graph {
                     context: self.context().clone(),
                     source: Some(self.hierarchy().clone()),
                     holdings,
-                    last: None,
+                    last: Launched::Never,
                     node_priority: options.node_priority,
                     not_sync: PhantomData,
                 })

@@ -14,10 +14,11 @@ use cudarc::driver::{CudaContext, CudaStream};
 pub use instantiate::InstantiateOptions;
 pub use update::UpdateFailure;
 
+use crate::driver::event::Event;
 use crate::graph::state::Hierarchy;
 use crate::graph::{Graph, NodeId};
-use crate::retain::{Holdings, drop_after};
-use crate::{Result, driver};
+use crate::retain::{Fence, Holdings, drop_after};
+use crate::{Error, Result, driver};
 
 /// An executable graph.
 ///
@@ -32,12 +33,24 @@ pub struct Exec {
     source: Option<Arc<Hierarchy>>,
     /// What its nodes use, or used since it was last updated from a definition.
     holdings: Holdings,
-    /// Where it was launched last. Launches of one executable run one after the other, so when this one is over, all are.
-    last: Option<Arc<CudaStream>>,
+    /// Its last launch. Launches of one executable run one after the other, so when this one is over, all are.
+    last: Launched,
     /// It was made to run kernels at their nodes' priorities.
     node_priority: bool,
     not_sync: PhantomData<Cell<()>>,
 }
+
+/// How to tell when the last launch is over.
+enum Launched {
+    Never,
+    /// When everything is that this stream was given so far.
+    In(Arc<CudaStream>),
+    /// When this event has passed.
+    Before(Arc<Event>),
+}
+
+/// A thread's own default stream: another one for each thread that names it so.
+const PER_THREAD: usize = 2;
 
 // SAFETY: a handle that may be used from any thread, one at a time, which `&mut` and the lack of `Sync` see to.
 unsafe impl Send for Exec {}
@@ -50,24 +63,48 @@ impl Exec {
         // The null stream is the current context's; any other stream names its own.
         if stream_handle.is_null() {
             driver::bind(stream.context())?;
+        } else if stream_handle as usize == PER_THREAD {
+            return self.launch_in_own(stream);
         }
         driver::bound_if_wanted(stream.context(), || {
             driver::exec::launch(self.raw, stream_handle)
         })?;
         match &self.last {
-            Some(last) if Arc::ptr_eq(last, stream) => {}
-            _ => self.last = Some(stream.clone()),
+            Launched::In(last) if Arc::ptr_eq(last, stream) => {}
+            _ => self.last = Launched::In(stream.clone()),
         }
+        Ok(())
+    }
+
+    /// Launches it in the calling thread's own stream. From another thread nothing can be recorded behind that, so it is now.
+    #[cold]
+    fn launch_in_own(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
+        driver::bind(stream.context())?;
+        let event = Event::new()?;
+        driver::exec::launch(self.raw, stream.cu_stream())?;
+        self.last = match event.record(stream.cu_stream()) {
+            Ok(()) => Launched::Before(Arc::new(event)),
+            // It cannot be told later when it is over, so it is to be over now.
+            Err(_) => {
+                stream
+                    .synchronize()
+                    .map_err(Error::call("cuStreamSynchronize"))?;
+                Launched::Never
+            }
+        };
         Ok(())
     }
 
     /// Lets go of what `gone` gives, once no launch uses it any more.
     fn release(&mut self, gone: impl FnOnce(&mut Exec) -> Holdings) {
         let gone = gone(self);
-        if let Some(stream) = &self.last
-            && !gone.is_empty()
-        {
-            drop_after(stream, gone);
+        if gone.is_empty() {
+            return;
+        }
+        match &self.last {
+            Launched::Never => {}
+            Launched::In(stream) => drop_after(Fence::behind(stream.clone()), gone),
+            Launched::Before(event) => drop_after(Fence::of(event.clone()), gone),
         }
     }
 
@@ -143,7 +180,7 @@ impl Exec {
             context: context.clone(),
             source: source.map(|graph| graph.hierarchy().clone()),
             holdings,
-            last: None,
+            last: Launched::Never,
             node_priority: false,
             not_sync: PhantomData,
         }
@@ -168,12 +205,13 @@ impl Exec {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        self.release(|exec| std::mem::take(&mut exec.holdings));
+        // Before what it uses is let go, on this thread or another: the driver may look at it.
         if self.owned
             && let Err(error) = driver::exec::destroy(self.raw)
         {
             tracing::error!("an executable leaks: {error}");
         }
+        self.release(|exec| std::mem::take(&mut exec.holdings));
     }
 }
 

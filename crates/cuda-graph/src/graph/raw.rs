@@ -50,7 +50,8 @@ impl Graph {
         Graph::root(context, raw, true, false)
     }
 
-    /// Works on a graph that something else owns and destroys.
+    /// Works on a graph that something else owns and destroys. What nodes that are added or updated through the handle use is held by the
+    /// handle; [`raw_with_owners`](Graph::raw_with_owners) has the driver's graph hold it.
     ///
     /// # Safety
     ///

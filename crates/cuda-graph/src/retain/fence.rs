@@ -1,4 +1,4 @@
-//! The end of what a stream has been given so far.
+//! The end of work that was given to the device.
 
 use std::sync::Arc;
 
@@ -8,27 +8,40 @@ use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
 use crate::driver::{self, event::Event};
 use crate::{Error, Result};
 
-/// Has passed once everything that its stream was given before it was made is over.
-pub(super) struct Fence {
-    stream: Arc<CudaStream>,
+/// Has passed once some work is over.
+pub(crate) struct Fence {
     /// Recorded behind the work, or none where it could not be yet.
-    event: Option<Event>,
+    event: Option<Arc<Event>>,
+    /// The stream of the work, where the event is to be recorded.
+    stream: Option<Arc<CudaStream>>,
 }
 
 impl Fence {
-    pub(super) fn new(stream: Arc<CudaStream>) -> Fence {
-        let event = record(&stream).ok().flatten();
-        Fence { stream, event }
+    /// Behind everything that `stream` was given so far.
+    pub(crate) fn behind(stream: Arc<CudaStream>) -> Fence {
+        Fence {
+            event: record(&stream).ok().flatten(),
+            stream: Some(stream),
+        }
+    }
+
+    /// Behind what an event was recorded behind.
+    pub(crate) fn of(event: Arc<Event>) -> Fence {
+        Fence {
+            event: Some(event),
+            stream: None,
+        }
     }
 
     /// Whether it has passed. Where no event could be recorded, one is now: later work is then waited for too.
     pub(super) fn has_passed(&mut self) -> bool {
-        let over = match &self.event {
-            Some(event) => event.is_over(),
-            None => record(&self.stream).map(|event| {
+        let over = match (&self.event, &self.stream) {
+            (Some(event), _) => event.is_over(),
+            (None, Some(stream)) => record(stream).map(|event| {
                 self.event = event;
                 false
             }),
+            (None, None) => Ok(true),
         };
         match over {
             Ok(over) => over,
@@ -38,7 +51,7 @@ impl Fence {
 }
 
 /// Records an event at the end of a stream; none while the stream is captured, because it would be part of the capture.
-fn record(stream: &CudaStream) -> Result<Option<Event>> {
+fn record(stream: &CudaStream) -> Result<Option<Arc<Event>>> {
     driver::bind(stream.context())?;
     let captured = || {
         let status = driver::event::capture_status(stream.cu_stream())?;
@@ -50,7 +63,7 @@ fn record(stream: &CudaStream) -> Result<Option<Event>> {
     let event = Event::new()?;
     event.record(stream.cu_stream())?;
     // Another thread may have begun a capture in between.
-    Ok((!captured()?).then_some(event))
+    Ok((!captured()?).then(|| Arc::new(event)))
 }
 
 /// Whether an error says that the context has failed for good, so that nothing of it runs any more.

@@ -14,6 +14,7 @@ mod reaper;
 use std::any::Any;
 use std::sync::Arc;
 
+pub(crate) use fence::Fence;
 pub(crate) use holdings::Holdings;
 pub(crate) use object::UserObject;
 pub(crate) use reaper::drop_after;

@@ -2,12 +2,10 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
-
-use cudarc::driver::CudaStream;
 
 use super::fence::Fence;
 use crate::driver;
@@ -95,11 +93,11 @@ pub(super) fn drop_later(payload: Payload) {
     });
 }
 
-/// Has `payload` dropped once everything that `stream` was given so far is over.
-pub(crate) fn drop_after(stream: &Arc<CudaStream>, payload: impl Any + Send) {
+/// Has `payload` dropped once `fence` has passed.
+pub(crate) fn drop_after(fence: Fence, payload: impl Any + Send) {
     send(Message {
         _payload: Box::new(payload),
-        after: Some(Fence::new(stream.clone())),
+        after: Some(fence),
     });
 }
 

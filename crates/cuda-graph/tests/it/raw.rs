@@ -109,17 +109,40 @@ fn a_graph_made_elsewhere_is_inspected_run_updated_and_extended() {
 /// Whose drop is seen, as an owner.
 struct Held(#[expect(dead_code, reason = "its drop is what counts")] Watched);
 
+/// A call that holds something whose drop is seen.
+fn watched_call() -> (HostOp, Watch) {
+    let (watch, watched) = Watch::new();
+    let held = Held(watched);
+    let call = HostOp::new(move || {
+        let _ = &held;
+    });
+    (call, watch)
+}
+
+fn assert_alive(watch: &Watch) {
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert!(!watch.is_dropped(), "dropped early");
+}
+
 #[test]
 fn a_graph_taken_over_is_destroyed_and_a_borrowed_one_is_not() {
+    let stream = stream();
+    let a = words(&stream, &[0; 2]);
     for borrowed in [false, true] {
-        let stream = stream();
-        let a = words(&stream, &[0; 2]);
         let (raw, _) = foreign(&a, 3);
-        let (watch, watched) = Watch::new();
-        let held = Held(watched);
-        let call = HostOp::new(move || {
-            let _ = &held;
-        });
+        let (call, watch) = watched_call();
+        let mut object = std::ptr::null_mut();
+        let (flag, seen) = Watch::new();
+        // SAFETY: the payload is a box, which `let_go` takes back once; the graph is there.
+        unsafe {
+            let payload = Box::into_raw(Box::new(Held(seen))).cast();
+            sys::cuUserObjectCreate(&mut object, payload, Some(let_go), 1, 1)
+                .result()
+                .unwrap();
+            sys::cuGraphRetainUserObject(raw, object, 1, 1)
+                .result()
+                .unwrap();
+        }
         // SAFETY: the graph is this test's, which destroys a borrowed one after the handle.
         let graph = unsafe {
             if borrowed {
@@ -129,16 +152,79 @@ fn a_graph_taken_over_is_destroyed_and_a_borrowed_one_is_not() {
             }
         };
         graph.add(call, ()).unwrap();
+        graph.raw_with_owners().unwrap();
         drop(graph);
         if borrowed {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            assert!(!watch.is_dropped(), "the graph is there and holds it");
+            // Handed over to the driver's graph, which is there.
+            assert_alive(&watch);
+            assert_alive(&flag);
             // SAFETY: no handle is left.
-            let destroyed = unsafe { sys::cuGraphDestroy(raw) };
-            assert_eq!(destroyed, sys::CUresult::CUDA_SUCCESS);
+            unsafe { sys::cuGraphDestroy(raw) }.result().unwrap();
         }
-        assert_soon(|| watch.is_dropped(), "the graph leaks");
+        assert_soon(|| flag.is_dropped(), "the graph leaks");
+        assert_soon(|| watch.is_dropped(), "an owner leaks");
     }
+}
+
+/// Takes back a payload.
+unsafe extern "C" fn let_go(payload: *mut std::ffi::c_void) {
+    // SAFETY: the test made it of such a box, and the driver gives it once.
+    drop(unsafe { Box::from_raw(payload.cast::<Held>()) });
+}
+
+#[test]
+fn a_borrowed_graph_lets_go_with_its_handle() {
+    let stream = stream();
+    let a = words(&stream, &[0; 2]);
+    let (raw, _) = foreign(&a, 3);
+    let (call, watch) = watched_call();
+    // SAFETY: the graph is this test's, which destroys it after the handle and never runs it.
+    let graph = unsafe { Graph::from_raw_borrowed(raw, &context()) };
+    graph.add(call, ()).unwrap();
+    assert_alive(&watch);
+    drop(graph);
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
+    // SAFETY: no handle is left.
+    unsafe { sys::cuGraphDestroy(raw) }.result().unwrap();
+}
+
+#[test]
+fn what_foreign_code_makes_of_a_handle_with_owners_holds_them() {
+    let stream = stream();
+    let door = Arc::new(Door::default());
+    let (call, watch) = watched_call();
+    let graph = graph();
+    let first = graph.add(door.op(), ()).unwrap();
+    graph.add(call, first).unwrap();
+    let (mut clone, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the graph is there, and the places for answers are.
+    unsafe {
+        let raw = graph.raw_with_owners().unwrap();
+        sys::cuGraphClone(&mut clone, raw).result().unwrap();
+    }
+    drop(graph);
+    assert_alive(&watch);
+    // SAFETY: as above, of the clone.
+    unsafe {
+        sys::cuGraphInstantiateWithFlags(&mut exec, clone, 0)
+            .result()
+            .unwrap();
+        sys::cuGraphDestroy(clone).result().unwrap();
+    }
+    assert_alive(&watch);
+    door.close();
+    // SAFETY: the executable is there until it is destroyed, and its launch holds what it needs.
+    unsafe {
+        sys::cuGraphLaunch(exec, stream.cu_stream())
+            .result()
+            .unwrap();
+        door.until_someone_waits();
+        sys::cuGraphExecDestroy(exec).result().unwrap();
+    }
+    assert_alive(&watch);
+    door.open();
+    stream.synchronize().unwrap();
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
 }
 
 #[test]
@@ -158,24 +244,15 @@ fn an_executable_taken_over_holds_what_updates_gave() {
     assert!(!exec.options().unwrap().auto_free);
 
     let door = Arc::new(Door::default());
-    let (watch, watched) = Watch::new();
-    let held = Held(watched);
-    let call = HostOp::new(move || {
-        let _ = &held;
-    });
+    let (call, watch) = watched_call();
     exec.update(first, door.op()).unwrap();
     exec.update(node, call).unwrap();
     door.close();
     exec.launch(&stream).unwrap();
     door.until_someone_waits();
-    std::thread::scope(|scope| {
-        // The driver does not hold it for the launch, so this waits for it.
-        let dropping = scope.spawn(move || drop(exec));
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        assert!(!watch.is_dropped(), "the launch uses it");
-        door.open();
-        dropping.join().unwrap();
-    });
+    drop(exec);
+    assert_alive(&watch);
+    door.open();
     assert_eq!(a.to_host(&stream).unwrap(), [1]);
     assert_soon(|| watch.is_dropped(), "the executable leaks");
 }

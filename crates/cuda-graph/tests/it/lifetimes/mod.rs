@@ -260,10 +260,10 @@ fn updating_again_and_again_does_not_gather_what_was_bound_before() {
     assert_eq!(buffers[0].to_host(&stream).unwrap(), [999]);
     let held = format!("{exec:?}");
     // Three buffers and the kernel.
-    assert!(held.ends_with("updates hold 4 owners"), "{held}");
+    assert!(held.ends_with("holding 4 owners"), "{held}");
     exec.update_from(&graph).unwrap();
     let held = format!("{exec:?}");
-    assert!(held.ends_with("updates hold 0 owners"), "{held}");
+    assert!(held.ends_with("holding 2 owners"), "{held}");
 }
 
 #[test]
@@ -288,5 +288,27 @@ fn graphs_executables_and_launches_move_between_threads() {
     .join()
     .unwrap();
     stream.synchronize().unwrap();
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
+}
+
+/// A thread's own default stream is another stream on another thread.
+#[test]
+fn a_launch_in_a_threads_own_stream_holds_wherever_the_executable_is_dropped() {
+    let own = context().per_thread_stream();
+    let door = Arc::new(Door::default());
+    let (op, watch) = call(|| {});
+    let graph = Graph::new(&context()).unwrap();
+    let first = graph.add(door.op(), ()).unwrap();
+    graph.add(op, first).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    drop(graph);
+    door.close();
+    exec.launch(&own).unwrap();
+    door.until_someone_waits();
+    std::thread::spawn(move || drop(exec)).join().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert!(!watch.is_dropped(), "the launch uses it");
+    door.open();
+    own.synchronize().unwrap();
     assert_soon(|| watch.is_dropped(), "an owner leaks");
 }
