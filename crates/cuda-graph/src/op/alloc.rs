@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ptr;
+use std::sync::Arc;
 
 use cudarc::driver::sys::{
     CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
@@ -36,7 +37,7 @@ pub enum MemoryLocation {
 pub struct AllocOp {
     bytes: usize,
     location: MemoryLocation,
-    peers: Vec<i32>,
+    peers: Arc<[i32]>,
     address: u64,
     pub(super) tag: Tag,
 }
@@ -50,7 +51,7 @@ impl AllocOp {
         AllocOp {
             bytes,
             location,
-            peers: Vec::new(),
+            peers: Arc::default(),
             address: 0,
             tag: Tag::here(),
         }
@@ -58,7 +59,7 @@ impl AllocOp {
 
     /// The same allocation, which the device of this ordinal may access too.
     pub fn peer(mut self, ordinal: i32) -> Self {
-        self.peers.push(ordinal);
+        self.peers = self.peers.iter().copied().chain([ordinal]).collect();
         self
     }
 
@@ -147,7 +148,7 @@ impl AllocOp {
             )
         };
         let peers = if descs.is_null() {
-            Vec::new()
+            Arc::default()
         } else {
             (0..count)
                 // SAFETY: the driver gives so many, which live as long as the node; each begins with a location.

@@ -1,6 +1,7 @@
 //! Filling memory with one value.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
@@ -15,6 +16,11 @@ use crate::{Error, Owner, Result, driver};
 /// Fills a region, or rows of it, with a value of 1, 2 or 4 bytes.
 #[derive(Clone)]
 pub struct FillOp {
+    fill: Arc<Fill>,
+    pub(super) tag: Tag,
+}
+
+struct Fill {
     to: Region,
     value: u32,
     value_bytes: u32,
@@ -22,7 +28,6 @@ pub struct FillOp {
     width: usize,
     height: usize,
     pitch: usize,
-    pub(super) tag: Tag,
 }
 
 tagged!(FillOp);
@@ -121,39 +126,39 @@ impl FillOp {
                 ),
             });
         }
-        Ok(FillOp {
+        let fill = Arc::new(Fill {
             to,
             value: value.bits(),
             value_bytes: V::BYTES,
             width,
             height,
             pitch,
-            tag,
-        })
+        });
+        Ok(FillOp { fill, tag })
     }
 
     /// Where it writes.
     pub fn to(&self) -> &Region {
-        &self.to
+        &self.fill.to
     }
 
     /// The value's bits.
     pub fn value(&self) -> u32 {
-        self.value
+        self.fill.value
     }
 
     /// The value's size in bytes.
     pub fn value_bytes(&self) -> u32 {
-        self.value_bytes
+        self.fill.value_bytes
     }
 
     /// Values in a row, and rows.
     pub fn size(&self) -> (usize, usize) {
-        (self.width, self.height)
+        (self.fill.width, self.fill.height)
     }
 
     pub(super) fn owners(&self) -> &[Owner] {
-        self.to.owner.as_slice()
+        self.fill.to.owner.as_slice()
     }
 
     pub(super) fn with_params<R>(
@@ -163,12 +168,12 @@ impl FillOp {
     ) -> R {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET);
         params.__bindgen_anon_1.memset = CUDA_MEMSET_NODE_PARAMS_v2 {
-            dst: self.to.address(),
-            pitch: self.pitch,
-            value: self.value,
-            elementSize: self.value_bytes,
-            width: self.width,
-            height: self.height,
+            dst: self.fill.to.address(),
+            pitch: self.fill.pitch,
+            value: self.fill.value,
+            elementSize: self.fill.value_bytes,
+            width: self.fill.width,
+            height: self.fill.height,
             ctx: context.cu_ctx(),
         };
         call(&mut params)
@@ -177,7 +182,7 @@ impl FillOp {
     pub(super) fn read(node: CUgraphNode) -> Result<FillOp> {
         let params = driver::node::fill_params(node)?;
         let row = params.width * params.elementSize as usize;
-        Ok(FillOp {
+        let fill = Arc::new(Fill {
             to: Region {
                 space: Space::Device,
                 address: params.dst,
@@ -189,6 +194,9 @@ impl FillOp {
             width: params.width,
             height: params.height,
             pitch: params.pitch,
+        });
+        Ok(FillOp {
+            fill,
             tag: Tag::default(),
         })
     }
@@ -199,7 +207,12 @@ impl fmt::Debug for FillOp {
         write!(
             f,
             "FillOp of {}x{} values {:#x} of {} bytes to [{:?}] made at {:?}",
-            self.width, self.height, self.value, self.value_bytes, self.to, self.tag
+            self.fill.width,
+            self.fill.height,
+            self.fill.value,
+            self.fill.value_bytes,
+            self.fill.to,
+            self.tag
         )
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphNodeParams;
-use smallvec::SmallVec;
 
 use super::{AnyOp, NodeKind, Operation, Tag, tagged};
 use crate::{Error, Owner, Result};
@@ -14,7 +13,7 @@ use crate::{Error, Owner, Result};
 pub struct RawOp {
     kind: NodeKind,
     params: Option<Arc<Params>>,
-    owners: SmallVec<[Owner; 1]>,
+    owners: Arc<[Owner]>,
     pub(super) tag: Tag,
 }
 
@@ -49,7 +48,7 @@ impl RawOp {
         RawOp {
             kind,
             params: None,
-            owners: SmallVec::new(),
+            owners: Arc::default(),
             tag: Tag::default(),
         }
     }

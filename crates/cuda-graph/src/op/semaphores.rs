@@ -1,6 +1,7 @@
 //! Signalling, and waiting for, external semaphores.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cudarc::driver::sys::{
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2,
@@ -16,8 +17,7 @@ macro_rules! semaphores {
         #[doc = $what]
         #[derive(Clone)]
         pub struct $op {
-            semaphores: Vec<CUexternalSemaphore>,
-            params: Vec<$params>,
+            each: Arc<(Vec<CUexternalSemaphore>, Vec<$params>)>,
             owner: Option<Owner>,
             pub(super) tag: Tag,
         }
@@ -40,10 +40,8 @@ macro_rules! semaphores {
                 semaphores: impl IntoIterator<Item = (CUexternalSemaphore, $params)>,
                 owner: Option<Owner>,
             ) -> $op {
-                let (semaphores, params) = semaphores.into_iter().unzip();
                 $op {
-                    semaphores,
-                    params,
+                    each: Arc::new(semaphores.into_iter().unzip()),
                     owner,
                     tag: Tag::here(),
                 }
@@ -51,12 +49,12 @@ macro_rules! semaphores {
 
             /// The semaphores.
             pub fn semaphores(&self) -> &[CUexternalSemaphore] {
-                &self.semaphores
+                &self.each.0
             }
 
             /// The parameters of each.
             pub fn params(&self) -> &[$params] {
-                &self.params
+                &self.each.1
             }
 
             pub(super) fn owners(&self) -> &[Owner] {
@@ -70,9 +68,9 @@ macro_rules! semaphores {
                 let mut params = driver::node::blank(CUgraphNodeType::$kind);
                 // SAFETY: plain data for which zero is a value of every field.
                 let mut node: $node = unsafe { std::mem::zeroed() };
-                node.extSemArray = self.semaphores.as_ptr().cast_mut();
-                node.paramsArray = self.params.as_ptr();
-                node.numExtSems = self.semaphores.len() as u32;
+                node.extSemArray = self.each.0.as_ptr().cast_mut();
+                node.paramsArray = self.each.1.as_ptr();
+                node.numExtSems = self.each.0.len() as u32;
                 params.__bindgen_anon_1.$member = node;
                 call(&mut params)
             }
@@ -80,7 +78,7 @@ macro_rules! semaphores {
             pub(super) fn read(node: CUgraphNode) -> Result<$op> {
                 let params = $read(node)?;
                 let count = params.numExtSems as usize;
-                let (semaphores, each) = if count == 0 {
+                let each = if count == 0 {
                     (Vec::new(), Vec::new())
                 } else {
                     // SAFETY: the driver gives so many of both, which live as long as the node.
@@ -92,8 +90,7 @@ macro_rules! semaphores {
                     }
                 };
                 Ok($op {
-                    semaphores,
-                    params: each,
+                    each: Arc::new(each),
                     owner: None,
                     tag: Tag::default(),
                 })
@@ -106,7 +103,7 @@ macro_rules! semaphores {
                     f,
                     "{} of {:?} made at {:?}",
                     stringify!($op),
-                    self.semaphores,
+                    self.each.0,
                     self.tag
                 )
             }
