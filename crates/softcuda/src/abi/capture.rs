@@ -33,9 +33,6 @@ struct Wanted {
 impl Wanted {
     fn tell(self, handle: CUstream, null: NullStream) -> Result {
         self.status.some()?;
-        if !self.data.is_null() && self.nodes.is_null() {
-            return Err(INVALID);
-        }
         let told = capture::info(&*stream::resolve_quietly(handle, null)?)?;
         self.status.set(told.status())?;
         let Info::Active {
@@ -49,6 +46,9 @@ impl Wanted {
         else {
             return Ok(());
         };
+        if self.nodes.is_null() && !self.data.is_null() {
+            return Err(INVALID);
+        }
         if has_data && self.data.is_null() && !self.nodes.is_null() {
             return Err(CUresult::CUDA_ERROR_LOSSY_QUERY);
         }

@@ -36,8 +36,6 @@ driver_functions! {
     cuGraphBatchMemOpNodeGetParams(node: Handle, params: *mut BatchParams);
     cuGraphMemAllocNodeGetParams(node: Handle, params: *mut AllocParams);
     cuGraphUpload(exec: Handle, stream: Handle);
-    cuGraphExecUpdate_v2(exec: Handle, graph: Handle, info: *mut UpdateInfo);
-    cuGraphDebugDotPrint(graph: Handle, path: *const std::ffi::c_char, flags: u32);
     cuCtxRecordEvent(context: Handle, event: Handle);
     cuCtxWaitEvent(context: Handle, event: Handle);
     cuCtxSynchronize_v2(context: Handle);
@@ -46,6 +44,15 @@ driver_functions! {
     cuMemsetD32_v2_ptds(target: u64, value: u32, count: usize);
     cuStreamWriteValue32(stream: Handle, address: u64, value: u32, flags: u32);
     cuStreamWaitValue32(stream: Handle, address: u64, value: u32, flags: u32);
+    cuMemcpyDtoD_v2_ptds(target: u64, source: u64, size: usize);
+    cuLaunchHostFunc_ptsz(stream: Handle, function: HostFn, data: *mut c_void);
+    cuStreamIsCapturing_ptsz(stream: Handle, status: *mut u32);
+    cuStreamGetCaptureInfo(stream: Handle, status: *mut u32, id: *mut u64);
+    cuStreamUpdateCaptureDependencies(stream: Handle, nodes: *const Handle, count: usize, flags: u32);
+    cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut u64);
+    cuDeviceGraphMemTrim(device: i32);
+    cuMemPrefetchBatchAsync(addresses: *const u64, sizes: *const usize, count: usize, locations: *const crate::conformance::structs::Location, first: *const usize, location_count: usize, flags: u64, stream: Handle);
+    cuMemcpyBatchAsync_v2(targets: *const u64, sources: *const u64, sizes: *const usize, count: usize, attributes: *const [u32; 6], first: *const usize, attribute_count: usize, stream: Handle);
     cuStreamBatchMemOp(stream: Handle, count: u32, operations: *mut BatchOperation, flags: u32);
 }
 

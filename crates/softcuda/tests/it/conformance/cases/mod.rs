@@ -1,5 +1,14 @@
 //! The cases, a file per topic.
 
+mod capture_begin;
+mod capture_events;
+mod capture_fork;
+mod capture_info;
+mod capture_legacy;
+mod capture_nodes;
+mod capture_record;
+mod capture_setting;
+mod capture_unsafe;
 mod context;
 mod copy;
 mod device;
@@ -32,6 +41,14 @@ use super::case::Case;
 /// Every case of the suite.
 pub fn all() -> Vec<&'static Case> {
     let topics = [
+        capture_begin::CASES,
+        capture_events::CASES,
+        capture_fork::CASES,
+        capture_info::CASES,
+        capture_legacy::CASES,
+        capture_nodes::CASES,
+        capture_record::CASES,
+        capture_unsafe::CASES,
         context::CASES,
         copy::CASES,
         device::CASES,
