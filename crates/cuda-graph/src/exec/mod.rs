@@ -190,7 +190,8 @@ impl Exec {
     ///
     /// # Safety
     ///
-    /// As [`from_raw`](Exec::from_raw), except that the owner destroys it, after this is dropped.
+    /// As [`from_raw`](Exec::from_raw), except that the owner destroys it, after this is dropped. What updates through this handle gave is
+    /// held by it alone: then the owner launches the executable only if that lives otherwise.
     pub unsafe fn from_raw_borrowed(
         raw: CUgraphExec,
         context: &Arc<CudaContext>,

@@ -56,7 +56,8 @@ impl Graph {
     /// # Safety
     ///
     /// As [`from_raw`](Graph::from_raw), except that the owner destroys it, after the last use of this handle, its views and executables'
-    /// per-node updates.
+    /// per-node updates. When the handle is gone, what those nodes use need not live any more: then the owner runs the graph only if it has
+    /// the driver's graph hold it, or keeps it itself.
     pub unsafe fn from_raw_borrowed(raw: CUgraph, context: &Arc<CudaContext>) -> Graph {
         Graph::root(context, raw, false, false)
     }

@@ -11,6 +11,7 @@ use cuda_graph::{
     AllocOp, AnyOp, ChildOp, CopyOp, EmptyOp, Exec, FreeOp, Graph, MemoryLocation, Node, Result,
 };
 
+use crate::door::Door;
 use crate::fixture::{context, store, stream, words};
 use crate::resource::{RESOURCES, Resource, Seen};
 
@@ -369,5 +370,89 @@ fn launches_and_switches_can_be_tried_again() {
         a.copy_from_host(&stream, &[0]).unwrap();
         runs(&mut exec, &stream);
         assert_eq!(a.to_host(&stream).unwrap(), [u32::from(!disabled)]);
+    });
+}
+
+/// A graph that passes through a door, then does `op`.
+fn gated(door: &Arc<Door>, op: AnyOp) -> (Graph, Node<AnyOp>) {
+    let graph = graph();
+    let first = graph.add(door.op(), ()).unwrap();
+    let node = graph.add(op, first).unwrap();
+    (graph, node)
+}
+
+#[test]
+fn a_launch_in_flight_is_waited_for_whatever_fails_in_letting_go() {
+    each(|failing, resource, stream, case| {
+        let door = Arc::new(Door::default());
+        let (op, seen) = make(resource, stream);
+        let (graph, _) = gated(&door, op);
+        let mut exec = graph.instantiate().unwrap();
+        drop(graph);
+        door.close();
+        exec.launch(stream).unwrap();
+        door.until_someone_waits();
+        failing.run(|| drop(exec));
+        seen.assert_alive(case);
+        door.open();
+        stream.synchronize().unwrap();
+        seen.assert_dropped(case);
+    });
+}
+
+#[test]
+fn a_launch_in_flight_is_waited_for_whatever_fails_in_a_whole_update() {
+    each(|failing, resource, stream, case| {
+        let door = Arc::new(Door::default());
+        let (old, seen_old) = make(resource, stream);
+        let (graph, _) = gated(&door, old);
+        let mut exec = graph.instantiate().unwrap();
+        let (new, seen_new) = make(resource, stream);
+        let (next, _) = gated(&door, new);
+        drop(graph);
+        door.close();
+        exec.launch(stream).unwrap();
+        door.until_someone_waits();
+        let updated = failing.run(|| exec.update_from(&next));
+        seen_old.assert_alive(case);
+        door.open();
+        stream.synchronize().unwrap();
+        // Not before: the driver frees some memory only when nothing is in flight.
+        drop(next);
+        let (gone, kept) = match updated {
+            Ok(()) => (seen_old, seen_new),
+            Err(_) => (seen_new, seen_old),
+        };
+        gone.assert_dropped(case);
+        kept.assert_alive(case);
+        runs(&mut exec, stream);
+        drop(exec);
+        kept.assert_dropped(case);
+    });
+}
+
+#[test]
+fn a_launch_in_a_threads_own_stream_is_known_to_be_over_or_not_made() {
+    let own = context().per_thread_stream();
+    let a = words(&own, &[0]);
+    each_call(|failing| {
+        let door = Arc::new(Door::default());
+        let (graph, _) = gated(&door, store(&a, 1).into());
+        let gone = Arc::downgrade(&a.owner());
+        let mut exec = graph.instantiate().unwrap();
+        drop(graph);
+        door.close();
+        a.copy_from_host(&own, &[0]).unwrap();
+        let launched = std::thread::scope(|scope| {
+            // Where the end cannot be known later, the launch waits for it.
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                door.open();
+            });
+            failing.run(|| exec.launch(&own)).is_ok()
+        });
+        assert_eq!(a.to_host(&own).unwrap(), [u32::from(launched)]);
+        drop(exec);
+        assert!(gone.strong_count() > 0);
     });
 }

@@ -343,14 +343,16 @@ fn run(stream: &Arc<CudaStream>, resource: Resource, consumer: Consumer, let_go:
 
 /// Runs every case of a consumer, and names those that fail.
 fn every_case(consumer: Consumer) {
-    let stream = stream();
+    every_case_in(&stream(), consumer);
+}
+
+fn every_case_in(stream: &Arc<CudaStream>, consumer: Consumer) {
     let mut failed = Vec::new();
     for resource in RESOURCES {
         for let_go in WAYS {
             let case = format!("{resource:?} in {consumer:?}, {let_go:?}");
-            let outcome = catch_unwind(AssertUnwindSafe(|| {
-                run(&stream, resource, consumer, let_go)
-            }));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(|| run(stream, resource, consumer, let_go)));
             if let Err(panic) = outcome {
                 let said = panic.downcast_ref::<String>().cloned();
                 let said =
@@ -395,4 +397,16 @@ fn in_executables_after_an_update_of_the_node() {
 #[test]
 fn in_executables_after_an_update_as_a_whole() {
     every_case(Consumer::UpdatedWhole);
+}
+
+/// The null stream waits for others and they for it.
+#[test]
+fn in_launches_in_the_null_stream() {
+    every_case_in(&context().default_stream(), Consumer::Launch);
+}
+
+/// A thread's own stream is another one for the thread that lets go in the end.
+#[test]
+fn in_launches_in_a_threads_own_stream() {
+    every_case_in(&context().per_thread_stream(), Consumer::Launch);
 }

@@ -312,3 +312,77 @@ fn a_launch_in_a_threads_own_stream_holds_wherever_the_executable_is_dropped() {
     own.synchronize().unwrap();
     assert_soon(|| watch.is_dropped(), "an owner leaks");
 }
+
+#[test]
+fn launches_in_several_streams_hold_until_the_last_is_over() {
+    let streams = [stream(), stream(), context().per_thread_stream(), stream()];
+    let door = Arc::new(Door::default());
+    let (op, watch) = call(|| {});
+    let graph = Graph::new(&context()).unwrap();
+    let first = graph.add(door.op(), ()).unwrap();
+    graph.add(op, first).unwrap();
+    // Each of the streams is the last once.
+    for last in 0..streams.len() {
+        let mut exec = graph.instantiate().unwrap();
+        door.close();
+        for stream in streams.iter().cycle().skip(last + 1).take(streams.len()) {
+            exec.launch(stream).unwrap();
+        }
+        door.until_someone_waits();
+        std::thread::spawn(move || drop(exec)).join().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        door.open();
+        for stream in &streams {
+            stream.synchronize().unwrap();
+        }
+    }
+    assert!(!watch.is_dropped(), "the graph holds it");
+    let mut exec = graph.instantiate().unwrap();
+    drop(graph);
+    door.close();
+    for stream in &streams {
+        exec.launch(stream).unwrap();
+    }
+    door.until_someone_waits();
+    drop(exec);
+    std::thread::sleep(std::time::Duration::from_millis(10));
+    assert!(!watch.is_dropped(), "four launches use it");
+    door.open();
+    for stream in &streams {
+        stream.synchronize().unwrap();
+    }
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
+}
+
+#[test]
+fn what_both_definitions_use_is_held_by_a_launch_of_the_first() {
+    for own in [false, true] {
+        let stream = if own {
+            context().per_thread_stream()
+        } else {
+            stream()
+        };
+        let door = Arc::new(Door::default());
+        let (op, watch) = call(|| {});
+        let define = |op: HostOp| {
+            let graph = Graph::new(&context()).unwrap();
+            let first = graph.add(door.op(), ()).unwrap();
+            graph.add(op, first).unwrap();
+            graph
+        };
+        let (first, second) = (define(op.clone()), define(op));
+        let mut exec = first.instantiate().unwrap();
+        door.close();
+        exec.launch(&stream).unwrap();
+        door.until_someone_waits();
+        exec.update_from(&second).unwrap();
+        drop((first, second));
+        // Never launched since the update, yet what it holds now is in use.
+        drop(exec);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(!watch.is_dropped(), "the launch uses it");
+        door.open();
+        stream.synchronize().unwrap();
+        assert_soon(|| watch.is_dropped(), "an owner leaks");
+    }
+}
