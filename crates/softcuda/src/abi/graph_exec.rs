@@ -10,6 +10,7 @@ use super::graph_params::{
 use super::types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUstream};
 use super::{In, InOut, NullStream, Out, export};
 use crate::driver::graph::executable::{self, flag};
+use crate::driver::graph::plan::Why;
 use crate::driver::graph::{Kind, definition};
 use crate::driver::{CUresult, Result, capture, stream};
 
@@ -62,7 +63,9 @@ fn instantiate_telling(
     node.set_if_wanted(CUgraphNode::NULL);
     let graph = definition::resolve(graph)?;
     let made = executable::instantiate(&graph, 0).map_err(|failed| {
-        node.set_if_wanted(CUgraphNode(failed.node.unwrap_or(0)));
+        // Of a cycle no node is named here.
+        let named = failed.node.filter(|_| failed.why != Why::Structure);
+        node.set_if_wanted(CUgraphNode(named.unwrap_or(0)));
         failed.error
     });
     exec.set(made?)
@@ -125,7 +128,8 @@ fn update(exec: CUgraphExec, graph: CUgraph) -> (Result, UpdateResult) {
     };
     let both = executable::resolve(exec).and_then(|exec| Ok((exec, definition::resolve(graph)?)));
     match both {
-        Err(error) => (Err(error), told(1, None, None)),
+        // Not a word on what is no update at all.
+        Err(error) => (Err(error), told(0, None, None)),
         Ok((exec, graph)) => match exec.update(&graph) {
             Ok(()) => (Ok(()), told(0, None, None)),
             Err(refused) => {
@@ -273,9 +277,8 @@ export! {
 
     /// Has all nodes of an executable do what a graph's do, and tells how it went.
     fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, info: Out<UpdateResult>) {
-        info.some()?;
         let (done, told) = update(exec, graph);
-        info.set(told)?;
+        info.set_if_wanted(told);
         done
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn add_alloc(
     node.some()?;
     let graph = definition::resolve(graph)?;
     let given = params.get()?;
-    let made = GraphMemory::new(given.decode()?, context::current()?)?;
+    let made = GraphMemory::new(given.decode()?, context::usable()?)?;
     let added = definition::add_alloc(By::Program, &graph, on, &made)?;
     params.set(given.with_address(made.address()))?;
     node.set(added)

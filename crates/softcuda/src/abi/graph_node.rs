@@ -9,14 +9,15 @@ use super::graph_params::{
 };
 use super::types::{CUcontext, CUevent, CUgraph, CUgraphNode};
 use super::{In, Out, export};
+use crate::driver::Result;
 use crate::driver::graph::definition::By;
 use crate::driver::graph::edge::{EdgeData, Edges};
 use crate::driver::graph::operation::WRONG_KIND;
 use crate::driver::graph::{Kind, Operation, definition};
 use crate::driver::stream::Attribute;
-use crate::driver::{CUresult, Result};
 
-const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+/// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`: any other number asks for a copy.
+const MOVED: u32 = 1;
 
 /// Adds a node; its operation is made when the rest is known to be right.
 fn add(
@@ -57,22 +58,15 @@ fn replace(node: CUgraphNode, make: impl FnOnce(&Operation) -> Result<Operation>
     definition::graph_of(node)?.replace(node, make)
 }
 
-fn add_child(
-    node: Out<CUgraphNode>,
-    graph: CUgraph,
-    on: &Edges,
-    params: ChildParams,
-) -> Result<CUgraph> {
+fn add_child(node: Out<CUgraphNode>, graph: CUgraph, on: &Edges, params: ChildParams) -> Result {
     node.some()?;
     let graph = definition::resolve(graph)?;
     let child = definition::resolve(params.graph)?;
     let added = match params.ownership {
-        0 => definition::add_child(&graph, on, &child)?,
-        1 => definition::move_child(&graph, on, &child)?,
-        _ => return Err(INVALID),
+        MOVED => definition::move_child(&graph, on, &child)?,
+        _ => definition::add_child(&graph, on, &child)?,
     };
-    node.set(added)?;
-    child_graph(added)
+    node.set(added)
 }
 
 fn child_graph(node: CUgraphNode) -> Result<CUgraph> {
@@ -97,12 +91,7 @@ fn add_any(
     let on = dependencies(nodes, data, count)?;
     if kind == Kind::Child as u32 {
         let child = graph_params::member::<ChildParams>(given).get()?;
-        let own = add_child(node, graph, &on, child)?;
-        let out = graph_params::member_out::<ChildParams>(params);
-        return out.set(ChildParams {
-            graph: own,
-            ..child
-        });
+        return add_child(node, graph, &on, child);
     }
     if kind == Kind::Alloc as u32 {
         return add_alloc(node, graph, &on, graph_params::member_in_out(params));
@@ -163,7 +152,7 @@ export! {
             Operation::Kernel(old) => {
                 let mut attributes = old.attributes().clone();
                 attributes.set(id, value)?;
-                Ok(Operation::Kernel(old.with_attributes(attributes).into()))
+                Ok(Operation::Kernel(old.with_attributes(attributes)?.into()))
             }
             _ => Err(WRONG_KIND),
         })
@@ -176,7 +165,7 @@ export! {
         };
         replace(target, |old| match old {
             Operation::Kernel(old) => {
-                Ok(Operation::Kernel(old.with_attributes(source.attributes().clone()).into()))
+                Ok(Operation::Kernel(old.with_attributes(source.attributes().clone())?.into()))
             }
             _ => Err(WRONG_KIND),
         })
@@ -241,7 +230,7 @@ export! {
         node: Out<CUgraphNode>, graph: CUgraph, nodes: In<CUgraphNode>, count: usize, child: CUgraph,
     ) {
         let on = dependencies(nodes, no_data(), count)?;
-        add_child(node, graph, &on, ChildParams { graph: child, ownership: 0 }).map(drop)
+        add_child(node, graph, &on, ChildParams { graph: child, ownership: 0 })
     }
 
     /// The graph that a child graph's node owns.
@@ -320,7 +309,10 @@ export! {
 
     /// Gives a node other parameters.
     fn cuGraphNodeSetParams(node: CUgraphNode, params: In<NodeParams>) {
-        params.some()?;
+        if params.get()?.kind()? == Kind::Child as u32 {
+            let child = graph_params::member::<ChildParams>(params).get()?;
+            return definition::replace_child(node, &definition::resolve(child.graph)?);
+        }
         replace(node, |old| graph_params::decode(params, Some(old)))
     }
 }

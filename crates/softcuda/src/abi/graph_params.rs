@@ -8,6 +8,8 @@ use super::launch::parameters;
 use super::pool::PoolProperties;
 use super::types::{CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraph, CUkernel};
 use super::{In, InOut, Out};
+use crate::driver::context::Context;
+use crate::driver::graph::attribute::Attributes;
 use crate::driver::graph::edge::EdgeData;
 use crate::driver::graph::operation::{
     BatchNode, CopyNode, EventNode, FillNode, FillParams, HostNode, KernelNode, WRONG_KIND,
@@ -15,6 +17,7 @@ use crate::driver::graph::operation::{
 use crate::driver::graph::{Kind, Operation, memory};
 use crate::driver::host_function::{HostFn, UserData};
 use crate::driver::launch::Config;
+use crate::driver::memory as owned;
 use crate::driver::memory_operation::Parameters;
 use crate::driver::virtual_memory::Access;
 use crate::driver::{CUresult, Result, context, event, function, library};
@@ -119,8 +122,8 @@ pub struct AllocParams {
 impl AllocParams {
     /// What is to be allocated.
     pub(super) fn decode(&self) -> Result<memory::AllocParams> {
-        // There is one device.
-        if self.access_count > 1 {
+        // There are one device and one host.
+        if self.access_count > 2 {
             return Err(INVALID);
         }
         Ok(memory::AllocParams {
@@ -179,6 +182,21 @@ impl Params for FreeParams {
     }
 }
 
+/// The context that a node names: where it names none, the current one, or else that of the memory.
+fn context_for(handle: CUcontext, addresses: &[u64]) -> Result<Arc<Context>> {
+    let found = context::resolve_or_current(handle);
+    let owner = || {
+        let owners = addresses.iter().filter_map(|&it| owned::owner(it));
+        owners.map(|owned| owned.context).next()
+    };
+    match found {
+        Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) if handle.is_null() => {
+            owner().ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)
+        }
+        found => found,
+    }
+}
+
 /// Parameters of one kind of node: to an operation that takes the place of `old`, where there is one, and back.
 pub(super) trait Params: Copy + Sized {
     fn decode(&self, old: Option<&Operation>) -> Result<Operation>;
@@ -203,22 +221,28 @@ impl Params for KernelParams1 {
 impl Params for KernelParams {
     fn decode(&self, old: Option<&Operation>) -> Result<Operation> {
         let first = &self.first;
-        let (function, kernel) = match (first.function.is_null(), self.kernel.is_null()) {
-            (false, _) => (function::resolve(first.function)?, None),
-            (true, false) => {
+        let named = (!self.kernel.is_null()).then_some(self.kernel);
+        let function = match named {
+            Some(kernel) if first.function.is_null() => {
                 let context = context::resolve_or_current(self.context)?;
-                let kernel = library::kernel(self.kernel)?;
-                (kernel.function(&context)?, Some(self.kernel))
+                library::kernel(kernel)?.function(&context)?
             }
-            (true, true) => return Err(INVALID),
+            // A kernel does not stand in for its function here.
+            _ => function::resolve_itself(first.function)?,
         };
+        function.context().check()?;
         let config = Config::new(first.grid, first.block, first.dynamic_shared);
-        let values = parameters(&function, first.values, first.extra)?;
-        let node = KernelNode::new(function, kernel, &config, values)?;
-        Ok(Operation::Kernel(Arc::new(match old {
-            Some(Operation::Kernel(old)) => node.with_attributes(old.attributes().clone()),
-            _ => node,
-        })))
+        let values =
+            parameters(&function, first.values, first.extra).map_err(|error| match error {
+                CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => INVALID,
+                error => error,
+            })?;
+        let attributes = match old {
+            Some(Operation::Kernel(old)) => old.attributes().clone(),
+            _ => Attributes::default(),
+        };
+        let node = KernelNode::new(function, named, &config, values, attributes)?;
+        Ok(Operation::Kernel(Arc::new(node)))
     }
 
     fn encode(operation: &Operation) -> Result<Self> {
@@ -226,13 +250,9 @@ impl Params for KernelParams {
             return Err(WRONG_KIND);
         };
         let (grid, block, dynamic_shared) = node.shape();
-        let function = match node.kernel() {
-            Some(_) => CUfunction::NULL,
-            None => node.function().handle(),
-        };
         Ok(KernelParams {
             first: KernelParams1 {
-                function,
+                function: node.function().handle(),
                 grid,
                 block,
                 dynamic_shared,
@@ -249,8 +269,9 @@ impl Params for FillParams2 {
     fn decode(&self, old: Option<&Operation>) -> Result<Operation> {
         let context = match (self.context.is_null(), old) {
             (true, Some(Operation::Fill(old))) => old.context().clone(),
-            _ => context::resolve_or_current(self.context)?,
+            _ => context_for(self.context, &[self.first.address])?,
         };
+        context.check()?;
         let params = FillParams {
             address: self.first.address,
             pitch: self.first.pitch as u64,
@@ -320,11 +341,12 @@ impl Params for CopyParams {
         if self.flags != 0 || self.reserved != 0 {
             return Err(INVALID);
         }
+        let (target, source, extent) = self.copy.ends()?;
         let context = match (self.context.is_null(), old) {
             (true, Some(Operation::Copy(old))) => old.context().clone(),
-            _ => context::resolve_or_current(self.context)?,
+            _ => context_for(self.context, &[target.end.address(), source.end.address()])?,
         };
-        let (target, source, extent) = self.copy.ends()?;
+        context.check()?;
         let node = CopyNode::new(target, source, extent, context)?;
         Ok(Operation::Copy(Arc::new(node)))
     }
@@ -359,11 +381,12 @@ impl Params for HostParams {
 
 impl Params for BatchParams {
     fn decode(&self, _old: Option<&Operation>) -> Result<Operation> {
-        if self.count > 256 {
+        if self.count > 256 || self.context.is_null() {
             return Err(INVALID);
         }
         let operations = self.operations.list(self.count as usize)?;
-        let context = context::resolve_or_current(self.context)?;
+        let context = context::resolve(self.context)?;
+        context.check()?;
         let node = BatchNode::new(context, operations, self.flags)?;
         Ok(Operation::Batch(Arc::new(node)))
     }

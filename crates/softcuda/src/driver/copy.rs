@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::memory::{Place, device_place, place};
 use super::stream::Stream;
-use super::{CUresult, Result, array, capture, device};
+use super::{CUresult, Result, array, capture, device, graph};
 use crate::memory::access::{self, Rows};
 
 /// The most that is read from pageable memory during the call and written later; a larger copy is waited for.
@@ -20,7 +20,7 @@ pub(crate) enum Until {
 }
 
 /// One end of a copy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Memory of the host's.
     Host(u64),
@@ -32,8 +32,18 @@ pub(crate) enum End {
     Array(usize),
 }
 
+impl End {
+    /// Where it is; 0 for an array.
+    pub fn address(self) -> u64 {
+        match self {
+            End::Host(address) | End::Device(address) | End::Unified(address) => address,
+            End::Array(_) => 0,
+        }
+    }
+}
+
 /// One end of a copy of rows: where, and how its rows lie.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Side {
     /// The memory.
     pub end: End,
@@ -50,7 +60,7 @@ pub(crate) struct Side {
 }
 
 /// How much is copied: bytes of a row, rows, slices.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub width: u64,
     pub height: u64,
@@ -226,6 +236,8 @@ impl Copy {
 
     /// Puts the copy behind all that the stream was given.
     pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
+        graph::memory::check_reach(self.target.start)?;
+        graph::memory::check_reach(self.source.start)?;
         let on_device = self.target_place == Place::Device && self.source_place == Place::Device;
         let reads_pageable = self.source_place == Place::Pageable;
         let wait = match until {

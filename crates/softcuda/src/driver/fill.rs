@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::copy::Until;
 use super::memory::{Place, device_place};
 use super::stream::Stream;
-use super::{CUresult, Result, capture};
+use super::{CUresult, Result, capture, graph};
 use crate::memory::{self, access};
 
 /// A fill as the program asks for it: elements of 1, 2 or 4 bytes.
@@ -128,6 +128,7 @@ impl Fill {
 
     /// Puts the fill behind all that the stream was given.
     pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
+        graph::memory::check_reach(self.address)?;
         let wait = until == Until::Done && self.place != Place::Device;
         let bytes = self.width * u64::from(self.element) * self.height;
         stream.submit_sized(bytes, move || self.execute())?;
@@ -136,6 +137,7 @@ impl Fill {
             false => Ok(()),
         }
     }
+
     /// Fills, on the calling thread, some time after the call: the memory may have been freed since.
     pub fn execute_late(&self) -> Result {
         let row = self.width * u64::from(self.element);

@@ -221,6 +221,14 @@ pub(crate) fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
     }
 }
 
+/// As [`resolve`], of a function's own handle alone.
+pub(crate) fn resolve_itself(handle: CUfunction) -> Result<Arc<Function>> {
+    failure::check()?;
+    FUNCTIONS
+        .get(handle.0)
+        .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+}
+
 impl Function {
     /// Its handle.
     pub fn handle(&self) -> CUfunction {

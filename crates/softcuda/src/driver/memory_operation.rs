@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::graph::Operation as NodeOperation;
 use super::graph::operation::BatchNode;
+use super::memory::{self as owned, Made};
 use super::stream::Stream;
 use super::{CUresult, Result, capture, failure};
 use crate::memory;
@@ -83,15 +84,6 @@ enum Operation {
     Barrier,
 }
 
-/// When memory is looked up.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
-    /// When the operation is checked.
-    Now,
-    /// When it runs.
-    Later,
-}
-
 /// An aligned word in memory.
 #[derive(Clone, Copy)]
 struct Place {
@@ -100,12 +92,21 @@ struct Place {
 }
 
 impl Place {
-    fn check(address: u64, wide: bool, when: When) -> Result<Place> {
+    fn check(address: u64, wide: bool) -> Result<Place> {
         let place = Place { address, wide };
-        if !address.is_multiple_of(place.size()) || when == When::Now && !place.is_live() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        match address.is_multiple_of(place.size()) {
+            true => Ok(place),
+            false => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
-        Ok(place)
+    }
+
+    /// It is in memory, which is neither a pool's nor a graph's: an H200 takes none of those.
+    fn check_memory(self) -> Result {
+        let owner = owned::owner(self.address).map(|owned| owned.made);
+        match self.is_live() && !matches!(owner, Some(Made::Pooled(_) | Made::Graph(_))) {
+            true => Ok(()),
+            false => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
     }
 
     fn size(self) -> u64 {
@@ -167,7 +168,7 @@ impl Until {
 }
 
 impl Operation {
-    fn check(parameters: &Parameters, when: When) -> Result<Operation> {
+    fn check(parameters: &Parameters) -> Result<Operation> {
         let Parameters {
             operation,
             reserved,
@@ -185,7 +186,7 @@ impl Operation {
                     3 => Until::NotAllBits,
                     _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
                 };
-                let place = Place::check(address, operation == operation::WAIT_VALUE_64, when)?;
+                let place = Place::check(address, operation == operation::WAIT_VALUE_64)?;
                 Ok(Operation::Wait {
                     place,
                     value,
@@ -193,12 +194,19 @@ impl Operation {
                 })
             }
             operation::WRITE_VALUE_32 | operation::WRITE_VALUE_64 if flags == 0 => {
-                let place = Place::check(address, operation == operation::WRITE_VALUE_64, when)?;
+                let place = Place::check(address, operation == operation::WRITE_VALUE_64)?;
                 Ok(Operation::Write { place, value })
             }
             operation::BARRIER if reserved <= 1 => Ok(Operation::Barrier),
             operation::FLUSH_REMOTE_WRITES if reserved == 0 => Ok(Operation::Barrier),
             _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    fn check_memory(self) -> Result {
+        match self {
+            Operation::Barrier => Ok(()),
+            Operation::Wait { place, .. } | Operation::Write { place, .. } => place.check_memory(),
         }
     }
 
@@ -238,14 +246,21 @@ impl Operation {
 pub(crate) struct Batch(Box<[Operation]>);
 
 impl Batch {
-    /// All operations, or none where one is wrong.
-    pub fn check(operations: &[Parameters], when: When) -> Result<Batch> {
+    /// All operations, or none where one is wrong whatever memory there is.
+    pub fn check(operations: &[Parameters]) -> Result<Batch> {
         if operations.len() > MOST {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         let operations = operations.iter();
-        let checked: Result<_> = operations.map(|it| Operation::check(it, when)).collect();
+        let checked: Result<_> = operations.map(Operation::check).collect();
         checked.map(Batch)
+    }
+
+    /// Fails where an address is none that operations may have.
+    pub fn check_memory(&self) -> Result {
+        self.0
+            .iter()
+            .try_for_each(|operation| operation.check_memory())
     }
 
     /// Runs them, on the calling thread.
@@ -257,10 +272,11 @@ impl Batch {
 /// `cuStreamBatchMemOp`: all operations in order, or none where one is wrong; in a capture they become a node.
 pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
     if stream.is_capturing() {
-        let node = BatchNode::captured(stream.context().clone(), operations)?;
+        let node = BatchNode::new(stream.context().clone(), operations.to_vec(), 0)?;
         return capture::record(stream, NodeOperation::Batch(Arc::new(node)));
     }
-    let batch = Batch::check(operations, When::Now)?;
+    let batch = Batch::check(operations)?;
+    batch.check_memory()?;
     stream.submit(move || batch.execute())
 }
 

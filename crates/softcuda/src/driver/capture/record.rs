@@ -144,8 +144,9 @@ pub(crate) fn launch(
         }
     }
     let set = Attributes::of_launch(stream.priority(), config.cooperative, config.cluster)?;
-    let node = KernelNode::new(function.clone(), None, config, params()?)?;
-    let node = Operation::Kernel(Arc::new(node.with_attributes(attributes(set)?)));
+    let attributes = attributes(set)?;
+    let node = KernelNode::new(function.clone(), None, config, params()?, attributes)?;
+    let node = Operation::Kernel(Arc::new(node));
     let (capture, node) = add(stream, |graph, on| {
         if !config.programmatic {
             return graph.add(By::Capture, on, node);

@@ -14,10 +14,12 @@ const CLUSTER_SCHEDULING_POLICY_PREFERENCE: u32 = 5;
 const PRIORITY: u32 = 8;
 const MEM_SYNC_DOMAIN_MAP: u32 = 9;
 const MEM_SYNC_DOMAIN: u32 = 10;
-const PREFERRED_CLUSTER_DIMENSION: u32 = 11;
 const DEVICE_UPDATABLE_KERNEL_NODE: u32 = 13;
 const PREFERRED_SHARED_MEMORY_CARVEOUT: u32 = 14;
 const NVLINK_UTIL_CENTRIC_SCHEDULING: u32 = 16;
+
+/// Domains of a device.
+const SYNC_DOMAINS: u8 = 4;
 
 /// The attributes of a node: those that were set.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -63,9 +65,7 @@ impl Attributes {
             | CLUSTER_SCHEDULING_POLICY_PREFERENCE
             | PRIORITY
             | MEM_SYNC_DOMAIN
-            | PREFERRED_CLUSTER_DIMENSION
-            | DEVICE_UPDATABLE_KERNEL_NODE
-            | NVLINK_UTIL_CENTRIC_SCHEDULING => [0; 8],
+            | DEVICE_UPDATABLE_KERNEL_NODE => [0; 8],
             // A map of two bytes: the default domain and the remote one.
             MEM_SYNC_DOMAIN_MAP => value([0x0100, 0, 0]),
             PREFERRED_SHARED_MEMORY_CARVEOUT => value([u32::MAX, 0, 0]),
@@ -78,18 +78,19 @@ impl Attributes {
     pub fn set(&mut self, id: u32, mut to: Attribute) -> Result {
         let [first, ..] = words(&to);
         let fine = match id {
+            // A size that does not fit is refused with the rest of the launch.
             ACCESS_POLICY_WINDOW
             | CLUSTER_DIMENSION
-            | MEM_SYNC_DOMAIN_MAP
-            | PREFERRED_CLUSTER_DIMENSION => true,
-            COOPERATIVE | MEM_SYNC_DOMAIN | NVLINK_UTIL_CENTRIC_SCHEDULING => first <= 1,
-            CLUSTER_SCHEDULING_POLICY_PREFERENCE => first <= 2,
+            | COOPERATIVE
+            | CLUSTER_SCHEDULING_POLICY_PREFERENCE => true,
+            MEM_SYNC_DOMAIN_MAP => to[0].to_le_bytes()[..2].iter().all(|&it| it < SYNC_DOMAINS),
+            MEM_SYNC_DOMAIN | NVLINK_UTIL_CENTRIC_SCHEDULING => first <= 1,
             PRIORITY => {
                 let priority = (first as i32).clamp(GREATEST_PRIORITY, 0);
                 to = value([priority as u32, 0, 0]);
                 true
             }
-            PREFERRED_SHARED_MEMORY_CARVEOUT => (-1..=100).contains(&(first as i32)),
+            PREFERRED_SHARED_MEMORY_CARVEOUT => first <= 100,
             DEVICE_UPDATABLE_KERNEL_NODE if first == 0 => true,
             // Kernels cannot update nodes here.
             DEVICE_UPDATABLE_KERNEL_NODE => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),

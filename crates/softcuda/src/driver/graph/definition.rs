@@ -5,6 +5,7 @@
 //! - a child graph belongs to one node, and no graph is inside itself;
 //! - handles of nodes rise, so the order of their handles is the order in which they were made.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -12,11 +13,11 @@ use parking_lot::Mutex;
 
 use super::edge::{self, Edge, Edges};
 use super::memory::GraphMemory;
-use super::operation::Operation;
+use super::operation::{Operation, WRONG_KIND};
 use super::user_object::{self, References};
 use crate::abi::types::{CUgraph, CUgraphNode, CUuserObject};
 use crate::driver::handle::{Found, Table};
-use crate::driver::{CUresult, Result, failure};
+use crate::driver::{CUresult, Result};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -49,6 +50,8 @@ pub(crate) struct Definition {
     instance: Weak<()>,
     /// A capture adds nodes to it: it loses none, and there is no second capture to it.
     captured: bool,
+    /// How often a node has become one without dependencies or without dependents.
+    ends: u64,
     /// It was destroyed.
     gone: bool,
 }
@@ -70,9 +73,19 @@ pub(crate) struct Node {
     pub dependencies: Edges,
     /// Edges to others.
     pub dependents: Edges,
+    /// Since when it has no dependencies, where it has none: lists begin with the newest, as an H200 has them.
+    pub root_since: u64,
+    /// Since when it has no dependents, where it has none.
+    pub exit_since: u64,
 }
 
 impl Definition {
+    /// The number of a node's becoming one without dependencies or without dependents.
+    pub fn next_end(&mut self) -> u64 {
+        self.ends += 1;
+        self.ends
+    }
+
     /// The graph or a child graph has nodes that allocate or free memory.
     pub fn has_memory_nodes(&self) -> bool {
         self.memory_nodes > 0
@@ -89,7 +102,6 @@ impl Definition {
 
 /// `cuGraphCreate`.
 pub(crate) fn create() -> Result<CUgraph> {
-    failure::check()?;
     Ok(new_graph().handle())
 }
 
@@ -105,7 +117,6 @@ pub(crate) fn new_graph() -> Arc<Graph> {
 
 /// The live graph of a handle.
 pub(crate) fn resolve(handle: CUgraph) -> Result<Arc<Graph>> {
-    failure::check()?;
     match GRAPHS.get(handle.0) {
         Found::Live(graph) => Ok(graph),
         // A real driver crashes on them.
@@ -115,7 +126,6 @@ pub(crate) fn resolve(handle: CUgraph) -> Result<Arc<Graph>> {
 
 /// The graph of a live node.
 pub(crate) fn graph_of(node: CUgraphNode) -> Result<Arc<Graph>> {
-    failure::check()?;
     match NODES.get(node.0) {
         Found::Live(graph) => graph.upgrade().ok_or(INVALID),
         Found::Destroyed | Found::Unknown => Err(INVALID),
@@ -148,13 +158,17 @@ pub(crate) fn destroy_node(handle: CUgraphNode) -> Result {
         }
         let node = definition.nodes.remove(&handle.0).ok_or(INVALID)?;
         for edge in &node.dependencies {
+            let since = definition.next_end();
             if let Some(other) = definition.nodes.get_mut(&edge.node) {
                 other.dependents.retain(|edge| edge.node != handle.0);
+                other.exit_since = since;
             }
         }
         for edge in &node.dependents {
+            let since = definition.next_end();
             if let Some(other) = definition.nodes.get_mut(&edge.node) {
                 other.dependencies.retain(|edge| edge.node != handle.0);
+                other.root_since = since;
             }
         }
         Ok(node)
@@ -210,6 +224,35 @@ pub(crate) fn move_child(
     Ok(node)
 }
 
+/// `cuGraphNodeSetParams` of a child graph's node: it gets a copy of another graph.
+pub(crate) fn replace_child(node: CUgraphNode, child: &Arc<Graph>) -> Result {
+    let graph = graph_of(node)?;
+    if graph.is_inside(child) {
+        return Err(INVALID);
+    }
+    if !matches!(graph.operation(node)?, Operation::Child(_)) {
+        return Err(WRONG_KIND);
+    }
+    let copy = child.copy()?;
+    let _ = copy.parent.set(Arc::downgrade(&graph));
+    let mut old = None;
+    let replaced = graph.replace(node, |was| match was {
+        Operation::Child(was) => {
+            if was.read(|definition| Ok(definition.has_memory_nodes()))? {
+                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            old = Some(was.clone());
+            Ok(Operation::Child(copy.clone()))
+        }
+        _ => Err(WRONG_KIND),
+    });
+    match (&replaced, old) {
+        (Ok(()), Some(old)) => old.dismantle(),
+        _ => copy.dismantle(),
+    }
+    replaced
+}
+
 /// `cuGraphAddMemAllocNode`.
 pub(crate) fn add_alloc(
     by: By,
@@ -246,19 +289,26 @@ impl Graph {
         CUgraph(self.handle)
     }
 
+    /// It is the child graph of a node.
+    pub fn is_child(&self) -> bool {
+        self.parent.get().is_some()
+    }
+
     /// The program gave it to a node of another graph.
     pub fn is_moved(&self) -> bool {
         self.moved.get().is_some()
     }
 
-    /// The right to be instantiated, where a graph has it once at a time.
-    pub fn take_instance(&self) -> Result<Option<Arc<()>>> {
+    /// The right to have an executable, where a graph has it once at a time. `own` is what the asking executable has.
+    pub fn take_instance(&self, own: Option<&Arc<()>>) -> Result<Option<Arc<()>>> {
         self.edit(|definition| {
             if !definition.has_memory_nodes() {
                 return Ok(None);
             }
-            if definition.instance.strong_count() > 0 {
-                return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            match (definition.instance.upgrade(), own) {
+                (None, _) => {}
+                (Some(taken), Some(own)) if Arc::ptr_eq(&taken, own) => return Ok(Some(taken)),
+                _ => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             }
             let instance = Arc::new(());
             definition.instance = Arc::downgrade(&instance);
@@ -332,6 +382,7 @@ impl Graph {
             };
             definition.memory_nodes += memory_nodes;
             let handle = NODES.reserve();
+            let since = definition.next_end();
             for &Edge { node, data } in dependencies {
                 if let Some(from) = definition.nodes.get_mut(&node) {
                     from.dependents.push(Edge { node: handle, data });
@@ -341,6 +392,8 @@ impl Graph {
                 operation,
                 dependencies: dependencies.into(),
                 dependents: Edges::new(),
+                root_since: since,
+                exit_since: since,
             };
             definition.nodes.insert(handle, node);
             NODES.put(handle, Arc::new(Arc::downgrade(self)));
@@ -377,14 +430,18 @@ impl Graph {
         self.read(|definition| Ok(definition.nodes.keys().copied().map(CUgraphNode).collect()))
     }
 
-    /// `cuGraphGetRootNodes`.
+    /// `cuGraphGetRootNodes`, the newest first.
     pub fn roots(&self) -> Result<Vec<CUgraphNode>> {
         self.read(|definition| {
             let roots = definition
                 .nodes
                 .iter()
                 .filter(|(_, node)| node.dependencies.is_empty());
-            Ok(roots.map(|(&handle, _)| CUgraphNode(handle)).collect())
+            let mut roots: Vec<(u64, CUgraphNode)> = roots
+                .map(|(&handle, node)| (node.root_since, CUgraphNode(handle)))
+                .collect();
+            roots.sort_unstable_by_key(|root| Reverse(root.0));
+            Ok(roots.into_iter().map(|root| root.1).collect())
         })
     }
 
@@ -433,13 +490,15 @@ impl Graph {
         }
     }
 
-    /// Fills an empty graph with copies of another's nodes.
+    /// Fills an empty graph with copies of another's nodes, as if they were made one after the other, each with its
+    /// dependencies; which of them have no dependents is said in the original's order.
     fn fill_from(self: &Arc<Self>, from: &Definition) -> Result {
         if from.has_memory_nodes() {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let mut own = self.definition.lock();
         own.references = from.references.clone();
+        own.ends = from.ends;
         own.clones = from
             .nodes
             .keys()
@@ -461,10 +520,15 @@ impl Graph {
                 };
                 edges.iter().map(other).collect()
             };
+            let (dependencies, mut dependents) =
+                (translated(&node.dependencies), translated(&node.dependents));
+            dependents.sort_unstable_by_key(|edge| edge.node);
             let copy = Node {
                 operation,
-                dependencies: translated(&node.dependencies),
-                dependents: translated(&node.dependents),
+                dependencies,
+                dependents,
+                root_since: own.next_end(),
+                exit_since: node.exit_since,
             };
             let handle = own.clones[handle];
             own.nodes.insert(handle, copy);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::definition::Graph;
 use super::operation::{Operation, memory_type};
 use super::snapshot::{Member, Snapshot};
+use crate::driver::Result;
 use crate::driver::copy::Side;
-use crate::driver::{CUresult, Result};
 
 /// `CUgraphDebugDot_flags`.
 mod flag {
@@ -29,9 +29,6 @@ mod flag {
 
 /// `cuGraphDebugDotPrint`: the text of a graph.
 pub(crate) fn dot(graph: &Arc<Graph>, flags: u32) -> Result<String> {
-    if flags & !flag::ALL != 0 {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
     let snapshot = Snapshot::of(graph)?;
     let flags = match flags & flag::VERBOSE {
         0 => flags,

@@ -58,7 +58,8 @@ impl EdgeData {
         let kernels = from == Kind::Kernel && to.is_none_or(|to| to == Kind::Kernel);
         let right = match (self.kind, self.from_port) {
             (0, 0) => true,
-            (0, LAUNCH_ORDER) | (PROGRAMMATIC, 1..=LAUNCH_ORDER) => kernels,
+            (0, LAUNCH_ORDER) => from == Kind::Kernel,
+            (PROGRAMMATIC, 1..=LAUNCH_ORDER) => kernels,
             _ => false,
         };
         match right && self.to_port == 0 && self.reserved == [0; 5] {
@@ -132,11 +133,13 @@ fn insert(definition: &mut Definition, from: usize, to: usize, data: EdgeData) -
 
 fn remove(definition: &mut Definition, from: usize, to: usize) {
     let mut take = |handle: usize, other: usize, dependents: bool| {
+        let now = definition.next_end();
         if let Some(node) = definition.nodes.get_mut(&handle) {
-            let edges = match dependents {
-                true => &mut node.dependents,
-                false => &mut node.dependencies,
+            let (edges, since) = match dependents {
+                true => (&mut node.dependents, &mut node.exit_since),
+                false => (&mut node.dependencies, &mut node.root_since),
             };
+            *since = now;
             if let Some(place) = find(edges, other) {
                 edges.remove(place);
             }
@@ -167,7 +170,7 @@ impl Graph {
         })
     }
 
-    /// `cuGraphRemoveDependencies`: the edges before the first that is not there with this data. So an H200 does.
+    /// `cuGraphRemoveDependencies`: the edges before the first that is not there, whatever their data. So an H200 does.
     pub fn remove_dependencies(&self, pairs: &[Pair]) -> Result {
         self.edit(|definition| {
             if pairs.is_empty() {
@@ -176,10 +179,8 @@ impl Graph {
             if definition.has_memory_nodes() {
                 return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
             }
-            for &(from, to, data) in pairs {
-                let (_, target) = ends(definition, from.0, to.0)?;
-                let place = find(&target.dependencies, from.0).ok_or(INVALID)?;
-                if target.dependencies[place].data != data {
+            for &(from, to, _) in pairs {
+                if !exists(definition, from.0, to.0)? {
                     return Err(INVALID);
                 }
                 remove(definition, from.0, to.0);

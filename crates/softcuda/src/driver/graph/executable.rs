@@ -15,7 +15,7 @@ use super::snapshot::Snapshot;
 use crate::abi::types::{CUgraphExec, CUgraphNode};
 use crate::driver::handle::{Found, Table};
 use crate::driver::stream::{GREATEST_PRIORITY, Stream};
-use crate::driver::{CUresult, Result, failure};
+use crate::driver::{CUresult, Result, context};
 use crate::engine::{Failure, Marker, Step, dag};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -38,9 +38,6 @@ pub(crate) struct Executable {
     pub(super) shape: Snapshot,
     /// The slot of each node, sorted by the node's handle.
     index: Vec<(usize, u32)>,
-    /// The right to be, where the graph can have one executable at a time.
-    #[allow(dead_code, reason = "kept for its end")]
-    instance: Option<Arc<()>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -48,6 +45,8 @@ pub(crate) struct Executable {
 pub(super) struct State {
     /// What the next launch runs.
     pub plan: Arc<Plan>,
+    /// The right to be, where the graph that it does the work of can have one executable at a time.
+    pub instance: Option<Arc<()>>,
     /// The end of the last launch.
     last: Option<Arc<Marker>>,
 }
@@ -63,10 +62,12 @@ pub(crate) fn instantiate(
     if flags & !known != 0 || flags & both == both {
         return Err(INVALID.into());
     }
-    if graph.is_moved() {
-        return Err(INVALID.into());
+    // There must be one, whatever the nodes' are.
+    context::current()?;
+    if graph.is_child() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED.into());
     }
-    let instance = graph.take_instance()?;
+    let instance = graph.take_instance(None)?;
     let mut shape = Snapshot::of(graph)?;
     let plan = Plan::of(&shape)?;
     if flags & DEVICE_LAUNCH != 0 {
@@ -79,9 +80,9 @@ pub(crate) fn instantiate(
         flags: flags & !UPLOAD,
         index: plan.index(),
         shape,
-        instance,
         state: Mutex::new(State {
             plan: Arc::new(plan),
+            instance,
             last: None,
         }),
     });
@@ -90,7 +91,6 @@ pub(crate) fn instantiate(
 
 /// The live executable of a handle.
 pub(crate) fn resolve(handle: CUgraphExec) -> Result<Arc<Executable>> {
-    failure::check()?;
     match EXECUTABLES.get(handle.0) {
         Found::Live(executable) => Ok(executable),
         // A real driver crashes on them.
@@ -130,6 +130,7 @@ impl Executable {
 
     /// `cuGraphLaunch`.
     pub fn launch(&self, stream: &Stream) -> Result {
+        stream.context().check()?;
         let mut state = self.state.lock();
         if let Some(last) = &state.last
             && !last.fired()
@@ -137,9 +138,8 @@ impl Executable {
             stream.wait(last.clone())?;
         }
         let plan = state.plan.clone();
-        plan.check_contexts()?;
+        plan.check()?;
         if let Some(memory) = &plan.memory {
-            stream.context().check()?;
             memory.launch(self.flags & flag::AUTO_FREE_ON_LAUNCH != 0)?;
         }
         let calls = plan.calls();

@@ -29,25 +29,49 @@ static MEMORY: Mutex<BTreeMap<u64, Weak<GraphMemory>>> = Mutex::new(BTreeMap::ne
 
 /// The figures of the device's pool for graphs.
 static FIGURES: Mutex<Figures> = Mutex::new(Figures {
-    used: 0,
-    used_high: 0,
+    taken: 0,
     reserved: 0,
+    used_high: 0,
     reserved_high: 0,
 });
 
+/// What graphs use is what the pool has, as an H200 counts it: what launches gave back stays until the pool is trimmed.
 struct Figures {
-    used: u64,
-    used_high: u64,
+    /// Bytes that launches took and nobody gave back.
+    taken: u64,
     reserved: u64,
+    used_high: u64,
     reserved_high: u64,
 }
 
 impl Figures {
     fn take(&mut self, size: u64) {
-        self.used += size;
-        self.used_high = self.used_high.max(self.used);
-        self.reserved = self.reserved.max(self.used.next_multiple_of(CHUNK));
+        self.taken += size;
+        self.reserved = self.reserved.max(self.taken.next_multiple_of(CHUNK));
+        self.used_high = self.used_high.max(self.reserved);
         self.reserved_high = self.reserved_high.max(self.reserved);
+    }
+}
+
+/// `CUmemLocationType`.
+mod location {
+    pub const NONE: u32 = 0;
+    pub const DEVICE: u32 = 1;
+    pub const HOST: u32 = 2;
+    pub const HOST_NUMA: u32 = 3;
+}
+
+/// Whoever reaches the memory of a node reads and writes it.
+fn check_access(access: &Access) -> Result {
+    match (access.location, access.number) {
+        (location::DEVICE, 0) | (location::HOST, _) => {}
+        (location::DEVICE, _) => return Err(CUresult::CUDA_ERROR_INVALID_DEVICE),
+        _ => return Err(INVALID),
+    }
+    match access.flags {
+        3 => Ok(()),
+        0 | 1 => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+        _ => Err(INVALID),
     }
 }
 
@@ -92,22 +116,26 @@ impl GraphMemory {
     pub fn new(params: AllocParams, context: Arc<Context>) -> Result<Arc<GraphMemory>> {
         const PINNED: u32 = 1;
         const MANAGED: u32 = 2;
-        const DEVICE: u32 = 1;
+        const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
         let (location, number) = params.properties.location;
         let kind = match (params.properties.kind, location, number) {
-            (PINNED, DEVICE, 0) => Kind::Device,
-            (PINNED, 2..=4, _) => Kind::Pinned,
-            (MANAGED, DEVICE, 0) | (MANAGED, 0 | 2..=4, _) => Kind::Managed,
+            (PINNED, location::DEVICE, 0) => Kind::Device,
+            (MANAGED, location::DEVICE, 0) => Kind::Managed,
+            // Pools have such memory, graphs do not.
+            (PINNED, location::HOST | location::HOST_NUMA, _)
+            | (MANAGED, location::NONE | location::HOST | location::HOST_NUMA, _) => {
+                return Err(NOT_SUPPORTED);
+            }
             _ => return Err(INVALID),
         };
-        if params.size == 0 || params.properties.handle_types != 0 {
+        if params.size == 0 {
             return Err(INVALID);
         }
+        if params.properties.handle_types != 0 {
+            return Err(NOT_SUPPORTED);
+        }
         for access in &params.access {
-            if access.location != DEVICE || access.number != 0 || !matches!(access.flags, 0 | 1 | 3)
-            {
-                return Err(INVALID);
-            }
+            check_access(access)?;
         }
         let allocation = memory::alloc(params.size, 1, kind)?;
         let made = Arc::new(GraphMemory {
@@ -186,7 +214,7 @@ impl GraphMemory {
 
     /// Counts it as free.
     pub fn free(&self) {
-        FIGURES.lock().used -= self.allocation.size;
+        FIGURES.lock().taken -= self.allocation.size;
     }
 
     fn disown(&self) {
@@ -250,11 +278,24 @@ impl PlanMemory {
     }
 }
 
+/// Fails for memory of an allocation node that is not the program's: no call outside graphs reaches it.
+pub(crate) fn check_reach(address: u64) -> Result {
+    let memory = MEMORY.lock();
+    let found = memory.range(..=address).next_back();
+    let found = found.and_then(|(_, memory)| memory.upgrade());
+    // Its end may take the lock.
+    drop(memory);
+    match found {
+        Some(memory) if memory.allocation.contains(address) && !memory.is_taken() => Err(INVALID),
+        _ => Ok(()),
+    }
+}
+
 /// `cuDeviceGetGraphMemAttribute`.
 pub(crate) fn attribute(number: u32) -> Result<u64> {
     let figures = FIGURES.lock();
     match number {
-        0 => Ok(figures.used),
+        0 => Ok(figures.reserved),
         1 => Ok(figures.used_high),
         2 => Ok(figures.reserved),
         3 => Ok(figures.reserved_high),
@@ -266,7 +307,7 @@ pub(crate) fn attribute(number: u32) -> Result<u64> {
 pub(crate) fn set_attribute(number: u32, value: u64) -> Result {
     let mut figures = FIGURES.lock();
     match (number, value) {
-        (1, 0) => figures.used_high = figures.used,
+        (1, 0) => figures.used_high = figures.reserved,
         (3, 0) => figures.reserved_high = figures.reserved,
         _ => return Err(INVALID),
     }
@@ -276,5 +317,5 @@ pub(crate) fn set_attribute(number: u32, value: u64) -> Result {
 /// `cuDeviceGraphMemTrim`.
 pub(crate) fn trim() {
     let mut figures = FIGURES.lock();
-    figures.reserved = figures.used.next_multiple_of(CHUNK);
+    figures.reserved = figures.taken.next_multiple_of(CHUNK);
 }

@@ -26,7 +26,7 @@ pub(crate) mod edge;
 pub(crate) mod executable;
 pub(crate) mod memory;
 pub(crate) mod operation;
-mod plan;
+pub(crate) mod plan;
 mod snapshot;
 pub(crate) mod update;
 pub(crate) mod user_object;

@@ -49,6 +49,8 @@ pub(super) struct Plan {
     pub slots: Vec<Slot>,
     /// Slots that record or wait for events, in an order that edges allow.
     events: Arc<[u32]>,
+    /// Slots of memory operations.
+    batches: Arc<[u32]>,
     /// It calls functions of the program's.
     calls: bool,
     /// The contexts of nodes.
@@ -108,6 +110,20 @@ impl Layout {
     }
 }
 
+/// The memory that slots take and give back.
+fn memory_of(slots: &[Slot]) -> Option<Arc<PlanMemory>> {
+    let (mut takes, mut frees) = (Vec::new(), Vec::new());
+    for slot in slots {
+        match &slot.operation {
+            Operation::Alloc(memory) => takes.push(memory.clone()),
+            Operation::Free(memory) => frees.push(memory.clone()),
+            _ => {}
+        }
+    }
+    let any = !takes.is_empty() || !frees.is_empty();
+    any.then(|| Arc::new(PlanMemory::new(takes, frees)))
+}
+
 /// Why there is no plan.
 pub(crate) struct Unplanned {
     /// What the call answers.
@@ -128,7 +144,7 @@ pub(crate) enum Why {
     Structure = 2,
     /// A node that an executable which kernels launch cannot have.
     NotForKernels = 3,
-    /// Nodes of several contexts, in such an executable.
+    /// Nodes of several contexts, in such an executable; copies of pageable memory count as such.
     SeveralContexts = 4,
 }
 
@@ -178,24 +194,24 @@ impl Plan {
                 contexts.push(context.clone());
             }
         }
-        let (mut takes, mut frees) = (Vec::new(), Vec::new());
-        for slot in &slots {
-            match &slot.operation {
-                Operation::Alloc(memory) => takes.push(memory.clone()),
-                Operation::Free(memory) => frees.push(memory.clone()),
-                _ => {}
-            }
-        }
-        let uses_memory = !takes.is_empty() || !frees.is_empty();
+        let batches = (0..slots.len() as u32).filter(|&slot| kind(slot) == Kind::Batch);
         Ok(Plan {
+            batches: batches.collect(),
             contexts: contexts.into(),
-            memory: uses_memory.then(|| Arc::new(PlanMemory::new(takes, frees))),
+            memory: memory_of(&slots),
             calls: slots.iter().any(|slot| slot.operation.kind() == Kind::Host),
             references: snapshot.all_references().into(),
             dag: Arc::new(dag),
             slots,
             events,
         })
+    }
+
+    /// The operations of its slots have changed: so may have the memory that launches take.
+    pub fn refresh_memory(&mut self) {
+        if self.memory.is_some() {
+            self.memory = memory_of(&self.slots);
+        }
     }
 
     /// Fails where kernels could not launch it.
@@ -205,11 +221,11 @@ impl Plan {
             node,
             why,
         };
-        if let Some(node) = snapshot.first_not_for_kernels() {
-            return Err(wrong(Some(node), Why::NotForKernels));
+        if let Some((node, why)) = snapshot.first_not_for_kernels() {
+            return Err(wrong(Some(node), why));
         }
         if self.contexts.is_empty() {
-            return Err(wrong(None, Why::Structure));
+            return Err(wrong(None, Why::Error));
         }
         let first = self.contexts[0].id();
         let other = self.slots.iter().find(|slot| {
@@ -222,9 +238,17 @@ impl Plan {
         }
     }
 
-    /// Fails where a node's context was destroyed.
-    pub fn check_contexts(&self) -> Result {
-        self.contexts.iter().try_for_each(|context| context.check())
+    /// Fails where a node's context was destroyed, and where memory operations are none that can be made there.
+    pub fn check(&self) -> Result {
+        self.contexts
+            .iter()
+            .try_for_each(|context| context.check())?;
+        self.batches
+            .iter()
+            .try_for_each(|&slot| match &self.slots[slot as usize].work {
+                Work::Batch(node) => node.check_memory(),
+                _ => Ok(()),
+            })
     }
 
     /// It calls functions of the program's.

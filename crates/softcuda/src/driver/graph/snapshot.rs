@@ -1,5 +1,6 @@
 //! A definition as it was at some moment, child graphs included: what instantiation and whole-graph updates work on.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -7,6 +8,7 @@ use smallvec::SmallVec;
 use super::definition::Graph;
 use super::edge::EdgeData;
 use super::operation::Operation;
+use super::plan::Why;
 use super::user_object::Reference;
 use crate::driver::Result;
 
@@ -28,6 +30,8 @@ pub(super) struct Member {
     pub dependencies: SmallVec<[(u32, EdgeData); 2]>,
     /// Its child graph.
     pub inner: Option<Snapshot>,
+    /// Since when no other depends on it, where none does.
+    exit_since: u64,
 }
 
 impl Snapshot {
@@ -53,6 +57,7 @@ impl Snapshot {
                         .map(|edge| (place(edge.node), edge.data))
                         .collect(),
                     inner,
+                    exit_since: node.exit_since,
                 });
             }
             Ok(Snapshot {
@@ -69,11 +74,11 @@ impl Snapshot {
         all
     }
 
-    /// A node that an executable which kernels launch cannot have.
-    pub fn first_not_for_kernels(&self) -> Option<usize> {
+    /// A node that an executable which kernels launch cannot have, and why not.
+    pub fn first_not_for_kernels(&self) -> Option<(usize, Why)> {
         self.members.iter().find_map(|member| match &member.inner {
             Some(inner) => inner.first_not_for_kernels(),
-            None => (!member.operation.can_be_launched_by_kernels()).then_some(member.handle),
+            None => Some((member.handle, member.operation.why_not_for_kernels()?)),
         })
     }
 
@@ -98,7 +103,7 @@ impl Snapshot {
         }
     }
 
-    /// The nodes that no other depends on, in order.
+    /// The nodes that no other depends on, the newest of these first.
     pub fn exits(&self) -> Vec<u32> {
         let mut has_dependents = vec![false; self.members.len()];
         for member in &self.members {
@@ -106,8 +111,10 @@ impl Snapshot {
                 has_dependents[from as usize] = true;
             }
         }
-        (0..self.members.len() as u32)
+        let mut exits: Vec<u32> = (0..self.members.len() as u32)
             .filter(|&place| !has_dependents[place as usize])
-            .collect()
+            .collect();
+        exits.sort_unstable_by_key(|&place| Reverse(self.members[place as usize].exit_since));
+        exits
     }
 }

@@ -18,7 +18,9 @@ const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Refusal {
-    /// The update failed as the call's answer says.
+    /// Nothing but what the call's answer says.
+    NotTried = 0,
+    /// A node cannot be, as the call's answer says.
     Error = 1,
     /// Nodes or edges are not the same.
     TopologyChanged = 2,
@@ -60,7 +62,7 @@ impl From<CUresult> for Refused {
     fn from(error: CUresult) -> Self {
         Refused {
             error,
-            why: Refusal::Error,
+            why: Refusal::NotTried,
             node: None,
             from: None,
         }
@@ -159,8 +161,9 @@ impl Changes {
             now(slot).check_update(&member.operation).map_err(refused)?;
             let work = member.operation.prepare().map_err(|error| Refused {
                 error,
+                why: Refusal::Error,
                 node: Some(member.handle),
-                ..error.into()
+                from: None,
             })?;
             match (&old.members[was as usize].inner, &member.inner) {
                 (Some(old), Some(new)) => self.add(old, new, slot + 1, now)?,
@@ -238,6 +241,7 @@ impl Executable {
         }
         let new = Snapshot::of(graph)?;
         let mut state = self.state.lock();
+        let instance = graph.take_instance(state.instance.as_ref())?;
         let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
         let changes = Changes::between(&self.shape, &new, 0, &now)?;
         if self.uses_priorities() {
@@ -246,6 +250,7 @@ impl Executable {
         changes.apply(&mut state.plan);
         let references = new.all_references().into();
         let old = std::mem::replace(&mut Arc::make_mut(&mut state.plan).references, references);
+        state.instance = instance;
         drop(state);
         drop(old);
         Ok(())
@@ -281,6 +286,7 @@ impl Changes {
             let slot = &mut plan.slots[change.slot as usize];
             (slot.operation, slot.work) = (change.operation, change.work);
         }
+        plan.refresh_memory();
     }
 
     /// Fails where a kernel's priority changes.

@@ -2,16 +2,17 @@
 //! executables and of launches in flight.
 //!
 //! Invariants:
-//! - the destructor runs once, when the last reference of whichever kind is gone, and never on a thread of the program's;
+//! - an object has one count of references, whoever holds them: who gives back more than it had gives back another's, as an
+//!   H200 has it;
+//! - the destructor runs once, when the count comes to nothing, and never on a thread of the program's;
 //! - a thread of its own runs all destructors, one after the other, and CUDA may not be called there.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock, Weak};
-
-use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 
 use crate::abi::types::CUuserObject;
 use crate::driver::handle::{Found, Table};
@@ -24,28 +25,22 @@ const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const NO_DESTRUCTOR_SYNC: u32 = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`.
 const MOVE: u32 = 1;
-/// The most references of one call.
+/// The most references of one call but the first.
 const MOST: u32 = i32::MAX as u32;
 
-static OBJECTS: Table<Entry> = Table::new(15);
+static OBJECTS: Table<UserObject> = Table::new(15);
 
-/// What a handle means: the object as long as anybody keeps it, and the program's own references.
-struct Entry {
-    object: Weak<UserObject>,
-    program: Mutex<Option<Reference>>,
-}
-
-/// A user object: whoever holds an `Arc` of it has a reference.
+/// A user object.
 pub(crate) struct UserObject {
     handle: usize,
+    /// References of all holders. Below nothing where more were given back than there were.
+    count: AtomicI64,
     destroy: HostFn,
     data: UserData,
 }
 
-/// References of one holder to one object.
-#[derive(Clone)]
+/// References of a graph, an executable or a launch to one object, given back with it.
 pub(crate) struct Reference {
-    #[allow(dead_code, reason = "kept for its end")]
     object: Arc<UserObject>,
     count: u64,
 }
@@ -53,13 +48,38 @@ pub(crate) struct Reference {
 /// The references that a graph has.
 pub(crate) type References = BTreeMap<usize, Reference>;
 
-impl Drop for UserObject {
+impl UserObject {
+    fn add(&self, count: u64) {
+        self.count.fetch_add(count as i64, Ordering::Relaxed);
+    }
+
+    fn take(&self, count: u64) {
+        let count = count as i64;
+        let last = count > 0 && self.count.fetch_sub(count, Ordering::AcqRel) == count;
+        // Its handle goes once, and the destructor with it.
+        if last && matches!(OBJECTS.remove(self.handle), Found::Live(_)) {
+            let (destroy, data) = (self.destroy, self.data);
+            // SAFETY: the program said that the function may be called with this data when no reference is left; that is
+            // now.
+            let call = move || unsafe { destroy(data.get()) };
+            later(Box::new(call));
+        }
+    }
+}
+
+impl Clone for Reference {
+    fn clone(&self) -> Self {
+        self.object.add(self.count);
+        Reference {
+            object: self.object.clone(),
+            count: self.count,
+        }
+    }
+}
+
+impl Drop for Reference {
     fn drop(&mut self) {
-        OBJECTS.remove(self.handle);
-        let (destroy, data) = (self.destroy, self.data);
-        // SAFETY: the program said that the function may be called with this data when no reference is left; that is now.
-        let call = move || unsafe { destroy(data.get()) };
-        later(Box::new(call));
+        self.object.take(self.count);
     }
 }
 
@@ -99,61 +119,35 @@ pub(crate) fn create(
     count: u32,
     flags: u32,
 ) -> Result<CUuserObject> {
-    let count = check_count(count)?;
     let destroy = destroy.ok_or(INVALID)?;
-    if flags != NO_DESTRUCTOR_SYNC {
+    if count == 0 || flags != NO_DESTRUCTOR_SYNC {
         return Err(INVALID);
     }
-    let handle = OBJECTS.reserve();
-    let object = Arc::new(UserObject {
+    let object = OBJECTS.insert(|handle| UserObject {
         handle,
+        count: AtomicI64::new(count.into()),
         destroy,
         data: UserData(data),
     });
-    let entry = Entry {
-        object: Arc::downgrade(&object),
-        program: Mutex::new(Some(Reference { object, count })),
-    };
-    OBJECTS.put(handle, Arc::new(entry));
-    Ok(CUuserObject(handle))
+    Ok(CUuserObject(object.handle))
 }
 
-fn entry(handle: CUuserObject) -> Result<Arc<Entry>> {
-    match OBJECTS.get(handle.0) {
-        Found::Live(entry) => Ok(entry),
-        // A real driver crashes on them.
-        Found::Destroyed | Found::Unknown => Err(INVALID),
-    }
-}
-
-/// Adds references of a holder.
-fn add(held: &mut Option<Reference>, object: Arc<UserObject>, count: u64) {
-    held.get_or_insert(Reference { object, count: 0 }).count += count;
-}
-
-/// Takes references of a holder away; an error where it has not so many.
-fn take(held: &mut Option<Reference>, count: u64) -> Result<Option<Reference>> {
-    let reference = held.as_mut().ok_or(INVALID)?;
-    reference.count = reference.count.checked_sub(count).ok_or(INVALID)?;
-    // Dropped by the caller, when it has let go of its lock.
-    Ok(held.take_if(|reference| reference.count == 0))
+fn resolve(handle: CUuserObject) -> Result<Arc<UserObject>> {
+    // A real driver crashes on others, or takes them for what was there.
+    OBJECTS.get(handle.0).or(INVALID)
 }
 
 /// `cuUserObjectRetain`.
 pub(crate) fn retain(handle: CUuserObject, count: u32) -> Result {
     let count = check_count(count)?;
-    let entry = entry(handle)?;
-    let object = entry.object.upgrade().ok_or(INVALID)?;
-    add(&mut entry.program.lock(), object, count);
+    resolve(handle)?.add(count);
     Ok(())
 }
 
 /// `cuUserObjectRelease`.
 pub(crate) fn release(handle: CUuserObject, count: u32) -> Result {
     let count = check_count(count)?;
-    let entry = entry(handle)?;
-    let gone = take(&mut entry.program.lock(), count)?;
-    drop(gone);
+    resolve(handle)?.take(count);
     Ok(())
 }
 
@@ -168,27 +162,29 @@ pub(crate) fn retain_for(
     if flags & !MOVE != 0 {
         return Err(INVALID);
     }
-    let entry = entry(handle)?;
-    let object = entry.object.upgrade().ok_or(INVALID)?;
-    if flags & MOVE != 0 {
-        take(&mut entry.program.lock(), count)?;
+    let object = resolve(handle)?;
+    if flags & MOVE == 0 {
+        object.add(count);
     }
     let fresh = Reference { object, count: 0 };
     references.entry(handle.0).or_insert(fresh).count += count;
     Ok(())
 }
 
-/// `cuGraphReleaseUserObject`: takes references from a graph. The caller drops what is given when it has let go of locks.
+/// `cuGraphReleaseUserObject`: takes references from a graph, and the rest from others. The caller drops what is given when
+/// it has let go of locks.
 pub(crate) fn release_from(
     references: &mut References,
     handle: CUuserObject,
     count: u32,
-) -> Result<Option<Reference>> {
+) -> Result<Reference> {
     let count = check_count(count)?;
-    let reference = references.get_mut(&handle.0).ok_or(INVALID)?;
-    reference.count = reference.count.checked_sub(count).ok_or(INVALID)?;
-    Ok(match reference.count {
-        0 => references.remove(&handle.0),
-        _ => None,
-    })
+    let object = resolve(handle)?;
+    if let Some(held) = references.get_mut(&handle.0) {
+        held.count = held.count.saturating_sub(count);
+        if held.count == 0 {
+            references.remove(&handle.0);
+        }
+    }
+    Ok(Reference { object, count })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::context::Context;
 use crate::driver::graph::update::Refusal;
-use crate::driver::memory_operation::{Batch, Parameters, When};
+use crate::driver::memory_operation::{Batch, Parameters};
 use crate::driver::{CUresult, Result};
 
 /// A node that waits for values in memory and writes some, in order.
@@ -22,24 +22,14 @@ impl BatchNode {
         parameters: Vec<Parameters>,
         flags: u32,
     ) -> Result<BatchNode> {
-        if flags != 0 || parameters.is_empty() {
+        if flags != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         Ok(BatchNode {
             context,
-            batch: Batch::check(&parameters, When::Now)?,
+            batch: Batch::check(&parameters)?,
             parameters: parameters.into(),
             flags,
-        })
-    }
-
-    /// What was asked of a stream: it may be nothing, and the memory need not be there.
-    pub fn captured(context: Arc<Context>, parameters: &[Parameters]) -> Result<BatchNode> {
-        Ok(BatchNode {
-            context,
-            batch: Batch::check(parameters, When::Later)?,
-            parameters: parameters.into(),
-            flags: 0,
         })
     }
 
@@ -56,6 +46,11 @@ impl BatchNode {
     /// Flags of the node.
     pub fn flags(&self) -> u32 {
         self.flags
+    }
+
+    /// Fails where a launch cannot do it: addresses are looked at then, not when the node is made.
+    pub fn check_memory(&self) -> Result {
+        self.batch.check_memory()
     }
 
     /// Does it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::context::Context;
 use crate::driver::copy::{Copy, End, Extent, Request, Side};
+use crate::driver::graph::plan::Why;
 use crate::driver::graph::update::Refusal;
 use crate::driver::memory::Place;
 use crate::driver::{CUresult, Result};
@@ -35,12 +36,16 @@ impl CopyNode {
         extent: Extent,
         context: Arc<Context>,
     ) -> Result<CopyNode> {
+        // Of a single row too, which other copies do not look at.
+        let too_narrow = |side: &Side| side.pitch != 0 && side.pitch < side.x + extent.width;
+        let narrow = too_narrow(&target) || too_narrow(&source);
         let request = Request::Rows {
             target,
             source,
             extent,
         };
-        Self::of(request, context)?.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
+        let node = Self::of(request, context)?.filter(|_| !narrow);
+        node.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
     }
 
     /// A node that does what was asked of a stream; `None` where there is nothing to copy.
@@ -71,32 +76,29 @@ impl CopyNode {
         self.copy.execute_late()
     }
 
-    /// The device reaches both ends, and neither is an array.
-    pub fn is_reached_by_the_device(&self) -> bool {
+    /// Why an executable that kernels launch cannot have it: the device does not reach both ends, or one is an array.
+    pub fn why_not_for_kernels(&self) -> Option<Why> {
         let (target, source) = self.copy.places();
         let array = |side: &Side| matches!(side.end, End::Array(_));
-        target != Place::Pageable
-            && source != Place::Pageable
-            && !array(&self.target)
-            && !array(&self.source)
+        if array(&self.target) || array(&self.source) {
+            return Some(Why::NotForKernels);
+        }
+        (target == Place::Pageable || source == Place::Pageable).then_some(Why::SeveralContexts)
     }
 
     fn is_line(&self) -> bool {
         self.extent.height <= 1 && self.extent.depth <= 1
     }
 
-    /// Addresses and sizes of a line may change, not the kinds of memory.
+    /// Addresses and sizes of a line may change, not the kinds of memory as the program names them; of rows nothing may.
     pub fn check_update(&self, next: &CopyNode) -> std::result::Result<(), Refusal> {
         let kinds = |node: &CopyNode| (memory_type(node.target.end), memory_type(node.source.end));
         let fine = self.context.id() == next.context.id()
             && kinds(self) == kinds(next)
-            && self.is_line()
-            && next.is_line()
-            && self.copy.places() == next.copy.places();
-        if fine {
-            Ok(())
-        } else {
-            Err(Refusal::ParametersChanged)
+            && (self.is_line() && next.is_line() || self.params() == next.params());
+        match fine {
+            true => Ok(()),
+            false => Err(Refusal::ParametersChanged),
         }
     }
 }

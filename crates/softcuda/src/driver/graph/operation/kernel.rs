@@ -36,6 +36,7 @@ impl KernelNode {
         kernel: Option<CUkernel>,
         config: &Config,
         params: Box<[u8]>,
+        attributes: Attributes,
     ) -> Result<KernelNode> {
         let start = params.as_ptr() as usize;
         let places = function.kernel().params.iter();
@@ -50,17 +51,17 @@ impl KernelNode {
                 values: params,
                 places,
             }),
-            attributes: Attributes::default(),
+            attributes,
         };
-        node.check_shape()?;
-        Ok(node)
+        node.check()
     }
 
-    /// A shape that no attribute can make right is refused when the node is made.
-    fn check_shape(&self) -> Result {
-        match launch::check(&self.function, &self.config()) {
-            Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE) => Ok(()),
-            other => other.map(drop),
+    /// Refuses what cannot be launched, but for a kernel that needs clusters which may still be set.
+    fn check(self) -> Result<KernelNode> {
+        let config = self.config();
+        match launch::check(&self.function, &config) {
+            Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE) if config.cluster.is_none() => Ok(self),
+            other => other.map(|_| self),
         }
     }
 
@@ -90,11 +91,12 @@ impl KernelNode {
     }
 
     /// The same node with other attributes.
-    pub fn with_attributes(&self, attributes: Attributes) -> KernelNode {
-        KernelNode {
+    pub fn with_attributes(&self, attributes: Attributes) -> Result<KernelNode> {
+        let node = KernelNode {
             attributes,
             ..self.clone()
-        }
+        };
+        node.check()
     }
 
     fn config(&self) -> Config {

@@ -21,7 +21,7 @@ pub(crate) use kernel::KernelNode;
 
 use super::definition::Graph;
 use super::memory::GraphMemory;
-use super::plan::Work;
+use super::plan::{Why, Work};
 use super::update::Refusal;
 use crate::driver::context::Context;
 use crate::driver::{CUresult, Result};
@@ -99,12 +99,12 @@ impl Operation {
         }
     }
 
-    /// An executable that kernels launch may have it.
-    pub fn can_be_launched_by_kernels(&self) -> bool {
+    /// Why an executable that kernels launch cannot have it.
+    pub fn why_not_for_kernels(&self) -> Option<Why> {
         match self {
-            Operation::Copy(node) => node.is_reached_by_the_device(),
-            Operation::Kernel(_) | Operation::Fill(_) | Operation::Child(_) => true,
-            _ => false,
+            Operation::Copy(node) => node.why_not_for_kernels(),
+            Operation::Kernel(_) | Operation::Fill(_) | Operation::Child(_) => None,
+            _ => Some(Why::NotForKernels),
         }
     }
 
@@ -141,12 +141,9 @@ impl Operation {
             | (Operation::Child(_), Operation::Child(_))
             | (Operation::Empty, Operation::Empty)
             | (Operation::EventWait(_), Operation::EventWait(_))
-            | (Operation::EventRecord(_), Operation::EventRecord(_)) => Ok(()),
-            (Operation::Alloc(memory), Operation::Alloc(next))
-            | (Operation::Free(memory), Operation::Free(next)) => match Arc::ptr_eq(memory, next) {
-                true => Ok(()),
-                false => Err(Refusal::ParametersChanged),
-            },
+            | (Operation::EventRecord(_), Operation::EventRecord(_))
+            | (Operation::Alloc(_), Operation::Alloc(_))
+            | (Operation::Free(_), Operation::Free(_)) => Ok(()),
             _ => Err(Refusal::KindChanged),
         }
     }
