@@ -26,16 +26,6 @@ driver_functions! {
     cuStreamGetCaptureInfo_v2(stream: Handle, status: *mut u32, id: *mut u64, graph: *mut Handle, nodes: *mut *const Handle, count: *mut usize);
     cuStreamGetCaptureInfo_v3(stream: Handle, status: *mut u32, id: *mut u64, graph: *mut Handle, nodes: *mut *const Handle, data: *mut *const EdgeData, count: *mut usize);
     cuStreamUpdateCaptureDependencies_v2(stream: Handle, nodes: *const Handle, data: *const EdgeData, count: usize, flags: u32);
-    cuGraphNodeGetType(node: Handle, kind: *mut u32);
-    cuGraphGetEdges_v2(graph: Handle, from: *mut Handle, to: *mut Handle, data: *mut EdgeData, count: *mut usize);
-    cuGraphKernelNodeGetAttribute(node: Handle, attribute: u32, value: *mut [u64; 8]);
-    cuGraphKernelNodeGetParams_v2(node: Handle, params: *mut KernelParams);
-    cuGraphMemsetNodeGetParams(node: Handle, params: *mut FillParams);
-    cuGraphMemcpyNodeGetParams(node: Handle, params: *mut crate::conformance::structs::Copy3d);
-    cuGraphHostNodeGetParams(node: Handle, params: *mut HostParams);
-    cuGraphBatchMemOpNodeGetParams(node: Handle, params: *mut BatchParams);
-    cuGraphMemAllocNodeGetParams(node: Handle, params: *mut AllocParams);
-    cuGraphUpload(exec: Handle, stream: Handle);
     cuCtxRecordEvent(context: Handle, event: Handle);
     cuCtxWaitEvent(context: Handle, event: Handle);
     cuCtxSynchronize_v2(context: Handle);
@@ -49,8 +39,6 @@ driver_functions! {
     cuStreamIsCapturing_ptsz(stream: Handle, status: *mut u32);
     cuStreamGetCaptureInfo(stream: Handle, status: *mut u32, id: *mut u64);
     cuStreamUpdateCaptureDependencies(stream: Handle, nodes: *const Handle, count: usize, flags: u32);
-    cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut u64);
-    cuDeviceGraphMemTrim(device: i32);
     cuMemPrefetchBatchAsync(addresses: *const u64, sizes: *const usize, count: usize, locations: *const crate::conformance::structs::Location, first: *const usize, location_count: usize, flags: u64, stream: Handle);
     cuMemcpyBatchAsync_v2(targets: *const u64, sources: *const u64, sizes: *const usize, count: usize, attributes: *const [u32; 6], first: *const usize, attribute_count: usize, stream: Handle);
     cuStreamBatchMemOp(stream: Handle, count: u32, operations: *mut BatchOperation, flags: u32);
@@ -64,16 +52,6 @@ pub struct EdgeData {
     pub to_port: u8,
     pub kind: u8,
     pub reserved: [u8; 5],
-}
-
-/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct BatchParams {
-    pub context: Handle,
-    pub count: u32,
-    pub operations: *mut BatchOperation,
-    pub flags: u32,
 }
 
 /// `CUstreamCaptureMode`.

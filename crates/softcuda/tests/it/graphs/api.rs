@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use crate::conformance::api::*;
-use crate::conformance::structs::Copy3d;
+use crate::conformance::structs::{BatchOperation, Copy3d, LaunchAttributeValue};
 use crate::driver;
 
 /// `CUDA_KERNEL_NODE_PARAMS_v2`.
@@ -46,6 +46,16 @@ pub struct FillParams {
 pub struct HostParams {
     pub function: HostFn,
     pub data: *mut c_void,
+}
+
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct BatchParams {
+    pub context: Handle,
+    pub count: u32,
+    pub operations: *mut BatchOperation,
+    pub flags: u32,
 }
 
 /// `CUgraphExecUpdateResultInfo`.
@@ -127,6 +137,44 @@ driver_functions! {
     cuGraphExecKernelNodeSetParams_v2(exec: Handle, node: Handle, params: *const KernelParams);
     cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, child: Handle);
     cuGraphNodeSetEnabled(exec: Handle, node: Handle, enabled: u32);
+    cuGraphNodeGetType(node: Handle, kind: *mut u32);
+    cuGraphNodeSetParams(node: Handle, params: *mut NodeParams);
+    cuGraphKernelNodeGetParams_v2(node: Handle, params: *mut KernelParams);
+    cuGraphKernelNodeGetAttribute(node: Handle, id: u32, value: *mut LaunchAttributeValue);
+    cuGraphKernelNodeSetAttribute(node: Handle, id: u32, value: *const LaunchAttributeValue);
+    cuGraphKernelNodeCopyAttributes(to: Handle, from: Handle);
+    cuGraphMemcpyNodeGetParams(node: Handle, params: *mut Copy3d);
+    cuGraphMemcpyNodeSetParams(node: Handle, params: *const Copy3d);
+    cuGraphMemsetNodeGetParams(node: Handle, params: *mut FillParams);
+    cuGraphHostNodeGetParams(node: Handle, params: *mut HostParams);
+    cuGraphHostNodeSetParams(node: Handle, params: *const HostParams);
+    cuGraphEventRecordNodeGetEvent(node: Handle, event: *mut Handle);
+    cuGraphEventRecordNodeSetEvent(node: Handle, event: Handle);
+    cuGraphEventWaitNodeGetEvent(node: Handle, event: *mut Handle);
+    cuGraphEventWaitNodeSetEvent(node: Handle, event: Handle);
+    cuGraphAddBatchMemOpNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const BatchParams);
+    cuGraphBatchMemOpNodeGetParams(node: Handle, params: *mut BatchParams);
+    cuGraphBatchMemOpNodeSetParams(node: Handle, params: *const BatchParams);
+    cuGraphExecBatchMemOpNodeSetParams(exec: Handle, node: Handle, params: *const BatchParams);
+    cuGraphAddDependencies_v2(graph: Handle, from: *const Handle, to: *const Handle, data: *const [u8; 8], count: usize);
+    cuGraphRemoveDependencies_v2(graph: Handle, from: *const Handle, to: *const Handle, data: *const [u8; 8], count: usize);
+    cuGraphGetEdges_v2(graph: Handle, from: *mut Handle, to: *mut Handle, data: *mut [u8; 8], count: *mut usize);
+    cuGraphNodeGetDependencies_v2(node: Handle, nodes: *mut Handle, data: *mut [u8; 8], count: *mut usize);
+    cuGraphNodeGetDependentNodes_v2(node: Handle, nodes: *mut Handle, data: *mut [u8; 8], count: *mut usize);
+    cuGraphInstantiate_v2(exec: *mut Handle, graph: Handle, node: *mut Handle, text: *mut std::ffi::c_char, room: usize);
+    cuGraphExecGetFlags(exec: Handle, flags: *mut u64);
+    cuGraphUpload(exec: Handle, stream: Handle);
+    cuGraphExecMemcpyNodeSetParams(exec: Handle, node: Handle, params: *const Copy3d, context: Handle);
+    cuGraphExecMemsetNodeSetParams(exec: Handle, node: Handle, params: *const FillParams, context: Handle);
+    cuGraphExecHostNodeSetParams(exec: Handle, node: Handle, params: *const HostParams);
+    cuGraphExecEventRecordNodeSetEvent(exec: Handle, node: Handle, event: Handle);
+    cuGraphExecEventWaitNodeSetEvent(exec: Handle, node: Handle, event: Handle);
+    cuGraphNodeGetEnabled(exec: Handle, node: Handle, enabled: *mut u32);
+    cuGraphMemAllocNodeGetParams(node: Handle, params: *mut AllocParams);
+    cuGraphMemFreeNodeGetParams(node: Handle, address: *mut u64);
+    cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut u64);
+    cuDeviceSetGraphMemAttribute(device: i32, attribute: u32, value: *const u64);
+    cuDeviceGraphMemTrim(device: i32);
     cuUserObjectCreate(object: *mut Handle, data: *mut c_void, destroy: HostFn, count: u32, flags: u32);
     cuUserObjectRelease(object: Handle, count: u32);
     cuUserObjectRetain(object: Handle, count: u32);
@@ -257,6 +305,38 @@ pub fn node_params(kind: u32, words: &[u64]) -> NodeParams {
     };
     params.union[..words.len()].copy_from_slice(words);
     params
+}
+
+/// The context current to this thread.
+pub unsafe fn current() -> Handle {
+    let mut context = 0;
+    cuCtxGetCurrent(&mut context).must();
+    context
+}
+
+/// A copy of one line between device addresses.
+pub fn line_copy(to: u64, from: u64, bytes: usize) -> Copy3d {
+    // SAFETY: numbers and null pointers.
+    let mut copy: Copy3d = unsafe { std::mem::zeroed() };
+    (copy.src_kind, copy.src_device) = (2, from);
+    (copy.dst_kind, copy.dst_device) = (2, to);
+    (copy.width, copy.height, copy.depth) = (bytes, 1, 1);
+    copy
+}
+
+pub unsafe fn add_copy(graph: Handle, on: &[Handle], copy: &Copy3d) -> Handle {
+    let mut node = 0;
+    cuGraphAddMemcpyNode(&mut node, graph, on.as_ptr(), on.len(), copy, current()).must();
+    node
+}
+
+/// Which of some handles with names one is, to be written down in its place.
+pub fn named<'a>(handle: Handle, names: &[(&'a str, Handle)]) -> &'a str {
+    match names.iter().find(|(_, known)| *known == handle) {
+        Some((name, _)) => name,
+        None if handle == 0 => "null",
+        None => "other",
+    }
 }
 
 pub unsafe fn instantiate(graph: Handle) -> Handle {

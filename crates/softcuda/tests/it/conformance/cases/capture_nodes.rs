@@ -223,9 +223,10 @@ pub const CASES: &[Case] = &[
         cuStreamCreateWithPriority(&mut s, NON_BLOCKING, -3).must();
         let say = |line: &mut Line, name: &str, node| {
             for id in [1, 2, 4, 5, 6, 8, 9, 10, 14] {
-                let mut value = [0; 8];
+                let mut value = LaunchAttributeValue([0; 8]);
                 let answer = cuGraphKernelNodeGetAttribute(node, id, &mut value);
-                line.gives(format!("{name}_{id}"), answer, format!("{:#x}", value[0]));
+                let value = format!("{:#x}", value.0[0]);
+                line.gives(format!("{name}_{id}"), answer, value);
             }
         };
         let plain = node_of(s, || launch(empty, 1, 1, s, &mut []));

@@ -175,7 +175,8 @@ pub unsafe fn shape(graph: Handle) -> String {
     let (mut from, mut to) = ([0; 16], [0; 16]);
     let mut data = [EdgeData::default(); 16];
     let (from_at, to_at) = (from.as_mut_ptr(), to.as_mut_ptr());
-    if cuGraphGetEdges_v2(graph, from_at, to_at, data.as_mut_ptr(), &mut count).code != 0 {
+    let data_at = data.as_mut_ptr().cast();
+    if cuGraphGetEdges_v2(graph, from_at, to_at, data_at, &mut count).code != 0 {
         count = 0;
     }
     let place = |node: Handle| all.iter().position(|&it| it == node).unwrap_or(99);

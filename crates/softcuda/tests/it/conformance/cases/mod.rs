@@ -18,9 +18,28 @@ mod event;
 mod fault;
 mod fill;
 mod function;
+mod graph_any;
+mod graph_attribute;
+mod graph_batch;
 mod graph_clone;
+mod graph_copy;
 mod graph_create;
 mod graph_edges;
+mod graph_exec;
+mod graph_exec_copy;
+mod graph_exec_node;
+mod graph_exec_params;
+mod graph_fill;
+mod graph_host_event;
+mod graph_kernel;
+mod graph_memory;
+mod graph_memory_exec;
+mod graph_node;
+mod graph_pool;
+mod graph_run;
+mod graph_update;
+mod graph_update_params;
+mod graph_user_object;
 mod init;
 mod jit;
 mod launch;
@@ -58,9 +77,27 @@ pub fn all() -> Vec<&'static Case> {
         fault::CASES,
         fill::CASES,
         function::CASES,
+        graph_any::CASES,
+        graph_attribute::CASES,
+        graph_batch::CASES,
         graph_clone::CASES,
+        graph_copy::CASES,
         graph_create::CASES,
         graph_edges::CASES,
+        graph_exec::CASES,
+        graph_exec_copy::CASES,
+        graph_exec_node::CASES,
+        graph_exec_params::CASES,
+        graph_fill::CASES,
+        graph_host_event::CASES,
+        graph_kernel::CASES,
+        graph_memory::CASES,
+        graph_memory_exec::CASES,
+        graph_node::CASES,
+        graph_pool::CASES,
+        graph_update::CASES,
+        graph_update_params::CASES,
+        graph_user_object::CASES,
         init::CASES,
         jit::CASES,
         launch::CASES,
