@@ -10,7 +10,7 @@ use cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr, ValidAsZeroBits, result,
 };
 
-use super::{Region, Source, Space, Target};
+use super::{Region, Source, Space, Target, make_valid};
 use crate::{Error, Owner, Result};
 
 /// A shared handle on `len` values of type `T` in device memory, or on a part of them.
@@ -159,12 +159,13 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
     {
         let mut values = vec![T::default(); self.len];
         crate::driver::bind(stream.context())?;
-        // SAFETY: the vector holds as many values, and both live until the copy is waited for.
+        // SAFETY: the vector holds as many values, and both live until the copy is waited for; nobody reads them before they are valid.
         unsafe { result::memcpy_dtoh_async(&mut values, self.address, stream.cu_stream()) }
             .map_err(Error::call("cuMemcpyDtoHAsync"))?;
-        stream
-            .synchronize()
-            .map_err(Error::call("cuStreamSynchronize"))?;
+        let waited = stream.synchronize();
+        // SAFETY: the vector's own values.
+        unsafe { make_valid(values.as_mut_ptr(), values.len()) };
+        waited.map_err(Error::call("cuStreamSynchronize"))?;
         Ok(values)
     }
 }
@@ -238,4 +239,5 @@ impl<T> Source for Buffer<T> {
     }
 }
 
-impl<T> Target for Buffer<T> {}
+// SAFETY: device memory is never borrowed, and its values are made valid when they are read.
+unsafe impl<T> Target for Buffer<T> {}

@@ -8,6 +8,7 @@ mod buffer;
 mod pinned;
 mod raw;
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use cudarc::driver::DeviceRepr;
@@ -88,7 +89,22 @@ pub trait Source {
 }
 
 /// Memory that an operation may write.
-pub trait Target: Source {
+///
+/// # Safety
+///
+/// A device may write what [`source`](Source::source) and [`target`](Target::target) give: nothing in the program borrows it.
+///
+/// ```compile_fail,E0200
+/// use std::sync::Arc;
+/// struct ReadOnly(Arc<Vec<u32>>);
+/// impl cuda_graph::Source for ReadOnly {
+///     fn source(&self) -> cuda_graph::Region {
+///         self.0.source()
+///     }
+/// }
+/// impl cuda_graph::Target for ReadOnly {}
+/// ```
+pub unsafe trait Target: Source {
     /// Where it lies.
     fn target(&self) -> Region {
         self.source()
@@ -101,7 +117,8 @@ impl<S: Source + ?Sized> Source for &S {
     }
 }
 
-impl<T: Target + ?Sized> Target for &T {}
+// SAFETY: as the referent's.
+unsafe impl<T: Target + ?Sized> Target for &T {}
 
 /// Pageable host memory that nobody writes any more.
 impl<T: DeviceRepr + Send + Sync + 'static> Source for Arc<Vec<T>> {
@@ -111,6 +128,26 @@ impl<T: DeviceRepr + Send + Sync + 'static> Source for Arc<Vec<T>> {
             address: self.as_ptr() as u64,
             bytes: size_of_val(self.as_slice()),
             owner: Some(self.clone()),
+        }
+    }
+}
+
+/// Has `count` values at `start` be values: of the bytes of a `bool`, which a device may have written, only 0 and 1 are. Of types that a
+/// program declares to be [`DeviceRepr`], all bytes are.
+///
+/// # Safety
+///
+/// `start` is valid for reads and writes of `count` values, whatever their bytes, and nothing borrows them.
+unsafe fn make_valid<T: 'static>(start: *mut T, count: usize) {
+    if TypeId::of::<T>() == TypeId::of::<bool>() {
+        let bytes = start.cast::<u8>();
+        for index in 0..count {
+            // SAFETY: a `bool` is one byte, and the caller says that it is there.
+            unsafe {
+                bytes
+                    .add(index)
+                    .write(u8::from(bytes.add(index).read() != 0))
+            };
         }
     }
 }

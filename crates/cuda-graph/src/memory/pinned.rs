@@ -1,11 +1,12 @@
 //! Page-locked host memory with shared ownership.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DeviceRepr, ValidAsZeroBits, result};
 
-use super::{Region, Source, Space, Target};
+use super::{Region, Source, Space, Target, make_valid};
 use crate::{Error, Owner, Result};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and write directly.
@@ -116,12 +117,25 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
     }
 
     /// The values, as they are now.
-    pub fn to_vec(&self) -> Vec<T> {
-        let start = self.memory.start.cast_const().cast::<T>();
-        // SAFETY: within the allocation, initialized when made, aligned as the driver aligns; the memory is never borrowed.
-        (0..self.len)
-            .map(|i| unsafe { start.add(i).read_volatile() })
-            .collect()
+    pub fn to_vec(&self) -> Vec<T>
+    where
+        T: 'static,
+    {
+        let start = self.memory.start.cast_const().cast::<MaybeUninit<T>>();
+        let mut values = Vec::<T>::with_capacity(self.len);
+        for (i, place) in values.spare_capacity_mut()[..self.len]
+            .iter_mut()
+            .enumerate()
+        {
+            // SAFETY: within the allocation, initialized when made, aligned as the driver aligns; the memory is never borrowed.
+            *place = unsafe { start.add(i).read_volatile() };
+        }
+        // SAFETY: all of them were just written, and are made values before anybody reads them.
+        unsafe {
+            make_valid(values.as_mut_ptr(), self.len);
+            values.set_len(self.len);
+        }
+        values
     }
 }
 
@@ -158,4 +172,5 @@ impl<T> Source for PinnedBuffer<T> {
     }
 }
 
-impl<T> Target for PinnedBuffer<T> {}
+// SAFETY: the memory is never borrowed, and its values are made valid when they are read.
+unsafe impl<T> Target for PinnedBuffer<T> {}

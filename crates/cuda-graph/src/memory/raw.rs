@@ -78,4 +78,5 @@ impl Source for RawMemory {
     }
 }
 
-impl Target for RawMemory {}
+// SAFETY: whoever made it says so.
+unsafe impl Target for RawMemory {}
