@@ -268,10 +268,9 @@ export! {
 
     /// Has all nodes of an executable do what a graph's do.
     fn cuGraphExecUpdate(exec: CUgraphExec, graph: CUgraph, node: Out<CUgraphNode>, result: Out<u32>) {
-        result.some()?;
         let (done, info) = update(exec, graph);
         node.set_if_wanted(info.node);
-        result.set(info.result)?;
+        result.set_if_wanted(info.result);
         done
     }
 

@@ -165,7 +165,8 @@ export! {
         };
         replace(target, |old| match old {
             Operation::Kernel(old) => {
-                Ok(Operation::Kernel(old.with_attributes(source.attributes().clone())?.into()))
+                let node = old.with_attributes(source.attributes().clone());
+                Ok(Operation::Kernel(node.map_err(|_| WRONG_KIND)?.into()))
             }
             _ => Err(WRONG_KIND),
         })

@@ -122,8 +122,8 @@ pub struct AllocParams {
 impl AllocParams {
     /// What is to be allocated.
     pub(super) fn decode(&self) -> Result<memory::AllocParams> {
-        // There are one device and one host.
-        if self.access_count > 2 {
+        // There is one device.
+        if self.access_count > 1 {
             return Err(INVALID);
         }
         Ok(memory::AllocParams {

@@ -100,10 +100,14 @@ impl Place {
         }
     }
 
-    /// It is in memory, which is neither a pool's nor a graph's: an H200 takes none of those.
+    /// It is in memory that is neither managed nor a pool's nor a graph's: an H200 takes none of those.
     fn check_memory(self) -> Result {
-        let owner = owned::owner(self.address).map(|owned| owned.made);
-        match self.is_live() && !matches!(owner, Some(Made::Pooled(_) | Made::Graph(_))) {
+        let made = owned::owner(self.address).map(|owned| owned.made);
+        let taken = !matches!(
+            made,
+            Some(Made::Managed(_) | Made::Pooled(_) | Made::Graph(_))
+        );
+        match taken && self.is_live() {
             true => Ok(()),
             false => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }

@@ -65,10 +65,10 @@ impl Attributes {
             | CLUSTER_SCHEDULING_POLICY_PREFERENCE
             | PRIORITY
             | MEM_SYNC_DOMAIN
-            | DEVICE_UPDATABLE_KERNEL_NODE => [0; 8],
+            | DEVICE_UPDATABLE_KERNEL_NODE
+            | PREFERRED_SHARED_MEMORY_CARVEOUT => [0; 8],
             // A map of two bytes: the default domain and the remote one.
             MEM_SYNC_DOMAIN_MAP => value([0x0100, 0, 0]),
-            PREFERRED_SHARED_MEMORY_CARVEOUT => value([u32::MAX, 0, 0]),
             _ => return Err(INVALID),
         };
         Ok(self.0.get(&id).copied().unwrap_or(default))

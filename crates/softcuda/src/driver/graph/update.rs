@@ -236,7 +236,7 @@ impl Executable {
 
     /// `cuGraphExecUpdate`: all nodes do what a graph's do, and the executable keeps alive what that graph does.
     pub fn update(&self, graph: &Arc<Graph>) -> std::result::Result<(), Refused> {
-        if graph.is_moved() {
+        if graph.is_child() {
             return Err(INVALID.into());
         }
         let new = Snapshot::of(graph)?;

@@ -137,6 +137,16 @@ driver_functions! {
     cuGraphExecKernelNodeSetParams_v2(exec: Handle, node: Handle, params: *const KernelParams);
     cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, child: Handle);
     cuGraphNodeSetEnabled(exec: Handle, node: Handle, enabled: u32);
+    cuGraphAddNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *mut NodeParams);
+    cuGraphAddKernelNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const KernelParams);
+    cuGraphKernelNodeGetParams(node: Handle, params: *mut KernelParams);
+    cuGraphKernelNodeSetParams(node: Handle, params: *const KernelParams);
+    cuGraphExecKernelNodeSetParams(exec: Handle, node: Handle, params: *const KernelParams);
+    cuGraphInstantiate(exec: *mut Handle, graph: Handle, node: *mut Handle, text: *mut std::ffi::c_char, room: usize);
+    cuGraphExecUpdate(exec: Handle, graph: Handle, node: *mut Handle, result: *mut u32);
+    cuGraphAddExternalSemaphoresSignalNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const [usize; 3]);
+    cuGraphAddExternalSemaphoresWaitNode(node: *mut Handle, graph: Handle, nodes: *const Handle, count: usize, params: *const [usize; 3]);
+    cuGraphExternalSemaphoresSignalNodeGetParams(node: Handle, params: *mut [usize; 3]);
     cuGraphNodeGetType(node: Handle, kind: *mut u32);
     cuGraphNodeSetParams(node: Handle, params: *mut NodeParams);
     cuGraphKernelNodeGetParams_v2(node: Handle, params: *mut KernelParams);

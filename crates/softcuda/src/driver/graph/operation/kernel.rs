@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::abi::types::CUkernel;
+use crate::driver::Result;
 use crate::driver::function::Function;
 use crate::driver::graph::attribute::Attributes;
 use crate::driver::graph::update::Refusal;
 use crate::driver::launch::{self, Config};
-use crate::driver::{CUresult, Result};
 use crate::grid::launch::Launch;
 
 /// A kernel node.
@@ -56,13 +56,9 @@ impl KernelNode {
         node.check()
     }
 
-    /// Refuses what cannot be launched, but for a kernel that needs clusters which may still be set.
+    /// Refuses what cannot be launched.
     fn check(self) -> Result<KernelNode> {
-        let config = self.config();
-        match launch::check(&self.function, &config) {
-            Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE) if config.cluster.is_none() => Ok(self),
-            other => other.map(|_| self),
-        }
+        launch::check(&self.function, &self.config()).map(|_| self)
     }
 
     /// The function.
@@ -100,9 +96,13 @@ impl KernelNode {
     }
 
     fn config(&self) -> Config {
+        // A kernel that leaves clusters to its launches takes none for one, in a graph.
+        let explicit =
+            self.function.kernel().explicit_cluster && self.function.settings().cluster().is_none();
+        let cluster = self.attributes.cluster();
         Config {
             cooperative: self.attributes.cooperative(),
-            cluster: self.attributes.cluster(),
+            cluster: cluster.or(explicit.then_some([1; 3])),
             ..Config::new(self.grid, self.block, self.dynamic_shared)
         }
     }

@@ -14,6 +14,14 @@ const CLUSTER: u32 = 4;
 const POLICY: u32 = 5;
 const PRIORITY: u32 = 8;
 
+/// Kernels that say themselves that they run in clusters.
+const CLUSTERS: &str = ".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry explicit() .explicitcluster { ret; }
+.visible .entry two() .reqnctapercluster 2, 1, 1 { ret; }
+";
+
 fn value(words: [u32; 3]) -> LaunchAttributeValue {
     let low = u64::from(words[0]) | u64::from(words[1]) << 32;
     LaunchAttributeValue([low, words[2].into(), 0, 0, 0, 0, 0, 0])
@@ -222,5 +230,69 @@ pub const CASES: &[Case] = &[
         line.says_as("from_kind", cuGraphKernelNodeCopyAttributes(to, other));
         line.says_as("to_null", cuGraphKernelNodeCopyAttributes(0, from));
         line.says_as("from_null", cuGraphKernelNodeCopyAttributes(to, 0));
+    }),
+    case!("graph/attribute/copy_of_a_cluster", |line| {
+        context();
+        let ((graph, from), mut one) = (one_node(), 0);
+        let params = kernel_params(function(c"empty"), &mut []);
+        cuGraphAddKernelNode_v2(&mut one, graph, NONE, 0, &params).must();
+        set(from, CLUSTER, [2, 1, 1]).must();
+        line.says(cuGraphKernelNodeCopyAttributes(one, from));
+        get(line, "then", one, CLUSTER);
+    }),
+    case!("graph/attribute/grid_beside_a_cluster", |line| {
+        context();
+        let (graph, node) = one_node();
+        set(node, CLUSTER, [2, 1, 1]).must();
+        for blocks in [3, 6] {
+            let params = KernelParams {
+                grid: [blocks, 1, 1],
+                ..kernel_params(function(c"empty"), &mut [])
+            };
+            let answer = cuGraphKernelNodeSetParams_v2(node, &params);
+            line.says_as(format!("blocks_{blocks}"), answer);
+        }
+        let exec = instantiate(graph);
+        for blocks in [5, 8] {
+            let params = KernelParams {
+                grid: [blocks, 1, 1],
+                ..kernel_params(function(c"empty"), &mut [])
+            };
+            let answer = cuGraphExecKernelNodeSetParams_v2(exec, node, &params);
+            line.says_as(format!("exec_{blocks}"), answer);
+        }
+    }),
+    case!("graph/attribute/clusters_by_the_kernel", |line| {
+        context();
+        let module = module_of(CLUSTERS);
+        for (name, kernel, blocks) in [
+            ("explicit", c"explicit", 4),
+            ("two", c"two", 4),
+            ("two_of_three", c"two", 3),
+        ] {
+            let (graph, mut node) = (graph(), 0);
+            let params = KernelParams {
+                grid: [blocks, 1, 1],
+                ..kernel_params(function_of(module, kernel), &mut [])
+            };
+            let answer = cuGraphAddKernelNode_v2(&mut node, graph, NONE, 0, &params);
+            if line.says_as(name, answer) {
+                get(line, &format!("{name}_cluster"), node, CLUSTER);
+                runs(line, &format!("{name}_plain"), graph);
+                line.says_as(format!("{name}_set"), set(node, CLUSTER, [4, 1, 1]));
+                runs(line, &format!("{name}_set"), graph);
+            }
+        }
+    }),
+    case!("graph/attribute/values", |line| {
+        context();
+        let (_, node) = one_node();
+        for id in [1, 9, 10, 13, 14] {
+            get(line, &format!("default_{id}"), node, id);
+        }
+        set(node, 14, [50, 0, 0]).must();
+        get(line, "carveout", node, 14);
+        set(node, 9, [0x0302, 0, 0]).must();
+        get(line, "map", node, 9);
     }),
 ];

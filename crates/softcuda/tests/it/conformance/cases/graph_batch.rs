@@ -2,7 +2,7 @@
 
 use std::ptr::{null, null_mut};
 
-use super::graph_run::runs;
+use super::graph_run::{launches, runs};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, alone, case};
 use crate::conformance::fixture::*;
@@ -167,5 +167,40 @@ pub const CASES: &[Case] = &[
         line.says(cuGraphLaunch(exec, stream));
         line.says(cuStreamSynchronize(stream));
         line.says(cuCtxSynchronize());
+    }),
+    alone!("graph/batch/memory_of_a_graph", |line| {
+        context();
+        let (allocating, graph, stream) = (graph(), graph(), stream());
+        let (_, address) = add_alloc(allocating, &[], 64);
+        cuGraphLaunch(instantiate(allocating), stream).must();
+        cuStreamSynchronize(stream).must();
+        let mut operations = [write(address, 3)];
+        line.says_as("stream", cuStreamWriteValue32_v2(stream, address, 3, 0));
+        line.says_as("add", add_batch(graph, &batch(&mut operations)));
+        runs(line, "run", graph);
+    }),
+    alone!("graph/batch/kinds_of_memory", |line| {
+        context();
+        for (name, address) in [("pinned", pinned(4) as u64), ("managed", managed(4))] {
+            let (graph, mut operations) = (graph(), [write(address, 3)]);
+            line.says_as(name, add_batch(graph, &batch(&mut operations)));
+            runs(line, name, graph);
+        }
+    }),
+    alone!("graph/batch/exec_to_memory_of_a_pool", |line| {
+        context();
+        let (graph, stream, mut pooled) = (graph(), stream(), 0);
+        cuMemAllocAsync(&mut pooled, 64, stream).must();
+        cuStreamSynchronize(stream).must();
+        let (mut right, mut wrong) = ([write(memory(4), 3)], [write(pooled, 3)]);
+        add_batch(graph, &batch(&mut right)).must();
+        let (node, exec) = (nodes(graph)[0], instantiate(graph));
+        let set = |operations: &mut [BatchOperation]| {
+            cuGraphExecBatchMemOpNodeSetParams(exec, node, &batch(operations))
+        };
+        line.says_as("set", set(&mut wrong));
+        launches(line, "wrong", exec, stream);
+        line.says_as("back", set(&mut right));
+        launches(line, "right", exec, stream);
     }),
 ];

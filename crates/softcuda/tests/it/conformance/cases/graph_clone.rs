@@ -136,4 +136,74 @@ pub const CASES: &[Case] = &[
         let mut clone = 0;
         line.says(cuGraphClone(&mut clone, own));
     }),
+    case!("graph/clone/find_inside", |line| {
+        context();
+        let (graph, child, mut clone, mut found) = (graph(), graph(), 0, 0);
+        let original = add_empty(child, &[]);
+        let node = add_child(graph, &[], child);
+        let mut own = 0;
+        cuGraphChildGraphNodeGetGraph(node, &mut own).must();
+        let inner = nodes(own)[0];
+        cuGraphClone(&mut clone, graph).must();
+        cuGraphNodeFindInClone(&mut found, node, clone).must();
+        let mut copy = 0;
+        line.says(cuGraphChildGraphNodeGetGraph(found, &mut copy));
+        line.value("own_child", copy != own);
+        line.says_as("inner", cuGraphNodeFindInClone(&mut found, inner, clone));
+        line.says_as(
+            "inner_in_child",
+            cuGraphNodeFindInClone(&mut found, inner, copy),
+        );
+        line.says_as(
+            "original_in_child",
+            cuGraphNodeFindInClone(&mut found, original, own),
+        );
+        line.says_as(
+            "original_in_clone",
+            cuGraphNodeFindInClone(&mut found, original, copy),
+        );
+    }),
+    case!("graph/clone/of_a_clone", |line| {
+        context();
+        let (graph, mut first, mut second, mut found) = (graph(), 0, 0, 0);
+        let node = add_empty(graph, &[]);
+        cuGraphClone(&mut first, graph).must();
+        cuGraphClone(&mut second, first).must();
+        line.says_as(
+            "grandparent",
+            cuGraphNodeFindInClone(&mut found, node, second),
+        );
+        line.says_as(
+            "parent",
+            cuGraphNodeFindInClone(&mut found, nodes(first)[0], second),
+        );
+        line.says_as(
+            "back",
+            cuGraphNodeFindInClone(&mut found, nodes(first)[0], graph),
+        );
+    }),
+    case!("graph/child/set_keeps_its_node", |line| {
+        context();
+        let (parent, child, other, pointer) = (graph(), graph(), graph(), memory(4));
+        let (node, mut before, mut after) = (add_child(parent, &[], child), 0, 0);
+        add_fill(other, &[], pointer, 6);
+        cuGraphChildGraphNodeGetGraph(node, &mut before).must();
+        line.says(cuGraphNodeSetParams(
+            node,
+            &mut node_params(4, &[other as u64, 0]),
+        ));
+        cuGraphChildGraphNodeGetGraph(node, &mut after).must();
+        line.value("graph", named(after, &[("same", before), ("other", other)]));
+        runs(line, "run", parent);
+        line.value("word", word(pointer));
+        line.says_as(
+            "null",
+            cuGraphNodeSetParams(node, &mut node_params(4, &[0, 0])),
+        );
+        let empty = add_empty(parent, &[]);
+        line.says_as(
+            "kind",
+            cuGraphNodeSetParams(empty, &mut node_params(4, &[other as u64, 0])),
+        );
+    }),
 ];

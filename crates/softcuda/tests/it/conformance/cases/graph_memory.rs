@@ -317,4 +317,54 @@ pub const CASES: &[Case] = &[
         runs(line, "run", parent);
         line.says_as("clone", cuGraphClone(&mut 0, parent));
     }),
+    case!("graph/alloc/any", |line| {
+        context();
+        let (graph, mut node) = (graph(), 0);
+        let mut params = node_params(10, &[1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64]);
+        line.says(cuGraphAddNode_v2(
+            &mut node,
+            graph,
+            NONE,
+            null(),
+            0,
+            &mut params,
+        ));
+        let mut got = alloc_params(0);
+        line.says(cuGraphMemAllocNodeGetParams(node, &mut got));
+        line.value("size", got.size);
+        line.value("address", params.union[14] == got.address);
+        let mut free = node_params(11, &[got.address]);
+        line.says(cuGraphAddNode_v2(
+            &mut 0,
+            graph,
+            &node,
+            null(),
+            1,
+            &mut free,
+        ));
+        runs(line, "run", graph);
+        line.says_as("set", cuGraphNodeSetParams(node, &mut params));
+    }),
+    case!("graph/alloc/access_of_two", |line| {
+        context();
+        let (graph, right) = (graph(), alloc_params(64));
+        for (name, list) in [
+            ("twice", [[1u32, 0, 3], [1, 0, 3]]),
+            ("host_too", [[1, 0, 3], [2, 0, 3]]),
+            ("host_read", [[1, 0, 3], [2, 0, 1]]),
+            ("host_none", [[1, 0, 3], [2, 0, 0]]),
+        ] {
+            let params = AllocParams {
+                access: list.as_ptr() as usize,
+                access_count: 2,
+                ..right
+            };
+            line.says_as(name, alloc(graph, &mut { params }));
+        }
+        if let Some(&node) = nodes(graph).first() {
+            let mut got = right;
+            line.says(cuGraphMemAllocNodeGetParams(node, &mut got));
+            line.value("count", got.access_count);
+        }
+    }),
 ];

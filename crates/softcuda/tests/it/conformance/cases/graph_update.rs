@@ -211,4 +211,27 @@ pub const CASES: &[Case] = &[
             &names(&plain_nodes),
         );
     }),
+    case!("graph/update/from_a_child_graph", |line| {
+        context();
+        let (exec_of, parent, child, moved) = (graph(), graph(), graph(), graph());
+        for graph in [exec_of, child, moved] {
+            add_empty(graph, &[]);
+        }
+        let (exec, mut own) = (instantiate(exec_of), 0);
+        let node = add_child(parent, &[], child);
+        cuGraphChildGraphNodeGetGraph(node, &mut own).must();
+        updates(line, "copy", exec, own, &[]);
+        let mut params = node_params(4, &[moved as u64, 1]);
+        cuGraphAddNode_v2(&mut 0, parent, NONE, std::ptr::null(), 0, &mut params).must();
+        updates(line, "moved", exec, moved, &[]);
+        line.says_as("instantiate", cuGraphInstantiateWithFlags(&mut 0, moved, 0));
+    }),
+    case!("graph/update/without_context", |line| {
+        context();
+        let graph = graph();
+        add_fill(graph, &[], memory(4), 1);
+        let exec = instantiate(graph);
+        cuCtxSetCurrent(0).must();
+        updates(line, "update", exec, graph, &[]);
+    }),
 ];

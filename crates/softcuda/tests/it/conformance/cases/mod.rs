@@ -32,6 +32,7 @@ mod graph_exec_params;
 mod graph_fill;
 mod graph_host_event;
 mod graph_kernel;
+mod graph_legacy;
 mod graph_memory;
 mod graph_memory_exec;
 mod graph_node;
@@ -91,6 +92,7 @@ pub fn all() -> Vec<&'static Case> {
         graph_fill::CASES,
         graph_host_event::CASES,
         graph_kernel::CASES,
+        graph_legacy::CASES,
         graph_memory::CASES,
         graph_memory_exec::CASES,
         graph_node::CASES,
