@@ -89,7 +89,7 @@ fn instantiate_with(
     let failed = |error: CUresult| tell(None, outcome::ERROR).and(Err(error));
     let upload = match given.flags & flag::UPLOAD {
         0 => None,
-        _ => Some(stream::resolve(given.upload, null).or_else(failed)?),
+        _ => Some(stream::resolve_to_run(given.upload, null).or_else(failed)?),
     };
     let graph =
         definition::resolve(graph).or_else(|error| tell(None, outcome::ERROR).and(Err(error)))?;

@@ -74,7 +74,7 @@ impl Seat {
 
     /// Its stream takes part in a capture.
     pub fn is_taken(&self) -> bool {
-        self.capture.load(Ordering::Acquire) != 0
+        any() && self.capture.load(Ordering::Acquire) != 0
     }
 }
 

@@ -11,8 +11,12 @@
 )]
 
 pub(crate) mod api;
+mod failing;
 mod forks;
 mod graphs;
+mod memory;
+mod modes;
+mod random;
 mod recording;
 
 use std::ffi::c_void;

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use super::capture_setting::*;
 use crate::capture::api::*;
 use crate::conformance::api::*;
-use crate::conformance::case::{Case, Line, case};
+use crate::conformance::case::{Case, Line, alone, case};
 use crate::conformance::fixture::*;
 use crate::conformance::structs::*;
 use crate::graphs::api::*;
@@ -189,6 +189,40 @@ pub const CASES: &[Case] = &[
         batch(line, "wait_equal", s, || {
             cuStreamWaitValue32_v2(s, at, 7, 1)
         });
+    }),
+    alone!("capture/node/batch_without_memory", |line| {
+        context();
+        let (s, freed) = (stream(), memory(64));
+        for (name, address) in [("wild", WILD), ("freed", freed)] {
+            begin(s, RELAXED);
+            line.says_as(name, cuStreamWriteValue32_v2(s, address, 1, 0));
+            let graph = end(s);
+            if name == "freed" {
+                cuMemFree_v2(freed).must();
+            }
+            line.says(cuGraphInstantiateWithFlags(&mut 0, graph, 0));
+        }
+    }),
+    alone!("capture/node/kernel_of_an_unloaded_module", |line| {
+        context();
+        let (s, module) = (stream(), module());
+        let empty = function_of(module, c"empty");
+        begin(s, RELAXED);
+        line.says(launch(empty, 1, 1, s, &mut []));
+        let graph = end(s);
+        line.says(cuModuleUnload(module));
+        line.says(cuGraphInstantiateWithFlags(&mut 0, graph, 0));
+    }),
+    alone!("capture/node/event_destroyed", |line| {
+        context();
+        let (s, event) = (stream(), event());
+        begin(s, RELAXED);
+        cuEventRecordWithFlags(event, s, EXTERNAL).must();
+        let graph = end(s);
+        line.says(cuEventDestroy_v2(event));
+        let exec = instantiate(graph);
+        line.says(cuGraphLaunch(exec, s));
+        line.says(cuStreamSynchronize(s));
     }),
     case!("capture/node/host", |line| {
         context();

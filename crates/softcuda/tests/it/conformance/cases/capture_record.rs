@@ -8,7 +8,7 @@ use crate::capture::api::*;
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, case};
 use crate::conformance::fixture::*;
-use crate::conformance::structs::LaunchAttributeValue;
+use crate::conformance::structs::{Copy3d, LaunchAttributeValue, Location};
 use crate::graphs::api::*;
 
 /// A launch of a kernel that takes some, without any.
@@ -19,6 +19,34 @@ unsafe fn launch_without_parameters(it: &Setting) -> Answer {
 
 unsafe fn cooperative(it: &Setting, blocks: u32) -> Answer {
     cuLaunchCooperativeKernel(it.empty, blocks, 1, 1, 1024, 1, 1, 0, it.stream, null_mut())
+}
+
+unsafe fn instantiate_with_upload(it: &Setting) -> Answer {
+    const UPLOAD: u64 = 2;
+    let mut params = InstantiateParams {
+        flags: UPLOAD,
+        upload: it.stream,
+        ..InstantiateParams::default()
+    };
+    cuGraphInstantiateWithParams(&mut 0, it.thing as Handle, &mut params)
+}
+
+fn slices(it: &Setting) -> Copy3d {
+    Copy3d {
+        src_kind: 2,
+        src_device: it.memory,
+        src_pitch: 16,
+        src_height: 2,
+        dst_kind: 2,
+        dst_device: it.memory + 128,
+        dst_pitch: 16,
+        dst_height: 2,
+        width: 16,
+        height: 2,
+        depth: 2,
+        // SAFETY: all its parts may be zero.
+        ..unsafe { std::mem::zeroed() }
+    }
 }
 
 pub const CASES: &[Case] = &[
@@ -249,4 +277,84 @@ pub const CASES: &[Case] = &[
     asked!("capture/stream/update_other", |it| {
         cuStreamUpdateCaptureDependencies_v2(it.other, null(), null(), 0, 0)
     }),
+    asked!("capture/stream/copy_rows", |it| cuMemcpy2DAsync_v2(
+        &rows(it),
+        it.stream
+    )),
+    asked!("capture/stream/copy_slices", |it| cuMemcpy3DAsync_v2(
+        &slices(it),
+        it.stream
+    )),
+    asked!("capture/stream/copy_slices_peer", |it| cuMemcpy3DPeerAsync(
+        &slices(it),
+        it.stream
+    )),
+    asked!("capture/stream/copy_batch", |it| copy_batch(it, it.stream)),
+    asked!(
+        "capture/stream/prefetch_to_location",
+        || managed(4096),
+        |it| cuMemPrefetchAsync_v2(it.thing, 4096, Location { kind: 1, id: 0 }, 0, it.stream)
+    ),
+    asked!("capture/stream/prefetch_batch", || managed(4096), |it| {
+        cuMemPrefetchBatchAsync(
+            &it.thing,
+            &4096,
+            1,
+            &Location { kind: 1, id: 0 },
+            &0,
+            1,
+            0,
+            it.stream,
+        )
+    }),
+    asked!("capture/stream/discard_batch", || managed(4096), |it| {
+        cuMemDiscardBatchAsync(&it.thing, &4096, 1, 0, it.stream)
+    }),
+    asked!("capture/stream/wait_32_old", |it| cuStreamWaitValue32(
+        it.stream, it.memory, 7, 0
+    )),
+    asked!("capture/stream/batch_old", |it| cuStreamBatchMemOp(
+        it.stream,
+        0,
+        null_mut(),
+        0
+    )),
+    asked!("capture/stream/wait_flags", |it| cuStreamWaitValue32_v2(
+        it.stream, it.memory, 7, 9
+    )),
+    asked!("capture/stream/write_flags", |it| cuStreamWriteValue32_v2(
+        it.stream, it.memory, 7, 4
+    )),
+    asked!("capture/stream/write_unaligned", |it| {
+        cuStreamWriteValue32_v2(it.stream, it.memory + 1, 7, 0)
+    }),
+    asked!(
+        "capture/stream/instantiate_with_upload",
+        || graph() as u64,
+        |it| instantiate_with_upload(it)
+    ),
+    asked!(
+        "capture/stream/get_green_context",
+        |it| cuStreamGetGreenCtx(it.stream, &mut 0)
+    ),
+    asked!("capture/stream/set_attribute", |it| cuStreamSetAttribute(
+        it.stream,
+        8,
+        &LaunchAttributeValue([0; 8])
+    )),
+    asked!("capture/stream/fill_wild_rows", |it| cuMemsetD2D8Async(
+        WILD, 8, 1, 4, 4, it.stream
+    )),
+    asked!("capture/stream/copy_host_to_host", |it| cuMemcpyAsync(
+        it.host as u64,
+        it.host as u64 + 64,
+        8,
+        it.stream
+    )),
+    asked!("capture/stream/copy_null_host", |it| cuMemcpyHtoDAsync_v2(
+        it.memory,
+        null(),
+        8,
+        it.stream
+    )),
 ];

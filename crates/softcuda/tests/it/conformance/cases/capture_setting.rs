@@ -8,7 +8,7 @@ use crate::conformance::api::*;
 use crate::conformance::case::Line;
 use crate::conformance::error_name;
 use crate::conformance::fixture::*;
-use crate::conformance::structs::{Location, PoolProperties};
+use crate::conformance::structs::{Copy2d, Location, PoolProperties};
 use crate::graphs::api::*;
 
 /// A case that makes one call in captures of every kind, with something that is made before.
@@ -289,4 +289,30 @@ pub fn edge_data(from_port: u8, to_port: u8, kind: u8) -> EdgeData {
         kind,
         reserved: [0; 5],
     }
+}
+
+/// A copy of rows inside the setting's memory.
+pub fn rows(it: &Setting) -> Copy2d {
+    Copy2d {
+        src_kind: 2,
+        src_device: it.memory,
+        src_pitch: 32,
+        dst_kind: 2,
+        dst_device: it.memory + 128,
+        dst_pitch: 32,
+        width: 16,
+        height: 2,
+        // SAFETY: all its parts may be zero.
+        ..unsafe { std::mem::zeroed() }
+    }
+}
+
+/// Two copies at once, inside the setting's memory.
+pub unsafe fn copy_batch(it: &Setting, stream: Handle) -> Answer {
+    let targets = [it.memory, it.memory + 8];
+    let sources = [it.memory + 64, it.memory + 72];
+    let attributes = [1, 0, 0, 0, 0, 0];
+    let (sizes, first) = ([8; 2], 0);
+    let (to, from) = (targets.as_ptr(), sources.as_ptr());
+    cuMemcpyBatchAsync_v2(to, from, sizes.as_ptr(), 2, &attributes, &first, 1, stream)
 }

@@ -26,6 +26,37 @@ unsafe fn array() -> u64 {
     array as u64
 }
 
+/// The pool that the device allocates from.
+unsafe fn device_pool() -> u64 {
+    let mut pool = 0;
+    cuDeviceGetMemPool(&mut pool, 0).must();
+    pool as u64
+}
+
+unsafe fn kernel() -> u64 {
+    let mut kernel = 0;
+    cuLibraryGetKernel(&mut kernel, library(), c"empty".as_ptr()).must();
+    kernel as u64
+}
+
+/// A page of the program's own.
+fn page() -> u64 {
+    let pages: &'static mut [u8] = Box::leak(Box::new([0; 8192]));
+    (pages.as_mut_ptr() as u64).next_multiple_of(4096)
+}
+
+unsafe fn registered_page() -> u64 {
+    let page = page();
+    cuMemHostRegister_v2(page as *mut c_void, 4096, 0).must();
+    page
+}
+
+/// The text of the suite's kernels, for the driver.
+fn source() -> u64 {
+    let text = std::ffi::CString::new(KERNELS).expect("PTX has no zero byte");
+    text.into_raw() as u64
+}
+
 pub const CASES: &[Case] = &[
     asked!("capture/unsafe/mem_alloc", |it| cuMemAlloc_v2(&mut 0, 64)),
     asked!("capture/unsafe/mem_alloc_of_nothing", |it| cuMemAlloc_v2(
@@ -255,4 +286,72 @@ pub const CASES: &[Case] = &[
         0,
         0
     )),
+    asked!("capture/unsafe/mem_set_pool", device_pool, |it| {
+        cuMemSetMemPool(&Location { kind: 1, id: 0 }, 1, it.thing as Handle)
+    }),
+    asked!("capture/unsafe/device_set_pool", device_pool, |it| {
+        cuDeviceSetMemPool(0, it.thing as Handle)
+    }),
+    asked!("capture/unsafe/pool_set_access", pool, |it| {
+        cuMemPoolSetAccess(
+            it.thing as Handle,
+            &Access {
+                location: Location { kind: 1, id: 0 },
+                flags: 3,
+            },
+            1,
+        )
+    }),
+    asked!("capture/unsafe/pool_get_access", pool, |it| {
+        cuMemPoolGetAccess(&mut 0, it.thing as Handle, &mut Location { kind: 1, id: 0 })
+    }),
+    asked!("capture/unsafe/ctx_enable_peer_access", |it| {
+        cuCtxEnablePeerAccess(it.context, 0)
+    }),
+    asked!("capture/unsafe/link_create", |it| cuLinkCreate_v2(
+        0,
+        null_mut(),
+        null_mut(),
+        &mut 0
+    )),
+    asked!(
+        "capture/unsafe/graph_add_alloc_node",
+        || graph() as u64,
+        |it| cuGraphAddMemAllocNode(&mut 0, it.thing as Handle, NONE, 0, &mut alloc_params(64))
+    ),
+    asked!("capture/unsafe/graph_clone", || graph() as u64, |it| {
+        cuGraphClone(&mut 0, it.thing as Handle)
+    }),
+    asked!("capture/unsafe/graph_exec_get_flags", executable, |it| {
+        cuGraphExecGetFlags(it.thing as Handle, &mut 0)
+    }),
+    asked!("capture/unsafe/graph_exec_update", executable, |it| {
+        cuGraphExecUpdate_v2(it.thing as Handle, graph(), &mut UpdateInfo::default())
+    }),
+    asked!("capture/unsafe/discard", || managed(4096), |it| {
+        cuMemDiscardBatchAsync(&it.thing, &4096, 1, 0, it.other)
+    }),
+    asked!("capture/unsafe/copy_rows", |it| cuMemcpy2D_v2(&rows(it))),
+    asked!("capture/unsafe/copy_batch", |it| copy_batch(it, it.other)),
+    asked!("capture/unsafe/kernel_get_function", kernel, |it| {
+        cuKernelGetFunction(&mut 0, it.thing as Handle)
+    }),
+    asked!("capture/unsafe/mem_host_register", page, |it| {
+        cuMemHostRegister_v2(it.thing as *mut c_void, 4096, 0)
+    }),
+    asked!(
+        "capture/unsafe/mem_host_unregister",
+        registered_page,
+        |it| cuMemHostUnregister(it.thing as *mut c_void)
+    ),
+    asked!("capture/unsafe/profiler_stop", |it| cuProfilerStop()),
+    asked!("capture/unsafe/module_load", source, |it| cuModuleLoadData(
+        &mut 0,
+        it.thing as *const c_void
+    )),
+    asked!("capture/unsafe/begin_on_other", |it| {
+        let answer = cuStreamBeginCapture_v2(it.other, RELAXED);
+        cuStreamEndCapture(it.other, &mut 0).must();
+        answer
+    }),
 ];
