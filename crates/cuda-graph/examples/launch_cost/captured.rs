@@ -14,9 +14,14 @@ impl Way for Captured {
     const NAME: &str = "cudarc capture";
     type Graph = CudaGraph;
     type Exec = Infallible;
+    type Prepared = ();
     type Updates = Infallible;
 
-    fn build(work: &Work, shape: Shape) -> Result<CudaGraph> {
+    fn prepare(_: &Work, _: Shape) -> Result<()> {
+        Ok(())
+    }
+
+    fn build(work: &Work, shape: Shape, (): ()) -> Result<CudaGraph> {
         let first = &work.stream;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let others: Vec<_> = (1..shape.lanes)

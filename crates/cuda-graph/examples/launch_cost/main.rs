@@ -81,9 +81,12 @@ trait Way {
     const NAME: &str;
     type Graph;
     type Exec;
+    /// What is made before the clock runs.
+    type Prepared;
 
+    fn prepare(work: &Work, shape: Shape) -> Result<Self::Prepared>;
     /// Makes the definition; where the way cannot stop there, the executable too.
-    fn build(work: &Work, shape: Shape) -> Result<Self::Graph>;
+    fn build(work: &Work, shape: Shape, prepared: Self::Prepared) -> Result<Self::Graph>;
     /// `None` where building did it.
     fn instantiate(graph: &mut Self::Graph) -> Result<Option<Self::Exec>>;
     fn launch(work: &Work, graph: &mut Self::Graph, exec: &mut Option<Self::Exec>) -> Result<()>;
@@ -157,7 +160,8 @@ impl<W: Way> Measured for Contender<W> {
     fn build(&mut self, work: &Work, shape: Shape) -> Result<()> {
         self.exec = None;
         self.graph = None;
-        let mut graph = timed(&mut self.figures.build, || W::build(work, shape))?;
+        let prepared = W::prepare(work, shape)?;
+        let mut graph = timed(&mut self.figures.build, || W::build(work, shape, prepared))?;
         let start = Instant::now();
         self.exec = W::instantiate(&mut graph)?;
         if self.exec.is_some() {
@@ -224,6 +228,7 @@ fn measure(work: &Work, shape: Shape, repeats: usize) -> Result<Vec<Box<dyn Meas
     let mut ways = [
         Contender::<raw::Raw>::boxed(),
         Contender::<library::Library>::boxed(),
+        Contender::<library::Prepared>::boxed(),
         Contender::<captured::Captured>::boxed(),
     ]
     .into_iter()
@@ -327,6 +332,9 @@ fn main() -> Result<()> {
     let (most, repeats) = (number("--nodes", 10_000)?, number("--repeats", 100)?);
     println!("device: {}, driver: {}", device.name()?, device.driver());
     println!("medians in µs of {repeats} repeats; in brackets, times the raw driver");
+    println!(
+        "building: with `ops made`, the operations were made before; otherwise making them is part of it"
+    );
     println!("cudarc's capture ends with the executable, so its build is both; it has no updates");
 
     let stream = device.context().new_stream()?;

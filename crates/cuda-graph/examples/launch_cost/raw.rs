@@ -74,9 +74,14 @@ impl Way for Raw {
     const NAME: &str = "raw driver";
     type Graph = Graph;
     type Exec = Exec;
+    type Prepared = ();
     type Updates = Vec<(Update, CUDA_KERNEL_NODE_PARAMS)>;
 
-    fn build(work: &Work, shape: Shape) -> Result<Graph> {
+    fn prepare(_: &Work, _: Shape) -> Result<()> {
+        Ok(())
+    }
+
+    fn build(work: &Work, shape: Shape, (): ()) -> Result<Graph> {
         let mut raw = ptr::null_mut();
         // SAFETY: a place for the answer.
         unsafe { sys::cuGraphCreate(&mut raw, 0) }.result()?;
