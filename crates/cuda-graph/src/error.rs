@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 
 use cudarc::driver::DriverError;
 
+use crate::capture::CaptureInvalidated;
 use crate::graph::NodeName;
 use crate::op::NodeKind;
 use crate::{Driver, UpdateFailure};
@@ -248,6 +250,32 @@ pub enum Error {
     #[error("the executable came from a raw handle without its graph, so its nodes cannot be told")]
     UnknownSource,
 
+    /// A call that did not go through this library failed.
+    #[error("a call of other code failed: {source}")]
+    Foreign {
+        /// What the driver answered.
+        source: DriverError,
+    },
+
+    /// An error of other code, handed through by [`Error::other`].
+    #[error("{0}")]
+    Other(Arc<dyn std::error::Error + Send + Sync>),
+
+    /// The stream is being captured already.
+    #[error("the stream is being captured already{}: end that capture first", BegunAt(*.begun))]
+    AlreadyCapturing {
+        /// Where that capture was begun, if this library began it on this thread.
+        begun: Option<&'static Location<'static>>,
+    },
+
+    /// A capture came to nothing. Its streams take new work again.
+    #[error("{0}")]
+    CaptureInvalidated(Box<CaptureInvalidated>),
+
+    /// A branch was to be joined with others than those that it was split off with.
+    #[error("a branch of another split cannot be joined here")]
+    ForeignBranch,
+
     /// A picture could not be drawn or read.
     #[error("the picture: {why}")]
     Picture {
@@ -287,6 +315,17 @@ impl fmt::Display for InstantiateFailure {
     }
 }
 
+struct BegunAt(Option<&'static Location<'static>>);
+
+impl fmt::Display for BegunAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(location) => write!(f, ", begun at {location}"),
+            None => Ok(()),
+        }
+    }
+}
+
 struct At(Option<&'static Location<'static>>);
 
 impl fmt::Display for At {
@@ -320,8 +359,20 @@ impl Error {
         }
     }
 
+    /// An error of other code, to leave a closure of this library with.
+    pub fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::Other(Arc::new(error))
+    }
+
     /// Names the call that failed.
     pub(crate) fn call(call: &'static str) -> impl FnOnce(DriverError) -> Error {
         move |source| Error::Call { call, source }
+    }
+}
+
+impl From<DriverError> for Error {
+    /// An answer that cudarc got, so that `?` works between its calls and this library's.
+    fn from(source: DriverError) -> Error {
+        Error::Foreign { source }
     }
 }

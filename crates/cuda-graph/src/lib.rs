@@ -25,6 +25,7 @@
 //! ```
 #![warn(missing_docs)]
 
+mod capture;
 mod device;
 mod driver;
 mod error;
@@ -39,6 +40,10 @@ mod retain;
 #[doc(hidden)]
 pub mod testing;
 
+pub use capture::{
+    Branch, Capture, CaptureInfo, CaptureInvalidated, CaptureStatus, Captured, Global, Joint, Kind,
+    Mode, Parallel, Relaxed, Root, ThreadLocal,
+};
 pub use cudarc;
 pub use device::{Device, device};
 pub use driver::Driver;

@@ -1,10 +1,8 @@
-//! Driver calls on events, and on what streams are in.
+//! Driver calls on events.
 
 use std::ptr;
 
-use cudarc::driver::sys::{
-    CUevent, CUevent_flags, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
-};
+use cudarc::driver::sys::{CUevent, CUevent_flags, CUresult, CUstream};
 
 use super::call;
 use crate::Result;
@@ -30,6 +28,10 @@ impl Event {
         call!(cuEventRecord(self.0, stream))
     }
 
+    pub(crate) fn raw(&self) -> CUevent {
+        self.0
+    }
+
     /// Whether what was recorded is over.
     pub(crate) fn is_over(&self) -> Result<bool> {
         match call!(cuEventQuery(self.0)) {
@@ -46,21 +48,5 @@ impl Drop for Event {
         if let Err(error) = destroy() {
             tracing::error!("an event leaks: {error}");
         }
-    }
-}
-
-/// Whether a stream is being captured.
-pub(crate) fn capture_status(stream: CUstream) -> Result<CUstreamCaptureStatus> {
-    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    call!(cuStreamIsCapturing(stream, &mut status))?;
-    Ok(status)
-}
-
-/// What the calling thread asks of the driver from now on does not disturb what other threads capture.
-pub(crate) fn allow_during_captures() {
-    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    let mut exchange = || call!(cuThreadExchangeStreamCaptureMode(&mut mode));
-    if let Err(error) = exchange() {
-        tracing::debug!("the reaper's thread may disturb captures: {error}");
     }
 }

@@ -16,6 +16,11 @@ pub(crate) const PLAIN: CUgraphEdgeData = CUgraphEdgeData {
     reserved: [0; 5],
 };
 
+/// Whether an edge is the plain dependency.
+pub(crate) fn is_plain(data: &CUgraphEdgeData) -> bool {
+    data.from_port == 0 && data.to_port == 0 && data.type_ == 0
+}
+
 pub(crate) fn create() -> Result<CUgraph> {
     let mut graph = ptr::null_mut();
     call!(cuGraphCreate(&mut graph, 0))?;

@@ -6,6 +6,7 @@
 //! cudarc panics when it looks up a function that the installed driver lacks, so each call site asks once whether it is there, and an
 //! old driver is [`Error::Unsupported`].
 
+pub(crate) mod capture;
 pub(crate) mod choice;
 pub(crate) mod event;
 pub(crate) mod exec;
@@ -51,11 +52,28 @@ pub(crate) fn check(name: &'static str, call: impl FnOnce() -> CUresult) -> Resu
     }
     match call() {
         CUresult::CUDA_SUCCESS => Ok(()),
-        status => Err(Error::Call {
-            call: name,
-            source: DriverError(status),
-        }),
+        status => Err(failed(name, status)),
     }
+}
+
+#[cold]
+fn failed(call: &'static str, status: CUresult) -> Error {
+    if capture::is_code(status) {
+        OFFENCE.with(|offence| {
+            if offence.get().is_none() {
+                offence.set(Some((call, status)));
+            }
+        });
+    }
+    Error::Call {
+        call,
+        source: DriverError(status),
+    }
+}
+
+/// The first call of this thread that failed because of a capture, since it was last asked for.
+pub(crate) fn take_offence() -> Option<(&'static str, CUresult)> {
+    OFFENCE.with(Cell::take)
 }
 
 /// Whether the driver has function `name`; notes it in `found`.
@@ -122,6 +140,8 @@ pub(crate) fn bound_if_wanted<R>(
 static INJECTING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
+    static OFFENCE: Cell<Option<(&'static str, CUresult)>> = const { Cell::new(None) };
+
     /// How many more calls of this thread succeed before one fails; negative when none will.
     static COUNTDOWN: Cell<i64> = const { Cell::new(-1) };
 }

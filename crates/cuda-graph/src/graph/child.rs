@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUgraphNodeType;
+use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
 
 use super::state::{Body, Hierarchy, Keeper, Slot, Snapshot, lock_both, mirror, resolve};
-use super::{Graph, Node, NodeId, NodeName, View};
+use super::{After, Graph, Node, NodeId, NodeName, View};
 use crate::op::{AnyOp, ChildOp, NodeKind};
 use crate::{Error, Result, driver};
 
@@ -69,7 +69,7 @@ impl Graph {
     }
 
     /// Adds a node that runs a copy of a graph.
-    pub(super) fn embed(&self, op: &ChildOp, after: &[NodeId]) -> Result<NodeId> {
+    pub(super) fn embed(&self, op: &ChildOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
         let (mut state, source) = lock_both(self.hierarchy(), op.graph.hierarchy());
         let from = source.as_deref().unwrap_or(&state);
         if source.is_none() && state.contains(op.graph.body, self.body_index()) {
@@ -79,7 +79,7 @@ impl Graph {
         }
         let known = Snapshot::of(from, op.graph.body)?;
         let inner = from.body(op.graph.body)?.raw;
-        let after = self.resolve_all(&state, after)?;
+        let after = self.resolve_after(&state, after)?;
         let body = state.body_mut(self.body_index())?;
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
         params.__bindgen_anon_1.graph.graph = inner;
@@ -87,12 +87,13 @@ impl Graph {
             .map_err(|error| error.about(NodeName::of_op(&AnyOp::Child(op.clone())), "adding"))?;
         let index = body.push(Slot::new(raw, op.clone().into()));
         state.mirror_child(&known, self.body_index(), index);
-        Ok(NodeId {
+        let id = NodeId {
             hierarchy: self.hierarchy().id,
             body: self.body_index(),
             index,
             kind: NodeKind::Child,
-        })
+        };
+        Ok((id, raw))
     }
 
     /// Has a node run a copy of another graph. Views of the old copy are gone.

@@ -8,6 +8,7 @@ mod raw;
 pub(crate) mod state;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub use node::{Node, NodeId, NodeSet};
 
 use crate::memory::RawMemory;
 use crate::op::{AllocOp, AnyOp, ChildOp, NodeKind, Operation};
-use crate::{Error, Result, driver};
+use crate::{Error, Owner, Result, driver};
 use state::{Hierarchy, Keeper, Slot, State, resolve};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
@@ -61,6 +62,15 @@ use state::{Hierarchy, Keeper, Slot, State, resolve};
 pub struct Graph {
     view: View,
     not_sync: PhantomData<Cell<()>>,
+}
+
+/// What a new node waits for.
+#[derive(Clone, Copy)]
+pub(crate) enum After<'a> {
+    /// Nodes as the library's users name them, to be checked.
+    Nodes(&'a [NodeId]),
+    /// Nodes of the graph, each once, that the driver just named.
+    Raw(&'a [CUgraphNode]),
 }
 
 /// A graph of a hierarchy, and what keeps it.
@@ -153,7 +163,7 @@ impl Graph {
         let twice = if raw.len() <= 16 {
             (1..raw.len()).find(|&i| raw[..i].contains(&raw[i]))
         } else {
-            let mut seen = std::collections::HashSet::with_capacity(raw.len());
+            let mut seen = HashSet::with_capacity(raw.len());
             raw.iter().position(|node| !seen.insert(*node as usize))
         };
         match twice {
@@ -161,6 +171,13 @@ impl Graph {
                 node: Box::new(body.name(nodes[i].index)),
             }),
             None => Ok(raw),
+        }
+    }
+
+    fn resolve_after(&self, state: &State, after: After<'_>) -> Result<SmallVec<[CUgraphNode; 8]>> {
+        match after {
+            After::Nodes(nodes) => self.resolve_all(state, nodes),
+            After::Raw(nodes) => Ok(SmallVec::from_slice(nodes)),
         }
     }
 
@@ -175,17 +192,23 @@ impl Graph {
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
         let mut nodes = SmallVec::<[NodeId; 8]>::new();
         after.add_to(&mut nodes);
-        let op = op.into_any();
+        let (id, _) = self.insert(op.into_any(), After::Nodes(&nodes))?;
+        Ok(Node::new(id))
+    }
+
+    /// Adds a node; gives its number and the driver's handle.
+    #[inline]
+    pub(crate) fn insert(&self, op: AnyOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
         match &op {
             // Its parameters name the context.
             AnyOp::Kernel(_) => {}
             _ => driver::bind(self.context())?,
         }
         if let AnyOp::Child(child) = &op {
-            return self.embed(child, &nodes).map(Node::new);
+            return self.embed(child, after);
         }
         let mut state = self.hierarchy().lock();
-        let after = self.resolve_all(&state, &nodes)?;
+        let after = self.resolve_after(&state, after)?;
         let body = state.body_mut(self.view.body)?;
         let raw = driver::bound_if_wanted(self.context(), || {
             op.add_to(self.context(), body.raw, &after)
@@ -193,12 +216,13 @@ impl Graph {
         .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
         let kind = op.kind();
         let index = body.push(Slot::new(raw, op));
-        Ok(Node::new(NodeId {
+        let id = NodeId {
             hierarchy: self.hierarchy().id,
             body: self.view.body,
             index,
             kind,
-        }))
+        };
+        Ok((id, raw))
     }
 
     /// Has a node do `op` from now on. Executables made before, and their launches, go on as they are.
@@ -336,13 +360,69 @@ impl Graph {
         known.map(Box::new)
     }
 
-    fn numbers(&self, state: &mut State, raw: Vec<CUgraphNode>) -> Result<Vec<NodeId>> {
+    fn numbers(
+        &self,
+        state: &mut State,
+        raw: impl IntoIterator<Item = CUgraphNode>,
+    ) -> Result<Vec<NodeId>> {
         raw.into_iter()
             .map(|raw| {
                 let index = state.body_mut(self.view.body)?.number(raw)?;
                 Ok(self.id(state, index))
             })
             .collect()
+    }
+
+    /// Holds `owner` for as long as the graph, and what is made of it from now on, can run.
+    ///
+    /// It is for what the library cannot know of: work that foreign code put into the graph.
+    pub fn keep(&self, owner: Owner) -> Result<()> {
+        let mut state = self.hierarchy().lock();
+        state.body_mut(self.view.body)?.lingering.push(owner);
+        Ok(())
+    }
+
+    /// The nodes that the driver calls so.
+    pub(crate) fn known(&self, raw: impl IntoIterator<Item = CUgraphNode>) -> Result<Vec<NodeId>> {
+        let mut state = self.hierarchy().lock();
+        self.numbers(&mut state, raw)
+    }
+
+    /// The driver's handles of `nodes`, each named once.
+    pub(crate) fn raw_nodes(&self, nodes: &[NodeId]) -> Result<SmallVec<[CUgraphNode; 8]>> {
+        self.resolve_all(&self.hierarchy().lock(), nodes)
+    }
+
+    /// The driver's handles of the nodes that there are, and of `after`.
+    pub(crate) fn for_capture(
+        &self,
+        after: &[NodeId],
+    ) -> Result<(HashSet<usize>, SmallVec<[CUgraphNode; 8]>)> {
+        let state = self.hierarchy().lock();
+        let raw = driver::graph::nodes(state.body(self.view.body)?.raw)?;
+        let all = raw.into_iter().map(|node| node as usize).collect();
+        Ok((all, self.resolve_all(&state, after)?))
+    }
+
+    /// Destroys every node but those with the driver's handles `kept`.
+    pub(crate) fn keep_only(&self, kept: &HashSet<usize>) -> Result<()> {
+        let raw = driver::graph::nodes(self.hierarchy().lock().body(self.view.body)?.raw)?;
+        let others = raw
+            .into_iter()
+            .filter(|node| !kept.contains(&(*node as usize)));
+        for node in self.known(others)? {
+            self.destroy(node)?;
+        }
+        Ok(())
+    }
+
+    /// What errors call node number `index`.
+    pub(crate) fn name_of(&self, index: u32) -> NodeName {
+        let state = self.hierarchy().lock();
+        match state.bodies.get(self.view.body as usize) {
+            Some(body) => body.name(index),
+            None => NodeName::unknown(index),
+        }
     }
 
     /// Whether a node is one of this graph and still there.

@@ -54,7 +54,7 @@ impl Fence {
 fn record(stream: &CudaStream) -> Result<Option<Arc<Event>>> {
     driver::bind(stream.context())?;
     let captured = || {
-        let status = driver::event::capture_status(stream.cu_stream())?;
+        let status = driver::capture::status(stream.cu_stream())?;
         Ok::<_, Error>(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     };
     if captured()? {

@@ -43,7 +43,7 @@ fn queue() -> Option<&'static Sender<Message>> {
 
 fn reap(messages: &Receiver<Message>) {
     // Asking for an event must not disturb what other threads capture.
-    driver::event::allow_during_captures();
+    driver::capture::allow_during_captures();
     let mut waiting: Vec<Message> = Vec::new();
     let mut pause = SOONEST;
     loop {

@@ -2,6 +2,7 @@
 
 mod allocations;
 mod attributes;
+mod capture;
 mod device;
 mod door;
 mod executables;

@@ -1,0 +1,178 @@
+//! Branches: forks of a capture, and their joins.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cudarc::driver::CudaStream;
+
+use super::session::Session;
+use super::streams::Lane;
+use super::{Branch, Capture, Kind, Mode};
+use crate::driver::{self, event::Event};
+use crate::{Error, Result};
+
+/// Where a capture was split into `N` branches. It holds the capture until they are joined.
+///
+/// Dropped, it abandons the capture if that is its root.
+#[must_use = "a capture whose branches are not joined is abandoned"]
+pub struct Joint<K: Kind, M: Mode, const N: usize> {
+    parent: Capture<K, M>,
+    split: u64,
+}
+
+/// An event behind what `stream` was given.
+fn event_behind(stream: &CudaStream) -> Result<Event> {
+    driver::bind(stream.context())?;
+    let event = Event::new()?;
+    event.record(stream.cu_stream())?;
+    Ok(event)
+}
+
+/// A stream that goes on from where `event` was recorded.
+fn fork(stream: &Arc<CudaStream>, event: &Event) -> Result<Lane> {
+    let lane = Lane::pooled(stream.context())?;
+    driver::capture::wait(lane.stream().cu_stream(), event)?;
+    Ok(lane)
+}
+
+/// Has `stream` wait for what `branch` was given.
+fn join(stream: &CudaStream, branch: &Lane) -> Result<()> {
+    let event = event_behind(branch.stream())?;
+    driver::capture::wait(stream.cu_stream(), &event)
+}
+
+impl<M: Mode> Capture<Branch, M> {
+    fn branch(session: &Arc<Session>, lane: Lane, split: u64) -> Self {
+        Capture {
+            session: session.clone(),
+            lane,
+            split,
+            kind: PhantomData,
+            mode: PhantomData,
+        }
+    }
+}
+
+impl<K: Kind, M: Mode> Capture<K, M> {
+    /// Splits it into `N` branches, which start from here and are joined by the [`Joint`].
+    ///
+    /// # Errors
+    ///
+    /// What the driver says when streams or events cannot be had; the capture is abandoned then.
+    pub fn split<const N: usize>(self) -> Result<(Joint<K, M, N>, [Capture<Branch, M>; N])> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let split = NEXT.fetch_add(1, Ordering::Relaxed);
+        let stream = self.lane.stream();
+        let event = event_behind(stream)?;
+        let mut lanes = Vec::with_capacity(N);
+        for _ in 0..N {
+            lanes.push(fork(stream, &event)?);
+        }
+        let mut lanes = lanes.into_iter();
+        let branches = std::array::from_fn(|_| {
+            let lane = lanes.next().expect("there are as many as branches");
+            Capture::branch(&self.session, lane, split)
+        });
+        let joint = Joint {
+            parent: self,
+            split,
+        };
+        Ok((joint, branches))
+    }
+
+    /// Records branches that start from here and run side by side; what is recorded afterwards waits for all of them.
+    ///
+    /// ```
+    /// # use cuda_graph::{Buffer, FillOp, Graph};
+    /// # let device = cuda_graph::device(0)?;
+    /// # let stream = device.context().new_stream()?;
+    /// # let (a, b) = (Buffer::<u32>::zeroed(&stream, 4)?, Buffer::<u32>::zeroed(&stream, 4)?);
+    /// # stream.synchronize()?;
+    /// let (graph, ()) = Graph::capture(&stream, |c| {
+    ///     c.parallel(|p| {
+    ///         p.branch(|c| c.record(FillOp::new(&a, 1u32)?))?;
+    ///         p.branch(|c| c.record(FillOp::new(&b, 2u32)?))?;
+    ///         Ok(())
+    ///     })
+    /// })?;
+    /// assert_eq!(graph.roots()?.len(), 2);
+    /// # Ok::<(), cuda_graph::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Whatever `record` returns. What the branches recorded is joined all the same, so that the capture can go on.
+    pub fn parallel<T>(
+        &mut self,
+        record: impl FnOnce(&mut Parallel<'_, M>) -> Result<T>,
+    ) -> Result<T> {
+        let stream = self.lane.stream().clone();
+        let start = if self.session.is_eager() {
+            None
+        } else {
+            Some(event_behind(&stream)?)
+        };
+        let mut parallel = Parallel {
+            session: &self.session,
+            stream: &stream,
+            start,
+            lanes: Vec::new(),
+            mode: PhantomData,
+        };
+        let result = record(&mut parallel);
+        let lanes = std::mem::take(&mut parallel.lanes);
+        let joined = lanes.iter().try_for_each(|lane| join(&stream, lane));
+        let value = result?;
+        joined?;
+        Ok(value)
+    }
+}
+
+/// Records the branches of a [`parallel`](Capture::parallel) part.
+pub struct Parallel<'a, M: Mode> {
+    session: &'a Arc<Session>,
+    stream: &'a Arc<CudaStream>,
+    /// Where the branches start; none where nothing is recorded and they run one after the other.
+    start: Option<Event>,
+    lanes: Vec<Lane>,
+    mode: PhantomData<M>,
+}
+
+impl<M: Mode> Parallel<'_, M> {
+    /// Records one branch.
+    pub fn branch<T>(
+        &mut self,
+        record: impl FnOnce(&mut Capture<Branch, M>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(start) = &self.start else {
+            let lane = Lane::of(self.stream.clone());
+            return record(&mut Capture::branch(self.session, lane, 0));
+        };
+        let lane = fork(self.stream, start)?;
+        let mut branch = Capture::branch(self.session, lane, 0);
+        let result = record(&mut branch);
+        let lane = std::mem::replace(&mut branch.lane, Lane::of(self.stream.clone()));
+        self.lanes.push(lane);
+        result
+    }
+}
+
+impl<K: Kind, M: Mode, const N: usize> Joint<K, M, N> {
+    /// Joins the branches: what the capture records next waits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignBranch`] for a branch of another split, and what the driver says; the capture is abandoned then.
+    pub fn join(self, branches: [Capture<Branch, M>; N]) -> Result<Capture<K, M>> {
+        for branch in &branches {
+            if branch.split != self.split || !Arc::ptr_eq(&branch.session, &self.parent.session) {
+                return Err(Error::ForeignBranch);
+            }
+        }
+        for branch in &branches {
+            join(self.parent.lane.stream(), &branch.lane)?;
+        }
+        Ok(self.parent)
+    }
+}

@@ -1,0 +1,110 @@
+//! Why a capture came to nothing, and what to do about it.
+
+use std::fmt;
+use std::panic::Location;
+
+use cudarc::driver::DriverError;
+use cudarc::driver::sys::CUresult;
+
+use crate::Error;
+use crate::graph::NodeName;
+
+/// A capture that was invalidated: the driver ended it without a graph.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CaptureInvalidated {
+    /// The driver's handle of the stream that it was begun on.
+    pub stream: usize,
+    /// Where it was begun.
+    pub begun: &'static Location<'static>,
+    /// The operation that was recorded last through this library.
+    pub last: Option<NodeName>,
+    /// The call that did it, where it went through this library, or its answer came to it: through the closure's result, or because cudarc
+    /// kept it.
+    pub call: Option<Error>,
+    /// What the driver answered when the capture was ended.
+    pub source: DriverError,
+    /// cudarc tracks the use of its slices by events, in more than one stream.
+    pub(super) tracked: bool,
+}
+
+impl CaptureInvalidated {
+    /// The driver's answer that says most: that to the call that did it, or else that to the end of the capture.
+    pub fn code(&self) -> CUresult {
+        let of_call = self.call.as_ref().and_then(crate::driver::capture::code);
+        of_call.unwrap_or(self.source.0)
+    }
+
+    /// What usually causes this, and how it is avoided.
+    pub fn remedy(&self) -> String {
+        use CUresult as R;
+        let (cause, remedy) = match self.code() {
+            R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => (
+                "something was called that cannot be recorded: synchronizing or querying a stream in capture, its context or an event \
+                 recorded in it, launching an executable graph into it, or allocating memory in a mode that forbids it",
+                "do that before or after the capture; embed a graph instead of launching its executable; load modules and allocate \
+                 memory first, or use the mode `Relaxed`",
+            ),
+            R::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => (
+                "a call in between was not allowed in a capture, and its own answer was not seen: a synchronization, a query, an allocation, \
+                 the loading of a module",
+                "check the answer of every call made while capturing, and hand errors through the closure",
+            ),
+            R::CUDA_ERROR_STREAM_CAPTURE_MERGE => (
+                "an event recorded in one capture was waited for in another",
+                "record both parts into one capture, or end the first and wait for a launch of its graph",
+            ),
+            R::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED => (
+                "the capture was ended on another stream than the one it was begun on, or had ended before",
+                "end it once, where it was begun",
+            ),
+            R::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => (
+                "a stream that was pulled into the capture by waiting for one of its events was not waited for in turn",
+                "record an event in each such stream at its end, and have the first stream wait for it",
+            ),
+            R::CUDA_ERROR_STREAM_CAPTURE_ISOLATION => (
+                "a stream in capture waited for an event that was recorded outside of it",
+                "wait for such work before the capture, or use an external event wait: `WaitEventOp`",
+            ),
+            R::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT => (
+                "the default stream was used, which waits for the stream in capture by itself",
+                "use streams that do not synchronize with the default stream, as `CudaContext::new_stream` makes them",
+            ),
+            R::CUDA_ERROR_CAPTURED_EVENT => (
+                "an event that was recorded in a capture was queried or synchronized outside of it",
+                "use another event for work that is not recorded",
+            ),
+            R::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => (
+                "the capture was ended on another thread than it was begun on",
+                "end it on its own thread, or use the mode `Relaxed`",
+            ),
+            _ => ("the driver failed", "see its answer"),
+        };
+        let mut text = format!("usually {cause}; {remedy}");
+        if self.tracked {
+            text.push_str(
+                ". cudarc waits for events of its slices here, which is forbidden in captures: call the unsafe \
+                 `CudaContext::disable_event_tracking` before, and order what uses a slice in several streams yourself",
+            );
+        }
+        text
+    }
+}
+
+impl fmt::Display for CaptureInvalidated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the capture of stream {:#x} begun at {} was invalidated ({})",
+            self.stream, self.begun, self.source
+        )?;
+        if let Some(call) = &self.call {
+            write!(f, " because {call}")?;
+        }
+        match &self.last {
+            Some(last) => write!(f, "; recorded last: the {last}")?,
+            None => f.write_str("; nothing was recorded through this library")?,
+        }
+        write!(f, "; {}", self.remedy())
+    }
+}

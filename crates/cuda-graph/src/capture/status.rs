@@ -1,0 +1,66 @@
+//! What any stream is in, captured by this library or not.
+
+use cudarc::driver::CudaStream;
+use cudarc::driver::sys::{CUgraph, CUgraphNode, CUstreamCaptureStatus};
+
+use crate::{Result, driver};
+
+/// Whether a stream is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CaptureStatus {
+    /// It runs what it is given.
+    None,
+    /// It records.
+    Active,
+    /// It recorded until something went wrong, and takes nothing until the capture is ended.
+    Invalidated,
+}
+
+/// What a stream is in.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CaptureInfo {
+    /// Whether it is recorded.
+    pub status: CaptureStatus,
+    /// The driver's number of the capture: no two have the same.
+    pub id: u64,
+    /// The graph that it is recorded into, or null.
+    pub graph: CUgraph,
+    /// What its next operation waits for.
+    pub dependencies: Vec<CUgraphNode>,
+}
+
+impl CaptureInfo {
+    /// Of `stream`.
+    ///
+    /// # Errors
+    ///
+    /// The driver's: for the default stream while another stream is captured that synchronizes with it, for one.
+    pub fn of(stream: &CudaStream) -> Result<CaptureInfo> {
+        driver::choose()?;
+        driver::bind(stream.context())?;
+        let info = driver::capture::info(stream.cu_stream())?;
+        use CUstreamCaptureStatus as S;
+        let status = match info.status {
+            S::CU_STREAM_CAPTURE_STATUS_NONE => CaptureStatus::None,
+            S::CU_STREAM_CAPTURE_STATUS_ACTIVE => CaptureStatus::Active,
+            S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => CaptureStatus::Invalidated,
+        };
+        let recorded = status == CaptureStatus::Active;
+        Ok(CaptureInfo {
+            status,
+            id: if recorded { info.id } else { 0 },
+            graph: if recorded {
+                info.graph
+            } else {
+                std::ptr::null_mut()
+            },
+            dependencies: info.dependencies.iter().map(|(node, _)| *node).collect(),
+        })
+    }
+
+    /// Whether the stream takes part in a capture, be it one that was invalidated.
+    pub fn is_capturing(&self) -> bool {
+        self.status != CaptureStatus::None
+    }
+}

@@ -1,0 +1,3 @@
+//! Capture: what is recorded runs right, whoever recorded it; what goes wrong is explained, and the streams work on.
+
+mod recording;
