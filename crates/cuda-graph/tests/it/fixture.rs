@@ -73,11 +73,17 @@ pub const PTX: &str = "
 }
 ";
 
+/// The same for all tests. cudarc waits for everything on the device when a context makes its first stream, which no capture survives: that
+/// one is made here.
 pub fn context() -> Arc<CudaContext> {
-    cuda_graph::device(0)
-        .expect("there is a device")
-        .context()
-        .clone()
+    static CONTEXT: OnceLock<(Arc<CudaContext>, Arc<CudaStream>)> = OnceLock::new();
+    let (context, _) = CONTEXT.get_or_init(|| {
+        let device = cuda_graph::device(0).expect("there is a device");
+        let context = device.context().clone();
+        let stream = context.new_stream().expect("a stream can be made");
+        (context, stream)
+    });
+    context.clone()
 }
 
 /// A stream of the test's own, so that tests do not wait for each other.
