@@ -21,6 +21,9 @@ pub struct Joint<K: Kind, M: Mode, const N: usize> {
     split: u64,
 }
 
+/// Where a capture was split, and the branches.
+pub type Split<K, M, const N: usize> = (Joint<K, M, N>, [Capture<Branch, M>; N]);
+
 /// An event behind what `stream` was given.
 fn event_behind(stream: &CudaStream) -> Result<Event> {
     driver::bind(stream.context())?;
@@ -60,7 +63,7 @@ impl<K: Kind, M: Mode> Capture<K, M> {
     /// # Errors
     ///
     /// What the driver says when streams or events cannot be had; the capture is abandoned then.
-    pub fn split<const N: usize>(self) -> Result<(Joint<K, M, N>, [Capture<Branch, M>; N])> {
+    pub fn split<const N: usize>(self) -> Result<Split<K, M, N>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let split = NEXT.fetch_add(1, Ordering::Relaxed);
         let stream = self.lane.stream();

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::CUstreamCaptureMode;
 
-pub use branch::{Joint, Parallel};
+pub use branch::{Joint, Parallel, Split};
 pub use invalidated::CaptureInvalidated;
 pub use run::Captured;
 pub use status::{CaptureInfo, CaptureStatus};
