@@ -42,7 +42,7 @@ pub mod testing;
 
 pub use capture::{
     Branch, Capture, CaptureInfo, CaptureInvalidated, CaptureStatus, Captured, Global, Joint, Kind,
-    Mode, Parallel, Relaxed, Root, ThreadLocal,
+    Mode, Parallel, Relaxed, Root, Split, ThreadLocal,
 };
 pub use cudarc;
 pub use device::{Device, device};

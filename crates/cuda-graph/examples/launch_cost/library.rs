@@ -12,7 +12,7 @@ fn op(work: &Work, node: usize, round: u32) -> Result<KernelOp> {
     Ok(unsafe { KernelOp::new(&work.kernel, ONE_THREAD, (&word, value(node, round))) }?)
 }
 
-fn ops(work: &Work, shape: Shape, round: u32) -> Result<Vec<KernelOp>> {
+pub fn ops(work: &Work, shape: Shape, round: u32) -> Result<Vec<KernelOp>> {
     (0..shape.nodes).map(|node| op(work, node, round)).collect()
 }
 

@@ -8,6 +8,7 @@
 mod captured;
 mod library;
 mod raw;
+mod recorded;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -354,6 +355,12 @@ fn main() -> Result<()> {
                 let shape = Shape { nodes, lanes };
                 print(shape, &measure(&work, shape, repeats)?);
             }
+        }
+    }
+    recorded::header();
+    for nodes in [1, 10, 100, 1_000, 10_000] {
+        if nodes <= most {
+            recorded::print(&work, nodes, repeats)?;
         }
     }
     Ok(())
