@@ -104,14 +104,8 @@ impl LaunchConfig {
     fn keep(&self, mut attributes: Attributes) -> Result<Attributes> {
         let given = In::<u8>::from_address(self.attributes).cast::<LaunchAttribute>();
         for LaunchAttribute { id, value, .. } in given.list(self.attribute_count as usize)? {
-            let kept = !matches!(
-                id,
-                attribute::IGNORE
-                    | attribute::PROGRAMMATIC_STREAM_SERIALIZATION
-                    | attribute::PROGRAMMATIC_EVENT
-                    | attribute::LAUNCH_COMPLETION_EVENT
-            );
-            if kept {
+            // What is for the launch alone, nodes do not know.
+            if attributes.get(id).is_ok() {
                 attributes.set(id, value)?;
             }
         }

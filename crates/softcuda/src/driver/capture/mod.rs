@@ -26,7 +26,7 @@ mod info;
 mod mode;
 mod record;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -90,7 +90,7 @@ struct Capture {
     members: Vec<Member>,
     /// Recorded nodes that no node recorded later depends on. Those that the program took out of a stream's
     /// dependencies are not among them.
-    open: HashSet<usize>,
+    open: BTreeSet<usize>,
 }
 
 /// A stream in a capture.
@@ -158,7 +158,7 @@ impl Capture {
         let Some(origin) = origin.next() else {
             return false;
         };
-        let joined: HashSet<usize> = origin.dependencies.iter().map(|it| it.node).collect();
+        let joined: BTreeSet<usize> = origin.dependencies.iter().map(|it| it.node).collect();
         let mut left = self.open.iter().filter(|node| !joined.contains(node));
         left.all(|&node| self.graph.has_dependents(node))
     }
@@ -236,7 +236,7 @@ pub(crate) fn begin(stream: &Stream, mode: Mode, to: Option<(Arc<Graph>, Edges)>
         graph,
         invalid: false,
         members: vec![Member::new(seat.clone(), dependencies)],
-        open: HashSet::new(),
+        open: BTreeSet::new(),
     };
     ongoing.insert(id, capture);
     COUNT.fetch_add(1, Ordering::Relaxed);

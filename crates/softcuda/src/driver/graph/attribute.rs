@@ -21,9 +21,14 @@ const NVLINK_UTIL_CENTRIC_SCHEDULING: u32 = 16;
 /// Domains of a device.
 const SYNC_DOMAINS: u8 = 4;
 
-/// The attributes of a node: those that were set.
+/// The attributes of a node.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Attributes(BTreeMap<u32, Attribute>);
+pub(crate) struct Attributes {
+    /// Those that were set.
+    set: BTreeMap<u32, Attribute>,
+    /// The node is of a launch that a capture recorded: those that were not set are a launch's.
+    of_launch: bool,
+}
 
 fn words(value: &Attribute) -> [u32; 3] {
     [value[0] as u32, (value[0] >> 32) as u32, value[1] as u32]
@@ -43,10 +48,13 @@ impl Attributes {
         cooperative: bool,
         cluster: Option<[u32; 3]>,
     ) -> Result<Attributes> {
-        let mut attributes = Attributes::default();
-        attributes.set(CLUSTER_SCHEDULING_POLICY_PREFERENCE, value([1, 0, 0]))?;
-        attributes.set(PREFERRED_SHARED_MEMORY_CARVEOUT, value([0; 3]))?;
-        attributes.set(PRIORITY, value([priority as u32, 0, 0]))?;
+        let mut attributes = Attributes {
+            of_launch: true,
+            ..Attributes::default()
+        };
+        if priority != 0 {
+            attributes.set(PRIORITY, value([priority as u32, 0, 0]))?;
+        }
         if cooperative {
             attributes.set(COOPERATIVE, value([1, 0, 0]))?;
         }
@@ -59,6 +67,7 @@ impl Attributes {
     /// `cuGraphKernelNodeGetAttribute`.
     pub fn get(&self, id: u32) -> Result<Attribute> {
         let default = match id {
+            CLUSTER_SCHEDULING_POLICY_PREFERENCE if self.of_launch => value([1, 0, 0]),
             ACCESS_POLICY_WINDOW
             | COOPERATIVE
             | CLUSTER_DIMENSION
@@ -71,7 +80,7 @@ impl Attributes {
             MEM_SYNC_DOMAIN_MAP => value([0x0100, 0, 0]),
             _ => return Err(INVALID),
         };
-        Ok(self.0.get(&id).copied().unwrap_or(default))
+        Ok(self.set.get(&id).copied().unwrap_or(default))
     }
 
     /// `cuGraphKernelNodeSetAttribute`.
@@ -99,27 +108,27 @@ impl Attributes {
         if !fine {
             return Err(INVALID);
         }
-        self.0.insert(id, to);
+        self.set.insert(id, to);
         Ok(())
     }
 
     /// Blocks may wait for each other.
     pub fn cooperative(&self) -> bool {
-        self.0
+        self.set
             .get(&COOPERATIVE)
             .is_some_and(|value| words(value)[0] != 0)
     }
 
     /// The priority; 0 is the lowest, and smaller numbers are higher.
     pub fn priority(&self) -> i32 {
-        self.0
+        self.set
             .get(&PRIORITY)
             .map_or(0, |value| words(value)[0] as i32)
     }
 
     /// Blocks of a cluster, where that is set.
     pub fn cluster(&self) -> Option<[u32; 3]> {
-        let cluster = words(self.0.get(&CLUSTER_DIMENSION)?);
+        let cluster = words(self.set.get(&CLUSTER_DIMENSION)?);
         (cluster != [0; 3]).then_some(cluster)
     }
 }
