@@ -1,6 +1,7 @@
 //! What is kept and until when, seen by drops (invariants L3, L4, L5).
 
 mod matrix;
+mod random;
 
 use std::sync::{Arc, Mutex};
 

@@ -21,7 +21,8 @@ use cells::Cells;
 use model::{Model, Name};
 use script::Step;
 
-fn cases(count: u32) -> ProptestConfig {
+/// So many cases, or as many times more as is asked for.
+pub fn cases(count: u32) -> ProptestConfig {
     let times = std::env::var("CUDA_GRAPH_RANDOM").map_or(1, |times| {
         times.parse().expect("CUDA_GRAPH_RANDOM is a number")
     });
