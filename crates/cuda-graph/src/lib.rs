@@ -56,7 +56,7 @@ pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target}
 pub use op::{
     AllocOp, AnyOp, BatchOp, ChildOp, CopyOp, EmptyOp, EventHandle, FillOp, FillValue, FreeOp,
     HostOp, KernelOp, LaunchAttribute, MemoryLocation, MemoryOperation, NodeKind, Operation,
-    Pitched, RawOp, RecordEventOp, SignalSemaphoresOp, WaitCondition, WaitEventOp,
+    Pitched, RawAttribute, RawOp, RecordEventOp, SignalSemaphoresOp, WaitCondition, WaitEventOp,
     WaitSemaphoresOp,
 };
 pub use pool::{GraphPool, PoolFigures};

@@ -24,13 +24,42 @@ pub enum LaunchAttribute {
     /// How much of the L1 cache is shared memory, in per cent.
     SharedMemoryCarveout(u32),
     /// Any other, as the driver has it.
-    Raw(CUkernelNodeAttrID, CUkernelNodeAttrValue),
+    Raw(RawAttribute),
 }
 
-// SAFETY: plain data; what a raw value's handles mean is the driver's business, and handles may be used from any thread.
-unsafe impl Send for LaunchAttribute {}
+/// An attribute by its number. Its value may be an address or a handle, which the driver trusts.
+#[derive(Clone, Copy)]
+pub struct RawAttribute {
+    id: CUkernelNodeAttrID,
+    value: CUkernelNodeAttrValue,
+}
+
+// SAFETY: plain data; addresses and handles in it may be used from any thread, by `new`'s contract.
+unsafe impl Send for RawAttribute {}
 // SAFETY: as above.
-unsafe impl Sync for LaunchAttribute {}
+unsafe impl Sync for RawAttribute {}
+
+impl RawAttribute {
+    /// The attribute `id` with this value.
+    ///
+    /// # Safety
+    ///
+    /// The value is one of this attribute, its unused bytes are zero, and what its addresses and handles mean lives for as long as a graph,
+    /// executable or launch has the attribute.
+    pub unsafe fn new(id: CUkernelNodeAttrID, value: CUkernelNodeAttrValue) -> RawAttribute {
+        RawAttribute { id, value }
+    }
+
+    /// Which attribute it is.
+    pub fn id(&self) -> CUkernelNodeAttrID {
+        self.id
+    }
+
+    /// Its value.
+    pub fn value(&self) -> &CUkernelNodeAttrValue {
+        &self.value
+    }
+}
 
 impl LaunchAttribute {
     pub(super) fn id(&self) -> CUkernelNodeAttrID {
@@ -45,7 +74,7 @@ impl LaunchAttribute {
             LaunchAttribute::SharedMemoryCarveout(_) => {
                 Id::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
             }
-            LaunchAttribute::Raw(id, _) => *id,
+            LaunchAttribute::Raw(raw) => raw.id,
         }
     }
 
@@ -64,7 +93,7 @@ impl LaunchAttribute {
             }
             LaunchAttribute::Priority(priority) => value.priority = *priority,
             LaunchAttribute::SharedMemoryCarveout(percent) => value.sharedMemCarveout = *percent,
-            LaunchAttribute::Raw(_, raw) => value = *raw,
+            LaunchAttribute::Raw(raw) => value = raw.value,
         }
         value
     }
@@ -76,8 +105,8 @@ impl LaunchAttribute {
             LaunchAttribute::Cluster(..) => LaunchAttribute::Cluster(1, 1, 1),
             LaunchAttribute::Priority(_) => LaunchAttribute::Priority(0),
             other => {
-                // SAFETY: the union is plain data with a member of bytes.
-                LaunchAttribute::Raw(other.id(), unsafe { mem::zeroed() })
+                // SAFETY: the union is plain data with a member of bytes; of no attribute is zero an address or a handle.
+                LaunchAttribute::Raw(unsafe { RawAttribute::new(other.id(), mem::zeroed()) })
             }
         }
     }
@@ -116,8 +145,14 @@ impl LaunchAttribute {
     }
 
     fn bytes(&self) -> [std::ffi::c_char; 64] {
-        // SAFETY: the value was made from zero bytes, so all of them are initialized.
+        // SAFETY: the value was made from zero bytes, or is a raw one, whose maker says so: all of them are initialized.
         unsafe { self.value().pad }
+    }
+}
+
+impl std::fmt::Debug for RawAttribute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.id)
     }
 }
 
@@ -137,7 +172,7 @@ impl std::fmt::Debug for LaunchAttribute {
             LaunchAttribute::SharedMemoryCarveout(percent) => {
                 write!(f, "shared memory carve-out {percent} %")
             }
-            LaunchAttribute::Raw(id, _) => write!(f, "{id:?}"),
+            LaunchAttribute::Raw(raw) => write!(f, "{:?}", raw.id),
         }
     }
 }

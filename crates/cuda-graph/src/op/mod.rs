@@ -28,7 +28,7 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphNodeType};
 
 pub use alloc::{AllocOp, MemoryLocation};
-pub use attribute::LaunchAttribute;
+pub use attribute::{LaunchAttribute, RawAttribute};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
 pub use child::ChildOp;
 pub use copy::{CopyOp, Pitched};

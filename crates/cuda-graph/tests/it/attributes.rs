@@ -4,7 +4,8 @@ use cuda_graph::cudarc::driver::LaunchConfig;
 use cuda_graph::cudarc::driver::sys::{CUclusterSchedulingPolicy, CUlaunchAttributeID};
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{
-    Error, Graph, InstantiateOptions, Kernel, KernelOp, LaunchAttribute, UpdateFailure,
+    Error, Graph, InstantiateOptions, Kernel, KernelOp, LaunchAttribute, RawAttribute,
+    UpdateFailure,
 };
 
 use crate::fixture::{context, store, stream, words};
@@ -168,7 +169,9 @@ fn an_attribute_by_its_number_is_one_by_its_name() {
     let mut value: cuda_graph::cudarc::driver::sys::CUkernelNodeAttrValue =
         unsafe { std::mem::zeroed() };
     value.priority = -1;
-    let raw = LaunchAttribute::Raw(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY, value);
+    let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    // SAFETY: a priority is a number.
+    let raw = LaunchAttribute::Raw(unsafe { RawAttribute::new(id, value) });
     assert_eq!(raw, LaunchAttribute::Priority(-1));
     let graph = graph();
     graph.add(store(&a, 1).attribute(raw), ()).unwrap();
