@@ -25,7 +25,7 @@ fn batches_write_and_wait() {
     // SAFETY: 16 bytes that stay until the end of the test, and that nothing else uses.
     let (address, flag, long) = unsafe {
         let address = result::malloc_sync(16).unwrap();
-        result::memset_d8_sync(address, 0, 16).unwrap();
+        result::memset_d8_async(address, 0, 16, stream.cu_stream()).unwrap();
         let part = |offset, bytes| RawMemory::device(address + offset, bytes);
         (address, part(0, 4), part(8, 8))
     };
