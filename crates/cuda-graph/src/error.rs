@@ -247,7 +247,10 @@ pub enum Error {
     },
 
     /// The executable was not made from a graph that this library knows, so its nodes cannot be named.
-    #[error("the executable came from a raw handle without its graph, so its nodes cannot be told")]
+    #[error(
+        "the executable's nodes cannot be told: it came from a raw handle without its graph, or a capture into its graph failed since, and the \
+         graph was restored from a copy"
+    )]
     UnknownSource,
 
     /// A call that did not go through this library failed.

@@ -10,3 +10,8 @@ pub fn with_failing_call<R>(nth: u32, body: impl FnOnce() -> R) -> (R, bool) {
 pub fn find_function(name: &'static str) -> crate::Result<()> {
     crate::driver::find(&std::sync::atomic::AtomicBool::new(false), name)
 }
+
+/// Waits until what executables let go of while a launch used it is dropped.
+pub fn settle() {
+    crate::retain::settle()
+}

@@ -1,6 +1,6 @@
 //! One capture, from its beginning to its end.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use cudarc::driver::{CudaStream, DriverError};
 use smallvec::SmallVec;
 
 use super::invalidated::CaptureInvalidated;
-use crate::graph::{After, Graph, NodeId, NodeSet, View};
+use crate::graph::{After, Backup, Graph, NodeId, NodeSet, View};
 use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, Result, driver};
 
@@ -23,8 +23,8 @@ pub(super) struct Session {
     id: u64,
     /// Begun and not ended.
     open: AtomicBool,
-    /// The nodes that the graph had before, where it is not the capture's own: on failure it has no others.
-    before: Option<HashSet<usize>>,
+    /// A copy of the graph as it was before, where it is not the capture's own. When a capture fails, the driver destroys its graph.
+    backup: Mutex<Option<Backup>>,
     /// The number of the node that was recorded last, counted from 1.
     last: AtomicU32,
     /// It does not record: what it is given runs at once, and this is what is held meanwhile.
@@ -58,7 +58,7 @@ impl Session {
             });
         }
         driver::take_offence();
-        let (view, before, after) = match into {
+        let (view, backup, after) = match into {
             None => (
                 Graph::new(stream.context())?.view(),
                 None,
@@ -67,8 +67,8 @@ impl Session {
             Some((graph, after)) => {
                 let mut nodes = SmallVec::<[NodeId; 8]>::new();
                 after.add_to(&mut nodes);
-                let (before, after) = graph.for_capture(&nodes)?;
-                (graph.view(), Some(before), after)
+                let after = graph.raw_nodes(&nodes)?;
+                (graph.view(), Some(graph.back_up()?), after)
             }
         };
         let graph = Graph::from_view(view.clone());
@@ -80,7 +80,7 @@ impl Session {
             begun: location,
             id: 0,
             open: AtomicBool::new(true),
-            before,
+            backup: Mutex::new(backup),
             last: AtomicU32::new(0),
             eager: None,
         };
@@ -100,7 +100,7 @@ impl Session {
             begun: location,
             id: 0,
             open: AtomicBool::new(false),
-            before: None,
+            backup: Mutex::default(),
             last: AtomicU32::new(0),
             eager: Some(Mutex::default()),
         })
@@ -186,14 +186,16 @@ impl Session {
             ));
         }
         match self.close() {
-            Ok(()) => Ok(self.graph()),
-            Err(Error::Call { source, .. }) => {
-                let error = self.invalidated(source, None);
-                self.undo();
-                Err(error)
+            Ok(()) => {
+                drop(self.take_backup());
+                Ok(self.graph())
             }
             Err(error) => {
-                self.undo();
+                let error = match error {
+                    Error::Call { source, .. } => self.invalidated(source, None),
+                    error => error,
+                };
+                self.undo(true);
                 Err(error)
             }
         }
@@ -202,10 +204,14 @@ impl Session {
     /// Ends the capture because of an error, or of nothing but that it is dropped. Says what went wrong: the capture, if it was
     /// invalidated, or else the error.
     pub(super) fn abandon(&self, error: Option<Error>) -> Error {
+        if !self.is_open() {
+            return error.unwrap_or(Error::GraphGone);
+        }
         let active = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        let invalidated = self.is_open()
-            && driver::capture::status(self.origin.cu_stream()).is_ok_and(|now| now != active);
-        let closed = if self.is_open() { self.close() } else { Ok(()) };
+        let invalidated =
+            driver::capture::status(self.origin.cu_stream()).is_ok_and(|now| now != active);
+        let closed = self.close();
+        let gone = closed.is_err();
         let offence = error.as_ref().and_then(driver::capture::code);
         let explained = match (invalidated || offence.is_some(), closed) {
             (true, Err(Error::Call { source, .. })) => self.invalidated(source, error),
@@ -213,14 +219,9 @@ impl Session {
                 let source = offence.unwrap_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
                 self.invalidated(DriverError(source), error)
             }
-            (false, _) => error.unwrap_or_else(|| {
-                self.invalidated(
-                    DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED),
-                    None,
-                )
-            }),
+            (false, _) => error.unwrap_or(Error::GraphGone),
         };
-        self.undo();
+        self.undo(gone);
         explained
     }
 
@@ -230,16 +231,32 @@ impl Session {
         begun().remove(&self.id);
         // On an error the context is not bound; the stream's is what counts.
         let _ = driver::bind(self.origin.context());
-        driver::capture::end(self.origin.cu_stream()).map(drop)
+        let stream = self.origin.cu_stream();
+        let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        match driver::capture::end(stream) {
+            Ok(_) => Ok(()),
+            // The call was not made, or came to nothing.
+            Err(_) if driver::capture::status(stream).is_ok_and(|status| status != none) => {
+                driver::capture::end(stream).map(drop)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// After a failure: takes back what was recorded into a graph that was there before.
-    fn undo(&self) {
+    fn take_backup(&self) -> Option<Backup> {
+        self.backup
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// After a failure: the graph is what it was before, or no more. The driver destroyed it if it is `gone`.
+    fn undo(&self, gone: bool) {
         let graph = self.graph();
-        if let Some(before) = &self.before
-            && let Err(error) = graph.keep_only(before)
-        {
-            tracing::error!("a graph keeps nodes of a capture that failed: {error}");
+        match self.take_backup() {
+            Some(backup) => graph.restore(backup, gone),
+            None if gone => graph.forsake(),
+            None => {}
         }
     }
 

@@ -121,6 +121,18 @@ pub(crate) fn bind(context: &CudaContext) -> Result<()> {
         .map_err(Error::call("cuCtxSetCurrent"))
 }
 
+/// Makes `context` the calling thread's unless it has one: for calls that name their context themselves, and crash the driver in a thread
+/// without any.
+#[inline]
+pub(crate) fn bind_some(context: &CudaContext) -> Result<()> {
+    let mut current = std::ptr::null_mut();
+    call!(cuCtxGetCurrent(&mut current))?;
+    if current.is_null() {
+        bind(context)?;
+    }
+    Ok(())
+}
+
 /// Makes a call that names its context itself. A thread that never called CUDA has no context, which some drivers want all the same:
 /// then `context` is made the thread's, and the call is made again. Asking first would cost every call.
 #[inline]

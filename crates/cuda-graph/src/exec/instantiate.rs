@@ -104,6 +104,7 @@ impl Graph {
                     source: Some(self.hierarchy().clone()),
                     holdings,
                     last: Launched::Never,
+                    restored: state.restored,
                     node_priority: options.node_priority,
                     not_sync: PhantomData,
                 })

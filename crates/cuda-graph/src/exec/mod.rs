@@ -35,6 +35,8 @@ pub struct Exec {
     holdings: Holdings,
     /// Its last launch. Launches of one executable run one after the other, so when this one is over, all are.
     last: Launched,
+    /// How often a copy had taken the source's place when it was made: the driver knows its nodes by the handles of that time.
+    restored: u32,
     /// It was made to run kernels at their nodes' priorities.
     node_priority: bool,
     not_sync: PhantomData<Cell<()>>,
@@ -170,9 +172,11 @@ impl Exec {
         source: Option<&Graph>,
     ) -> Exec {
         let mut holdings = Holdings::default();
+        let mut restored = 0;
         if let Some(source) = source {
             let state = source.hierarchy().lock();
             state.hold(source.body_index(), &mut holdings);
+            restored = state.restored;
         }
         Exec {
             raw,
@@ -181,6 +185,7 @@ impl Exec {
             source: source.map(|graph| graph.hierarchy().clone()),
             holdings,
             last: Launched::Never,
+            restored,
             node_priority: false,
             not_sync: PhantomData,
         }

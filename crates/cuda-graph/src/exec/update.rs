@@ -118,7 +118,7 @@ impl Exec {
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let id = node.id();
         let state = source.look();
-        let raw = find(source, &state, id)?;
+        let raw = find(source, &state, self.restored, id)?;
         if op.kind() != id.kind {
             return Err(Error::WrongKind {
                 is: id.kind,
@@ -147,7 +147,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let (state, other) = lock_both(source, op.graph.hierarchy());
-        let raw = find(source, &state, id)?;
+        let raw = find(source, &state, self.restored, id)?;
         let from: &Locked<'_> = other.as_ref().unwrap_or(&state);
         let inner = from.body(op.graph.body)?.raw;
         let known = Snapshot::of(from, op.graph.body)?;
@@ -167,7 +167,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let state = source.lock();
-        let raw = find(source, &state, id)?;
+        let raw = find(source, &state, self.restored, id)?;
         call(raw)
             .map_err(|error| error.about(state.bodies[id.body as usize].name(id.index), action))
     }
@@ -175,9 +175,10 @@ impl Exec {
 
 /// The driver's handle of a node at any depth of the executable's definition.
 #[inline]
-fn find(source: &Hierarchy, state: &State, id: NodeId) -> Result<CUgraphNode> {
+fn find(source: &Hierarchy, state: &State, restored: u32, id: NodeId) -> Result<CUgraphNode> {
     // When the root is gone, no body is known.
     if id.hierarchy == source.id
+        && state.restored == restored
         && let Some(body) = state.bodies.get(id.body as usize)
         && let Some(slot) = body.nodes.get(id.index as usize)
         && !slot.raw.is_null()
@@ -185,11 +186,14 @@ fn find(source: &Hierarchy, state: &State, id: NodeId) -> Result<CUgraphNode> {
     {
         return Ok(slot.raw);
     }
-    Err(why_not_found(source, state, id))
+    Err(why_not_found(source, state, restored, id))
 }
 
 #[cold]
-fn why_not_found(source: &Hierarchy, state: &State, id: NodeId) -> Error {
+fn why_not_found(source: &Hierarchy, state: &State, restored: u32, id: NodeId) -> Error {
+    if id.hierarchy == source.id && state.restored != restored {
+        return Error::UnknownSource;
+    }
     // Asked first: when the root is gone, every node is, and of nodes no longer known a name says nothing.
     let found = state.body(0).and_then(|_| {
         if id.hierarchy != source.id {

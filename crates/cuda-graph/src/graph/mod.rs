@@ -1,5 +1,6 @@
 //! Definitions: graphs, their nodes, their edges.
 
+mod backup;
 mod child;
 mod edges;
 mod name;
@@ -8,7 +9,6 @@ mod raw;
 pub(crate) mod state;
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUgraphNode;
 use smallvec::SmallVec;
 
+pub(crate) use backup::Backup;
 pub use edges::{Edge, EdgeData, Neighbours};
 pub use name::NodeName;
 pub use node::{Node, NodeId, NodeSet};
@@ -163,7 +164,7 @@ impl Graph {
         let twice = if raw.len() <= 16 {
             (1..raw.len()).find(|&i| raw[..i].contains(&raw[i]))
         } else {
-            let mut seen = HashSet::with_capacity(raw.len());
+            let mut seen = std::collections::HashSet::with_capacity(raw.len());
             raw.iter().position(|node| !seen.insert(*node as usize))
         };
         match twice {
@@ -200,8 +201,7 @@ impl Graph {
     #[inline]
     pub(crate) fn insert(&self, op: AnyOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
         match &op {
-            // Its parameters name the context.
-            AnyOp::Kernel(_) => {}
+            AnyOp::Kernel(_) => driver::bind_some(self.context())?,
             _ => driver::bind(self.context())?,
         }
         if let AnyOp::Child(child) = &op {
@@ -210,10 +210,9 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         let after = self.resolve_after(&state, after)?;
         let body = state.body_mut(self.view.body)?;
-        let raw = driver::bound_if_wanted(self.context(), || {
-            op.add_to(self.context(), body.raw, &after)
-        })
-        .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
+        let raw = op
+            .add_to(self.context(), body.raw, &after)
+            .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
         let kind = op.kind();
         let index = body.push(Slot::new(raw, op));
         let id = NodeId {
@@ -391,29 +390,6 @@ impl Graph {
     /// The driver's handles of `nodes`, each named once.
     pub(crate) fn raw_nodes(&self, nodes: &[NodeId]) -> Result<SmallVec<[CUgraphNode; 8]>> {
         self.resolve_all(&self.hierarchy().lock(), nodes)
-    }
-
-    /// The driver's handles of the nodes that there are, and of `after`.
-    pub(crate) fn for_capture(
-        &self,
-        after: &[NodeId],
-    ) -> Result<(HashSet<usize>, SmallVec<[CUgraphNode; 8]>)> {
-        let state = self.hierarchy().lock();
-        let raw = driver::graph::nodes(state.body(self.view.body)?.raw)?;
-        let all = raw.into_iter().map(|node| node as usize).collect();
-        Ok((all, self.resolve_all(&state, after)?))
-    }
-
-    /// Destroys every node but those with the driver's handles `kept`.
-    pub(crate) fn keep_only(&self, kept: &HashSet<usize>) -> Result<()> {
-        let raw = driver::graph::nodes(self.hierarchy().lock().body(self.view.body)?.raw)?;
-        let others = raw
-            .into_iter()
-            .filter(|node| !kept.contains(&(*node as usize)));
-        for node in self.known(others)? {
-            self.destroy(node)?;
-        }
-        Ok(())
     }
 
     /// What errors call node number `index`.

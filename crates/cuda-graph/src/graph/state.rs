@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
@@ -20,11 +20,16 @@ use crate::op::{AnyOp, NodeKind, Tag};
 use crate::retain::Holdings;
 use crate::{Error, Owner, Result, driver};
 
+/// One atomic operation to take and none to give back, where the standard library's takes two: updates of nodes are to cost little beyond the
+/// driver's call. Who finds it taken yields; threads that share a graph are few.
+type Lock<T> = spin::mutex::SpinMutex<T, spin::Yield>;
+type Guard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yield>;
+
 /// A root graph with everything embedded in it.
 pub(crate) struct Hierarchy {
     pub id: u64,
     pub context: Arc<CudaContext>,
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 /// The graphs of a hierarchy; the first is the root.
@@ -33,6 +38,8 @@ pub(crate) struct State {
     pub bodies: Vec<Body>,
     /// What is to be dropped once the lock is released, because dropping it runs foreign code.
     pub trash: Vec<Content>,
+    /// How often a copy took the root's place.
+    pub restored: u32,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -165,27 +172,27 @@ impl Hierarchy {
         Arc::new(Hierarchy {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             context,
-            state: Mutex::new(state),
+            state: Lock::new(state),
         })
     }
 
     /// For looking only: nothing gets into the trash.
     #[inline]
     pub(crate) fn look(&self) -> impl Deref<Target = State> + '_ {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
-            state: Some(self.state.lock().unwrap_or_else(PoisonError::into_inner)),
+            state: Some(self.state.lock()),
         }
     }
 }
 
 /// Exclusive access. What was put into the trash is dropped after the lock is released.
 pub(crate) struct Locked<'a> {
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<Guard<'a, State>>,
 }
 
 impl Deref for Locked<'_> {
@@ -443,6 +450,12 @@ impl Body {
         let kind = NodeKind::from_driver(driver::node::kind(raw)?);
         self.ascending = false;
         Ok(self.push(Slot::unknown(raw, kind)))
+    }
+
+    /// The driver's handles are others now.
+    pub(crate) fn index_anew(&mut self) {
+        self.by_raw.clear();
+        self.indexed = 0;
     }
 
     pub(crate) fn slot(&self, node: u32) -> Option<&Slot> {

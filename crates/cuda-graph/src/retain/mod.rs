@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) use fence::Fence;
 pub(crate) use holdings::Holdings;
 pub(crate) use object::UserObject;
-pub(crate) use reaper::drop_after;
+pub(crate) use reaper::{drop_after, settle};
 
 /// Anything that an operation keeps alive.
 pub type Owner = Arc<dyn Any + Send + Sync>;

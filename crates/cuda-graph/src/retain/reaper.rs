@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -76,6 +77,7 @@ fn reap(messages: &Receiver<Message>) {
             if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
                 tracing::error!("an owner that a graph held panicked when it was dropped");
             }
+            PENDING.fetch_sub(1, Ordering::Release);
         }
     }
 }
@@ -101,10 +103,24 @@ pub(crate) fn drop_after(fence: Fence, payload: impl Any + Send) {
     });
 }
 
+/// How many things are not dropped yet.
+static PENDING: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until everything that was given to the thread so far, and since, is dropped.
+pub(crate) fn settle() {
+    while PENDING.load(Ordering::Acquire) > 0 {
+        thread::sleep(SOONEST);
+    }
+}
+
 fn send(message: Message) {
+    PENDING.fetch_add(1, Ordering::Relaxed);
     match queue() {
         // The thread receives until the process ends.
         Some(queue) => drop(queue.send(message)),
-        None => std::mem::forget(message),
+        None => {
+            PENDING.fetch_sub(1, Ordering::Relaxed);
+            std::mem::forget(message);
+        }
     }
 }

@@ -255,3 +255,44 @@ fn a_step_that_cannot_be_recorded_runs() {
     assert!(matches!(done, Captured::Graph(..)), "{done:?}");
     assert_eq!(a.to_host(&stream).unwrap(), [7]);
 }
+
+/// The driver destroys a graph into which a capture failed; a copy takes its place.
+#[test]
+fn a_graph_survives_a_capture_into_it_that_is_invalidated() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = Graph::new(&context()).unwrap();
+    let inner = Graph::new(&context()).unwrap();
+    inner.add(store(&a, 2), ()).unwrap();
+    let first = graph.add(cuda_graph::ChildOp::new(&inner), ()).unwrap();
+    let second = graph.add(add(&a, &a), first).unwrap();
+    let mut before = graph.instantiate().unwrap();
+    let (watch, watched) = Watch::new();
+    let failed = graph.capture_into(&stream, second, |c| {
+        c.keep(Arc::new(Held(watched)))?;
+        c.record(store(&a, 100))?;
+        c.stream().synchronize()?;
+        Ok(())
+    });
+    assert!(
+        matches!(failed, Err(Error::CaptureInvalidated(_))),
+        "{failed:?}"
+    );
+    assert_eq!(graph.nodes().unwrap(), [first.id(), second.id()]);
+    assert_eq!(graph.predecessors(second).list().unwrap(), [first.id()]);
+    assert_eq!(graph.child(first).unwrap().nodes().unwrap().len(), 1);
+    graph.update(second, add(&a, &a)).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [4]);
+    before.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [4]);
+    let update = before.update(second, add(&a, &a));
+    assert!(matches!(update, Err(Error::UnknownSource)), "{update:?}");
+    before.update_from(&graph).unwrap();
+    let mut after = graph.instantiate().unwrap();
+    after.update(second, store(&a, 9)).unwrap();
+    after.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [9]);
+    drop((graph, before, after));
+    assert_soon(|| watch.is_dropped(), "the owner leaks");
+}
