@@ -267,7 +267,7 @@ pub enum Error {
     /// The stream is being captured already.
     #[error("the stream is being captured already{}: end that capture first", BegunAt(*.begun))]
     AlreadyCapturing {
-        /// Where that capture was begun, if this library began it on this thread.
+        /// Where that capture was begun, if this library began it.
         begun: Option<&'static Location<'static>>,
     },
 

@@ -67,10 +67,15 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let split = NEXT.fetch_add(1, Ordering::Relaxed);
         let stream = self.lane.stream();
-        let event = event_behind(stream)?;
         let mut lanes = Vec::with_capacity(N);
-        for _ in 0..N {
-            lanes.push(fork(stream, &event)?);
+        if self.session.is_eager() {
+            // One after the other, in the order of the calls.
+            lanes.extend((0..N).map(|_| Lane::of(stream.clone())));
+        } else {
+            let event = event_behind(stream)?;
+            for _ in 0..N {
+                lanes.push(fork(stream, &event)?);
+            }
         }
         let mut lanes = lanes.into_iter();
         let branches = std::array::from_fn(|_| {
@@ -173,7 +178,8 @@ impl<K: Kind, M: Mode, const N: usize> Joint<K, M, N> {
                 return Err(Error::ForeignBranch);
             }
         }
-        for branch in &branches {
+        let lanes = branches.iter().filter(|_| !self.parent.session.is_eager());
+        for branch in lanes {
             join(self.parent.lane.stream(), &branch.lane)?;
         }
         Ok(self.parent)

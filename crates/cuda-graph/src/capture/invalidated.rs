@@ -54,6 +54,10 @@ impl CaptureInvalidated {
                 "an event recorded in one capture was waited for in another",
                 "record both parts into one capture, or end the first and wait for a launch of its graph",
             ),
+            R::CUDA_ERROR_ILLEGAL_STATE => (
+                "other code ended the capture",
+                "leave the end to this library",
+            ),
             R::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED => (
                 "the capture was ended on another stream than the one it was begun on, or had ended before",
                 "end it once, where it was begun",
@@ -81,7 +85,14 @@ impl CaptureInvalidated {
             _ => ("the driver failed", "see its answer"),
         };
         let mut text = format!("usually {cause}; {remedy}");
-        if self.tracked {
+        let by_events = matches!(
+            self.code(),
+            R::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                | R::CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+                | R::CUDA_ERROR_STREAM_CAPTURE_MERGE
+                | R::CUDA_ERROR_CAPTURED_EVENT
+        );
+        if self.tracked && by_events {
             text.push_str(
                 ". cudarc waits for events of its slices here, which is forbidden in captures: call the unsafe \
                  `CudaContext::disable_event_tracking` before, and order what uses a slice in several streams yourself",

@@ -70,7 +70,8 @@ impl<K: Kind, M: Mode> Capture<K, M> {
 
     /// Keeps `owner` alive for as long as the graph, what is made of it, or a launch needs it: for what other code recorded.
     pub fn keep<T: Any + Send + Sync>(&mut self, owner: Arc<T>) -> Result<()> {
-        self.session.keep(owner)
+        self.session.keep(owner);
+        Ok(())
     }
 
     /// The stream in capture, for other code to launch into.
@@ -95,6 +96,10 @@ impl<K: Kind, M: Mode> Capture<K, M> {
     pub fn set_dependencies(&mut self, nodes: impl NodeSet) -> Result<()> {
         let mut ids = SmallVec::<[NodeId; 8]>::new();
         nodes.add_to(&mut ids);
+        if self.session.is_eager() {
+            // Everything that was given to the stream is waited for.
+            return Ok(());
+        }
         let raw = self.session.graph().raw_nodes(&ids)?;
         driver::capture::set_dependencies(self.stream().cu_stream(), &raw)
     }

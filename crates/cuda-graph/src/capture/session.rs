@@ -10,7 +10,7 @@ use cudarc::driver::{CudaStream, DriverError};
 use smallvec::SmallVec;
 
 use super::invalidated::CaptureInvalidated;
-use crate::graph::{After, Backup, Graph, NodeId, NodeSet, View};
+use crate::graph::{After, Backup, Graph, NodeId, NodeName, NodeSet, View};
 use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, Result, driver};
 
@@ -27,16 +27,38 @@ pub(super) struct Session {
     backup: Mutex<Option<Backup>>,
     /// The number of the node that was recorded last, counted from 1.
     last: AtomicU32,
-    /// It does not record: what it is given runs at once, and this is what is held meanwhile.
-    eager: Option<Mutex<Vec<Owner>>>,
+    /// Nodes that were added and could not be recorded. No node goes while its graph is captured.
+    spoilt: Mutex<Vec<NodeId>>,
+    /// It does not record: what it is given runs at once.
+    eager: bool,
+    /// What is to be held by the graph once the capture has gone well, or until what runs at once is over.
+    kept: Mutex<Vec<Owner>>,
 }
 
-type Begun = BTreeMap<u64, &'static Location<'static>>;
+/// Where captures were begun: the stream and the line.
+type Begun = BTreeMap<u64, (usize, &'static Location<'static>)>;
 
 /// Where the captures that this library began were begun, by the driver's numbers.
 fn begun() -> MutexGuard<'static, Begun> {
     static BEGUN: Mutex<Begun> = Mutex::new(BTreeMap::new());
     BEGUN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the capture was begun that `stream` takes part in. The driver gives no number to one that was invalidated.
+fn begun_of(
+    stream: &CudaStream,
+    info: &driver::capture::Info,
+) -> Option<&'static Location<'static>> {
+    let begun = begun();
+    let by_stream = || {
+        let handle = stream.cu_stream() as usize;
+        begun.values().find(|(origin, _)| *origin == handle)
+    };
+    let found = match info.status {
+        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => begun.get(&info.id),
+        _ => by_stream(),
+    };
+    found.map(|(_, location)| *location)
 }
 
 impl Session {
@@ -54,7 +76,7 @@ impl Session {
             && info.status != none
         {
             return Err(Error::AlreadyCapturing {
-                begun: begun().get(&info.id).copied(),
+                begun: begun_of(stream, &info),
             });
         }
         driver::take_offence();
@@ -82,10 +104,12 @@ impl Session {
             open: AtomicBool::new(true),
             backup: Mutex::new(backup),
             last: AtomicU32::new(0),
-            eager: None,
+            spoilt: Mutex::default(),
+            eager: false,
+            kept: Mutex::default(),
         };
         session.id = driver::capture::info(stream.cu_stream())?.id;
-        begun().insert(session.id, location);
+        begun().insert(session.id, (stream.cu_stream() as usize, location));
         Ok(session)
     }
 
@@ -102,12 +126,14 @@ impl Session {
             open: AtomicBool::new(false),
             backup: Mutex::default(),
             last: AtomicU32::new(0),
-            eager: Some(Mutex::default()),
+            spoilt: Mutex::default(),
+            eager: true,
+            kept: Mutex::default(),
         })
     }
 
     pub(super) fn is_eager(&self) -> bool {
-        self.eager.is_some()
+        self.eager
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -128,15 +154,8 @@ impl Session {
     }
 
     /// Holds `owner` for as long as what is recorded can run, or what runs at once runs.
-    pub(super) fn keep(&self, owner: Owner) -> Result<()> {
-        match &self.eager {
-            Some(kept) => {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.push(owner);
-                Ok(())
-            }
-            None => self.graph().keep(owner),
-        }
+    pub(super) fn keep(&self, owner: Owner) {
+        lock(&self.kept).push(owner);
     }
 
     /// A node that does `op` after what `stream` waits for, which the stream's next work waits for in turn.
@@ -164,13 +183,13 @@ impl Session {
             let data: SmallVec<[_; 4]> = info.dependencies.iter().map(|(_, data)| *data).collect();
             let to: SmallVec<[_; 8]> = after.iter().map(|_| raw).collect();
             if let Err(error) = driver::graph::add_edges(info.graph, &after, &to, &data) {
-                graph.destroy(node)?;
+                lock(&self.spoilt).push(node);
                 return Err(error);
             }
             (node, raw)
         };
         if let Err(error) = driver::capture::set_dependencies(stream.cu_stream(), &[raw]) {
-            graph.destroy(node)?;
+            lock(&self.spoilt).push(node);
             return Err(error);
         }
         self.last.store(node.index() + 1, Ordering::Relaxed);
@@ -179,109 +198,155 @@ impl Session {
 
     /// Ends the capture and gives its graph.
     pub(super) fn end(&self) -> Result<Graph> {
-        if !self.is_open() {
-            return Err(self.invalidated(
-                DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED),
-                None,
-            ));
-        }
-        match self.close() {
+        let found = self.look();
+        match self.close(false) {
             Ok(()) => {
-                drop(self.take_backup());
+                self.give_back(found);
                 Ok(self.graph())
             }
-            Err(error) => {
-                let error = match error {
-                    Error::Call { source, .. } => self.invalidated(source, None),
-                    error => error,
-                };
-                self.undo(true);
-                Err(error)
-            }
+            Err(source) => Err(self.invalidated(found, source, None)),
         }
     }
 
     /// Ends the capture because of an error, or of nothing but that it is dropped. Says what went wrong: the capture, if it was
     /// invalidated, or else the error.
     pub(super) fn abandon(&self, error: Option<Error>) -> Error {
-        if !self.is_open() {
-            return error.unwrap_or(Error::GraphGone);
-        }
-        let active = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        let invalidated =
-            driver::capture::status(self.origin.cu_stream()).is_ok_and(|now| now != active);
-        let closed = self.close();
-        let gone = closed.is_err();
-        let offence = error.as_ref().and_then(driver::capture::code);
-        let explained = match (invalidated || offence.is_some(), closed) {
-            (true, Err(Error::Call { source, .. })) => self.invalidated(source, error),
-            (true, _) => {
-                let source = offence.unwrap_or(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-                self.invalidated(DriverError(source), error)
-            }
-            (false, _) => error.unwrap_or(Error::GraphGone),
+        let found = self.look();
+        let closed = if self.is_open() {
+            self.close(true)
+        } else {
+            Ok(())
         };
-        self.undo(gone);
-        explained
+        let offence = error.as_ref().and_then(driver::capture::code);
+        let source = match (closed, offence) {
+            (Err(source), _) if source.0 != CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => source,
+            (_, Some(code)) => DriverError(code),
+            // Branches that a failure left unjoined are none of its causes.
+            (_, None) => match error {
+                Some(error) => {
+                    self.give_back(found);
+                    return error;
+                }
+                None => DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED),
+            },
+        };
+        self.invalidated(found, source, error)
     }
 
     /// Has the driver end the capture. However that goes, it is over.
-    fn close(&self) -> Result<()> {
+    fn close(&self, given_up: bool) -> std::result::Result<(), DriverError> {
         self.open.store(false, Ordering::Relaxed);
         begun().remove(&self.id);
         // On an error the context is not bound; the stream's is what counts.
         let _ = driver::bind(self.origin.context());
-        let stream = self.origin.cu_stream();
-        let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        match driver::capture::end(stream) {
-            Ok(_) => Ok(()),
+        let end = || match self.is_ours() {
+            true => driver::capture::end(self.origin.cu_stream()).map(drop),
+            // Other code ended it. Whether its graph is still there, nobody can tell: it is not touched again.
+            false => Err(Error::Call {
+                call: "cuStreamEndCapture",
+                source: DriverError(CUresult::CUDA_ERROR_ILLEGAL_STATE),
+            }),
+        };
+        let mut ended = end();
+        if ended.is_err() && self.is_ours() {
             // The call was not made, or came to nothing.
-            Err(_) if driver::capture::status(stream).is_ok_and(|status| status != none) => {
-                driver::capture::end(stream).map(drop)
-            }
-            Err(error) => Err(error),
+            ended = end();
+        }
+        match &ended {
+            Ok(()) if !given_up => self.settle(),
+            _ => self.undo(ended.is_err()),
+        }
+        ended.map_err(|error| match error {
+            Error::Call { source, .. } => source,
+            _ => DriverError(CUresult::CUDA_ERROR_UNKNOWN),
+        })
+    }
+
+    /// Whether the stream still takes part in this capture, as far as can be told.
+    fn is_ours(&self) -> bool {
+        use CUstreamCaptureStatus as S;
+        match driver::capture::info(self.origin.cu_stream()) {
+            Ok(info) => match info.status {
+                S::CU_STREAM_CAPTURE_STATUS_NONE => false,
+                S::CU_STREAM_CAPTURE_STATUS_ACTIVE => self.id == 0 || info.id == self.id,
+                S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => true,
+            },
+            Err(_) => true,
         }
     }
 
-    fn take_backup(&self) -> Option<Backup> {
-        self.backup
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+    /// After an end that went well.
+    fn settle(&self) {
+        drop(lock(&self.backup).take());
+        let graph = self.graph();
+        let kept = std::mem::take(&mut *lock(&self.kept));
+        let kept = kept.into_iter().try_for_each(|owner| graph.keep(owner));
+        let spoilt = std::mem::take(&mut *lock(&self.spoilt));
+        let cleared = spoilt.into_iter().try_for_each(|node| graph.destroy(node));
+        if let Err(error) = kept.and(cleared) {
+            tracing::error!("a graph has nodes of operations that were not recorded: {error}");
+        }
     }
 
     /// After a failure: the graph is what it was before, or no more. The driver destroyed it if it is `gone`.
     fn undo(&self, gone: bool) {
         let graph = self.graph();
-        match self.take_backup() {
+        match lock(&self.backup).take() {
             Some(backup) => graph.restore(backup, gone),
             None if gone => graph.forsake(),
             None => {}
         }
     }
 
-    fn invalidated(&self, source: DriverError, call: Option<Error>) -> Error {
-        let context = self.origin.context();
-        // What cudarc could not answer with it keeps, and would give to the next call, which has nothing to do with it.
-        let kept = context.check_err().err();
-        let call = call
-            .or_else(|| {
-                driver::take_offence().map(|(call, answer)| Error::Call {
-                    call,
-                    source: DriverError(answer),
-                })
-            })
-            .or(kept.map(|source| Error::Foreign { source }));
+    /// What is known of the capture while it is there.
+    fn look(&self) -> Found {
         let last = self.last.load(Ordering::Relaxed).checked_sub(1);
+        Found {
+            last: last.map(|index| self.graph().name_of(index)),
+            kept: self.origin.context().check_err().err(),
+        }
+    }
+
+    /// What cudarc kept was not ours to take.
+    fn give_back(&self, found: Found) {
+        if let Some(kept) = found.kept {
+            self.origin.context().record_err::<()>(Err(kept));
+        }
+    }
+
+    fn invalidated(&self, found: Found, source: DriverError, error: Option<Error>) -> Error {
+        let offence = driver::take_offence().map(|(call, answer)| Error::Call {
+            call,
+            source: DriverError(answer),
+        });
+        let kept = found.kept.map(|source| Error::Foreign { source });
+        // An answer that says no more than that the capture was invalid came after the one that did it.
+        let says_more = |error: &Error| {
+            driver::capture::code(error) != Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+        };
+        let mut calls: Vec<Error> = [error, offence, kept].into_iter().flatten().collect();
+        let first = calls.iter().position(says_more).unwrap_or(0);
+        let call = (!calls.is_empty()).then(|| calls.swap_remove(first));
         Error::CaptureInvalidated(Box::new(CaptureInvalidated {
             stream: self.origin.cu_stream() as usize,
             begun: self.begun,
-            last: last.map(|index| self.graph().name_of(index)),
+            last: found.last,
             call,
             source,
-            tracked: context.is_managing_stream_synchronization(),
+            tracked: self.origin.context().is_managing_stream_synchronization(),
         }))
     }
+}
+
+/// What is asked of a capture before it ends.
+struct Found {
+    last: Option<NodeName>,
+    /// What cudarc could not answer with it keeps, and would give to the next call, which has nothing to do with it.
+    kept: Option<DriverError>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Session {
@@ -289,11 +354,9 @@ impl Drop for Session {
         if self.is_open() {
             self.abandon(None);
         }
-        if let Some(kept) = self.eager.take() {
-            let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-            if !kept.is_empty() {
-                drop_after(Fence::behind(self.origin.clone()), kept);
-            }
+        let kept = std::mem::take(&mut *lock(&self.kept));
+        if self.eager && !kept.is_empty() {
+            drop_after(Fence::behind(self.origin.clone()), kept);
         }
     }
 }

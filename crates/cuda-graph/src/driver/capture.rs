@@ -1,6 +1,7 @@
 //! Driver calls on streams in capture.
 
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
@@ -12,6 +13,26 @@ use super::call;
 use super::graph::PLAIN;
 use crate::{Error, Result};
 
+/// Held while a capture begins, and while something is let go that no captured stream may let go.
+static BEGINNING: Mutex<()> = Mutex::new(());
+
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Drops what goes in the order of `stream`, unless that is captured.
+pub(crate) fn drop_unless_captured<T>(stream: CUstream, value: T) -> std::result::Result<(), T> {
+    let _none_begins = lock(&BEGINNING);
+    let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    match status(stream) {
+        Ok(status) if status != none => Err(value),
+        _ => {
+            undisturbed(|| drop(value));
+            Ok(())
+        }
+    }
+}
+
 /// Begins to record what `stream` is given as nodes of `graph`, the first of them after `after`.
 pub(crate) fn begin(
     stream: CUstream,
@@ -19,6 +40,7 @@ pub(crate) fn begin(
     after: &[CUgraphNode],
     mode: CUstreamCaptureMode,
 ) -> Result<()> {
+    let _nothing_goes = lock(&BEGINNING);
     call!(cuStreamBeginCaptureToGraph(
         stream,
         graph,
@@ -98,13 +120,32 @@ pub(crate) fn status(stream: CUstream) -> Result<CUstreamCaptureStatus> {
     Ok(status)
 }
 
+/// Sets the calling thread's mode, and `mode` to what it was.
+fn exchange(mode: &mut CUstreamCaptureMode) -> Result<()> {
+    call!(cuThreadExchangeStreamCaptureMode(mode))
+}
+
 /// What the calling thread asks of the driver from now on does not disturb what other threads capture.
 pub(crate) fn allow_during_captures() {
     let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    let mut exchange = || call!(cuThreadExchangeStreamCaptureMode(&mut mode));
-    if let Err(error) = exchange() {
+    if let Err(error) = exchange(&mut mode) {
         tracing::debug!("the reaper's thread may disturb captures: {error}");
     }
+}
+
+/// Makes a call that captures of this thread, or of others, would forbid.
+pub(crate) fn undisturbed<R>(call: impl FnOnce() -> R) -> R {
+    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    if let Err(error) = exchange(&mut mode) {
+        tracing::debug!("a call may disturb captures: {error}");
+        return call();
+    }
+    let result = call();
+    let mut back = || exchange(&mut mode);
+    if let Err(error) = back().or_else(|_| back()) {
+        tracing::error!("this thread's calls will not keep to what captures allow: {error}");
+    }
+    result
 }
 
 /// A stream of ours in the current context, which waits for no other.

@@ -33,8 +33,9 @@ pub(crate) fn flags(exec: CUgraphExec) -> Result<u64> {
     Ok(flags)
 }
 
+/// Has nothing to do with what the calling thread captures, and leaves it alone.
 pub(crate) fn destroy(exec: CUgraphExec) -> Result<()> {
-    call!(cuGraphExecDestroy(exec))
+    super::capture::undisturbed(|| call!(cuGraphExecDestroy(exec)))
 }
 
 pub(crate) fn upload(exec: CUgraphExec, stream: CUstream) -> Result<()> {

@@ -116,9 +116,16 @@ fn version() -> String {
 /// Makes `context` the calling thread's.
 #[inline]
 pub(crate) fn bind(context: &CudaContext) -> Result<()> {
-    context
-        .bind_to_thread()
-        .map_err(Error::call("cuCtxSetCurrent"))
+    context.bind_to_thread().map_err(|source| {
+        // cudarc answers with what an earlier call that has no answer got; making a context current fails for no capture.
+        if capture::is_code(source.0) {
+            return Error::Foreign { source };
+        }
+        Error::Call {
+            call: "cuCtxSetCurrent",
+            source,
+        }
+    })
 }
 
 /// Makes `context` the calling thread's unless it has one: for calls that name their context themselves, and crash the driver in a thread

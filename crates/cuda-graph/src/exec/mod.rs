@@ -217,7 +217,7 @@ impl Drop for Exec {
         {
             tracing::error!("an executable leaks: {error}");
         }
-        self.release(|exec| std::mem::take(&mut exec.holdings));
+        driver::capture::undisturbed(|| self.release(|exec| std::mem::take(&mut exec.holdings)));
     }
 }
 

@@ -60,11 +60,17 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperation`] for a graph that is embedded in another; the driver's for one that it does not copy.
+    /// [`Error::InvalidOperation`] for a graph that is embedded in another, or that something else owns; the driver's for one that it does not copy.
     pub(crate) fn back_up(&self) -> Result<Backup> {
         if self.body_index() != 0 {
             return Err(Error::InvalidOperation {
                 why: "an embedded graph cannot be captured into, because a capture that fails destroys it: capture a graph and embed that"
+                    .into(),
+            });
+        }
+        if !self.view.keeper.owned {
+            return Err(Error::InvalidOperation {
+                why: "a borrowed graph cannot be captured into, because a capture that fails destroys it, and its owner would again"
                     .into(),
             });
         }
@@ -95,6 +101,16 @@ impl Graph {
         }
         for (body, node) in others {
             state.forget(body, node);
+        }
+        // Graphs looked into since the copy was made are not found again by their numbers.
+        for body in 1..state.bodies.len() as u32 {
+            let unsaved = !backup.bodies.iter().any(|(saved, _)| *saved == body);
+            if let Some((parent, node)) = state.bodies[body as usize].parent
+                && unsaved
+                && !state.bodies[body as usize].raw.is_null()
+            {
+                state.forget_child(parent, node);
+            }
         }
         for &(body, raw) in &backup.bodies {
             state.bodies[body as usize].raw = raw;

@@ -257,7 +257,7 @@ impl Drop for Keeper {
             tracing::error!("a graph leaks: {error}");
         }
         // Operations go last, outside of the lock: dropping what they hold runs foreign code.
-        drop(state);
+        driver::capture::undisturbed(|| drop(state));
     }
 }
 

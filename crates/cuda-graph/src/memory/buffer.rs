@@ -6,12 +6,11 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use cudarc::driver::{
-    CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr, ValidAsZeroBits, result,
-};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, ValidAsZeroBits, result};
 
 use super::{Region, Source, Space, Target, make_valid};
-use crate::{Error, Owner, Result};
+use crate::retain::{Fence, drop_after};
+use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in device memory, or on a part of them.
 ///
@@ -36,21 +35,36 @@ pub struct Buffer<T> {
 
 /// What is freed in one piece.
 struct Allocation {
-    /// The `CudaSlice`; dropping it frees the memory. Fields are dropped after `Drop::drop` below.
-    _memory: Box<dyn Any + Send + Sync>,
+    /// The `CudaSlice`; dropping it frees the memory in the order of its stream. None once it was let go.
+    memory: Option<Box<dyn Any + Send + Sync>>,
     address: u64,
     bytes: usize,
-    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
 }
 
 impl Drop for Allocation {
-    /// cudarc frees in the thread's current context, and the reaper's thread has none until it is given one.
+    /// cudarc frees in the thread's current context, and the reaper's thread has none until it is given one. It waits for the slice's events
+    /// and frees by the slice's stream: while that is captured, the memory would leak, and the capture be spoilt.
     fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else {
+            return;
+        };
+        let context = self.stream.context();
         // The first answer may be an error that cudarc noted before, in which case it did not bind.
-        if crate::driver::bind(&self.context).is_err()
-            && let Err(error) = crate::driver::bind(&self.context)
+        if crate::driver::bind(context).is_err()
+            && let Err(error) = crate::driver::bind(context)
         {
             tracing::error!("memory is freed without its context: {error}");
+        }
+        if let Err(memory) = driver::capture::drop_unless_captured(self.stream.cu_stream(), memory)
+        {
+            let again = Allocation {
+                memory: Some(memory),
+                address: self.address,
+                bytes: self.bytes,
+                stream: self.stream.clone(),
+            };
+            drop_after(Fence::behind(self.stream.clone()), again);
         }
     }
 }
@@ -94,10 +108,10 @@ impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
         let len = cudarc::driver::DeviceSlice::len(&memory);
         Buffer {
             allocation: Arc::new(Allocation {
-                _memory: Box::new(memory),
+                memory: Some(Box::new(memory)),
                 address,
                 bytes: len * size_of::<T>(),
-                context: stream.context().clone(),
+                stream,
             }),
             address,
             len,

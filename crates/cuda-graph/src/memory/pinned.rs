@@ -32,8 +32,11 @@ unsafe impl Sync for Pinned {}
 impl Drop for Pinned {
     fn drop(&mut self) {
         let freed = crate::driver::bind(&self.context).and_then(|()| {
-            // SAFETY: `malloc_host` gave this address, and this is the last handle.
-            unsafe { result::free_host(self.start.cast()) }.map_err(Error::call("cuMemFreeHost"))
+            crate::driver::capture::undisturbed(|| {
+                // SAFETY: `malloc_host` gave this address, and this is the last handle.
+                unsafe { result::free_host(self.start.cast()) }
+            })
+            .map_err(Error::call("cuMemFreeHost"))
         });
         if let Err(error) = freed {
             tracing::error!("pinned memory leaks: {error}");

@@ -1,3 +1,5 @@
 //! Capture: what is recorded runs right, whoever recorded it; what goes wrong is explained, and the streams work on.
 
+mod guards;
 mod recording;
+mod scene;
