@@ -59,7 +59,7 @@ pub(crate) fn update(
     (result, info)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn set_kernel(
     exec: CUgraphExec,
     node: CUgraphNode,

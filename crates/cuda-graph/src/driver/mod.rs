@@ -142,17 +142,18 @@ pub(crate) fn bind_some(context: &CudaContext) -> Result<()> {
 
 /// Makes a call that names its context itself. A thread that never called CUDA has no context, which some drivers want all the same:
 /// then `context` is made the thread's, and the call is made again. Asking first would cost every call.
-#[inline]
+#[inline(always)]
 pub(crate) fn bound_if_wanted<R>(
     context: &CudaContext,
     mut call: impl FnMut() -> Result<R>,
 ) -> Result<R> {
     match call() {
-        Err(Error::Call { source, .. }) if source.0 == CUresult::CUDA_ERROR_INVALID_CONTEXT => {
+        Ok(result) => Ok(result),
+        Err(error) if exec::is(&error, CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
             bind(context)?;
             call()
         }
-        result => result,
+        Err(error) => Err(error),
     }
 }
 

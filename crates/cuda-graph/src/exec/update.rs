@@ -115,7 +115,9 @@ impl Exec {
         if let Some(child) = op.child() {
             return self.update_child(node.id(), child);
         }
-        let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
+        let Some(source) = self.source.as_deref() else {
+            return Err(Error::UnknownSource);
+        };
         let id = node.id();
         let state = source.look();
         let raw = find(source, &state, self.restored, id)?;
@@ -208,6 +210,7 @@ fn why_not_found(source: &Hierarchy, state: &State, restored: u32, id: NodeId) -
     found.err().unwrap_or(Error::GraphGone)
 }
 
+#[inline]
 fn check_attributes(
     state: &State,
     id: NodeId,

@@ -79,6 +79,7 @@ impl Arguments {
         })
     }
 
+    #[inline]
     pub(crate) fn owners(&self) -> &[Owner] {
         &self.owners
     }

@@ -210,7 +210,7 @@ impl KernelOp {
     }
 
     /// Calls the driver with this launch's parameters.
-    #[inline]
+    #[inline(always)]
     fn with_params<R>(
         &self,
         context: &CudaContext,
@@ -262,7 +262,7 @@ impl KernelOp {
         new.iter().try_for_each(|attribute| attribute.set(node))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_in(
         &self,
         exec: CUgraphExec,

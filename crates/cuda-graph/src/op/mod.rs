@@ -332,7 +332,7 @@ impl Sealed for AnyOp {
 }
 
 impl Sealed for KernelOp {
-    #[inline]
+    #[inline(always)]
     fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
         KernelOp::set_in(self, exec, node, context)
     }
