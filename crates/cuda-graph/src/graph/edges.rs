@@ -107,6 +107,8 @@ impl Graph {
     ///
     /// As [`add_edge`](Graph::add_edge).
     pub fn add_edges(&self, edges: impl IntoIterator<Item = Edge>) -> Result<()> {
+        // Before the lock: the iterator is the caller's code, which may ask this graph.
+        let edges: Vec<Edge> = edges.into_iter().collect();
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
         let checked = self.check(&state, edges)?;
@@ -128,13 +130,14 @@ impl Graph {
     ///
     /// As [`remove_edge`](Graph::remove_edge).
     pub fn remove_edges(&self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> Result<()> {
-        driver::bind(self.context())?;
-        let state = self.hierarchy().lock();
-        let edges = edges.into_iter().map(|(from, to)| Edge {
+        let edge = |(from, to)| Edge {
             from,
             to,
             data: EdgeData::default(),
-        });
+        };
+        let edges: Vec<Edge> = edges.into_iter().map(edge).collect();
+        driver::bind(self.context())?;
+        let state = self.hierarchy().lock();
         let mut checked = self.check(&state, edges)?;
         let body = state.body(self.body_index())?;
         // The driver wants the data that the edge has.

@@ -39,9 +39,9 @@ tagged!(CopyOp);
 /// How rows lie in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pitched {
-    /// From one row to the next, in bytes.
+    /// From one row to the next, in bytes; it counts only beyond the first row of a region.
     pub pitch: usize,
-    /// From one plane to the next, in rows; it counts only where there is more than one plane.
+    /// From one plane to the next, in rows; it counts only beyond the first plane of a region.
     pub rows: usize,
     /// Where the box starts: byte in the row, row, plane.
     pub origin: (usize, usize, usize),
@@ -186,6 +186,10 @@ impl CopyOp {
     /// How many bytes it copies in all.
     pub fn bytes(&self) -> usize {
         let (width, height, depth) = self.size();
+        // A box without bytes may have sides of any length.
+        if width == 0 || height == 0 || depth == 0 {
+            return 0;
+        }
         width * height * depth
     }
 
@@ -285,13 +289,17 @@ fn blank() -> CUDA_MEMCPY3D {
 }
 
 /// Whether a box of `size` lies within `region`.
+///
+/// Where the place of a byte depends on the pitch and the rows of a plane, they are to be large enough: the driver takes 0 to mean that
+/// rows, or planes, lie close together.
 pub(super) fn fits(region: &Region, rows: Pitched, size: (usize, usize, usize)) -> Result<()> {
     let (width, height, depth) = size;
     let (x, y, z) = rows.origin;
     if width == 0 || height == 0 || depth == 0 {
         return Ok(());
     }
-    if height > 1 && rows.pitch < x.saturating_add(width) {
+    let beyond_a_row = y > 0 || height > 1 || z > 0 || depth > 1;
+    if beyond_a_row && rows.pitch < x.saturating_add(width) {
         return Err(Error::InvalidOperation {
             why: format!(
                 "rows of {width} bytes from byte {x} do not fit in a pitch of {} bytes",
@@ -299,7 +307,7 @@ pub(super) fn fits(region: &Region, rows: Pitched, size: (usize, usize, usize)) 
             ),
         });
     }
-    if depth > 1 && rows.rows < y.saturating_add(height) {
+    if (z > 0 || depth > 1) && rows.rows < y.saturating_add(height) {
         return Err(Error::InvalidOperation {
             why: format!(
                 "{height} rows from row {y} do not fit in planes of {} rows",

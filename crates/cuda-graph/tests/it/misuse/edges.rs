@@ -1,8 +1,30 @@
 //! Edges and embeddings that cannot be.
 
-use cuda_graph::{ChildOp, Edge, EdgeData, EmptyOp, Error};
+use cuda_graph::{ChildOp, Edge, EdgeData, EmptyOp, Error, NodeId};
 
 use super::graph;
+
+/// Where edges come from is the caller's code, which runs before the graph is locked.
+#[test]
+fn edges_may_come_from_the_graph_that_they_go_into() {
+    let graph = graph();
+    let a = graph.add(EmptyOp::new(), ()).unwrap();
+    let b = graph.add(EmptyOp::new(), ()).unwrap();
+    let ask = |to: NodeId| {
+        let from = graph.nodes().unwrap()[0];
+        (from, to)
+    };
+    let edge = |(from, to)| Edge {
+        from,
+        to,
+        data: EdgeData::default(),
+    };
+    let edges = || [b.id()].into_iter().map(ask);
+    graph.add_edges(edges().map(edge)).unwrap();
+    graph.remove_edges(edges()).unwrap();
+    graph.add_edges(edges().map(edge)).unwrap();
+    assert_eq!(graph.successors(a).list().unwrap(), [b.id()]);
+}
 
 #[test]
 fn edges_that_cannot_be_are_named() {

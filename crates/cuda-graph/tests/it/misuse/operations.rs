@@ -132,6 +132,23 @@ fn regions_that_do_not_fit_are_refused() {
             "{origin:?}"
         );
     }
+    // To the driver a pitch of 0, or planes of 0 rows, lie close together, which leads out of a region of one row.
+    let row = a.slice(..4).unwrap();
+    let apart = rows(16, 1, (0, 0, 0));
+    for (there, size) in [
+        (rows(0, 1, (0, 0, 0)), (16, 1, 2)),
+        (rows(0, 4, (0, 0, 1)), (16, 1, 1)),
+        (rows(0, 4, (0, 5, 0)), (16, 1, 1)),
+        (rows(16, 0, (0, 0, 1)), (16, 1, 1)),
+        (rows(16, 0, (0, 0, 0)), (16, 1, 2)),
+    ] {
+        let refused = CopyOp::volume(&row, there, &a, apart, size);
+        assert!(refused.is_err(), "{there:?} {size:?} to");
+        let refused = CopyOp::volume(&a, apart, &row, there, size);
+        assert!(refused.is_err(), "{there:?} {size:?} from");
+    }
+    let nothing = CopyOp::volume(&a, whole, &a, whole, (usize::MAX, usize::MAX, 0)).unwrap();
+    assert_eq!(nothing.bytes(), 0);
     assert!(matches!(
         FillOp::rows(&a, 1u32, 4, 5, 16),
         Err(Error::OutOfRange { .. })
