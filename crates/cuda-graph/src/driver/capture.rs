@@ -23,14 +23,11 @@ fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
 /// Drops what goes in the order of `stream`, unless that is captured.
 pub(crate) fn drop_unless_captured<T>(stream: CUstream, value: T) -> std::result::Result<(), T> {
     let _none_begins = lock(&BEGINNING);
-    let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    match status(stream) {
-        Ok(status) if status != none => Err(value),
-        _ => {
-            undisturbed(|| drop(value));
-            Ok(())
-        }
+    if is_captured(stream).unwrap_or(false) {
+        return Err(value);
     }
+    undisturbed(|| drop(value));
+    Ok(())
 }
 
 /// Begins to record what `stream` is given as nodes of `graph`, the first of them after `after`.
@@ -120,32 +117,47 @@ pub(crate) fn status(stream: CUstream) -> Result<CUstreamCaptureStatus> {
     Ok(status)
 }
 
-/// Sets the calling thread's mode, and `mode` to what it was.
-fn exchange(mode: &mut CUstreamCaptureMode) -> Result<()> {
-    call!(cuThreadExchangeStreamCaptureMode(mode))
+/// Whether a stream takes part in a capture, be it one that was invalidated, or cannot be used beside one.
+pub(crate) fn is_captured(stream: CUstream) -> Result<bool> {
+    match status(stream) {
+        Ok(status) => Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE),
+        // The null stream, beside a capture that waits for it.
+        Err(error) if code(&error).is_some() => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
-/// What the calling thread asks of the driver from now on does not disturb what other threads capture.
+/// What the calling thread asks of the driver from now on does not disturb what is captured.
 pub(crate) fn allow_during_captures() {
-    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    if let Err(error) = exchange(&mut mode) {
+    if let Err(error) = exchange_mode(RELAXED) {
         tracing::debug!("the reaper's thread may disturb captures: {error}");
     }
 }
 
-/// Makes a call that captures of this thread, or of others, would forbid.
-pub(crate) fn undisturbed<R>(call: impl FnOnce() -> R) -> R {
-    let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    if let Err(error) = exchange(&mut mode) {
-        tracing::debug!("a call may disturb captures: {error}");
-        return call();
+/// Runs `body`, which lets go of something, and disturbs no capture by that: where things are dropped is often nobody's choice, and much
+/// of what frees is forbidden while the same thread captures.
+pub(crate) fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
+    struct Back(u32);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            let back = || exchange_mode(self.0);
+            if let Err(error) = back().or_else(|_| back()) {
+                tracing::error!(
+                    "this thread's calls will not keep to what captures allow: {error}"
+                );
+            }
+        }
     }
-    let result = call();
-    let mut back = || exchange(&mut mode);
-    if let Err(error) = back().or_else(|_| back()) {
-        tracing::error!("this thread's calls will not keep to what captures allow: {error}");
-    }
-    result
+    let _back = exchange_mode(RELAXED).map(Back);
+    body()
+}
+
+const RELAXED: u32 = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
+
+/// Sets the calling thread's mode, gives the one before. As numbers: the driver takes any.
+fn exchange_mode(mut mode: u32) -> Result<u32> {
+    call!(cuThreadExchangeStreamCaptureMode((&raw mut mode).cast()))?;
+    Ok(mode)
 }
 
 /// A stream of ours in the current context, which waits for no other.

@@ -13,12 +13,13 @@ pub(crate) mod exec;
 pub(crate) mod graph;
 pub(crate) mod memory;
 pub(crate) mod node;
+pub(crate) mod stream;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{self, CUresult};
-use cudarc::driver::{CudaContext, DriverError};
+use cudarc::driver::{CudaContext, DriverError, result};
 
 pub use choice::Driver;
 pub(crate) use choice::choose;
@@ -114,18 +115,19 @@ fn version() -> String {
 }
 
 /// Makes `context` the calling thread's.
+///
+/// cudarc's own way answers first with an error that some drop left in the context, and then binds nothing. Such an error is not this
+/// call's, and stays for who asks cudarc for it.
 #[inline]
 pub(crate) fn bind(context: &CudaContext) -> Result<()> {
-    context.bind_to_thread().map_err(|source| {
-        // cudarc answers with what an earlier call that has no answer got; making a context current fails for no capture.
-        if capture::is_code(source.0) {
-            return Error::Foreign { source };
+    let bind = || {
+        if result::ctx::get_current()? == Some(context.cu_ctx()) {
+            return Ok(());
         }
-        Error::Call {
-            call: "cuCtxSetCurrent",
-            source,
-        }
-    })
+        // SAFETY: the context lives for as long as cudarc's handle of it.
+        unsafe { result::ctx::set_current(context.cu_ctx()) }
+    };
+    bind().map_err(Error::call("cuCtxSetCurrent"))
 }
 
 /// Makes `context` the calling thread's unless it has one: for calls that name their context themselves, and crash the driver in a thread

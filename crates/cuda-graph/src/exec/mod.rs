@@ -18,7 +18,7 @@ use crate::driver::event::Event;
 use crate::graph::state::Hierarchy;
 use crate::graph::{Graph, NodeId};
 use crate::retain::{Fence, Holdings, drop_after};
-use crate::{Error, Result, driver};
+use crate::{Result, driver};
 
 /// An executable graph.
 ///
@@ -47,9 +47,14 @@ enum Launched {
     Never,
     /// When everything is that this stream was given so far.
     In(Arc<CudaStream>),
-    /// When this event has passed.
-    Before(Arc<Event>),
+    /// When this event of this context has passed.
+    Before(Arc<CudaContext>, Arc<Event>),
+    /// It cannot be told.
+    Unknown,
 }
+
+/// The other name of the null stream.
+const LEGACY: usize = 1;
 
 /// A thread's own default stream: another one for each thread that names it so.
 const PER_THREAD: usize = 2;
@@ -63,7 +68,7 @@ impl Exec {
     pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         let stream_handle = stream.cu_stream();
         // The null stream is the current context's; any other stream names its own.
-        if stream_handle.is_null() {
+        if stream_handle as usize <= LEGACY {
             driver::bind(stream.context())?;
         } else if stream_handle as usize == PER_THREAD {
             return self.launch_in_own(stream);
@@ -84,13 +89,12 @@ impl Exec {
         driver::bind(stream.context())?;
         let event = Event::new()?;
         driver::exec::launch(self.raw, stream.cu_stream())?;
+        self.last = Launched::Unknown;
         self.last = match event.record(stream.cu_stream()) {
-            Ok(()) => Launched::Before(Arc::new(event)),
+            Ok(()) => Launched::Before(stream.context().clone(), Arc::new(event)),
             // It cannot be told later when it is over, so it is to be over now.
             Err(_) => {
-                stream
-                    .synchronize()
-                    .map_err(Error::call("cuStreamSynchronize"))?;
+                driver::stream::synchronize(stream.cu_stream())?;
                 Launched::Never
             }
         };
@@ -106,7 +110,13 @@ impl Exec {
         match &self.last {
             Launched::Never => {}
             Launched::In(stream) => drop_after(Fence::behind(stream.clone()), gone),
-            Launched::Before(event) => drop_after(Fence::of(event.clone()), gone),
+            Launched::Before(context, event) => {
+                drop_after(Fence::of(context.clone(), event.clone()), gone);
+            }
+            Launched::Unknown => {
+                tracing::error!("what a launch may still use leaks: its end cannot be told");
+                std::mem::forget(gone);
+            }
         }
     }
 
@@ -211,13 +221,15 @@ impl Exec {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        // Before what it uses is let go, on this thread or another: the driver may look at it.
-        if self.owned
-            && let Err(error) = driver::exec::destroy(self.raw)
-        {
-            tracing::error!("an executable leaks: {error}");
-        }
-        driver::capture::undisturbed(|| self.release(|exec| std::mem::take(&mut exec.holdings)));
+        driver::capture::undisturbed(|| {
+            // Before what it uses is let go, on this thread or another: the driver may look at it.
+            if self.owned
+                && let Err(error) = driver::exec::destroy(self.raw)
+            {
+                tracing::error!("an executable leaks: {error}");
+            }
+            self.release(|exec| std::mem::take(&mut exec.holdings));
+        });
     }
 }
 

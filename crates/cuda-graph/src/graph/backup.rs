@@ -4,22 +4,20 @@
 //! the graph's place: its handles, nodes included, are then those of the copy. Executables made before cannot be updated node by node any
 //! more, because the driver knows their nodes by the old handles: `State::restored` tells.
 
-use std::collections::HashSet;
 use std::mem;
 
-use cudarc::driver::sys::{CUgraph, CUgraphNode};
+use cudarc::driver::sys::CUgraph;
 
 use super::Graph;
-use super::state::State;
+use super::state::{Body, Slot, State};
 use crate::{Error, Result, driver};
 
-/// A copy of a graph, ready to take its place.
+/// A copy of a graph, ready to take its place, with all that was known of the graph when it was made: what nodes were given to do since, the
+/// copy's do not.
 pub(crate) struct Backup {
     raw: CUgraph,
-    /// The copies of the graphs of the hierarchy, by their numbers.
-    bodies: Vec<(u32, CUgraph)>,
-    /// The copies of the nodes: the graph's number, the node's, the handle.
-    nodes: Vec<(u32, u32, CUgraphNode)>,
+    /// The graphs of the hierarchy by their numbers, as they were but with the handles of the copy; none where one was gone.
+    bodies: Vec<Option<Body>>,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -38,19 +36,27 @@ impl Drop for Backup {
 }
 
 impl Backup {
-    /// Notes what is the copy of what in graph `body`, whose copy is `copy`.
-    fn note(&mut self, state: &State, body: u32, copy: CUgraph) -> Result<()> {
-        self.bodies.push((body, copy));
-        for (index, slot) in state.body(body)?.nodes.iter().enumerate() {
-            if slot.raw.is_null() {
-                continue;
-            }
-            let node = driver::graph::find_in_clone(slot.raw, copy)?;
-            self.nodes.push((body, index as u32, node));
-            if let Some(child) = slot.child {
-                self.note(state, child, driver::node::child(node)?)?;
-            }
+    /// Notes graph `number`, whose copy is `copy`, and what is embedded in it.
+    fn note(&mut self, state: &State, number: u32, copy: CUgraph) -> Result<()> {
+        let body = state.body(number)?;
+        let mut saved = Body::new(copy, body.parent, body.ascending);
+        saved.lingering = body.lingering.clone();
+        for slot in &body.nodes {
+            saved.nodes.push(if slot.raw.is_null() {
+                slot.gone()
+            } else {
+                let raw = driver::graph::find_in_clone(slot.raw, copy)?;
+                if let Some(child) = slot.child {
+                    self.note(state, child, driver::node::child(raw)?)?;
+                }
+                Slot {
+                    raw,
+                    content: slot.content.clone(),
+                    ..*slot
+                }
+            });
         }
+        self.bodies[number as usize] = Some(saved);
         Ok(())
     }
 }
@@ -77,8 +83,7 @@ impl Graph {
         let state = self.hierarchy().lock();
         let mut backup = Backup {
             raw: driver::graph::clone(state.body(0)?.raw)?,
-            bodies: Vec::new(),
-            nodes: Vec::new(),
+            bodies: state.bodies.iter().map(|_| None).collect(),
         };
         let copy = backup.raw;
         backup.note(&state, 0, copy)?;
@@ -88,44 +93,24 @@ impl Graph {
     /// Has `backup` take the place of this graph, which the driver destroyed if it is `gone`. Nodes that are not in the backup are gone.
     pub(crate) fn restore(&self, mut backup: Backup, gone: bool) {
         let mut state = self.hierarchy().lock();
-        let old = state.bodies[0].raw;
-        let saved: HashSet<(u32, u32)> = backup.nodes.iter().map(|(b, n, _)| (*b, *n)).collect();
-        let mut others = Vec::new();
-        for body in 0..state.bodies.len() as u32 {
-            for (index, slot) in state.bodies[body as usize].nodes.iter().enumerate() {
-                let index = index as u32;
-                if !slot.raw.is_null() && !saved.contains(&(body, index)) {
-                    others.push((body, index));
-                }
-            }
-        }
-        for (body, node) in others {
-            state.forget(body, node);
-        }
-        // Graphs looked into since the copy was made are not found again by their numbers.
-        for body in 1..state.bodies.len() as u32 {
-            let unsaved = !backup.bodies.iter().any(|(saved, _)| *saved == body);
-            if let Some((parent, node)) = state.bodies[body as usize].parent
-                && unsaved
-                && !state.bodies[body as usize].raw.is_null()
-            {
-                state.forget_child(parent, node);
-            }
-        }
-        for &(body, raw) in &backup.bodies {
-            state.bodies[body as usize].raw = raw;
-        }
-        for &(body, node, raw) in &backup.nodes {
-            state.bodies[body as usize].nodes[node as usize].raw = raw;
-        }
-        for body in &mut state.bodies {
-            body.index_anew();
+        let old = mem::take(&mut state.bodies);
+        for (number, body) in old.iter().enumerate() {
+            let saved = backup.bodies.get_mut(number).and_then(Option::take);
+            let mut now =
+                saved.unwrap_or_else(|| Body::new(std::ptr::null_mut(), body.parent, false));
+            // Numbers that were given meanwhile are not given again.
+            let new = &body.nodes[now.nodes.len()..];
+            now.nodes.extend(new.iter().map(Slot::gone));
+            state.bodies.push(now);
         }
         state.restored += 1;
         backup.raw = std::ptr::null_mut();
-        if !gone && let Err(error) = driver::graph::destroy(old) {
+        if !gone && let Err(error) = driver::graph::destroy(old[0].raw) {
             tracing::error!("a graph leaks: {error}");
         }
+        drop(state);
+        // Outside of the lock: dropping what it holds runs foreign code.
+        drop(old);
     }
 
     /// The driver destroyed this graph, which is a root.

@@ -299,7 +299,7 @@ impl Graph {
 
     /// The memory that an allocation node allocates. It lies there from when the node has run to when it is freed.
     pub fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
-        self.op(node)?.memory().ok_or(Error::NodeGone {
+        self.op(node)?.memory().ok_or_else(|| Error::NodeGone {
             node: Box::new(self.name(node)),
         })
     }

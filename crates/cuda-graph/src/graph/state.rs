@@ -5,7 +5,7 @@
 //! [`Keeper`] keeps the graph; executables keep the hierarchy alone, to ask it whether a node is still there.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use cudarc::driver::sys::{CUgraph, CUgraphNode};
 use super::name::NodeName;
 use super::node::NodeId;
 use crate::op::{AnyOp, NodeKind, Tag};
-use crate::retain::Holdings;
+use crate::retain::{AddressHasher, Holdings};
 use crate::{Error, Owner, Result, driver};
 
 /// One atomic operation to take and none to give back, where the standard library's takes two: updates of nodes are to cost little beyond the
@@ -135,32 +135,6 @@ impl Content {
             .cloned()
             .map(|tag| Box::new(Unread { tag, kept }));
         Content::Unread(named)
-    }
-}
-
-/// Hashes addresses by multiplying.
-#[derive(Default)]
-pub(crate) struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
@@ -405,6 +379,16 @@ impl Slot {
         }
     }
 
+    /// The node once it is gone.
+    pub(crate) fn gone(&self) -> Slot {
+        Slot {
+            raw: std::ptr::null_mut(),
+            child: None,
+            content: self.content.name_only(),
+            ..*self
+        }
+    }
+
     /// The node does `op` now. Comes back what was known of what it did.
     #[must_use]
     pub(crate) fn set(&mut self, op: AnyOp) -> Content {
@@ -450,12 +434,6 @@ impl Body {
         let kind = NodeKind::from_driver(driver::node::kind(raw)?);
         self.ascending = false;
         Ok(self.push(Slot::unknown(raw, kind)))
-    }
-
-    /// The driver's handles are others now.
-    pub(crate) fn index_anew(&mut self) {
-        self.by_raw.clear();
-        self.indexed = 0;
     }
 
     pub(crate) fn slot(&self, node: u32) -> Option<&Slot> {

@@ -26,7 +26,16 @@ struct Inner {
     /// The parameters, where the driver can say.
     layout: Option<Vec<Parameter>>,
     /// Keeps the module loaded; absent for a function read back from a node that this library did not make.
-    _function: Option<CudaFunction>,
+    function: Option<CudaFunction>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(function) = self.function.take() {
+            // This may be the last of its module, which is unloaded then.
+            driver::capture::undisturbed(|| drop(function));
+        }
+    }
 }
 
 // SAFETY: a function handle may be used from any thread.
@@ -56,7 +65,7 @@ impl Kernel {
             raw,
             name: driver::node::function_name(raw)?,
             layout: layout(raw)?,
-            _function: Some(function.clone()),
+            function: Some(function.clone()),
         });
         known.retain(|_, kernel| kernel.strong_count() > 0);
         known.insert(raw as usize, Arc::downgrade(&inner));
@@ -70,7 +79,7 @@ impl Kernel {
                 raw,
                 name: driver::node::function_name(raw)?,
                 layout: layout(raw)?,
-                _function: None,
+                function: None,
             }),
         })
     }

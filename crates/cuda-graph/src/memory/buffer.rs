@@ -49,11 +49,7 @@ impl Drop for Allocation {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        let context = self.stream.context();
-        // The first answer may be an error that cudarc noted before, in which case it did not bind.
-        if crate::driver::bind(context).is_err()
-            && let Err(error) = crate::driver::bind(context)
-        {
+        if let Err(error) = driver::bind(self.stream.context()) {
             tracing::error!("memory is freed without its context: {error}");
         }
         if let Err(memory) = driver::capture::drop_unless_captured(self.stream.cu_stream(), memory)
@@ -137,10 +133,8 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
         let memory = stream
             .clone_htod(values)
             .map_err(Error::call("cuMemcpyHtoDAsync"))?;
-        // The values may be pageable memory of the caller, which need not outlive this call.
-        stream
-            .synchronize()
-            .map_err(Error::call("cuStreamSynchronize"))?;
+        // The values are the caller's, and need not outlive this call.
+        driver::stream::synchronize(stream.cu_stream())?;
         Ok(memory.into())
     }
 
@@ -157,13 +151,11 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
                 got: size_of_val(values),
             });
         }
-        crate::driver::bind(stream.context())?;
+        driver::bind(stream.context())?;
         // SAFETY: the buffer holds as many values, and both live until the copy is waited for.
         unsafe { result::memcpy_htod_async(self.address, values, stream.cu_stream()) }
             .map_err(Error::call("cuMemcpyHtoDAsync"))?;
-        stream
-            .synchronize()
-            .map_err(Error::call("cuStreamSynchronize"))
+        driver::stream::synchronize(stream.cu_stream())
     }
 
     /// The values, read in the order of `stream` and waited for.
@@ -172,14 +164,17 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
         T: Clone + Default,
     {
         let mut values = vec![T::default(); self.len];
-        crate::driver::bind(stream.context())?;
+        driver::bind(stream.context())?;
         // SAFETY: the vector holds as many values, and both live until the copy is waited for; nobody reads them before they are valid.
         unsafe { result::memcpy_dtoh_async(&mut values, self.address, stream.cu_stream()) }
             .map_err(Error::call("cuMemcpyDtoHAsync"))?;
-        let waited = stream.synchronize();
+        if let Err(error) = driver::stream::synchronize(stream.cu_stream()) {
+            // The copy may still go on, or be part of a capture.
+            std::mem::forget(values);
+            return Err(error);
+        }
         // SAFETY: the vector's own values.
         unsafe { make_valid(values.as_mut_ptr(), values.len()) };
-        waited.map_err(Error::call("cuStreamSynchronize"))?;
         Ok(values)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use cudarc::driver::{CudaContext, DeviceRepr, ValidAsZeroBits, result};
 
 use super::{Region, Source, Space, Target, make_valid};
-use crate::{Error, Owner, Result};
+use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and write directly.
 ///
@@ -22,22 +22,22 @@ pub struct PinnedBuffer<T> {
 struct Pinned {
     context: Arc<CudaContext>,
     start: *mut u8,
+    /// Held while the program reads or writes: a device does not care, but two threads must not meet.
+    access: RwLock<()>,
 }
 
-// SAFETY: the memory is plain bytes, read and written by volatile accesses alone, and freed once.
+// SAFETY: the memory is plain bytes, read and written by volatile accesses under `access` alone, and freed once.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let freed = crate::driver::bind(&self.context).and_then(|()| {
-            crate::driver::capture::undisturbed(|| {
-                // SAFETY: `malloc_host` gave this address, and this is the last handle.
-                unsafe { result::free_host(self.start.cast()) }
-            })
-            .map_err(Error::call("cuMemFreeHost"))
-        });
+        let free = || {
+            // SAFETY: `malloc_host` gave this address, and this is the last handle.
+            unsafe { result::free_host(self.start.cast()) }.map_err(Error::call("cuMemFreeHost"))
+        };
+        let freed = driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free));
         if let Err(error) = freed {
             tracing::error!("pinned memory leaks: {error}");
         }
@@ -68,7 +68,7 @@ impl<T> fmt::Debug for PinnedBuffer<T> {
 impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
     /// Allocates `len` values, all bits zero.
     pub fn zeroed(context: &Arc<CudaContext>, len: usize) -> Result<Self> {
-        crate::driver::bind(context)?;
+        driver::bind(context)?;
         let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::SizeMismatch {
             what: "allocating pinned memory",
             wants: usize::MAX,
@@ -81,6 +81,7 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
         let memory = Arc::new(Pinned {
             context: context.clone(),
             start: start.cast(),
+            access: RwLock::default(),
         });
         // SAFETY: the allocation has `bytes` bytes and is ours alone so far.
         unsafe { memory.start.write_bytes(0, bytes) };
@@ -111,6 +112,11 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
                 got: size_of_val(values),
             });
         }
+        let _alone = self
+            .memory
+            .access
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let start = self.memory.start.cast::<T>();
         for (i, value) in values.iter().enumerate() {
             // SAFETY: within the allocation, aligned as the driver aligns (256 bytes); the memory is never borrowed.
@@ -124,6 +130,11 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
     where
         T: 'static,
     {
+        let _unwritten = self
+            .memory
+            .access
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         let start = self.memory.start.cast_const().cast::<MaybeUninit<T>>();
         let mut values = Vec::<T>::with_capacity(self.len);
         for (i, place) in values.spare_capacity_mut()[..self.len]

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaStream;
-use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaContext, CudaStream};
 
+use crate::driver::exec::is;
 use crate::driver::{self, event::Event};
 use crate::{Error, Result};
 
 /// Has passed once some work is over.
 pub(crate) struct Fence {
+    context: Arc<CudaContext>,
     /// Recorded behind the work, or none where it could not be yet.
     event: Option<Arc<Event>>,
     /// The stream of the work, where the event is to be recorded.
@@ -20,14 +22,16 @@ impl Fence {
     /// Behind everything that `stream` was given so far.
     pub(crate) fn behind(stream: Arc<CudaStream>) -> Fence {
         Fence {
+            context: stream.context().clone(),
             event: record(&stream).ok().flatten(),
             stream: Some(stream),
         }
     }
 
-    /// Behind what an event was recorded behind.
-    pub(crate) fn of(event: Arc<Event>) -> Fence {
+    /// Behind what an event of `context` was recorded behind.
+    pub(crate) fn of(context: Arc<CudaContext>, event: Arc<Event>) -> Fence {
         Fence {
+            context,
             event: Some(event),
             stream: None,
         }
@@ -35,16 +39,25 @@ impl Fence {
 
     /// Whether it has passed. Where no event could be recorded, one is now: later work is then waited for too.
     pub(super) fn has_passed(&mut self) -> bool {
-        let over = match (&self.event, &self.stream) {
+        // What this thread had current last may be gone meanwhile, which answers as if this context were.
+        let bound = driver::bind(&self.context);
+        let over = bound.and_then(|()| match (&self.event, &self.stream) {
             (Some(event), _) => event.is_over(),
             (None, Some(stream)) => record(stream).map(|event| {
                 self.event = event;
                 false
             }),
             (None, None) => Ok(true),
-        };
+        });
         match over {
             Ok(over) => over,
+            // A capture began and ended around the record, which became a part of it.
+            Err(error)
+                if self.stream.is_some() && is(&error, CUresult::CUDA_ERROR_CAPTURED_EVENT) =>
+            {
+                self.event = None;
+                false
+            }
             Err(error) => nothing_runs(&error),
         }
     }
@@ -53,10 +66,7 @@ impl Fence {
 /// Records an event at the end of a stream; none while the stream is captured, because it would be part of the capture.
 fn record(stream: &CudaStream) -> Result<Option<Arc<Event>>> {
     driver::bind(stream.context())?;
-    let captured = || {
-        let status = driver::capture::status(stream.cu_stream())?;
-        Ok::<_, Error>(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
-    };
+    let captured = || driver::capture::is_captured(stream.cu_stream());
     if captured()? {
         return Ok(None);
     }

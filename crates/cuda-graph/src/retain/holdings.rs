@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use super::Owner;
-use crate::graph::state::AddressHasher;
+use super::{AddressHasher, Owner};
 
 /// A set of owners, each held once however many operations use it, so that binding the same few resources again and again neither grows
 /// it nor costs more than a look.
@@ -54,6 +53,13 @@ impl Holdings {
     /// How many owners it holds.
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
+    }
+}
+
+impl Drop for Holdings {
+    /// An owner that panics when it is dropped does not keep the others: a vector goes on where a table would not.
+    fn drop(&mut self) {
+        drop(self.owners.drain().collect::<Vec<_>>());
     }
 }
 

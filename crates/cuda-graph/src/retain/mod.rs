@@ -6,6 +6,7 @@
 //! ([`UserObject`]), and what an executable lets go of while a launch may still use it waits for the end of that launch on the reaper's
 //! thread ([`drop_after`]). Launches of one executable run one after the other, so the end of the last is the end of all (invariant L5).
 
+mod address;
 mod fence;
 mod holdings;
 mod object;
@@ -14,6 +15,7 @@ mod reaper;
 use std::any::Any;
 use std::sync::Arc;
 
+pub(crate) use address::AddressHasher;
 pub(crate) use fence::Fence;
 pub(crate) use holdings::Holdings;
 pub(crate) use object::UserObject;

@@ -74,8 +74,10 @@ fn reap(messages: &Receiver<Message>) {
             SOONEST
         };
         for message in over {
-            if catch_unwind(AssertUnwindSafe(|| drop(message))).is_err() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(message))) {
                 tracing::error!("an owner that a graph held panicked when it was dropped");
+                // What a panic carries may panic in turn when it is dropped; this thread must not end, whatever owners do.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
             }
             PENDING.fetch_sub(1, Ordering::Release);
         }
@@ -116,8 +118,10 @@ pub(crate) fn settle() {
 fn send(message: Message) {
     PENDING.fetch_add(1, Ordering::Relaxed);
     match queue() {
-        // The thread receives until the process ends.
-        Some(queue) => drop(queue.send(message)),
+        // The thread receives until the process ends. Without it nothing could be dropped in time.
+        Some(queue) => {
+            let _ = queue.send(message).map_err(std::mem::forget);
+        }
         None => {
             PENDING.fetch_sub(1, Ordering::Relaxed);
             std::mem::forget(message);

@@ -1,14 +1,17 @@
 //! What is kept and until when, seen by drops (invariants L3, L4, L5).
 
+mod in_captures;
 mod matrix;
 mod random;
 
 use std::sync::{Arc, Mutex};
 
+use cuda_graph::cudarc::driver::DriverError;
+use cuda_graph::cudarc::driver::sys::CUresult;
 use cuda_graph::{AnyOp, Buffer, ChildOp, EmptyOp, Graph, HostOp, Node, Operation};
 
 use crate::door::Door;
-use crate::fixture::{Watch, Watched, assert_soon, context, store, stream, words};
+use crate::fixture::{Watch, Watched, assert_soon, context, in_process, store, stream, words};
 use crate::resource::{Resource, Seen, each};
 
 /// A graph with `op` as its only node, and the node. The operation's handle is gone.
@@ -130,9 +133,10 @@ fn memory_of_the_null_stream_is_freed_by_a_thread_without_a_context() {
     let graph = Graph::new(&context()).unwrap();
     graph.add(store(&buffer, 1), ()).unwrap();
     drop(buffer);
-    let exec = graph.instantiate().unwrap();
+    let mut exec = graph.instantiate().unwrap();
     drop(graph);
-    // The last reference goes with the executable, on the reaper's thread.
+    exec.launch(&null).unwrap();
+    // The last reference goes with the launch, on the reaper's thread.
     drop(exec);
     seen.assert_dropped("on the null stream");
     std::thread::sleep(std::time::Duration::from_millis(5));
@@ -195,9 +199,10 @@ fn what_is_dropped_may_be_a_graph_with_all_it_holds() {
     let (op, outer_watch) = call(move || drop(both.lock().unwrap().take()));
     let outer = Graph::new(&context()).unwrap();
     outer.add(op, ()).unwrap();
-    let exec = outer.instantiate().unwrap();
+    let mut exec = outer.instantiate().unwrap();
     drop(outer);
     assert!(!watch.is_dropped());
+    exec.launch(&stream()).unwrap();
     // Goes on the reaper's thread, which then drops a graph and an executable.
     drop(exec);
     assert_soon(
@@ -223,6 +228,96 @@ fn an_owner_that_panics_when_dropped_stops_nobody() {
     for watch in watches {
         assert_soon(|| watch.is_dropped(), "an owner leaks");
     }
+}
+
+#[test]
+fn an_owner_that_panics_when_dropped_keeps_no_other() {
+    let stream = stream();
+    let graph = Graph::new(&context()).unwrap();
+    let mut watches = Vec::new();
+    for panics in [false, false, true, false, false] {
+        let (op, watch) = call(move || assert!(!panics, "this panic is part of the test"));
+        graph.add(op, ()).unwrap();
+        watches.push(watch);
+    }
+    let mut exec = graph.instantiate().unwrap();
+    drop(graph);
+    exec.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    drop(exec);
+    for watch in watches {
+        assert_soon(|| watch.is_dropped(), "an owner leaks");
+    }
+}
+
+/// The thread that drops goes on whatever happens: without it, what is let go of would be dropped at once, or never.
+#[test]
+fn a_panic_that_panics_when_dropped_stops_nobody() {
+    struct Again;
+    impl Drop for Again {
+        fn drop(&mut self) {
+            panic!("this panic is part of the test");
+        }
+    }
+    let stream = stream();
+    let door = Arc::new(Door::default());
+    let in_flight = |op: HostOp| {
+        let graph = Graph::new(&context()).unwrap();
+        let first = graph.add(door.op(), ()).unwrap();
+        graph.add(op, first).unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+    };
+    let (op, watch) = call(|| std::panic::panic_any(Again));
+    in_flight(op);
+    stream.synchronize().unwrap();
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
+    let (op, watch) = call(|| {});
+    door.close();
+    in_flight(op);
+    door.until_someone_waits();
+    std::thread::sleep(std::time::Duration::from_millis(10));
+    assert!(!watch.is_dropped(), "the launch uses it");
+    door.open();
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
+}
+
+/// cudarc keeps an error that a drop could not answer with, and gives it to the next call about the context, whatever it means.
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn errors_are_left_in_the_context() {
+    let stream = stream();
+    let door = Arc::new(Door::default());
+    let (op, watch) = call(|| {});
+    let graph = Graph::new(&context()).unwrap();
+    let first = graph.add(door.op(), ()).unwrap();
+    graph.add(op, first).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    door.close();
+    exec.launch(&stream).unwrap();
+    door.until_someone_waits();
+    let capture = cuda_graph::Capture::begin(&stream).unwrap();
+    drop((graph, exec));
+    let error = || {
+        let left = CUresult::CUDA_ERROR_INVALID_HANDLE;
+        context().record_err::<()>(Err(DriverError(left)));
+    };
+    for _ in 0..20 {
+        error();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(!watch.is_dropped(), "the launch uses it");
+    // Not this call's error, nor lost to it.
+    Graph::new(&context()).unwrap();
+    context().check_err().unwrap_err();
+    drop(capture);
+    door.open();
+    stream.synchronize().unwrap();
+    assert_soon(|| watch.is_dropped(), "an owner leaks");
+}
+
+#[test]
+fn an_error_left_in_the_context_lets_nothing_go_early() {
+    in_process("lifetimes::errors_are_left_in_the_context", &[]);
 }
 
 #[test]
