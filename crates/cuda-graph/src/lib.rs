@@ -61,3 +61,8 @@ pub use op::{
 };
 pub use pool::{GraphPool, PoolFigures};
 pub use retain::Owner;
+
+/// The program in the project's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
