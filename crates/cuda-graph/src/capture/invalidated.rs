@@ -40,8 +40,8 @@ impl CaptureInvalidated {
         use CUresult as R;
         let (cause, remedy) = match self.code() {
             R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => (
-                "something was called that cannot be recorded: synchronizing or querying a stream in capture, its context or an event \
-                 recorded in it, launching an executable graph into it, or allocating memory in a mode that forbids it",
+                "something was called that cannot be recorded: synchronizing or querying a stream in capture or its context, launching an \
+                 executable graph into it, or allocating memory in a mode that forbids it",
                 "do that before or after the capture; embed a graph instead of launching its executable; load modules and allocate \
                  memory first, or use the mode `Relaxed`",
             ),
@@ -75,7 +75,7 @@ impl CaptureInvalidated {
                 "use streams that do not synchronize with the default stream, as `CudaContext::new_stream` makes them",
             ),
             R::CUDA_ERROR_CAPTURED_EVENT => (
-                "an event that was recorded in a capture was queried or synchronized outside of it",
+                "an event that was recorded in a capture was queried or synchronized",
                 "use another event for work that is not recorded",
             ),
             R::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => (

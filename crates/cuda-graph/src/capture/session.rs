@@ -303,6 +303,7 @@ impl Session {
         let last = self.last.load(Ordering::Relaxed).checked_sub(1);
         Found {
             last: last.map(|index| self.graph().name_of(index)),
+            offence: driver::take_offence(),
             kept: self.origin.context().check_err().err(),
         }
     }
@@ -315,7 +316,9 @@ impl Session {
     }
 
     fn invalidated(&self, found: Found, source: DriverError, error: Option<Error>) -> Error {
-        let offence = driver::take_offence().map(|(call, answer)| Error::Call {
+        // That of the end is no news.
+        driver::take_offence();
+        let offence = found.offence.map(|(call, answer)| Error::Call {
             call,
             source: DriverError(answer),
         });
@@ -341,6 +344,8 @@ impl Session {
 /// What is asked of a capture before it ends.
 struct Found {
     last: Option<NodeName>,
+    /// The first call through this library that failed because of a capture.
+    offence: Option<(&'static str, CUresult)>,
     /// What cudarc could not answer with it keeps, and would give to the next call, which has nothing to do with it.
     kept: Option<DriverError>,
 }

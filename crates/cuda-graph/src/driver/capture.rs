@@ -13,7 +13,7 @@ use super::call;
 use super::graph::PLAIN;
 use crate::{Error, Result};
 
-/// Held while a capture begins, and while something is let go that no captured stream may let go.
+/// Held while a capture begins or takes in a stream, and while something is let go that no captured stream may let go.
 static BEGINNING: Mutex<()> = Mutex::new(());
 
 fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
@@ -168,8 +168,9 @@ pub(crate) fn create_stream() -> Result<CUstream> {
     Ok(stream)
 }
 
-/// Has `stream` wait for `event`.
+/// Has `stream` wait for `event`, and take part in its capture.
 pub(crate) fn wait(stream: CUstream, event: &super::event::Event) -> Result<()> {
+    let _nothing_goes = lock(&BEGINNING);
     call!(cuStreamWaitEvent(stream, event.raw(), 0))
 }
 

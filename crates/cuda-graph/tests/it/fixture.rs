@@ -98,14 +98,18 @@ pub fn load() -> Arc<CudaModule> {
         .expect("the kernels load")
 }
 
-/// A kernel of [`PTX`], whose module stays loaded.
-pub fn kernel(name: &str) -> Kernel {
+/// A function of [`PTX`], whose module stays loaded.
+pub fn function(name: &str) -> CudaFunction {
     static MODULE: OnceLock<Arc<CudaModule>> = OnceLock::new();
-    let function: CudaFunction = MODULE
+    MODULE
         .get_or_init(load)
         .load_function(name)
-        .expect("the kernel is there");
-    Kernel::new(&function).expect("its parameters are known")
+        .expect("the kernel is there")
+}
+
+/// A kernel of [`PTX`], whose module stays loaded.
+pub fn kernel(name: &str) -> Kernel {
+    Kernel::new(&function(name)).expect("its parameters are known")
 }
 
 pub fn one() -> cuda_graph::cudarc::driver::LaunchConfig {

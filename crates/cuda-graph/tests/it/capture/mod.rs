@@ -1,5 +1,7 @@
 //! Capture: what is recorded runs right, whoever recorded it; what goes wrong is explained, and the streams work on.
 
 mod guards;
+mod invalidation;
 mod recording;
 mod scene;
+mod surroundings;

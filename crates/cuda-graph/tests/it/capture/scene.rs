@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cuda_graph::cudarc::driver::{CudaContext, CudaStream, PushKernelArg};
 use cuda_graph::{Buffer, CaptureInfo, CaptureStatus, ChildOp, Graph, KernelOp, NodeId};
 
-use crate::fixture::{Watch, Watched, add, assert_soon, context, load, one, store, words};
+use crate::fixture::{Watch, Watched, add, assert_soon, context, function, one, store, words};
 
 /// A context of the test's own, so that the streams of branches are, too: other tests neither capture nor wait for them.
 ///
@@ -105,7 +105,7 @@ pub fn works(stream: &Arc<CudaStream>, what: &str) {
     let info = CaptureInfo::of(stream).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(info.status, CaptureStatus::None, "{what}");
     let (a, b) = (words(stream, &[3]), words(stream, &[4]));
-    let adds = load().load_function("add").expect("the kernel is there");
+    let adds = function("add");
     let (to, from) = (a.address(), b.address());
     let mut launch = stream.launch_builder(&adds);
     launch.arg(&to).arg(&from);
