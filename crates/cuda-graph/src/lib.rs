@@ -1,7 +1,7 @@
 //! CUDA graphs for Rust: safe, fast and pleasant, on any GPU and on a machine with none.
 //!
-//! A [`Graph`] is built from operations, which are values: [`KernelOp`], [`CopyOp`], [`FillOp`], [`HostOp`] and others. Each node holds what
-//! its operation uses. A graph is instantiated into an [`Exec`], which is launched, and updated without being built again.
+//! A [`Graph`] is built from operations, which are values: [`KernelOp`], [`CopyOp`], [`FillOp`], [`HostOp`] and others. Each node holds
+//! what its operation uses. A graph is instantiated into an [`Exec`], which is launched, and updated without being built again.
 //!
 //! ```
 //! use cuda_graph::{Buffer, CopyOp, FillOp, Graph};

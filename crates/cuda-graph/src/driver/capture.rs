@@ -83,7 +83,8 @@ pub(crate) fn info(stream: CUstream) -> Result<Info> {
     let mut dependencies = Dependencies::new();
     if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE && !nodes.is_null() {
         for at in 0..count {
-            // SAFETY: the driver gives so many of both, which hold until the next call about this capture; without data every edge is plain.
+            // SAFETY: the driver gives so many of both, which hold until the next call about this capture; without data every edge is
+            // plain.
             unsafe {
                 let data = if data.is_null() { PLAIN } else { *data.add(at) };
                 dependencies.push((*nodes.add(at), data));

@@ -47,16 +47,33 @@ pub(crate) fn launch(exec: CUgraphExec, stream: CUstream) -> Result<()> {
     call!(cuGraphLaunch(exec, stream))
 }
 
-/// Updates from a definition; the second is what the driver says about it.
-pub(crate) fn update(
-    exec: CUgraphExec,
-    graph: CUgraph,
-) -> (Result<()>, CUgraphExecUpdateResultInfo) {
-    // SAFETY: plain data; 0 is `CU_GRAPH_EXEC_UPDATE_SUCCESS`.
-    let mut info: CUgraphExecUpdateResultInfo = unsafe { mem::zeroed() };
-    let mut update = || call!(cuGraphExecUpdate_v2(exec, graph, &mut info));
+/// What the driver says about an update.
+pub(crate) struct Verdict {
+    /// A `CUgraphExecUpdateResult`, as a number: a later driver may have more of them.
+    pub result: u32,
+    /// The node at fault in the definition, or null.
+    pub node: CUgraphNode,
+}
+
+/// Updates from a definition.
+pub(crate) fn update(exec: CUgraphExec, graph: CUgraph) -> (Result<()>, Verdict) {
+    let mut info = mem::MaybeUninit::<CUgraphExecUpdateResultInfo>::zeroed();
+    let mut update = || call!(cuGraphExecUpdate_v2(exec, graph, info.as_mut_ptr()));
     let result = update();
-    (result, info)
+    let info = info.as_ptr();
+    // SAFETY: zeroed, then written by the driver alone; the enumeration is read as a number.
+    let verdict = unsafe {
+        let node = (*info).errorNode;
+        Verdict {
+            result: (&raw const (*info).result).cast::<u32>().read(),
+            node: if node.is_null() {
+                (*info).errorFromNode
+            } else {
+                node
+            },
+        }
+    };
+    (result, verdict)
 }
 
 #[inline(always)]

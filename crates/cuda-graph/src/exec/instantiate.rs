@@ -121,7 +121,9 @@ impl Graph {
         source: cudarc::driver::DriverError,
     ) -> Error {
         let node = self.name_of_raw(state, params.hErrNode_out);
-        let reason = match params.result_out as u32 {
+        // SAFETY: the driver wrote it; read as a number, because a later one may have more of them.
+        let result = unsafe { (&raw const params.result_out).cast::<u32>().read() };
+        let reason = match result {
             0 | 1 => InstantiateFailure::Driver,
             2 => InstantiateFailure::InvalidStructure,
             3 => InstantiateFailure::OperationNotSupported,

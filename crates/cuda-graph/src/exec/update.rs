@@ -65,7 +65,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let mut state = graph.hierarchy().lock();
         let raw = state.body(graph.body_index())?.raw;
-        let (result, info) = driver::exec::update(self.raw, raw);
+        let (result, verdict) = driver::exec::update(self.raw, raw);
         match result {
             Ok(()) => {
                 let mut holdings = Holdings::default();
@@ -74,28 +74,21 @@ impl Exec {
                 self.release(|exec| exec.holdings.replace(holdings));
                 Ok(())
             }
-            Err(Error::Call { source, .. }) => {
-                let node = if info.errorNode.is_null() {
-                    info.errorFromNode
-                } else {
-                    info.errorNode
-                };
-                Err(Error::Update {
-                    reason: match info.result as u32 {
-                        0 | 1 => UpdateFailure::Driver,
-                        2 => UpdateFailure::TopologyChanged,
-                        3 => UpdateFailure::KindChanged,
-                        4 => UpdateFailure::FunctionChanged,
-                        5 => UpdateFailure::ParametersChanged,
-                        6 => UpdateFailure::NotSupported,
-                        7 => UpdateFailure::FunctionNotSupported,
-                        8 => UpdateFailure::AttributesChanged,
-                        other => UpdateFailure::Other(other),
-                    },
-                    node: graph.name_of_raw(&mut state, node),
-                    source,
-                })
-            }
+            Err(Error::Call { source, .. }) => Err(Error::Update {
+                reason: match verdict.result {
+                    0 | 1 => UpdateFailure::Driver,
+                    2 => UpdateFailure::TopologyChanged,
+                    3 => UpdateFailure::KindChanged,
+                    4 => UpdateFailure::FunctionChanged,
+                    5 => UpdateFailure::ParametersChanged,
+                    6 => UpdateFailure::NotSupported,
+                    7 => UpdateFailure::FunctionNotSupported,
+                    8 => UpdateFailure::AttributesChanged,
+                    other => UpdateFailure::Other(other),
+                },
+                node: graph.name_of_raw(&mut state, verdict.node),
+                source,
+            }),
             Err(error) => Err(error),
         }
     }

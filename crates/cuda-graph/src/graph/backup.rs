@@ -1,8 +1,8 @@
 //! A graph that something may destroy, saved.
 //!
-//! A capture into a graph destroys the graph when it fails; the driver sees to that. So that nothing is lost, a copy is made before, and takes
-//! the graph's place: its handles, nodes included, are then those of the copy. Executables made before cannot be updated node by node any
-//! more, because the driver knows their nodes by the old handles: `State::restored` tells.
+//! A capture into a graph destroys the graph when it fails; the driver sees to that. So that nothing is lost, a copy is made before, and
+//! takes the graph's place: its handles, nodes included, are then those of the copy. Executables made before cannot be updated node by
+//! node any more, because the driver knows their nodes by the old handles: `State::restored` tells.
 
 use std::mem;
 
@@ -12,8 +12,8 @@ use super::Graph;
 use super::state::{Body, Slot, State};
 use crate::{Error, Result, driver};
 
-/// A copy of a graph, ready to take its place, with all that was known of the graph when it was made: what nodes were given to do since, the
-/// copy's do not.
+/// A copy of a graph, ready to take its place, with all that was known of the graph when it was made: what nodes were given to do since,
+/// the copy's do not.
 pub(crate) struct Backup {
     raw: CUgraph,
     /// The graphs of the hierarchy by their numbers, as they were but with the handles of the copy; none where one was gone.
@@ -66,7 +66,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperation`] for a graph that is embedded in another, or that something else owns; the driver's for one that it does not copy.
+    /// [`Error::InvalidOperation`] for a graph that is embedded in another, or that something else owns; the driver's for one that it does
+    /// not copy.
     pub(crate) fn back_up(&self) -> Result<Backup> {
         if self.body_index() != 0 {
             return Err(Error::InvalidOperation {

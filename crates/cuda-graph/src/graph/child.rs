@@ -105,10 +105,23 @@ impl Graph {
                 location: op.location(),
             });
         }
+        let body = state.body(self.body_index())?;
+        let raw = resolve(self.hierarchy().id, self.body_index(), body, id)?;
+        if source.is_none()
+            && let Some(own) = body.nodes[id.index as usize].child
+            && state.contains(own, op.graph.body)
+        {
+            // It would go while it is copied.
+            return Err(Error::InvalidOperation {
+                why: format!(
+                    "the {} cannot embed anew what is embedded in it: clone that first",
+                    body.name(id.index)
+                ),
+            });
+        }
         let known = Snapshot::of(from, op.graph.body)?;
         let inner = from.body(op.graph.body)?.raw;
         let body: &mut Body = state.body_mut(self.body_index())?;
-        let raw = resolve(self.hierarchy().id, self.body_index(), body, id)?;
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
         params.__bindgen_anon_1.graph.graph = inner;
         driver::node::set(raw, &mut params)

@@ -29,8 +29,8 @@ use state::{Hierarchy, Keeper, Slot, State, resolve};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
 ///
-/// Every node holds what its operation uses; nothing else need be kept alive. A view keeps the root alive; when the node that it is embedded
-/// in is destroyed, it answers [`Error::GraphGone`]. `Send`, not `Sync`: the driver does not lock graphs.
+/// Every node holds what its operation uses; nothing else need be kept alive. A view keeps the root alive; when the node that it is
+/// embedded in is destroyed, it answers [`Error::GraphGone`]. `Send`, not `Sync`: the driver does not lock graphs.
 ///
 /// ```
 /// # use cuda_graph::{Buffer, CopyOp, FillOp, Graph};
@@ -188,8 +188,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignNode`], [`Error::NodeGone`] and [`Error::DuplicateNode`] about `after`; [`Error::SelfEmbed`] for a child that is this
-    /// graph or contains it; else what the driver says, naming the operation.
+    /// [`Error::ForeignNode`], [`Error::NodeGone`] and [`Error::DuplicateNode`] about `after`; [`Error::SelfEmbed`] for a child that is
+    /// this graph or contains it; else what the driver says, naming the operation.
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
         let mut nodes = SmallVec::<[NodeId; 8]>::new();
         after.add_to(&mut nodes);
@@ -260,6 +260,8 @@ impl Graph {
         }
         let old = slot.set(op);
         state.trash.push(old);
+        // Given by the driver's own parameters, another graph is embedded now.
+        state.forget_child(self.view.body, id.index);
         Ok(())
     }
 
@@ -298,8 +300,32 @@ impl Graph {
     }
 
     /// The memory that an allocation node allocates. It lies there from when the node has run to when it is freed.
-    pub fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
-        self.op(node)?.memory().ok_or_else(|| Error::NodeGone {
+    ///
+    /// ```
+    /// # use cuda_graph::{AllocOp, Buffer, CopyOp, FillOp, FreeOp, Graph, MemoryLocation};
+    /// # let device = cuda_graph::device(0)?;
+    /// # let stream = device.context().default_stream();
+    /// let result = Buffer::<u32>::zeroed(&stream, 4)?;
+    /// let graph = Graph::new(device.context())?;
+    /// let alloc = graph.add(AllocOp::new(MemoryLocation::Device(0), 16), ())?;
+    /// // SAFETY: what uses the memory runs after `alloc` and before the node that frees it.
+    /// let memory = unsafe { graph.allocation(alloc) }?;
+    /// let fill = graph.add(FillOp::new(&memory, 7u32)?, alloc)?;
+    /// let copy = graph.add(CopyOp::new(&result, &memory)?, fill)?;
+    /// graph.add(FreeOp::new(&memory), copy)?;
+    /// graph.instantiate()?.launch(&stream)?;
+    /// assert_eq!(result.to_host(&stream)?, [7; 4]);
+    /// # Ok::<(), cuda_graph::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Other than freed, the memory is used only while it lies there: it holds nothing, and once the graph and its executables are gone,
+    /// the address may be another allocation's.
+    pub unsafe fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
+        let op = self.op(node)?;
+        // SAFETY: by this function's contract.
+        unsafe { op.memory() }.ok_or_else(|| Error::NodeGone {
             node: Box::new(self.name(node)),
         })
     }

@@ -21,8 +21,8 @@ impl Graph {
     /// The driver's handle, for foreign code that clones, embeds or instantiates with it: what the nodes use now is held by whatever the
     /// driver makes of the graph from here on, and by its launches.
     ///
-    /// This puts a CUDA user object on the graph, for good. Launches of an executable that has one cost the driver more: a microsecond on an
-    /// H200. What this library makes needs none.
+    /// This puts a CUDA user object on the graph, for good. Launches of an executable that has one cost the driver more: a microsecond on
+    /// an H200. What this library makes needs none.
     pub fn raw_with_owners(&self) -> Result<CUgraph> {
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();

@@ -20,8 +20,8 @@ use crate::op::{AnyOp, NodeKind, Tag};
 use crate::retain::{AddressHasher, Holdings};
 use crate::{Error, Owner, Result, driver};
 
-/// One atomic operation to take and none to give back, where the standard library's takes two: updates of nodes are to cost little beyond the
-/// driver's call. Who finds it taken yields; threads that share a graph are few.
+/// One atomic operation to take and none to give back, where the standard library's takes two: updates of nodes are to cost little beyond
+/// the driver's call. Who finds it taken yields; threads that share a graph are few.
 type Lock<T> = spin::mutex::SpinMutex<T, spin::Yield>;
 type Guard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yield>;
 

@@ -43,8 +43,8 @@ struct Allocation {
 }
 
 impl Drop for Allocation {
-    /// cudarc frees in the thread's current context, and the reaper's thread has none until it is given one. It waits for the slice's events
-    /// and frees by the slice's stream: while that is captured, the memory would leak, and the capture be spoilt.
+    /// cudarc frees in the thread's current context, and the reaper's thread has none until it is given one. It waits for the slice's
+    /// events and frees by the slice's stream: while that is captured, the memory would leak, and the capture be spoilt.
     fn drop(&mut self) {
         let Some(memory) = self.memory.take() else {
             return;

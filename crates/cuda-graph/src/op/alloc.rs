@@ -78,15 +78,25 @@ impl AllocOp {
         self.location
     }
 
+    /// The address of the memory, for an operation read back from a node.
+    pub fn address(&self) -> Option<u64> {
+        (self.address != 0).then_some(self.address)
+    }
+
     /// The memory, for an operation read back from a node.
-    pub fn memory(&self) -> Option<RawMemory> {
+    ///
+    /// # Safety
+    ///
+    /// As [`Graph::allocation`](crate::Graph::allocation).
+    pub unsafe fn memory(&self) -> Option<RawMemory> {
         let space = match self.location {
             MemoryLocation::Device(_) => Space::Device,
             MemoryLocation::Host | MemoryLocation::HostNuma(_) | MemoryLocation::Managed(_) => {
                 Space::Managed
             }
         };
-        (self.address != 0).then(|| RawMemory::new(space, self.address, self.bytes))
+        self.address()
+            .map(|address| RawMemory::new(space, address, self.bytes))
     }
 
     pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {

@@ -4,7 +4,7 @@ use cuda_graph::{
     AllocOp, CopyOp, Error, FillOp, FreeOp, Graph, GraphPool, MemoryLocation, NodeKind,
 };
 
-use crate::fixture::{context, stream, words};
+use crate::fixture::{allocated, context, stream, words};
 
 fn graph() -> Graph {
     Graph::new(&context()).unwrap()
@@ -30,8 +30,8 @@ fn lives(op: AllocOp) -> bool {
         (read.location_of_memory(), read.peers()),
         (place, &peers[..])
     );
-    let memory = graph.allocation(alloc).unwrap();
-    assert_eq!(read.memory().unwrap().address(), memory.address());
+    let memory = allocated(&graph, alloc);
+    assert_eq!(read.address().unwrap(), memory.address());
     assert_eq!((read.bytes(), memory.bytes()), (64, 64));
     let fill = graph
         .add(FillOp::new(&memory, 7u32).unwrap(), alloc)
@@ -80,10 +80,7 @@ fn an_address_is_fixed_when_the_node_is_made() {
     let other = graph
         .add(AllocOp::new(MemoryLocation::Device(0), 256), ())
         .unwrap();
-    let (memory, second) = (
-        graph.allocation(alloc).unwrap(),
-        graph.allocation(other).unwrap(),
-    );
+    let (memory, second) = (allocated(&graph, alloc), allocated(&graph, other));
     assert_ne!(memory.address(), second.address());
     let fill = graph
         .add(FillOp::new(&memory, 1u8).unwrap(), alloc)
@@ -94,7 +91,7 @@ fn an_address_is_fixed_when_the_node_is_made() {
     exec.launch(&stream).unwrap();
     exec.launch(&stream).unwrap();
     stream.synchronize().unwrap();
-    assert_eq!(graph.allocation(alloc).unwrap().address(), memory.address());
+    assert_eq!(allocated(&graph, alloc).address(), memory.address());
     assert_eq!(graph.op(free).unwrap().address(), memory.address());
     let kinds: Vec<_> = graph
         .nodes()
@@ -124,7 +121,7 @@ fn the_pool_counts_what_graphs_hold() {
     let alloc = graph
         .add(AllocOp::new(MemoryLocation::Device(0), BYTES), ())
         .unwrap();
-    let memory = graph.allocation(alloc).unwrap();
+    let memory = allocated(&graph, alloc);
     let mut exec = graph.instantiate().unwrap();
     exec.launch(&stream).unwrap();
     stream.synchronize().unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
 use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{Buffer, Kernel, KernelOp};
+use cuda_graph::{AllocOp, Buffer, Graph, Kernel, KernelOp, Node, RawMemory};
 
 /// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds 1 to `to[i]`.
 /// `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
@@ -136,6 +136,13 @@ pub fn add(to: &Buffer<u32>, from: &Buffer<u32>) -> KernelOp {
 
 pub fn words(stream: &Arc<CudaStream>, values: &[u32]) -> Buffer<u32> {
     Buffer::from_host(stream, values).expect("it fits")
+}
+
+/// The memory that a node allocates. A test uses it after that node and before the one that frees it, or sees it refused.
+#[track_caller]
+pub fn allocated(graph: &Graph, node: Node<AllocOp>) -> RawMemory {
+    // SAFETY: as this function's callers do.
+    unsafe { graph.allocation(node) }.expect("the node is there")
 }
 
 /// An owner whose drop is seen.

@@ -12,7 +12,7 @@ use cuda_graph::{
 };
 
 use crate::door::Door;
-use crate::fixture::{context, store, stream, words};
+use crate::fixture::{allocated, context, store, stream, words};
 use crate::resource::{RESOURCES, Resource, Seen};
 
 /// Has one call fail.
@@ -67,8 +67,8 @@ fn make(resource: Resource, stream: &Arc<CudaStream>) -> (AnyOp, Seen) {
     (op, seen)
 }
 
-/// Gives an operation to `body` while a call of its fails. A graph that the operation embeds is kept meanwhile: a driver that cannot destroy
-/// it leaks it, whatever else is done.
+/// Gives an operation to `body` while a call of its fails. A graph that the operation embeds is kept meanwhile: a driver that cannot
+/// destroy it leaks it, whatever else is done.
 fn give<R>(failing: &Failing, op: AnyOp, body: impl FnOnce(AnyOp) -> R) -> R {
     let kept = matches!(op, AnyOp::Child(_)).then(|| op.clone());
     let result = failing.run(|| body(op));
@@ -291,7 +291,7 @@ fn allocations_and_frees_are_added_or_not() {
                 graph.add(op, ()).unwrap()
             }
         };
-        let memory = graph.allocation(alloc).unwrap();
+        let memory = allocated(&graph, alloc);
         let write = graph.add(CopyOp::new(&memory, &from).unwrap(), alloc);
         let read = graph.add(CopyOp::new(&to, &memory).unwrap(), write.unwrap());
         let read = read.unwrap();

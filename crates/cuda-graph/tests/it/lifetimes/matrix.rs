@@ -1,9 +1,9 @@
 //! Every kind of resource, in every consumer, let go in every way: 12 x 7 x 5 cases.
 //!
 //! In each, the resource is held by the consumer alone once everything else has let go; the consumer still works, and when it ends, or
-//! lets go, the resource goes. Seen by drops: never early, never leaked. Every combination can be: to destroy a node or replace its operation
-//! is done to what the consumer came from, which must not reach it, then to the consumer itself where it is a graph or an executable; a
-//! definition's executable in flight is one made of it.
+//! lets go, the resource goes. Seen by drops: never early, never leaked. Every combination can be: to destroy a node or replace its
+//! operation is done to what the consumer came from, which must not reach it, then to the consumer itself where it is a graph or an
+//! executable; a definition's executable in flight is one made of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

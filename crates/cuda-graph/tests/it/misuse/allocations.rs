@@ -5,7 +5,7 @@ use cuda_graph::{
 };
 
 use super::graph;
-use crate::fixture::{context, stream, words};
+use crate::fixture::{allocated, context, stream, words};
 
 #[test]
 fn allocations_follow_the_drivers_rules() {
@@ -14,7 +14,7 @@ fn allocations_follow_the_drivers_rules() {
     let alloc = graph
         .add(AllocOp::new(MemoryLocation::Device(0), 64), ())
         .unwrap();
-    let memory = graph.allocation(alloc).unwrap();
+    let memory = allocated(&graph, alloc);
     let a = words(&stream, &[0; 16]);
     let from = words(&stream, &(0..16).collect::<Vec<_>>());
     let write = graph
@@ -54,7 +54,7 @@ fn allocating() -> (Graph, cuda_graph::Node<AllocOp>, RawMemory) {
     let graph = graph();
     let op = AllocOp::new(MemoryLocation::Device(0), 64);
     let alloc = graph.add(op, ()).unwrap();
-    let memory = graph.allocation(alloc).unwrap();
+    let memory = allocated(&graph, alloc);
     (graph, alloc, memory)
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Barrier;
 
-use cuda_graph::{ChildOp, EmptyOp, Error};
+use cuda_graph::cudarc::driver::sys::{CUgraphNodeParams, CUgraphNodeType};
+use cuda_graph::{AnyOp, ChildOp, EmptyOp, Error, Operation, RawOp};
 
 use super::graph;
 use crate::fixture::{store, stream, words};
@@ -235,4 +236,56 @@ fn two_threads_may_edit_one_graph_by_two_handles() {
     assert_eq!(graph.edges().unwrap().len(), 400);
     graph.instantiate().unwrap().launch(&stream).unwrap();
     stream.synchronize().unwrap();
+}
+
+#[test]
+fn a_node_does_not_embed_what_is_embedded_in_it() {
+    let stream = stream();
+    let word = words(&stream, &[0]);
+    let (innermost, middle, graph) = (graph(), graph(), graph());
+    innermost.add(store(&word, 5), ()).unwrap();
+    middle.add(ChildOp::new(&innermost), ()).unwrap();
+    let node = graph.add(ChildOp::new(&middle), ()).unwrap();
+    let view = graph.child(node).unwrap();
+    let within = view.nodes().unwrap()[0].typed().unwrap();
+    for embedded in [graph.op(node).unwrap(), view.op(within).unwrap()] {
+        let Err(Error::InvalidOperation { why }) = graph.update(node, embedded) else {
+            panic!("it would go while it is copied");
+        };
+        assert!(why.contains("child graph node 0"), "{why}");
+    }
+    assert_eq!(view.nodes().unwrap(), [within.id()]);
+    graph
+        .update(node, ChildOp::new(&view.try_clone().unwrap()))
+        .unwrap();
+    assert!(matches!(view.nodes(), Err(Error::GraphGone)));
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(word.to_host(&stream).unwrap(), [5]);
+}
+
+#[test]
+fn a_graph_replaced_by_raw_parameters_is_gone() {
+    let stream = stream();
+    let word = words(&stream, &[0]);
+    let (graph, first, second) = (graph(), graph(), graph());
+    first.add(store(&word, 1), ()).unwrap();
+    second.add(store(&word, 2), ()).unwrap();
+    let node = graph.add(AnyOp::from(ChildOp::new(&first)), ()).unwrap();
+    let typed = node.id().typed::<ChildOp>().unwrap();
+    let view = graph.child(typed).unwrap();
+    // SAFETY: plain data for which zero is a value of every field but the kind, which gets one.
+    let mut params: CUgraphNodeParams = unsafe {
+        let mut params = std::mem::MaybeUninit::<CUgraphNodeParams>::zeroed();
+        (*params.as_mut_ptr()).type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH;
+        params.assume_init()
+    };
+    params.__bindgen_anon_1.graph.graph = second.raw().unwrap();
+    // SAFETY: the graph lives beyond the call, and what its node uses with its owner.
+    let raw = unsafe { RawOp::new(params, [word.owner()]) };
+    graph.update(node, raw.into_any()).unwrap();
+    assert!(matches!(view.nodes(), Err(Error::GraphGone)));
+    let view = graph.child(typed).unwrap();
+    assert_eq!(view.nodes().unwrap().len(), 1);
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(word.to_host(&stream).unwrap(), [2]);
 }
