@@ -1,7 +1,6 @@
 //! Driver calls on streams in capture.
 
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
@@ -13,23 +12,6 @@ use super::call;
 use super::graph::PLAIN;
 use crate::{Error, Result};
 
-/// Held while a capture begins or takes in a stream, and while something is let go that no captured stream may let go.
-static BEGINNING: Mutex<()> = Mutex::new(());
-
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Drops what goes in the order of `stream`, unless that is captured.
-pub(crate) fn drop_unless_captured<T>(stream: CUstream, value: T) -> std::result::Result<(), T> {
-    let _none_begins = lock(&BEGINNING);
-    if is_captured(stream).unwrap_or(false) {
-        return Err(value);
-    }
-    undisturbed(|| drop(value));
-    Ok(())
-}
-
 /// Begins to record what `stream` is given as nodes of `graph`, the first of them after `after`.
 pub(crate) fn begin(
     stream: CUstream,
@@ -37,7 +19,6 @@ pub(crate) fn begin(
     after: &[CUgraphNode],
     mode: CUstreamCaptureMode,
 ) -> Result<()> {
-    let _nothing_goes = lock(&BEGINNING);
     call!(cuStreamBeginCaptureToGraph(
         stream,
         graph,
@@ -171,7 +152,6 @@ pub(crate) fn create_stream() -> Result<CUstream> {
 
 /// Has `stream` wait for `event`, and take part in its capture.
 pub(crate) fn wait(stream: CUstream, event: &super::event::Event) -> Result<()> {
-    let _nothing_goes = lock(&BEGINNING);
     call!(cuStreamWaitEvent(stream, event.raw(), 0))
 }
 

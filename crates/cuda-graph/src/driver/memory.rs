@@ -1,9 +1,19 @@
-//! Driver calls on a device's graph memory pool.
+//! Driver calls on memory, and on a device's graph memory pool.
 
-use cudarc::driver::sys::{CUdevice, CUgraphMem_attribute};
+use cudarc::driver::sys::{CUdevice, CUdeviceptr, CUgraphMem_attribute, CUstream};
 
 use super::call;
 use crate::Result;
+
+/// Frees what was allocated in stream order, in the order of `stream`. A captured stream refuses, unless the memory is its graph's.
+pub(crate) fn free_in_order(address: CUdeviceptr, stream: CUstream) -> Result<()> {
+    call!(cuMemFreeAsync(address, stream))
+}
+
+/// Frees at once.
+pub(crate) fn free(address: CUdeviceptr) -> Result<()> {
+    call!(cuMemFree_v2(address))
+}
 
 pub(crate) fn pool_figure(device: CUdevice, figure: CUgraphMem_attribute) -> Result<u64> {
     let mut value: u64 = 0;

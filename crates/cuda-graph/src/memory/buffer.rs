@@ -1,12 +1,11 @@
 //! Device memory with shared ownership.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr, ValidAsZeroBits, result};
+use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits, result};
 
 use super::{Region, Source, Space, Target, make_valid};
 use crate::retain::{Fence, drop_after};
@@ -35,32 +34,54 @@ pub struct Buffer<T> {
 
 /// What is freed in one piece.
 struct Allocation {
-    /// The `CudaSlice`; dropping it frees the memory in the order of its stream. None once it was let go.
-    memory: Option<Box<dyn Any + Send + Sync>>,
     address: u64,
     bytes: usize,
+    /// In whose order it is freed.
     stream: Arc<CudaStream>,
 }
 
+impl Allocation {
+    fn free(&self) -> Result<()> {
+        driver::bind(self.stream.context())?;
+        driver::capture::undisturbed(|| {
+            if self.stream.context().has_async_alloc() {
+                return driver::memory::free_in_order(self.address, self.stream.cu_stream());
+            }
+            driver::stream::synchronize(self.stream.cu_stream())?;
+            driver::memory::free(self.address)
+        })
+    }
+
+    /// Whether it cannot be freed now, because its stream is captured.
+    fn must_wait(&self) -> bool {
+        driver::capture::is_captured(self.stream.cu_stream()).unwrap_or(false)
+    }
+}
+
 impl Drop for Allocation {
-    /// cudarc frees in the thread's current context, and the reaper's thread has none until it is given one. It waits for the slice's
-    /// events and frees by the slice's stream: while that is captured, the memory would leak, and the capture be spoilt.
+    /// The stream may be captured by the time that the last launch which used the memory is over, or where a program drops it. Then it is
+    /// freed once the capture has ended.
     fn drop(&mut self) {
-        let Some(memory) = self.memory.take() else {
-            return;
-        };
-        if let Err(error) = driver::bind(self.stream.context()) {
-            tracing::error!("memory is freed without its context: {error}");
+        let mut freed = Ok(());
+        // A capture may end between a refusal and the question.
+        for _ in 0..2 {
+            if self.stream.context().has_async_alloc() || !self.must_wait() {
+                freed = self.free();
+                if freed.is_ok() {
+                    return;
+                }
+            }
+            if self.must_wait() {
+                let again = Allocation {
+                    address: self.address,
+                    bytes: self.bytes,
+                    stream: self.stream.clone(),
+                };
+                return drop_after(Fence::behind(self.stream.clone()), again);
+            }
         }
-        if let Err(memory) = driver::capture::drop_unless_captured(self.stream.cu_stream(), memory)
-        {
-            let again = Allocation {
-                memory: Some(memory),
-                address: self.address,
-                bytes: self.bytes,
-                stream: self.stream.clone(),
-            };
-            drop_after(Fence::behind(self.stream.clone()), again);
+        if let Err(error) = freed {
+            tracing::error!("device memory leaks: {error}");
         }
     }
 }
@@ -99,12 +120,11 @@ impl<T> fmt::Debug for Buffer<T> {
 impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
     fn from(memory: CudaSlice<T>) -> Self {
         let stream = memory.stream().clone();
-        // The address holds for as long as the slice lives; what this records is an event that nobody waits for.
-        let address = memory.device_ptr(&stream).0;
         let len = cudarc::driver::DeviceSlice::len(&memory);
+        // What cudarc tracked of it in other streams, its own stream waits for now.
+        let address = memory.leak();
         Buffer {
             allocation: Arc::new(Allocation {
-                memory: Some(Box::new(memory)),
                 address,
                 bytes: len * size_of::<T>(),
                 stream,

@@ -1,5 +1,6 @@
 //! Capture: what is recorded runs right, whoever recorded it; what goes wrong is explained, and the streams work on.
 
+mod foreign;
 mod guards;
 mod invalidation;
 mod recording;
