@@ -11,6 +11,7 @@
 mod address;
 mod atomic;
 mod barrier;
+mod bit_functions;
 pub(crate) mod bits;
 mod call;
 pub(crate) mod compare;
@@ -31,6 +32,7 @@ pub(crate) mod function;
 mod groups;
 pub(crate) mod half;
 pub(crate) mod integer;
+mod lop3;
 mod memory;
 mod mov;
 mod rounds;
