@@ -11,6 +11,7 @@
 mod damage;
 mod execution;
 mod forms;
+mod pieces;
 mod seeds;
 mod tokens;
 mod tree;
