@@ -158,6 +158,13 @@ pub enum Error {
         node: Box<NodeName>,
     },
 
+    /// The node was added after the executable was made.
+    #[error("the {node} was added after the executable was made")]
+    NotInExecutable {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
     /// The node's operation is of another kind.
     #[error("the node is of kind {is}, not {wanted}")]
     WrongKind {

@@ -105,6 +105,7 @@ impl Graph {
                     holdings,
                     last: Launched::Never,
                     restored: state.restored,
+                    before: state.count_executable(),
                     node_priority: options.node_priority,
                     not_sync: PhantomData,
                 })

@@ -37,6 +37,8 @@ pub struct Exec {
     last: Launched,
     /// How often a copy had taken the source's place when it was made: the driver knows its nodes by the handles of that time.
     restored: u32,
+    /// How many executables the source had before.
+    before: u32,
     /// It was made to run kernels at their nodes' priorities.
     node_priority: bool,
     not_sync: PhantomData<Cell<()>>,
@@ -182,9 +184,10 @@ impl Exec {
         source: Option<&Graph>,
     ) -> Exec {
         let mut holdings = Holdings::default();
-        let mut restored = 0;
+        let (mut restored, mut before) = (0, 0);
         if let Some(source) = source {
-            let state = source.hierarchy().lock();
+            let mut state = source.hierarchy().lock();
+            before = state.count_executable();
             state.hold(source.body_index(), &mut holdings);
             restored = state.restored;
         }
@@ -196,6 +199,7 @@ impl Exec {
             holdings,
             last: Launched::Never,
             restored,
+            before,
             node_priority: false,
             not_sync: PhantomData,
         }

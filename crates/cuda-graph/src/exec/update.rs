@@ -101,7 +101,7 @@ impl Exec {
     /// # Errors
     ///
     /// [`Error::AttributesFixed`] when the launch attributes are not those of the node in the definition; [`Error::GraphGone`] and
-    /// [`Error::NodeGone`] when the definition or the node is gone; [`Error::ForeignNode`]; else what the driver says, naming the node.
+    /// [`Error::NodeGone`] when the definition or the node is gone; [`Error::ForeignNode`]; [`Error::NotInExecutable`]; else what the driver says, naming the node.
     #[inline]
     pub fn update<O: Operation>(&mut self, node: Node<O>, op: impl Borrow<O>) -> Result<()> {
         let op = op.borrow();
@@ -113,7 +113,7 @@ impl Exec {
         };
         let id = node.id();
         let state = source.look();
-        let raw = find(source, &state, self.restored, id)?;
+        let raw = find(source, &state, self.made(), id)?;
         if op.kind() != id.kind {
             return Err(Error::WrongKind {
                 is: id.kind,
@@ -142,7 +142,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let (state, other) = lock_both(source, op.graph.hierarchy());
-        let raw = find(source, &state, self.restored, id)?;
+        let raw = find(source, &state, self.made(), id)?;
         let from: &Locked<'_> = other.as_ref().unwrap_or(&state);
         let inner = from.body(op.graph.body)?.raw;
         let known = Snapshot::of(from, op.graph.body)?;
@@ -151,6 +151,12 @@ impl Exec {
         })?;
         known.each_owner(&mut |owner| self.holdings.take(std::slice::from_ref(owner)));
         Ok(())
+    }
+
+    /// When it was made: how often its source was restored before, and how many executables there were.
+    #[inline]
+    fn made(&self) -> (u32, u32) {
+        (self.restored, self.before)
     }
 
     pub(super) fn on_node<R>(
@@ -162,7 +168,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let state = source.lock();
-        let raw = find(source, &state, self.restored, id)?;
+        let raw = find(source, &state, self.made(), id)?;
         call(raw)
             .map_err(|error| error.about(state.bodies[id.body as usize].name(id.index), action))
     }
@@ -170,23 +176,24 @@ impl Exec {
 
 /// The driver's handle of a node at any depth of the executable's definition.
 #[inline]
-fn find(source: &Hierarchy, state: &State, restored: u32, id: NodeId) -> Result<CUgraphNode> {
+fn find(source: &Hierarchy, state: &State, made: (u32, u32), id: NodeId) -> Result<CUgraphNode> {
     // When the root is gone, no body is known.
     if id.hierarchy == source.id
-        && state.restored == restored
+        && state.restored == made.0
         && let Some(body) = state.bodies.get(id.body as usize)
         && let Some(slot) = body.nodes.get(id.index as usize)
         && !slot.raw.is_null()
         && !body.raw.is_null()
+        && slot.after <= made.1
     {
         return Ok(slot.raw);
     }
-    Err(why_not_found(source, state, restored, id))
+    Err(why_not_found(source, state, made, id))
 }
 
 #[cold]
-fn why_not_found(source: &Hierarchy, state: &State, restored: u32, id: NodeId) -> Error {
-    if id.hierarchy == source.id && state.restored != restored {
+fn why_not_found(source: &Hierarchy, state: &State, made: (u32, u32), id: NodeId) -> Error {
+    if id.hierarchy == source.id && state.restored != made.0 {
         return Error::UnknownSource;
     }
     // Asked first: when the root is gone, every node is, and of nodes no longer known a name says nothing.
@@ -198,7 +205,10 @@ fn why_not_found(source: &Hierarchy, state: &State, restored: u32, id: NodeId) -
             });
         }
         let body = state.body(id.body)?;
-        crate::graph::state::resolve(source.id, id.body, body, id)
+        crate::graph::state::resolve(source.id, id.body, body, id)?;
+        Err::<(), _>(Error::NotInExecutable {
+            node: Box::new(body.name(id.index)),
+        })
     });
     found.err().unwrap_or(Error::GraphGone)
 }

@@ -80,12 +80,13 @@ impl Graph {
         let known = Snapshot::of(from, op.graph.body)?;
         let inner = from.body(op.graph.body)?.raw;
         let after = self.resolve_after(&state, after)?;
+        let executables = state.executables;
         let body = state.body_mut(self.body_index())?;
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
         params.__bindgen_anon_1.graph.graph = inner;
         let raw = driver::node::add(body.raw, &after, &mut params)
             .map_err(|error| error.about(NodeName::of_op(&AnyOp::Child(op.clone())), "adding"))?;
-        let index = body.push(Slot::new(raw, op.clone().into()));
+        let index = body.push(Slot::new(raw, op.clone().into(), executables));
         state.mirror_child(&known, self.body_index(), index);
         let id = NodeId {
             hierarchy: self.hierarchy().id,

@@ -209,12 +209,13 @@ impl Graph {
         }
         let mut state = self.hierarchy().lock();
         let after = self.resolve_after(&state, after)?;
+        let executables = state.executables;
         let body = state.body_mut(self.view.body)?;
         let raw = op
             .add_to(self.context(), body.raw, &after)
             .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
         let kind = op.kind();
-        let index = body.push(Slot::new(raw, op));
+        let index = body.push(Slot::new(raw, op, executables));
         let id = NodeId {
             hierarchy: self.hierarchy().id,
             body: self.view.body,

@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub trash: Vec<Content>,
     /// How often a copy took the root's place.
     pub restored: u32,
+    /// How many executables were made of it.
+    pub executables: u32,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -70,6 +72,9 @@ pub(crate) struct Slot {
     /// A launch without attributes.
     pub is_plain: bool,
     pub kind: NodeKind,
+    /// How many executables there were when it was added. They do not have it, though the driver may give it the handle that a node had which
+    /// they have.
+    pub after: u32,
     /// The graph embedded in it, once known.
     pub child: Option<u32>,
     pub content: Content,
@@ -236,6 +241,13 @@ impl Drop for Keeper {
 }
 
 impl State {
+    /// An executable is made: how many there were before.
+    pub(crate) fn count_executable(&mut self) -> u32 {
+        let before = self.executables;
+        self.executables = before.saturating_add(1);
+        before
+    }
+
     pub(crate) fn body(&self, body: u32) -> Result<&Body> {
         self.bodies
             .get(body as usize)
@@ -356,11 +368,12 @@ impl State {
 }
 
 impl Slot {
-    /// A node that does `op`.
+    /// A node that does `op`, added after so many executables were made.
     #[inline]
-    pub(crate) fn new(raw: CUgraphNode, op: AnyOp) -> Slot {
+    pub(crate) fn new(raw: CUgraphNode, op: AnyOp, after: u32) -> Slot {
         Slot {
             raw,
+            after,
             is_plain: is_plain(&op),
             kind: op.kind(),
             child: None,
@@ -374,6 +387,8 @@ impl Slot {
             raw,
             is_plain: false,
             kind,
+            // It may be older than what is known of it.
+            after: 0,
             child: None,
             content: Content::Unread(None),
         }
@@ -478,6 +493,7 @@ pub(crate) fn resolve(
 /// What the driver cannot match is left to be read from it; the copy holds it until it is gone.
 pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
     let raw = state.bodies[to as usize].raw;
+    let after = state.executables;
     let mut complete = true;
     for node in &from.nodes {
         let Ok(copy) = driver::graph::find_in_clone(node.original, raw) else {
@@ -489,6 +505,7 @@ pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
         };
         let index = state.bodies[to as usize].push(Slot {
             raw: copy,
+            after,
             is_plain: node.is_plain,
             kind: node.kind,
             child: None,
