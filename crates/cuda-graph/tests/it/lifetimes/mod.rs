@@ -265,7 +265,10 @@ fn a_panic_that_panics_when_dropped_stops_nobody() {
         let graph = Graph::new(&context()).unwrap();
         let first = graph.add(door.op(), ()).unwrap();
         graph.add(op, first).unwrap();
-        graph.instantiate().unwrap().launch(&stream).unwrap();
+        let mut exec = graph.instantiate().unwrap();
+        // The launch is to be the last that holds it: what goes on this thread panics there.
+        drop(graph);
+        exec.launch(&stream).unwrap();
     };
     let (op, watch) = call(|| std::panic::panic_any(Again));
     in_flight(op);
