@@ -137,7 +137,7 @@ impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
 }
 
 impl<T: DeviceRepr + 'static> Buffer<T> {
-    /// Allocates `len` values on `stream`, all bits zero.
+    /// Allocates `len` values on `stream`, all bits zero. Work in other streams is to wait for that, as for any work of `stream`.
     pub fn zeroed(stream: &Arc<CudaStream>, len: usize) -> Result<Self>
     where
         T: ValidAsZeroBits,
@@ -148,7 +148,7 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
         Ok(memory.into())
     }
 
-    /// Allocates on `stream` and copies `values` there.
+    /// Allocates on `stream`, copies `values` there, and waits until they are.
     pub fn from_host(stream: &Arc<CudaStream>, values: &[T]) -> Result<Self> {
         let memory = stream
             .clone_htod(values)

@@ -376,25 +376,21 @@ through_any!(
     CopyOp,
     FillOp,
     HostOp,
+    EmptyOp,
     RecordEventOp,
     WaitEventOp,
+    AllocOp,
+    FreeOp,
     BatchOp,
     SignalSemaphoresOp,
     WaitSemaphoresOp,
     RawOp,
 );
 
+/// What uses nothing.
 macro_rules! without_owners {
-    ($($op:ty),+ $(,)?) => {$(
-        impl Sealed for $op {
-            fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
-                Sealed::set_in(&self.clone().into_any(), context, exec, node)
-            }
-
-            fn kind(&self) -> NodeKind {
-                AnyOp::kind(&self.clone().into_any())
-            }
-
+    ($($op:ident),+ $(,)?) => {$(
+        impl $op {
             fn owners(&self) -> &[Owner] {
                 &[]
             }
