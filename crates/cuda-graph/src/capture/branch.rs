@@ -24,8 +24,9 @@ pub struct Joint<K: Kind, M: Mode, const N: usize> {
 /// Where a capture was split, and the branches.
 pub type Split<K, M, const N: usize> = (Joint<K, M, N>, [Capture<Branch, M>; N]);
 
-/// An event behind what `stream` was given.
-fn event_behind(stream: &CudaStream) -> Result<Event> {
+/// An event behind what `stream` was given to record.
+fn event_behind(session: &Session, stream: &CudaStream) -> Result<Event> {
+    session.position(stream)?;
     driver::bind(stream.context())?;
     let event = Event::new()?;
     event.record(stream.cu_stream())?;
@@ -40,8 +41,9 @@ fn fork(stream: &Arc<CudaStream>, event: &Event) -> Result<Lane> {
 }
 
 /// Has `stream` wait for what `branch` was given.
-fn join(stream: &CudaStream, branch: &Lane) -> Result<()> {
-    let event = event_behind(branch.stream())?;
+fn join(session: &Session, stream: &CudaStream, branch: &Lane) -> Result<()> {
+    session.position(stream)?;
+    let event = event_behind(session, branch.stream())?;
     driver::capture::wait(stream.cu_stream(), &event)
 }
 
@@ -72,7 +74,7 @@ impl<K: Kind, M: Mode> Capture<K, M> {
             // One after the other, in the order of the calls.
             lanes.extend((0..N).map(|_| Lane::of(stream.clone())));
         } else {
-            let event = event_behind(stream)?;
+            let event = event_behind(&self.session, stream)?;
             for _ in 0..N {
                 lanes.push(fork(stream, &event)?);
             }
@@ -119,7 +121,7 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         let start = if self.session.is_eager() {
             None
         } else {
-            Some(event_behind(&stream)?)
+            Some(event_behind(&self.session, &stream)?)
         };
         let mut parallel = Parallel {
             session: &self.session,
@@ -130,7 +132,9 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         };
         let result = record(&mut parallel);
         let lanes = std::mem::take(&mut parallel.lanes);
-        let joined = lanes.iter().try_for_each(|lane| join(&stream, lane));
+        let joined = lanes
+            .iter()
+            .try_for_each(|lane| join(&self.session, &stream, lane));
         let value = result?;
         joined?;
         Ok(value)
@@ -180,7 +184,7 @@ impl<K: Kind, M: Mode, const N: usize> Joint<K, M, N> {
         }
         let lanes = branches.iter().filter(|_| !self.parent.session.is_eager());
         for branch in lanes {
-            join(self.parent.lane.stream(), &branch.lane)?;
+            join(&branch.session, self.parent.lane.stream(), &branch.lane)?;
         }
         Ok(self.parent)
     }

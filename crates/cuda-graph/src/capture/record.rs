@@ -100,15 +100,14 @@ impl<K: Kind, M: Mode> Capture<K, M> {
             // Everything that was given to the stream is waited for.
             return Ok(());
         }
+        self.session.position(self.stream())?;
         let raw = self.session.graph().raw_nodes(&ids)?;
         driver::capture::set_dependencies(self.stream().cu_stream(), &raw)
     }
 
     /// Whether it still records: false once it was invalidated.
     pub fn is_active(&self) -> bool {
-        use cudarc::driver::sys::CUstreamCaptureStatus as S;
-        driver::capture::status(self.stream().cu_stream())
-            .is_ok_and(|status| status == S::CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        self.session.position(self.stream()).is_ok()
     }
 
     /// Where the capture was begun.

@@ -52,7 +52,7 @@ fn begun_of(
     let begun = begun();
     let by_stream = || {
         let handle = stream.cu_stream() as usize;
-        begun.values().find(|(origin, _)| *origin == handle)
+        begun.values().rfind(|(origin, _)| *origin == handle)
     };
     let found = match info.status {
         CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => begun.get(&info.id),
@@ -158,17 +158,27 @@ impl Session {
         lock(&self.kept).push(owner);
     }
 
+    /// What `stream` waits for next.
+    ///
+    /// # Errors
+    ///
+    /// INVALIDATED unless it records for this capture: other code may have ended that, and begun another.
+    pub(super) fn position(&self, stream: &CudaStream) -> Result<driver::capture::Info> {
+        let info = driver::capture::info(stream.cu_stream())?;
+        if info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
+            && info.id == self.id
+        {
+            return Ok(info);
+        }
+        Err(Error::Call {
+            call: "cuStreamGetCaptureInfo",
+            source: DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+        })
+    }
+
     /// A node that does `op` after what `stream` waits for, which the stream's next work waits for in turn.
     pub(super) fn insert(&self, stream: &CudaStream, op: crate::op::AnyOp) -> Result<NodeId> {
-        let info = driver::capture::info(stream.cu_stream())?;
-        if info.status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
-            || info.id != self.id
-        {
-            return Err(Error::Call {
-                call: "cuStreamGetCaptureInfo",
-                source: DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
-            });
-        }
+        let info = self.position(stream)?;
         let graph = self.graph();
         let plain = info
             .dependencies
@@ -236,7 +246,6 @@ impl Session {
     /// Has the driver end the capture. However that goes, it is over.
     fn close(&self, given_up: bool) -> std::result::Result<(), DriverError> {
         self.open.store(false, Ordering::Relaxed);
-        begun().remove(&self.id);
         // On an error the context is not bound; the stream's is what counts.
         let _ = driver::bind(self.origin.context());
         let end = || match self.is_ours() {
@@ -252,6 +261,7 @@ impl Session {
             // The call was not made, or came to nothing.
             ended = end();
         }
+        begun().remove(&self.id);
         match &ended {
             Ok(()) if !given_up => self.settle(),
             _ => self.undo(ended.is_err()),
@@ -269,7 +279,13 @@ impl Session {
             Ok(info) => match info.status {
                 S::CU_STREAM_CAPTURE_STATUS_NONE => false,
                 S::CU_STREAM_CAPTURE_STATUS_ACTIVE => self.id == 0 || info.id == self.id,
-                S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => true,
+                // The driver gives no number. Where this library began another on the stream since, it is that.
+                S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
+                    let handle = self.origin.cu_stream() as usize;
+                    let begun = begun();
+                    let last = begun.iter().rfind(|(_, (stream, _))| *stream == handle);
+                    self.id == 0 || last.is_some_and(|(id, _)| *id == self.id)
+                }
             },
             Err(_) => true,
         }

@@ -8,13 +8,15 @@ use std::mem;
 
 use cudarc::driver::sys::CUgraph;
 
-use super::Graph;
 use super::state::{Body, Slot, State};
+use super::{Graph, View};
 use crate::{Error, Result, driver};
 
 /// A copy of a graph, ready to take its place, with all that was known of the graph when it was made: what nodes were given to do since,
 /// the copy's do not.
 pub(crate) struct Backup {
+    /// The graph, which takes no other capture while there is a backup.
+    of: View,
     raw: CUgraph,
     /// The graphs of the hierarchy by their numbers, as they were but with the handles of the copy; none where one was gone.
     bodies: Vec<Option<Body>>,
@@ -32,6 +34,7 @@ impl Drop for Backup {
         {
             tracing::error!("the copy of a graph leaks: {error}");
         }
+        self.of.hierarchy().lock().backed_up = false;
     }
 }
 
@@ -81,13 +84,26 @@ impl Graph {
                     .into(),
             });
         }
-        let state = self.hierarchy().lock();
+        let mut state = self.hierarchy().lock();
+        state.body(0)?;
+        if mem::replace(&mut state.backed_up, true) {
+            return Err(Error::InvalidOperation {
+                why: "the graph is captured into already: end that capture first".into(),
+            });
+        }
+        drop(state);
         let mut backup = Backup {
-            raw: driver::graph::clone(state.body(0)?.raw)?,
-            bodies: state.bodies.iter().map(|_| None).collect(),
+            of: self.view(),
+            raw: std::ptr::null_mut(),
+            bodies: Vec::new(),
         };
-        let copy = backup.raw;
+        // Given back before the backup is dropped, which takes it, on an error.
+        let state = self.hierarchy().lock();
+        let copy = driver::graph::clone(state.body(0)?.raw)?;
+        backup.raw = copy;
+        backup.bodies = state.bodies.iter().map(|_| None).collect();
         backup.note(&state, 0, copy)?;
+        drop(state);
         Ok(backup)
     }
 

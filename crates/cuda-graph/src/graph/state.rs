@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub restored: u32,
     /// How many executables were made of it.
     pub executables: u32,
+    /// There is a copy that may take the root's place.
+    pub backed_up: bool,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.

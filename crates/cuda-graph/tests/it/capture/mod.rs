@@ -3,6 +3,7 @@
 mod foreign;
 mod guards;
 mod invalidation;
+mod random;
 mod recording;
 mod scene;
 mod surroundings;
