@@ -1,6 +1,7 @@
 //! Driver calls on streams in capture.
 
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
@@ -12,6 +13,21 @@ use super::call;
 use super::graph::PLAIN;
 use crate::{Error, Result};
 
+/// Held while a capture begins, and while a stream that is not captured is given something behind its users' backs: what another thread gives a
+/// stream in capture is a node of a graph that the driver does not lock, and has crashed an H200's.
+static BEGINNING: Mutex<()> = Mutex::new(());
+
+fn beginning() -> MutexGuard<'static, ()> {
+    BEGINNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `body`, which gives `stream` something, unless the stream is captured. No capture of this library begins meanwhile.
+pub(crate) fn unless_captured<R>(stream: CUstream, body: impl FnOnce() -> R) -> Option<R> {
+    let _none_begins = beginning();
+    // Where that cannot be told, nothing is captured: the context has failed.
+    (!is_captured(stream).unwrap_or(false)).then(body)
+}
+
 /// Begins to record what `stream` is given as nodes of `graph`, the first of them after `after`.
 pub(crate) fn begin(
     stream: CUstream,
@@ -19,6 +35,7 @@ pub(crate) fn begin(
     after: &[CUgraphNode],
     mode: CUstreamCaptureMode,
 ) -> Result<()> {
+    let _nothing_is_given = beginning();
     call!(cuStreamBeginCaptureToGraph(
         stream,
         graph,

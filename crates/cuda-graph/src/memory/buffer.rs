@@ -62,16 +62,14 @@ impl Drop for Allocation {
     /// The stream may be captured by the time that the last launch which used the memory is over, or where a program drops it. Then it is
     /// freed once the capture has ended.
     fn drop(&mut self) {
-        let mut freed = Ok(());
-        // A capture may end between a refusal and the question.
-        for _ in 0..2 {
-            if self.stream.context().has_async_alloc() || !self.must_wait() {
-                freed = self.free();
-                if freed.is_ok() {
-                    return;
-                }
-            }
-            if self.must_wait() {
+        // The null stream is the current context's.
+        let _ = driver::bind(self.stream.context());
+        let stream = self.stream.cu_stream();
+        let freed = match driver::capture::unless_captured(stream, || self.free()) {
+            Some(Ok(())) => return,
+            Some(freed) if !self.must_wait() => freed,
+            // Captured, or by other code since it was asked.
+            _ => {
                 let again = Allocation {
                     address: self.address,
                     bytes: self.bytes,
@@ -79,7 +77,7 @@ impl Drop for Allocation {
                 };
                 return drop_after(Fence::behind(self.stream.clone()), again);
             }
-        }
+        };
         if let Err(error) = freed {
             tracing::error!("device memory leaks: {error}");
         }

@@ -66,14 +66,15 @@ impl Fence {
 /// Records an event at the end of a stream; none while the stream is captured, because it would be part of the capture.
 fn record(stream: &CudaStream) -> Result<Option<Arc<Event>>> {
     driver::bind(stream.context())?;
-    let captured = || driver::capture::is_captured(stream.cu_stream());
-    if captured()? {
-        return Ok(None);
-    }
     let event = Event::new()?;
-    event.record(stream.cu_stream())?;
-    // Another thread may have begun a capture in between.
-    Ok((!captured()?).then(|| Arc::new(event)))
+    let raw = stream.cu_stream();
+    match driver::capture::unless_captured(raw, || event.record(raw)) {
+        None => return Ok(None),
+        Some(recorded) => recorded?,
+    }
+    // Other code may have begun a capture in between.
+    let whole = !driver::capture::is_captured(raw)?;
+    Ok(whole.then(|| Arc::new(event)))
 }
 
 /// Whether an error says that the context has failed for good, so that nothing of it runs any more.
