@@ -19,8 +19,8 @@ pub struct CaptureInvalidated {
     pub begun: &'static Location<'static>,
     /// The operation that was recorded last through this library.
     pub last: Option<NodeName>,
-    /// The call that did it, where it went through this library, or its answer came to it: through the closure's result, or because cudarc
-    /// kept it.
+    /// The call that did it, where it went through this library, or its answer came to it: through the closure's
+    /// result, or because cudarc kept it.
     pub call: Option<Error>,
     /// What the driver answered when the capture was ended.
     pub source: DriverError,
@@ -40,14 +40,14 @@ impl CaptureInvalidated {
         use CUresult as R;
         let (cause, remedy) = match self.code() {
             R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => (
-                "something was called that cannot be recorded: synchronizing or querying a stream in capture or its context, launching an \
-                 executable graph into it, or allocating memory in a mode that forbids it",
-                "do that before or after the capture; embed a graph instead of launching its executable; load modules and allocate \
-                 memory first, or use the mode `Relaxed`",
+                "something was called that cannot be recorded: synchronizing or querying a stream in capture or its \
+                 context, launching an executable graph into it, or allocating memory in a mode that forbids it",
+                "do that before or after the capture; embed a graph instead of launching its executable; allocate \
+                 memory first and free it later, or use the mode `Relaxed`",
             ),
             R::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => (
-                "a call in between was not allowed in a capture, and its own answer was not seen: a synchronization, a query, an allocation, \
-                 the loading of a module",
+                "a call in between was not allowed in a capture, and its own answer was not seen: a synchronization, \
+                 a query, an allocation, the unloading of a module",
                 "check the answer of every call made while capturing, and hand errors through the closure",
             ),
             R::CUDA_ERROR_STREAM_CAPTURE_MERGE => (

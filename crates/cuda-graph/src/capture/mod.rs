@@ -1,12 +1,14 @@
 //! Capture: what a stream is given becomes a graph.
 //!
-//! A capture records into a graph that exists before it begins ([`Graph`]), so ending never leaves a graph without an owner. Typed
-//! operations are added to the graph like any others, after what the stream waits for, and the stream is told to go on from there
-//! (invariant C1): one implementation serves both, and they are held. What other code gives the stream the driver records; what that uses
-//! is held by [`Capture::keep`] or by nobody.
+//! A capture records into a graph that exists before it begins ([`Graph`]), so ending never leaves a graph without an
+//! owner. Typed operations are added to the graph like any others, after what the stream waits for, and the stream is
+//! told to go on from there (invariant L8): one implementation serves both, and they are held. What other code gives
+//! the stream the driver records; what that uses is held by [`Capture::keep`] or by nobody.
 //!
-//! A capture that is not ended is ended when it is dropped (C2): by a panic, an error or by leaving it. What may be done when is in the
-//! types: a capture that is split is inside its [`Joint`] until every branch is joined, so that it cannot be ended before.
+//! A capture that is not ended is ended when it is dropped (L9): by a panic, an error or by leaving it. What may be
+//! done when is in the types: a capture that is split is inside its [`Joint`] until every branch is joined, so that it
+//! cannot be ended before. ARCHITECTURE.md has a table of what else cannot be done, and names the examples here by the
+//! sentences above them.
 
 mod branch;
 mod invalidated;
@@ -60,7 +62,9 @@ use streams::Lane;
 /// # Ok::<(), cuda_graph::Error>(())
 /// ```
 ///
-/// What would be an error does not compile. Ending twice, or using it after its end:
+/// What would be an error does not compile.
+///
+/// Ending it twice:
 ///
 /// ```compile_fail,E0382
 /// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
@@ -69,6 +73,9 @@ use streams::Lane;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Using it after its end:
+///
 /// ```compile_fail,E0382
 /// # fn f(mut capture: cuda_graph::Capture, op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
 /// capture.end()?;
@@ -77,7 +84,54 @@ use streams::Lane;
 /// # }
 /// ```
 ///
-/// Ending, or recording, while it is split:
+/// Splitting it after its end:
+///
+/// ```compile_fail,E0382
+/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
+/// capture.end()?;
+/// let (joint, [left, right]) = capture.split()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Using it after it was dropped:
+///
+/// ```compile_fail,E0382
+/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
+/// drop(capture);
+/// capture.end()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Instantiating what it records before its end:
+///
+/// ```compile_fail,E0599
+/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
+/// capture.instantiate()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Updating an executable from it before its end:
+///
+/// ```compile_fail,E0308
+/// # fn f(capture: cuda_graph::Capture, mut exec: cuda_graph::Exec) -> cuda_graph::Result<()> {
+/// exec.update_from(&capture)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Embedding what is not a graph, such as a capture that goes on:
+///
+/// ```compile_fail,E0308
+/// # fn f(mut capture: cuda_graph::Capture, other: cuda_graph::Capture) -> cuda_graph::Result<()> {
+/// capture.embed(&other)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Ending it while it is split:
 ///
 /// ```compile_fail,E0382
 /// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
@@ -87,7 +141,17 @@ use streams::Lane;
 /// # }
 /// ```
 ///
-/// Joining with a branch missing, or with one that was joined:
+/// Recording while it is split:
+///
+/// ```compile_fail,E0382
+/// # fn f(mut capture: cuda_graph::Capture, op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
+/// let (joint, [left, right]) = capture.split()?;
+/// capture.record(op)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Joining with a branch missing:
 ///
 /// ```compile_fail,E0308
 /// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
@@ -96,8 +160,22 @@ use streams::Lane;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Joining twice:
+///
 /// ```compile_fail,E0382
-/// # fn f(capture: cuda_graph::Capture, mut op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
+/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
+/// let (joint, [left, right]) = capture.split()?;
+/// joint.join([left, right])?;
+/// joint.join([left, right])?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Using a branch that was joined:
+///
+/// ```compile_fail,E0382
+/// # fn f(capture: cuda_graph::Capture, op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
 /// let (joint, [left, mut right]) = capture.split()?;
 /// joint.join([left, right])?;
 /// right.record(op)?;
@@ -105,7 +183,7 @@ use streams::Lane;
 /// # }
 /// ```
 ///
-/// Ending a branch, or one inside a closure that has it borrowed:
+/// Ending a branch:
 ///
 /// ```compile_fail,E0599
 /// # fn f(branch: cuda_graph::Capture<cuda_graph::Branch>) -> cuda_graph::Result<()> {
@@ -113,11 +191,31 @@ use streams::Lane;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Ending it inside of the closure that has it borrowed:
+///
 /// ```compile_fail,E0507
 /// # fn f(stream: &std::sync::Arc<cuda_graph::cudarc::driver::CudaStream>) -> cuda_graph::Result<()> {
 /// cuda_graph::Graph::capture(stream, |c| { c.end()?; Ok(()) })?;
 /// # Ok(())
 /// # }
+/// ```
+///
+/// Taking it out of that closure:
+///
+/// ```compile_fail,E0521
+/// # fn f(stream: &std::sync::Arc<cuda_graph::cudarc::driver::CudaStream>) -> cuda_graph::Result<()> {
+/// let mut out = None;
+/// cuda_graph::Graph::capture(stream, |c| { out = Some(c); Ok(()) })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A branch on another thread:
+///
+/// ```compile_fail,E0277
+/// fn sendable<T: Send>() {}
+/// sendable::<cuda_graph::Capture<cuda_graph::Branch, cuda_graph::Relaxed>>();
 /// ```
 ///
 /// Ending it on another thread, where its mode does not allow that:
@@ -166,8 +264,8 @@ pub trait Mode: sealed::Sealed {
     const DRIVER: CUstreamCaptureMode;
 }
 
-/// Such calls of this thread invalidate the capture, those of other threads are none of its business. It is ended on the thread that
-/// began it.
+/// Such calls of this thread invalidate the capture, those of other threads are none of its business. It is ended on
+/// the thread that began it.
 pub struct ThreadLocal(PhantomData<*const ()>);
 
 /// Such calls of any thread invalidate the capture. It is ended on the thread that began it.
@@ -200,9 +298,13 @@ mod sealed {
 impl Graph {
     /// Makes a graph of what `record` gives to `stream`, in the mode [`ThreadLocal`].
     ///
-    /// Operations recorded through `c` are held by the graph, as those of explicit graphs are. So that the graph can be launched, what
-    /// other code gives the stream meanwhile must stay alive by other means, such as [`Capture::keep`]: this holds for safe functions of
-    /// cudarc too, which know nothing of the capture.
+    /// `CudaSlice`s bring events of their own along, in a context that tracks them
+    /// ([`CudaContext::is_managing_stream_synchronization`]), and streams wait for those: no capture survives that.
+    /// [`CudaContext::disable_event_tracking`] switches it off.
+    ///
+    /// Operations recorded through `c` are held by the graph, as those of explicit graphs are. So that the graph can be
+    /// launched, what other code gives the stream meanwhile must stay alive by other means, such as [`Capture::keep`]:
+    /// this holds for safe functions of cudarc too, which know nothing of the capture.
     ///
     /// ```
     /// use cuda_graph::{Buffer, CopyOp, FillOp, Graph};
@@ -226,8 +328,13 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// Whatever `record` returns, unless the capture was invalidated: [`Error::CaptureInvalidated`] then says where, by what and what to do.
-    /// [`Error::AlreadyCapturing`]. In any case, a panic of `record` included, the stream takes new work afterwards.
+    /// Whatever `record` returns, unless the capture was invalidated:
+    /// [`Error::CaptureInvalidated`](crate::Error::CaptureInvalidated) then says where, by what and what to do.
+    /// [`Error::AlreadyCapturing`](crate::Error::AlreadyCapturing). In any case, a panic of `record` included, the
+    /// stream takes new work afterwards.
+    ///
+    /// [`CudaContext::is_managing_stream_synchronization`]: cudarc::driver::CudaContext::is_managing_stream_synchronization
+    /// [`CudaContext::disable_event_tracking`]: cudarc::driver::CudaContext::disable_event_tracking
     #[track_caller]
     pub fn capture<T>(
         stream: &Arc<CudaStream>,
@@ -250,6 +357,8 @@ impl Graph {
     /// # Errors
     ///
     /// As [`capture`](Graph::capture); when there is one, the graph has the nodes that it had.
+    /// [`Error::InvalidOperation`](crate::Error::InvalidOperation) for a graph that would not survive a failure: an
+    /// embedded or a borrowed one. What the driver says of one that it does not clone, because it allocates.
     #[track_caller]
     pub fn capture_into<T>(
         &self,
@@ -273,7 +382,8 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyCapturing`]; the driver's own for a stream that cannot be captured, as the default stream.
+    /// [`Error::AlreadyCapturing`](crate::Error::AlreadyCapturing); the driver's own for a stream that cannot be
+    /// captured, as the default stream.
     #[track_caller]
     pub fn begin(stream: &Arc<CudaStream>) -> Result<Capture> {
         Capture::begin_here(stream, Location::caller())
@@ -330,7 +440,7 @@ impl<M: Mode> Capture<Root, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::CaptureInvalidated`].
+    /// [`Error::CaptureInvalidated`](crate::Error::CaptureInvalidated).
     pub fn end(self) -> Result<Graph> {
         self.session.end()
     }

@@ -68,7 +68,8 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         self.record(op)
     }
 
-    /// Keeps `owner` alive for as long as the graph, what is made of it, or a launch needs it: for what other code recorded.
+    /// Keeps `owner` alive for as long as the graph, what is made of it, or a launch needs it: for what other code
+    /// recorded.
     pub fn keep<T: Any + Send + Sync>(&mut self, owner: Arc<T>) -> Result<()> {
         self.session.keep(owner);
         Ok(())
@@ -92,7 +93,8 @@ impl<K: Kind, M: Mode> Capture<K, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignNode`](crate::Error::ForeignNode), [`Error::NodeGone`](crate::Error::NodeGone), [`Error::DuplicateNode`](crate::Error::DuplicateNode).
+    /// [`Error::ForeignNode`](crate::Error::ForeignNode), [`Error::NodeGone`](crate::Error::NodeGone),
+    /// [`Error::DuplicateNode`](crate::Error::DuplicateNode).
     pub fn set_dependencies(&mut self, nodes: impl NodeSet) -> Result<()> {
         let mut ids = SmallVec::<[NodeId; 8]>::new();
         nodes.add_to(&mut ids);

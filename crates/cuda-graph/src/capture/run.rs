@@ -20,15 +20,17 @@ pub enum Captured<T> {
 }
 
 impl Graph {
-    /// Makes a graph of what `record` gives to `stream`; where the capture is invalidated, or the stream cannot be captured, `record` is
-    /// called again and what it gives runs at once, so that the step is not lost.
+    /// Makes a graph of what `record` gives to `stream`; where the capture is invalidated, or the stream cannot be
+    /// captured, `record` is called again and what it gives runs at once, so that the step is not lost.
     ///
-    /// The closure is thus called once or twice, and its effects on the host happen as often. What it records through `c` then runs in the
-    /// order of the stream, branches one after the other; the nodes that come back are of graphs that are gone.
+    /// The closure is thus called once or twice, and its effects on the host happen as often. What it records through
+    /// `c` then runs in the order of the stream, branches one after the other; the nodes that come back are of graphs
+    /// that are gone.
     ///
     /// # Errors
     ///
-    /// What `record` returns for reasons of its own; [`Error::AlreadyCapturing`], because running would then record all the same.
+    /// What `record` returns for reasons of its own; [`Error::AlreadyCapturing`], because running would then record all
+    /// the same.
     #[track_caller]
     pub fn capture_or_run<T>(
         stream: &Arc<CudaStream>,

@@ -23,7 +23,8 @@ pub(super) struct Session {
     id: u64,
     /// Begun and not ended.
     open: AtomicBool,
-    /// A copy of the graph as it was before, where it is not the capture's own. When a capture fails, the driver destroys its graph.
+    /// A copy of the graph as it was before, where it is not the capture's own. When a capture fails, the driver
+    /// destroys its graph.
     backup: Mutex<Option<Backup>>,
     /// The number of the node that was recorded last, counted from 1.
     last: AtomicU32,
@@ -218,8 +219,8 @@ impl Session {
         }
     }
 
-    /// Ends the capture because of an error, or of nothing but that it is dropped. Says what went wrong: the capture, if it was
-    /// invalidated, or else the error.
+    /// Ends the capture because of an error, or of nothing but that it is dropped. Says what went wrong: the capture,
+    /// if it was invalidated, or else the error.
     pub(super) fn abandon(&self, error: Option<Error>) -> Error {
         let found = self.look();
         let closed = if self.is_open() {

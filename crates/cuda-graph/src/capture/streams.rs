@@ -1,7 +1,7 @@
 //! The streams that branches run on.
 //!
-//! They are made once and used again. One that is still part of a capture, because its branch was never joined and the capture not yet
-//! ended, waits in the pool until it is not.
+//! They are made once and used again. One that is still part of a capture, because its branch was never joined and the
+//! capture not yet ended, waits in the pool until it is not.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -133,8 +133,8 @@ pub(crate) fn allow_during_captures() {
     }
 }
 
-/// Runs `body`, which lets go of something, and disturbs no capture by that: where things are dropped is often nobody's choice, and much
-/// of what frees is forbidden while the same thread captures.
+/// Runs `body`, which lets go of something, and disturbs no capture by that: where things are dropped is often nobody's
+/// choice, and much of what frees is forbidden while the same thread captures.
 pub(crate) fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
     struct Back(u32);
     impl Drop for Back {

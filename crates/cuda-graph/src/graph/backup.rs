@@ -1,8 +1,9 @@
 //! A graph that something may destroy, saved.
 //!
-//! A capture into a graph destroys the graph when it fails; the driver sees to that. So that nothing is lost, a copy is made before, and
-//! takes the graph's place: its handles, nodes included, are then those of the copy. Executables made before cannot be updated node by
-//! node any more, because the driver knows their nodes by the old handles: `State::restored` tells.
+//! A capture into a graph destroys the graph when it fails; the driver sees to that. So that nothing is lost, a copy is
+//! made before, and takes the graph's place: its handles, nodes included, are then those of the copy. Executables made
+//! before cannot be updated node by node any more, because the driver knows their nodes by the old handles:
+//! `State::restored` tells.
 
 use std::mem;
 
@@ -12,13 +13,14 @@ use super::state::{Body, Slot, State};
 use super::{Graph, View};
 use crate::{Error, Result, driver};
 
-/// A copy of a graph, ready to take its place, with all that was known of the graph when it was made: what nodes were given to do since,
-/// the copy's do not.
+/// A copy of a graph, ready to take its place, with all that was known of the graph when it was made: what nodes were
+/// given to do since, the copy's do not.
 pub(crate) struct Backup {
     /// The graph, which takes no other capture while there is a backup.
     of: View,
     raw: CUgraph,
-    /// The graphs of the hierarchy by their numbers, as they were but with the handles of the copy; none where one was gone.
+    /// The graphs of the hierarchy by their numbers, as they were but with the handles of the copy; none where one was
+    /// gone.
     bodies: Vec<Option<Body>>,
 }
 
@@ -69,8 +71,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperation`] for a graph that is embedded in another, or that something else owns; the driver's for one that it does
-    /// not copy.
+    /// [`Error::InvalidOperation`] for a graph that is embedded in another, or that something else owns; the driver's
+    /// for one that it does not copy.
     pub(crate) fn back_up(&self) -> Result<Backup> {
         if self.body_index() != 0 {
             return Err(Error::InvalidOperation {
@@ -107,7 +109,8 @@ impl Graph {
         Ok(backup)
     }
 
-    /// Has `backup` take the place of this graph, which the driver destroyed if it is `gone`. Nodes that are not in the backup are gone.
+    /// Has `backup` take the place of this graph, which the driver destroyed if it is `gone`. Nodes that are not in the
+    /// backup are gone.
     pub(crate) fn restore(&self, mut backup: Backup, gone: bool) {
         let mut state = self.hierarchy().lock();
         let old = mem::take(&mut state.bodies);

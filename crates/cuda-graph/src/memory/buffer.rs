@@ -13,8 +13,8 @@ use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in device memory, or on a part of them.
 ///
-/// Clones and slices share the allocation, which is freed when the last of them, and the last graph, executable and launch that uses
-/// it, are gone. It is made from a `CudaSlice`, or allocated in stream order.
+/// Clones and slices share the allocation, which is freed when the last of them, and the last graph, executable and
+/// launch that uses it, are gone. It is made from a `CudaSlice`, or allocated in stream order.
 ///
 /// ```
 /// # use cuda_graph::Buffer;
@@ -59,8 +59,8 @@ impl Allocation {
 }
 
 impl Drop for Allocation {
-    /// The stream may be captured by the time that the last launch which used the memory is over, or where a program drops it. Then it is
-    /// freed once the capture has ended.
+    /// The stream may be captured by the time that the last launch which used the memory is over, or where a program
+    /// drops it. Then it is freed once the capture has ended.
     fn drop(&mut self) {
         // The null stream is the current context's.
         let _ = driver::bind(self.stream.context());
@@ -135,7 +135,8 @@ impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
 }
 
 impl<T: DeviceRepr + 'static> Buffer<T> {
-    /// Allocates `len` values on `stream`, all bits zero. Work in other streams is to wait for that, as for any work of `stream`.
+    /// Allocates `len` values on `stream`, all bits zero. Work in other streams is to wait for that, as for any work of
+    /// `stream`.
     pub fn zeroed(stream: &Arc<CudaStream>, len: usize) -> Result<Self>
     where
         T: ValidAsZeroBits,

@@ -1,5 +1,5 @@
-//! A program that knows nothing of capture: its steps are plain cudarc launches, fills, copies and events over two streams. It is captured as
-//! it is, and computes what it computes when run eagerly.
+//! A program that knows nothing of capture: its steps are plain cudarc launches, fills, copies and events over two
+//! streams. It is captured as it is, and computes what it computes when run eagerly.
 
 use std::sync::Arc;
 

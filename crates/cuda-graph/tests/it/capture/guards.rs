@@ -1,5 +1,5 @@
-//! Guards and closures left at any point, by a drop, an error, a panic or a driver call that fails: every stream takes new work, everything
-//! held is dropped, and a graph that was there before is what it was.
+//! Guards and closures left at any point, by a drop, an error, a panic or a driver call that fails: every stream takes
+//! new work, everything held is dropped, and a graph that was there before is what it was.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

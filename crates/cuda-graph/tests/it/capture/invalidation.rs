@@ -1,4 +1,5 @@
-//! What invalidates a capture, and what is said then: which stream, where it was begun, what was recorded last, which call did it, what to do.
+//! What invalidates a capture, and what is said then: which stream, where it was begun, what was recorded last, which
+//! call did it, what to do.
 
 use std::panic::Location;
 use std::sync::Arc;

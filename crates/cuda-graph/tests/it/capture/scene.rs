@@ -7,10 +7,11 @@ use cuda_graph::{Buffer, CaptureInfo, CaptureStatus, ChildOp, Graph, KernelOp, N
 
 use crate::fixture::{Watch, Watched, add, assert_soon, context, function, one, store, words};
 
-/// A context of the test's own, so that the streams of branches are, too: other tests neither capture nor wait for them.
+/// A context of the test's own, so that the streams of branches are, too: other tests neither capture nor wait for
+/// them.
 ///
-/// It is the same to the driver. cudarc would wait for everything on the device when its first stream is made, which the captures of other
-/// tests do not survive, unless it does not track events.
+/// It is the same to the driver. cudarc would wait for everything on the device when its first stream is made, which
+/// the captures of other tests do not survive, unless it does not track events.
 pub fn apart() -> Arc<CudaContext> {
     context();
     let apart = CudaContext::new(0).expect("there is a device");

@@ -1,9 +1,10 @@
-//! Random sequences of what programs may and may not do with captures, on a few streams, against a model of what must hold: nothing crashes,
-//! every failure is an error of a kind that fits, a capture that is intact ends well and its graph computes what was recorded, a graph that
-//! was there before is what it was, and in the end every stream takes new work.
+//! Random sequences of what programs may and may not do with captures, on a few streams, against a model of what must
+//! hold: nothing crashes, every failure is an error of a kind that fits, a capture that is intact ends well and its
+//! graph computes what was recorded, a graph that was there before is what it was, and in the end every stream takes
+//! new work.
 //!
-//! The model knows what was recorded in which order. Whether a capture is intact the driver is asked: what invalidates one is told apart by
-//! the tests of invalidation.
+//! The model knows what was recorded in which order. Whether a capture is intact the driver is asked: what invalidates
+//! one is told apart by the tests of invalidation.
 //!
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many cases.
 
