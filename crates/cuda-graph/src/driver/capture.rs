@@ -13,15 +13,17 @@ use super::call;
 use super::graph::PLAIN;
 use crate::{Error, Result};
 
-/// Held while a capture begins, and while a stream that is not captured is given something behind its users' backs: what another thread gives a
-/// stream in capture is a node of a graph that the driver does not lock, and has crashed an H200's.
+/// Held while a capture begins or takes in a stream, and while a stream that is not captured is given something behind
+/// its users' backs: what another thread gives a stream in capture is a node of a graph that the driver does not lock,
+/// and has crashed an H200's.
 static BEGINNING: Mutex<()> = Mutex::new(());
 
 fn beginning() -> MutexGuard<'static, ()> {
     BEGINNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `body`, which gives `stream` something, unless the stream is captured. No capture of this library begins meanwhile.
+/// Runs `body`, which gives `stream` something, unless the stream is captured. No capture of this library begins
+/// meanwhile.
 pub(crate) fn unless_captured<R>(stream: CUstream, body: impl FnOnce() -> R) -> Option<R> {
     let _none_begins = beginning();
     // Where that cannot be told, nothing is captured: the context has failed.
