@@ -5,13 +5,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::graph_params::no_data;
-use super::types::{CUgraph, CUgraphNode};
+use super::types::{CUcontext, CUgraph, CUgraphNode};
 use super::{In, InOut, Out, export};
 use crate::driver::graph::edge::{Edge, EdgeData, Edges, Pair};
-use crate::driver::graph::{definition, dot};
-use crate::driver::{CUresult, Result};
+use crate::driver::graph::{conditional, definition, dot};
+use crate::driver::{CUresult, Result, context};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+/// `CU_GRAPH_COND_ASSIGN_DEFAULT`.
+const ASSIGN_DEFAULT: u32 = 1;
 
 /// What a new node depends on.
 pub(super) fn dependencies(
@@ -146,6 +149,24 @@ export! {
             0 => graph.set(definition::create()?),
             _ => Err(INVALID),
         }
+    }
+
+    /// Makes a condition handle for nodes of a graph and of what is inside it.
+    fn cuGraphConditionalHandleCreate(
+        handle: Out<u64>, graph: CUgraph, context: CUcontext, default: u32, flags: u32,
+    ) {
+        handle.some()?;
+        let graph = definition::resolve(graph)?;
+        if context.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        let context = context::resolve(context)?;
+        let default = match flags {
+            0 => None,
+            ASSIGN_DEFAULT => Some(default),
+            _ => return Err(INVALID),
+        };
+        handle.set(conditional::create(&graph, context, default)?)
     }
 
     /// Destroys a graph and all its nodes.

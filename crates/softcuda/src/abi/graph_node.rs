@@ -4,17 +4,18 @@ use super::copy::Copy3d;
 use super::graph::dependencies;
 use super::graph_memory::{add_alloc, add_free};
 use super::graph_params::{
-    self, BatchParams, ChildParams, CopyParams, FillParams1, FillParams2, FreeParams, HostParams,
-    KernelParams, KernelParams1, NodeParams, Params, RecordParams, WaitParams, no_data,
+    self, BatchParams, ChildParams, ConditionalParams, CopyParams, FillParams1, FillParams2,
+    FreeParams, HostParams, KernelParams, KernelParams1, NodeParams, Params, RecordParams,
+    WaitParams, no_data,
 };
 use super::types::{CUcontext, CUevent, CUgraph, CUgraphNode};
-use super::{In, Out, export};
-use crate::driver::Result;
+use super::{In, InOut, Out, export};
 use crate::driver::graph::definition::By;
 use crate::driver::graph::edge::{EdgeData, Edges};
-use crate::driver::graph::operation::WRONG_KIND;
-use crate::driver::graph::{Kind, Operation, definition};
+use crate::driver::graph::operation::{Choice, WRONG_KIND};
+use crate::driver::graph::{Kind, Operation, conditional, definition};
 use crate::driver::stream::Attribute;
+use crate::driver::{CUresult, Result, context};
 
 /// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`: any other number asks for a copy.
 const MOVED: u32 = 1;
@@ -69,6 +70,28 @@ fn add_child(node: Out<CUgraphNode>, graph: CUgraph, on: &Edges, params: ChildPa
     node.set(added)
 }
 
+fn add_conditional(
+    node: Out<CUgraphNode>,
+    graph: CUgraph,
+    on: &Edges,
+    params: InOut<ConditionalParams>,
+) -> Result {
+    let given = params.get()?;
+    let graph = definition::resolve(graph)?;
+    if given.context.is_null() {
+        return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    }
+    let context = context::resolve(given.context)?;
+    let choice = Choice::of_number(given.kind, given.count)?;
+    let number = given.condition;
+    let (added, made) = conditional::add(&graph, on, number, choice, given.count, &context)?;
+    params.set(ConditionalParams {
+        bodies: In::<u8>::from_address(made.handles().as_ptr() as usize).cast(),
+        ..given
+    })?;
+    node.set(added)
+}
+
 fn child_graph(node: CUgraphNode) -> Result<CUgraph> {
     match definition::operation_of(node)? {
         Operation::Child(graph) => Ok(graph.handle()),
@@ -99,6 +122,9 @@ fn add_any(
     if kind == Kind::Free as u32 {
         let FreeParams(address) = graph_params::member(given).get()?;
         return add_free(node, graph, &on, address);
+    }
+    if kind == Kind::Conditional as u32 {
+        return add_conditional(node, graph, &on, graph_params::member_in_out(params));
     }
     add(node, graph, on, || graph_params::decode(given, None))
 }

@@ -103,6 +103,22 @@ pub struct ChildParams {
     pub ownership: u32,
 }
 
+/// `CUDA_CONDITIONAL_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ConditionalParams {
+    /// The condition's handle.
+    pub condition: u64,
+    /// `CUgraphConditionalNodeType`.
+    pub kind: u32,
+    /// How many bodies.
+    pub count: u32,
+    /// Where the driver says what they are.
+    pub bodies: In<CUgraph>,
+    /// Where it runs.
+    pub context: CUcontext,
+}
+
 /// No data of edges.
 pub(super) fn no_data() -> In<EdgeData> {
     In::<u8>::from_address(0).cast()
@@ -484,7 +500,7 @@ impl NodeParams {
             8 | 9 => 24,
             10 => size_of::<AllocParams>(),
             12 => size_of::<BatchParams>(),
-            13 => 40,
+            13 => size_of::<ConditionalParams>(),
             5 => 0,
             _ => return Err(INVALID),
         };

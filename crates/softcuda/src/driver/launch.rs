@@ -12,6 +12,7 @@ use super::function::Function;
 use super::stream::Stream;
 use super::{CUresult, Result, device};
 use crate::grid;
+use crate::grid::device_functions::condition::Conditions;
 use crate::grid::launch::{Fault, FaultKind, Launch};
 
 /// The most blocks along each axis.
@@ -120,6 +121,11 @@ pub(crate) fn prepare(function: &Function, config: &Config, params: Box<[u8]>) -
 /// Runs a launch on the calling thread; the error is what the context fails with.
 pub(crate) fn run(launch: &Launch) -> Result {
     grid::run(launch).map_err(|fault| report(&fault))
+}
+
+/// The same inside a graph's launch, of a kernel that can set these conditions.
+pub(crate) fn run_in_graph(launch: &Launch, conditions: Option<&Conditions>) -> Result {
+    grid::run_in_graph(launch, conditions).map_err(|fault| report(&fault))
 }
 
 /// Checks a launch; gives the size of its clusters.

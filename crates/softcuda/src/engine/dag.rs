@@ -215,32 +215,65 @@ fn processors() -> u32 {
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32))
 }
 
-/// Runs all nodes, on this thread and others; `lane` is their priority. The error is the first one.
+/// Runs all nodes once, on this thread and others; `lane` is their priority. The error is the first one.
 pub(crate) fn run<N: Nodes>(nodes: &Arc<N>, lane: usize) -> Result<(), Failure> {
-    let dag = nodes.dag();
-    match dag.segments() {
-        0 => return Ok(()),
-        1 => return segment(&**nodes, 0),
-        _ => {}
+    Rounds::new(nodes.clone(), lane).run()
+}
+
+/// Nodes that are run any number of times, one time after the other. Each time uses what the first one needed, and finds
+/// the threads that have not gone since.
+pub(crate) struct Rounds<N> {
+    nodes: Arc<N>,
+    /// Where there is more than one segment.
+    run: Option<Arc<Run<N>>>,
+}
+
+impl<N: Nodes> Rounds<N> {
+    /// Not run yet.
+    pub fn new(nodes: Arc<N>, lane: usize) -> Rounds<N> {
+        let dag = nodes.dag();
+        let run = (dag.segments() > 1).then(|| {
+            Arc::new(Run {
+                needs: dag.needs.iter().copied().map(AtomicU32::new).collect(),
+                state: Mutex::new(State {
+                    ready: VecDeque::with_capacity(dag.segments() as usize),
+                    left: 0,
+                    running: 0,
+                    waiting: 0,
+                    called: 0,
+                    failure: None,
+                }),
+                change: Condvar::new(),
+                lane,
+                nodes: nodes.clone(),
+            })
+        });
+        Rounds { nodes, run }
     }
-    let run = Arc::new(Run {
-        nodes: nodes.clone(),
-        needs: dag.needs.iter().copied().map(AtomicU32::new).collect(),
-        state: Mutex::new(State {
-            ready: dag.roots().collect(),
-            left: dag.segments(),
-            running: 0,
-            waiting: 0,
-            called: 0,
-            failure: None,
-        }),
-        change: Condvar::new(),
-        lane,
-    });
-    run.take_part(run.state.lock());
-    match run.state.lock().failure {
-        None => Ok(()),
-        Some(failure) => Err(failure),
+
+    /// Runs all nodes once, on this thread and others. The error is the first one.
+    pub fn run(&mut self) -> Result<(), Failure> {
+        let dag = self.nodes.dag();
+        let Some(run) = &self.run else {
+            return match dag.segments() {
+                0 => Ok(()),
+                _ => segment(&*self.nodes, 0),
+            };
+        };
+        let mut state = run.state.lock();
+        // All segments of the time before have ended, so nobody looks at these; threads may still be on their way out, or
+        // take part again.
+        for (left, &needs) in run.needs.iter().zip(&dag.needs) {
+            left.store(needs, Ordering::Relaxed);
+        }
+        state.ready.extend(dag.roots());
+        state.left = dag.segments();
+        state.failure = None;
+        run.take_part(state);
+        match run.state.lock().failure {
+            None => Ok(()),
+            Some(failure) => Err(failure),
+        }
     }
 }
 

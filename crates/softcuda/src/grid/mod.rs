@@ -36,6 +36,7 @@ mod worker;
 
 use std::time::{Duration, Instant};
 
+use device_functions::condition::Conditions;
 use launch::{Fault, Launch};
 pub(crate) use pool::workers;
 pub(crate) use running::fault;
@@ -51,11 +52,18 @@ const WORTH_HELP: Duration = Duration::from_micros(20);
 
 /// Runs a launch to its end, on this thread and those that are free to help.
 pub(crate) fn run(launch: &Launch) -> Result<(), Fault> {
+    run_in_graph(launch, None)
+}
+
+/// As [`run`], of a kernel that can set these conditions.
+pub(crate) fn run_in_graph(launch: &Launch, conditions: Option<&Conditions>) -> Result<(), Fault> {
     let workspace = match launch.cooperative {
         true => Some(Workspace::new().map_err(|_| out_of_memory(launch))?),
         false => None,
     };
-    let running = Running::new(launch, workspace.as_ref().map_or(0, Workspace::address));
+    let workspace = workspace.as_ref();
+    let address = workspace.map_or(0, Workspace::address);
+    let running = Running::new(launch, conditions, address);
     let mut worker = Worker::take();
     let units = running.units();
     let mut wanted = (units - units.min(1)).min(u64::from(workers()) - 1) as u32;

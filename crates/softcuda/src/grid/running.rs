@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::block::Block;
 use super::context::{BlockContext, FAULTED, Status, ThreadContext};
+use super::device_functions::condition::Conditions;
 use super::launch::{Fault, FaultKind, Launch};
 use super::output::Output;
 
@@ -14,6 +15,8 @@ use super::output::Output;
 pub(crate) struct Running<'a> {
     /// The launch.
     pub launch: &'a Launch,
+    /// What its kernel can set, where it is part of a graph's launch.
+    pub conditions: Option<&'a Conditions>,
     /// `%gridid`.
     pub gridid: u64,
     /// Address of the workspace of a cooperative launch, otherwise 0.
@@ -29,10 +32,15 @@ pub(crate) struct Running<'a> {
 
 impl<'a> Running<'a> {
     /// The launch, of which nothing has started.
-    pub fn new(launch: &'a Launch, workspace: u64) -> Running<'a> {
+    pub fn new(
+        launch: &'a Launch,
+        conditions: Option<&'a Conditions>,
+        workspace: u64,
+    ) -> Running<'a> {
         static GRIDS: AtomicU64 = AtomicU64::new(1);
         Running {
             launch,
+            conditions,
             gridid: GRIDS.fetch_add(1, Ordering::Relaxed),
             workspace,
             output: Output::default(),

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::edge::{self, Edge, Edges};
 use super::memory::GraphMemory;
-use super::operation::{Operation, WRONG_KIND};
+use super::operation::{GraphCondition, Operation, WRONG_KIND};
 use super::user_object::{self, References};
 use crate::abi::types::{CUgraph, CUgraphNode, CUuserObject};
 use crate::driver::handle::{Found, Table};
@@ -32,6 +32,8 @@ pub(crate) struct Graph {
     parent: OnceLock<Weak<Graph>>,
     /// The program made it as a graph of its own, and gave it to that node.
     moved: OnceLock<()>,
+    /// It is the body of a conditional node.
+    body: OnceLock<()>,
     definition: Mutex<Definition>,
 }
 
@@ -44,6 +46,8 @@ pub(crate) struct Definition {
     pub references: References,
     /// The node that each node of the graph it was cloned from became.
     clones: HashMap<usize, usize>,
+    /// Conditions of nodes in it and in all graphs inside it, by number. A graph inside another has none of its own.
+    pub conditions: BTreeMap<u64, Arc<GraphCondition>>,
     /// How many nodes allocate or free memory, in child graphs as well.
     memory_nodes: usize,
     /// The executable of a graph that can have only one at a time.
@@ -111,6 +115,7 @@ pub(crate) fn new_graph() -> Arc<Graph> {
         handle,
         parent: OnceLock::new(),
         moved: OnceLock::new(),
+        body: OnceLock::new(),
         definition: Mutex::default(),
     })
 }
@@ -143,7 +148,7 @@ pub(crate) fn destroy(handle: CUgraph) -> Result {
     if graph.parent.get().is_some() {
         return Err(INVALID);
     }
-    graph.read(Definition::check_loss)?;
+    graph.check_end()?;
     graph.dismantle();
     Ok(())
 }
@@ -215,6 +220,7 @@ pub(crate) fn move_child(
     /// So that no two graphs become each other's child.
     static MOVES: Mutex<()> = Mutex::new(());
     let _moves = MOVES.lock();
+    child.check_conditions()?;
     if graph.is_inside(child) || child.parent.get().is_some() {
         return Err(INVALID);
     }
@@ -299,10 +305,62 @@ impl Graph {
         self.moved.get().is_some()
     }
 
+    /// It becomes the body of a node of `graph`.
+    pub fn set_body_of(&self, graph: &Arc<Graph>) {
+        let _ = self.parent.set(Arc::downgrade(graph));
+        let _ = self.body.set(());
+    }
+
+    /// It is a body of a conditional node, or inside one.
+    pub fn is_in_body(self: &Arc<Self>) -> bool {
+        self.line().any(|graph| graph.body.get().is_some())
+    }
+
+    /// The graph that it is in which is in no other.
+    pub fn root(self: &Arc<Self>) -> Arc<Graph> {
+        self.line().last().unwrap_or_else(|| self.clone())
+    }
+
+    /// It, the graph that it is in, and so on.
+    fn line(self: &Arc<Self>) -> impl Iterator<Item = Arc<Graph>> {
+        std::iter::successors(Some(self.clone()), |graph| {
+            graph.parent.get().and_then(Weak::upgrade)
+        })
+    }
+
+    /// Fails where it cannot go because a capture adds nodes to it or to a graph inside it.
+    fn check_end(&self) -> Result {
+        self.read(|definition| {
+            definition.check_loss()?;
+            let mut nodes = definition.nodes.values();
+            nodes.try_for_each(|node| match &node.operation {
+                Operation::Child(child) => child.check_end(),
+                Operation::Conditional(node) => {
+                    let mut bodies = node.bodies().iter();
+                    // A capture that failed has ended its graph.
+                    bodies.try_for_each(|body| match body.is_gone() {
+                        true => Ok(()),
+                        false => body.check_end(),
+                    })
+                }
+                _ => Ok(()),
+            })
+        })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.definition.lock().gone
+    }
+
+    /// It or a graph inside it has nodes that allocate or free memory.
+    pub fn has_memory_nodes(&self) -> Result<bool> {
+        self.read(|definition| Ok(definition.has_memory_nodes()))
+    }
+
     /// The right to have an executable, where a graph has it once at a time. `own` is what the asking executable has.
     pub fn take_instance(&self, own: Option<&Arc<()>>) -> Result<Option<Arc<()>>> {
         self.edit(|definition| {
-            if !definition.has_memory_nodes() {
+            if !definition.has_memory_nodes() && definition.conditions.is_empty() {
                 return Ok(None);
             }
             match (definition.instance.upgrade(), own) {
@@ -355,14 +413,7 @@ impl Graph {
 
     /// It is `other` or somewhere inside it.
     pub fn is_inside(self: &Arc<Self>, other: &Arc<Graph>) -> bool {
-        let mut at = Some(self.clone());
-        while let Some(graph) = at {
-            if Arc::ptr_eq(&graph, other) {
-                return true;
-            }
-            at = graph.parent.get().and_then(Weak::upgrade);
-        }
-        false
+        self.line().any(|graph| Arc::ptr_eq(&graph, other))
     }
 
     /// `cuGraphAddNode`.
@@ -478,7 +529,8 @@ impl Graph {
     }
 
     /// `cuGraphClone`: a graph of its own, with copies of all child graphs.
-    pub fn copy(&self) -> Result<Arc<Graph>> {
+    pub fn copy(self: &Arc<Self>) -> Result<Arc<Graph>> {
+        self.check_conditions()?;
         let copy = new_graph();
         let filled = self.read(|definition| copy.fill_from(definition));
         match filled {
@@ -511,6 +563,8 @@ impl Graph {
                     let _ = copy.parent.set(Arc::downgrade(self));
                     Operation::Child(copy)
                 }
+                // With conditions that are another graph's.
+                Operation::Conditional(_) => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
                 other => other.clone(),
             };
             let translated = |edges: &Edges| -> Edges {

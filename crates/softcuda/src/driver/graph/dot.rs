@@ -1,10 +1,11 @@
 //! Definitions as DOT: `cuGraphDebugDotPrint`.
 
+use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use super::definition::Graph;
-use super::operation::{Operation, memory_type};
+use super::operation::{Choice, ConditionalNode, Operation, memory_type};
 use super::snapshot::{Member, Snapshot};
 use crate::driver::Result;
 use crate::driver::copy::Side;
@@ -38,17 +39,20 @@ pub(crate) fn dot(graph: &Arc<Graph>, flags: u32) -> Result<String> {
         text: String::new(),
         flags,
         graphs: 0,
+        bodies: VecDeque::new(),
     };
     let drawn = picture.all(&snapshot);
     drawn.expect("a string takes all text");
     Ok(picture.text)
 }
 
-struct Picture {
+struct Picture<'a> {
     text: String,
     flags: u32,
-    /// How many graphs have been drawn.
+    /// How many graphs have a number.
     graphs: u32,
+    /// Bodies that are drawn after the graph that they are in, and their numbers.
+    bodies: VecDeque<(u32, &'a Snapshot)>,
 }
 
 /// Text inside a quoted string of DOT.
@@ -59,31 +63,47 @@ fn quoted(text: &str) -> String {
         .replace('>', "\\>")
 }
 
-impl Picture {
-    fn all(&mut self, snapshot: &Snapshot) -> fmt::Result {
+impl<'a> Picture<'a> {
+    fn all(&mut self, snapshot: &'a Snapshot) -> fmt::Result {
         writeln!(self.text, "digraph dot {{")?;
-        self.graph(snapshot)?;
+        let first = self.number();
+        self.graph(first, snapshot)?;
+        while let Some((number, body)) = self.bodies.pop_front() {
+            self.graph(number, body)?;
+        }
         writeln!(self.text, "}}")
     }
 
-    /// A graph, then the child graphs in it; gives its number.
-    fn graph(&mut self, snapshot: &Snapshot) -> fmt::Result {
+    fn number(&mut self) -> u32 {
         self.graphs += 1;
-        let graph = self.graphs;
+        self.graphs
+    }
+
+    /// A graph with the child graphs in it.
+    fn graph(&mut self, graph: u32, snapshot: &'a Snapshot) -> fmt::Result {
         writeln!(self.text, "subgraph cluster_{graph} {{")?;
         writeln!(
             self.text,
             "label=\"graph_{graph}\" graph[style=\"dashed\"];"
         )?;
         for (number, member) in snapshot.members.iter().enumerate() {
+            if let Operation::Conditional(node) = &member.operation {
+                self.conditional(
+                    &format!("graph_{graph}_node_{number}"),
+                    number,
+                    member,
+                    node,
+                )?;
+                continue;
+            }
             let (shape, label) = self.describe(member)?;
             writeln!(
                 self.text,
                 "\"graph_{graph}_node_{number}\"[style=\"solid\" shape=\"{shape}\" label=\"{number}\n{label}\"];"
             )?;
-            if let Some(inner) = &member.inner {
-                let child = self.graphs + 1;
-                self.graph(inner)?;
+            if let Some(inner) = member.inner.first() {
+                let child = self.number();
+                self.graph(child, inner)?;
                 if !inner.members.is_empty() {
                     writeln!(
                         self.text,
@@ -112,6 +132,41 @@ impl Picture {
             }
         }
         writeln!(self.text, "}}")
+    }
+
+    /// A conditional node as a table that names its bodies, as an H200 draws it.
+    fn conditional(
+        &mut self,
+        name: &str,
+        number: usize,
+        member: &'a Member,
+        node: &ConditionalNode,
+    ) -> fmt::Result {
+        let mut rows = format!("CONDITIONAL\n| {{ID | {number}}}\n");
+        if self.has(flag::HANDLES) {
+            writeln!(rows, "| {{node handle| {:#x}}}", member.handle)?;
+            let condition = node.condition().value.number();
+            writeln!(rows, "| {{Conditional Handle|{condition}}}")?;
+        }
+        let choice = match node.choice() {
+            Choice::If => "IF",
+            Choice::While => "WHILE",
+            Choice::Switch => "SWITCH",
+        };
+        writeln!(rows, "| {{Conditional Type| {choice}}}")?;
+        for (place, body) in member.inner.iter().enumerate() {
+            let graph = self.number();
+            self.bodies.push_back((graph, body));
+            match (node.choice(), place) {
+                (Choice::Switch, _) => writeln!(rows, "| {{{place}|  graph_{graph}}}")?,
+                (_, 0) => writeln!(rows, "| {{True | graph_{graph}}}")?,
+                _ => writeln!(rows, "| {{False| graph_{graph}}}")?,
+            }
+        }
+        writeln!(
+            self.text,
+            "\"{name}\"[style=\"bold\" shape=\"record\" label=\"{{\n{rows}}}\n\"];"
+        )
     }
 
     fn has(&self, flag: u32) -> bool {
@@ -190,6 +245,8 @@ impl Picture {
                 }
                 "rectangle"
             }
+            // Drawn as a table.
+            Operation::Conditional(_) => "record",
             Operation::Child(_) => {
                 writeln!(lines, "GRAPH")?;
                 "folder"

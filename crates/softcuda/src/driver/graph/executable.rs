@@ -10,13 +10,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::definition::Graph;
-use super::plan::{Plan, Run, Unplanned};
+use super::plan::{Plan, Run, Unplanned, Why};
 use super::snapshot::Snapshot;
 use crate::abi::types::{CUgraphExec, CUgraphNode};
 use crate::driver::handle::{Found, Table};
 use crate::driver::stream::{GREATEST_PRIORITY, Stream};
 use crate::driver::{CUresult, Result, context};
-use crate::engine::{Failure, Marker, Step, dag};
+use crate::engine::{Failure, Marker, Step};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -38,6 +38,8 @@ pub(crate) struct Executable {
     pub(super) shape: Snapshot,
     /// The slot of each node, sorted by the node's handle.
     index: Vec<(usize, u32)>,
+    /// The same of the graph that it was made of, where that has conditions: they stay this executable's.
+    _conditions: Option<Arc<()>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct Executable {
 pub(super) struct State {
     /// What the next launch runs.
     pub plan: Arc<Plan>,
-    /// The right to be, where the graph that it does the work of can have one executable at a time.
+    /// The right to be, where the graph whose memory it takes and frees can have one executable at a time.
     pub instance: Option<Arc<()>>,
     /// The end of the last launch.
     last: Option<Arc<Marker>>,
@@ -68,6 +70,13 @@ pub(crate) fn instantiate(
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED.into());
     }
     let instance = graph.take_instance(None)?;
+    if graph.has_unused_condition()? {
+        return Err(Unplanned {
+            error: INVALID,
+            node: None,
+            why: Why::UnusedCondition,
+        });
+    }
     let mut shape = Snapshot::of(graph)?;
     let plan = Plan::of(&shape)?;
     if flags & DEVICE_LAUNCH != 0 {
@@ -79,6 +88,7 @@ pub(crate) fn instantiate(
         handle,
         flags: flags & !UPLOAD,
         index: plan.index(),
+        _conditions: instance.clone().filter(|_| plan.has_conditions()),
         shape,
         state: Mutex::new(State {
             plan: Arc::new(plan),
@@ -144,9 +154,8 @@ impl Executable {
         }
         let calls = plan.calls();
         let lane = (stream.priority() - GREATEST_PRIORITY) as usize;
-        let (run, recorded) = Run::new(plan);
-        let run = Arc::new(run);
-        let work = Box::new(move || -> std::result::Result<(), Failure> { dag::run(&run, lane) });
+        let (run, recorded) = Run::new(plan, lane);
+        let work = Box::new(move || -> std::result::Result<(), Failure> { run.run() });
         stream.push(match calls {
             true => Step::Calling(work),
             false => Step::Device(work),

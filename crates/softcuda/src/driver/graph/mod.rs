@@ -5,6 +5,7 @@
 //! | `definition` | a graph: its nodes and child graphs, made, cloned, destroyed |
 //! | `edge` | dependencies between nodes, and their data |
 //! | `operation` | what a node does: a file per kind, with its checks and what may become of it in an executable |
+//! | `conditional` | condition handles, and nodes that run other graphs as these say |
 //! | `attribute` | the attributes of kernel nodes |
 //! | `snapshot` | a definition as it was at some moment, child graphs included |
 //! | `plan` | a snapshot laid out to be run: one flat list of nodes, whatever graph they are in |
@@ -20,6 +21,7 @@
 //! Lock order: a graph's, then its child graphs', then tables'. An executable's lock comes before a queue's.
 
 pub(crate) mod attribute;
+pub(crate) mod conditional;
 pub(crate) mod definition;
 pub(crate) mod dot;
 pub(crate) mod edge;

@@ -1,17 +1,26 @@
-//! A snapshot laid out to be run: every node of every child graph has a slot in one list. A child graph's node has the slot
-//! where it begins, and its nodes follow; where it ends is a slot of its own.
+//! A snapshot laid out to be run: every node of every child graph and body has a slot in one list. A child graph's node has the
+//! slot where it begins, and its nodes follow; where it ends is a slot of its own. A conditional node has a slot, and those of
+//! its bodies follow.
+//!
+//! Slots that run as one are a *level*: those of the graph and its child graphs, and those of each body and its child graphs.
+//! A level has edges, an order and segments of its own.
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::memory::{GraphMemory, PlanMemory};
-use super::operation::{BatchNode, CopyNode, FillNode, HostNode, Kind, Operation};
+use super::operation::{
+    BatchNode, Choice, ConditionalNode, CopyNode, FillNode, HostNode, Kind, Operation,
+};
 use super::snapshot::Snapshot;
 use super::user_object::Reference;
 use crate::driver::context::Context;
 use crate::driver::event::Event;
 use crate::driver::{CUresult, Result, failure, launch};
-use crate::engine::dag::{Cycle, Dag, Nodes};
+use crate::engine::dag::{self, Cycle, Dag, Nodes, Rounds};
 use crate::engine::{Failure, Inside, Marker, host};
+use crate::grid::device_functions::condition::{Condition, Conditions};
 use crate::grid::launch::Launch;
 
 /// What a slot does, ready to be done any number of times.
@@ -26,6 +35,7 @@ pub(crate) enum Work {
     Wait(Arc<Event>),
     Batch(Arc<BatchNode>),
     Free(Arc<GraphMemory>),
+    Conditional(Arc<ConditionalNode>),
 }
 
 /// A node, in an executable.
@@ -39,14 +49,28 @@ pub(super) struct Slot {
     pub work: Work,
     /// It does it.
     pub enabled: bool,
+    /// The level of its first body, where it is a conditional node's.
+    bodies: u32,
+    /// What such a node goes by, whatever it is updated to.
+    condition: Option<Arc<Condition>>,
+}
+
+/// Slots that run as one.
+struct Level {
+    dag: Dag,
+    /// The slot of each number in `dag`, in order.
+    slots: Box<[u32]>,
 }
 
 /// What an executable runs. Launches in flight share it with the executable: who changes it changes a copy of its own.
 #[derive(Clone)]
 pub(super) struct Plan {
-    dag: Arc<Dag>,
-    /// By the numbers of `dag`.
+    /// The graph's, then those of bodies.
+    levels: Arc<[Level]>,
+    /// Of all levels.
     pub slots: Vec<Slot>,
+    /// What conditional nodes go by, and what a launch sets of that when it begins.
+    conditions: Option<Arc<PlanConditions>>,
     /// Slots that record or wait for events, in an order that edges allow.
     events: Arc<[u32]>,
     /// Slots of memory operations.
@@ -61,52 +85,120 @@ pub(super) struct Plan {
     pub references: Arc<[Reference]>,
 }
 
-/// A snapshot's slots and edges between them, by number.
+/// A snapshot's slots, level by level.
 #[derive(Default)]
-pub(super) struct Layout {
-    /// The node, operation of each slot.
-    pub slots: Vec<(usize, Operation)>,
-    /// From one slot to another.
-    pub edges: Vec<(u32, u32)>,
+struct Layout {
+    slots: Vec<Place>,
+    levels: Vec<Outline>,
+}
+
+/// A slot.
+struct Place {
+    node: usize,
+    operation: Operation,
+    bodies: u32,
+}
+
+/// A level: its slots, and edges between them by their places in it.
+#[derive(Default)]
+struct Outline {
+    slots: Vec<u32>,
+    edges: Vec<(u32, u32)>,
 }
 
 impl Layout {
-    /// Gives slots to all nodes of a graph and of its child graphs.
-    pub fn of(snapshot: &Snapshot) -> Layout {
+    /// Gives slots to all nodes of a graph and of what is inside it.
+    fn of(snapshot: &Snapshot) -> Layout {
         let mut layout = Layout::default();
-        layout.add(snapshot);
+        layout.levels.push(Outline::default());
+        layout.add(snapshot, 0);
         layout
     }
 
-    /// Gives the first and last slot of each member.
-    fn add(&mut self, snapshot: &Snapshot) -> Vec<(u32, u32)> {
+    /// A new slot; gives its place in its level.
+    fn place(&mut self, level: usize, node: usize, operation: Operation) -> u32 {
+        let slot = self.slots.len() as u32;
+        self.slots.push(Place {
+            node,
+            operation,
+            bodies: 0,
+        });
+        let level = &mut self.levels[level];
+        level.slots.push(slot);
+        level.slots.len() as u32 - 1
+    }
+
+    /// Gives the first and last place of each member.
+    fn add(&mut self, snapshot: &Snapshot, level: usize) -> Vec<(u32, u32)> {
         let mut ends: Vec<(u32, u32)> = Vec::with_capacity(snapshot.members.len());
         for member in &snapshot.members {
-            let first = self.slots.len() as u32;
-            self.slots.push((member.handle, member.operation.clone()));
+            let slot = self.slots.len();
+            let first = self.place(level, member.handle, member.operation.clone());
             let mut last = first;
-            if let Some(inner) = &member.inner {
-                let inside = self.add(inner);
-                last = self.slots.len() as u32;
-                self.slots.push((member.handle, Operation::Empty));
-                if inside.is_empty() {
-                    self.edges.push((first, last));
+            match (&member.operation, &member.inner[..]) {
+                (Operation::Child(_), [inner]) => {
+                    let inside = self.add(inner, level);
+                    last = self.place(level, member.handle, Operation::Empty);
+                    let edges = &mut self.levels[level].edges;
+                    if inside.is_empty() {
+                        edges.push((first, last));
+                    }
+                    let entries = inner.members.iter().zip(&inside);
+                    let entries = entries.filter(|(member, _)| member.dependencies.is_empty());
+                    edges.extend(entries.map(|(_, ends)| (first, ends.0)));
+                    let exits = inner.exits().into_iter();
+                    edges.extend(exits.map(|exit| (inside[exit as usize].1, last)));
                 }
-                let entries = inner.members.iter().zip(&inside);
-                let entries = entries.filter(|(member, _)| member.dependencies.is_empty());
-                self.edges.extend(entries.map(|(_, ends)| (first, ends.0)));
-                let exits = inner.exits().into_iter();
-                self.edges
-                    .extend(exits.map(|exit| (inside[exit as usize].1, last)));
+                (_, bodies) => {
+                    let below = self.levels.len();
+                    self.slots[slot].bodies = below as u32;
+                    let outlines = bodies.iter().map(|_| Outline::default());
+                    self.levels.extend(outlines);
+                    for (body, level) in bodies.iter().zip(below..) {
+                        self.add(body, level);
+                    }
+                }
             }
             ends.push((first, last));
         }
+        let edges = &mut self.levels[level].edges;
         for (member, &(first, _)) in snapshot.members.iter().zip(&ends) {
             let from = member.dependencies.iter();
-            self.edges
-                .extend(from.map(|&(from, _)| (ends[from as usize].1, first)));
+            edges.extend(from.map(|&(from, _)| (ends[from as usize].1, first)));
         }
         ends
+    }
+}
+
+/// What the conditional nodes of a plan go by.
+struct PlanConditions {
+    /// What kernels can set: each by the number that it had when the executable was made, and by that of the condition in its
+    /// place in the graph that the executable was updated from.
+    all: Conditions,
+    /// What is set at the beginning of a launch, and to what.
+    defaults: Box<[(Arc<Condition>, u32)]>,
+}
+
+impl PlanConditions {
+    /// Of conditional nodes among slots.
+    fn of(slots: &[Slot]) -> Option<Arc<PlanConditions>> {
+        let (mut own, mut updated, mut defaults) = (Vec::new(), Vec::new(), Vec::new());
+        for slot in slots {
+            if let (Operation::Conditional(node), Some(value)) = (&slot.operation, &slot.condition)
+            {
+                own.push((value.number(), value.clone()));
+                updated.push((node.condition().value.number(), value.clone()));
+                let default = node.condition().default();
+                defaults.extend(default.map(|default| (value.clone(), default)));
+            }
+        }
+        own.extend(updated);
+        (!own.is_empty()).then(|| {
+            Arc::new(PlanConditions {
+                all: Conditions::new(own),
+                defaults: defaults.into(),
+            })
+        })
     }
 }
 
@@ -146,6 +238,8 @@ pub(crate) enum Why {
     NotForKernels = 3,
     /// Nodes of several contexts, in such an executable; copies of pageable memory count as such.
     SeveralContexts = 4,
+    /// No node uses a condition.
+    UnusedCondition = 5,
 }
 
 impl From<CUresult> for Unplanned {
@@ -162,30 +256,63 @@ impl Plan {
     /// The plan of a snapshot.
     pub fn of(snapshot: &Snapshot) -> std::result::Result<Plan, Unplanned> {
         let layout = Layout::of(snapshot);
-        let count = layout.slots.len() as u32;
-        let dag = Dag::new(count, &layout.edges).map_err(|Cycle(slot)| Unplanned {
-            error: CUresult::CUDA_ERROR_INVALID_VALUE,
-            node: Some(layout.slots[slot as usize].0),
-            why: Why::Structure,
-        })?;
+        let mut levels = Vec::with_capacity(layout.levels.len());
+        for outline in layout.levels {
+            let count = outline.slots.len() as u32;
+            let dag = Dag::new(count, &outline.edges).map_err(|Cycle(place)| {
+                let slot = outline.slots[place as usize];
+                Unplanned {
+                    error: CUresult::CUDA_ERROR_INVALID_VALUE,
+                    node: Some(layout.slots[slot as usize].node),
+                    why: Why::Structure,
+                }
+            })?;
+            levels.push(Level {
+                dag,
+                slots: outline.slots.into(),
+            });
+        }
+        if let Some((node, why)) = snapshot.first_not_in_body() {
+            return Err(Unplanned {
+                error: CUresult::CUDA_ERROR_INVALID_VALUE,
+                node: Some(node),
+                why,
+            });
+        }
         let mut slots = Vec::with_capacity(layout.slots.len());
-        for (node, operation) in layout.slots {
+        for place in layout.slots {
+            let Place {
+                node,
+                operation,
+                bodies,
+            } = place;
             let work = operation.prepare().map_err(|error| Unplanned {
                 error,
                 node: Some(node),
                 why: Why::Error,
             })?;
+            let condition = match &operation {
+                Operation::Conditional(node) => Some(node.condition().value.clone()),
+                _ => None,
+            };
             slots.push(Slot {
                 node,
                 operation,
                 work,
                 enabled: true,
+                bodies,
+                condition,
             });
         }
         let kind = |slot: u32| slots[slot as usize].operation.kind();
         let has_event = |kind| matches!(kind, Kind::EventRecord | Kind::EventWait);
         let events: Arc<[u32]> = match slots.iter().any(|it| has_event(it.operation.kind())) {
-            true => dag.order().filter(|&slot| has_event(kind(slot))).collect(),
+            // None of them is in a body.
+            true => {
+                let Level { dag, slots } = &levels[0];
+                let order = dag.order().map(|place| slots[place as usize]);
+                order.filter(|&slot| has_event(kind(slot))).collect()
+            }
             false => Arc::default(),
         };
         let mut contexts: Vec<Arc<Context>> = Vec::new();
@@ -201,14 +328,18 @@ impl Plan {
             memory: memory_of(&slots),
             calls: slots.iter().any(|slot| slot.operation.kind() == Kind::Host),
             references: snapshot.all_references().into(),
-            dag: Arc::new(dag),
+            levels: levels.into(),
+            conditions: PlanConditions::of(&slots),
             slots,
             events,
         })
     }
 
-    /// The operations of its slots have changed: so may have the memory that launches take.
-    pub fn refresh_memory(&mut self) {
+    /// The operations of its slots have changed: so may have the memory that launches take, and the conditions.
+    pub fn refresh(&mut self) {
+        if self.conditions.is_some() {
+            self.conditions = PlanConditions::of(&self.slots);
+        }
         if self.memory.is_some() {
             self.memory = memory_of(&self.slots);
         }
@@ -251,6 +382,11 @@ impl Plan {
             })
     }
 
+    /// It has conditional nodes.
+    pub fn has_conditions(&self) -> bool {
+        self.conditions.is_some()
+    }
+
     /// It calls functions of the program's.
     pub fn calls(&self) -> bool {
         self.calls
@@ -282,12 +418,16 @@ pub(super) struct Run {
     plan: Arc<Plan>,
     /// For each slot with an event, in the order of their numbers.
     marks: Vec<(u32, Mark)>,
+    /// For each level, what it takes to run it again; levels are numbered as the plan's. Each is run by one thread at a time:
+    /// the one that performs its conditional node.
+    rounds: Box<[Mutex<Option<Rounds<Part>>>]>,
+    lane: usize,
 }
 
 impl Run {
     /// A launch, which decides what events mean in it. It also gives what events are to be from then on: that takes effect
     /// once the launch is in a queue.
-    pub fn new(plan: Arc<Plan>) -> (Run, Vec<Recorded>) {
+    pub fn new(plan: Arc<Plan>, lane: usize) -> (Run, Vec<Recorded>) {
         let mut marks = Vec::with_capacity(plan.events.len());
         let mut recorded: Vec<Recorded> = Vec::new();
         for &number in plan.events.iter() {
@@ -310,7 +450,35 @@ impl Run {
             }
         }
         marks.sort_unstable_by_key(|mark| mark.0);
-        (Run { plan, marks }, recorded)
+        let rounds = plan.levels.iter().skip(1).map(|_| Mutex::new(None));
+        let run = Run {
+            rounds: rounds.collect(),
+            plan,
+            marks,
+            lane,
+        };
+        (run, recorded)
+    }
+
+    /// Runs it, on this thread and others.
+    pub fn run(self) -> std::result::Result<(), Failure> {
+        for (condition, default) in self.plan.conditions.iter().flat_map(|it| &it.defaults) {
+            condition.set(*default);
+        }
+        let run = Arc::new(self);
+        let lane = run.lane;
+        let done = dag::run(
+            &Arc::new(Part {
+                run: run.clone(),
+                level: 0,
+            }),
+            lane,
+        );
+        // They have the run.
+        for rounds in &run.rounds {
+            rounds.lock().take();
+        }
+        done
     }
 
     fn mark(&self, slot: u32) -> Option<&Mark> {
@@ -319,19 +487,72 @@ impl Run {
     }
 }
 
-impl Nodes for Run {
+/// A level of a run.
+struct Part {
+    run: Arc<Run>,
+    level: u32,
+}
+
+impl Nodes for Part {
     fn dag(&self) -> &Dag {
-        &self.plan.dag
+        &self.run.plan.levels[self.level as usize].dag
     }
 
-    fn perform(&self, number: u32) -> std::result::Result<(), Failure> {
+    fn perform(&self, place: u32) -> std::result::Result<(), Failure> {
+        let level = &self.run.plan.levels[self.level as usize];
+        self.run.perform(level.slots[place as usize])
+    }
+
+    fn given_up(&self) -> bool {
+        failure::failed().is_some()
+    }
+}
+
+impl Run {
+    /// Runs the bodies of a conditional node as its condition says.
+    fn choose(
+        self: &Arc<Self>,
+        node: &ConditionalNode,
+        slot: &Slot,
+    ) -> std::result::Result<(), Failure> {
+        let (choice, Some(condition)) = (node.choice(), &slot.condition) else {
+            return Ok(());
+        };
+        let Some(body) = choice.body(condition.get(), node.bodies().len()) else {
+            return Ok(());
+        };
+        let level = slot.bodies + body as u32;
+        let kept = &self.rounds[level as usize - 1];
+        let mut rounds = kept.lock().take().unwrap_or_else(|| {
+            let part = Part {
+                run: self.clone(),
+                level,
+            };
+            Rounds::new(Arc::new(part), self.lane)
+        });
+        let mut done = rounds.run();
+        while choice == Choice::While
+            && done.is_ok()
+            && condition.get() != 0
+            && failure::failed().is_none()
+        {
+            done = rounds.run();
+        }
+        *kept.lock() = Some(rounds);
+        done
+    }
+
+    fn perform(self: &Arc<Self>, number: u32) -> std::result::Result<(), Failure> {
         let slot = &self.plan.slots[number as usize];
         if !slot.enabled {
             return Ok(());
         }
         let done: Result = match &slot.work {
             Work::Nothing => Ok(()),
-            Work::Kernel(it) => launch::run(it),
+            Work::Kernel(it) => {
+                let conditions = self.plan.conditions.as_ref();
+                launch::run_in_graph(it, conditions.map(|it| &it.all))
+            }
             Work::Copy(node) => node.execute(),
             Work::Fill(node) => node.execute(),
             Work::Batch(node) => node.execute(),
@@ -342,6 +563,7 @@ impl Nodes for Run {
                 }
                 Ok(())
             }
+            Work::Conditional(node) => return self.choose(node, slot),
             Work::Host(node) => {
                 host::forbid_calls(|| node.call());
                 Ok(())
@@ -356,9 +578,5 @@ impl Nodes for Run {
             }
         };
         done.map_err(|error| Failure(error.0))
-    }
-
-    fn given_up(&self) -> bool {
-        failure::failed().is_some()
     }
 }

@@ -11,6 +11,7 @@ use super::operation::Operation;
 use super::plan::Why;
 use super::user_object::Reference;
 use crate::driver::Result;
+use crate::driver::context::Context;
 
 /// A graph.
 pub(super) struct Snapshot {
@@ -28,8 +29,8 @@ pub(super) struct Member {
     pub operation: Operation,
     /// The nodes it depends on, by their place in the graph.
     pub dependencies: SmallVec<[(u32, EdgeData); 2]>,
-    /// Its child graph.
-    pub inner: Option<Snapshot>,
+    /// Its child graph, or the bodies of a conditional node.
+    pub inner: Vec<Snapshot>,
     /// Since when no other depends on it, where none does.
     exit_since: u64,
 }
@@ -46,8 +47,12 @@ impl Snapshot {
             let mut members = Vec::with_capacity(handles.len());
             for (&handle, node) in &definition.nodes {
                 let inner = match &node.operation {
-                    Operation::Child(child) => Some(Snapshot::of(child)?),
-                    _ => None,
+                    Operation::Child(child) => vec![Snapshot::of(child)?],
+                    Operation::Conditional(node) => {
+                        let bodies = node.bodies().iter();
+                        bodies.map(Snapshot::of).collect::<Result<_>>()?
+                    }
+                    _ => Vec::new(),
                 };
                 let dependencies = node.dependencies.iter();
                 members.push(Member {
@@ -76,9 +81,37 @@ impl Snapshot {
 
     /// A node that an executable which kernels launch cannot have, and why not.
     pub fn first_not_for_kernels(&self) -> Option<(usize, Why)> {
-        self.members.iter().find_map(|member| match &member.inner {
-            Some(inner) => inner.first_not_for_kernels(),
-            None => Some((member.handle, member.operation.why_not_for_kernels()?)),
+        self.members.iter().find_map(|member| {
+            let why = member.operation.why_not_for_kernels();
+            let own = why.map(|why| (member.handle, why));
+            let mut inner = member.inner.iter();
+            own.or_else(|| inner.find_map(Snapshot::first_not_for_kernels))
+        })
+    }
+
+    /// A node that the body of a conditional node cannot have, wherever it is, and why not.
+    pub fn first_not_in_body(&self) -> Option<(usize, Why)> {
+        self.members.iter().find_map(|member| {
+            let mut inner = member.inner.iter();
+            match &member.operation {
+                Operation::Conditional(node) => {
+                    inner.find_map(|body| body.first_unfit(node.context()))
+                }
+                _ => inner.find_map(Snapshot::first_not_in_body),
+            }
+        })
+    }
+
+    /// The same where this is such a body, or inside one: all is in one context.
+    fn first_unfit(&self, context: &Arc<Context>) -> Option<(usize, Why)> {
+        self.members.iter().find_map(|member| {
+            let own = member.operation.context();
+            let foreign = own.is_some_and(|own| own.id() != context.id());
+            let why = member.operation.why_not_in_body();
+            let why = why.or(foreign.then_some(Why::SeveralContexts));
+            let mut inner = member.inner.iter();
+            why.map(|why| (member.handle, why))
+                .or_else(|| inner.find_map(|inner| inner.first_unfit(context)))
         })
     }
 
@@ -86,19 +119,13 @@ impl Snapshot {
     pub fn clear_references(&mut self) {
         self.references.clear();
         for member in &mut self.members {
-            if let Some(inner) = &mut member.inner {
-                inner.clear_references();
-            }
+            member.inner.iter_mut().for_each(Snapshot::clear_references);
         }
     }
 
     fn collect_references(&self, all: &mut Vec<Reference>) {
         all.extend(self.references.iter().cloned());
-        for inner in self
-            .members
-            .iter()
-            .filter_map(|member| member.inner.as_ref())
-        {
+        for inner in self.members.iter().flat_map(|member| &member.inner) {
             inner.collect_references(all);
         }
     }

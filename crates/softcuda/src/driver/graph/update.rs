@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::definition::Graph;
 use super::executable::Executable;
 use super::operation::{Kind, Operation};
-use super::plan::{Layout, Work};
-use super::snapshot::Snapshot;
+use super::plan::Work;
+use super::snapshot::{Member, Snapshot};
 use crate::abi::types::CUgraphNode;
 use crate::driver::{CUresult, Result};
 
@@ -28,6 +28,8 @@ pub(crate) enum Refusal {
     KindChanged = 3,
     /// Parameters differ in what cannot change.
     ParametersChanged = 5,
+    /// Nodes of this kind differ in what cannot change.
+    NotSupported = 6,
     /// Another function, that cannot take the first one's place.
     FunctionChanged = 7,
     /// Attributes differ in what cannot change.
@@ -165,32 +167,48 @@ impl Changes {
                 node: Some(member.handle),
                 from: None,
             })?;
-            match (&old.members[was as usize].inner, &member.inner) {
-                (Some(old), Some(new)) => self.add(old, new, slot + 1, now)?,
-                _ => self.0.push(Change {
+            // A child graph's node goes on with the graph that it has.
+            if !matches!(member.operation, Operation::Child(_)) {
+                self.0.push(Change {
                     slot,
                     node: member.handle,
                     operation: member.operation.clone(),
                     work,
-                }),
+                });
+            }
+            let mut first = slot + 1;
+            for (old, new) in old.members[was as usize].inner.iter().zip(&member.inner) {
+                self.add(old, new, first, now)?;
+                first += slots_of(old);
             }
         }
         Ok(())
     }
 }
 
-/// The first slot of each member, where the first member's is `first`: as [`Layout`] gives them.
+/// The first slot of each member, where the first member's is `first`: as a plan's layout gives them.
 fn first_slots(snapshot: &Snapshot, first: u32) -> Vec<u32> {
     let mut next = first;
-    let slot = |member: &super::snapshot::Member| {
+    let slot = |member: &Member| {
         let slot = next;
-        next += match &member.inner {
-            Some(inner) => Layout::of(inner).slots.len() as u32 + 2,
-            None => 1,
-        };
+        next += slots_of_member(member);
         slot
     };
     snapshot.members.iter().map(slot).collect()
+}
+
+/// How many slots a graph has.
+fn slots_of(snapshot: &Snapshot) -> u32 {
+    snapshot.members.iter().map(slots_of_member).sum()
+}
+
+/// How many slots a node has, with what is inside it.
+fn slots_of_member(member: &Member) -> u32 {
+    let own = match member.operation {
+        Operation::Child(_) => 2,
+        _ => 1,
+    };
+    own + member.inner.iter().map(slots_of).sum::<u32>()
 }
 
 /// Kinds of nodes that can be disabled.
@@ -241,7 +259,11 @@ impl Executable {
         }
         let new = Snapshot::of(graph)?;
         let mut state = self.state.lock();
-        let instance = graph.take_instance(state.instance.as_ref())?;
+        // Conditions stay those of the graph that the executable was made of.
+        let instance = match graph.has_memory_nodes()? {
+            true => graph.take_instance(state.instance.as_ref())?,
+            false => None,
+        };
         let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
         let changes = Changes::between(&self.shape, &new, 0, &now)?;
         if self.uses_priorities() {
@@ -286,7 +308,7 @@ impl Changes {
             let slot = &mut plan.slots[change.slot as usize];
             (slot.operation, slot.work) = (change.operation, change.work);
         }
-        plan.refresh_memory();
+        plan.refresh();
     }
 
     /// Fails where a kernel's priority changes.
@@ -305,11 +327,15 @@ impl Changes {
 
 /// The child graph of a node, wherever it is.
 fn find_inner(snapshot: &Snapshot, node: usize) -> Option<&Snapshot> {
-    snapshot.members.iter().find_map(|member| {
-        let inner = member.inner.as_ref()?;
-        match member.handle == node {
-            true => Some(inner),
-            false => find_inner(inner, node),
-        }
-    })
+    snapshot
+        .members
+        .iter()
+        .find_map(|member| match (member.handle == node, &member.operation) {
+            (true, Operation::Child(_)) => member.inner.first(),
+            (true, _) => None,
+            (false, _) => member
+                .inner
+                .iter()
+                .find_map(|inner| find_inner(inner, node)),
+        })
 }

@@ -1,54 +1,85 @@
-//! `cudaGraphSetConditional`: the values of graphs' condition handles.
+//! `cudaGraphSetConditional`: conditions, the values that conditional nodes of graphs go by.
+//!
+//! A kernel reaches the conditions of the graph whose launch it is part of, each by one number or several. Those of other graphs
+//! it sets without effect, and in a launch of no such graph they are out of reach: so an H200 has it.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::param;
+use crate::grid::block::Block;
 use crate::grid::context::{BlockContext, CONTINUE, ThreadContext};
+use crate::grid::launch::FaultKind;
+use crate::grid::running::fault;
 use crate::jit::runtime::runtime;
 
-/// The value of each handle that exists, by its number.
-static VALUES: Mutex<Option<HashMap<u64, u32>>> = Mutex::new(None);
-
-/// Makes a handle known, or gives it a new value.
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "the driver's graphs own the handles")
-)]
-pub(crate) fn set(handle: u64, value: u32) {
-    VALUES.lock().get_or_insert_default().insert(handle, value);
+/// A value that kernels set.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    number: u64,
+    value: AtomicU32,
 }
 
-/// The value of a handle; `None` when it does not exist.
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "the driver's graphs own the handles")
-)]
-pub(crate) fn get(handle: u64) -> Option<u32> {
-    VALUES.lock().as_ref()?.get(&handle).copied()
+impl Condition {
+    /// A new one, whose value is zero. No number is given out twice.
+    pub fn new() -> Arc<Condition> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Condition {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            value: AtomicU32::new(0),
+        })
+    }
+
+    /// What kernels know it by.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its value.
+    pub fn get(&self) -> u32 {
+        self.value.load(Ordering::Acquire)
+    }
+
+    /// Gives it a value.
+    pub fn set(&self, value: u32) {
+        self.value.store(value, Ordering::Release);
+    }
 }
 
-/// Forgets a handle.
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "the driver's graphs own the handles")
-)]
-pub(crate) fn remove(handle: u64) {
-    if let Some(values) = VALUES.lock().as_mut() {
-        values.remove(&handle);
+/// The conditions of a graph, sorted by the numbers that its kernels know them by.
+#[derive(Debug)]
+pub(crate) struct Conditions(Box<[(u64, Arc<Condition>)]>);
+
+impl Conditions {
+    /// Those of these numbers; the first of a number counts.
+    pub fn new(mut all: Vec<(u64, Arc<Condition>)>) -> Conditions {
+        all.sort_by_key(|entry| entry.0);
+        all.dedup_by_key(|entry| entry.0);
+        Conditions(all.into())
+    }
+
+    fn set(&self, number: u64, value: u32) {
+        if let Ok(place) = self.0.binary_search_by_key(&number, |entry| entry.0) {
+            self.0[place].1.set(value);
+        }
     }
 }
 
 runtime! {
-    /// `cudaGraphSetConditional(handle, value)`. A handle that does not exist is ignored.
+    /// `cudaGraphSetConditional(handle, value)`.
     GRAPH_SET_CONDITIONAL = fn graph_set_conditional(
-        _thread: *mut ThreadContext, _block: *mut BlockContext, _returns: *mut u8, params: *const u8,
+        thread: *mut ThreadContext, block: *mut BlockContext, _returns: *mut u8, params: *const u8,
     ) -> u32 {
         let (handle, value): (u64, u32) = (param(params, 0), param(params, 8));
-        if let Some(known) = VALUES.lock().as_mut().and_then(|values| values.get_mut(&handle)) {
-            *known = value;
+        match Block::of(block).running().conditions {
+            Some(conditions) => {
+                conditions.set(handle, value);
+                CONTINUE
+            }
+            None => {
+                let detail = format!("condition {handle:#x} is set in no launch of a graph with conditions");
+                fault(thread, block, FaultKind::IllegalAddress, None, detail)
+            }
         }
-        CONTINUE
     }
 }

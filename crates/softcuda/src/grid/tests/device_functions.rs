@@ -1,9 +1,12 @@
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::block::Block;
 use super::super::context::{BlockContext, CONTINUE, Mode, Status, ThreadContext};
-use super::super::device_functions::{condition, device_function, heap};
+use super::super::device_functions::condition::{Condition, Conditions};
+use super::super::device_functions::{device_function, heap};
 use super::super::launch::FaultKind;
+use super::super::run_in_graph;
 use super::{cell, cells, go, launch, run, tid};
 use crate::grid::context::DeviceFn;
 use crate::memory::{self, Kind};
@@ -238,19 +241,34 @@ fn the_device_heap() {
     assert_eq!(heap::limit(), heap::DEFAULT_LIMIT);
 }
 
+/// The number of the condition that [`decides`] sets.
+static CONDITION: AtomicU64 = AtomicU64::new(0);
+
 extern "C" fn decides(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {
-    go!(call("cudaGraphSetConditional", thread, block, &[7_000_001, 5]).0);
-    call("cudaGraphSetConditional", thread, block, &[7_000_002, 5]).0
+    let condition = CONDITION.load(Relaxed);
+    call("cudaGraphSetConditional", thread, block, &[condition, 5]).0
 }
 
 #[test]
-fn conditions_take_values() {
-    condition::set(7_000_001, 1);
-    run(launch(decides, 1), &cells(1)).unwrap();
-    assert_eq!(condition::get(7_000_001), Some(5));
-    assert_eq!(condition::get(7_000_002), None);
-    condition::remove(7_000_001);
-    assert_eq!(condition::get(7_000_001), None);
+fn conditions_are_set_in_launches_of_their_graph() {
+    let condition = Condition::new();
+    CONDITION.store(condition.number(), Relaxed);
+    let alone = run(launch(decides, 1), &cells(1)).unwrap_err();
+    assert_eq!(
+        (alone.kind, condition.get()),
+        (FaultKind::IllegalAddress, 0)
+    );
+    let in_graph = |all| run_in_graph(&launch(decides, 1), Some(&Conditions::new(all))).unwrap();
+    in_graph(vec![]);
+    in_graph(vec![(condition.number() + 1, condition.clone())]);
+    assert_eq!(condition.get(), 0);
+    // By a number that another condition had when it was made.
+    let other = Condition::new();
+    in_graph(vec![
+        (other.number(), condition.clone()),
+        (condition.number(), other.clone()),
+    ]);
+    assert_eq!((condition.get(), other.get()), (0, 5));
 }
 
 extern "C" fn finds_workspace(_: *mut ThreadContext, block: *mut BlockContext) -> Status {

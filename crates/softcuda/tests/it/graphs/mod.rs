@@ -10,6 +10,8 @@
 )]
 
 pub(crate) mod api;
+mod conditionals;
+pub(crate) mod conditions;
 mod definitions;
 mod failing;
 mod memory_nodes;

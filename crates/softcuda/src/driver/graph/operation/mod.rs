@@ -4,6 +4,7 @@
 //! instantiated. It is never changed, only replaced.
 
 mod batch;
+mod conditional;
 mod copy;
 mod event;
 mod fill;
@@ -13,6 +14,7 @@ mod kernel;
 use std::sync::Arc;
 
 pub(crate) use batch::BatchNode;
+pub(crate) use conditional::{Choice, ConditionalNode, GraphCondition};
 pub(crate) use copy::{CopyNode, memory_type};
 pub(crate) use event::EventNode;
 pub(crate) use fill::{FillNode, FillParams};
@@ -41,6 +43,7 @@ pub(crate) enum Kind {
     Alloc = 10,
     Free = 11,
     Batch = 12,
+    Conditional = 13,
 }
 
 /// What a node does.
@@ -68,6 +71,8 @@ pub(crate) enum Operation {
     Free(Arc<GraphMemory>),
     /// Waits for values in memory, and writes some.
     Batch(Arc<BatchNode>),
+    /// Runs graphs that the node owns as a condition says.
+    Conditional(Arc<ConditionalNode>),
 }
 
 impl Operation {
@@ -85,6 +90,7 @@ impl Operation {
             Operation::Alloc(_) => Kind::Alloc,
             Operation::Free(_) => Kind::Free,
             Operation::Batch(_) => Kind::Batch,
+            Operation::Conditional(_) => Kind::Conditional,
         }
     }
 
@@ -95,6 +101,7 @@ impl Operation {
             Operation::Copy(node) => Some(node.context()),
             Operation::Fill(node) => Some(node.context()),
             Operation::Batch(node) => Some(node.context()),
+            Operation::Conditional(node) => Some(node.context()),
             _ => None,
         }
     }
@@ -108,10 +115,21 @@ impl Operation {
         }
     }
 
+    /// Why the body of a conditional node cannot have it: what kernels cannot launch it cannot run, but for other conditional
+    /// nodes and those that do nothing.
+    pub fn why_not_in_body(&self) -> Option<Why> {
+        match self {
+            Operation::Empty | Operation::Conditional(_) => None,
+            other => other.why_not_for_kernels(),
+        }
+    }
+
     /// What the node's end ends with it.
     pub fn end(&self) {
-        if let Operation::Child(graph) = self {
-            graph.dismantle();
+        match self {
+            Operation::Child(graph) => graph.dismantle(),
+            Operation::Conditional(node) => node.end(),
+            _ => {}
         }
     }
 
@@ -126,6 +144,7 @@ impl Operation {
             Operation::EventRecord(node) => Work::Record(node.event().clone()),
             Operation::Batch(node) => Work::Batch(node.clone()),
             Operation::Free(memory) => Work::Free(memory.clone()),
+            Operation::Conditional(node) => Work::Conditional(node.clone()),
             Operation::Child(_) | Operation::Empty | Operation::Alloc(_) => Work::Nothing,
         })
     }
@@ -137,6 +156,7 @@ impl Operation {
             (Operation::Copy(node), Operation::Copy(next)) => node.check_update(next),
             (Operation::Fill(node), Operation::Fill(next)) => node.check_update(next),
             (Operation::Batch(node), Operation::Batch(next)) => node.check_update(next),
+            (Operation::Conditional(node), Operation::Conditional(next)) => node.check_update(next),
             (Operation::Host(_), Operation::Host(_))
             | (Operation::Child(_), Operation::Child(_))
             | (Operation::Empty, Operation::Empty)

@@ -9,6 +9,10 @@ mod capture_nodes;
 mod capture_record;
 mod capture_setting;
 mod capture_unsafe;
+mod conditional_body;
+mod conditional_node;
+mod conditional_run;
+mod conditional_update;
 mod context;
 mod copy;
 mod device;
@@ -69,6 +73,10 @@ pub fn all() -> Vec<&'static Case> {
         capture_nodes::CASES,
         capture_record::CASES,
         capture_unsafe::CASES,
+        conditional_body::CASES,
+        conditional_node::CASES,
+        conditional_run::CASES,
+        conditional_update::CASES,
         context::CASES,
         copy::CASES,
         device::CASES,
