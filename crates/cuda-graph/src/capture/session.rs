@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
@@ -19,8 +19,10 @@ pub(super) struct Session {
     origin: Arc<CudaStream>,
     view: View,
     begun: &'static Location<'static>,
-    /// The driver's number of the capture.
+    /// The driver's number of the capture. Later ones need not be higher.
     id: u64,
+    /// This library's: later ones are.
+    serial: u64,
     /// Begun and not ended.
     open: AtomicBool,
     /// A copy of the graph as it was before, where it is not the capture's own. When a capture fails, the driver
@@ -36,12 +38,19 @@ pub(super) struct Session {
     kept: Mutex<Vec<Owner>>,
 }
 
-/// Where captures were begun: the stream and the line.
-type Begun = BTreeMap<u64, (usize, &'static Location<'static>)>;
+/// A capture that this library began, and did not end.
+struct Begun {
+    /// The driver's number.
+    id: u64,
+    stream: usize,
+    location: &'static Location<'static>,
+}
 
-/// Where the captures that this library began were begun, by the driver's numbers.
-fn begun() -> MutexGuard<'static, Begun> {
-    static BEGUN: Mutex<Begun> = Mutex::new(BTreeMap::new());
+type AllBegun = BTreeMap<u64, Begun>;
+
+/// They in the order in which they were begun.
+fn begun() -> MutexGuard<'static, AllBegun> {
+    static BEGUN: Mutex<AllBegun> = Mutex::new(BTreeMap::new());
     BEGUN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -50,16 +59,13 @@ fn begun_of(
     stream: &CudaStream,
     info: &driver::capture::Info,
 ) -> Option<&'static Location<'static>> {
-    let begun = begun();
-    let by_stream = || {
-        let handle = stream.cu_stream() as usize;
-        begun.values().rfind(|(origin, _)| *origin == handle)
+    let handle = stream.cu_stream() as usize;
+    let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    let is_it = |begun: &&Begun| match active {
+        true => begun.id == info.id,
+        false => begun.stream == handle,
     };
-    let found = match info.status {
-        CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE => begun.get(&info.id),
-        _ => by_stream(),
-    };
-    found.map(|(_, location)| *location)
+    begun().values().rfind(is_it).map(|begun| begun.location)
 }
 
 impl Session {
@@ -96,12 +102,14 @@ impl Session {
         };
         let graph = Graph::from_view(view.clone());
         driver::capture::begin(stream.cu_stream(), graph.raw()?, &after, mode)?;
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         // From here on the capture is ended by being dropped.
         let mut session = Session {
             origin: stream.clone(),
             view,
             begun: location,
             id: 0,
+            serial: NEXT.fetch_add(1, Ordering::Relaxed),
             open: AtomicBool::new(true),
             backup: Mutex::new(backup),
             last: AtomicU32::new(0),
@@ -110,7 +118,12 @@ impl Session {
             kept: Mutex::default(),
         };
         session.id = driver::capture::info(stream.cu_stream())?.id;
-        begun().insert(session.id, (stream.cu_stream() as usize, location));
+        let here = Begun {
+            id: session.id,
+            stream: stream.cu_stream() as usize,
+            location,
+        };
+        begun().insert(session.serial, here);
         Ok(session)
     }
 
@@ -124,6 +137,7 @@ impl Session {
             view: Graph::new(stream.context())?.view(),
             begun: location,
             id: 0,
+            serial: 0,
             open: AtomicBool::new(false),
             backup: Mutex::default(),
             last: AtomicU32::new(0),
@@ -262,7 +276,7 @@ impl Session {
             // The call was not made, or came to nothing.
             ended = end();
         }
-        begun().remove(&self.id);
+        begun().remove(&self.serial);
         match &ended {
             Ok(()) if !given_up => self.settle(),
             _ => self.undo(ended.is_err()),
@@ -284,8 +298,8 @@ impl Session {
                 S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
                     let handle = self.origin.cu_stream() as usize;
                     let begun = begun();
-                    let last = begun.iter().rfind(|(_, (stream, _))| *stream == handle);
-                    self.id == 0 || last.is_some_and(|(id, _)| *id == self.id)
+                    let last = begun.iter().rfind(|(_, begun)| begun.stream == handle);
+                    self.id == 0 || last.is_some_and(|(serial, _)| *serial == self.serial)
                 }
             },
             Err(_) => true,
