@@ -70,14 +70,9 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         let split = NEXT.fetch_add(1, Ordering::Relaxed);
         let stream = self.lane.stream();
         let mut lanes = Vec::with_capacity(N);
-        if self.session.is_eager() {
-            // One after the other, in the order of the calls.
-            lanes.extend((0..N).map(|_| Lane::of(stream.clone())));
-        } else {
-            let event = event_behind(&self.session, stream)?;
-            for _ in 0..N {
-                lanes.push(fork(stream, &event)?);
-            }
+        let event = event_behind(&self.session, stream)?;
+        for _ in 0..N {
+            lanes.push(fork(stream, &event)?);
         }
         let mut lanes = lanes.into_iter();
         let branches = std::array::from_fn(|_| {
@@ -182,8 +177,7 @@ impl<K: Kind, M: Mode, const N: usize> Joint<K, M, N> {
                 return Err(Error::ForeignBranch);
             }
         }
-        let lanes = branches.iter().filter(|_| !self.parent.session.is_eager());
-        for branch in lanes {
+        for branch in &branches {
             join(&branch.session, self.parent.lane.stream(), &branch.lane)?;
         }
         Ok(self.parent)

@@ -2,6 +2,7 @@
 
 mod foreign;
 mod guards;
+mod into;
 mod invalidation;
 mod random;
 mod recording;

@@ -296,3 +296,32 @@ fn a_graph_survives_a_capture_into_it_that_is_invalidated() {
     drop((graph, before, after));
     assert_soon(|| watch.is_dropped(), "the owner leaks");
 }
+
+#[test]
+fn a_step_may_say_what_it_waits_for_wherever_it_runs() {
+    let stream = stream();
+    let (a, b) = (words(&stream, &[0]), words(&stream, &[0]));
+    for spoilt in [false, true] {
+        let done = Graph::capture_or_run(&stream, |c| {
+            assert_eq!(c.dependencies()?, []);
+            let first = c.record(store(&a, 3))?;
+            c.set_dependencies(())?;
+            let second = c.record(store(&b, 4))?;
+            c.set_dependencies((first, second))?;
+            if spoilt {
+                c.stream().synchronize()?;
+            }
+            c.record(add(&a, &b)).map(drop)
+        });
+        match done.unwrap() {
+            Captured::Graph(graph, ()) => {
+                assert!(!spoilt);
+                assert_eq!(graph.roots().unwrap().len(), 2);
+                graph.instantiate().unwrap().launch(&stream).unwrap();
+            }
+            Captured::Ran((), reason) => assert!(spoilt, "{reason}"),
+        }
+        assert_eq!(a.to_host(&stream).unwrap(), [7]);
+        a.copy_from_host(&stream, &[0]).unwrap();
+    }
+}
