@@ -282,6 +282,15 @@ pub enum Error {
     #[error("{0}")]
     CaptureInvalidated(Box<CaptureInvalidated>),
 
+    /// A body of a conditional node holds kernels, copies, fills, graphs, conditional nodes and nothing else.
+    #[error(
+        "a body of a conditional node cannot hold the {node}: it holds kernels, copies, fills, empty nodes, graphs and conditional nodes"
+    )]
+    NotInBody {
+        /// What was to be added.
+        node: Box<NodeName>,
+    },
+
     /// A branch was to be joined with others than those that it was split off with.
     #[error("a branch of another split cannot be joined here")]
     ForeignBranch,

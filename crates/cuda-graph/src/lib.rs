@@ -49,15 +49,15 @@ pub use device::{Device, device};
 pub use driver::Driver;
 pub use error::{Error, InstantiateFailure, Result};
 pub use exec::{Exec, InstantiateOptions, UpdateFailure};
-pub use graph::{Edge, EdgeData, Graph, Neighbours, Node, NodeId, NodeName, NodeSet};
+pub use graph::{Condition, Edge, EdgeData, Graph, Neighbours, Node, NodeId, NodeName, NodeSet};
 pub use inspect::DriverDot;
 pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Parameter};
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{
-    AllocOp, AnyOp, BatchOp, ChildOp, CopyOp, EmptyOp, EventHandle, FillOp, FillValue, FreeOp,
-    HostOp, KernelOp, LaunchAttribute, MemoryLocation, MemoryOperation, NodeKind, Operation,
-    Pitched, RawAttribute, RawOp, RecordEventOp, SignalSemaphoresOp, WaitCondition, WaitEventOp,
-    WaitSemaphoresOp,
+    AllocOp, AnyOp, BatchOp, ChildOp, Conditional, CopyOp, EmptyOp, EventHandle, FillOp, FillValue,
+    FreeOp, HostOp, IfElseOp, IfOp, KernelOp, LaunchAttribute, MemoryLocation, MemoryOperation,
+    NodeKind, Operation, Pitched, RawAttribute, RawOp, RecordEventOp, SignalSemaphoresOp, SwitchOp,
+    WaitCondition, WaitEventOp, WaitSemaphoresOp, WhileOp,
 };
 pub use pool::{GraphPool, PoolFigures};
 pub use retain::Owner;

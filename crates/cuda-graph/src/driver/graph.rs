@@ -184,6 +184,25 @@ pub(crate) fn remove_edges(
     ))
 }
 
+/// A condition for a node of `graph`.
+pub(crate) fn create_condition(
+    graph: CUgraph,
+    context: sys::CUcontext,
+    default: Option<u32>,
+) -> Result<sys::CUgraphConditionalHandle> {
+    let mut handle = 0;
+    // CU_GRAPH_COND_ASSIGN_DEFAULT
+    let flags = u32::from(default.is_some());
+    call!(cuGraphConditionalHandleCreate(
+        &mut handle,
+        graph,
+        context,
+        default.unwrap_or(0),
+        flags
+    ))?;
+    Ok(handle)
+}
+
 /// A user object with one reference, the caller's. `destroy(payload)` runs once when the last reference is gone.
 pub(crate) fn create_user_object(
     payload: *mut c_void,

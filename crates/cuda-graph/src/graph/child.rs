@@ -78,6 +78,13 @@ impl Graph {
             });
         }
         let known = Snapshot::of(from, op.graph.body)?;
+        if state.is_in_body(self.body_index())
+            && let Some(other) = known.not_for_bodies()
+        {
+            return Err(Error::NotInBody {
+                node: Box::new(NodeName::of_op(other)),
+            });
+        }
         let inner = from.body(op.graph.body)?.raw;
         let after = self.resolve_after(&state, after)?;
         let executables = state.executables;

@@ -2,6 +2,7 @@
 
 mod backup;
 mod child;
+mod condition;
 mod edges;
 mod name;
 mod node;
@@ -18,6 +19,7 @@ use cudarc::driver::sys::CUgraphNode;
 use smallvec::SmallVec;
 
 pub(crate) use backup::Backup;
+pub use condition::Condition;
 pub use edges::{Edge, EdgeData, Neighbours};
 pub use name::NodeName;
 pub use node::{Node, NodeId, NodeSet};
@@ -208,8 +210,29 @@ impl Graph {
             return self.embed(child, after);
         }
         let mut state = self.hierarchy().lock();
+        if !op.fits_in_body() && state.is_in_body(self.view.body) {
+            return Err(Error::NotInBody {
+                node: Box::new(NodeName::of_op(&op)),
+            });
+        }
         let after = self.resolve_after(&state, after)?;
         let executables = state.executables;
+        if let Some(branching) = op.branching() {
+            let raw = state.body(self.view.body)?.raw;
+            let (raw, bodies) = branching
+                .add_to(self.context(), raw, &after)
+                .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
+            let kind = op.kind();
+            let index =
+                state.push_conditional(self.view.body, Slot::new(raw, op, executables), &bodies);
+            let id = NodeId {
+                hierarchy: self.hierarchy().id,
+                body: self.view.body,
+                index,
+                kind,
+            };
+            return Ok((id, raw));
+        }
         let body = state.body_mut(self.view.body)?;
         let raw = op
             .add_to(self.context(), body.raw, &after)
@@ -264,6 +287,24 @@ impl Graph {
         // Given by the driver's own parameters, another graph is embedded now.
         state.forget_child(self.view.body, id.index);
         Ok(())
+    }
+
+    /// Views of the graphs inside a node.
+    pub(crate) fn views(&self, id: NodeId) -> Result<Vec<Graph>> {
+        let mut state = self.hierarchy().lock();
+        let body = state.body(self.view.body)?;
+        resolve(self.hierarchy().id, self.view.body, body, id)?;
+        if id.kind == NodeKind::Child {
+            state.child(self.view.body, id.index)?;
+        }
+        let slot = &state.body(self.view.body)?.nodes[id.index as usize];
+        let view = |body| {
+            Graph::from_view(View {
+                keeper: self.view.keeper.clone(),
+                body,
+            })
+        };
+        Ok(slot.inside().map(view).collect())
     }
 
     /// What a node does. For a node that this library did not make, it is read from the driver, and its pointers are not owned.

@@ -77,8 +77,10 @@ pub(crate) struct Slot {
     /// How many executables there were when it was added. They do not have it, though the driver may give it the handle that a node had which
     /// they have.
     pub after: u32,
-    /// The graph embedded in it, once known.
+    /// The first graph inside it, once known.
     pub child: Option<u32>,
+    /// How many there are; their numbers follow each other.
+    pub children: u32,
     pub content: Content,
 }
 
@@ -282,7 +284,9 @@ impl State {
             slot.raw = std::ptr::null_mut();
             let name = slot.content.name_only();
             self.trash.push(mem::replace(&mut slot.content, name));
-            if let Some(child) = slot.child.take() {
+            let inside = slot.inside();
+            slot.child = None;
+            for child in inside {
                 self.forget_body(child, &mut gone);
             }
         }
@@ -322,7 +326,8 @@ impl State {
         }
         let raw = driver::node::child(slot.raw)?;
         let child = self.push_body(Body::new(raw, Some((body, node)), false));
-        self.bodies[body as usize].nodes[node as usize].child = Some(child);
+        let slot = &mut self.bodies[body as usize].nodes[node as usize];
+        (slot.child, slot.children) = (Some(child), 1);
         Ok(child)
     }
 
@@ -350,10 +355,41 @@ impl State {
         holdings.take(&body.lingering);
         for slot in &body.nodes {
             holdings.take(slot.content.owners());
-            if let Some(child) = slot.child {
+            for child in slot.inside() {
                 self.hold(child, holdings);
             }
         }
+    }
+
+    /// Puts in a conditional node of graph `body` with its bodies.
+    pub(crate) fn push_conditional(
+        &mut self,
+        body: u32,
+        mut slot: Slot,
+        bodies: &[CUgraph],
+    ) -> u32 {
+        let index = self.bodies[body as usize].nodes.len() as u32;
+        slot.child = Some(self.bodies.len() as u32);
+        slot.children = bodies.len() as u32;
+        for &raw in bodies {
+            self.push_body(Body::new(raw, Some((body, index)), true));
+        }
+        let pushed = self.bodies[body as usize].push(slot);
+        debug_assert_eq!(pushed, index);
+        pushed
+    }
+
+    /// Whether graph `body` is a conditional node's, or inside one that is.
+    pub(crate) fn is_in_body(&self, body: u32) -> bool {
+        let mut at = self.bodies.get(body as usize);
+        while let Some((parent, node)) = at.and_then(|body| body.parent) {
+            let body = &self.bodies[parent as usize];
+            if body.nodes[node as usize].kind == NodeKind::Conditional {
+                return true;
+            }
+            at = Some(body);
+        }
+        false
     }
 
     /// Whether `ancestor` is `body` or contains it.
@@ -379,8 +415,15 @@ impl Slot {
             is_plain: is_plain(&op),
             kind: op.kind(),
             child: None,
+            children: 0,
             content: Content::of(op),
         }
+    }
+
+    /// The numbers of the graphs inside it, as far as known.
+    pub(crate) fn inside(&self) -> std::ops::Range<u32> {
+        self.child
+            .map_or(0..0, |first| first..first + self.children)
     }
 
     /// A node that does whatever the driver says.
@@ -392,6 +435,7 @@ impl Slot {
             // It may be older than what is known of it.
             after: 0,
             child: None,
+            children: 0,
             content: Content::Unread(None),
         }
     }
@@ -401,6 +445,7 @@ impl Slot {
         Slot {
             raw: std::ptr::null_mut(),
             child: None,
+            children: 0,
             content: self.content.name_only(),
             ..*self
         }
@@ -511,9 +556,10 @@ pub(crate) fn mirror(from: &Snapshot, state: &mut State, to: u32) {
             is_plain: node.is_plain,
             kind: node.kind,
             child: None,
+            children: 0,
             content: node.content.clone(),
         });
-        if let Some(child) = &node.child {
+        if let [child] = node.children.as_slice() {
             state.mirror_child(child, to, index);
         }
     }
@@ -534,7 +580,7 @@ struct Known {
     is_plain: bool,
     kind: NodeKind,
     content: Content,
-    child: Option<Snapshot>,
+    children: Vec<Snapshot>,
 }
 
 impl Snapshot {
@@ -542,19 +588,27 @@ impl Snapshot {
         let body = state.body(body)?;
         let mut nodes = Vec::with_capacity(body.nodes.len());
         for slot in body.nodes.iter().filter(|slot| !slot.raw.is_null()) {
-            let child = slot.child.map(|child| Snapshot::of(state, child));
+            let children = slot.inside().map(|child| Snapshot::of(state, child));
             nodes.push(Known {
                 original: slot.raw,
                 is_plain: slot.is_plain,
                 kind: slot.kind,
                 content: slot.content.clone(),
-                child: child.transpose()?,
+                children: children.collect::<Result<_>>()?,
             });
         }
         Ok(Snapshot {
             ascending: body.ascending,
             nodes,
             lingering: body.lingering.clone(),
+        })
+    }
+
+    /// An operation in it that no body of a conditional node may hold.
+    pub(crate) fn not_for_bodies(&self) -> Option<&AnyOp> {
+        self.nodes.iter().find_map(|node| {
+            let own = node.content.op().filter(|op| !op.fits_in_body());
+            own.or_else(|| node.children.iter().find_map(Snapshot::not_for_bodies))
         })
     }
 
@@ -570,7 +624,7 @@ impl Snapshot {
 impl Known {
     fn each_owner(&self, visit: &mut dyn FnMut(&Owner)) {
         self.content.owners().iter().for_each(&mut *visit);
-        if let Some(child) = &self.child {
+        for child in &self.children {
             child.each_owner(visit);
         }
     }

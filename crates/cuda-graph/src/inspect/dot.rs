@@ -20,20 +20,33 @@ impl Graph {
 /// Writes nodes and edges. A node is called by the places on the way to it.
 fn write_graph(picture: &Picture, prefix: &str, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
-    for (at, (lines, child)) in picture.nodes.iter().enumerate() {
+    for (at, (lines, inside)) in picture.nodes.iter().enumerate() {
         let name = format!("{prefix}{at}");
         let lines: Vec<String> = lines.iter().map(|line| escape(line)).collect();
         let label = lines.join("\\n");
-        match child {
-            None => put(text, format_args!("{indent}{name} [label=\"{label}\"];\n")),
-            Some(child) => {
+        match inside.as_slice() {
+            [] => put(text, format_args!("{indent}{name} [label=\"{label}\"];\n")),
+            inside => {
                 put(text, format_args!("{indent}subgraph cluster_{name} {{\n"));
                 // Edges lead to and from this node, which stands for the cluster.
                 put(
                     text,
                     format_args!("{indent}  {name} [label=\"{label}\", style=dashed];\n"),
                 );
-                write_graph(child, &format!("{name}_"), depth + 1, text);
+                if let [child] = inside {
+                    write_graph(child, &format!("{name}_"), depth + 1, text);
+                } else {
+                    for (body, child) in inside.iter().enumerate() {
+                        put(
+                            text,
+                            format_args!(
+                                "{indent}  subgraph cluster_{name}_{body} {{\n{indent}    label=\"{body}\";\n"
+                            ),
+                        );
+                        write_graph(child, &format!("{name}_{body}_"), depth + 2, text);
+                        put(text, format_args!("{indent}  }}\n"));
+                    }
+                }
                 put(text, format_args!("{indent}}}\n"));
             }
         }

@@ -6,13 +6,13 @@ mod svg;
 
 pub use driver_dot::DriverDot;
 
-use crate::op::{AnyOp, ChildOp};
+use crate::op::AnyOp;
 use crate::{Graph, Result};
 
 /// A graph as pictures show it, with what is embedded in it.
 struct Picture {
-    /// What each node says, line by line, and the graph embedded in it.
-    nodes: Vec<(Vec<String>, Option<Picture>)>,
+    /// What each node says, line by line, and the graphs inside it.
+    nodes: Vec<(Vec<String>, Vec<Picture>)>,
     /// By position among the nodes.
     edges: Vec<(usize, usize, bool)>,
 }
@@ -22,11 +22,9 @@ impl Picture {
         let ids = graph.nodes()?;
         let mut nodes = Vec::with_capacity(ids.len());
         for &id in &ids {
-            let child = match id.typed::<ChildOp>() {
-                Some(node) => Some(Picture::of(&graph.child(node)?)?),
-                None => None,
-            };
-            nodes.push((lines(id.index(), &graph.any_op(id)?), child));
+            let inside = graph.views(id)?;
+            let inside = inside.iter().map(Picture::of).collect::<Result<_>>()?;
+            nodes.push((lines(id.index(), &graph.any_op(id)?), inside));
         }
         let place: std::collections::HashMap<_, _> =
             ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();

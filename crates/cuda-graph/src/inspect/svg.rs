@@ -32,7 +32,7 @@ impl Graph {
 /// Adds nodes and edges; says which of the nodes wait for none.
 fn add(picture: &Picture, drawing: &mut VisualGraph) -> Vec<layout::adt::dag::NodeHandle> {
     let mut handles = Vec::with_capacity(picture.nodes.len());
-    for (lines, child) in &picture.nodes {
+    for (lines, inside) in &picture.nodes {
         let width = lines
             .iter()
             .map(|line| line.chars().count())
@@ -42,7 +42,7 @@ fn add(picture: &Picture, drawing: &mut VisualGraph) -> Vec<layout::adt::dag::No
         let shape = ShapeKind::new_box(&lines.join("\n"));
         let element = Element::create(shape, StyleAttr::simple(), Orientation::TopToBottom, size);
         let handle = drawing.add_node(element);
-        if let Some(child) = child {
+        for child in inside {
             for root in add(child, drawing) {
                 let mut arrow = Arrow::simple("");
                 arrow.end = LineEndKind::None;

@@ -9,6 +9,7 @@ mod alloc;
 mod attribute;
 mod batch;
 mod child;
+mod conditional;
 mod copy;
 mod empty;
 mod fill;
@@ -31,6 +32,7 @@ pub use alloc::{AllocOp, MemoryLocation};
 pub use attribute::{LaunchAttribute, RawAttribute};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
 pub use child::ChildOp;
+pub use conditional::{Conditional, IfElseOp, IfOp, SwitchOp, WhileOp};
 pub use copy::{CopyOp, Pitched};
 pub use empty::EmptyOp;
 pub use fill::{FillOp, FillValue};
@@ -297,6 +299,10 @@ operations! {
     Batch(BatchOp) = Batch,
     SignalSemaphores(SignalSemaphoresOp) = SignalSemaphores,
     WaitSemaphores(WaitSemaphoresOp) = WaitSemaphores,
+    If(IfOp) = Conditional,
+    IfElse(IfElseOp) = Conditional,
+    Switch(SwitchOp) = Conditional,
+    While(WhileOp) = Conditional,
 }
 
 impl Sealed for AnyOp {
@@ -385,6 +391,10 @@ through_any!(
     SignalSemaphoresOp,
     WaitSemaphoresOp,
     RawOp,
+    IfOp,
+    IfElseOp,
+    SwitchOp,
+    WhileOp,
 );
 
 /// What uses nothing.
@@ -398,7 +408,7 @@ macro_rules! without_owners {
     )+};
 }
 
-without_owners!(EmptyOp, AllocOp, FreeOp);
+without_owners!(EmptyOp, AllocOp, FreeOp, IfOp, IfElseOp, SwitchOp, WhileOp);
 
 impl Sealed for ChildOp {
     fn set_in(&self, _: &CudaContext, _: CUgraphExec, _: CUgraphNode) -> Result<()> {
@@ -458,7 +468,14 @@ impl AnyOp {
             AnyOp::WaitSemaphores(op) => op.owners(),
             AnyOp::Raw(op) => op.owners(),
             // An embedded graph holds what its own nodes use; the others use nothing.
-            AnyOp::Child(_) | AnyOp::Empty(_) | AnyOp::Alloc(_) | AnyOp::Free(_) => &[],
+            AnyOp::Child(_)
+            | AnyOp::Empty(_)
+            | AnyOp::Alloc(_)
+            | AnyOp::Free(_)
+            | AnyOp::If(_)
+            | AnyOp::IfElse(_)
+            | AnyOp::Switch(_)
+            | AnyOp::While(_) => &[],
         }
     }
 
@@ -515,6 +532,11 @@ impl AnyOp {
             AnyOp::SignalSemaphores(op) => op.with_params(call),
             AnyOp::WaitSemaphores(op) => op.with_params(call),
             AnyOp::Raw(op) => op.with_params(call)?,
+            AnyOp::If(_) | AnyOp::IfElse(_) | AnyOp::Switch(_) | AnyOp::While(_) => {
+                return Err(crate::Error::InvalidOperation {
+                    why: "a conditional node stays what it is: change what its bodies hold".into(),
+                });
+            }
             AnyOp::Kernel(_) | AnyOp::Child(_) | AnyOp::Empty(_) => {
                 unreachable!("these three have calls of their own")
             }

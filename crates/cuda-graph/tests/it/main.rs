@@ -3,6 +3,7 @@
 mod allocations;
 mod attributes;
 mod capture;
+mod conditions;
 mod device;
 mod door;
 mod executables;

@@ -1,0 +1,188 @@
+//! Nodes that run other graphs, their bodies, as often as a condition says.
+
+use std::fmt;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::{CUgraph, CUgraphConditionalNodeType, CUgraphNode, CUgraphNodeType};
+
+use super::{AnyOp, Operation, Tag, tagged};
+use crate::graph::{Condition, Graph, Node};
+use crate::{Error, Result, driver};
+
+/// An operation whose node has bodies.
+pub trait Conditional: Operation {
+    /// What decides.
+    fn condition(&self) -> &Condition;
+
+    /// How many bodies there are.
+    fn bodies(&self) -> u32;
+}
+
+/// What the four have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Branching {
+    pub condition: Condition,
+    pub bodies: u32,
+    kind: CUgraphConditionalNodeType,
+}
+
+impl Branching {
+    /// Adds the node; gives its bodies too.
+    pub(crate) fn add_to(
+        self,
+        context: &CudaContext,
+        graph: CUgraph,
+        after: &[CUgraphNode],
+    ) -> Result<(CUgraphNode, Vec<CUgraph>)> {
+        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL);
+        params.__bindgen_anon_1.conditional = cudarc::driver::sys::CUDA_CONDITIONAL_NODE_PARAMS {
+            handle: self.condition.raw(),
+            type_: self.kind,
+            size: self.bodies,
+            phGraph_out: std::ptr::null_mut(),
+            ctx: context.cu_ctx(),
+        };
+        let node = driver::node::add(graph, after, &mut params)?;
+        // SAFETY: the driver has filled in an array of as many graphs as there are bodies, which lives as long as the node.
+        let bodies = unsafe {
+            let first = params.__bindgen_anon_1.conditional.phGraph_out;
+            std::slice::from_raw_parts(first, self.bodies as usize).to_vec()
+        };
+        Ok((node, bodies))
+    }
+}
+
+macro_rules! conditionals {
+    ($($(#[$doc:meta])* $op:ident: $kind:ident, $new:item)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $op {
+            branching: Branching,
+            pub(super) tag: Tag,
+        }
+
+        tagged!($op);
+
+        impl $op {
+            $new
+
+            pub(crate) fn branching(&self) -> Branching {
+                self.branching
+            }
+
+            #[track_caller]
+            fn of(condition: &Condition, bodies: u32) -> $op {
+                $op {
+                    branching: Branching {
+                        condition: *condition,
+                        bodies,
+                        kind: CUgraphConditionalNodeType::$kind,
+                    },
+                    tag: Tag::here(),
+                }
+            }
+        }
+
+        impl Conditional for $op {
+            fn condition(&self) -> &Condition {
+                &self.branching.condition
+            }
+
+            fn bodies(&self) -> u32 {
+                self.branching.bodies
+            }
+        }
+
+        impl fmt::Debug for $op {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(
+                    f,
+                    "{} of {:?} with {} bodies made at {:?}",
+                    stringify!($op),
+                    self.branching.condition,
+                    self.branching.bodies,
+                    self.tag
+                )
+            }
+        }
+    )+};
+}
+
+conditionals! {
+    /// Runs its body if the condition is not zero.
+    IfOp: CU_GRAPH_COND_TYPE_IF,
+    /// Runs a body if `condition` is not zero.
+    #[track_caller]
+    pub fn new(condition: &Condition) -> IfOp {
+        IfOp::of(condition, 1)
+    }
+
+    /// Runs its first body if the condition is not zero, else its second.
+    IfElseOp: CU_GRAPH_COND_TYPE_IF,
+    /// Runs one body or another by `condition`.
+    #[track_caller]
+    pub fn new(condition: &Condition) -> IfElseOp {
+        IfElseOp::of(condition, 2)
+    }
+
+    /// Runs the body whose number the condition is, counted from 0; none if there are not as many.
+    SwitchOp: CU_GRAPH_COND_TYPE_SWITCH,
+    /// Runs one of `bodies` bodies by `condition`.
+    #[track_caller]
+    pub fn new(condition: &Condition, bodies: u32) -> SwitchOp {
+        SwitchOp::of(condition, bodies)
+    }
+
+    /// Runs its body again and again while the condition is not zero; not at all if it is zero at first.
+    WhileOp: CU_GRAPH_COND_TYPE_WHILE,
+    /// Runs a body while `condition` is not zero.
+    #[track_caller]
+    pub fn new(condition: &Condition) -> WhileOp {
+        WhileOp::of(condition, 1)
+    }
+}
+
+impl Graph {
+    /// Views of the bodies of a node, in the order of their numbers. They are filled as graphs are, and run by the node alone.
+    pub fn bodies<O: Conditional>(&self, node: Node<O>) -> Result<Vec<Graph>> {
+        self.views(node.id())
+    }
+
+    /// The first body of a node, which for [`IfOp`] and [`WhileOp`] is the only one.
+    pub fn body<O: Conditional>(&self, node: Node<O>) -> Result<Graph> {
+        let first = self.bodies(node)?.into_iter().next();
+        first.ok_or_else(|| Error::InvalidOperation {
+            why: "the node has no body".into(),
+        })
+    }
+}
+
+impl AnyOp {
+    /// What the conditional operations have in common, if it is one.
+    pub(crate) fn branching(&self) -> Option<Branching> {
+        match self {
+            AnyOp::If(op) => Some(op.branching()),
+            AnyOp::IfElse(op) => Some(op.branching()),
+            AnyOp::Switch(op) => Some(op.branching()),
+            AnyOp::While(op) => Some(op.branching()),
+            _ => None,
+        }
+    }
+
+    /// Whether a body may hold it.
+    pub(crate) fn fits_in_body(&self) -> bool {
+        matches!(
+            self,
+            AnyOp::Kernel(_)
+                | AnyOp::Copy(_)
+                | AnyOp::Fill(_)
+                | AnyOp::Empty(_)
+                | AnyOp::Child(_)
+                | AnyOp::If(_)
+                | AnyOp::IfElse(_)
+                | AnyOp::Switch(_)
+                | AnyOp::While(_)
+                | AnyOp::Raw(_)
+        )
+    }
+}

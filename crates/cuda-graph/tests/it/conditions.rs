@@ -1,0 +1,243 @@
+//! Conditional nodes: taken and not, again and again, nested; what their bodies hold.
+
+use std::sync::{Arc, OnceLock};
+
+use cuda_graph::cudarc::driver::CudaModule;
+use cuda_graph::cudarc::nvrtc::Ptx;
+use cuda_graph::{
+    Buffer, ChildOp, Condition, Error, FillOp, Graph, HostOp, IfElseOp, IfOp, InstantiateFailure,
+    Kernel, KernelOp, NodeKind, SwitchOp, WhileOp,
+};
+
+use crate::fixture::{add, assert_soon, context, one, store, stream, words};
+
+/// `set(condition, from)`: the condition is what the word at `from` is. `step(condition, counter, limit)`: counts, and goes on below the limit.
+const PTX: &str = "
+.version 8.4
+.target sm_70
+.address_size 64
+
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
+
+.visible .entry set(.param .u64 condition, .param .u64 from)
+{
+    .reg .b32 %v;
+    .reg .b64 %c, %p;
+    ld.param.u64 %c, [condition];
+    ld.param.u64 %p, [from];
+    ld.global.u32 %v, [%p];
+    {
+        .param .b64 a;
+        .param .b32 b;
+        st.param.b64 [a], %c;
+        st.param.b32 [b], %v;
+        call.uni cudaGraphSetConditional, (a, b);
+    }
+    ret;
+}
+
+.visible .entry step(.param .u64 condition, .param .u64 counter, .param .u32 limit)
+{
+    .reg .pred %more;
+    .reg .b32 %v, %n;
+    .reg .b64 %c, %p;
+    ld.param.u64 %c, [condition];
+    ld.param.u64 %p, [counter];
+    ld.param.u32 %n, [limit];
+    ld.global.u32 %v, [%p];
+    add.u32 %v, %v, 1;
+    st.global.u32 [%p], %v;
+    setp.lt.u32 %more, %v, %n;
+    selp.u32 %v, 1, 0, %more;
+    {
+        .param .b64 a;
+        .param .b32 b;
+        st.param.b64 [a], %c;
+        st.param.b32 [b], %v;
+        call.uni cudaGraphSetConditional, (a, b);
+    }
+    ret;
+}
+";
+
+fn kernel(name: &str) -> Kernel {
+    static MODULE: OnceLock<Arc<CudaModule>> = OnceLock::new();
+    let module = MODULE.get_or_init(|| context().load_module(Ptx::from_src(PTX)).unwrap());
+    Kernel::new(&module.load_function(name).unwrap()).unwrap()
+}
+
+/// Sets `condition` to the first word of `from`.
+fn set(condition: Condition, from: &Buffer<u32>) -> KernelOp {
+    // SAFETY: `set` reads one word.
+    unsafe { KernelOp::new(kernel("set"), one(), (condition, from)) }.unwrap()
+}
+
+/// Counts the first word of `counter`, and sets `condition` while it is below `limit`.
+fn step(condition: Condition, counter: &Buffer<u32>, limit: u32) -> KernelOp {
+    // SAFETY: `step` reads and writes one word.
+    unsafe { KernelOp::new(kernel("step"), one(), (condition, counter, limit)) }.unwrap()
+}
+
+fn graph() -> Graph {
+    Graph::new(&context()).unwrap()
+}
+
+#[test]
+fn if_runs_its_body_or_does_not() {
+    let stream = stream();
+    let (flag, a) = (words(&stream, &[0]), words(&stream, &[0]));
+    let graph = graph();
+    let condition = graph.condition(None).unwrap();
+    let first = graph.add(set(condition, &flag), ()).unwrap();
+    let node = graph.add(IfOp::new(&condition), first).unwrap();
+    assert_eq!(node.id().kind(), NodeKind::Conditional);
+    let body = graph.body(node).unwrap();
+    body.add(store(&a, 7), ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    for (value, becomes) in [(0, 0), (1, 7), (0, 0), (200, 7)] {
+        flag.copy_from_host(&stream, &[value]).unwrap();
+        a.copy_from_host(&stream, &[0]).unwrap();
+        exec.launch(&stream).unwrap();
+        assert_eq!(a.to_host(&stream).unwrap(), [becomes], "with {value}");
+    }
+}
+
+#[test]
+fn one_of_two_and_one_of_many_run() {
+    let stream = stream();
+    let (flag, a) = (words(&stream, &[0]), words(&stream, &[0]));
+    let graph = graph();
+    let condition = graph.condition(None).unwrap();
+    let first = graph.add(set(condition, &flag), ()).unwrap();
+    let node = graph.add(IfElseOp::new(&condition), first).unwrap();
+    let bodies = graph.bodies(node).unwrap();
+    assert_eq!(bodies.len(), 2);
+    bodies[0].add(store(&a, 10), ()).unwrap();
+    bodies[1].add(store(&a, 20), ()).unwrap();
+    let second = graph.condition(None).unwrap();
+    let set_second = graph.add(set(second, &flag), node).unwrap();
+    let node = graph.add(SwitchOp::new(&second, 3), set_second).unwrap();
+    for (number, body) in graph.bodies(node).unwrap().iter().enumerate() {
+        let b = words(&stream, &[1 + number as u32]);
+        body.add(add(&a, &b), ()).unwrap();
+    }
+    let mut exec = graph.instantiate().unwrap();
+    for (value, becomes) in [(0, 21), (1, 12), (2, 13), (3, 10), (1000, 10)] {
+        flag.copy_from_host(&stream, &[value]).unwrap();
+        exec.launch(&stream).unwrap();
+        assert_eq!(a.to_host(&stream).unwrap(), [becomes], "with {value}");
+    }
+}
+
+#[test]
+fn loops_run_as_often_as_their_condition_says() {
+    let stream = stream();
+    for limit in [1, 2, 3000] {
+        let counter = words(&stream, &[0]);
+        let graph = graph();
+        let condition = graph.condition(Some(1)).unwrap();
+        let node = graph.add(WhileOp::new(&condition), ()).unwrap();
+        graph
+            .body(node)
+            .unwrap()
+            .add(step(condition, &counter, limit), ())
+            .unwrap();
+        let mut exec = graph.instantiate().unwrap();
+        for _ in 0..2 {
+            counter.copy_from_host(&stream, &[0]).unwrap();
+            exec.launch(&stream).unwrap();
+            assert_eq!(counter.to_host(&stream).unwrap(), [limit]);
+        }
+    }
+    // The condition is 0 at first.
+    let counter = words(&stream, &[0]);
+    let graph = graph();
+    let condition = graph.condition(Some(0)).unwrap();
+    let node = graph.add(WhileOp::new(&condition), ()).unwrap();
+    let body = graph.body(node).unwrap();
+    body.add(step(condition, &counter, 5), ()).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(counter.to_host(&stream).unwrap(), [0]);
+}
+
+#[test]
+fn loops_nest() {
+    let stream = stream();
+    let (outer, inner, sum, one_word) = (
+        words(&stream, &[0]),
+        words(&stream, &[0]),
+        words(&stream, &[0]),
+        words(&stream, &[1]),
+    );
+    let graph = graph();
+    let outermost = graph.condition(Some(1)).unwrap();
+    let node = graph.add(WhileOp::new(&outermost), ()).unwrap();
+    let body = graph.body(node).unwrap();
+    // The inner condition is set anew in each turn of the outer loop.
+    let innermost = body.condition(None).unwrap();
+    let reset = body.add(FillOp::new(&inner, 0u32).unwrap(), ()).unwrap();
+    let armed = body.add(set(innermost, &one_word), reset).unwrap();
+    let nested = body.add(WhileOp::new(&innermost), armed).unwrap();
+    let within = body.body(nested).unwrap();
+    let counted = within.add(add(&sum, &one_word), ()).unwrap();
+    within.add(step(innermost, &inner, 4), counted).unwrap();
+    body.add(step(outermost, &outer, 3), nested).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(sum.to_host(&stream).unwrap(), [12]);
+}
+
+#[test]
+fn bodies_hold_what_they_may_and_what_it_uses() {
+    let stream = stream();
+    let graph = graph();
+    let condition = graph.condition(Some(1)).unwrap();
+    let node = graph.add(IfOp::new(&condition), ()).unwrap();
+    let body = graph.body(node).unwrap();
+    for refused in [
+        body.add(HostOp::new(|| {}), ()).map(drop),
+        body.add(
+            cuda_graph::RecordEventOp::new(&Arc::new(context().new_event(None).unwrap())),
+            (),
+        )
+        .map(drop),
+        {
+            let calls = Graph::new(&context()).unwrap();
+            calls.add(HostOp::new(|| {}), ()).unwrap();
+            body.add(ChildOp::new(&calls), ()).map(drop)
+        },
+    ] {
+        assert!(
+            matches!(refused, Err(Error::NotInBody { .. })),
+            "{refused:?}"
+        );
+    }
+    let a = words(&stream, &[0]);
+    let gone = Arc::downgrade(&a.owner());
+    let inside = body.add(store(&a, 3), ()).unwrap();
+    let address = a.address();
+    drop(a);
+    let mut exec = graph.instantiate().unwrap();
+    let b = words(&stream, &[0]);
+    exec.update(inside, store(&b, 4)).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(b.to_host(&stream).unwrap(), [4]);
+    assert!(address != 0 && gone.strong_count() > 0);
+    assert!(graph.dot().unwrap().contains("cluster"));
+    drop((graph, body, exec));
+    assert_soon(|| gone.strong_count() == 0, "the buffer leaks");
+}
+
+#[test]
+fn a_condition_serves_one_node() {
+    let graph = graph();
+    let condition = graph.condition(Some(0)).unwrap();
+    let unused = graph.instantiate();
+    let Err(Error::Instantiate { reason, .. }) = unused else {
+        panic!("a condition that no node looks at is refused");
+    };
+    assert_eq!(reason, InstantiateFailure::ConditionUnused);
+    graph.add(IfOp::new(&condition), ()).unwrap();
+    graph.add(IfOp::new(&condition), ()).unwrap_err();
+    graph.instantiate().unwrap();
+    assert!(graph.try_clone().is_err());
+}
