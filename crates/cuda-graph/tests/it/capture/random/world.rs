@@ -1,12 +1,15 @@
 //! The streams, captures and guards of one case, and each step on them.
 
+use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 
 use cuda_graph::cudarc::driver::sys::{self, CUresult};
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaStream, PushKernelArg, result};
-use cuda_graph::{Buffer, Capture, CaptureInfo, CaptureStatus, Error, Graph, Kind, Mode, Result};
+use cuda_graph::{
+    Buffer, Capture, CaptureInfo, CaptureStatus, Error, Graph, Kind, Mode, NodeId, Result,
+};
 
 use super::held::{Guards, Held, Known, Line, Side, SideGuards, Told, fits, whole};
 use super::{Leaving, Step};
@@ -15,6 +18,22 @@ use crate::fixture::{add, function, one, store, words};
 
 const STREAMS: usize = 3;
 const CELLS: usize = 1024;
+
+/// Everything that a node waits for, directly or not.
+fn ancestors(graph: &Graph, node: NodeId) -> HashSet<NodeId> {
+    let edges = graph.edges().expect("it is whole");
+    let mut found = HashSet::new();
+    let mut left = vec![node];
+    while let Some(node) = left.pop() {
+        let before = edges.iter().filter(|edge| edge.to == node);
+        left.extend(
+            before
+                .map(|edge| edge.from)
+                .filter(|from| found.insert(*from)),
+        );
+    }
+    found
+}
 
 pub(super) struct World {
     pub context: Arc<CudaContext>,
@@ -29,6 +48,8 @@ pub(super) struct World {
     pub ran: Known,
     /// What each operation writes.
     pub values: Vec<u32>,
+    /// For operations recorded by guards, the first node, the last, and the operation that they come after.
+    pub nodes: BTreeMap<usize, (NodeId, NodeId, Option<usize>)>,
     pub captures: Vec<Told>,
     pub held: Vec<Held>,
     /// Streams of branches.
@@ -56,6 +77,7 @@ impl World {
             at_once: words(&check, &[0; CELLS]),
             ran: Known::new(),
             values: Vec::new(),
+            nodes: BTreeMap::new(),
             captures: Vec::new(),
             held: Vec::new(),
             branches: Vec::new(),
@@ -91,10 +113,12 @@ impl World {
     ) -> Result<usize> {
         let (operation, own, from) = self.operation(known, after);
         let cell = self.cell(operation);
-        guard.record(store(&cell, own))?;
+        let first = guard.record(store(&cell, own))?.id();
+        let mut last = first;
         if let Some(from) = from {
-            guard.record(add(&cell, &self.cell(from)))?;
+            last = guard.record(add(&cell, &self.cell(from)))?.id();
         }
+        self.nodes.insert(operation, (first, last, from));
         known.insert(operation);
         Ok(operation)
     }
@@ -142,11 +166,23 @@ impl World {
             cells: all,
             check: stream,
             values,
+            nodes,
             ..
         } = self;
         let run = move || {
             let graph = graph;
             all.copy_from_host(stream, &[0; CELLS]).expect("it fits");
+            for (operation, (first, last, from)) in nodes {
+                if has.contains(operation) {
+                    let before = ancestors(&graph, *last);
+                    let after = from.and_then(|from| nodes.get(&from));
+                    assert!(first == last || before.contains(first), "{operation}");
+                    assert!(
+                        after.is_none_or(|(_, from, _)| before.contains(from)),
+                        "{operation}"
+                    );
+                }
+            }
             let mut exec = graph.instantiate().expect("it is whole");
             exec.launch(stream).expect("it runs");
             let cells = all.to_host(stream).expect("it runs");
