@@ -360,7 +360,10 @@ impl<N: Nodes> Run<N> {
     fn work(self: &Arc<Self>, first: u32) {
         let mut next = Some(first);
         while let Some(now) = next {
-            let failed = segment(&*self.nodes, now).err();
+            if let Err(failure) = segment(&*self.nodes, now) {
+                // Known before anything is counted down: another thread that then finds a segment ready skips it.
+                self.state.lock().failure.get_or_insert(failure);
+            }
             let mut ready: SmallVec<[u32; 8]> = SmallVec::new();
             for &to in self.nodes.dag().after(now) {
                 if self.needs[to as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -369,9 +372,6 @@ impl<N: Nodes> Run<N> {
             }
             let mut state = self.state.lock();
             state.left -= 1;
-            if let Some(failure) = failed {
-                state.failure.get_or_insert(failure);
-            }
             if state.failure.is_some() {
                 // What has not started ends without having run.
                 let skipped: Vec<u32> = state.ready.drain(..).chain(ready.drain(..)).collect();
@@ -491,6 +491,35 @@ mod tests {
             for &(from, to) in &edges {
                 prop_assert!(from != bad || !seen.contains(&to));
             }
+        }
+    }
+
+    /// Two nodes that others wait for, one of which fails at the moment in which the other one ends.
+    #[test]
+    fn a_failure_is_known_before_what_waits_for_it_is_ready() {
+        // One waits for both. The many that wait for the failing one alone make it take long to count down.
+        let mut edges: Vec<(u32, u32)> = (2..2_000).map(|node| (1, node)).collect();
+        edges.push((0, 2));
+        for _ in 0..3_000 {
+            let ran = Arc::new(AtomicBool::new(false));
+            let late = ran.clone();
+            let meet = Arc::new(AtomicU32::new(0));
+            let result = run_with(Dag::new(2_000, &edges).unwrap(), move |node| {
+                if node > 1 {
+                    late.store(true, Ordering::SeqCst);
+                    return Ok(());
+                }
+                meet.fetch_add(1, Ordering::SeqCst);
+                while meet.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+                match node {
+                    1 => Err(Failure(7)),
+                    _ => Ok(()),
+                }
+            });
+            assert_eq!(result, Err(Failure(7)));
+            assert!(!ran.load(Ordering::SeqCst));
         }
     }
 
