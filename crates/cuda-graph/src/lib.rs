@@ -26,6 +26,7 @@
 #![warn(missing_docs)]
 
 mod capture;
+mod control;
 mod device;
 mod driver;
 mod error;
@@ -44,6 +45,7 @@ pub use capture::{
     Branch, Capture, CaptureInfo, CaptureInvalidated, CaptureStatus, Captured, Global, Joint, Kind,
     Mode, Parallel, Relaxed, Root, Split, ThreadLocal,
 };
+pub use control::{Body, Eager, Flag, Path, Recorder, Step};
 pub use cudarc;
 pub use device::{Device, device};
 pub use driver::Driver;

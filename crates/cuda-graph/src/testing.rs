@@ -6,6 +6,11 @@ pub fn with_failing_call<R>(nth: u32, body: impl FnOnce() -> R) -> (R, bool) {
     crate::driver::with_failing_call(nth, body)
 }
 
+/// Runs `body` as if the driver were of `version` (12030 is 12.3), as far as this thread asks for it.
+pub fn with_driver_version<R>(version: i32, body: impl FnOnce() -> R) -> R {
+    crate::driver::with_version(version, body)
+}
+
 /// Looks a driver function up, as its first call does.
 pub fn find_function(name: &'static str) -> crate::Result<()> {
     crate::driver::find(&std::sync::atomic::AtomicBool::new(false), name)

@@ -48,7 +48,7 @@ fn join(session: &Session, stream: &CudaStream, branch: &Lane) -> Result<()> {
 }
 
 impl<M: Mode> Capture<Branch, M> {
-    fn branch(session: &Arc<Session>, lane: Lane, split: u64) -> Self {
+    pub(super) fn branch(session: &Arc<Session>, lane: Lane, split: u64) -> Self {
         Capture {
             session: session.clone(),
             lane,

@@ -10,6 +10,7 @@
 //! cannot be ended before. ARCHITECTURE.md has a table of what else cannot be done, and names the examples here by the
 //! sentences above them.
 
+mod body;
 mod branch;
 mod invalidated;
 mod record;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::CUstreamCaptureMode;
 
+pub(crate) use body::begun_at;
 pub use branch::{Joint, Parallel, Split};
 pub use invalidated::CaptureInvalidated;
 pub use run::Captured;

@@ -26,8 +26,10 @@ pub(super) struct Session {
     /// Begun and not ended.
     open: AtomicBool,
     /// A copy of the graph as it was before, where it is not the capture's own. When a capture fails, the driver
-    /// destroys its graph.
+    /// destroys its graph. None of a body, which the driver does not copy.
     backup: Mutex<Option<Backup>>,
+    /// The nodes that a body had before.
+    before: Option<Vec<NodeId>>,
     /// The number of the node that was recorded last, counted from 1.
     last: AtomicU32,
     /// Nodes that were added and could not be recorded. No node goes while its graph is captured.
@@ -55,7 +57,7 @@ fn begun() -> MutexGuard<'static, AllBegun> {
 }
 
 /// Where the capture was begun that `stream` takes part in. The driver gives no number to one that was invalidated.
-fn begun_of(
+pub(super) fn begun_of(
     stream: &CudaStream,
     info: &driver::capture::Info,
 ) -> Option<&'static Location<'static>> {
@@ -87,20 +89,21 @@ impl Session {
             });
         }
         driver::take_offence();
-        let (view, backup, after) = match into {
-            None => (
-                Graph::new(stream.context())?.view(),
-                None,
-                SmallVec::default(),
-            ),
+        let (mut backup, mut before, mut nodes) = (None, None, SmallVec::<[NodeId; 8]>::new());
+        let view = match into {
+            None => Graph::new(stream.context())?.view(),
             Some((graph, after)) => {
-                let mut nodes = SmallVec::<[NodeId; 8]>::new();
                 after.add_to(&mut nodes);
-                let after = graph.raw_nodes(&nodes)?;
-                (graph.view(), Some(graph.back_up()?), after)
+                graph.raw_nodes(&nodes)?;
+                match graph.is_in_body() {
+                    true => before = Some(graph.nodes()?),
+                    false => backup = Some(graph.back_up()?),
+                }
+                graph.view()
             }
         };
         let graph = Graph::from_view(view.clone());
+        let after = graph.raw_nodes(&nodes)?;
         driver::capture::begin(stream.cu_stream(), graph.raw()?, &after, mode)?;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // From here on the capture is ended by being dropped.
@@ -112,6 +115,7 @@ impl Session {
             serial: NEXT.fetch_add(1, Ordering::Relaxed),
             open: AtomicBool::new(true),
             backup: Mutex::new(backup),
+            before,
             last: AtomicU32::new(0),
             spoilt: Mutex::default(),
             eager: false,
@@ -140,6 +144,7 @@ impl Session {
             serial: 0,
             open: AtomicBool::new(false),
             backup: Mutex::default(),
+            before: None,
             last: AtomicU32::new(0),
             spoilt: Mutex::default(),
             eager: true,
@@ -227,10 +232,52 @@ impl Session {
         match self.close(false) {
             Ok(()) => {
                 self.give_back(found);
-                Ok(self.graph())
+                let graph = self.graph();
+                if graph.is_gone() {
+                    // A capture into a body failed.
+                    return Err(Error::GraphGone);
+                }
+                self.check_body()?;
+                Ok(graph)
             }
             Err(source) => Err(self.invalidated(found, source, None)),
         }
+    }
+
+    /// Refuses what other code recorded into a body that may not hold it.
+    fn check_body(&self) -> Result<()> {
+        let graph = self.graph();
+        if self.before.is_none() {
+            return Ok(());
+        }
+        let nodes = graph.nodes()?;
+        let Some(&refused) = nodes.iter().find(|node| !node.kind().fits_in_body()) else {
+            return Ok(());
+        };
+        let error = Error::NotInBody {
+            node: Box::new(graph.name(refused)),
+        };
+        self.take_away_new();
+        Err(error)
+    }
+
+    /// Destroys the nodes that a body did not have before.
+    fn take_away_new(&self) {
+        let (graph, Some(before)) = (self.graph(), &self.before) else {
+            return;
+        };
+        let taken = graph.nodes().and_then(|nodes| {
+            let mut new = nodes.into_iter().filter(|node| !before.contains(node));
+            new.try_for_each(|node| graph.destroy(node))
+        });
+        if let Err(error) = taken {
+            tracing::error!("nodes of an abandoned capture stay in a body: {error}");
+        }
+    }
+
+    /// Nodes that are to go when the capture ends.
+    pub(super) fn spoil(&self, nodes: &[NodeId]) {
+        lock(&self.spoilt).extend_from_slice(nodes);
     }
 
     /// Ends the capture because of an error, or of nothing but that it is dropped. Says what went wrong: the capture,
@@ -308,8 +355,12 @@ impl Session {
 
     /// After an end that went well.
     fn settle(&self) {
-        drop(lock(&self.backup).take());
         let graph = self.graph();
+        if graph.is_gone() {
+            // A capture into a body failed.
+            return self.undo(false);
+        }
+        drop(lock(&self.backup).take());
         let kept = std::mem::take(&mut *lock(&self.kept));
         let kept = kept.into_iter().try_for_each(|owner| graph.keep(owner));
         let spoilt = std::mem::take(&mut *lock(&self.spoilt));
@@ -325,7 +376,8 @@ impl Session {
         match lock(&self.backup).take() {
             Some(backup) => graph.restore(backup, gone),
             None if gone => graph.forsake(),
-            None => {}
+            None if graph.is_gone() => {}
+            None => self.take_away_new(),
         }
     }
 

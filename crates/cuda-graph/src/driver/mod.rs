@@ -12,7 +12,9 @@ pub(crate) mod event;
 pub(crate) mod exec;
 pub(crate) mod graph;
 pub(crate) mod memory;
+pub(crate) mod module;
 pub(crate) mod node;
+pub(crate) mod run;
 pub(crate) mod stream;
 
 use std::cell::Cell;
@@ -102,16 +104,50 @@ fn symbol(name: &str) -> String {
 
 /// The driver's version, in words.
 fn version() -> String {
-    let mut version = 0;
-    // SAFETY: a driver was chosen before this is called; `version` is a place for the answer.
-    match unsafe { sys::cuDriverGetVersion(&mut version) } {
-        CUresult::CUDA_SUCCESS => format!(
-            "a driver for CUDA {}.{}",
-            version / 1000,
-            version % 1000 / 10
-        ),
-        status => format!("a driver whose version is unknown ({status:?})"),
+    match version_number() {
+        Ok(version) => format!("a driver for CUDA {}", in_words(version)),
+        Err(error) => format!("a driver whose version is unknown ({error})"),
     }
+}
+
+fn in_words(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// The driver's version: 12030 is 12.3.
+fn version_number() -> Result<i32> {
+    if let Some(pretended) = PRETENDED.with(Cell::get) {
+        return Ok(pretended);
+    }
+    choose()?;
+    let mut version = 0;
+    call!(cuDriverGetVersion(&mut version))?;
+    Ok(version)
+}
+
+/// [`Error::Unsupported`] unless the driver has what CUDA `version` brought.
+pub(crate) fn need(version: i32, what: &'static str) -> Result<()> {
+    let have = version_number()?;
+    if have >= version {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        what,
+        needs: format!("a driver for CUDA {}", in_words(version)),
+        have: format!("one for CUDA {}", in_words(have)),
+    })
+}
+
+/// Runs `body` as if the driver were of `version`, as far as this thread asks.
+pub(crate) fn with_version<R>(version: i32, body: impl FnOnce() -> R) -> R {
+    struct Back(Option<i32>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            PRETENDED.with(|pretended| pretended.set(self.0));
+        }
+    }
+    let _back = Back(PRETENDED.with(|pretended| pretended.replace(Some(version))));
+    body()
 }
 
 /// Makes `context` the calling thread's.
@@ -163,6 +199,9 @@ static INJECTING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static OFFENCE: Cell<Option<(&'static str, CUresult)>> = const { Cell::new(None) };
+
+    /// The version that a test has this thread see.
+    static PRETENDED: Cell<Option<i32>> = const { Cell::new(None) };
 
     /// How many more calls of this thread succeed before one fails; negative when none will.
     static COUNTDOWN: Cell<i64> = const { Cell::new(-1) };

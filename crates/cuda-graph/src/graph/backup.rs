@@ -125,7 +125,11 @@ impl Graph {
         }
         state.restored += 1;
         backup.raw = std::ptr::null_mut();
-        if !gone && let Err(error) = driver::graph::destroy(old[0].raw) {
+        // Null where something in it was destroyed under it: then it is not touched again.
+        if !gone
+            && !old[0].raw.is_null()
+            && let Err(error) = driver::graph::destroy(old[0].raw)
+        {
             tracing::error!("a graph leaks: {error}");
         }
         drop(state);
@@ -133,10 +137,18 @@ impl Graph {
         drop(old);
     }
 
-    /// The driver destroyed this graph, which is a root.
+    /// The driver destroyed this graph. Where that is not the root, the root cannot be destroyed any more, and leaks.
     pub(crate) fn forsake(&self) {
         let mut state = self.hierarchy().lock();
+        if self.body_index() != 0 && !state.bodies[0].raw.is_null() {
+            tracing::warn!(
+                "graph {} leaks: a capture into a body of it failed, and the driver destroyed the body under its node",
+                self.hierarchy().id
+            );
+        }
         let bodies = mem::take(&mut state.bodies);
+        // Their numbers are not given again.
+        state.bodies = bodies.iter().map(Body::gone).collect();
         drop(state);
         // Outside of the lock: dropping what it holds runs foreign code.
         drop(bodies);

@@ -57,13 +57,27 @@ impl Graph {
     ///
     /// A graph with a condition that no node looks at cannot be instantiated.
     pub fn condition(&self, default: Option<u32>) -> Result<Condition> {
+        driver::need(12_030, "a condition")?;
         driver::bind(self.context())?;
-        let state = self.hierarchy().look();
+        let mut state = self.hierarchy().lock();
+        state.body(self.body_index())?;
+        let spare = state
+            .spare
+            .iter()
+            .position(|spare| spare.default == default);
+        if let Some(at) = spare {
+            return Ok(state.spare.swap_remove(at));
+        }
         let raw = driver::graph::create_condition(
             state.body(self.body_index())?.raw,
             self.context().cu_ctx(),
             default,
         )?;
         Ok(Condition { raw, default })
+    }
+
+    /// Gives back a condition that no node looks at and no kernel sets, for the next one to be made.
+    pub(crate) fn give_back(&self, condition: Condition) {
+        self.hierarchy().lock().spare.push(condition);
     }
 }

@@ -469,6 +469,16 @@ impl Graph {
         }
     }
 
+    /// Whether it is a body of a conditional node, or inside one.
+    pub(crate) fn is_in_body(&self) -> bool {
+        self.hierarchy().look().is_in_body(self.view.body)
+    }
+
+    /// Whether it is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.hierarchy().look().body(self.view.body).is_err()
+    }
+
     /// Whether a node is one of this graph and still there.
     pub fn contains(&self, node: impl Into<NodeId>) -> bool {
         let id = node.into();

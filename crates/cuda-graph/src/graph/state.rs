@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
 
+use super::condition::Condition;
 use super::name::NodeName;
 use super::node::NodeId;
 use crate::op::{AnyOp, NodeKind, Tag};
@@ -44,6 +45,8 @@ pub(crate) struct State {
     pub executables: u32,
     /// There is a copy that may take the root's place.
     pub backed_up: bool,
+    /// Conditions that no node looks at.
+    pub spare: Vec<Condition>,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -235,6 +238,7 @@ impl Drop for Keeper {
         let state = mem::take(&mut *self.hierarchy.lock());
         if self.owned
             && let Some(root) = state.bodies.first()
+            && !root.raw.is_null()
             && let Err(error) = driver::graph::destroy(root.raw)
         {
             tracing::error!("a graph leaks: {error}");
@@ -474,6 +478,13 @@ impl Body {
             lingering: Vec::new(),
             ascending,
         }
+    }
+
+    /// The graph once it is gone.
+    pub(crate) fn gone(&self) -> Body {
+        let mut gone = Body::new(std::ptr::null_mut(), self.parent, false);
+        gone.nodes.extend(self.nodes.iter().map(Slot::gone));
+        gone
     }
 
     pub(crate) fn push(&mut self, slot: Slot) -> u32 {

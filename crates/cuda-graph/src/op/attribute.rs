@@ -4,7 +4,7 @@ use std::mem;
 
 use cudarc::driver::sys::{
     CUclusterSchedulingPolicy, CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue,
-    CUlaunchAttributeID,
+    CUlaunchAttribute, CUlaunchAttributeID,
 };
 
 use crate::{Result, driver};
@@ -108,6 +108,15 @@ impl LaunchAttribute {
                 // SAFETY: the union is plain data with a member of bytes; of no attribute is zero an address or a handle.
                 LaunchAttribute::Raw(unsafe { RawAttribute::new(other.id(), mem::zeroed()) })
             }
+        }
+    }
+
+    /// As launches outside of graphs take it.
+    pub(super) fn of_launch(&self) -> CUlaunchAttribute {
+        CUlaunchAttribute {
+            id: self.id(),
+            pad: [0; 4],
+            value: self.value(),
         }
     }
 

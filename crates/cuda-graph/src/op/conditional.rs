@@ -5,7 +5,7 @@ use std::fmt;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphConditionalNodeType, CUgraphNode, CUgraphNodeType};
 
-use super::{AnyOp, Operation, Tag, tagged};
+use super::{AnyOp, NodeKind, Operation, Tag, tagged};
 use crate::graph::{Condition, Graph, Node};
 use crate::{Error, Result, driver};
 
@@ -34,6 +34,12 @@ impl Branching {
         graph: CUgraph,
         after: &[CUgraphNode],
     ) -> Result<(CUgraphNode, Vec<CUgraph>)> {
+        use CUgraphConditionalNodeType as T;
+        match (self.kind, self.bodies) {
+            (T::CU_GRAPH_COND_TYPE_SWITCH, _) => driver::need(12_080, "a switch node")?,
+            (T::CU_GRAPH_COND_TYPE_IF, 2) => driver::need(12_080, "an else body")?,
+            _ => driver::need(12_030, "a conditional node")?,
+        }
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL);
         params.__bindgen_anon_1.conditional = cudarc::driver::sys::CUDA_CONDITIONAL_NODE_PARAMS {
             handle: self.condition.raw(),
@@ -171,18 +177,22 @@ impl AnyOp {
 
     /// Whether a body may hold it.
     pub(crate) fn fits_in_body(&self) -> bool {
+        self.kind().fits_in_body()
+    }
+}
+
+impl NodeKind {
+    /// Whether a body may hold a node of this kind. Of a kind that is not known, the driver decides.
+    pub(crate) fn fits_in_body(self) -> bool {
         matches!(
             self,
-            AnyOp::Kernel(_)
-                | AnyOp::Copy(_)
-                | AnyOp::Fill(_)
-                | AnyOp::Empty(_)
-                | AnyOp::Child(_)
-                | AnyOp::If(_)
-                | AnyOp::IfElse(_)
-                | AnyOp::Switch(_)
-                | AnyOp::While(_)
-                | AnyOp::Raw(_)
+            NodeKind::Kernel
+                | NodeKind::Copy
+                | NodeKind::Fill
+                | NodeKind::Empty
+                | NodeKind::Child
+                | NodeKind::Conditional
+                | NodeKind::Other(_)
         )
     }
 }

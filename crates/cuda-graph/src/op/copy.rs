@@ -193,6 +193,11 @@ impl CopyOp {
         width * height * depth
     }
 
+    /// The driver's parameters.
+    pub(super) fn params(&self) -> &CUDA_MEMCPY3D {
+        &self.copy.params
+    }
+
     pub(super) fn owners(&self) -> &[Owner] {
         &self.copy.owners
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_MEMSET_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
 };
 
 use super::copy::{Pitched, fits};
@@ -167,16 +167,21 @@ impl FillOp {
         call: impl FnOnce(&mut CUgraphNodeParams) -> R,
     ) -> R {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET);
-        params.__bindgen_anon_1.memset = CUDA_MEMSET_NODE_PARAMS_v2 {
+        params.__bindgen_anon_1.memset = self.params(context.cu_ctx());
+        call(&mut params)
+    }
+
+    /// The driver's parameters.
+    pub(super) fn params(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
+        CUDA_MEMSET_NODE_PARAMS_v2 {
             dst: self.fill.to.address(),
             pitch: self.fill.pitch,
             value: self.fill.value,
             elementSize: self.fill.value_bytes,
             width: self.fill.width,
             height: self.fill.height,
-            ctx: context.cu_ctx(),
-        };
-        call(&mut params)
+            ctx: context,
+        }
     }
 
     pub(super) fn read(node: CUgraphNode) -> Result<FillOp> {

@@ -204,6 +204,11 @@ impl KernelOp {
         &self.launch.attributes
     }
 
+    /// The driver's parameters, but for the context.
+    pub(super) fn params(&self) -> &CUDA_KERNEL_NODE_PARAMS {
+        &self.launch.params
+    }
+
     #[inline]
     pub(super) fn owners(&self) -> &[Owner] {
         self.launch.arguments.owners()

@@ -18,6 +18,7 @@ mod host;
 mod kernel;
 mod raw;
 mod record_event;
+mod run;
 mod semaphores;
 mod wait_event;
 

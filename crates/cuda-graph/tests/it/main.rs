@@ -4,6 +4,7 @@ mod allocations;
 mod attributes;
 mod capture;
 mod conditions;
+mod control;
 mod device;
 mod door;
 mod executables;

@@ -1,0 +1,95 @@
+//! Steps recorded by a capture.
+//!
+//! A body is captured too, in a stream of the pool, so that other code can fill it. It cannot be saved as a graph is that
+//! is captured into: when its capture fails, the driver destroys the body under its node, and the whole graph is given up
+//! (L10).
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUgraphNode;
+use cudarc::driver::{CudaContext, CudaStream};
+use smallvec::SmallVec;
+
+use super::conditional::{self, Builds, Tail};
+use super::{Body, Eager, Flow, Recorder, Records, control_flow};
+use crate::capture::{Capture, Kind, Mode};
+use crate::graph::{Graph, NodeId};
+use crate::op::AnyOp;
+use crate::{Owner, Result};
+
+impl<K: Kind, M: Mode> Capture<K, M> {
+    control_flow!();
+}
+
+impl<K: Kind, M: Mode> Recorder for Capture<K, M> {
+    fn context(&self) -> &Arc<CudaContext> {
+        Capture::stream(self).context()
+    }
+
+    fn stream(&self) -> Option<&Arc<CudaStream>> {
+        Some(Capture::stream(self))
+    }
+
+    fn keep(&mut self, owner: Owner) -> Result<()> {
+        self.keep_owner(owner);
+        Ok(())
+    }
+}
+
+impl<K: Kind, M: Mode> Records for Capture<K, M> {
+    fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
+        Ok(Some(self.record(op)?.id()))
+    }
+
+    fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+        self.parallel(|parallel| {
+            branches
+                .iter_mut()
+                .try_for_each(|branch| parallel.branch(|capture| branch(capture)))
+        })
+    }
+
+    fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        if self.is_eager() {
+            return Eager::new(Capture::stream(self))?.put_flow(flow, bodies);
+        }
+        conditional::record(self, flow, bodies)
+    }
+}
+
+impl<K: Kind, M: Mode> Builds for Capture<K, M> {
+    type Mark = SmallVec<[CUgraphNode; 4]>;
+
+    fn graph(&self) -> Graph {
+        self.target()
+    }
+
+    fn mark(&self) -> Result<Self::Mark> {
+        self.position()
+    }
+
+    fn add(&mut self, op: AnyOp) -> Result<NodeId> {
+        Ok(self.record(op)?.id())
+    }
+
+    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<bool> {
+        self.go_back(nodes, &mark)?;
+        Ok(false)
+    }
+
+    fn fill(
+        &mut self,
+        body: Graph,
+        flow: &Flow<'_>,
+        fill: &mut Body<'_>,
+        tail: Tail,
+    ) -> Result<()> {
+        self.capture_body(&body, flow.location, |capture| {
+            fill(capture)?;
+            if let Some(op) = tail {
+                capture.record(conditional::at(op, flow.location))?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! A loop or branch as nodes: the condition, the kernel that sets it from the flag, the conditional node, its bodies.
+
+use std::panic::Location;
+
+use smallvec::SmallVec;
+
+use super::{Body, Control, Flow, setter, word};
+use crate::graph::{Condition, Graph, NodeId};
+use crate::op::{AnyOp, IfElseOp, IfOp, SwitchOp, WhileOp};
+use crate::{Error, Result};
+
+/// What comes last in a body.
+pub(super) type Tail = Option<AnyOp>;
+
+/// A recorder that builds a graph.
+pub(super) trait Builds {
+    /// A place to come back to.
+    type Mark;
+
+    /// What it builds.
+    fn graph(&self) -> Graph;
+
+    /// Where it is.
+    fn mark(&self) -> Result<Self::Mark>;
+
+    /// A node that does `op` after what was recorded before.
+    fn add(&mut self, op: AnyOp) -> Result<NodeId>;
+
+    /// Goes back to `mark`, and takes away the nodes recorded since: at once, or else, as false says, later.
+    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<bool>;
+
+    /// Has `fill`, and then `tail`, be recorded into a body.
+    fn fill(&mut self, body: Graph, flow: &Flow<'_>, fill: &mut Body<'_>, tail: Tail)
+    -> Result<()>;
+}
+
+/// An operation made for code at `location`.
+pub(super) fn at(mut op: AnyOp, location: &'static Location<'static>) -> AnyOp {
+    op.tag_mut().location = Some(location);
+    op
+}
+
+/// Records a loop or branch, or nothing.
+pub(super) fn record<B: Builds>(
+    builder: &mut B,
+    flow: &Flow<'_>,
+    bodies: &mut [&mut Body<'_>],
+) -> Result<()> {
+    let flag = word(flow.flag)?;
+    if bodies.is_empty() {
+        return Err(Error::InvalidOperation {
+            why: "a switch without a case".into(),
+        });
+    }
+    let setter = setter::of(builder.graph().context())?;
+    let graph = builder.graph();
+    // At the outside, the launch itself can see to it that a loop is entered. Inside a body that would hold for the first
+    // time alone.
+    let entered = flow.control == Control::DoWhile;
+    let by_launch = entered && !graph.is_in_body();
+    let mut half = Half {
+        mark: Some(builder.mark()?),
+        condition: Some(graph.condition(by_launch.then_some(1))?),
+        nodes: SmallVec::new(),
+        builder,
+    };
+    let condition = half.condition.expect("it was just put there");
+    match (entered, by_launch) {
+        (_, true) => {}
+        (true, false) => half.add(setter.enter(&condition)?, flow)?,
+        (false, false) => half.add(setter.set(&condition, &flag)?, flow)?,
+    }
+    let count = bodies.len() as u32;
+    half.add(operation(flow.control, &condition, count), flow)?;
+    let node = *half.nodes.last().expect("it was just added");
+    let again = match flow.control {
+        Control::While | Control::DoWhile => Some(setter.set(&condition, &flag)?),
+        _ => None,
+    };
+    for (view, body) in graph.views(node)?.into_iter().zip(bodies) {
+        half.builder.fill(view, flow, body, again.clone())?;
+    }
+    half.mark = None;
+    Ok(())
+}
+
+fn operation(control: Control, condition: &Condition, bodies: u32) -> AnyOp {
+    match control {
+        Control::While | Control::DoWhile => WhileOp::new(condition).into(),
+        Control::If => IfOp::new(condition).into(),
+        Control::IfElse => IfElseOp::new(condition).into(),
+        Control::Switch => SwitchOp::new(condition, bodies).into(),
+    }
+}
+
+/// What is not whole yet. Unless its mark is taken, it is taken back: by an error, or a panic.
+struct Half<'a, B: Builds> {
+    builder: &'a mut B,
+    mark: Option<B::Mark>,
+    nodes: SmallVec<[NodeId; 2]>,
+    condition: Option<Condition>,
+}
+
+impl<B: Builds> Half<'_, B> {
+    fn add(&mut self, op: impl Into<AnyOp>, flow: &Flow<'_>) -> Result<()> {
+        let node = self.builder.add(at(op.into(), flow.location))?;
+        self.nodes.push(node);
+        Ok(())
+    }
+}
+
+impl<B: Builds> Drop for Half<'_, B> {
+    fn drop(&mut self) {
+        let Some(mark) = self.mark.take() else {
+            return;
+        };
+        let graph = self.builder.graph();
+        match self.builder.take_back(&self.nodes, mark) {
+            Ok(true) => {
+                if let Some(condition) = self.condition.take() {
+                    graph.give_back(condition);
+                }
+            }
+            Ok(false) => {}
+            // The graph went with what failed.
+            Err(Error::GraphGone) => {}
+            Err(error) => {
+                tracing::error!("half a loop or branch stays in its graph: {error}");
+            }
+        }
+    }
+}

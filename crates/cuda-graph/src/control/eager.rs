@@ -1,0 +1,159 @@
+//! Running a step at once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream};
+
+use super::{Body, Control, Flow, Recorder, Records, branches, control_flow, word};
+use crate::capture::{CaptureInfo, begun_at};
+use crate::graph::{Graph, NodeId};
+use crate::memory::Region;
+use crate::op::{AnyOp, Operation};
+use crate::retain::{Fence, Holdings, drop_after};
+use crate::{Error, Owner, PinnedBuffer, Result, driver};
+
+/// Runs what it is given in the order of a stream, at once; loops and branches are decided on the host, which waits for
+/// the stream and reads the flag back each time.
+///
+/// What an operation uses is held until it has run. Branches of a parallel part run one after the other.
+pub struct Eager {
+    stream: Arc<CudaStream>,
+    /// Where flags are read to.
+    word: PinnedBuffer<u32>,
+    /// What runs may use this.
+    held: Holdings,
+}
+
+impl Eager {
+    /// Runs steps in `stream`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyCapturing`] while the stream is captured; the driver's when there is no memory to read flags to.
+    pub fn new(stream: &Arc<CudaStream>) -> Result<Eager> {
+        if CaptureInfo::of(stream)?.is_capturing() {
+            return Err(Error::AlreadyCapturing {
+                begun: begun_at(stream),
+            });
+        }
+        Ok(Eager {
+            stream: stream.clone(),
+            word: PinnedBuffer::zeroed(stream.context(), 1)?,
+            held: Holdings::default(),
+        })
+    }
+
+    /// Runs `op`.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says, naming the operation.
+    pub fn record<O: Operation>(&mut self, op: O) -> Result<()> {
+        self.run(&op.into_any())
+    }
+
+    control_flow!();
+    branches!();
+
+    pub(super) fn own_stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    fn run(&mut self, op: &AnyOp) -> Result<()> {
+        driver::bind(self.stream.context())?;
+        // Before it is given away: where that fails half-way, it may run all the same.
+        self.held.take(op.owners());
+        if let Some(done) = op.run(self.stream.cu_stream()) {
+            return done.map_err(|error| error.about(crate::graph::NodeName::of_op(op), "running"));
+        }
+        // What streams do not take, a graph of one node does.
+        let graph = Graph::new(self.stream.context())?;
+        graph.add(op.clone(), ())?;
+        graph.instantiate()?.launch(&self.stream)
+    }
+
+    /// What a flag is once everything before has run.
+    fn read(&mut self, flag: &Region) -> Result<u32> {
+        driver::bind(self.stream.context())?;
+        driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
+        driver::stream::synchronize(self.stream.cu_stream())?;
+        // Nothing runs any more.
+        drop(std::mem::take(&mut self.held));
+        Ok(self.word.to_vec()[0])
+    }
+}
+
+impl Recorder for Eager {
+    fn context(&self) -> &Arc<CudaContext> {
+        self.stream.context()
+    }
+
+    fn stream(&self) -> Option<&Arc<CudaStream>> {
+        Some(&self.stream)
+    }
+
+    fn keep(&mut self, owner: Owner) -> Result<()> {
+        self.held.take(&[owner]);
+        Ok(())
+    }
+}
+
+impl Records for Eager {
+    fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
+        self.run(&op)?;
+        Ok(None)
+    }
+
+    fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+        branches.iter_mut().try_for_each(|branch| branch(self))
+    }
+
+    fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        let flag = word(flow.flag)?;
+        match (flow.control, bodies) {
+            (Control::Switch, []) => Err(Error::InvalidOperation {
+                why: "a switch without a case".into(),
+            }),
+            (Control::While, [body, ..]) => {
+                while self.read(&flag)? != 0 {
+                    body(self)?;
+                }
+                Ok(())
+            }
+            (Control::DoWhile, [body, ..]) => loop {
+                body(self)?;
+                if self.read(&flag)? == 0 {
+                    return Ok(());
+                }
+            },
+            (Control::Switch, cases) => match cases.get_mut(self.read(&flag)? as usize) {
+                Some(case) => case(self),
+                None => Ok(()),
+            },
+            (Control::If | Control::IfElse, bodies) => {
+                let taken = usize::from(self.read(&flag)? == 0);
+                match bodies.get_mut(taken) {
+                    Some(body) => body(self),
+                    None => Ok(()),
+                }
+            }
+            (Control::While | Control::DoWhile, []) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Eager {
+    fn drop(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            drop_after(Fence::behind(self.stream.clone()), held);
+        }
+    }
+}
+
+impl fmt::Debug for Eager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Eager in stream {:p}", self.stream.cu_stream())
+    }
+}

@@ -1,0 +1,175 @@
+//! A cursor in a graph.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream};
+use smallvec::SmallVec;
+
+use super::conditional::{self, Builds, Tail};
+use super::{Body, Flow, Recorder, Records, branches, control_flow};
+use crate::graph::{After, Graph, Node, NodeId, NodeSet};
+use crate::op::{AnyOp, Operation};
+use crate::{Owner, Result};
+
+/// A way through a graph: each operation recorded is a node that waits for the one before.
+///
+/// It may go through a graph that has other nodes, start from some of them, and go on where another one ended.
+///
+/// ```
+/// # use cuda_graph::{Buffer, CopyOp, FillOp, Graph, Path};
+/// # let device = cuda_graph::device(0)?;
+/// # let stream = device.context().default_stream();
+/// # let (a, b) = (Buffer::<u32>::zeroed(&stream, 8)?, Buffer::<u32>::zeroed(&stream, 8)?);
+/// let graph = Graph::new(device.context())?;
+/// let mut path = Path::new(&graph);
+/// let fill = path.record(FillOp::new(&a, 7u32)?)?;
+/// let copy = path.record(CopyOp::new(&b, &a)?)?;
+/// assert_eq!(graph.predecessors(copy).list()?, [fill.id()]);
+/// # Ok::<(), cuda_graph::Error>(())
+/// ```
+pub struct Path {
+    graph: Graph,
+    after: SmallVec<[NodeId; 4]>,
+}
+
+impl Path {
+    /// A path that starts at the beginning of `graph`.
+    pub fn new(graph: &Graph) -> Path {
+        Path {
+            graph: Graph::from_view(graph.view()),
+            after: SmallVec::new(),
+        }
+    }
+
+    /// A path that starts after `nodes` of `graph`.
+    pub fn after(graph: &Graph, nodes: impl NodeSet) -> Path {
+        let mut path = Path::new(graph);
+        path.go_on_after(nodes);
+        path
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The nodes that the next operation waits for: those at the end of the path.
+    pub fn ends(&self) -> &[NodeId] {
+        &self.after
+    }
+
+    /// Has the next operation wait for `nodes` alone. Those of another graph are refused when it is recorded.
+    pub fn go_on_after(&mut self, nodes: impl NodeSet) {
+        let mut ids = SmallVec::new();
+        nodes.add_to(&mut ids);
+        self.after = ids.into_iter().collect();
+    }
+
+    /// Adds a node that does `op` after the ones at the end of the path.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::add`].
+    pub fn record<O: Operation>(&mut self, op: O) -> Result<Node<O>> {
+        self.add(op.into_any()).map(Node::new)
+    }
+
+    control_flow!();
+    branches!();
+}
+
+impl Recorder for Path {
+    fn context(&self) -> &Arc<CudaContext> {
+        self.graph.context()
+    }
+
+    fn stream(&self) -> Option<&Arc<CudaStream>> {
+        None
+    }
+
+    fn keep(&mut self, owner: Owner) -> Result<()> {
+        self.graph.keep(owner)
+    }
+}
+
+impl Records for Path {
+    fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
+        self.add(op).map(Some)
+    }
+
+    fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+        let start = self.after.clone();
+        let mut ends: SmallVec<[NodeId; 4]> = SmallVec::new();
+        for branch in &mut *branches {
+            let mut path = Path::after(&self.graph, start.as_slice());
+            let recorded = branch(&mut path);
+            // What the branches before recorded is waited for, whatever becomes of this one.
+            for end in path.after {
+                if !ends.contains(&end) {
+                    ends.push(end);
+                }
+            }
+            self.after = ends.clone();
+            recorded?;
+        }
+        Ok(())
+    }
+
+    fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        conditional::record(self, flow, bodies)
+    }
+}
+
+impl Builds for Path {
+    type Mark = SmallVec<[NodeId; 4]>;
+
+    fn graph(&self) -> Graph {
+        Graph::from_view(self.graph.view())
+    }
+
+    fn mark(&self) -> Result<Self::Mark> {
+        Ok(self.after.clone())
+    }
+
+    fn add(&mut self, op: AnyOp) -> Result<NodeId> {
+        let (node, _) = self.graph.insert(op, After::Nodes(&self.after))?;
+        self.after.clear();
+        self.after.push(node);
+        Ok(node)
+    }
+
+    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<bool> {
+        self.after = mark;
+        nodes
+            .iter()
+            .rev()
+            .try_for_each(|&node| self.graph.destroy(node))?;
+        Ok(true)
+    }
+
+    fn fill(
+        &mut self,
+        body: Graph,
+        flow: &Flow<'_>,
+        fill: &mut Body<'_>,
+        tail: Tail,
+    ) -> Result<()> {
+        let mut path = Path::new(&body);
+        fill(&mut path)?;
+        if let Some(op) = tail {
+            path.add(conditional::at(op, flow.location))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Path in {:?} that goes on after {:?}",
+            self.graph, self.after
+        )
+    }
+}

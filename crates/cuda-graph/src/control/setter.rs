@@ -1,0 +1,120 @@
+//! The kernels that set conditions.
+//!
+//! They are PTX, which every driver compiles for its device, and are loaded once for a context. The module goes with its
+//! context: graphs and executables keep that, so they need not keep the module.
+
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use cudarc::driver::{CudaContext, LaunchConfig};
+
+use crate::graph::Condition;
+use crate::kernel::{Arguments, Kernel};
+use crate::memory::Region;
+use crate::op::{AnyOp, KernelOp};
+use crate::{Result, driver};
+
+/// `set_condition(condition, flag)`: the condition is what the flag is. `enter_loop(condition)`: the condition is 1.
+const PTX: &CStr = c"
+.version 8.3
+.target sm_70
+.address_size 64
+
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
+
+.visible .entry set_condition(.param .u64 condition, .param .u64 flag)
+{
+    .reg .b32 %value;
+    .reg .b64 %handle, %from;
+    ld.param.u64 %handle, [condition];
+    ld.param.u64 %from, [flag];
+    cvta.to.global.u64 %from, %from;
+    ld.global.u32 %value, [%from];
+    {
+        .param .b64 a;
+        .param .b32 b;
+        st.param.b64 [a], %handle;
+        st.param.b32 [b], %value;
+        call.uni cudaGraphSetConditional, (a, b);
+    }
+    ret;
+}
+
+.visible .entry enter_loop(.param .u64 condition)
+{
+    .reg .b32 %value;
+    .reg .b64 %handle;
+    ld.param.u64 %handle, [condition];
+    mov.u32 %value, 1;
+    {
+        .param .b64 a;
+        .param .b32 b;
+        st.param.b64 [a], %handle;
+        st.param.b32 [b], %value;
+        call.uni cudaGraphSetConditional, (a, b);
+    }
+    ret;
+}
+";
+
+/// The kernels of a context.
+#[derive(Clone)]
+pub(super) struct Setter {
+    set: Kernel,
+    enter: Kernel,
+}
+
+/// Those of `context`, loaded if they are not.
+pub(super) fn of(context: &Arc<CudaContext>) -> Result<Setter> {
+    static LOADED: Mutex<Vec<(Weak<CudaContext>, Setter)>> = Mutex::new(Vec::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    loaded.retain(|(of, _)| of.strong_count() > 0);
+    let known = loaded
+        .iter()
+        .find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(context)));
+    if let Some((_, setter)) = known {
+        return Ok(setter.clone());
+    }
+    driver::bind(context)?;
+    // Loading a module is forbidden to a thread that captures.
+    let setter = driver::capture::undisturbed(|| {
+        let module = driver::module::load(PTX)?;
+        Ok::<_, crate::Error>(Setter {
+            set: Kernel::unowned(driver::module::function(module, c"set_condition")?)?,
+            enter: Kernel::unowned(driver::module::function(module, c"enter_loop")?)?,
+        })
+    })?;
+    loaded.push((Arc::downgrade(context), setter.clone()));
+    Ok(setter)
+}
+
+impl Setter {
+    /// Sets `condition` to what `flag`, which is one number, is.
+    pub(super) fn set(&self, condition: &Condition, flag: &Region) -> Result<AnyOp> {
+        let mut arguments = Arguments::default();
+        arguments.value(&condition.raw());
+        arguments.value(&flag.address());
+        if let Some(owner) = &flag.owner {
+            arguments.keep(owner.clone());
+        }
+        launch(&self.set, arguments)
+    }
+
+    /// Sets `condition` to 1.
+    pub(super) fn enter(&self, condition: &Condition) -> Result<AnyOp> {
+        let mut arguments = Arguments::default();
+        arguments.value(&condition.raw());
+        launch(&self.enter, arguments)
+    }
+}
+
+fn launch(kernel: &Kernel, arguments: Arguments) -> Result<AnyOp> {
+    let one = LaunchConfig {
+        grid_dim: (1, 1, 1),
+        block_dim: (1, 1, 1),
+        shared_mem_bytes: 0,
+    };
+    // SAFETY: the kernels read one number from the flag's address, which the operation keeps, and set a condition of the
+    // graph that they become nodes of.
+    Ok(unsafe { KernelOp::new(kernel, one, arguments) }?.into())
+}

@@ -1,0 +1,107 @@
+//! Driver calls that give a stream work to do at once.
+
+use std::ffi::c_void;
+
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS_v2, CUevent, CUlaunchAttribute,
+    CUlaunchConfig, CUstream,
+};
+
+use super::call;
+use crate::Result;
+
+/// Launches a kernel. With no attribute, the shortest way.
+pub(crate) fn kernel(
+    params: &CUDA_KERNEL_NODE_PARAMS,
+    attributes: &mut [CUlaunchAttribute],
+    stream: CUstream,
+) -> Result<()> {
+    if attributes.is_empty() {
+        return call!(cuLaunchKernel(
+            params.func,
+            params.gridDimX,
+            params.gridDimY,
+            params.gridDimZ,
+            params.blockDimX,
+            params.blockDimY,
+            params.blockDimZ,
+            params.sharedMemBytes,
+            stream,
+            params.kernelParams,
+            params.extra
+        ));
+    }
+    let config = CUlaunchConfig {
+        gridDimX: params.gridDimX,
+        gridDimY: params.gridDimY,
+        gridDimZ: params.gridDimZ,
+        blockDimX: params.blockDimX,
+        blockDimY: params.blockDimY,
+        blockDimZ: params.blockDimZ,
+        sharedMemBytes: params.sharedMemBytes,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: attributes.len() as u32,
+    };
+    call!(cuLaunchKernelEx(
+        &config,
+        params.func,
+        params.kernelParams,
+        params.extra
+    ))
+}
+
+pub(crate) fn copy(params: &CUDA_MEMCPY3D, stream: CUstream) -> Result<()> {
+    call!(cuMemcpy3DAsync_v2(params, stream))
+}
+
+/// Reads a word of the device into host memory.
+pub(crate) fn read_word(to: u64, from: u64, stream: CUstream) -> Result<()> {
+    call!(cuMemcpyDtoHAsync_v2(to as *mut c_void, from, 4, stream))
+}
+
+pub(crate) fn fill(params: &CUDA_MEMSET_NODE_PARAMS_v2, stream: CUstream) -> Result<()> {
+    let (to, value) = (params.dst, params.value);
+    let (width, height, pitch) = (params.width, params.height, params.pitch);
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
+    match (params.elementSize, height) {
+        (1, 1) => call!(cuMemsetD8Async(to, value as u8, width, stream)),
+        (2, 1) => call!(cuMemsetD16Async(to, value as u16, width, stream)),
+        (_, 1) => call!(cuMemsetD32Async(to, value, width, stream)),
+        (1, _) => call!(cuMemsetD2D8Async(
+            to,
+            pitch,
+            value as u8,
+            width,
+            height,
+            stream
+        )),
+        (2, _) => call!(cuMemsetD2D16Async(
+            to,
+            pitch,
+            value as u16,
+            width,
+            height,
+            stream
+        )),
+        (_, _) => call!(cuMemsetD2D32Async(to, pitch, value, width, height, stream)),
+    }
+}
+
+pub(crate) fn host(
+    function: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+    stream: CUstream,
+) -> Result<()> {
+    call!(cuLaunchHostFunc(stream, Some(function), data))
+}
+
+pub(crate) fn record(event: CUevent, stream: CUstream) -> Result<()> {
+    call!(cuEventRecord(event, stream))
+}
+
+pub(crate) fn wait(event: CUevent, stream: CUstream) -> Result<()> {
+    call!(cuStreamWaitEvent(stream, event, 0))
+}

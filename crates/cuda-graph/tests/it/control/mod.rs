@@ -1,0 +1,160 @@
+//! Loops and branches through each recorder.
+
+use std::sync::Arc;
+
+use cuda_graph::cudarc::driver::CudaStream;
+use cuda_graph::{Buffer, Eager, Error, Graph, Path, Recorder, Result};
+
+use crate::fixture::{add, context, store, stream, words};
+
+/// Ways to run a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Through {
+    Path,
+    Capture,
+    Eager,
+}
+
+pub const EVERY: [Through; 3] = [Through::Path, Through::Capture, Through::Eager];
+
+/// Runs a step once.
+pub fn run(
+    through: Through,
+    stream: &Arc<CudaStream>,
+    mut step: impl FnMut(&mut dyn Recorder) -> Result<()>,
+) -> Result<()> {
+    let graph = match through {
+        Through::Path => {
+            let graph = Graph::new(&context())?;
+            step(&mut Path::new(&graph))?;
+            graph
+        }
+        Through::Capture => Graph::capture(stream, |c| step(c))?.0,
+        Through::Eager => return step(&mut Eager::new(stream)?),
+    };
+    graph.instantiate()?.launch(stream)
+}
+
+/// A word with this value.
+fn word(stream: &Arc<CudaStream>, value: u32) -> Buffer<u32> {
+    words(stream, &[value])
+}
+
+fn read(stream: &Arc<CudaStream>, of: &Buffer<u32>) -> u32 {
+    of.to_host(stream).unwrap()[0]
+}
+
+#[test]
+fn loops_go_on_while_the_flag_is_set() {
+    let stream = stream();
+    let (minus, one) = (word(&stream, u32::MAX), word(&stream, 1));
+    for through in EVERY {
+        for (times, at_least) in [(0, 0), (1, 0), (3, 0), (1000, 0), (1, 1), (4, 1)] {
+            let (left, turns) = (word(&stream, times), word(&stream, 0));
+            run(through, &stream, |r| {
+                let body = |r: &mut dyn Recorder| {
+                    r.record(add(&left, &minus))?;
+                    r.record(add(&turns, &one))?;
+                    Ok(())
+                };
+                match at_least {
+                    0 => r.while_nonzero(&left, body),
+                    _ => r.do_while_nonzero(&left, body),
+                }
+            })
+            .unwrap();
+            assert_eq!(
+                read(&stream, &turns),
+                times.max(at_least),
+                "{through:?}, {times} times"
+            );
+        }
+    }
+}
+
+#[test]
+fn branches_are_taken_by_the_flag() {
+    let stream = stream();
+    for through in EVERY {
+        for value in [0, 1, 2, 3, 200, u32::MAX] {
+            let flag = word(&stream, value);
+            let (a, b, c) = (word(&stream, 0), word(&stream, 0), word(&stream, 9));
+            run(through, &stream, |r| {
+                r.if_nonzero(&flag, |r| r.record(store(&a, 1)).map(drop))?;
+                r.if_else_nonzero(
+                    &flag,
+                    |r| r.record(store(&b, 1)).map(drop),
+                    |r| r.record(store(&b, 2)).map(drop),
+                )?;
+                r.switch_on(
+                    &flag,
+                    &mut [
+                        &mut |r| r.record(store(&c, 0)).map(drop),
+                        &mut |r| r.record(store(&c, 1)).map(drop),
+                        &mut |r| r.record(store(&c, 2)).map(drop),
+                    ],
+                )
+            })
+            .unwrap();
+            let got = [&a, &b, &c].map(|buffer| read(&stream, buffer));
+            let one = u32::from(value != 0);
+            let case = if value < 3 { value } else { 9 };
+            assert_eq!(got, [one, 2 - one, case], "{through:?}, {value}");
+        }
+    }
+}
+
+#[test]
+fn inner_loops_are_entered_anew() {
+    let stream = stream();
+    let (minus, one) = (word(&stream, u32::MAX), word(&stream, 1));
+    for through in EVERY {
+        let (outer, inner, turns) = (word(&stream, 5), word(&stream, 0), word(&stream, 0));
+        run(through, &stream, |r| {
+            r.while_nonzero(&outer, |r| {
+                // As many inner turns as outer ones are left.
+                r.record(store(&inner, 0))?;
+                r.record(add(&inner, &outer))?;
+                r.do_while_nonzero(&inner, |r| {
+                    r.record(add(&inner, &minus))?;
+                    r.record(add(&turns, &one)).map(drop)
+                })?;
+                r.record(add(&outer, &minus)).map(drop)
+            })
+        })
+        .unwrap();
+        assert_eq!(read(&stream, &turns), 15, "{through:?}");
+    }
+}
+
+#[test]
+fn a_body_that_fails_leaves_nothing_and_the_stream_usable() {
+    let stream = stream();
+    let (flag, a) = (word(&stream, 1), word(&stream, 0));
+    let graph = Graph::new(&context()).unwrap();
+    let mut path = Path::new(&graph);
+    let failing = |r: &mut dyn Recorder| {
+        r.record(store(&a, 1))?;
+        Err(Error::other(std::io::Error::other("as meant")))
+    };
+    assert!(matches!(
+        path.while_nonzero(&flag, failing),
+        Err(Error::Other(_))
+    ));
+    assert!(graph.nodes().unwrap().is_empty());
+    // The condition that is left over serves the next.
+    path.while_nonzero(&flag, |r| r.record(store(&flag, 0)).map(drop))
+        .unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(read(&stream, &flag), 0);
+
+    let captured = Graph::capture(&stream, |c| c.while_nonzero(&flag, failing));
+    assert!(matches!(captured, Err(Error::Other(_))), "{captured:?}");
+    stream.synchronize().unwrap();
+    assert!(matches!(
+        Eager::new(&stream)
+            .unwrap()
+            .do_while_nonzero(&flag, failing),
+        Err(Error::Other(_))
+    ));
+}
