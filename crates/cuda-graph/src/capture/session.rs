@@ -103,8 +103,16 @@ impl Session {
             }
         };
         let graph = Graph::from_view(view.clone());
-        let after = graph.raw_nodes(&nodes)?;
-        driver::capture::begin(stream.cu_stream(), graph.raw()?, &after, mode)?;
+        let (raw, after) = (graph.raw()?, graph.raw_nodes(&nodes)?);
+        if before.is_some() {
+            graph.set_captured(true)?;
+        }
+        driver::capture::begin(stream.cu_stream(), raw, &after, mode).inspect_err(|_| {
+            if before.is_some() {
+                // It is there: nothing was done to it.
+                let _ = graph.set_captured(false);
+            }
+        })?;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // From here on the capture is ended by being dropped.
         let mut session = Session {
@@ -324,6 +332,10 @@ impl Session {
             ended = end();
         }
         begun().remove(&self.serial);
+        if self.before.is_some() {
+            // A graph that is gone is not captured into.
+            let _ = self.graph().set_captured(false);
+        }
         match &ended {
             Ok(()) if !given_up => self.settle(),
             _ => self.undo(ended.is_err()),

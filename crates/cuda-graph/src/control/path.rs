@@ -104,13 +104,11 @@ impl Records for Path {
         for branch in &mut *branches {
             let mut path = Path::after(&self.graph, start.as_slice());
             let recorded = branch(&mut path);
-            // What the branches before recorded is waited for, whatever becomes of this one.
-            for end in path.after {
-                if !ends.contains(&end) {
-                    ends.push(end);
-                }
+            // A branch of nothing ends where the others start. What is recorded is waited for, whatever becomes of the rest.
+            if path.after != start {
+                ends.append(&mut path.after);
+                self.after = ends.clone();
             }
-            self.after = ends.clone();
             recorded?;
         }
         Ok(())

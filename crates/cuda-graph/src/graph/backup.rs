@@ -67,6 +67,20 @@ impl Backup {
 }
 
 impl Graph {
+    /// Whether it is captured into, a body of a conditional node, from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperation`] when it was already, and is to be.
+    pub(crate) fn set_captured(&self, captured: bool) -> Result<()> {
+        let mut state = self.hierarchy().lock();
+        let before = &mut state.body_mut(self.body_index())?.captured;
+        if mem::replace(before, captured) && captured {
+            return Err(captured_already());
+        }
+        Ok(())
+    }
+
     /// A copy that can take this graph's place.
     ///
     /// # Errors
@@ -89,9 +103,7 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         state.body(0)?;
         if mem::replace(&mut state.backed_up, true) {
-            return Err(Error::InvalidOperation {
-                why: "the graph is captured into already: end that capture first".into(),
-            });
+            return Err(captured_already());
         }
         drop(state);
         let mut backup = Backup {
@@ -152,5 +164,11 @@ impl Graph {
         drop(state);
         // Outside of the lock: dropping what it holds runs foreign code.
         drop(bodies);
+    }
+}
+
+fn captured_already() -> Error {
+    Error::InvalidOperation {
+        why: "the graph is captured into already: end that capture first".into(),
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct Body {
     pub lingering: Vec<Owner>,
     /// Every edge leads from a node to one with a larger index, so that an edge doing so too closes no cycle.
     pub ascending: bool,
+    /// It is a conditional node's, and captured into.
+    pub captured: bool,
 }
 
 /// One node.
@@ -477,6 +479,7 @@ impl Body {
             indexed: 0,
             lingering: Vec::new(),
             ascending,
+            captured: false,
         }
     }
 

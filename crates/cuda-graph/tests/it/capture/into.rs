@@ -2,11 +2,11 @@
 //! left of what was learnt.
 
 use cuda_graph::cudarc::driver::sys::{self, CUresult};
-use cuda_graph::{AllocOp, Capture, ChildOp, EmptyOp, Error, Graph, MemoryLocation};
+use cuda_graph::{AllocOp, Capture, ChildOp, EmptyOp, Error, Graph, HostOp, IfOp, MemoryLocation};
 
 use super::guards::{is_whole, mark};
 use super::scene::{Before, Scene};
-use crate::fixture::store;
+use crate::fixture::{context, store, words};
 
 #[test]
 fn nodes_to_go_on_from_are_those_of_the_graph() {
@@ -153,4 +153,38 @@ fn what_was_learnt_of_a_graph_meanwhile_goes_with_a_failure() {
     }
     drop(graph);
     scene.is_clean("looked into meanwhile");
+}
+
+#[test]
+fn a_body_takes_one_capture_at_a_time_and_keeps_what_it_had() {
+    let scene = Scene::new();
+    let (a, b) = (words(&scene.stream, &[0]), words(&scene.stream, &[0]));
+    let graph = Graph::new(&context()).unwrap();
+    let condition = graph.condition(Some(1)).unwrap();
+    let node = graph.add(IfOp::new(&condition), ()).unwrap();
+    let body = graph.body(node).unwrap();
+    let first = body.add(store(&a, 1), ()).unwrap();
+    let second = body
+        .capture_into(&scene.stream, first, |c| c.record(store(&b, 2)))
+        .unwrap();
+    assert_eq!(body.predecessors(second).list().unwrap(), [first.id()]);
+
+    let other = context().new_stream().unwrap();
+    let mut capture = Capture::begin_into(&scene.stream, &body, second).unwrap();
+    let twice = Capture::begin_into(&other, &body, second);
+    assert!(
+        matches!(&twice, Err(Error::InvalidOperation { why }) if why.contains("captured into already"))
+    );
+    capture.record(store(&b, 3)).unwrap();
+    drop(capture);
+    let failed = body.capture_into(&scene.stream, second, |c| {
+        c.record(store(&b, 4))?;
+        c.record(HostOp::new(|| {}))
+    });
+    assert!(matches!(failed, Err(Error::NotInBody { .. })), "{failed:?}");
+    assert_eq!(body.nodes().unwrap().len(), 2);
+    graph.instantiate().unwrap().launch(&scene.stream).unwrap();
+    let got = [&a, &b].map(|buffer| buffer.to_host(&scene.stream).unwrap()[0]);
+    assert_eq!(got, [1, 2]);
+    scene.is_clean("bodies");
 }
