@@ -179,7 +179,7 @@ macro_rules! control_flow {
         ///
         /// # Errors
         ///
-        /// As [`while_nonzero`](Self::while_nonzero).
+        /// As `while_nonzero`.
         #[track_caller]
         pub fn do_while_nonzero(
             &mut self,
@@ -194,7 +194,7 @@ macro_rules! control_flow {
         ///
         /// # Errors
         ///
-        /// As [`while_nonzero`](Self::while_nonzero).
+        /// As `while_nonzero`.
         #[track_caller]
         pub fn if_nonzero(
             &mut self,
@@ -209,7 +209,7 @@ macro_rules! control_flow {
         ///
         /// # Errors
         ///
-        /// As [`while_nonzero`](Self::while_nonzero).
+        /// As `while_nonzero`.
         #[track_caller]
         pub fn if_else_nonzero(
             &mut self,
@@ -225,7 +225,7 @@ macro_rules! control_flow {
         ///
         /// # Errors
         ///
-        /// As [`while_nonzero`](Self::while_nonzero); [`Error::InvalidOperation`](crate::Error::InvalidOperation)
+        /// As `while_nonzero`; [`Error::InvalidOperation`](crate::Error::InvalidOperation)
         /// without a case.
         #[track_caller]
         pub fn switch_on(
