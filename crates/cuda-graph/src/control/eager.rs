@@ -13,6 +13,9 @@ use crate::op::{AnyOp, Operation};
 use crate::retain::{Fence, Holdings, drop_after};
 use crate::{Error, Owner, PinnedBuffer, Result, driver};
 
+/// So many owners are held before a fence is made for them; most steps use the same few again and again.
+const MOST_HELD: usize = 256;
+
 /// Runs what it is given in the order of a stream, at once; loops and branches are decided on the host, which waits for
 /// the stream and reads the flag back each time.
 ///
@@ -62,6 +65,9 @@ impl Eager {
 
     fn run(&mut self, op: &AnyOp) -> Result<()> {
         driver::bind(self.stream.context())?;
+        if self.held.len() > MOST_HELD {
+            self.release();
+        }
         // Before it is given away: where that fails half-way, it may run all the same.
         self.held.take(op.owners());
         if let Some(done) = op.run(self.stream.cu_stream()) {
@@ -71,6 +77,14 @@ impl Eager {
         let graph = Graph::new(self.stream.context())?;
         graph.add(op.clone(), ())?;
         graph.instantiate()?.launch(&self.stream)
+    }
+
+    /// Has what is held go once everything has run that was given so far.
+    fn release(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            drop_after(Fence::behind(self.stream.clone()), held);
+        }
     }
 
     /// What a flag is once everything before has run.
@@ -145,10 +159,9 @@ impl Records for Eager {
 
 impl Drop for Eager {
     fn drop(&mut self) {
-        let held = std::mem::take(&mut self.held);
-        if !held.is_empty() {
-            drop_after(Fence::behind(self.stream.clone()), held);
-        }
+        // Freeing pinned memory waits for the device, so it is left to when there is nothing to wait for.
+        self.held.take(&[self.word.owner()]);
+        self.release();
     }
 }
 

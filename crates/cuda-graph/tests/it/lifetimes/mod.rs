@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use cuda_graph::cudarc::driver::DriverError;
 use cuda_graph::cudarc::driver::sys::CUresult;
-use cuda_graph::{AnyOp, Buffer, ChildOp, EmptyOp, Graph, HostOp, Node, Operation};
+use cuda_graph::{AnyOp, Buffer, ChildOp, Eager, EmptyOp, Graph, HostOp, Node, Operation};
 
 use crate::door::Door;
 use crate::fixture::{Watch, Watched, assert_soon, context, in_process, store, stream, words};
@@ -485,3 +485,46 @@ fn what_both_definitions_use_is_held_by_a_launch_of_the_first() {
         assert_soon(|| watch.is_dropped(), "an owner leaks");
     }
 }
+
+#[test]
+fn an_eager_recorder_holds_what_may_run_and_no_more() {
+    let stream = stream();
+    let mut eager = Eager::new(&stream).unwrap();
+    // What the stream has not come to is held, also when the recorder is gone.
+    let door = Arc::new(Door::default());
+    door.close();
+    let (watch, watched) = Watch::new();
+    eager.record(door.op()).unwrap();
+    eager
+        .record(HostOp::new(move || drop_nothing(&watched)))
+        .unwrap();
+    drop(eager);
+    door.until_someone_waits();
+    assert!(!watch.is_dropped());
+    door.open();
+    stream.synchronize().unwrap();
+    assert_soon(|| watch.is_dropped(), "what has run is held");
+
+    // Many different owners do not gather.
+    let mut eager = Eager::new(&stream).unwrap();
+    let (first, watched) = Watch::new();
+    eager
+        .record(HostOp::new(move || drop_nothing(&watched)))
+        .unwrap();
+    for _ in 0..300 {
+        eager.record(HostOp::new(|| {})).unwrap();
+    }
+    assert_soon(|| first.is_dropped(), "owners gather");
+
+    // Reading a flag waits for all before it.
+    let (watch, watched) = Watch::new();
+    let flag = words(&stream, &[0]);
+    eager
+        .record(HostOp::new(move || drop_nothing(&watched)))
+        .unwrap();
+    assert!(!watch.is_dropped());
+    eager.while_nonzero(&flag, |_| Ok(())).unwrap();
+    assert!(watch.is_dropped());
+}
+
+fn drop_nothing<T>(_: &T) {}
