@@ -23,6 +23,9 @@
 //! assert_eq!(to.to_host(&stream)?, [6; 4]);
 //! # Ok::<(), cuda_graph::Error>(())
 //! ```
+//!
+//! Code that gives its work to a stream becomes a graph by [`Graph::capture`]. A step with loops and branches on the device is written once, against
+//! [`Recorder`], and becomes a graph ([`Path`]), a part of a capture ([`Capture`]), or runs at once ([`Eager`]).
 #![warn(missing_docs)]
 
 mod capture;
