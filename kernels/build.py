@@ -7,10 +7,14 @@
 The compiler comes as packages into a temporary virtual environment, at the versions below; --cuda-root names an
 unpacked toolkit of the same release instead. Sources are compiled from one fixed folder, because nvcc puts a hash of
 the path into some names, so the output is the same on every machine.
+
+What users run on GPUs of their own says that it is for an older architecture and an older ISA than nvcc writes by
+itself, so that older drivers take it; ptxas then checks that it keeps to that.
 """
 
 import argparse
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -24,8 +28,10 @@ PACKAGES = [
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cccl==13.0.85",
 ]
-OPTIONS = ["-ptx", "-arch=sm_90"]
 OPTIONS_OF = {"ftz.cu": ["-ftz=true"]}
+ARCHITECTURE = "sm_90"
+ARCHITECTURE_OF = {"solve.cu": "sm_75"}
+ISA_OF = {"solve.cu": "7.0"}
 SOURCES = pathlib.Path(__file__).resolve().parent
 STAGE = pathlib.Path("/tmp/softcuda-kernels")
 
@@ -44,9 +50,14 @@ def compile_all(root: pathlib.Path, out: pathlib.Path) -> None:
     STAGE.mkdir()
     for source in sorted(SOURCES.glob("*.cu")):
         shutil.copy(source, STAGE)
-        options = OPTIONS + OPTIONS_OF.get(source.name, [])
+        architecture = "-arch=" + ARCHITECTURE_OF.get(source.name, ARCHITECTURE)
+        options = ["-ptx", architecture, *OPTIONS_OF.get(source.name, [])]
         target = out / source.with_suffix(".ptx").name
         subprocess.run([root / "bin" / "nvcc", *options, source.name, "-o", target], cwd=STAGE, check=True)
+        if source.name in ISA_OF:
+            target.write_text(re.sub(r"(?m)^\.version .*$", f".version {ISA_OF[source.name]}", target.read_text()))
+            assembled = STAGE / "assembled"
+            subprocess.run([root / "bin" / "ptxas", architecture, target, "-o", assembled], check=True)
     shutil.rmtree(STAGE)
 
 

@@ -19,4 +19,5 @@ mod pictures;
 mod random;
 mod raw;
 mod resource;
+mod solve;
 mod updates;

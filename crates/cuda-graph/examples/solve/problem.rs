@@ -1,0 +1,71 @@
+//! The system of equations: a matrix, read or made, and a right-hand side whose solution is known.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use super::matrix::Matrix;
+use super::matrix_market::{self, ReadError};
+use super::options;
+
+/// A file that gives no matrix.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", .file.display())]
+pub struct LoadError {
+    file: PathBuf,
+    error: ReadError,
+}
+
+pub struct Problem {
+    /// Where the matrix is from.
+    pub name: String,
+    pub matrix: Matrix,
+    /// What the solution should be.
+    pub known: Vec<f64>,
+    pub b: Vec<f64>,
+}
+
+impl Problem {
+    pub fn load(from: &options::Problem) -> Result<Problem, LoadError> {
+        Ok(match from {
+            options::Problem::Grid(side) => Problem::new(
+                format!("5-point Poisson problem, {side} x {side}"),
+                Matrix::poisson(*side),
+            ),
+            options::Problem::File(file) => {
+                let matrix = File::open(file)
+                    .map_err(ReadError::from)
+                    .and_then(|opened| matrix_market::read(BufReader::new(opened)))
+                    .map_err(|error| LoadError {
+                        file: file.clone(),
+                        error,
+                    })?;
+                Problem::new(file.display().to_string(), matrix)
+            }
+        })
+    }
+
+    pub fn new(name: String, matrix: Matrix) -> Problem {
+        let known = known(matrix.n());
+        let b = matrix.times(&known);
+        Problem {
+            name,
+            matrix,
+            known,
+            b,
+        }
+    }
+}
+
+/// Numbers from -1 to 1 without a pattern, the same each time.
+fn known(n: usize) -> Vec<f64> {
+    let number = |i: usize| {
+        // What splitmix64 makes of a counter.
+        let mut bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    };
+    (0..n).map(number).collect()
+}

@@ -1,0 +1,23 @@
+//! The example `solve`: its files are compiled into this binary too, so that its tests run on every device that the others run on.
+
+#[path = "../../../examples/solve/compare.rs"]
+mod compare;
+#[path = "../../../examples/solve/job.rs"]
+mod job;
+#[path = "../../../examples/solve/matrix.rs"]
+mod matrix;
+#[path = "../../../examples/solve/matrix_market.rs"]
+mod matrix_market;
+#[path = "../../../examples/solve/options.rs"]
+mod options;
+#[path = "../../../examples/solve/problem.rs"]
+mod problem;
+#[path = "../../../examples/solve/progress.rs"]
+mod progress;
+#[path = "../../../examples/solve/solver.rs"]
+mod solver;
+
+mod command_line;
+mod reading;
+mod reference;
+mod systems;

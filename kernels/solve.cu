@@ -1,0 +1,196 @@
+// Conjugate gradients, preconditioned by the diagonal, in double precision: what the example `solve` runs.
+//
+// An iteration is two kernels, after Chronopoulos and Gear, who bring all of its dot products together:
+//
+//     cg_multiply   w = A u, and a partial sum per block of r.u, w.u and r.r
+//     cg_update     sums the partials, decides whether to go on, and then takes the step:
+//                   p = u + beta p, s = w + beta s (which is A p), x += alpha p, r -= alpha s, u = r / diagonal
+//
+// Sums are taken in one order whatever the device does first, so results are the same on every run. Where `go` is 0
+// both return at once, so that a loop over several iterations may run past the last.
+//
+// Each block has the rows from `blockIdx.x * rows` on, `rows` of them, and there are at most BLOCKS blocks.
+
+constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16;
+
+enum Status : unsigned { RUNNING, CONVERGED, LIMIT_REACHED, NOT_POSITIVE, NOT_FINITE };
+
+// What an iteration leaves to the next.
+struct Turn {
+    double gamma, alpha;       // r.u and the length of the step before
+    double first, residual;    // r.r at the start and now
+    double curvature;          // p.Ap
+    unsigned iterations, status;
+};
+
+// `now` is read by every block of cg_update, whose first block writes `next`; cg_multiply makes that the present.
+struct State {
+    Turn now, next;
+    double tolerance;
+    unsigned limit;
+};
+
+// The sum of `COUNT` values `stride` apart, always in pairs, and pairs of pairs: few additions wait for each other.
+template <unsigned COUNT> __device__ double in_pairs(const double* values, unsigned stride) {
+    if constexpr (COUNT == 1) return *values;
+    else return in_pairs<COUNT / 2>(values, stride) + in_pairs<COUNT / 2>(values + COUNT / 2 * stride, stride);
+}
+
+// x = 0, so that the residual is b.
+extern "C" __global__ void cg_start(unsigned n, unsigned rows, const double* b, const double* inverse, double* x,
+                                    double* r, double* u, double* p, double* s, State* state, unsigned* go,
+                                    volatile unsigned long long* progress, double tolerance, unsigned limit) {
+    unsigned from = blockIdx.x * rows, to = min(n, from + rows);
+    for (unsigned i = from + threadIdx.x; i < to; i += THREADS) {
+        double value = b[i];
+        x[i] = 0.0;
+        r[i] = value;
+        u[i] = value * inverse[i];
+        p[i] = 0.0;
+        s[i] = 0.0;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        state->next = Turn{};
+        state->tolerance = tolerance;
+        state->limit = limit;
+        *go = 1;
+        *progress = 0;
+    }
+}
+
+// `partials` holds BLOCKS sums of each kind; those of blocks that there are not stay 0.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    cg_multiply(unsigned n, unsigned rows, const unsigned* starts, const unsigned* columns, const double* values,
+                const double* u, const double* r, double* w, double* partials, State* state, const unsigned* go) {
+    __shared__ double sums[3][THREADS];
+    unsigned thread = threadIdx.x, first = blockIdx.x * rows, to = min(n, first + rows);
+    unsigned row = first + thread;
+    // Read before `go` is looked at, so that all is waited for at once.
+    Turn turn = {};
+    if (row == 0) turn = state->next;
+    unsigned at = row < to ? starts[row] : 0, end = row < to ? starts[row + 1] : 0;
+    if (*go == 0) return;
+    if (row == 0) state->now = turn;
+
+    double gamma = 0.0, delta = 0.0, residual = 0.0;
+    while (row < to) {
+        double u_row = u[row], r_row = r[row], product = 0.0;
+        for (; at < end; at++) product += values[at] * u[columns[at]];
+        w[row] = product;
+        gamma += r_row * u_row;
+        delta += product * u_row;
+        residual += r_row * r_row;
+        row += THREADS;
+        if (row < to) {
+            at = starts[row];
+            end = starts[row + 1];
+        }
+    }
+
+    sums[0][thread] = gamma;
+    sums[1][thread] = delta;
+    sums[2][thread] = residual;
+#pragma unroll 1
+    for (unsigned width = THREADS / LANES; width > 0; width /= LANES) {
+        __syncthreads();
+        if (thread < width) {
+            for (unsigned kind = 0; kind < 3; kind++) {
+                double sum = in_pairs<LANES>(&sums[kind][thread], width);
+                sums[kind][thread] = sum;
+                if (width == 1) partials[kind * BLOCKS + blockIdx.x] = sum;
+            }
+        }
+    }
+}
+
+// What cg_update reads of a row.
+struct Row {
+    double u, w, p, s, x, r, inverse;
+};
+
+// `progress` is host memory: the iterations below, and above, as a float, how often the residual's square is that of
+// the start.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    cg_update(unsigned n, unsigned rows, const double* inverse, const double* w, const double* partials, double* x,
+              double* r, double* u, double* p, double* s, State* state, volatile unsigned* go,
+              volatile unsigned long long* progress) {
+    constexpr unsigned EACH = BLOCKS / LANES;
+    __shared__ double sums[3][LANES], step[2];
+    __shared__ bool stop;
+    unsigned thread = threadIdx.x;
+    // Read before `go` is looked at, so that all is waited for at once; the first of this thread's rows, too.
+    double sum[3] = {};
+    if (thread < LANES) {
+        const double* own = partials + thread * EACH;
+        for (unsigned kind = 0; kind < 3; kind++) sum[kind] = in_pairs<EACH>(own + kind * BLOCKS, 1);
+    }
+    Turn turn = {};
+    double tolerance = 0.0;
+    unsigned limit = 0;
+    if (thread == 0) {
+        turn = state->now;
+        tolerance = state->tolerance;
+        limit = state->limit;
+    }
+    unsigned first = blockIdx.x * rows, to = min(n, first + rows), i = first + thread;
+    Row row = {};
+    if (i < to) row = {u[i], w[i], p[i], s[i], x[i], r[i], inverse[i]};
+    // The first block may have set it to 0 in this very launch: then there is no step to take, in any block.
+    if (*go == 0) return;
+
+#pragma unroll 1
+    for (unsigned round = 0; round < 2; round++) {
+        if (round == 0 && thread < LANES) {
+            for (unsigned kind = 0; kind < 3; kind++) sums[kind][thread] = sum[kind];
+        }
+        if (round == 1 && thread == 0) {
+            double gamma = in_pairs<LANES>(sums[0], 1), delta = in_pairs<LANES>(sums[1], 1);
+            double residual = in_pairs<LANES>(sums[2], 1);
+            bool begins = turn.iterations == 0;
+            if (begins) turn.first = residual;
+            double beta = begins ? 0.0 : gamma / turn.gamma;
+            double curvature = begins ? delta : delta - beta * (gamma / turn.alpha);
+            turn.residual = residual;
+            if (residual <= tolerance * tolerance * turn.first)
+                turn.status = CONVERGED;
+            else if (!isfinite(residual) || !isfinite(gamma) || !isfinite(curvature))
+                turn.status = NOT_FINITE;
+            else if (turn.iterations >= limit)
+                turn.status = LIMIT_REACHED;
+            else if (curvature <= 0.0)
+                turn.status = NOT_POSITIVE;
+            else
+                turn.iterations++;
+            turn.curvature = curvature;
+            turn.gamma = gamma;
+            turn.alpha = gamma / curvature;
+            step[0] = turn.alpha;
+            step[1] = beta;
+            stop = turn.status != RUNNING;
+            if (blockIdx.x == 0) {
+                state->next = turn;
+                if (stop) *go = 0;
+                if (stop || turn.iterations % 16 == 0) {
+                    float square = turn.first > 0.0 ? (float)(residual / turn.first) : 0.0f;
+                    *progress = (unsigned long long)__float_as_uint(square) << 32 | turn.iterations;
+                }
+            }
+        }
+        __syncthreads();
+    }
+    if (stop) return;
+
+    double alpha = step[0], beta = step[1];
+    while (i < to) {
+        row.p = row.u + beta * row.p;
+        row.s = row.w + beta * row.s;
+        row.r -= alpha * row.s;
+        x[i] = row.x + alpha * row.p;
+        r[i] = row.r;
+        u[i] = row.inverse * row.r;
+        p[i] = row.p;
+        s[i] = row.s;
+        i += THREADS;
+        if (i < to) row = {u[i], w[i], p[i], s[i], x[i], r[i], inverse[i]};
+    }
+}
