@@ -282,9 +282,10 @@ pub enum Error {
     #[error("{0}")]
     CaptureInvalidated(Box<CaptureInvalidated>),
 
-    /// A body of a conditional node holds kernels, copies, fills, graphs, conditional nodes and nothing else.
+    /// A body of a conditional node holds kernels, copies of memory that is not pageable, fills, graphs, conditional nodes and nothing else.
     #[error(
-        "a body of a conditional node cannot hold the {node}: it holds kernels, copies, fills, empty nodes, graphs and conditional nodes"
+        "a body of a conditional node cannot hold the {node}: it holds kernels, copies of memory that is not pageable, fills, empty nodes, \
+         graphs and conditional nodes"
     )]
     NotInBody {
         /// What was to be added.

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::invalidated::CaptureInvalidated;
 use crate::graph::{After, Backup, Graph, NodeId, NodeName, NodeSet, View};
+use crate::op::NodeKind;
 use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, Result, driver};
 
@@ -259,7 +260,11 @@ impl Session {
             return Ok(());
         }
         let nodes = graph.nodes()?;
-        let Some(&refused) = nodes.iter().find(|node| !node.kind().fits_in_body()) else {
+        let fits = |node: NodeId| match node.kind() {
+            NodeKind::Copy => graph.any_op(node).is_ok_and(|op| op.fits_in_body()),
+            kind => kind.fits_in_body(),
+        };
+        let Some(&refused) = nodes.iter().find(|&&node| !fits(node)) else {
             return Ok(());
         };
         let error = Error::NotInBody {

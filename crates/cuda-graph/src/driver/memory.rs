@@ -1,6 +1,8 @@
 //! Driver calls on memory, and on a device's graph memory pool.
 
-use cudarc::driver::sys::{CUdevice, CUdeviceptr, CUgraphMem_attribute, CUstream};
+use cudarc::driver::sys::{
+    CUdevice, CUdeviceptr, CUgraphMem_attribute, CUpointer_attribute, CUstream,
+};
 
 use super::call;
 use crate::Result;
@@ -13,6 +15,19 @@ pub(crate) fn free_in_order(address: CUdeviceptr, stream: CUstream) -> Result<()
 /// Frees at once.
 pub(crate) fn free(address: CUdeviceptr) -> Result<()> {
     call!(cuMemFree_v2(address))
+}
+
+/// Whether the driver knows the address: it does of memory that it allocated or page-locked.
+pub(crate) fn is_known(address: CUdeviceptr) -> bool {
+    let mut kind: u32 = 0;
+    let mut ask = || {
+        call!(cuPointerGetAttribute(
+            (&raw mut kind).cast(),
+            CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            address
+        ))
+    };
+    ask().is_ok()
 }
 
 pub(crate) fn pool_figure(device: CUdevice, figure: CUgraphMem_attribute) -> Result<u64> {

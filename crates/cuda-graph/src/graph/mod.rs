@@ -210,7 +210,7 @@ impl Graph {
             return self.embed(child, after);
         }
         let mut state = self.hierarchy().lock();
-        if !op.fits_in_body() && state.is_in_body(self.view.body) {
+        if state.is_in_body(self.view.body) && !op.fits_in_body() {
             return Err(Error::NotInBody {
                 node: Box::new(NodeName::of_op(&op)),
             });

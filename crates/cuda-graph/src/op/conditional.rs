@@ -175,9 +175,12 @@ impl AnyOp {
         }
     }
 
-    /// Whether a body may hold it.
+    /// Whether a body may hold it. Of copies it holds those that need no help of the host.
     pub(crate) fn fits_in_body(&self) -> bool {
-        self.kind().fits_in_body()
+        match self {
+            AnyOp::Copy(op) => !op.is_of_pageable(),
+            op => op.kind().fits_in_body(),
+        }
     }
 }
 

@@ -194,6 +194,13 @@ impl CopyOp {
     }
 
     /// The driver's parameters.
+    /// Whether a side of it is host memory that is not page-locked.
+    pub(super) fn is_of_pageable(&self) -> bool {
+        [&self.copy.to, &self.copy.from]
+            .into_iter()
+            .any(|side| side.space == Space::Host && !driver::memory::is_known(side.address))
+    }
+
     pub(super) fn params(&self) -> &CUDA_MEMCPY3D {
         &self.copy.params
     }
