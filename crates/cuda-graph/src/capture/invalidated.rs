@@ -32,7 +32,10 @@ impl CaptureInvalidated {
     /// The driver's answer that says most: that to the call that did it, or else that to the end of the capture.
     pub fn code(&self) -> CUresult {
         let of_call = self.call.as_ref().and_then(crate::driver::capture::code);
-        of_call.unwrap_or(self.source.0)
+        // That the capture was invalid says nothing of why.
+        of_call
+            .filter(|&code| code != CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+            .unwrap_or(self.source.0)
     }
 
     /// What usually causes this, and how it is avoided.
