@@ -72,9 +72,8 @@ impl<K: Kind, M: Mode> Builds for Capture<K, M> {
         Ok(self.record(op)?.id())
     }
 
-    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<bool> {
-        self.go_back(nodes, &mark)?;
-        Ok(false)
+    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<()> {
+        self.go_back(nodes, &mark)
     }
 
     fn fill(

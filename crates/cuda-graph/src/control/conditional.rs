@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Body, Control, Flow, setter, word};
 use crate::graph::{Condition, Graph, NodeId};
-use crate::op::{AnyOp, IfElseOp, IfOp, SwitchOp, WhileOp};
+use crate::op::{AnyOp, IfElseOp, IfOp, NodeKind, SwitchOp, WhileOp};
 use crate::{Error, Result};
 
 /// What comes last in a body.
@@ -26,8 +26,8 @@ pub(super) trait Builds {
     /// A node that does `op` after what was recorded before.
     fn add(&mut self, op: AnyOp) -> Result<NodeId>;
 
-    /// Goes back to `mark`, and takes away the nodes recorded since: at once, or else, as false says, later.
-    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<bool>;
+    /// Goes back to `mark`, and takes away the nodes recorded since: at once, or when the recorder is done.
+    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<()>;
 
     /// Has `fill`, and then `tail`, be recorded into a body.
     fn fill(&mut self, body: Graph, flow: &Flow<'_>, fill: &mut Body<'_>, tail: Tail)
@@ -58,13 +58,14 @@ pub(super) fn record<B: Builds>(
     // time alone.
     let entered = flow.control == Control::DoWhile;
     let by_launch = entered && !graph.is_in_body();
+    let mark = builder.mark()?;
+    let condition = graph.own_condition(by_launch.then_some(1))?;
     let mut half = Half {
-        mark: Some(builder.mark()?),
-        condition: Some(graph.condition(by_launch.then_some(1))?),
+        mark: Some(mark),
+        condition,
         nodes: SmallVec::new(),
         builder,
     };
-    let condition = half.condition.expect("it was just put there");
     match (entered, by_launch) {
         (_, true) => {}
         (true, false) => half.add(setter.enter(&condition)?, flow)?,
@@ -98,7 +99,7 @@ struct Half<'a, B: Builds> {
     builder: &'a mut B,
     mark: Option<B::Mark>,
     nodes: SmallVec<[NodeId; 2]>,
-    condition: Option<Condition>,
+    condition: Condition,
 }
 
 impl<B: Builds> Half<'_, B> {
@@ -106,6 +107,12 @@ impl<B: Builds> Half<'_, B> {
         let node = self.builder.add(at(op.into(), flow.location))?;
         self.nodes.push(node);
         Ok(())
+    }
+
+    /// Whether the conditional node is there.
+    fn has_node(&self) -> bool {
+        let mut kinds = self.nodes.iter().map(|node| node.kind());
+        kinds.any(|kind| kind == NodeKind::Conditional)
     }
 }
 
@@ -116,12 +123,9 @@ impl<B: Builds> Drop for Half<'_, B> {
         };
         let graph = self.builder.graph();
         match self.builder.take_back(&self.nodes, mark) {
-            Ok(true) => {
-                if let Some(condition) = self.condition.take() {
-                    graph.give_back(condition);
-                }
-            }
-            Ok(false) => {}
+            // Otherwise it is given back with the node that looks at it, once that is gone.
+            Ok(()) if !self.has_node() => graph.give_back(self.condition),
+            Ok(()) => {}
             // The graph went with what failed.
             Err(Error::GraphGone) => {}
             Err(error) => {

@@ -164,7 +164,7 @@ macro_rules! control_flow {
         /// [`Error::Unsupported`](crate::Error::Unsupported) where the driver has no such node;
         /// [`Error::NotInBody`](crate::Error::NotInBody) for operations that a body in a graph may not hold. Of what fails
         /// no node stays; a graph that was to have it cannot be instantiated unless another loop or branch is recorded
-        /// in its stead, because a condition is left over.
+        /// in its stead, because a condition is left over: in a capture, only after its end.
         #[track_caller]
         pub fn while_nonzero(
             &mut self,

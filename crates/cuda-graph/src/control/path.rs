@@ -137,13 +137,12 @@ impl Builds for Path {
         Ok(node)
     }
 
-    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<bool> {
+    fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<()> {
         self.after = mark;
         nodes
             .iter()
             .rev()
-            .try_for_each(|&node| self.graph.destroy(node))?;
-        Ok(true)
+            .try_for_each(|&node| self.graph.destroy(node))
     }
 
     fn fill(

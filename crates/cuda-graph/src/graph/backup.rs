@@ -136,6 +136,8 @@ impl Graph {
             state.bodies.push(now);
         }
         state.restored += 1;
+        // There was none in what could be copied.
+        state.spare.clear();
         backup.raw = std::ptr::null_mut();
         // Null where something in it was destroyed under it: then it is not touched again.
         if !gone

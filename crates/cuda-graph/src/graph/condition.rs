@@ -16,6 +16,8 @@ use crate::{Result, driver};
 pub struct Condition {
     raw: CUgraphConditionalHandle,
     default: Option<u32>,
+    /// Nobody but this library has it: it serves another node once its own is gone.
+    pub(crate) serves_again: bool,
 }
 
 impl Condition {
@@ -57,6 +59,14 @@ impl Graph {
     ///
     /// A graph with a condition that no node looks at cannot be instantiated.
     pub fn condition(&self, default: Option<u32>) -> Result<Condition> {
+        Ok(Condition {
+            serves_again: false,
+            ..self.own_condition(default)?
+        })
+    }
+
+    /// A condition that stays within this library.
+    pub(crate) fn own_condition(&self, default: Option<u32>) -> Result<Condition> {
         driver::need(12_030, "a condition")?;
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
@@ -73,10 +83,14 @@ impl Graph {
             self.context().cu_ctx(),
             default,
         )?;
-        Ok(Condition { raw, default })
+        Ok(Condition {
+            raw,
+            default,
+            serves_again: true,
+        })
     }
 
-    /// Gives back a condition that no node looks at and no kernel sets, for the next one to be made.
+    /// Gives back a condition that no node looks at and no kernel that can run sets, for the next one to be made.
     pub(crate) fn give_back(&self, condition: Condition) {
         self.hierarchy().lock().spare.push(condition);
     }

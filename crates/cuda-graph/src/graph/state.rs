@@ -45,7 +45,7 @@ pub(crate) struct State {
     pub executables: u32,
     /// There is a copy that may take the root's place.
     pub backed_up: bool,
-    /// Conditions that no node looks at.
+    /// Conditions of this library's own that no node looks at.
     pub spare: Vec<Condition>,
 }
 
@@ -288,6 +288,10 @@ impl State {
             let slot = &mut body.nodes[node as usize];
             body.by_raw.remove(&(slot.raw as usize));
             slot.raw = std::ptr::null_mut();
+            let branching = slot.content.op().and_then(AnyOp::branching);
+            let condition = branching.map(|branching| branching.condition);
+            self.spare
+                .extend(condition.filter(|condition| condition.serves_again));
             let name = slot.content.name_only();
             self.trash.push(mem::replace(&mut slot.content, name));
             let inside = slot.inside();
