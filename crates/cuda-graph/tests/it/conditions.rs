@@ -9,7 +9,7 @@ use cuda_graph::{
     Kernel, KernelOp, NodeKind, SwitchOp, WhileOp,
 };
 
-use crate::fixture::{add, assert_soon, context, one, store, stream, words};
+use crate::fixture::{add, alone, assert_soon, context, one, store, stream, words};
 
 /// `set(condition, from)`: the condition is what the word at `from` is. `step(condition, counter, limit)`: counts, and goes on below the limit.
 const PTX: &str = "
@@ -131,6 +131,7 @@ fn one_of_two_and_one_of_many_run() {
 
 #[test]
 fn loops_run_as_often_as_their_condition_says() {
+    let _alone = alone();
     let stream = stream();
     for limit in [1, 2, 3000] {
         let counter = words(&stream, &[0]);
@@ -162,6 +163,7 @@ fn loops_run_as_often_as_their_condition_says() {
 
 #[test]
 fn loops_nest() {
+    let _alone = alone();
     let stream = stream();
     let (outer, inner, sum, one_word) = (
         words(&stream, &[0]),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
@@ -118,6 +118,12 @@ pub fn one() -> cuda_graph::cudarc::driver::LaunchConfig {
         block_dim: (1, 1, 1),
         shared_mem_bytes: 0,
     }
+}
+
+/// Held by a test while it launches loops: on an H200, loops in several streams at once have failed.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes `value` to the first word of `to`.

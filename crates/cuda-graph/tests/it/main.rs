@@ -8,6 +8,7 @@ mod control;
 mod device;
 mod door;
 mod executables;
+mod exit;
 mod fixture;
 mod graph;
 mod injection;

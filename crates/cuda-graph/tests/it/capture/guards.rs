@@ -1,8 +1,7 @@
 //! Guards and closures left at any point, by a drop, an error, a panic or a driver call that fails: every stream takes
 //! new work, everything held is dropped, and a graph that was there before is what it was.
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::sys::{self, CUresult};
@@ -10,50 +9,8 @@ use cuda_graph::testing::with_failing_call;
 use cuda_graph::{Branch, Capture, EmptyOp, Error, Graph, Kind, Mode, PinnedBuffer, Result};
 
 use super::scene::{Before, Scene};
+use crate::exit::{Exit, How, is_left};
 use crate::fixture::{add, store, words};
-
-/// Where a program is left.
-struct Exit {
-    at: u32,
-    passed: Cell<u32>,
-    how: How,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum How {
-    Error,
-    Panic,
-}
-
-impl Exit {
-    fn new(at: u32, how: How) -> Exit {
-        let passed = Cell::new(0);
-        Exit { at, passed, how }
-    }
-
-    fn never() -> Exit {
-        Exit::new(u32::MAX, How::Error)
-    }
-
-    fn here(&self) -> Result<()> {
-        let passed = self.passed.get();
-        self.passed.set(passed + 1);
-        match self.how {
-            _ if passed != self.at => Ok(()),
-            How::Error => Err(Error::other(std::io::Error::other("left"))),
-            // As a panic, without its message.
-            How::Panic => resume_unwind(Box::new("left")),
-        }
-    }
-
-    fn was_taken(&self) -> bool {
-        self.passed.get() > self.at
-    }
-}
-
-fn is_left(error: &Error) -> bool {
-    matches!(error, Error::Other(_)) && error.to_string() == "left"
-}
 
 /// Records something that holds an owner, and notes the stream.
 pub(super) fn mark<K: Kind, M: Mode>(scene: &Scene, c: &mut Capture<K, M>) -> Result<()> {
@@ -184,7 +141,7 @@ fn programs_that_are_not_left_record_all_of_it() {
         is_whole(&scene, &before.graph, name);
         drop((graph, before));
         scene.is_clean(name);
-        assert!(exit.passed.get() >= 24, "{name}");
+        assert!(exit.passed() >= 24, "{name}");
     }
 }
 

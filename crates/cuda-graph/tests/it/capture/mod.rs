@@ -6,5 +6,5 @@ mod into;
 mod invalidation;
 mod random;
 mod recording;
-mod scene;
+pub mod scene;
 mod surroundings;

@@ -1,10 +1,19 @@
 //! Loops and branches through each recorder.
 
+mod failure;
+mod kernels;
+mod lost;
+mod matrix;
+mod misuse;
+mod program;
+mod random;
+
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Buffer, Eager, Error, Graph, Path, Recorder, Result};
+use cuda_graph::{Buffer, Eager, Error, Exec, Graph, Path, Recorder, Result};
 
+pub use crate::fixture::alone;
 use crate::fixture::{add, context, store, stream, words};
 
 /// Ways to run a step.
@@ -32,7 +41,13 @@ pub fn run(
         Through::Capture => Graph::capture(stream, |c| step(c))?.0,
         Through::Eager => return step(&mut Eager::new(stream)?),
     };
-    graph.instantiate()?.launch(stream)
+    launch(&mut graph.instantiate()?, stream)
+}
+
+/// Launches an executable and waits until it has run.
+pub fn launch(exec: &mut Exec, stream: &Arc<CudaStream>) -> Result<()> {
+    exec.launch(stream)?;
+    Ok(stream.synchronize()?)
 }
 
 /// A word with this value.
@@ -46,6 +61,7 @@ fn read(stream: &Arc<CudaStream>, of: &Buffer<u32>) -> u32 {
 
 #[test]
 fn loops_go_on_while_the_flag_is_set() {
+    let _alone = alone();
     let stream = stream();
     let (minus, one) = (word(&stream, u32::MAX), word(&stream, 1));
     for through in EVERY {
@@ -74,6 +90,7 @@ fn loops_go_on_while_the_flag_is_set() {
 
 #[test]
 fn branches_are_taken_by_the_flag() {
+    let _alone = alone();
     let stream = stream();
     for through in EVERY {
         for value in [0, 1, 2, 3, 200, u32::MAX] {
@@ -106,6 +123,7 @@ fn branches_are_taken_by_the_flag() {
 
 #[test]
 fn inner_loops_are_entered_anew() {
+    let _alone = alone();
     let stream = stream();
     let (minus, one) = (word(&stream, u32::MAX), word(&stream, 1));
     for through in EVERY {
@@ -129,6 +147,7 @@ fn inner_loops_are_entered_anew() {
 
 #[test]
 fn a_body_that_fails_leaves_nothing_and_the_stream_usable() {
+    let _alone = alone();
     let stream = stream();
     let (flag, a) = (word(&stream, 1), word(&stream, 0));
     let graph = Graph::new(&context()).unwrap();

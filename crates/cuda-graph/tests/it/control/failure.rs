@@ -1,0 +1,326 @@
+//! Bodies that are left half-way, by an error, a panic or a driver call that fails, at any depth and through each recorder: of the loop or
+//! branch around them no node stays, what they held is dropped, the stream works, and what was there before goes on.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use cuda_graph::testing::with_failing_call;
+use cuda_graph::{Buffer, Eager, Error, FillOp, Graph, InstantiateFailure, Path, Recorder, Result};
+
+use super::kernels::{nearer, plus, put};
+use super::program::Memory;
+use super::{EVERY, Through, alone, launch};
+use crate::capture::scene::Scene;
+use crate::exit::{Exit, How, is_left};
+use crate::fixture::words;
+use crate::resource::Seen;
+
+// What is added up, what is added, and the flags of each level.
+const SUM: usize = 0;
+const ONE: usize = 1;
+const FLAG: usize = 2;
+const CELLS: usize = 6;
+
+/// A device's memory, and buffers that are used in one place each.
+struct Stage {
+    scene: Scene,
+    memory: Memory,
+    spare: RefCell<Vec<Buffer<u32>>>,
+    seen: RefCell<Vec<Seen>>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let scene = Scene::new();
+        Stage {
+            memory: Memory::new(&scene.stream, CELLS),
+            scene,
+            spare: RefCell::default(),
+            seen: RefCell::default(),
+        }
+    }
+
+    /// Nothing can be allocated while a stream is captured.
+    fn prepare(&self) {
+        let mut spare = self.spare.borrow_mut();
+        while spare.len() < 40 {
+            spare.push(words(&self.scene.stream, &[0]));
+        }
+        self.reset();
+    }
+
+    fn reset(&self) {
+        self.memory.write(&self.scene.stream, &[0, 1, 1, 1, 1, 1]);
+    }
+
+    /// Records what holds owners: an operation, and other code's.
+    fn holds(&self, r: &mut dyn Recorder) -> Result<()> {
+        let buffer = self.spare.borrow_mut().pop().expect("there are enough");
+        self.seen.borrow_mut().push(Seen::of_owner(&buffer.owner()));
+        if let Some(stream) = r.stream() {
+            self.scene.uses(stream);
+        }
+        r.record(FillOp::new(&buffer, 1u32)?)?;
+        r.keep(self.scene.held())
+    }
+
+    #[track_caller]
+    fn is_clean(&self, what: &str) {
+        self.scene.is_clean(what);
+        for seen in self.seen.take() {
+            seen.assert_dropped(what);
+        }
+    }
+
+    /// A loop or branch of each kind, each inside the one before; adds 1 at last. What is left at depth `again` is done again at once.
+    fn level(&self, r: &mut dyn Recorder, depth: usize, again: usize, exit: &Exit) -> Result<()> {
+        let cell = |number| self.memory.cell(number);
+        self.holds(r)?;
+        exit.here()?;
+        if depth == again {
+            let what = format!("left at depth {depth}");
+            let never = Exit::never();
+            if exit.takes(&what, || self.inner(r, depth, again, exit)) {
+                // Some of it may have run, which sets flags.
+                for flag in FLAG..CELLS {
+                    r.record(put(cell(flag), 1))?;
+                }
+                r.record(put(cell(SUM), 0))?;
+                self.inner(r, depth, usize::MAX, &never)?;
+            }
+        } else {
+            self.inner(r, depth, again, exit)?;
+        }
+        exit.here()?;
+        if depth > 0 {
+            r.record(nearer(cell(FLAG + depth - 1)))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a step as a capture of it. The conditions of what was left there serve others once the capture is over.
+    fn captured(&self, mut step: impl FnMut(&mut dyn Recorder) -> Result<()>) -> Result<()> {
+        let stream = &self.scene.stream;
+        let (graph, ()) = Graph::capture(stream, |c| step(c))?;
+        let mut exec = match graph.instantiate() {
+            Err(Error::Instantiate { reason, .. }) => {
+                assert_eq!(reason, InstantiateFailure::ConditionUnused);
+                let nodes = graph.nodes()?.into_iter();
+                let ends: Vec<_> = nodes
+                    .filter(|&node| {
+                        graph
+                            .successors(node)
+                            .list()
+                            .is_ok_and(|next| next.is_empty())
+                    })
+                    .collect();
+                // Its flags are not set any more.
+                self.inner(
+                    &mut Path::after(&graph, ends),
+                    0,
+                    usize::MAX,
+                    &Exit::never(),
+                )?;
+                graph.instantiate()?
+            }
+            exec => exec?,
+        };
+        launch(&mut exec, stream)
+    }
+
+    fn inner(&self, r: &mut dyn Recorder, depth: usize, again: usize, exit: &Exit) -> Result<()> {
+        let cell = |number| self.memory.cell(number);
+        let flag = cell(FLAG + depth);
+        let mut deeper = |r: &mut dyn Recorder| self.level(r, depth + 1, again, exit);
+        match depth {
+            0 => r.while_nonzero(flag, deeper),
+            1 => r.if_else_nonzero(flag, deeper, |r| {
+                self.holds(r)?;
+                exit.here()
+            }),
+            2 => r.parallel(&mut [
+                &mut |r| {
+                    self.holds(r)?;
+                    exit.here()
+                },
+                &mut |r| r.do_while_nonzero(flag, &mut deeper),
+                &mut |_| exit.here(),
+            ]),
+            3 => r.switch_on(
+                flag,
+                &mut [&mut |_| exit.here(), &mut |r| {
+                    self.holds(r)?;
+                    exit.here()?;
+                    r.record(plus(cell(SUM), cell(ONE))).map(drop)
+                }],
+            ),
+            _ => unreachable!("there are four levels"),
+        }
+    }
+}
+
+fn left(how: How) {
+    let _alone = alone();
+    let stage = Stage::new();
+    let stream = &stage.scene.stream;
+    for through in EVERY {
+        // Not caught before the recorder is gone.
+        for at in 0.. {
+            let what = format!("{through:?} left at {at} by {how:?}");
+            stage.prepare();
+            let exit = Exit::new(at, how);
+            let step = |r: &mut dyn Recorder| stage.level(r, 0, usize::MAX, &exit);
+            let left = exit.takes(&what, || super::run(through, stream, step));
+            assert_eq!(left, exit.was_taken(), "{what}");
+            stage.is_clean(&what);
+            if !left {
+                assert_eq!(stage.memory.read(stream)[SUM], 1, "{what}");
+                assert!(at > 9, "{what}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn left_by_an_error_at_every_point() {
+    left(How::Error);
+}
+
+#[test]
+fn left_by_a_panic_at_every_point() {
+    left(How::Panic);
+}
+
+/// What was left is done again at once, in the same place: loops in graphs, branches in them, and so on.
+#[test]
+fn done_again_at_any_depth() {
+    let _alone = alone();
+    let stage = Stage::new();
+    for through in EVERY {
+        for (how, again) in [How::Error, How::Panic]
+            .into_iter()
+            .flat_map(|how| (0..4).map(move |again| (how, again)))
+        {
+            for at in 0.. {
+                let what = format!("{through:?} left at {at} by {how:?}, again at {again}");
+                stage.prepare();
+                let exit = Exit::new(at, how);
+                let step = |r: &mut dyn Recorder| stage.level(r, 0, again, &exit);
+                let run = || match through {
+                    Through::Capture => stage.captured(step),
+                    _ => super::run(through, &stage.scene.stream, step),
+                };
+                match catch_unwind(AssertUnwindSafe(run)) {
+                    Ok(Ok(())) => {
+                        let cells = stage.memory.read(&stage.scene.stream);
+                        assert_eq!(cells[SUM], 1, "{what}");
+                    }
+                    // Not everything is inside of what is done again.
+                    Ok(Err(error)) => {
+                        assert!(exit.was_taken() && is_left(&error), "{what}: {error}")
+                    }
+                    Err(panic) if !exit.was_taken() => resume_unwind(panic),
+                    Err(_) => assert_eq!(how, How::Panic, "{what}"),
+                }
+                stage.is_clean(&what);
+                if !exit.was_taken() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_graph_has_the_nodes_that_it_had() {
+    let _alone = alone();
+    let stage = Stage::new();
+    let stream = &stage.scene.stream;
+    for how in [How::Error, How::Panic] {
+        for at in 0.. {
+            let what = format!("left at {at} by {how:?}");
+            stage.prepare();
+            let graph = Graph::new(stream.context()).unwrap();
+            let mut path = Path::new(&graph);
+            let (sum, one) = (stage.memory.cell(SUM), stage.memory.cell(ONE));
+            let first = path.record(plus(sum, one)).unwrap();
+            let exit = Exit::new(at, how);
+            let left = exit.takes(&what, || stage.inner(&mut path, 0, usize::MAX, &exit));
+            if !left {
+                break;
+            }
+            assert_eq!(graph.nodes().unwrap(), [first.id()], "{what}");
+            assert_eq!(path.ends(), [first.id()], "{what}");
+            for seen in stage.seen.take() {
+                seen.assert_dropped(&what);
+            }
+            // It goes on, with what was to be there and what comes after.
+            stage
+                .inner(&mut path, 0, usize::MAX, &Exit::never())
+                .unwrap();
+            let last = path.record(plus(sum, one)).unwrap();
+            assert_eq!(graph.nodes().unwrap().len(), 4, "{what}");
+            assert_eq!(graph.predecessors(last).list().unwrap().len(), 1, "{what}");
+            let mut exec = graph.instantiate().unwrap();
+            for _ in 0..2 {
+                stage.reset();
+                launch(&mut exec, stream).unwrap();
+                assert_eq!(stage.memory.read(stream)[SUM], 3, "{what}");
+            }
+            drop((path, graph, exec));
+            stage.is_clean(&what);
+        }
+    }
+}
+
+/// Each driver call fails in turn.
+#[test]
+fn failing_at_every_call() {
+    let _alone = alone();
+    for through in EVERY {
+        for nth in 0.. {
+            // Of a context of its own, in which nothing was loaded yet.
+            let stage = Stage::new();
+            stage.prepare();
+            let stream = &stage.scene.stream;
+            let what = format!("{through:?}: call {nth} fails");
+            let graph = Graph::new(stream.context()).unwrap();
+            let mut path = Path::new(&graph);
+            let first = path.record(put(stage.memory.cell(SUM), 0)).unwrap();
+            let never = Exit::never();
+            let step = |r: &mut dyn Recorder| stage.inner(r, 0, usize::MAX, &never);
+            let (result, fired) = with_failing_call(nth, || match through {
+                Through::Path => step(&mut path),
+                Through::Capture => Graph::capture(stream, |c| step(c)).map(drop),
+                Through::Eager => step(&mut Eager::new(stream)?),
+            });
+            assert!(fired || result.is_ok(), "{what}: {result:?}");
+            if let Err(error) = &result {
+                let text = error.to_string();
+                assert!(text.contains("CUDA_ERROR_OUT_OF_MEMORY"), "{what}: {text}");
+            }
+            if through == Through::Path {
+                if result.is_err() {
+                    assert_eq!(graph.nodes().unwrap(), [first.id()], "{what}");
+                    assert_eq!(path.ends(), [first.id()], "{what}");
+                    stage.prepare();
+                    step(&mut path).unwrap_or_else(|error| panic!("{what}: {error}"));
+                }
+                assert_eq!(graph.nodes().unwrap().len(), 3, "{what}");
+                launch(&mut graph.instantiate().unwrap(), stream).unwrap();
+                assert_eq!(stage.memory.read(stream)[SUM], 1, "{what}");
+            }
+            drop((path, graph));
+            stage.is_clean(&what);
+            stage.prepare();
+            super::run(through, stream, step).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(stage.memory.read(stream)[SUM], 1, "{what}");
+            stage.is_clean(&what);
+            if !fired {
+                break;
+            }
+            assert!(nth < 1000, "the calls have no end");
+        }
+    }
+}
