@@ -6,12 +6,13 @@
 //     cg_update     sums the partials, decides whether to go on, and then takes the step:
 //                   p = u + beta p, s = w + beta s (which is A p), x += alpha p, r -= alpha s, u = r / diagonal
 //
-// Sums are taken in one order whatever the device does first, so results are the same on every run. Where `go` is 0
-// both return at once, so that a loop over several iterations may run past the last.
+// Sums are taken in one order whatever the device does first, and no product is left to be fused with a sum or not as
+// the compiler likes: results are the same on every run, and on every device. Where `go` is 0 both return at once, so
+// that a loop over several iterations may run past the last.
 //
 // Each block has the rows from `blockIdx.x * rows` on, `rows` of them, and there are at most BLOCKS blocks.
 
-constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16;
+constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16, AHEAD = 8;
 
 enum Status : unsigned { RUNNING, CONVERGED, LIMIT_REACHED, NOT_POSITIVE, NOT_FINITE };
 
@@ -75,7 +76,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     double gamma = 0.0, delta = 0.0, residual = 0.0;
     while (row < to) {
         double u_row = u[row], r_row = r[row], product = 0.0;
-        for (; at < end; at++) product += values[at] * u[columns[at]];
+        // Entries are fetched AHEAD at a time: most rows wait once for them, and once for what they are multiplied by.
+        for (; at < end; at += AHEAD) {
+            double value[AHEAD], factor[AHEAD];
+#pragma unroll
+            for (unsigned k = 0; k < AHEAD; k++) {
+                value[k] = factor[k] = 0.0;
+                if (at + k < end) {
+                    value[k] = values[at + k];
+                    factor[k] = u[columns[at + k]];
+                }
+            }
+#pragma unroll
+            for (unsigned k = 0; k < AHEAD; k++) product += value[k] * factor[k];
+        }
         w[row] = product;
         gamma += r_row * u_row;
         delta += product * u_row;
@@ -149,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             bool begins = turn.iterations == 0;
             if (begins) turn.first = residual;
             double beta = begins ? 0.0 : gamma / turn.gamma;
-            double curvature = begins ? delta : delta - beta * (gamma / turn.alpha);
+            double curvature = begins ? delta : fma(-beta, gamma / turn.alpha, delta);
             turn.residual = residual;
             if (residual <= tolerance * tolerance * turn.first)
                 turn.status = CONVERGED;
@@ -184,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     while (i < to) {
         row.p = row.u + beta * row.p;
         row.s = row.w + beta * row.s;
-        row.r -= alpha * row.s;
+        row.r = fma(-alpha, row.s, row.r);
         x[i] = row.x + alpha * row.p;
         r[i] = row.r;
         u[i] = row.inverse * row.r;

@@ -83,11 +83,11 @@ pub fn run(
             break;
         }
         for contender in &mut contenders {
-            let start = Instant::now();
-            watched(solver.progress(), options.tolerance, || {
-                contender.launch(stream, solver)
+            let took = watched(solver.progress(), options.tolerance, || {
+                let start = Instant::now();
+                contender.launch(stream, solver)?;
+                Ok::<_, Error>(start.elapsed())
             })?;
-            let took = start.elapsed();
             if run == 0 {
                 contender.outcome = Some(solver.outcome(stream, matrix)?);
                 if took > LONG {

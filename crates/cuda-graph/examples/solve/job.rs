@@ -79,16 +79,20 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     }
     out.flush()?;
 
-    let start = Instant::now();
-    watched(solver.progress(), options.tolerance, || {
+    let took = watched(solver.progress(), options.tolerance, || {
+        let start = Instant::now();
         step.launch(&stream)?;
-        stream.synchronize().map_err(cuda_graph::Error::from)
+        stream.synchronize()?;
+        Ok::<_, cuda_graph::Error>(start.elapsed())
     })?;
-    let took = start.elapsed();
     let outcome = solver.outcome(&stream, matrix)?;
     report(out, &problem, options, &outcome, took)?;
-    if options.compare {
-        compare::run(&stream, &solver, matrix, options, out)?;
+    match step.why_eager() {
+        None if options.compare => compare::run(&stream, &solver, matrix, options, out)?,
+        Some(_) if options.compare => {
+            writeln!(out, "there is no loop on the device to compare with")?;
+        }
+        _ => {}
     }
     Ok(match outcome.reason {
         Reason::Converged => Exit::Solved,

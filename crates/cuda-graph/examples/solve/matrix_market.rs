@@ -173,7 +173,7 @@ fn header(lines: &mut Lines<impl BufRead>) -> Result<Header, ReadError> {
         _ => return Err(malformed()),
     }
     let field = match field {
-        b"real" | b"double" => Field::Real,
+        b"real" => Field::Real,
         b"integer" => Field::Integer,
         b"pattern" => Field::Pattern,
         b"complex" => return Err(unsupported(field)),

@@ -24,8 +24,8 @@ pub fn watched<T>(progress: &Progress, tolerance: f64, solve: impl FnOnce() -> T
             while let Err(RecvTimeoutError::Timeout) = when_over.recv_timeout(PERIOD) {
                 let bar = bar.get_or_insert_with(new_bar);
                 let (iterations, residual) = progress.read();
-                bar.set_position(position(residual, tolerance));
                 bar.set_message(format!("{iterations} iterations, residual {residual:.1e}"));
+                bar.set_position(position(residual, tolerance));
             }
             if let Some(bar) = bar {
                 bar.finish_and_clear();

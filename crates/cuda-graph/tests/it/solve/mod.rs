@@ -18,6 +18,7 @@ mod progress;
 mod solver;
 
 mod command_line;
+mod drivers;
 mod reading;
 mod reference;
 mod systems;

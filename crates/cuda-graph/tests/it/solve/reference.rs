@@ -119,9 +119,10 @@ pub fn scattered(n: usize, each: usize) -> Matrix {
     symmetric(n, places)
 }
 
-/// Springs in a row between two walls, of stiffnesses from 1 to `spread`, in groups of one stiffness.
-pub fn springs(n: usize, groups: usize, spread: f64) -> Matrix {
-    let stiffness = |i: usize| spread.powf((i * groups / (n + 1)) as f64 / (groups - 1) as f64);
+/// Springs in a row between two walls, in groups, each ten times as stiff as the one before.
+pub fn springs(n: usize, groups: usize) -> Matrix {
+    // Multiplied here, as what libraries make of powers differs in the last bit.
+    let stiffness = |i: usize| (0..i * groups / (n + 1)).fold(1.0, |stiffness, _| 10.0 * stiffness);
     let own = (0..n).map(|i| (i, i, stiffness(i) + stiffness(i + 1)));
     symmetric(n, own.chain((1..n).map(|i| (i, i - 1, -stiffness(i)))))
 }

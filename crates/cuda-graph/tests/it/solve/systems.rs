@@ -196,7 +196,7 @@ fn places_without_a_pattern() {
 
 #[test]
 fn springs_from_soft_to_stiff() {
-    agrees("springs", reference::springs(120, 6, 1e5), 1e-3);
+    agrees("springs", reference::springs(120, 6), 1e-3);
 }
 
 /// A matrix whose entries do not show that it is not positive definite.
