@@ -13,6 +13,9 @@ use super::problem::{LoadError, Problem};
 use super::progress::watched;
 use super::solver::{Limits, Outcome, Reason, Solver, relative_residual};
 
+/// A system is solved if its true residual is at most so many times the tolerance.
+const FAITHFUL: f64 = 2.0;
+
 /// How it ended, where nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Exit {
@@ -86,7 +89,7 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
         Ok::<_, cuda_graph::Error>(start.elapsed())
     })?;
     let outcome = solver.outcome(&stream, matrix)?;
-    report(out, &problem, options, &outcome, took)?;
+    let exit = report(out, &problem, options, &outcome, took)?;
     match step.why_eager() {
         None if options.compare => compare::run(&stream, &solver, matrix, options, out)?,
         Some(_) if options.compare => {
@@ -94,10 +97,7 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
         }
         _ => {}
     }
-    Ok(match outcome.reason {
-        Reason::Converged => Exit::Solved,
-        _ => Exit::Unsolved,
-    })
+    Ok(exit)
 }
 
 fn draw(device: &Device, solver: &Solver, unroll: u32, file: &PathBuf) -> Result<(), Failure> {
@@ -109,22 +109,29 @@ fn draw(device: &Device, solver: &Solver, unroll: u32, file: &PathBuf) -> Result
     })
 }
 
+/// Says what came of it, and whether the system is solved.
 fn report(
     out: &mut dyn Write,
     problem: &Problem,
     options: &Options,
     outcome: &Outcome,
     took: Duration,
-) -> io::Result<()> {
-    let (iterations, tolerance) = (outcome.iterations, options.tolerance);
-    let ended = match outcome.reason {
+) -> io::Result<Exit> {
+    let (iterations, tolerance, x) = (outcome.iterations, options.tolerance, &outcome.x);
+    let true_residual = relative_residual(&problem.matrix, x, &problem.b);
+    // The device goes by a residual that it keeps up to date. Below what rounding allows, that parts from the true one.
+    let reason = match outcome.reason {
+        Reason::Converged if true_residual > FAITHFUL * tolerance => Reason::RoundedOff,
+        reason => reason,
+    };
+    let ended = match reason {
         Reason::Converged => "converged".into(),
         Reason::LimitReached => format!("NOT converged to {tolerance:e}: that is the limit"),
         Reason::NotPositive => {
             "NOT solved: the matrix is not positive definite, as far as double precision can tell"
                 .into()
         }
-        Reason::Breakdown => {
+        Reason::RoundedOff => {
             format!("NOT converged to {tolerance:e}: rounding errors let it come no further")
         }
         Reason::NotFinite => "NOT solved: numbers became too large".into(),
@@ -135,8 +142,6 @@ fn report(
     };
     writeln!(out, "solve:  {iterations} iterations, {ended}")?;
     writeln!(out, "time:   {}{each}", in_words(took))?;
-    let x = &outcome.x;
-    let true_residual = relative_residual(&problem.matrix, x, &problem.b);
     writeln!(
         out,
         "relative residual: {:.3e} as the device went by; {true_residual:.3e} recomputed on the host",
@@ -150,7 +155,11 @@ fn report(
     writeln!(
         out,
         "largest error: {error:.1e}, of a solution from -1 to 1 that is known"
-    )
+    )?;
+    Ok(match reason {
+        Reason::Converged => Exit::Solved,
+        _ => Exit::Unsolved,
+    })
 }
 
 pub fn in_words(time: Duration) -> String {

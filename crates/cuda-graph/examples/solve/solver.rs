@@ -38,7 +38,7 @@ pub enum Reason {
     /// The device came upon a direction in which the matrix is not positive, and the host finds so too.
     NotPositive,
     /// The device came upon such a direction, but there it is positive: the residual is as small as rounding errors let it be.
-    Breakdown,
+    RoundedOff,
     /// Numbers became too large.
     NotFinite,
 }
@@ -131,7 +131,7 @@ impl Solver {
         };
         let (n, rows) = (n as u32, rows as u32);
 
-        let scale = power_of_two(b.iter().fold(0.0, |most, value| value.abs().max(most)));
+        let scale = power_of_two(largest(b));
         let scaled: Vec<f64> = b.iter().map(|value| value / scale).collect();
         let inverse: Vec<f64> = matrix.diagonal().iter().map(|value| 1.0 / value).collect();
         let b = Buffer::from_host(stream, &scaled)?;
@@ -231,7 +231,7 @@ impl Solver {
                 let (u, p) = (self.u.to_host(stream)?, self.p.to_host(stream)?);
                 let direction: Vec<f64> = u.iter().zip(&p).map(|(u, p)| u + beta * p).collect();
                 match is_positive_along(matrix, &direction) {
-                    true => Reason::Breakdown,
+                    true => Reason::RoundedOff,
                     false => Reason::NotPositive,
                 }
             }
@@ -262,23 +262,28 @@ fn power_of_two(value: f64) -> f64 {
     }
 }
 
-/// Whether d·Ad is more than rounding errors could make of zero.
+/// Whether d·Ad is more than rounding errors could make of zero. Of a direction that has no length nothing can be said against it.
 fn is_positive_along(matrix: &Matrix, direction: &[f64]) -> bool {
+    let scale = power_of_two(largest(direction));
     let (mut sum, mut parts) = (0.0, 0.0);
     for (row, d) in direction.iter().enumerate() {
         for (column, value) in matrix.row(row) {
-            let part = d * value * direction[column];
+            let part = d / scale * value * (direction[column] / scale);
             sum += part;
             parts += part.abs();
         }
     }
-    sum > NOTHING * parts
+    sum > NOTHING * parts || parts == 0.0
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most, value| value.abs().max(most))
 }
 
 /// The residual of `x` as a part of that of zero, computed on the host.
 pub fn relative_residual(matrix: &Matrix, x: &[f64], b: &[f64]) -> f64 {
     let product = matrix.times(x);
-    let scale = power_of_two(b.iter().fold(0.0, |most, value| value.abs().max(most)));
+    let scale = power_of_two(largest(b));
     let norm = |values: &mut dyn Iterator<Item = f64>| -> f64 {
         values
             .map(|value| (value / scale).powi(2))

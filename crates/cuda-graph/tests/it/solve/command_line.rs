@@ -159,6 +159,16 @@ fn it_says_when_it_came_to_the_limit() {
 }
 
 #[test]
+fn it_says_when_rounding_keeps_the_residual_above_the_tolerance() {
+    let (exit, text) = run("--grid 12 --tolerance 1e-18");
+    assert_eq!(exit.unwrap(), Exit::Unsolved);
+    assert!(
+        text.contains("NOT converged to 1e-18: rounding errors"),
+        "{text}"
+    );
+}
+
+#[test]
 fn it_compares_loops_on_the_device_and_on_the_host() {
     let (exit, text) = run("--grid 6 --compare --unroll 4");
     assert_eq!(exit.unwrap(), Exit::Solved);

@@ -285,6 +285,18 @@ fn very_small_and_very_large_numbers_are_solved_with() {
 }
 
 #[test]
+fn where_rounding_ends_it_the_matrix_is_not_blamed() {
+    let limits = Limits {
+        tolerance: 1e-200,
+        ..LIMITS
+    };
+    let problem = Problem::new("rounded".into(), Matrix::poisson(12));
+    let outcome = solve("rounded", &problem.matrix, &problem.b, limits);
+    assert_eq!(outcome.reason, Reason::RoundedOff);
+    assert!(relative_residual(&problem.matrix, &outcome.x, &problem.b) < 1e-14);
+}
+
+#[test]
 fn numbers_that_become_too_large_are_told() {
     let matrix = reference::symmetric(2, [(0, 0, 1e-320), (1, 1, 1.0)]);
     matrix.check().unwrap();
