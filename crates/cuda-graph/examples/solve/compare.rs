@@ -116,13 +116,13 @@ fn report(contenders: &[Contender], runs: usize, out: &mut dyn Write) -> Result<
             Way::Host(_) => "eager, looping on the host",
         };
         let tested = match contender.unroll {
-            1 => "each iteration tested".into(),
-            unroll => format!("every {unroll}th tested"),
+            1 => "tested after each".into(),
+            unroll => format!("tested after every {unroll}"),
         };
         let each = contender.per_iteration().unwrap_or_default();
         writeln!(
             out,
-            "  {who:<28} {tested:<22} {:>12}   {:>5.2} times as fast",
+            "  {who:<28} {tested:<21} {:>12}   {:>5.2} times as fast",
             in_words(each),
             host.as_secs_f64() / each.as_secs_f64()
         )?;

@@ -1,4 +1,5 @@
-//! Solves a sparse symmetric positive definite system by conjugate gradients, wholly on the device: one graph, one launch.
+//! Solves a sparse symmetric positive definite system by conjugate gradients, wholly on the device: one graph, one
+//! launch.
 //!
 //! `cargo run --release --example solve [-- matrix.mtx] [--compare] [--svg graph.svg]`; `--help` says the rest.
 

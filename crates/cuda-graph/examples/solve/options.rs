@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser};
 
 pub const HELP: &str = "\
-Solves A x = b, A sparse, symmetric and positive definite, by conjugate gradients: one graph, one launch, the loop on the device.
+Solves A x = b, A sparse, symmetric, positive definite, by conjugate gradients: one graph, one launch, a loop on the device.
 
 usage: solve [MATRIX.mtx] [options]
 

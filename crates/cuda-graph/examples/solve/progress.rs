@@ -1,4 +1,5 @@
-//! A bar on the terminal that follows what the device says, from a thread of its own: the device is not asked, let alone stopped.
+//! A bar on the terminal that follows what the device says, from a thread of its own: the device is not asked, let
+//! alone stopped.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, channel};

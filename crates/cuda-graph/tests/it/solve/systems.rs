@@ -1,4 +1,5 @@
-//! Systems of many structures, solved by each recorder: the same to the bit, and what the host finds; and what cannot be solved.
+//! Systems of many structures, solved by each recorder: the same to the bit, and what the host finds; and what cannot
+//! be solved.
 
 use std::sync::Arc;
 
