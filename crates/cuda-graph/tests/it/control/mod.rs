@@ -3,10 +3,12 @@
 mod failure;
 mod kernels;
 mod lost;
+mod lost_into;
 mod matrix;
 mod misuse;
 mod program;
 mod random;
+mod strays;
 
 use std::sync::Arc;
 
