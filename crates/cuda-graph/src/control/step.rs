@@ -35,7 +35,8 @@ pub struct Step {
 type Run = Box<dyn FnMut(&mut dyn Recorder) -> Result<()> + Send>;
 
 enum Form {
-    Graph(Exec),
+    /// The graph keeps its nodes, for updates.
+    Graph(Exec, Graph),
     Eager {
         run: Run,
         why: Error,
@@ -50,16 +51,15 @@ impl Step {
     ///
     /// # Errors
     ///
-    /// Whatever else `record` or the instantiation returns: an operation that a body may not hold is
-    /// [`Error::NotInBody`], though it would run eagerly.
+    /// Whatever else `record` or the instantiation returns.
     pub fn new(
         context: &Arc<CudaContext>,
         mut record: impl FnMut(&mut dyn Recorder) -> Result<()> + Send + 'static,
     ) -> Result<Step> {
         let graph = Graph::new(context)?;
         let form = match record(&mut Path::new(&graph)) {
-            Ok(()) => Form::Graph(graph.instantiate()?),
-            Err(why) if why.is_unsupported() => Form::Eager {
+            Ok(()) => Form::Graph(graph.instantiate()?, graph),
+            Err(why) if is_unsupported(&why) => Form::Eager {
                 run: Box::new(record),
                 why,
                 recorder: None,
@@ -70,13 +70,9 @@ impl Step {
     }
 
     /// Runs it in the order of `stream`. As a graph it returns at once; eagerly, the host waits wherever a flag is read.
-    ///
-    /// # Errors
-    ///
-    /// The driver's; eagerly, whatever the step returns, and those of [`Eager::new`].
     pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         match &mut self.form {
-            Form::Graph(exec) => exec.launch(stream),
+            Form::Graph(exec, _) => exec.launch(stream),
             Form::Eager { run, recorder, .. } => {
                 let recorder = match recorder {
                     Some(recorder) if Arc::ptr_eq(recorder.own_stream(), stream) => recorder,
@@ -90,7 +86,7 @@ impl Step {
     /// Why it runs eagerly, if it does.
     pub fn why_eager(&self) -> Option<&Error> {
         match &self.form {
-            Form::Graph(_) => None,
+            Form::Graph(..) => None,
             Form::Eager { why, .. } => Some(why),
         }
     }
@@ -98,16 +94,32 @@ impl Step {
     /// The executable, if it is one: to update its nodes.
     pub fn exec(&mut self) -> Option<&mut Exec> {
         match &mut self.form {
-            Form::Graph(exec) => Some(exec),
+            Form::Graph(exec, _) => Some(exec),
             Form::Eager { .. } => None,
         }
+    }
+
+    /// The graph, if it is one: to look at, and to draw.
+    pub fn graph(&self) -> Option<&Graph> {
+        match &self.form {
+            Form::Graph(_, graph) => Some(graph),
+            Form::Eager { .. } => None,
+        }
+    }
+}
+
+fn is_unsupported(error: &Error) -> bool {
+    match error {
+        Error::Unsupported { .. } => true,
+        Error::Node { source, .. } => is_unsupported(source),
+        _ => false,
     }
 }
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.form {
-            Form::Graph(exec) => write!(f, "Step as a graph, {exec:?}"),
+            Form::Graph(exec, _) => write!(f, "Step as a graph, {exec:?}"),
             Form::Eager { why, .. } => write!(f, "Step run eagerly, because {why}"),
         }
     }
