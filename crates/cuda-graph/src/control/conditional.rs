@@ -2,12 +2,13 @@
 
 use std::panic::Location;
 
+use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
 use super::{Body, Control, Flow, setter, word};
 use crate::graph::{Condition, Graph, NodeId};
-use crate::op::{AnyOp, IfElseOp, IfOp, NodeKind, SwitchOp, WhileOp};
-use crate::{Error, Result, driver};
+use crate::op::{AnyOp, IfElseOp, IfOp, NodeKind, SwitchOp, WhileOp, need_conditional};
+use crate::{Error, Result};
 
 /// What comes last in a body.
 pub(super) type Tail = Option<AnyOp>;
@@ -46,14 +47,15 @@ pub(super) fn record<B: Builds>(
     flow: &Flow<'_>,
     bodies: &mut [&mut Body<'_>],
 ) -> Result<()> {
-    // Before the kernel is loaded, which older drivers cannot.
-    driver::need(12_030, "a loop or branch on the device")?;
     let flag = word(flow.flag)?;
     if bodies.is_empty() {
         return Err(Error::InvalidOperation {
             why: "a switch without a case".into(),
         });
     }
+    let count = bodies.len() as u32;
+    // Asked first: such a driver does not load the kernels, and a condition could not be taken back.
+    need_conditional(kind(flow.control), count)?;
     let setter = setter::of(builder.graph().context())?;
     let graph = builder.graph();
     // At the outside, the launch itself can see to it that a loop is entered. Inside a body that would hold for the first
@@ -62,7 +64,6 @@ pub(super) fn record<B: Builds>(
     let by_launch = entered && !graph.is_in_body();
     let mark = builder.mark()?;
     let condition = graph.own_condition(by_launch.then_some(1))?;
-    graph.begin_half(condition)?;
     let mut half = Half {
         mark: Some(mark),
         condition,
@@ -74,7 +75,6 @@ pub(super) fn record<B: Builds>(
         (true, false) => half.add(setter.enter(&condition)?, flow)?,
         (false, false) => half.add(setter.set(&condition, &flag)?, flow)?,
     }
-    let count = bodies.len() as u32;
     half.add(operation(flow.control, &condition, count), flow)?;
     let node = *half.nodes.last().expect("it was just added");
     let again = match flow.control {
@@ -85,8 +85,16 @@ pub(super) fn record<B: Builds>(
         half.builder.fill(view, flow, body, again.clone())?;
     }
     half.mark = None;
-    graph.end_half(condition);
     Ok(())
+}
+
+fn kind(control: Control) -> CUgraphConditionalNodeType {
+    use CUgraphConditionalNodeType as T;
+    match control {
+        Control::While | Control::DoWhile => T::CU_GRAPH_COND_TYPE_WHILE,
+        Control::If | Control::IfElse => T::CU_GRAPH_COND_TYPE_IF,
+        Control::Switch => T::CU_GRAPH_COND_TYPE_SWITCH,
+    }
 }
 
 fn operation(control: Control, condition: &Condition, bodies: u32) -> AnyOp {
@@ -127,19 +135,13 @@ impl<B: Builds> Drop for Half<'_, B> {
         };
         let graph = self.builder.graph();
         match self.builder.take_back(&self.nodes, mark) {
-            // Otherwise it is whole again, and the condition given back, with the node that looks at it, once that is gone.
-            Ok(()) if !self.has_node() => {
-                graph.give_back(self.condition);
-                graph.end_half(self.condition);
-            }
+            // Otherwise it is given back with the node that looks at it, once that is gone.
+            Ok(()) if !self.has_node() => graph.give_back(self.condition),
             Ok(()) => {}
-            // The graph went with what failed, or goes at the end of its capture.
+            // The graph went with what failed.
             Err(Error::GraphGone) => {}
-            Err(error) if driver::capture::code(&error).is_some() => {}
             Err(error) => {
-                tracing::error!(
-                    "half a loop or branch stays in its graph, which cannot be instantiated: {error}"
-                );
+                tracing::error!("half a loop or branch stays in its graph: {error}");
             }
         }
     }

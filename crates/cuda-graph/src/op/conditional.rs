@@ -34,12 +34,7 @@ impl Branching {
         graph: CUgraph,
         after: &[CUgraphNode],
     ) -> Result<(CUgraphNode, Vec<CUgraph>)> {
-        use CUgraphConditionalNodeType as T;
-        match (self.kind, self.bodies) {
-            (T::CU_GRAPH_COND_TYPE_SWITCH, _) => driver::need(12_080, "a switch node")?,
-            (T::CU_GRAPH_COND_TYPE_IF, 2) => driver::need(12_080, "an else body")?,
-            _ => driver::need(12_030, "a conditional node")?,
-        }
+        need(self.kind, self.bodies)?;
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL);
         params.__bindgen_anon_1.conditional = cudarc::driver::sys::CUDA_CONDITIONAL_NODE_PARAMS {
             handle: self.condition.raw(),
@@ -55,6 +50,16 @@ impl Branching {
             std::slice::from_raw_parts(first, self.bodies as usize).to_vec()
         };
         Ok((node, bodies))
+    }
+}
+
+/// Refuses a node where the driver is too old for it.
+pub(crate) fn need(kind: CUgraphConditionalNodeType, bodies: u32) -> Result<()> {
+    use CUgraphConditionalNodeType as T;
+    match (kind, bodies) {
+        (T::CU_GRAPH_COND_TYPE_SWITCH, _) => driver::need(12_080, "a switch node"),
+        (T::CU_GRAPH_COND_TYPE_IF, 2) => driver::need(12_080, "an else body"),
+        _ => driver::need(12_030, "a conditional node"),
     }
 }
 
@@ -172,17 +177,6 @@ impl AnyOp {
             AnyOp::Switch(op) => Some(op.branching()),
             AnyOp::While(op) => Some(op.branching()),
             _ => None,
-        }
-    }
-
-    /// The graph whose conditions it looks at or sets, if it does.
-    #[inline]
-    pub(crate) fn condition_of(&self) -> Option<u64> {
-        match self {
-            AnyOp::Kernel(op) => op.arguments().condition_of(),
-            other => other
-                .branching()
-                .map(|branching| branching.condition.hierarchy),
         }
     }
 

@@ -33,6 +33,7 @@ pub use alloc::{AllocOp, MemoryLocation};
 pub use attribute::{LaunchAttribute, RawAttribute};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
 pub use child::ChildOp;
+pub(crate) use conditional::need as need_conditional;
 pub use conditional::{Conditional, IfElseOp, IfOp, SwitchOp, WhileOp};
 pub use copy::{CopyOp, Pitched};
 pub use empty::EmptyOp;
@@ -179,11 +180,6 @@ mod sealed {
 
         /// The graph that it embeds.
         fn child(&self) -> Option<&ChildOp> {
-            None
-        }
-
-        /// The graph whose conditions it sets, if it does.
-        fn condition_of(&self) -> Option<u64> {
             None
         }
 
@@ -335,10 +331,6 @@ impl Sealed for AnyOp {
         }
     }
 
-    fn condition_of(&self) -> Option<u64> {
-        AnyOp::condition_of(self)
-    }
-
     fn attributes(&self) -> Option<&[LaunchAttribute]> {
         match self {
             AnyOp::Kernel(op) => Some(op.attributes()),
@@ -361,11 +353,6 @@ impl Sealed for KernelOp {
     #[inline]
     fn owners(&self) -> &[Owner] {
         KernelOp::owners(self)
-    }
-
-    #[inline]
-    fn condition_of(&self) -> Option<u64> {
-        self.arguments().condition_of()
     }
 
     #[inline]
