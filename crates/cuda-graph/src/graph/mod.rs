@@ -209,7 +209,6 @@ impl Graph {
         if let AnyOp::Child(child) = &op {
             return self.embed(child, after);
         }
-        self.check_condition(op.condition_of())?;
         let mut state = self.hierarchy().lock();
         if state.is_in_body(self.view.body) && !op.fits_in_body() {
             return Err(Error::NotInBody {
@@ -249,15 +248,6 @@ impl Graph {
         Ok((id, raw))
     }
 
-    /// Refuses what looks at, or sets, conditions of another graph.
-    #[inline]
-    fn check_condition(&self, of: Option<u64>) -> Result<()> {
-        match of {
-            Some(of) if of != self.hierarchy().id => Err(Error::ForeignCondition),
-            _ => Ok(()),
-        }
-    }
-
     /// Has a node do `op` from now on. Executables made before, and their launches, go on as they are.
     ///
     /// # Errors
@@ -272,7 +262,6 @@ impl Graph {
                 wanted: op.kind(),
             });
         }
-        self.check_condition(op.condition_of())?;
         driver::bind(self.context())?;
         if let AnyOp::Child(child) = &op {
             return self.embed_again(id, child);
@@ -322,9 +311,16 @@ impl Graph {
     pub fn op<O: Operation>(&self, node: Node<O>) -> Result<O> {
         let op = self.any_op(node.id())?;
         let is = op.kind();
-        O::from_any(op).ok_or(Error::WrongKind {
-            is,
-            wanted: node.id().kind,
+        let name = NodeName::of_op(&op);
+        O::from_any(op).ok_or_else(|| match is {
+            // Of one kind, and four types.
+            NodeKind::Conditional => Error::InvalidOperation {
+                why: format!("the {name} branches in another way than is asked for"),
+            },
+            is => Error::WrongKind {
+                is,
+                wanted: node.id().kind,
+            },
         })
     }
 

@@ -6,8 +6,8 @@ use super::Picture;
 use crate::{Graph, Result};
 
 impl Graph {
-    /// A picture in Graphviz' language: each node with its kernel, grid, bytes, label and source line, embedded graphs as clusters,
-    /// programmatic dependencies dashed.
+    /// A picture in Graphviz' language: each node with its kernel, grid, bytes, label and source line, embedded graphs and the
+    /// bodies of conditional nodes as clusters, programmatic dependencies dashed.
     pub fn dot(&self) -> Result<String> {
         let picture = Picture::of(self)?;
         let mut text = String::from("digraph {\n  node [shape=box];\n");
@@ -20,11 +20,11 @@ impl Graph {
 /// Writes nodes and edges. A node is called by the places on the way to it.
 fn write_graph(picture: &Picture, prefix: &str, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
-    for (at, (lines, inside)) in picture.nodes.iter().enumerate() {
+    for (at, drawn) in picture.nodes.iter().enumerate() {
         let name = format!("{prefix}{at}");
-        let lines: Vec<String> = lines.iter().map(|line| escape(line)).collect();
+        let lines: Vec<String> = drawn.lines.iter().map(|line| escape(line)).collect();
         let label = lines.join("\\n");
-        match inside.as_slice() {
+        match drawn.inside.as_slice() {
             [] => put(text, format_args!("{indent}{name} [label=\"{label}\"];\n")),
             inside => {
                 put(text, format_args!("{indent}subgraph cluster_{name} {{\n"));
@@ -33,19 +33,19 @@ fn write_graph(picture: &Picture, prefix: &str, depth: usize, text: &mut String)
                     text,
                     format_args!("{indent}  {name} [label=\"{label}\", style=dashed];\n"),
                 );
-                if let [child] = inside {
-                    write_graph(child, &format!("{name}_"), depth + 1, text);
-                } else {
-                    for (body, child) in inside.iter().enumerate() {
-                        put(
-                            text,
-                            format_args!(
-                                "{indent}  subgraph cluster_{name}_{body} {{\n{indent}    label=\"{body}\";\n"
-                            ),
-                        );
-                        write_graph(child, &format!("{name}_{body}_"), depth + 2, text);
-                        put(text, format_args!("{indent}  }}\n"));
-                    }
+                for (body, (title, child)) in inside.iter().enumerate() {
+                    let Some(title) = title else {
+                        write_graph(child, &format!("{name}_"), depth + 1, text);
+                        continue;
+                    };
+                    put(
+                        text,
+                        format_args!(
+                            "{indent}  subgraph cluster_{name}_{body} {{\n{indent}    label=\"{title}\";\n"
+                        ),
+                    );
+                    write_graph(child, &format!("{name}_{body}_"), depth + 2, text);
+                    put(text, format_args!("{indent}  }}\n"));
                 }
                 put(text, format_args!("{indent}}}\n"));
             }

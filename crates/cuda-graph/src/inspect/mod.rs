@@ -6,15 +6,22 @@ mod svg;
 
 pub use driver_dot::DriverDot;
 
-use crate::op::AnyOp;
-use crate::{Graph, Result};
+use crate::op::{AnyOp, Conditional};
+use crate::{Condition, Graph, Result};
 
 /// A graph as pictures show it, with what is embedded in it.
 struct Picture {
-    /// What each node says, line by line, and the graphs inside it.
-    nodes: Vec<(Vec<String>, Vec<Picture>)>,
+    nodes: Vec<Drawn>,
     /// By position among the nodes.
     edges: Vec<(usize, usize, bool)>,
+}
+
+/// A node.
+struct Drawn {
+    /// What it says, line by line.
+    lines: Vec<String>,
+    /// The graphs inside it, with what each is called, unless it is the only one and speaks for itself.
+    inside: Vec<(Option<String>, Picture)>,
 }
 
 impl Picture {
@@ -22,9 +29,20 @@ impl Picture {
         let ids = graph.nodes()?;
         let mut nodes = Vec::with_capacity(ids.len());
         for &id in &ids {
-            let inside = graph.views(id)?;
-            let inside = inside.iter().map(Picture::of).collect::<Result<_>>()?;
-            nodes.push((lines(id.index(), &graph.any_op(id)?), inside));
+            let op = graph.any_op(id)?;
+            let views = graph.views(id)?.into_iter().enumerate();
+            let inside = views.map(|(number, view)| {
+                let inside = Picture::of(&view)?;
+                let title = title(&op, number);
+                Ok(match title {
+                    Some(_) => (title, inside.or_nothing()),
+                    None => (None, inside),
+                })
+            });
+            nodes.push(Drawn {
+                inside: inside.collect::<Result<_>>()?,
+                lines: lines(id.index(), &op),
+            });
         }
         let place: std::collections::HashMap<_, _> =
             ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
@@ -38,11 +56,47 @@ impl Picture {
             nodes,
         })
     }
+
+    /// The same; where there are no nodes, one that says so, because a frame around nothing is not drawn.
+    fn or_nothing(mut self) -> Picture {
+        if self.nodes.is_empty() {
+            self.nodes.push(Drawn {
+                lines: vec!["nothing".into()],
+                inside: Vec::new(),
+            });
+        }
+        self
+    }
+}
+
+/// What body `number` of a conditional node is called.
+fn title(op: &AnyOp, number: usize) -> Option<String> {
+    match (op, number) {
+        (AnyOp::While(_), _) => Some("body".into()),
+        (AnyOp::If(_) | AnyOp::IfElse(_), 0) => Some("then".into()),
+        (AnyOp::IfElse(_), _) => Some("else".into()),
+        (AnyOp::Switch(_), _) => Some(format!("case {number}")),
+        _ => None,
+    }
+}
+
+/// What a conditional node is, in the words of a program.
+fn control(op: &AnyOp) -> Option<(String, &Condition)> {
+    Some(match op {
+        AnyOp::While(op) => ("while".into(), op.condition()),
+        AnyOp::If(op) => ("if".into(), op.condition()),
+        AnyOp::IfElse(op) => ("if/else".into(), op.condition()),
+        AnyOp::Switch(op) => (format!("switch of {}", op.bodies()), op.condition()),
+        _ => return None,
+    })
 }
 
 /// What a picture says of a node.
 fn lines(index: u32, op: &AnyOp) -> Vec<String> {
-    let mut lines = vec![format!("{index}: {}", op.kind())];
+    let mut lines = match control(op) {
+        Some((name, condition)) => vec![format!("{index}: {name}"), format!("{condition:?}")],
+        None => vec![format!("{index}: {}", op.kind())],
+    };
     if let Some(label) = op.label_text() {
         lines.push(format!("\"{label}\""));
     }

@@ -7,12 +7,12 @@ use layout::core::style::StyleAttr;
 use layout::std_shapes::shapes::{Arrow, Element, LineEndKind, ShapeKind};
 use layout::topo::layout::VisualGraph;
 
-use super::Picture;
+use super::{Drawn, Picture};
 use crate::{Graph, Result};
 
 impl Graph {
-    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph is joined to that graph's roots. No other
-    /// program is needed; laying out takes long from some hundreds of nodes on.
+    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph, or bodies, is joined to the roots of
+    /// these by lines that say which body it is. No other program is needed; laying out takes long from some hundreds of nodes on.
     pub fn svg(&self) -> Result<String> {
         let picture = Picture::of(self)?;
         if picture.nodes.is_empty() {
@@ -32,7 +32,7 @@ impl Graph {
 /// Adds nodes and edges; says which of the nodes wait for none.
 fn add(picture: &Picture, drawing: &mut VisualGraph) -> Vec<layout::adt::dag::NodeHandle> {
     let mut handles = Vec::with_capacity(picture.nodes.len());
-    for (lines, inside) in &picture.nodes {
+    for Drawn { lines, inside } in &picture.nodes {
         let width = lines
             .iter()
             .map(|line| line.chars().count())
@@ -42,9 +42,9 @@ fn add(picture: &Picture, drawing: &mut VisualGraph) -> Vec<layout::adt::dag::No
         let shape = ShapeKind::new_box(&lines.join("\n"));
         let element = Element::create(shape, StyleAttr::simple(), Orientation::TopToBottom, size);
         let handle = drawing.add_node(element);
-        for child in inside {
+        for (title, child) in inside {
             for root in add(child, drawing) {
-                let mut arrow = Arrow::simple("");
+                let mut arrow = Arrow::simple(title.as_deref().unwrap_or_default());
                 arrow.end = LineEndKind::None;
                 drawing.add_edge(arrow, handle, root);
             }

@@ -1,6 +1,8 @@
 //! Pictures: they say what is in the graph.
 
-use cuda_graph::{ChildOp, CopyOp, DriverDot, EdgeData, FillOp, Graph};
+use cuda_graph::{
+    Buffer, ChildOp, CopyOp, DriverDot, EdgeData, FillOp, Graph, IfOp, Path, Recorder, Result,
+};
 
 use crate::fixture::{context, store, stream, words};
 
@@ -80,4 +82,159 @@ fn the_drivers_picture_has_its_flags() {
     assert!(plain.contains("digraph"), "{plain}");
     let all = graph.driver_dot(DriverDot::all()).unwrap();
     assert!(all.len() > plain.len() && all.contains("store"), "{all}");
+}
+
+/// Every kind of loop and branch, nested: a switch of three in an if/else in a do-while loop in a while loop.
+fn control(r: &mut dyn Recorder, flag: &Buffer<u32>, a: &Buffer<u32>) -> Result<()> {
+    let say = |r: &mut dyn Recorder, what: &'static str| {
+        let op = FillOp::new(a, 1u32)?.label(what);
+        r.record(op).map(drop)
+    };
+    r.while_nonzero(flag, |r| {
+        say(r, "in while")?;
+        r.do_while_nonzero(flag, |r| {
+            r.if_else_nonzero(
+                flag,
+                |r| {
+                    say(r, "in then")?;
+                    r.switch_on(
+                        flag,
+                        &mut [&mut |r| say(r, "in case 0"), &mut |_| Ok(()), &mut |r| {
+                            say(r, "in case 2")
+                        }],
+                    )
+                },
+                |r| say(r, "in else"),
+            )
+        })
+    })?;
+    r.if_nonzero(flag, |r| say(r, "in if"))
+}
+
+/// By a path, and by a capture.
+fn controls() -> [Graph; 2] {
+    let stream = stream();
+    let (flag, a) = (words(&stream, &[0]), words(&stream, &[0]));
+    let graph = Graph::new(&context()).unwrap();
+    control(&mut Path::new(&graph), &flag, &a).unwrap();
+    let captured = Graph::capture(&stream, |c| control(c, &flag, &a));
+    [graph, captured.unwrap().0]
+}
+
+/// The lines of a cluster with this title, without those of the clusters inside it.
+fn cluster<'a>(dot: &'a str, title: &str) -> Vec<&'a str> {
+    let wanted = format!("label=\"{title}\";");
+    let mut lines = dot
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| **line != wanted);
+    lines
+        .next()
+        .unwrap_or_else(|| panic!("{title} is missing in\n{dot}"));
+    let mut depth = 0;
+    let mut own = Vec::new();
+    for line in lines {
+        match line {
+            line if line.ends_with('{') => depth += 1,
+            "}" if depth == 0 => break,
+            "}" => depth -= 1,
+            line if depth == 0 => own.push(line),
+            _ => {}
+        }
+    }
+    own
+}
+
+#[test]
+fn dot_shows_loops_and_branches_as_clusters() {
+    for graph in controls() {
+        let dot = graph.dot().unwrap();
+        for part in [
+            "1: while\\ncondition 0x",
+            ": while\\ncondition 0x",
+            ": if/else\\ncondition 0x",
+            ": switch of 3\\ncondition 0x",
+            "3: if\\ncondition 0x",
+            "subgraph cluster_n1_0 {",
+            "pictures.rs:",
+        ] {
+            assert!(dot.contains(part), "{part} is missing in\n{dot}");
+        }
+        assert_eq!(dot.matches('{').count(), dot.matches('}').count(), "{dot}");
+        assert_eq!(dot.matches("label=\"body\"").count(), 2, "{dot}");
+        assert_eq!(dot.matches("label=\"then\"").count(), 2, "{dot}");
+        let holds = |title: &str, what: &str| {
+            let lines = cluster(&dot, title);
+            assert!(
+                lines.iter().any(|line| line.contains(what)),
+                "{title} holds no {what}: {lines:?}"
+            );
+        };
+        holds("body", "in while");
+        holds("then", "in then");
+        holds("else", "in else");
+        holds("case 0", "in case 0");
+        // What is empty is drawn all the same.
+        holds("case 1", "nothing");
+        holds("case 2", "in case 2");
+        // The library's own kernels say which condition they set.
+        let condition = dot
+            .split("1: while\\ncondition ")
+            .nth(1)
+            .and_then(|rest| rest.split(['\\', ',', '"']).next())
+            .expect("it has one");
+        assert_eq!(dot.matches(&format!("sets {condition} by 0x")).count(), 2);
+        assert_eq!(dot.matches("enters 0x").count(), 1, "{dot}");
+    }
+}
+
+#[test]
+fn svg_draws_loops_and_branches() {
+    for graph in controls() {
+        let svg = graph.svg().unwrap();
+        for part in [
+            "1: while",
+            ": if/else",
+            ": switch of 3",
+            "3: if",
+            "condition 0x",
+            "sets 0x",
+            "enters 0x",
+            "in case 2",
+            ">body<",
+            ">then<",
+            ">else<",
+            ">case 1<",
+            "nothing",
+        ] {
+            assert!(svg.contains(part), "{part} is missing in\n{svg}");
+        }
+    }
+}
+
+#[test]
+fn the_drivers_picture_has_the_bodies() {
+    for graph in controls() {
+        let text = graph.driver_dot(DriverDot::all()).unwrap();
+        assert!(text.contains("set_condition"), "{text}");
+        let plain = graph.driver_dot(DriverDot::default()).unwrap();
+        assert!(plain.contains("digraph"), "{plain}");
+    }
+}
+
+#[test]
+fn a_picture_of_a_body_is_one_of_a_graph() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = Graph::new(&context()).unwrap();
+    let condition = graph.condition(Some(1)).unwrap();
+    let node = graph.add(IfOp::new(&condition).label("maybe"), ()).unwrap();
+    let body = graph.body(node).unwrap();
+    body.add(store(&a, 1), ()).unwrap();
+    assert!(body.dot().unwrap().contains("0: store"));
+    assert!(body.svg().unwrap().contains("0: store"));
+    let dot = graph.dot().unwrap();
+    for part in ["0: if", ", 1 at first", "\\\"maybe\\\"", "0: store"] {
+        assert!(dot.contains(part), "{part} is missing in\n{dot}");
+    }
 }
