@@ -292,12 +292,6 @@ pub enum Error {
         node: Box<NodeName>,
     },
 
-    /// A condition belongs to the graph that made it, with all that is embedded there.
-    #[error(
-        "the condition is one of another graph: nodes look at, and kernels set, conditions that their own graph made"
-    )]
-    ForeignCondition,
-
     /// A branch was to be joined with others than those that it was split off with.
     #[error("a branch of another split cannot be joined here")]
     ForeignBranch,
@@ -324,6 +318,8 @@ pub enum InstantiateFailure {
     SeveralContexts,
     /// A condition handle is used by no conditional node.
     ConditionUnused,
+    /// A graph with conditional or allocation nodes has one executable at a time, and this one may have one.
+    HasExecutable,
     /// A reason that this library does not know.
     Other(u32),
 }
@@ -336,6 +332,9 @@ impl fmt::Display for InstantiateFailure {
             InstantiateFailure::OperationNotSupported => "an operation is not supported here",
             InstantiateFailure::SeveralContexts => "its nodes belong to several contexts",
             InstantiateFailure::ConditionUnused => "a condition is used by no conditional node",
+            InstantiateFailure::HasExecutable => {
+                "a graph with conditional or allocation nodes has one executable at a time: drop that first"
+            }
             InstantiateFailure::Other(reason) => return write!(f, "reason {reason}"),
         })
     }
@@ -388,15 +387,6 @@ impl Error {
     /// An error of other code, to leave a closure of this library with.
     pub fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error::Other(Arc::new(error))
-    }
-
-    /// Whether the driver is too old.
-    pub(crate) fn is_unsupported(&self) -> bool {
-        match self {
-            Error::Unsupported { .. } => true,
-            Error::Node { source, .. } => source.is_unsupported(),
-            _ => false,
-        }
     }
 
     /// Names the call that failed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags, CUgraphInstantiateResult,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags, CUgraphInstantiateResult, CUresult,
 };
 
 use super::{Exec, Launched};
@@ -69,8 +69,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Instantiate`] says why, and names the node where the driver does. Of a graph with conditional nodes there can
-    /// be one executable at a time. [`Error::InvalidOperation`] while a loop or branch is recorded into it.
+    /// [`Error::Instantiate`] says why, and names the node where the driver does.
     pub fn instantiate(&self) -> Result<Exec> {
         self.instantiate_with(&InstantiateOptions::default())
     }
@@ -84,7 +83,6 @@ impl Graph {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
         let graph = state.body(self.body_index())?.raw;
-        state.is_whole()?;
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: options.flags(),
             hUploadStream: options
@@ -126,7 +124,11 @@ impl Graph {
         let node = self.name_of_raw(state, params.hErrNode_out);
         // SAFETY: the driver wrote it; read as a number, because a later one may have more of them.
         let result = unsafe { (&raw const params.result_out).cast::<u32>().read() };
+        let refused = source.0 == CUresult::CUDA_ERROR_NOT_SUPPORTED;
         let reason = match result {
+            1 if refused && state.executables > 0 && self.body_index() == 0 => {
+                InstantiateFailure::HasExecutable
+            }
             0 | 1 => InstantiateFailure::Driver,
             2 => InstantiateFailure::InvalidStructure,
             3 => InstantiateFailure::OperationNotSupported,

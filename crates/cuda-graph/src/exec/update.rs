@@ -65,7 +65,6 @@ impl Exec {
         driver::bind(&self.context)?;
         let mut state = graph.hierarchy().lock();
         let raw = state.body(graph.body_index())?.raw;
-        state.is_whole()?;
         let (result, verdict) = driver::exec::update(self.raw, raw);
         match result {
             Ok(()) => {
@@ -121,9 +120,6 @@ impl Exec {
                 wanted: op.kind(),
             });
         }
-        if op.condition_of().is_some_and(|of| of != source.id) {
-            return Err(Error::ForeignCondition);
-        }
         if let Some(attributes) = op.attributes() {
             check_attributes(&state, id, attributes)?;
         }
@@ -173,8 +169,14 @@ impl Exec {
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let state = source.lock();
         let raw = find(source, &state, self.made(), id)?;
-        call(raw)
-            .map_err(|error| error.about(state.bodies[id.body as usize].name(id.index), action))
+        let result = match id.kind {
+            // The driver would say no more than that a value is invalid.
+            NodeKind::Conditional => Err(Error::InvalidOperation {
+                why: "a conditional node is always enabled: set its condition so that no body runs, or disable what its bodies hold".into(),
+            }),
+            _ => call(raw),
+        };
+        result.map_err(|error| error.about(state.bodies[id.body as usize].name(id.index), action))
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use cuda_graph::cudarc::driver::CudaModule;
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{
-    Buffer, ChildOp, Condition, Error, FillOp, Graph, HostOp, IfElseOp, IfOp, InstantiateFailure,
-    Kernel, KernelOp, NodeKind, SwitchOp, WhileOp,
+    AnyOp, Buffer, ChildOp, Condition, Conditional, Error, FillOp, Graph, HostOp, IfElseOp, IfOp,
+    InstantiateFailure, Kernel, KernelOp, NodeKind, Path, SwitchOp, WhileOp,
 };
 
 use crate::fixture::{add, alone, assert_soon, context, one, store, stream, words};
@@ -242,4 +242,133 @@ fn a_condition_serves_one_node() {
     graph.add(IfOp::new(&condition), ()).unwrap_err();
     graph.instantiate().unwrap();
     assert!(graph.try_clone().is_err());
+}
+
+#[test]
+fn nodes_read_back_as_what_they_are() {
+    let graph = graph();
+    let conditions = [0, 1, 2, 3].map(|default| graph.condition(Some(default)).unwrap());
+    let [of_if, of_else, of_switch, of_while] = &conditions;
+    let an_if = graph.add(IfOp::new(of_if), ()).unwrap();
+    let an_else = graph.add(IfElseOp::new(of_else), ()).unwrap();
+    let switch = graph.add(SwitchOp::new(of_switch, 5), ()).unwrap();
+    let a_while = graph.add(WhileOp::new(of_while).label("loop"), ()).unwrap();
+    assert_eq!(graph.op(an_if).unwrap().condition(), of_if);
+    assert_eq!(graph.op(an_else).unwrap().condition(), of_else);
+    assert_eq!(graph.op(switch).unwrap().bodies(), 5);
+    assert_eq!(graph.op(a_while).unwrap().label_text(), Some("loop"));
+    assert_eq!(
+        graph.op(a_while).unwrap().condition().default_value(),
+        Some(3)
+    );
+    let kinds = graph
+        .nodes()
+        .unwrap()
+        .into_iter()
+        .map(|node| match graph.any_op(node).unwrap() {
+            AnyOp::If(_) => "if",
+            AnyOp::IfElse(_) => "if/else",
+            AnyOp::Switch(_) => "switch",
+            AnyOp::While(_) => "while",
+            other => panic!("{other:?}"),
+        });
+    assert_eq!(
+        kinds.collect::<std::collections::BTreeSet<_>>().len(),
+        4,
+        "each is told"
+    );
+    // Of one kind, and not of one type.
+    let wrong = a_while.id().typed::<IfOp>().unwrap();
+    let Err(Error::InvalidOperation { why }) = graph.op(wrong) else {
+        panic!("a loop is no branch");
+    };
+    assert!(why.contains("\"loop\""), "{why}");
+
+    // What a recorder made is read, found in its bodies, and extended.
+    let stream = stream();
+    let (flag, a) = (words(&stream, &[1]), words(&stream, &[0]));
+    let graph = crate::conditions::graph();
+    Path::new(&graph)
+        .if_nonzero(&flag, |r| r.record(store(&a, 7)).map(drop))
+        .unwrap();
+    let nodes = graph.nodes().unwrap();
+    let node = nodes
+        .into_iter()
+        .find(|node| node.kind() == NodeKind::Conditional)
+        .and_then(|node| node.typed::<IfOp>())
+        .unwrap();
+    let body = graph.body(node).unwrap();
+    let stored = body.nodes().unwrap()[0].typed::<KernelOp>().unwrap();
+    assert_eq!(body.op(stored).unwrap().kernel().name(), "store");
+    body.add(add(&a, &a), stored).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [14]);
+}
+
+/// What the driver refuses about the node itself is refused first, and says what to do instead.
+#[test]
+fn a_conditional_node_stays_what_it_is() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    let condition = graph.condition(Some(1)).unwrap();
+    let node = graph.add(IfOp::new(&condition).label("maybe"), ()).unwrap();
+    let inside = graph.body(node).unwrap().add(store(&a, 5), ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    let check = |answer: cuda_graph::Result<()>, action: &str, why: &str| {
+        let Err(Error::Node {
+            action: told,
+            node,
+            source,
+        }) = answer
+        else {
+            panic!("{action}: {answer:?}");
+        };
+        assert_eq!((told, node.label.as_deref()), (action, Some("maybe")));
+        assert!(
+            matches!(&*source, Error::InvalidOperation { why: is } if is.contains(why)),
+            "{action}: {source:?}"
+        );
+    };
+    let instead = "disable what its bodies hold";
+    check(exec.disable(node), "disabling", instead);
+    check(exec.enable(node), "enabling", instead);
+    check(exec.is_enabled(node).map(drop), "asking about", instead);
+    let change = "change what its bodies hold";
+    check(exec.update(node, IfOp::new(&condition)), "updating", change);
+    check(
+        graph.update(node, IfOp::new(&condition)),
+        "updating",
+        change,
+    );
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [5]);
+    exec.update(inside, store(&a, 6)).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [6]);
+    exec.disable(inside).unwrap();
+    a.copy_from_host(&stream, &[0]).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [0]);
+}
+
+#[test]
+fn a_graph_with_conditions_has_one_executable_at_a_time() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    let condition = graph.condition(Some(1)).unwrap();
+    let node = graph.add(IfOp::new(&condition), ()).unwrap();
+    graph.body(node).unwrap().add(store(&a, 5), ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    for _ in 0..2 {
+        let Err(Error::Instantiate { reason, .. }) = graph.instantiate() else {
+            panic!("there is one already");
+        };
+        assert_eq!(reason, InstantiateFailure::HasExecutable);
+        exec.launch(&stream).unwrap();
+        assert_eq!(a.to_host(&stream).unwrap(), [5]);
+        drop(exec);
+        exec = graph.instantiate().unwrap();
+    }
 }
