@@ -139,9 +139,10 @@ impl Builds for Path {
 
     fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<()> {
         self.after = mark;
-        let destroyed = nodes.iter().rev().map(|&node| self.graph.destroy(node));
-        // All of them, whatever becomes of one.
-        destroyed.fold(Ok(()), Result::and)
+        nodes
+            .iter()
+            .rev()
+            .try_for_each(|&node| self.graph.destroy(node))
     }
 
     fn fill(

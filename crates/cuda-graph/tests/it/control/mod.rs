@@ -1,14 +1,15 @@
 //! Loops and branches through each recorder.
 
 mod failure;
+mod holding;
 mod kernels;
 mod lost;
-mod lost_into;
 mod matrix;
 mod misuse;
 mod program;
 mod random;
-mod strays;
+mod steps;
+mod updates;
 
 use std::sync::Arc;
 
