@@ -165,9 +165,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             double beta = begins ? 0.0 : gamma / turn.gamma;
             double curvature = begins ? delta : fma(-beta, gamma / turn.alpha, delta);
             turn.residual = residual;
-            if (residual <= tolerance * tolerance * turn.first)
+            if (!isfinite(residual) || !isfinite(gamma))
+                turn.status = NOT_FINITE;
+            else if (residual <= tolerance * tolerance * turn.first)
                 turn.status = CONVERGED;
-            else if (!isfinite(residual) || !isfinite(gamma) || !isfinite(curvature))
+            else if (!isfinite(curvature))
                 turn.status = NOT_FINITE;
             else if (turn.iterations >= limit)
                 turn.status = LIMIT_REACHED;

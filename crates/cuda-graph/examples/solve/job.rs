@@ -121,7 +121,8 @@ fn report(
     let true_residual = relative_residual(&problem.matrix, x, &problem.b);
     // The device goes by a residual that it keeps up to date. Below what rounding allows, that parts from the true one.
     let reason = match outcome.reason {
-        Reason::Converged if true_residual > FAITHFUL * tolerance => Reason::RoundedOff,
+        Reason::Converged if true_residual <= FAITHFUL * tolerance => Reason::Converged,
+        Reason::Converged => Reason::RoundedOff,
         reason => reason,
     };
     let ended = match reason {

@@ -303,6 +303,14 @@ fn numbers_that_become_too_large_are_told() {
     matrix.check().unwrap();
     let outcome = solve("too large", &matrix, &[1.0, 1.0], LIMITS);
     assert_eq!(outcome.reason, Reason::NotFinite);
+    for b in [[f64::INFINITY, 1.0], [1.0, f64::NAN]] {
+        let outcome = solve("no numbers", &reference::diagonal(2, |_| 2.0), &b, LIMITS);
+        assert_eq!((outcome.reason, outcome.iterations), (Reason::NotFinite, 0));
+    }
+    // The right-hand side is too large already.
+    let problem = Problem::new("large".into(), reference::tridiagonal(9, 1.7e308, -1e308));
+    let outcome = solve("large", &problem.matrix, &problem.b, LIMITS);
+    assert_eq!(outcome.reason, Reason::NotFinite);
 }
 
 #[test]
