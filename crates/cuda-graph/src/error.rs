@@ -292,6 +292,12 @@ pub enum Error {
         node: Box<NodeName>,
     },
 
+    /// A condition belongs to the graph that made it, with all that is embedded there.
+    #[error(
+        "the condition is one of another graph: nodes look at, and kernels set, conditions that their own graph made"
+    )]
+    ForeignCondition,
+
     /// A branch was to be joined with others than those that it was split off with.
     #[error("a branch of another split cannot be joined here")]
     ForeignBranch,
@@ -387,6 +393,15 @@ impl Error {
     /// An error of other code, to leave a closure of this library with.
     pub fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error::Other(Arc::new(error))
+    }
+
+    /// Whether the driver is too old.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        match self {
+            Error::Unsupported { .. } => true,
+            Error::Node { source, .. } => source.is_unsupported(),
+            _ => false,
+        }
     }
 
     /// Names the call that failed.

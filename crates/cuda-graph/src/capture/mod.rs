@@ -358,7 +358,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// As [`capture`](Graph::capture); when there is one, the graph has the nodes that it had.
+    /// As [`capture`](Graph::capture); when there is one, the graph has the nodes that it had. Of a body of a conditional node
+    /// there can be no copy to fall back on: when a capture into one is invalidated, the whole graph is gone
+    /// ([`Error::GraphGone`](crate::Error::GraphGone)).
     /// [`Error::InvalidOperation`](crate::Error::InvalidOperation) for a graph that would not survive a failure: an
     /// embedded or a borrowed one. What the driver says of one that it does not clone, because it allocates.
     #[track_caller]

@@ -42,7 +42,9 @@ impl Graph {
         let reason = match captured {
             Ok((graph, value)) => return Ok(Captured::Graph(graph, value)),
             Err(error @ Error::CaptureInvalidated(_)) => error,
-            Err(error) if driver::capture::code(&error).is_some() => error,
+            Err(error) if driver::capture::code(&error).is_some() || error.is_unsupported() => {
+                error
+            }
             Err(error) => return Err(error),
         };
         let mut eager = Capture::<Root, ThreadLocal>::of(Session::eager(stream, location)?);

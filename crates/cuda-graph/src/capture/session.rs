@@ -238,16 +238,17 @@ impl Session {
     /// Ends the capture and gives its graph.
     pub(super) fn end(&self) -> Result<Graph> {
         let found = self.look();
-        match self.close(false) {
+        // A capture into a body of it failed, and nobody made that this capture's failure.
+        let lost = self.graph().is_gone();
+        match self.close(lost) {
+            Ok(()) if lost => {
+                let source = DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+                Err(self.invalidated(found, source, None))
+            }
             Ok(()) => {
                 self.give_back(found);
-                let graph = self.graph();
-                if graph.is_gone() {
-                    // A capture into a body failed.
-                    return Err(Error::GraphGone);
-                }
                 self.check_body()?;
-                Ok(graph)
+                Ok(self.graph())
             }
             Err(source) => Err(self.invalidated(found, source, None)),
         }
@@ -280,8 +281,9 @@ impl Session {
             return;
         };
         let taken = graph.nodes().and_then(|nodes| {
-            let mut new = nodes.into_iter().filter(|node| !before.contains(node));
-            new.try_for_each(|node| graph.destroy(node))
+            let new = nodes.into_iter().filter(|node| !before.contains(node));
+            new.map(|node| graph.destroy(node))
+                .fold(Ok(()), Result::and)
         });
         if let Err(error) = taken {
             tracing::error!("nodes of an abandoned capture stay in a body: {error}");
@@ -372,25 +374,24 @@ impl Session {
 
     /// After an end that went well.
     fn settle(&self) {
-        let graph = self.graph();
-        if graph.is_gone() {
-            // A capture into a body failed.
-            return self.undo(false);
-        }
-        drop(lock(&self.backup).take());
+        // In statements of their own: dropping what the locks guard runs foreign code.
+        let backup = lock(&self.backup).take();
+        drop(backup);
         let kept = std::mem::take(&mut *lock(&self.kept));
-        let kept = kept.into_iter().try_for_each(|owner| graph.keep(owner));
         let spoilt = std::mem::take(&mut *lock(&self.spoilt));
-        let cleared = spoilt.into_iter().try_for_each(|node| graph.destroy(node));
-        if let Err(error) = kept.and(cleared) {
-            tracing::error!("a graph has nodes of operations that were not recorded: {error}");
+        let graph = self.graph();
+        let kept = kept.into_iter().map(|owner| graph.keep(owner));
+        let cleared = spoilt.into_iter().map(|node| graph.destroy(node));
+        for error in kept.chain(cleared).filter_map(Result::err) {
+            tracing::error!("a graph is not quite what was recorded: {error}");
         }
     }
 
     /// After a failure: the graph is what it was before, or no more. The driver destroyed it if it is `gone`.
     fn undo(&self, gone: bool) {
         let graph = self.graph();
-        match lock(&self.backup).take() {
+        let backup = lock(&self.backup).take();
+        match backup {
             Some(backup) => graph.restore(backup, gone),
             None if gone => graph.forsake(),
             None if graph.is_gone() => {}

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Body, Control, Flow, setter, word};
 use crate::graph::{Condition, Graph, NodeId};
 use crate::op::{AnyOp, IfElseOp, IfOp, NodeKind, SwitchOp, WhileOp, need_conditional};
-use crate::{Error, Result};
+use crate::{Error, Result, driver};
 
 /// What comes last in a body.
 pub(super) type Tail = Option<AnyOp>;
@@ -64,6 +64,7 @@ pub(super) fn record<B: Builds>(
     let by_launch = entered && !graph.is_in_body();
     let mark = builder.mark()?;
     let condition = graph.own_condition(by_launch.then_some(1))?;
+    graph.begin_half(condition)?;
     let mut half = Half {
         mark: Some(mark),
         condition,
@@ -85,6 +86,7 @@ pub(super) fn record<B: Builds>(
         half.builder.fill(view, flow, body, again.clone())?;
     }
     half.mark = None;
+    graph.end_half(condition);
     Ok(())
 }
 
@@ -135,13 +137,19 @@ impl<B: Builds> Drop for Half<'_, B> {
         };
         let graph = self.builder.graph();
         match self.builder.take_back(&self.nodes, mark) {
-            // Otherwise it is given back with the node that looks at it, once that is gone.
-            Ok(()) if !self.has_node() => graph.give_back(self.condition),
+            // Otherwise it is whole again, and the condition given back, with the node that looks at it, once that is gone.
+            Ok(()) if !self.has_node() => {
+                graph.give_back(self.condition);
+                graph.end_half(self.condition);
+            }
             Ok(()) => {}
-            // The graph went with what failed.
+            // The graph went with what failed, or goes at the end of its capture.
             Err(Error::GraphGone) => {}
+            Err(error) if driver::capture::code(&error).is_some() => {}
             Err(error) => {
-                tracing::error!("half a loop or branch stays in its graph: {error}");
+                tracing::error!(
+                    "half a loop or branch stays in its graph, which cannot be instantiated: {error}"
+                );
             }
         }
     }

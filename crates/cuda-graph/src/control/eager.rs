@@ -6,12 +6,25 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream};
 
 use super::{Body, Control, Flow, Recorder, Records, branches, control_flow, word};
-use crate::capture::{CaptureInfo, begun_at};
+use crate::capture::begun_at;
 use crate::graph::{Graph, NodeId};
 use crate::memory::Region;
 use crate::op::{AnyOp, Operation};
 use crate::retain::{Fence, Holdings, drop_after};
 use crate::{Error, Owner, PinnedBuffer, Result, driver};
+
+/// A thread's own default stream.
+const PER_THREAD: usize = 2;
+
+/// [`Error::AlreadyCapturing`] for a stream that would not run what it is given, but record it.
+fn refuse_captured(stream: &CudaStream) -> Result<()> {
+    match driver::capture::is_captured(stream.cu_stream())? {
+        false => Ok(()),
+        true => Err(Error::AlreadyCapturing {
+            begun: begun_at(stream),
+        }),
+    }
+}
 
 /// So many owners are held before a fence is made for them; most steps use the same few again and again.
 const MOST_HELD: usize = 256;
@@ -26,6 +39,8 @@ pub struct Eager {
     word: PinnedBuffer<u32>,
     /// What runs may use this.
     held: Holdings,
+    /// What other code may use.
+    kept: Holdings,
 }
 
 impl Eager {
@@ -33,17 +48,23 @@ impl Eager {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured; the driver's when there is no memory to read flags to.
+    /// [`Error::AlreadyCapturing`] while the stream is captured; [`Error::InvalidOperation`] for a thread's own default
+    /// stream; the driver's when there is no memory to read flags to.
     pub fn new(stream: &Arc<CudaStream>) -> Result<Eager> {
-        if CaptureInfo::of(stream)?.is_capturing() {
-            return Err(Error::AlreadyCapturing {
-                begun: begun_at(stream),
+        if stream.cu_stream() as usize == PER_THREAD {
+            return Err(Error::InvalidOperation {
+                why: "a thread's own default stream is another one in each thread that uses it: give a recorder a stream that is not"
+                    .into(),
             });
         }
+        driver::choose()?;
+        driver::bind(stream.context())?;
+        refuse_captured(stream)?;
         Ok(Eager {
             stream: stream.clone(),
             word: PinnedBuffer::zeroed(stream.context(), 1)?,
             held: Holdings::default(),
+            kept: Holdings::default(),
         })
     }
 
@@ -65,6 +86,13 @@ impl Eager {
 
     fn run(&mut self, op: &AnyOp) -> Result<()> {
         driver::bind(self.stream.context())?;
+        refuse_captured(&self.stream)?;
+        if op.condition_of().is_some() {
+            return Err(Error::InvalidOperation {
+                why: "a kernel that sets a condition runs in the graph of the condition alone"
+                    .into(),
+            });
+        }
         if self.held.len() > MOST_HELD {
             self.release();
         }
@@ -90,6 +118,8 @@ impl Eager {
     /// What a flag is once everything before has run.
     fn read(&mut self, flag: &Region) -> Result<u32> {
         driver::bind(self.stream.context())?;
+        refuse_captured(&self.stream)?;
+        self.held.take(flag.owner.as_slice());
         driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
         driver::stream::synchronize(self.stream.cu_stream())?;
         // Nothing runs any more.
@@ -108,7 +138,7 @@ impl Recorder for Eager {
     }
 
     fn keep(&mut self, owner: Owner) -> Result<()> {
-        self.held.take(&[owner]);
+        self.kept.take(&[owner]);
         Ok(())
     }
 }
@@ -161,7 +191,11 @@ impl Drop for Eager {
     fn drop(&mut self) {
         // Freeing pinned memory waits for the device, so it is left to when there is nothing to wait for.
         self.held.take(&[self.word.owner()]);
-        self.release();
+        let held = (
+            std::mem::take(&mut self.held),
+            std::mem::take(&mut self.kept),
+        );
+        drop_after(Fence::behind(self.stream.clone()), held);
     }
 }
 

@@ -139,10 +139,9 @@ impl Builds for Path {
 
     fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<()> {
         self.after = mark;
-        nodes
-            .iter()
-            .rev()
-            .try_for_each(|&node| self.graph.destroy(node))
+        let destroyed = nodes.iter().rev().map(|&node| self.graph.destroy(node));
+        // All of them, whatever becomes of one.
+        destroyed.fold(Ok(()), Result::and)
     }
 
     fn fill(

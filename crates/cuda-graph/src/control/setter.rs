@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use cudarc::driver::{CudaContext, LaunchConfig};
 
 use crate::graph::Condition;
-use crate::kernel::{Arguments, Kernel};
+use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
 use crate::op::{AnyOp, KernelOp};
 use crate::{Result, driver};
@@ -64,16 +64,31 @@ pub(super) struct Setter {
     enter: Kernel,
 }
 
+/// What is loaded into one of the driver's contexts.
+struct Loaded {
+    /// The driver's handle of the context.
+    into: usize,
+    /// Its handles: while one of them is there, so is the context.
+    by: Vec<Weak<CudaContext>>,
+    setter: Setter,
+}
+
 /// Those of `context`, loaded if they are not.
 pub(super) fn of(context: &Arc<CudaContext>) -> Result<Setter> {
-    static LOADED: Mutex<Vec<(Weak<CudaContext>, Setter)>> = Mutex::new(Vec::new());
+    static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    loaded.retain(|(of, _)| of.strong_count() > 0);
-    let known = loaded
-        .iter()
-        .find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(context)));
-    if let Some((_, setter)) = known {
-        return Ok(setter.clone());
+    loaded.retain_mut(|loaded| {
+        loaded.by.retain(|handle| handle.strong_count() > 0);
+        !loaded.by.is_empty()
+    });
+    let into = context.cu_ctx() as usize;
+    if let Some(known) = loaded.iter_mut().find(|known| known.into == into) {
+        let is_this =
+            |handle: &Weak<CudaContext>| std::ptr::eq(handle.as_ptr(), Arc::as_ptr(context));
+        if !known.by.iter().any(is_this) {
+            known.by.push(Arc::downgrade(context));
+        }
+        return Ok(known.setter.clone());
     }
     driver::bind(context)?;
     // Loading a module is forbidden to a thread that captures.
@@ -84,7 +99,11 @@ pub(super) fn of(context: &Arc<CudaContext>) -> Result<Setter> {
             enter: Kernel::unowned(driver::module::function(module, c"enter_loop")?)?,
         })
     })?;
-    loaded.push((Arc::downgrade(context), setter.clone()));
+    loaded.push(Loaded {
+        into,
+        by: vec![Arc::downgrade(context)],
+        setter: setter.clone(),
+    });
     Ok(setter)
 }
 
@@ -92,7 +111,7 @@ impl Setter {
     /// Sets `condition` to what `flag`, which is one number, is.
     pub(super) fn set(&self, condition: &Condition, flag: &Region) -> Result<AnyOp> {
         let mut arguments = Arguments::default();
-        arguments.value(&condition.raw());
+        KernelArgument::add_to(condition, &mut arguments);
         arguments.value(&flag.address());
         if let Some(owner) = &flag.owner {
             arguments.keep(owner.clone());
@@ -104,7 +123,7 @@ impl Setter {
     /// Sets `condition` to 1.
     pub(super) fn enter(&self, condition: &Condition) -> Result<AnyOp> {
         let mut arguments = Arguments::default();
-        arguments.value(&condition.raw());
+        KernelArgument::add_to(condition, &mut arguments);
         launch(
             &self.enter,
             arguments,

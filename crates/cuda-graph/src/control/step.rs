@@ -51,7 +51,8 @@ impl Step {
     ///
     /// # Errors
     ///
-    /// Whatever else `record` or the instantiation returns.
+    /// Whatever else `record` or the instantiation returns: an operation that a body may not hold is
+    /// [`Error::NotInBody`], though it would run eagerly.
     pub fn new(
         context: &Arc<CudaContext>,
         mut record: impl FnMut(&mut dyn Recorder) -> Result<()> + Send + 'static,
@@ -59,7 +60,7 @@ impl Step {
         let graph = Graph::new(context)?;
         let form = match record(&mut Path::new(&graph)) {
             Ok(()) => Form::Graph(graph.instantiate()?, graph),
-            Err(why) if is_unsupported(&why) => Form::Eager {
+            Err(why) if why.is_unsupported() => Form::Eager {
                 run: Box::new(record),
                 why,
                 recorder: None,
@@ -70,6 +71,10 @@ impl Step {
     }
 
     /// Runs it in the order of `stream`. As a graph it returns at once; eagerly, the host waits wherever a flag is read.
+    ///
+    /// # Errors
+    ///
+    /// The driver's; eagerly, whatever the step returns, and those of [`Eager::new`].
     pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         match &mut self.form {
             Form::Graph(exec, _) => exec.launch(stream),
@@ -105,14 +110,6 @@ impl Step {
             Form::Graph(_, graph) => Some(graph),
             Form::Eager { .. } => None,
         }
-    }
-}
-
-fn is_unsupported(error: &Error) -> bool {
-    match error {
-        Error::Unsupported { .. } => true,
-        Error::Node { source, .. } => is_unsupported(source),
-        _ => false,
     }
 }
 

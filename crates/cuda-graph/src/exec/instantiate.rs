@@ -69,7 +69,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Instantiate`] says why, and names the node where the driver does.
+    /// [`Error::Instantiate`] says why, and names the node where the driver does. Of a graph with conditional nodes there can
+    /// be one executable at a time. [`Error::InvalidOperation`] while a loop or branch is recorded into it.
     pub fn instantiate(&self) -> Result<Exec> {
         self.instantiate_with(&InstantiateOptions::default())
     }
@@ -83,6 +84,7 @@ impl Graph {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
         let graph = state.body(self.body_index())?.raw;
+        state.is_whole()?;
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: options.flags(),
             hUploadStream: options

@@ -65,6 +65,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let mut state = graph.hierarchy().lock();
         let raw = state.body(graph.body_index())?.raw;
+        state.is_whole()?;
         let (result, verdict) = driver::exec::update(self.raw, raw);
         match result {
             Ok(()) => {
@@ -119,6 +120,9 @@ impl Exec {
                 is: id.kind,
                 wanted: op.kind(),
             });
+        }
+        if op.condition_of().is_some_and(|of| of != source.id) {
+            return Err(Error::ForeignCondition);
         }
         if let Some(attributes) = op.attributes() {
             check_attributes(&state, id, attributes)?;

@@ -138,6 +138,7 @@ impl Graph {
         state.restored += 1;
         // There was none in what could be copied.
         state.spare.clear();
+        state.half.clear();
         backup.raw = std::ptr::null_mut();
         // Null where something in it was destroyed under it: then it is not touched again.
         if !gone

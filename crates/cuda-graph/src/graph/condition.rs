@@ -5,8 +5,9 @@ use std::fmt;
 use cudarc::driver::sys::CUgraphConditionalHandle;
 
 use super::Graph;
+use super::state::State;
 use crate::kernel::{Arguments, KernelArgument};
-use crate::{Result, driver};
+use crate::{Error, Result, driver};
 
 /// A number that kernels set while a graph runs, and that one conditional node looks at. It is an argument of the kernels that set it, through
 /// `cudaGraphSetConditional`.
@@ -16,6 +17,8 @@ use crate::{Result, driver};
 pub struct Condition {
     raw: CUgraphConditionalHandle,
     default: Option<u32>,
+    /// The number of the graph that it is of, with all that is embedded there.
+    pub(crate) hierarchy: u64,
     /// Nobody but this library has it: it serves another node once its own is gone.
     pub(crate) serves_again: bool,
 }
@@ -45,12 +48,13 @@ impl fmt::Debug for Condition {
 impl KernelArgument for Condition {
     fn add_to(&self, arguments: &mut Arguments) {
         arguments.value(&self.raw);
+        arguments.sets_condition_of(self.hierarchy);
     }
 }
 
 impl KernelArgument for &Condition {
     fn add_to(&self, arguments: &mut Arguments) {
-        arguments.value(&self.raw);
+        KernelArgument::add_to(*self, arguments);
     }
 }
 
@@ -86,6 +90,7 @@ impl Graph {
         Ok(Condition {
             raw,
             default,
+            hierarchy: self.hierarchy().id,
             serves_again: true,
         })
     }
@@ -93,5 +98,36 @@ impl Graph {
     /// Gives back a condition that no node looks at and no kernel that can run sets, for the next one to be made.
     pub(crate) fn give_back(&self, condition: Condition) {
         self.hierarchy().lock().spare.push(condition);
+    }
+
+    /// The loop or branch by `condition` is not whole.
+    pub(crate) fn begin_half(&self, condition: Condition) -> Result<()> {
+        let mut state = self.hierarchy().lock();
+        state.body(self.body_index())?;
+        state.half.push(condition.raw);
+        Ok(())
+    }
+
+    /// It is whole, or gone.
+    pub(crate) fn end_half(&self, condition: Condition) {
+        self.hierarchy().lock().end_half(&condition);
+    }
+}
+
+impl State {
+    /// The loop or branch by `condition` is whole, or gone.
+    pub(super) fn end_half(&mut self, condition: &Condition) {
+        self.half.retain(|&half| half != condition.raw);
+    }
+
+    /// Refuses to make an executable of half a loop or branch.
+    pub(crate) fn is_whole(&self) -> Result<()> {
+        match self.half.as_slice() {
+            [] => Ok(()),
+            _ => Err(Error::InvalidOperation {
+                why: "half a loop or branch is in the graph: it is being recorded, or failed and could not be taken back"
+                    .into(),
+            }),
+        }
     }
 }

@@ -209,6 +209,7 @@ impl Graph {
         if let AnyOp::Child(child) = &op {
             return self.embed(child, after);
         }
+        self.check_condition(op.condition_of())?;
         let mut state = self.hierarchy().lock();
         if state.is_in_body(self.view.body) && !op.fits_in_body() {
             return Err(Error::NotInBody {
@@ -248,6 +249,15 @@ impl Graph {
         Ok((id, raw))
     }
 
+    /// Refuses what looks at, or sets, conditions of another graph.
+    #[inline]
+    fn check_condition(&self, of: Option<u64>) -> Result<()> {
+        match of {
+            Some(of) if of != self.hierarchy().id => Err(Error::ForeignCondition),
+            _ => Ok(()),
+        }
+    }
+
     /// Has a node do `op` from now on. Executables made before, and their launches, go on as they are.
     ///
     /// # Errors
@@ -262,6 +272,7 @@ impl Graph {
                 wanted: op.kind(),
             });
         }
+        self.check_condition(op.condition_of())?;
         driver::bind(self.context())?;
         if let AnyOp::Child(child) = &op {
             return self.embed_again(id, child);

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub backed_up: bool,
     /// Conditions of this library's own that no node looks at.
     pub spare: Vec<Condition>,
+    /// The handles of the conditions of loops and branches that are not whole.
+    pub half: Vec<u64>,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -290,12 +292,14 @@ impl State {
             slot.raw = std::ptr::null_mut();
             let branching = slot.content.op().and_then(AnyOp::branching);
             let condition = branching.map(|branching| branching.condition);
-            self.spare
-                .extend(condition.filter(|condition| condition.serves_again));
             let name = slot.content.name_only();
             self.trash.push(mem::replace(&mut slot.content, name));
             let inside = slot.inside();
             slot.child = None;
+            if let Some(condition) = condition.filter(|condition| condition.serves_again) {
+                self.end_half(&condition);
+                self.spare.push(condition);
+            }
             for child in inside {
                 self.forget_body(child, &mut gone);
             }

@@ -22,7 +22,12 @@ pub struct Arguments {
     owners: SmallVec<[Owner; 3]>,
     /// Where in the units each argument starts, and its size, in bytes.
     places: SmallVec<[(u32, u32); 6]>,
+    /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
+    conditions_of: u64,
 }
+
+/// Conditions of several graphs, which is that of none.
+const SEVERAL: u64 = u64::MAX;
 
 impl Arguments {
     /// Adds an argument by value.
@@ -34,6 +39,21 @@ impl Arguments {
     /// Has the operation keep `owner` alive.
     pub fn keep(&mut self, owner: Owner) {
         self.owners.push(owner);
+    }
+
+    /// There is a condition of graph `hierarchy` among them.
+    pub(crate) fn sets_condition_of(&mut self, hierarchy: u64) {
+        self.conditions_of = match self.conditions_of {
+            0 => hierarchy,
+            same if same == hierarchy => same,
+            _ => SEVERAL,
+        };
+    }
+
+    /// The graph whose conditions are among them, if any are.
+    #[inline]
+    pub(crate) fn condition_of(&self) -> Option<u64> {
+        (self.conditions_of != 0).then_some(self.conditions_of)
     }
 
     /// # Safety

@@ -180,6 +180,17 @@ impl AnyOp {
         }
     }
 
+    /// The graph whose conditions it looks at or sets, if it does.
+    #[inline]
+    pub(crate) fn condition_of(&self) -> Option<u64> {
+        match self {
+            AnyOp::Kernel(op) => op.arguments().condition_of(),
+            other => other
+                .branching()
+                .map(|branching| branching.condition.hierarchy),
+        }
+    }
+
     /// Whether a body may hold it. Of copies it holds those that need no help of the host.
     pub(crate) fn fits_in_body(&self) -> bool {
         match self {

@@ -183,6 +183,11 @@ mod sealed {
             None
         }
 
+        /// The graph whose conditions it sets, if it does.
+        fn condition_of(&self) -> Option<u64> {
+            None
+        }
+
         /// Its launch attributes, if it is a launch.
         fn attributes(&self) -> Option<&[LaunchAttribute]> {
             None
@@ -331,6 +336,10 @@ impl Sealed for AnyOp {
         }
     }
 
+    fn condition_of(&self) -> Option<u64> {
+        AnyOp::condition_of(self)
+    }
+
     fn attributes(&self) -> Option<&[LaunchAttribute]> {
         match self {
             AnyOp::Kernel(op) => Some(op.attributes()),
@@ -353,6 +362,11 @@ impl Sealed for KernelOp {
     #[inline]
     fn owners(&self) -> &[Owner] {
         KernelOp::owners(self)
+    }
+
+    #[inline]
+    fn condition_of(&self) -> Option<u64> {
+        self.arguments().condition_of()
     }
 
     #[inline]

@@ -4,11 +4,13 @@ mod failure;
 mod holding;
 mod kernels;
 mod lost;
+mod lost_into;
 mod matrix;
 mod misuse;
 mod program;
 mod random;
 mod steps;
+mod strays;
 mod updates;
 
 use std::sync::Arc;

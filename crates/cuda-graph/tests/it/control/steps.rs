@@ -33,7 +33,6 @@ fn explicit_forms_say_what_the_driver_is_too_old_for() {
         let error = graph.condition(None).unwrap_err();
         assert_eq!(unsupported(&error), ("a condition", first, have[0]));
     });
-    let condition = graph.condition(Some(0)).unwrap();
     type Add = fn(&Graph, &Condition) -> Result<()>;
     let forms: [(Add, &str, &str, i32); 4] = [
         (
@@ -63,17 +62,17 @@ fn explicit_forms_say_what_the_driver_is_too_old_for() {
     ];
     for (add, what, needs, version) in forms {
         for (driver, have) in [12_020, 12_040].into_iter().zip(have) {
-            with_driver_version(driver, || {
-                let graph = Graph::new(&context()).unwrap();
-                if driver >= version {
-                    add(&graph, &graph.condition(None).unwrap()).unwrap();
-                    return;
-                }
-                // With a condition of a newer driver, which is not asked.
-                let error = add(&graph, &condition).unwrap_err();
-                assert_eq!(unsupported(&error), (what, needs, have));
-                assert_eq!(graph.nodes().unwrap(), []);
-            });
+            let graph = Graph::new(&context()).unwrap();
+            // Made before the driver is said to be too old.
+            let condition = graph.condition(None).unwrap();
+            let answer = with_driver_version(driver, || add(&graph, &condition));
+            if driver >= version {
+                answer.unwrap();
+                continue;
+            }
+            let error = answer.unwrap_err();
+            assert_eq!(unsupported(&error), (what, needs, have));
+            assert_eq!(graph.nodes().unwrap(), []);
         }
         with_driver_version(12_080, || {
             let graph = Graph::new(&context()).unwrap();
