@@ -194,11 +194,11 @@ impl CopyOp {
     }
 
     /// The driver's parameters.
-    /// Whether a side of it is host memory that is not page-locked.
+    /// Whether a side of it is host memory that is not page-locked, or an address that the driver cannot tell.
     pub(super) fn is_of_pageable(&self) -> bool {
         [&self.copy.to, &self.copy.from]
             .into_iter()
-            .any(|side| side.space == Space::Host && !driver::memory::is_known(side.address))
+            .any(|side| side.space != Space::Device && !driver::memory::is_known(side.address))
     }
 
     pub(super) fn params(&self) -> &CUDA_MEMCPY3D {

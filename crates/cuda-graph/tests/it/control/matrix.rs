@@ -1,7 +1,10 @@
 //! Every kind of loop and branch, taken and not, alone and inside each other, filled in every way, launched again with other flags.
 
+use cuda_graph::{Graph, Path};
+
 use super::alone;
-use super::program::{Act, By, How, agrees, every_way};
+use super::program::{Act, By, How, Memory, agrees, every_way, record};
+use crate::fixture::stream;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -219,4 +222,31 @@ fn loops_beside_each_other_and_branches_inside() {
     turn.extend((0..4).map(|number| adds(SUM, 6 + 2 * number)));
     let within = [Kind::While.around(INPUT, turn)];
     agrees(&within, 13, &given(0..4), &every_way());
+}
+
+/// Each launch enters its loops anew, whatever the one before it left, and however many are waiting.
+#[test]
+fn launches_in_a_row_are_not_waited_for() {
+    let _alone = alone();
+    let stream = stream();
+    for (kind, turns) in [(Kind::While, 3), (Kind::DoWhile, 3), (Kind::DoWhile, 0)] {
+        let acts = [
+            Act::Put {
+                to: FLAG,
+                value: turns,
+                how: How::Kernel,
+            },
+            kind.around(FLAG, vec![adds(SUM, ONE)]),
+        ];
+        let memory = Memory::new(&stream, 6);
+        memory.write(&stream, &[0, 1, 10, 0, 0, 0]);
+        let by_path = Graph::new(stream.context()).unwrap();
+        record(&mut Path::new(&by_path), &acts, &memory).unwrap();
+        let (by_capture, ()) = Graph::capture(&stream, |c| record(c, &acts, &memory)).unwrap();
+        let mut execs = [by_path, by_capture].map(|graph| graph.instantiate().unwrap());
+        for launch in 0..40 {
+            execs[launch % 3 / 2].launch(&stream).unwrap();
+        }
+        assert_eq!(memory.read(&stream)[SUM], 40 * turns.max(1), "{kind:?}");
+    }
 }

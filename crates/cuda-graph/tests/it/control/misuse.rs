@@ -286,3 +286,36 @@ fn pageable_memory_is_not_copied_in_a_body() {
     graph.instantiate().unwrap().launch(&stream).unwrap();
     assert_eq!(to.to_host(&stream).unwrap(), [8]);
 }
+
+#[test]
+fn pageable_memory_that_other_code_copies_is_refused_at_the_end_of_the_body() {
+    let _alone = alone();
+    let stream = stream();
+    let memory = Memory::new(&stream, 1);
+    let pageable = [7i32];
+    let mut copied = None;
+    let (captured, ()) = Graph::capture(&stream, |c| {
+        let answer = c.if_nonzero(memory.cell(0), |r| {
+            let captured = r.stream().expect("it is captured").cu_stream();
+            // SAFETY: both sides have one word, and what is recorded never runs.
+            let answer = unsafe {
+                sys::cuMemcpyHtoDAsync_v2(
+                    memory.cell(0).address(),
+                    pageable.as_ptr().cast(),
+                    4,
+                    captured,
+                )
+            };
+            copied = Some(answer);
+            Ok(())
+        });
+        assert!(
+            matches!(&answer, Err(Error::NotInBody { node }) if node.kind == NodeKind::Copy),
+            "{answer:?}"
+        );
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(copied, Some(sys::CUresult::CUDA_SUCCESS));
+    assert_eq!(captured.nodes().unwrap().len(), 0);
+}
