@@ -107,7 +107,8 @@ impl<K: Kind, M: Mode> Capture<K, M> {
     ///
     /// # Errors
     ///
-    /// Whatever `record` returns. What the branches recorded is joined all the same, so that the capture can go on.
+    /// Whatever `record` returns. What the branches recorded is joined all the same, also when it panics, so that the
+    /// capture can go on.
     pub fn parallel<T>(
         &mut self,
         record: impl FnOnce(&mut Parallel<'_, M>) -> Result<T>,
@@ -126,10 +127,7 @@ impl<K: Kind, M: Mode> Capture<K, M> {
             mode: PhantomData,
         };
         let result = record(&mut parallel);
-        let lanes = std::mem::take(&mut parallel.lanes);
-        let joined = lanes
-            .iter()
-            .try_for_each(|lane| join(&self.session, &stream, lane));
+        let joined = parallel.join();
         let value = result?;
         joined?;
         Ok(value)
@@ -157,11 +155,41 @@ impl<M: Mode> Parallel<'_, M> {
             return record(&mut Capture::branch(self.session, lane, 0));
         };
         let lane = fork(self.stream, start)?;
-        let mut branch = Capture::branch(self.session, lane, 0);
-        let result = record(&mut branch);
-        let lane = std::mem::replace(&mut branch.lane, Lane::of(self.stream.clone()));
-        self.lanes.push(lane);
-        result
+        let mut side = Side {
+            branch: Capture::branch(self.session, lane, 0),
+            of: self,
+        };
+        record(&mut side.branch)
+    }
+
+    fn join(&mut self) -> Result<()> {
+        let lanes = std::mem::take(&mut self.lanes);
+        lanes
+            .iter()
+            .try_for_each(|lane| join(self.session, self.stream, lane))
+    }
+}
+
+impl<M: Mode> Drop for Parallel<'_, M> {
+    /// There is something to join in a panic alone.
+    fn drop(&mut self) {
+        if let Err(error) = self.join() {
+            tracing::debug!("branches are not joined: {error}");
+        }
+    }
+}
+
+/// A branch that is recorded. However that ends, it is joined with the others.
+struct Side<'a, 'b, M: Mode> {
+    branch: Capture<Branch, M>,
+    of: &'a mut Parallel<'b, M>,
+}
+
+impl<M: Mode> Drop for Side<'_, '_, M> {
+    fn drop(&mut self) {
+        let none = Lane::of(self.of.stream.clone());
+        let lane = std::mem::replace(&mut self.branch.lane, none);
+        self.of.lanes.push(lane);
     }
 }
 

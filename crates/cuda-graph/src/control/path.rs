@@ -102,20 +102,38 @@ impl Records for Path {
         let start = self.after.clone();
         let mut ends: SmallVec<[NodeId; 4]> = SmallVec::new();
         for branch in &mut *branches {
-            let mut path = Path::after(&self.graph, start.as_slice());
-            let recorded = branch(&mut path);
-            // A branch of nothing ends where the others start. What is recorded is waited for, whatever becomes of the rest.
-            if path.after != start {
-                ends.append(&mut path.after);
-                self.after = ends.clone();
-            }
-            recorded?;
+            let mut side = Side {
+                path: Path::after(&self.graph, start.as_slice()),
+                start: &start,
+                ends: &mut ends,
+                after: &mut self.after,
+            };
+            branch(&mut side.path)?;
         }
         Ok(())
     }
 
     fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
         conditional::record(self, flow, bodies)
+    }
+}
+
+/// A branch that is recorded. What it recorded is waited for, whatever becomes of the rest: of an error, or a panic.
+struct Side<'a> {
+    path: Path,
+    /// Where all branches start, and a branch of nothing ends.
+    start: &'a [NodeId],
+    /// Where the branches before end.
+    ends: &'a mut SmallVec<[NodeId; 4]>,
+    after: &'a mut SmallVec<[NodeId; 4]>,
+}
+
+impl Drop for Side<'_> {
+    fn drop(&mut self) {
+        if self.path.after.as_slice() != self.start {
+            self.ends.append(&mut self.path.after);
+            *self.after = self.ends.clone();
+        }
     }
 }
 
