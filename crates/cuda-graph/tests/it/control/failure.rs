@@ -324,3 +324,54 @@ fn failing_at_every_call() {
         }
     }
 }
+
+/// A branch that is left takes nothing from the others, nor from what comes after all of them.
+#[test]
+fn what_branches_recorded_is_waited_for_when_one_is_left() {
+    let stage = Stage::new();
+    let stream = &stage.scene.stream;
+    let cell = |number| stage.memory.cell(number);
+    for how in [How::Error, How::Panic] {
+        let branches = |r: &mut dyn Recorder| {
+            r.record(put(cell(SUM), 5))?;
+            let exit = Exit::new(0, how);
+            let left = exit.takes("in a branch", || {
+                r.parallel(&mut [
+                    &mut |r| r.record(put(cell(FLAG), 1)).map(drop),
+                    &mut |r| {
+                        r.record(put(cell(FLAG + 1), 2))?;
+                        r.parallel(&mut [
+                            &mut |r| r.record(put(cell(FLAG + 2), 3)).map(drop),
+                            &mut |r| {
+                                r.record(put(cell(FLAG + 3), 4))?;
+                                exit.here()
+                            },
+                        ])
+                    },
+                    &mut |_| unreachable!("the one before is left"),
+                ])
+            });
+            assert!(left);
+            r.record(plus(cell(SUM), cell(ONE)))
+        };
+        let graph = Graph::new(stream.context()).unwrap();
+        let last = branches(&mut Path::new(&graph)).unwrap();
+        let (captured, last_captured) = Graph::capture(stream, |c| branches(c)).unwrap();
+        for (graph, last) in [(graph, last), (captured, last_captured)] {
+            assert_eq!(graph.nodes().unwrap().len(), 6, "{how:?}");
+            assert_eq!(graph.roots().unwrap().len(), 1, "{how:?}");
+            // All but the last lead to it; a capture may keep edges to nodes further up.
+            let leads = |node| !graph.successors(node).list().unwrap().is_empty();
+            let loose = graph
+                .nodes()
+                .unwrap()
+                .into_iter()
+                .filter(|&node| !leads(node));
+            assert_eq!(loose.collect::<Vec<_>>(), [last.unwrap().id()], "{how:?}");
+            stage.memory.write(stream, &[0, 1, 0, 0, 0, 0]);
+            launch(&mut graph.instantiate().unwrap(), stream).unwrap();
+            assert_eq!(stage.memory.read(stream), [6, 1, 1, 2, 3, 4], "{how:?}");
+        }
+    }
+    stage.scene.is_clean("branches");
+}
