@@ -68,6 +68,9 @@ pub trait Recorder: Records {
     fn context(&self) -> &Arc<CudaContext>;
 
     /// The stream that other code may give its work to, where there is one: not in a [`Path`].
+    ///
+    /// In a capture, a stream that such code forks to stays with its body until that is recorded: for the bodies inside it
+    /// takes another one.
     fn stream(&self) -> Option<&Arc<CudaStream>>;
 
     /// Keeps `owner` alive for as long as what is recorded can run: for what other code recorded.

@@ -280,7 +280,7 @@ fn failing_at_every_call() {
     let _alone = alone();
     for through in EVERY {
         for nth in 0.. {
-            // Of a context of its own, in which nothing was loaded yet.
+            // Nothing that another call left is in it.
             let stage = Stage::new();
             stage.prepare();
             let stream = &stage.scene.stream;

@@ -1,6 +1,7 @@
 //! Loops and branches through each recorder.
 
 mod failure;
+mod foreign;
 mod holding;
 mod kernels;
 mod lost;
