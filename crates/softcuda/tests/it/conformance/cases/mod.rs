@@ -11,8 +11,11 @@ mod capture_setting;
 mod capture_unsafe;
 mod conditional_body;
 mod conditional_node;
+mod conditional_place;
 mod conditional_run;
+mod conditional_spoilt;
 mod conditional_update;
+mod conditional_within;
 mod context;
 mod copy;
 mod device;
@@ -75,8 +78,11 @@ pub fn all() -> Vec<&'static Case> {
         capture_unsafe::CASES,
         conditional_body::CASES,
         conditional_node::CASES,
+        conditional_place::CASES,
         conditional_run::CASES,
+        conditional_spoilt::CASES,
         conditional_update::CASES,
+        conditional_within::CASES,
         context::CASES,
         copy::CASES,
         device::CASES,
