@@ -1,17 +1,17 @@
-//! Captures into bodies of conditional nodes, for loops and branches that are captured.
+//! What loops and branches ask of a capture.
 
 use std::panic::Location;
 use std::sync::Arc;
 
-use cudarc::driver::CudaStream;
-use cudarc::driver::sys::CUgraphNode;
+use cudarc::driver::sys::{CUgraphNode, CUstreamCaptureMode};
+use cudarc::driver::{CudaContext, CudaStream};
 use smallvec::SmallVec;
 
 use super::session::Session;
 use super::streams::Lane;
-use super::{Branch, Capture, Kind, Mode};
+use super::{Capture, Kind, Mode};
 use crate::graph::{Graph, NodeId};
-use crate::{Owner, Result, driver};
+use crate::{Error, Owner, Result, driver};
 
 /// Where the capture was begun that `stream` takes part in, if this library began it.
 pub(crate) fn begun_at(stream: &CudaStream) -> Option<&'static Location<'static>> {
@@ -48,21 +48,69 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         driver::capture::set_dependencies(stream.cu_stream(), position)
     }
 
-    /// Has `record` be captured into `body`, a body of a node of this capture, in a stream of the pool.
-    pub(crate) fn capture_body(
-        &self,
-        body: &Graph,
+    /// The mode, as the driver calls it.
+    pub(crate) fn mode(&self) -> CUstreamCaptureMode {
+        M::DRIVER
+    }
+}
+
+/// A stream of the pool in capture beside another capture, into a graph of its own.
+pub(crate) struct Aside {
+    lane: Lane,
+    session: Session,
+    mode: CUstreamCaptureMode,
+}
+
+impl Aside {
+    pub(crate) fn begin(
+        context: &Arc<CudaContext>,
+        mode: CUstreamCaptureMode,
         location: &'static Location<'static>,
-        record: impl FnOnce(&mut Capture<Branch, M>) -> Result<()>,
-    ) -> Result<()> {
-        driver::bind(body.context())?;
-        let lane = Lane::pooled(body.context())?;
-        let into = Some((body, &() as &dyn crate::NodeSet));
-        let session = Session::begin(lane.stream(), into, M::DRIVER, location)?;
-        let mut capture = Capture::branch(&Arc::new(session), lane, 0);
-        match record(&mut capture) {
-            Ok(()) => capture.session.end().map(drop),
-            Err(error) => Err(capture.session.abandon(Some(error))),
+    ) -> Result<Aside> {
+        driver::bind(context)?;
+        let lane = Lane::pooled(context)?;
+        let session = Session::begin(lane.stream(), None, mode, location)?;
+        Ok(Aside {
+            lane,
+            session,
+            mode,
+        })
+    }
+
+    pub(crate) fn stream(&self) -> &Arc<CudaStream> {
+        self.lane.stream()
+    }
+
+    /// An operation of the step was recorded elsewhere, as `node` of `graph`.
+    pub(crate) fn note(&self, graph: &Graph, node: NodeId) {
+        self.session.note(graph, node);
+    }
+
+    /// The graph of what the stream was given so far, if it was given anything. It goes on with an empty one.
+    ///
+    /// # Errors
+    ///
+    /// The capture was invalidated, and stays so until [`end`](Aside::end); or other code's fork was not joined, and what
+    /// the stream was given is lost.
+    pub(crate) fn take(&mut self) -> Result<Option<Graph>> {
+        self.session.position(self.lane.stream())?;
+        if self.session.graph().is_empty()? {
+            return Ok(None);
         }
+        let ended = self.session.end();
+        // Whatever comes of that, the stream does not run what it is given.
+        self.session = Session::begin(self.lane.stream(), None, self.mode, self.session.begun())?;
+        ended.map(Some)
+    }
+
+    /// Ends it, and gives the graph of what the stream was given since it was last taken, if it was given anything.
+    pub(crate) fn end(self) -> Result<Option<Graph>> {
+        let graph = self.session.end()?;
+        Ok((!graph.is_empty()?).then_some(graph))
+    }
+
+    /// Ends it because of an error; gives that, or what invalidated the capture.
+    pub(crate) fn abandon(self, error: Error) -> Error {
+        self.session.abandon(Some(error))
     }
 }

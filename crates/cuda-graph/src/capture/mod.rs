@@ -27,7 +27,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::CUstreamCaptureMode;
 
-pub(crate) use body::begun_at;
+pub(crate) use body::{Aside, begun_at};
 pub use branch::{Joint, Parallel, Split};
 pub use invalidated::CaptureInvalidated;
 pub use run::Captured;

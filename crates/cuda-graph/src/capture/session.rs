@@ -33,6 +33,8 @@ pub(super) struct Session {
     before: Option<Vec<NodeId>>,
     /// The number of the node that was recorded last, counted from 1.
     last: AtomicU32,
+    /// What was recorded last beside it, into another graph.
+    beside: Mutex<Option<(View, u32)>>,
     /// Nodes that were added and could not be recorded. No node goes while its graph is captured.
     spoilt: Mutex<Vec<NodeId>>,
     /// It does not record: what it is given runs at once.
@@ -126,6 +128,7 @@ impl Session {
             backup: Mutex::new(backup),
             before,
             last: AtomicU32::new(0),
+            beside: Mutex::default(),
             spoilt: Mutex::default(),
             eager: false,
             kept: Mutex::default(),
@@ -155,6 +158,7 @@ impl Session {
             backup: Mutex::default(),
             before: None,
             last: AtomicU32::new(0),
+            beside: Mutex::default(),
             spoilt: Mutex::default(),
             eager: true,
             kept: Mutex::default(),
@@ -295,6 +299,11 @@ impl Session {
         lock(&self.spoilt).extend_from_slice(nodes);
     }
 
+    /// `node` of `graph` was recorded beside it.
+    pub(super) fn note(&self, graph: &Graph, node: NodeId) {
+        *lock(&self.beside) = Some((graph.view(), node.index()));
+    }
+
     /// Ends the capture because of an error, or of nothing but that it is dropped. Says what went wrong: the capture,
     /// if it was invalidated, or else the error.
     pub(super) fn abandon(&self, error: Option<Error>) -> Error {
@@ -401,9 +410,11 @@ impl Session {
 
     /// What is known of the capture while it is there.
     fn look(&self) -> Found {
-        let last = self.last.load(Ordering::Relaxed).checked_sub(1);
+        let own = self.last.load(Ordering::Relaxed).checked_sub(1);
+        let own = own.map(|index| (self.view.clone(), index));
+        let last = own.or_else(|| lock(&self.beside).clone());
         Found {
-            last: last.map(|index| self.graph().name_of(index)),
+            last: last.map(|(view, index)| Graph::from_view(view).name_of(index)),
             offence: driver::take_offence(),
             kept: self.origin.context().check_err().err(),
         }

@@ -1,8 +1,4 @@
 //! Steps recorded by a capture.
-//!
-//! A body is captured too, in a stream of the pool, so that other code can fill it. It cannot be saved as a graph is that
-//! is captured into: when its capture fails, the driver destroys the body under its node, and the whole graph is given up
-//! (L10).
 
 use std::sync::Arc;
 
@@ -11,7 +7,8 @@ use cudarc::driver::{CudaContext, CudaStream};
 use smallvec::SmallVec;
 
 use super::conditional::{self, Builds, Tail};
-use super::{Body, Eager, Flow, Recorder, Records, control_flow};
+use super::in_body::InBody;
+use super::{Body, Eager, Flow, Path, Recorder, Records, control_flow};
 use crate::capture::{Capture, Kind, Mode};
 use crate::graph::{Graph, NodeId};
 use crate::op::AnyOp;
@@ -83,12 +80,7 @@ impl<K: Kind, M: Mode> Builds for Capture<K, M> {
         fill: &mut Body<'_>,
         tail: Tail,
     ) -> Result<()> {
-        self.capture_body(&body, flow.location, |capture| {
-            fill(capture)?;
-            if let Some(op) = tail {
-                capture.record(conditional::at(op, flow.location))?;
-            }
-            Ok(())
-        })
+        let mut path = Path::new(&body);
+        InBody::fill(&mut path, self.mode(), flow.location, fill, tail)
     }
 }

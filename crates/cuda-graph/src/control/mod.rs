@@ -9,6 +9,7 @@
 mod captured;
 mod conditional;
 mod eager;
+mod in_body;
 mod path;
 mod setter;
 mod step;

@@ -77,6 +77,35 @@ impl Path {
 
     control_flow!();
     branches!();
+
+    /// Has each branch be recorded by `record` from here on, and goes on after all of them.
+    pub(super) fn branch_out(
+        &mut self,
+        branches: &mut [&mut Body<'_>],
+        mut record: impl FnMut(&mut Path, &mut Body<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let start = self.after.clone();
+        let mut ends: SmallVec<[NodeId; 4]> = SmallVec::new();
+        for branch in &mut *branches {
+            let mut side = Side {
+                path: Path::after(&self.graph, start.as_slice()),
+                start: &start,
+                ends: &mut ends,
+                after: &mut self.after,
+            };
+            record(&mut side.path, branch)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a copy of every node of `graph`.
+    pub(super) fn transplant(&mut self, graph: &Graph) -> Result<()> {
+        let ends = self.graph.transplant(graph, &self.after)?;
+        if !ends.is_empty() {
+            self.after = ends;
+        }
+        Ok(())
+    }
 }
 
 impl Recorder for Path {
@@ -99,18 +128,7 @@ impl Records for Path {
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
-        let start = self.after.clone();
-        let mut ends: SmallVec<[NodeId; 4]> = SmallVec::new();
-        for branch in &mut *branches {
-            let mut side = Side {
-                path: Path::after(&self.graph, start.as_slice()),
-                start: &start,
-                ends: &mut ends,
-                after: &mut self.after,
-            };
-            branch(&mut side.path)?;
-        }
-        Ok(())
+        self.branch_out(branches, |path, branch| branch(path))
     }
 
     fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {

@@ -43,6 +43,13 @@ pub(crate) fn find_in_clone(node: CUgraphNode, clone: CUgraph) -> Result<CUgraph
     Ok(found)
 }
 
+/// Whether the graph has no node.
+pub(crate) fn is_empty(graph: CUgraph) -> Result<bool> {
+    let mut count = 0;
+    call!(cuGraphGetNodes(graph, ptr::null_mut(), &mut count))?;
+    Ok(count == 0)
+}
+
 /// The graph's nodes, in the driver's order.
 pub(crate) fn nodes(graph: CUgraph) -> Result<Vec<CUgraphNode>> {
     let mut count = 0;

@@ -53,6 +53,11 @@ pub(crate) fn set_attribute(
     call!(cuGraphKernelNodeSetAttribute(node, attribute, value))
 }
 
+/// Gives kernel node `to` every attribute of kernel node `from`.
+pub(crate) fn copy_attributes(to: CUgraphNode, from: CUgraphNode) -> Result<()> {
+    call!(cuGraphKernelNodeCopyAttributes(to, from))
+}
+
 pub(crate) fn attribute(
     node: CUgraphNode,
     attribute: CUkernelNodeAttrID,

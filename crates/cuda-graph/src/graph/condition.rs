@@ -82,11 +82,9 @@ impl Graph {
         if let Some(at) = spare {
             return Ok(state.spare.swap_remove(at));
         }
-        let raw = driver::graph::create_condition(
-            state.body(self.body_index())?.raw,
-            self.context().cu_ctx(),
-            default,
-        )?;
+        // Of the root, as any node of the hierarchy may look at it: a body may go before it serves again.
+        let raw =
+            driver::graph::create_condition(state.body(0)?.raw, self.context().cu_ctx(), default)?;
         Ok(Condition {
             raw,
             default,

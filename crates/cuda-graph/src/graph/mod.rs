@@ -8,6 +8,7 @@ mod name;
 mod node;
 mod raw;
 pub(crate) mod state;
+mod transplant;
 
 use std::cell::Cell;
 use std::fmt;
@@ -417,6 +418,12 @@ impl Graph {
             .map_err(|error| error.about(body.name(id.index), "destroying"))?;
         state.forget(self.view.body, id.index);
         Ok(())
+    }
+
+    /// Whether it has no node.
+    pub(crate) fn is_empty(&self) -> Result<bool> {
+        let state = self.hierarchy().look();
+        driver::graph::is_empty(state.body(self.view.body)?.raw)
     }
 
     /// Every node.
