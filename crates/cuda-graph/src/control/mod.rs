@@ -70,8 +70,9 @@ pub trait Recorder: Records {
 
     /// The stream that other code may give its work to, where there is one: not in a [`Path`].
     ///
-    /// In a capture, a stream that such code forks to stays with its body until that is recorded: for the bodies inside it
-    /// takes another one.
+    /// In a loop or branch of a capture it is another stream than around it, in a capture of its own. What other code forks
+    /// from it is joined there before the next operation is recorded; a stream that it forked to from the outermost
+    /// capture stays with that.
     fn stream(&self) -> Option<&Arc<CudaStream>>;
 
     /// Keeps `owner` alive for as long as what is recorded can run: for what other code recorded.

@@ -156,18 +156,26 @@ fn an_explicit_body_is_captured_into_by_other_code() {
     }
 }
 
-/// The capture of a body goes on while the bodies inside are captured, and its streams are not theirs.
+/// The outermost capture goes on while the bodies inside are recorded, and its streams are not theirs.
 #[test]
 fn a_stream_that_was_forked_to_outside_is_none_inside() {
     let _alone = alone();
     let context = apart();
     let work = Work::new(&context);
-    let captured = Graph::capture(&work.stream, |c| {
+    // What a body's stream was forked to is free again when the next body begins.
+    Graph::capture(&work.stream, |c| {
         c.if_nonzero(&work.turns, |r| {
             work.turn(r.stream().expect("there is one"), 0)?;
             r.if_nonzero(&work.turns, |r| {
                 work.turn(r.stream().expect("there is one"), 0)
             })
+        })
+    })
+    .unwrap();
+    let captured = Graph::capture(&work.stream, |c| {
+        work.turn(c.stream(), 0)?;
+        c.if_nonzero(&work.turns, |r| {
+            work.turn(r.stream().expect("there is one"), 0)
         })
     });
     let error = captured.map(drop).unwrap_err();
