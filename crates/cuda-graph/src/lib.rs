@@ -39,6 +39,7 @@ mod inspect;
 mod kernel;
 mod memory;
 mod op;
+mod per_context;
 mod pool;
 mod retain;
 #[doc(hidden)]

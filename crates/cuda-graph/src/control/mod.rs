@@ -251,6 +251,9 @@ macro_rules! branches {
         /// Records branches that start from here and may run side by side; what is recorded afterwards waits for all of
         /// them.
         ///
+        /// Loops in several of them may run at once, which an H200 with the driver for CUDA 13.0 has failed on: four of
+        /// them ended in LAUNCH_FAILED, with plain driver calls too.
+        ///
         /// # Errors
         ///
         /// What a branch returns.

@@ -4,7 +4,7 @@
 //! context: graphs and executables keep that, so they need not keep the module.
 
 use std::ffi::CStr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, LaunchConfig};
 
@@ -12,6 +12,7 @@ use crate::graph::Condition;
 use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
 use crate::op::{AnyOp, KernelOp};
+use crate::per_context::PerContext;
 use crate::{Result, driver};
 
 /// `set_condition(condition, flag)`: the condition is what the flag is. `enter_loop(condition)`: the condition is 1.
@@ -64,47 +65,20 @@ pub(super) struct Setter {
     enter: Kernel,
 }
 
-/// What is loaded into one of the driver's contexts.
-struct Loaded {
-    /// The driver's handle of the context.
-    into: usize,
-    /// Its handles: while one of them is there, so is the context.
-    by: Vec<Weak<CudaContext>>,
-    setter: Setter,
-}
-
 /// Those of `context`, loaded if they are not.
 pub(super) fn of(context: &Arc<CudaContext>) -> Result<Setter> {
-    static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    loaded.retain_mut(|loaded| {
-        loaded.by.retain(|handle| handle.strong_count() > 0);
-        !loaded.by.is_empty()
-    });
-    let into = context.cu_ctx() as usize;
-    if let Some(known) = loaded.iter_mut().find(|known| known.into == into) {
-        let is_this =
-            |handle: &Weak<CudaContext>| std::ptr::eq(handle.as_ptr(), Arc::as_ptr(context));
-        if !known.by.iter().any(is_this) {
-            known.by.push(Arc::downgrade(context));
-        }
-        return Ok(known.setter.clone());
-    }
-    driver::bind(context)?;
-    // Loading a module is forbidden to a thread that captures.
-    let setter = driver::capture::undisturbed(|| {
-        let module = driver::module::load(PTX)?;
-        Ok::<_, crate::Error>(Setter {
-            set: Kernel::unowned(driver::module::function(module, c"set_condition")?)?,
-            enter: Kernel::unowned(driver::module::function(module, c"enter_loop")?)?,
+    static LOADED: PerContext<Setter> = PerContext::new();
+    LOADED.get(context, || {
+        driver::bind(context)?;
+        // Loading a module is forbidden to a thread that captures.
+        driver::capture::undisturbed(|| {
+            let module = driver::module::load(PTX)?;
+            Ok(Setter {
+                set: Kernel::unowned(driver::module::function(module, c"set_condition")?)?,
+                enter: Kernel::unowned(driver::module::function(module, c"enter_loop")?)?,
+            })
         })
-    })?;
-    loaded.push(Loaded {
-        into,
-        by: vec![Arc::downgrade(context)],
-        setter: setter.clone(),
-    });
-    Ok(setter)
+    })
 }
 
 impl Setter {

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags, CUgraphInstantiateResult, CUresult,
 };
 
+use super::turns::Turns;
 use super::{Exec, Launched};
 use crate::graph::Graph;
 use crate::graph::state::State;
@@ -23,6 +24,9 @@ pub struct InstantiateOptions {
     pub device_launch: bool,
     /// Runs kernels at their nodes' priorities instead of the stream's.
     pub node_priority: bool,
+    /// Has its loops run beside those of other executables. Otherwise launches of graphs with loops in one context wait for
+    /// each other: the driver for CUDA 13.0 has been seen to fail all of them on an H200. It means nothing without loops.
+    pub loops_at_once: bool,
     /// Brings the executable to the device on this stream at once.
     pub upload: Option<Arc<CudaStream>>,
 }
@@ -55,6 +59,7 @@ impl InstantiateOptions {
             auto_free: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
             device_launch: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
             node_priority: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+            loops_at_once: false,
             upload: None,
         }
     }
@@ -85,6 +90,10 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         let graph = state.body(self.body_index())?.raw;
         state.is_whole()?;
+        let turns = match !options.loops_at_once && state.has_loops(self.body_index()) {
+            true => Some(Turns::of(self.context())?),
+            false => None,
+        };
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: options.flags(),
             hUploadStream: options
@@ -109,6 +118,8 @@ impl Graph {
                     restored: state.restored,
                     before: state.count_executable(),
                     node_priority: options.node_priority,
+                    loops_at_once: options.loops_at_once,
+                    turns,
                     not_sync: PhantomData,
                 })
             }

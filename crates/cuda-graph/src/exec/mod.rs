@@ -1,6 +1,7 @@
 //! Executable graphs: launched, and updated without being built again.
 
 mod instantiate;
+mod turns;
 mod update;
 
 use std::cell::Cell;
@@ -19,6 +20,7 @@ use crate::graph::state::Hierarchy;
 use crate::graph::{Graph, NodeId};
 use crate::retain::{Fence, Holdings, drop_after};
 use crate::{Result, driver};
+use turns::Turns;
 
 /// An executable graph.
 ///
@@ -41,6 +43,10 @@ pub struct Exec {
     before: u32,
     /// It was made to run kernels at their nodes' priorities.
     node_priority: bool,
+    /// It was made to run its loops beside those of others.
+    loops_at_once: bool,
+    /// Otherwise, and where it has loops, who else in its context has.
+    turns: Option<Arc<Turns>>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -65,9 +71,18 @@ const PER_THREAD: usize = 2;
 unsafe impl Send for Exec {}
 
 impl Exec {
-    /// Launches it in the order of `stream`. Before it has run, a further launch waits for it.
+    /// Launches it in the order of `stream`. Before it has run, a further launch waits for it; where it has loops, so do
+    /// launches of others with loops in its context ([`InstantiateOptions::loops_at_once`]).
     #[inline]
     pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
+        match self.turns.clone() {
+            None => self.launch_now(stream),
+            Some(turns) => turns.take(stream, || self.launch_now(stream)),
+        }
+    }
+
+    #[inline]
+    fn launch_now(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         let stream_handle = stream.cu_stream();
         // The null stream is the current context's; any other stream names its own.
         if stream_handle as usize <= LEGACY {
@@ -134,11 +149,12 @@ impl Exec {
     }
 
     /// The options that it was made with. The driver does not tell of priorities, and nobody of the upload: of an executable that
-    /// came as a raw handle, `node_priority` is false.
+    /// came as a raw handle, `node_priority` and `loops_at_once` are false.
     pub fn options(&self) -> Result<InstantiateOptions> {
         let told = driver::exec::flags(self.raw).map(InstantiateOptions::from_flags)?;
         Ok(InstantiateOptions {
             node_priority: told.node_priority || self.node_priority,
+            loops_at_once: self.loops_at_once,
             ..told
         })
     }
@@ -184,13 +200,16 @@ impl Exec {
         source: Option<&Graph>,
     ) -> Exec {
         let mut holdings = Holdings::default();
-        let (mut restored, mut before) = (0, 0);
+        let (mut restored, mut before, mut loops) = (0, 0, false);
         if let Some(source) = source {
             let mut state = source.hierarchy().lock();
             before = state.count_executable();
             state.hold(source.body_index(), &mut holdings);
             restored = state.restored;
+            loops = state.has_loops(source.body_index());
         }
+        // Without an event there are no turns to take; nothing else can be said here.
+        let turns = loops.then(|| Turns::of(context).ok()).flatten();
         Exec {
             raw,
             owned: true,
@@ -201,6 +220,8 @@ impl Exec {
             restored,
             before,
             node_priority: false,
+            loops_at_once: false,
+            turns,
             not_sync: PhantomData,
         }
     }

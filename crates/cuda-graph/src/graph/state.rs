@@ -393,6 +393,19 @@ impl State {
         pushed
     }
 
+    /// Whether there is a loop in graph `body`, or may be one.
+    pub(crate) fn has_loops(&self, body: u32) -> bool {
+        let Some(body) = self.bodies.get(body as usize) else {
+            return false;
+        };
+        body.nodes.iter().any(|slot| {
+            let own = slot.kind == NodeKind::Conditional
+                && !slot.raw.is_null()
+                && matches!(slot.content.op(), None | Some(AnyOp::While(_)));
+            own || slot.inside().any(|inside| self.has_loops(inside))
+        })
+    }
+
     /// Whether graph `body` is a conditional node's, or inside one that is.
     pub(crate) fn is_in_body(&self, body: u32) -> bool {
         let mut at = self.bodies.get(body as usize);

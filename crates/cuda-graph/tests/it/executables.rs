@@ -22,11 +22,12 @@ fn options_are_told() {
         auto_free: true,
         device_launch: false,
         node_priority: true,
+        loops_at_once: true,
         upload: Some(stream.clone()),
     };
     let mut exec = graph.instantiate_with(&all).unwrap();
     let told = exec.options().unwrap();
-    assert!(told.auto_free && told.node_priority && !told.device_launch);
+    assert!(told.auto_free && told.node_priority && told.loops_at_once && !told.device_launch);
     exec.launch(&stream).unwrap();
     assert_eq!(a.to_host(&stream).unwrap(), [1]);
     let plain = graph.instantiate().unwrap().options().unwrap();

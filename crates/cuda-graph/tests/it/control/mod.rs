@@ -12,6 +12,7 @@ mod program;
 mod random;
 mod steps;
 mod strays;
+mod turns;
 mod updates;
 
 use std::sync::Arc;

@@ -1,0 +1,137 @@
+//! Launches of graphs with loops wait for each other (invariant L16): an H200 fails loops of several executables that run at once.
+
+use std::sync::Arc;
+
+use cuda_graph::cudarc::driver::CudaStream;
+use cuda_graph::{
+    Buffer, CopyOp, Driver, Exec, Graph, InstantiateOptions, Path, PinnedBuffer, Result,
+};
+
+use super::word;
+use crate::fixture::{add, alone, context, store, stream, words};
+
+/// A graph that loops until the host says that it may end, and then stores 1.
+struct Waiting {
+    go_on: PinnedBuffer<u32>,
+    done: Buffer<u32>,
+    exec: Exec,
+}
+
+impl Waiting {
+    fn new(stream: &Arc<CudaStream>, options: &InstantiateOptions) -> Waiting {
+        let go_on = PinnedBuffer::from_slice(&context(), &[1]).unwrap();
+        let (flag, done) = (word(stream, 1), word(stream, 0));
+        let graph = Graph::new(&context()).unwrap();
+        let mut path = Path::new(&graph);
+        path.while_nonzero(&flag, |r| r.record(CopyOp::new(&flag, &go_on)?).map(drop))
+            .unwrap();
+        path.record(store(&done, 1)).unwrap();
+        Waiting {
+            exec: graph.instantiate_with(options).unwrap(),
+            go_on,
+            done,
+        }
+    }
+
+    fn end(&self) {
+        self.go_on.write(&[0]).unwrap();
+    }
+}
+
+/// A graph that counts in a loop.
+fn counting(
+    count: &Buffer<u32>,
+    stream: &Arc<CudaStream>,
+    options: &InstantiateOptions,
+) -> Result<Exec> {
+    let (left, minus, one) = (word(stream, 3), word(stream, u32::MAX), words(stream, &[1]));
+    let graph = Graph::new(&context())?;
+    Path::new(&graph).while_nonzero(&left, |r| {
+        r.record(add(&left, &minus))?;
+        r.record(add(count, &one)).map(drop)
+    })?;
+    graph.instantiate_with(options)
+}
+
+#[test]
+fn loops_of_two_executables_run_one_after_the_other() {
+    let _alone = alone();
+    let (first, second) = (stream(), stream());
+    let options = InstantiateOptions::default();
+    let mut waiting = Waiting::new(&first, &options);
+    let count = word(&second, 0);
+    let mut counter = counting(&count, &second, &options).unwrap();
+    let after = second.context().new_event(None).unwrap();
+    waiting.exec.launch(&first).unwrap();
+    counter.launch(&second).unwrap();
+    after.record(&second).unwrap();
+    // Long enough to count to three many times over.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!after.is_complete(), "it did not wait");
+    waiting.end();
+    second.synchronize().unwrap();
+    assert_eq!(count.to_host(&second).unwrap(), [3]);
+    assert_eq!(waiting.done.to_host(&first).unwrap(), [1]);
+}
+
+#[test]
+fn without_loops_nothing_waits() {
+    let _alone = alone();
+    let (first, second) = (stream(), stream());
+    let mut waiting = Waiting::new(&first, &InstantiateOptions::default());
+    let a = word(&second, 0);
+    let graph = Graph::new(&context()).unwrap();
+    graph.add(store(&a, 5), ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    waiting.exec.launch(&first).unwrap();
+    exec.launch(&second).unwrap();
+    assert_eq!(a.to_host(&second).unwrap(), [5]);
+    waiting.end();
+    first.synchronize().unwrap();
+}
+
+#[test]
+fn on_request_loops_run_at_once() {
+    if cuda_graph::device(0).unwrap().driver() == Driver::Gpu {
+        // No driver that is known to take it has been seen.
+        return;
+    }
+    let _alone = alone();
+    let (first, second) = (stream(), stream());
+    let options = InstantiateOptions {
+        loops_at_once: true,
+        ..InstantiateOptions::default()
+    };
+    let mut waiting = Waiting::new(&first, &options);
+    let count = word(&second, 0);
+    let mut counter = counting(&count, &second, &options).unwrap();
+    waiting.exec.launch(&first).unwrap();
+    counter.launch(&second).unwrap();
+    assert_eq!(count.to_host(&second).unwrap(), [3]);
+    waiting.end();
+    first.synchronize().unwrap();
+}
+
+#[test]
+fn threads_take_turns() {
+    let _alone = alone();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(|| {
+                let stream = stream();
+                let count = word(&stream, 0);
+                let mut exec = counting(&count, &stream, &InstantiateOptions::default()).unwrap();
+                exec.launch(&stream).unwrap();
+                for _ in 0..20 {
+                    // Nothing is left to count.
+                    exec.launch(&stream).unwrap();
+                }
+                stream.synchronize().unwrap();
+                count.to_host(&stream).unwrap()[0]
+            })
+        })
+        .collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap(), 3);
+    }
+}
