@@ -328,28 +328,20 @@ impl Graph {
         })
     }
 
-    /// Fails where it cannot go because a capture adds nodes to it or to a graph inside it.
+    /// Fails where it cannot go because a capture adds nodes to it or to a graph inside it. One in there that is gone is in
+    /// nobody's way: a capture that failed has ended its graph, and left the node that it is the graph of.
     fn check_end(&self) -> Result {
-        self.read(|definition| {
-            definition.check_loss()?;
-            let mut nodes = definition.nodes.values();
-            nodes.try_for_each(|node| match &node.operation {
-                Operation::Child(child) => child.check_end(),
-                Operation::Conditional(node) => {
-                    let mut bodies = node.bodies().iter();
-                    // A capture that failed has ended its graph.
-                    bodies.try_for_each(|body| match body.is_gone() {
-                        true => Ok(()),
-                        false => body.check_end(),
-                    })
-                }
-                _ => Ok(()),
-            })
+        let definition = self.definition.lock();
+        definition.check_loss()?;
+        let mut nodes = definition.nodes.values();
+        nodes.try_for_each(|node| match &node.operation {
+            Operation::Child(child) => child.check_end(),
+            Operation::Conditional(node) => {
+                let mut bodies = node.bodies().iter();
+                bodies.try_for_each(|body| body.check_end())
+            }
+            _ => Ok(()),
         })
-    }
-
-    fn is_gone(&self) -> bool {
-        self.definition.lock().gone
     }
 
     /// It or a graph inside it has nodes that allocate or free memory.

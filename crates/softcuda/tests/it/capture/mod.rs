@@ -11,6 +11,7 @@
 )]
 
 pub(crate) mod api;
+mod bodies;
 mod failing;
 mod forks;
 mod graphs;
