@@ -56,8 +56,9 @@ impl<K: Kind, M: Mode> Capture<K, M> {
 
 /// A stream of the pool in capture beside another capture, into a graph of its own.
 pub(crate) struct Aside {
-    lane: Lane,
+    // Goes first: the pool takes back streams that are not captured any more.
     session: Session,
+    lane: Lane,
     mode: CUstreamCaptureMode,
 }
 

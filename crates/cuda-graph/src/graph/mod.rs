@@ -413,10 +413,14 @@ impl Graph {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
         let body = state.body_mut(self.view.body)?;
-        let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
-        driver::node::destroy(raw)
-            .map_err(|error| error.about(body.name(id.index), "destroying"))?;
-        state.forget(self.view.body, id.index);
+        resolve(self.hierarchy().id, self.view.body, body, id)?;
+        // Conditional nodes inside go one by one, so that the driver surely has their conditions back.
+        for (body, index) in state.conditionals_at(self.view.body, id.index) {
+            let graph = &state.bodies[body as usize];
+            driver::node::destroy(graph.nodes[index as usize].raw)
+                .map_err(|error| error.about(graph.name(index), "destroying"))?;
+            state.forget(body, index);
+        }
         Ok(())
     }
 

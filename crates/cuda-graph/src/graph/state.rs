@@ -393,6 +393,23 @@ impl State {
         pushed
     }
 
+    /// Node `node` of graph `body`, after the conditional nodes inside it, the innermost first.
+    pub(crate) fn conditionals_at(&self, body: u32, node: u32) -> Vec<(u32, u32)> {
+        let mut found = vec![(body, node)];
+        let mut at = 0;
+        while let Some(&(body, node)) = found.get(at) {
+            for inside in self.bodies[body as usize].nodes[node as usize].inside() {
+                let nodes = self.bodies[inside as usize].nodes.iter().enumerate();
+                let conditional = nodes
+                    .filter(|(_, slot)| slot.kind == NodeKind::Conditional && !slot.raw.is_null());
+                found.extend(conditional.map(|(index, _)| (inside, index as u32)));
+            }
+            at += 1;
+        }
+        found.reverse();
+        found
+    }
+
     /// Whether there is a loop in graph `body`, or may be one.
     pub(crate) fn has_loops(&self, body: u32) -> bool {
         let Some(body) = self.bodies.get(body as usize) else {
