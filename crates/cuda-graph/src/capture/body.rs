@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::session::Session;
 use super::streams::Lane;
 use super::{Capture, Kind, Mode};
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, Loops, NodeId};
 use crate::{Error, Owner, Result, driver};
 
 /// Where the capture was begun that `stream` takes part in, if this library began it.
@@ -32,6 +32,11 @@ impl<K: Kind, M: Mode> Capture<K, M> {
 
     pub(crate) fn keep_owner(&self, owner: Owner) {
         self.session.keep(owner);
+    }
+
+    /// The loops recorded so far.
+    pub(crate) fn own_loops(&mut self) -> &mut Loops {
+        &mut self.loops
     }
 
     /// What its stream waits for next.

@@ -10,6 +10,7 @@ use super::session::Session;
 use super::streams::Lane;
 use super::{Branch, Capture, Kind, Mode};
 use crate::driver::{self, event::Event};
+use crate::graph::Loops;
 use crate::{Error, Result};
 
 /// Where a capture was split into `N` branches. It holds the capture until they are joined.
@@ -53,6 +54,7 @@ impl<M: Mode> Capture<Branch, M> {
             session: session.clone(),
             lane,
             split,
+            loops: Loops::default(),
             kind: PhantomData,
             mode: PhantomData,
         }
@@ -124,10 +126,14 @@ impl<K: Kind, M: Mode> Capture<K, M> {
             stream: &stream,
             start,
             lanes: Vec::new(),
+            loops: Loops::default(),
             mode: PhantomData,
         };
         let result = record(&mut parallel);
         let joined = parallel.join();
+        let loops = parallel.loops;
+        drop(parallel);
+        self.loops.append(loops);
         let value = result?;
         joined?;
         Ok(value)
@@ -141,6 +147,8 @@ pub struct Parallel<'a, M: Mode> {
     /// Where the branches start; none where nothing is recorded and they run one after the other.
     start: Option<Event>,
     lanes: Vec<Lane>,
+    /// Those of the branches so far.
+    loops: Loops,
     mode: PhantomData<M>,
 }
 
@@ -159,7 +167,13 @@ impl<M: Mode> Parallel<'_, M> {
             branch: Capture::branch(self.session, lane, 0),
             of: self,
         };
-        record(&mut side.branch)
+        let result = record(&mut side.branch);
+        let loops = side.branch.loops;
+        drop(side);
+        let chained = self.loops.chain(&self.session.graph(), loops);
+        let value = result?;
+        chained?;
+        Ok(value)
     }
 
     fn join(&mut self) -> Result<()> {
@@ -199,15 +213,18 @@ impl<K: Kind, M: Mode, const N: usize> Joint<K, M, N> {
     /// # Errors
     ///
     /// [`Error::ForeignBranch`] for a branch of another split, and what the driver says; the capture is abandoned then.
-    pub fn join(self, branches: [Capture<Branch, M>; N]) -> Result<Capture<K, M>> {
+    pub fn join(mut self, branches: [Capture<Branch, M>; N]) -> Result<Capture<K, M>> {
         for branch in &branches {
             if branch.split != self.split || !Arc::ptr_eq(&branch.session, &self.parent.session) {
                 return Err(Error::ForeignBranch);
             }
         }
+        let (graph, mut loops) = (self.parent.session.graph(), Loops::default());
         for branch in &branches {
             join(&branch.session, self.parent.lane.stream(), &branch.lane)?;
+            loops.chain(&graph, branch.loops)?;
         }
+        self.parent.loops.append(loops);
         Ok(self.parent)
     }
 }

@@ -10,7 +10,7 @@ use super::conditional::{self, Builds, Tail};
 use super::in_body::InBody;
 use super::{Body, Eager, Flow, Path, Recorder, Records, control_flow};
 use crate::capture::{Capture, Kind, Mode};
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, Loops, NodeId};
 use crate::op::AnyOp;
 use crate::{Owner, Result};
 
@@ -63,6 +63,10 @@ impl<K: Kind, M: Mode> Builds for Capture<K, M> {
 
     fn mark(&self) -> Result<Self::Mark> {
         self.position()
+    }
+
+    fn loops(&mut self) -> &mut Loops {
+        self.own_loops()
     }
 
     fn add(&mut self, op: AnyOp) -> Result<NodeId> {

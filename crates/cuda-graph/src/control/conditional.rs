@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
 use super::{Body, Control, Flow, setter, word};
-use crate::graph::{Condition, Graph, NodeId};
+use crate::graph::{Condition, Graph, Loops, NodeId};
 use crate::op::{AnyOp, IfElseOp, IfOp, NodeKind, SwitchOp, WhileOp, need_conditional};
 use crate::{Error, Result, driver};
 
@@ -23,6 +23,9 @@ pub(super) trait Builds {
 
     /// Where it is.
     fn mark(&self) -> Result<Self::Mark>;
+
+    /// The loops on the way to where it is.
+    fn loops(&mut self) -> &mut Loops;
 
     /// A node that does `op` after what was recorded before.
     fn add(&mut self, op: AnyOp) -> Result<NodeId>;
@@ -82,11 +85,16 @@ pub(super) fn record<B: Builds>(
         Control::While | Control::DoWhile => Some(setter.set(&condition, &flag)?),
         _ => None,
     };
-    for (view, body) in graph.views(node)?.into_iter().zip(bodies) {
+    let views = graph.views(node)?;
+    for (view, body) in views.iter().zip(bodies) {
+        let view = Graph::from_view(view.view());
         half.builder.fill(view, flow, body, again.clone())?;
     }
     half.mark = None;
     graph.end_half(condition);
+    if again.is_some() || views.iter().any(Graph::has_loops) {
+        half.builder.loops().add(node);
+    }
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::conditional::{self, Builds, Tail};
 use super::{Body, Flow, Path, Recorder, Records};
 use crate::capture::Aside;
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, Loops, NodeId};
 use crate::op::AnyOp;
 use crate::{Error, Owner, Result};
 
@@ -122,6 +122,10 @@ impl Builds for InBody<'_> {
 
     fn mark(&self) -> Result<Self::Mark> {
         self.path.mark()
+    }
+
+    fn loops(&mut self) -> &mut Loops {
+        self.path.loops()
     }
 
     fn add(&mut self, op: AnyOp) -> Result<NodeId> {

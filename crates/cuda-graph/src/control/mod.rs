@@ -251,8 +251,8 @@ macro_rules! branches {
         /// Records branches that start from here and may run side by side; what is recorded afterwards waits for all of
         /// them.
         ///
-        /// Loops in several of them may run at once, which an H200 with the driver for CUDA 13.0 has failed on: four of
-        /// them ended in LAUNCH_FAILED, with plain driver calls too.
+        /// Of loops in several of them one waits for the other: at once, they end in LAUNCH_FAILED on an H200 with the
+        /// driver for CUDA 13.0. Nodes added by hand are left as they are.
         ///
         /// # Errors
         ///

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::conditional::{self, Builds, Tail};
 use super::{Body, Flow, Recorder, Records, branches, control_flow};
-use crate::graph::{After, Graph, Node, NodeId, NodeSet};
+use crate::graph::{After, Graph, Loops, Node, NodeId, NodeSet};
 use crate::op::{AnyOp, Operation};
 use crate::{Owner, Result};
 
@@ -31,6 +31,7 @@ use crate::{Owner, Result};
 pub struct Path {
     graph: Graph,
     after: SmallVec<[NodeId; 4]>,
+    loops: Loops,
 }
 
 impl Path {
@@ -39,6 +40,7 @@ impl Path {
         Path {
             graph: Graph::from_view(graph.view()),
             after: SmallVec::new(),
+            loops: Loops::default(),
         }
     }
 
@@ -86,16 +88,19 @@ impl Path {
     ) -> Result<()> {
         let start = self.after.clone();
         let mut ends: SmallVec<[NodeId; 4]> = SmallVec::new();
-        for branch in &mut *branches {
+        let mut loops = Loops::default();
+        let recorded = branches.iter_mut().try_for_each(|branch| {
             let mut side = Side {
                 path: Path::after(&self.graph, start.as_slice()),
                 start: &start,
                 ends: &mut ends,
                 after: &mut self.after,
             };
-            record(&mut side.path, branch)?;
-        }
-        Ok(())
+            let recorded = record(&mut side.path, branch);
+            recorded.and(loops.chain(&self.graph, side.path.loops))
+        });
+        self.loops.append(loops);
+        recorded
     }
 
     /// Goes on with a copy of every node of `graph`.
@@ -164,6 +169,10 @@ impl Builds for Path {
 
     fn mark(&self) -> Result<Self::Mark> {
         Ok(self.after.clone())
+    }
+
+    fn loops(&mut self) -> &mut Loops {
+        &mut self.loops
     }
 
     fn add(&mut self, op: AnyOp) -> Result<NodeId> {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{
-    Buffer, CopyOp, Driver, Exec, Graph, InstantiateOptions, Path, PinnedBuffer, Result,
+    Buffer, CopyOp, Driver, Exec, Graph, InstantiateOptions, Path, PinnedBuffer, Recorder, Result,
 };
 
-use super::word;
-use crate::fixture::{add, alone, context, store, stream, words};
+use super::{Through, word};
+use crate::fixture::{add, alone, assert_soon, context, store, stream, words};
 
 /// A graph that loops until the host says that it may end, and then stores 1.
 struct Waiting {
@@ -133,5 +133,63 @@ fn threads_take_turns() {
         .collect();
     for thread in threads {
         assert_eq!(thread.join().unwrap(), 3);
+    }
+}
+
+/// Of loops in branches one waits for the other; what else there is does not.
+#[test]
+fn loops_side_by_side_run_one_after_the_other() {
+    let _alone = alone();
+    let (stream, other) = (stream(), stream());
+    for through in [Through::Path, Through::Capture] {
+        for (inside, before) in [(false, false), (true, false), (false, true), (true, true)] {
+            let what = format!("{through:?}, in a body: {inside}, in an IF: {before}");
+            let go_on = PinnedBuffer::from_slice(&context(), &[1]).unwrap();
+            let (one, minus) = (word(&stream, 1), word(&stream, u32::MAX));
+            let (flag, left) = (word(&stream, 1), word(&stream, 3));
+            let (count, beside) = (word(&stream, 0), word(&stream, 0));
+            let waits = |r: &mut dyn Recorder| {
+                r.while_nonzero(&flag, |r| r.record(CopyOp::new(&flag, &go_on)?).map(drop))
+            };
+            let counts = |r: &mut dyn Recorder| {
+                r.do_while_nonzero(&left, |r| {
+                    r.record(add(&left, &minus))?;
+                    r.record(add(&count, &one)).map(drop)
+                })
+            };
+            let branches = |r: &mut dyn Recorder| {
+                r.parallel(&mut [
+                    &mut |r| match before {
+                        true => r.if_nonzero(&one, waits),
+                        false => waits(r),
+                    },
+                    &mut |r| r.record(store(&beside, 7)).map(drop),
+                    &mut |r| counts(r),
+                ])
+            };
+            let step = |r: &mut dyn Recorder| match inside {
+                true => r.if_nonzero(&one, branches),
+                false => branches(r),
+            };
+            let graph = match through {
+                Through::Capture => Graph::capture(&stream, |c| step(c)).unwrap().0,
+                _ => {
+                    let graph = Graph::new(&context()).unwrap();
+                    step(&mut Path::new(&graph)).unwrap();
+                    graph
+                }
+            };
+            let mut exec = graph.instantiate().unwrap();
+            exec.launch(&stream).unwrap();
+            assert_soon(
+                || beside.to_host(&other).unwrap() == [7],
+                "what has no loop waits",
+            );
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(count.to_host(&other).unwrap(), [0], "{what}");
+            go_on.write(&[0]).unwrap();
+            stream.synchronize().unwrap();
+            assert_eq!(count.to_host(&stream).unwrap(), [3], "{what}");
+        }
     }
 }
