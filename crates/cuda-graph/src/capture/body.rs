@@ -87,6 +87,15 @@ impl Aside {
         self.lane.stream()
     }
 
+    pub(crate) fn mode(&self) -> CUstreamCaptureMode {
+        self.mode
+    }
+
+    /// Where it was begun.
+    pub(crate) fn begun(&self) -> &'static Location<'static> {
+        self.session.begun()
+    }
+
     /// An operation of the step was recorded elsewhere, as `node` of `graph`.
     pub(crate) fn note(&self, graph: &Graph, node: NodeId) {
         self.session.note(graph, node);

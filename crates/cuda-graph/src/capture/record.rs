@@ -8,6 +8,7 @@ use cudarc::driver::CudaStream;
 use smallvec::SmallVec;
 
 use super::{Capture, Kind, Mode};
+use crate::exec::Exec;
 use crate::graph::{Graph, Node, NodeId, NodeSet};
 use crate::op::{ChildOp, HostOp, Operation, RecordEventOp, WaitEventOp};
 use crate::{Result, driver};
@@ -20,18 +21,10 @@ impl<K: Kind, M: Mode> Capture<K, M> {
     /// As [`Graph::add`], and what the driver says when the capture was invalidated meanwhile.
     pub fn record<O: Operation>(&mut self, op: O) -> Result<Node<O>> {
         if self.session.is_eager() {
-            return self.run(op);
+            return Exec::run_alone(op, self.stream());
         }
         let node = self.session.insert(self.lane.stream(), op.into_any())?;
         Ok(Node::new(node))
-    }
-
-    /// Runs `op` at once, where nothing is recorded.
-    fn run<O: Operation>(&self, op: O) -> Result<Node<O>> {
-        let graph = Graph::new(self.stream().context())?;
-        let node = graph.add(op, ())?;
-        graph.instantiate()?.launch(self.stream())?;
-        Ok(node)
     }
 
     /// Records a call of a closure on the host.

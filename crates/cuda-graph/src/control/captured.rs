@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUgraphNode;
 use cudarc::driver::{CudaContext, CudaStream};
 use smallvec::SmallVec;
 
-use super::conditional::{self, Builds, Tail};
+use super::conditional::{self, Builds};
 use super::in_body::InBody;
 use super::{Body, Eager, Flow, Path, Recorder, Records, control_flow};
 use crate::capture::{Capture, Kind, Mode};
@@ -77,14 +77,7 @@ impl<K: Kind, M: Mode> Builds for Capture<K, M> {
         self.go_back(nodes, &mark)
     }
 
-    fn fill(
-        &mut self,
-        body: Graph,
-        flow: &Flow<'_>,
-        fill: &mut Body<'_>,
-        tail: Tail,
-    ) -> Result<()> {
-        let mut path = Path::new(&body);
-        InBody::fill(&mut path, self.mode(), flow.location, fill, tail)
+    fn fill(&mut self, path: &mut Path, flow: &Flow<'_>, fill: &mut Body<'_>) -> Result<()> {
+        InBody::fill(path, self.mode(), flow.location, fill)
     }
 }

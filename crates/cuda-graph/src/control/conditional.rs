@@ -5,13 +5,10 @@ use std::panic::Location;
 use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
-use super::{Body, Control, Flow, setter, word};
+use super::{Body, Control, Flow, Path, setter};
 use crate::graph::{Condition, Graph, Loops, NodeId};
 use crate::op::{AnyOp, IfElseOp, IfOp, NodeKind, SwitchOp, WhileOp, need_conditional};
 use crate::{Error, Result, driver};
-
-/// What comes last in a body.
-pub(super) type Tail = Option<AnyOp>;
 
 /// A recorder that builds a graph.
 pub(super) trait Builds {
@@ -33,13 +30,12 @@ pub(super) trait Builds {
     /// Goes back to `mark`, and takes away the nodes recorded since: at once, or when the recorder is done.
     fn take_back(&mut self, nodes: &[NodeId], mark: Self::Mark) -> Result<()>;
 
-    /// Has `fill`, and then `tail`, be recorded into a body.
-    fn fill(&mut self, body: Graph, flow: &Flow<'_>, fill: &mut Body<'_>, tail: Tail)
-    -> Result<()>;
+    /// Has `fill` be recorded along a path through a body.
+    fn fill(&mut self, path: &mut Path, flow: &Flow<'_>, fill: &mut Body<'_>) -> Result<()>;
 }
 
 /// An operation made for code at `location`.
-pub(super) fn at(mut op: AnyOp, location: &'static Location<'static>) -> AnyOp {
+fn at(mut op: AnyOp, location: &'static Location<'static>) -> AnyOp {
     op.tag_mut().location = Some(location);
     op
 }
@@ -50,12 +46,7 @@ pub(super) fn record<B: Builds>(
     flow: &Flow<'_>,
     bodies: &mut [&mut Body<'_>],
 ) -> Result<()> {
-    let flag = word(flow.flag)?;
-    if bodies.is_empty() {
-        return Err(Error::InvalidOperation {
-            why: "a switch without a case".into(),
-        });
-    }
+    let flag = flow.check(bodies)?;
     let count = bodies.len() as u32;
     // Asked first: such a driver does not load the kernels, and a condition could not be taken back.
     need_conditional(kind(flow.control), count)?;
@@ -67,7 +58,7 @@ pub(super) fn record<B: Builds>(
     let by_launch = entered && !graph.is_in_body();
     let mark = builder.mark()?;
     let condition = graph.own_condition(by_launch.then_some(1))?;
-    graph.begin_half(condition)?;
+    graph.begin_half(condition);
     let mut half = Half {
         mark: Some(mark),
         condition,
@@ -87,8 +78,11 @@ pub(super) fn record<B: Builds>(
     };
     let views = graph.views(node)?;
     for (view, body) in views.iter().zip(bodies) {
-        let view = Graph::from_view(view.view());
-        half.builder.fill(view, flow, body, again.clone())?;
+        let mut path = Path::new(view);
+        half.builder.fill(&mut path, flow, body)?;
+        if let Some(op) = &again {
+            path.add(at(op.clone(), flow.location))?;
+        }
     }
     half.mark = None;
     graph.end_half(condition);
@@ -146,10 +140,7 @@ impl<B: Builds> Drop for Half<'_, B> {
         let graph = self.builder.graph();
         match self.builder.take_back(&self.nodes, mark) {
             // Otherwise it is whole again, and the condition given back, with the node that looks at it, once that is gone.
-            Ok(()) if !self.has_node() => {
-                graph.give_back(self.condition);
-                graph.end_half(self.condition);
-            }
+            Ok(()) if !self.has_node() => graph.give_back(self.condition),
             Ok(()) => {}
             // The graph went with what failed, or goes at the end of its capture.
             Err(Error::GraphGone) => {}

@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::{Body, Control, Flow, Recorder, Records, branches, control_flow, word};
+use super::{Body, Control, Flow, Recorder, Records, branches, control_flow};
 use crate::capture::begun_at;
-use crate::graph::{Graph, NodeId};
+use crate::exec::Exec;
+use crate::graph::NodeId;
 use crate::memory::Region;
 use crate::op::{AnyOp, Operation};
 use crate::retain::{Fence, Holdings, drop_after};
 use crate::{Error, Owner, PinnedBuffer, Result, driver};
-
-/// A thread's own default stream.
-const PER_THREAD: usize = 2;
 
 /// [`Error::AlreadyCapturing`] for a stream that would not run what it is given, but record it.
 fn refuse_captured(stream: &CudaStream) -> Result<()> {
@@ -51,7 +49,7 @@ impl Eager {
     /// [`Error::AlreadyCapturing`] while the stream is captured; [`Error::InvalidOperation`] for a thread's own default
     /// stream; the driver's when there is no memory to read flags to.
     pub fn new(stream: &Arc<CudaStream>) -> Result<Eager> {
-        if stream.cu_stream() as usize == PER_THREAD {
+        if stream.cu_stream() as usize == driver::stream::PER_THREAD {
             return Err(Error::InvalidOperation {
                 why: "a thread's own default stream is another one in each thread that uses it: give a recorder a stream that is not"
                     .into(),
@@ -102,9 +100,7 @@ impl Eager {
             return done.map_err(|error| error.about(crate::graph::NodeName::of_op(op), "running"));
         }
         // What streams do not take, a graph of one node does.
-        let graph = Graph::new(self.stream.context())?;
-        graph.add(op.clone(), ())?;
-        graph.instantiate()?.launch(&self.stream)
+        Exec::run_alone(op.clone(), &self.stream).map(drop)
     }
 
     /// Has what is held go once everything has run that was given so far.
@@ -154,11 +150,8 @@ impl Records for Eager {
     }
 
     fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
-        let flag = word(flow.flag)?;
+        let flag = flow.check(bodies)?;
         match (flow.control, bodies) {
-            (Control::Switch, []) => Err(Error::InvalidOperation {
-                why: "a switch without a case".into(),
-            }),
             (Control::While, [body, ..]) => {
                 while self.read(&flag)? != 0 {
                     body(self)?;

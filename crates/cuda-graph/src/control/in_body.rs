@@ -12,7 +12,7 @@ use cudarc::driver::sys::CUstreamCaptureMode;
 use cudarc::driver::{CudaContext, CudaStream};
 use smallvec::SmallVec;
 
-use super::conditional::{self, Builds, Tail};
+use super::conditional::{self, Builds};
 use super::{Body, Flow, Path, Recorder, Records};
 use crate::capture::Aside;
 use crate::graph::{Graph, Loops, NodeId};
@@ -22,27 +22,21 @@ use crate::{Error, Owner, Result};
 pub(super) struct InBody<'a> {
     path: &'a mut Path,
     aside: Aside,
-    mode: CUstreamCaptureMode,
-    /// Where the loop or branch is recorded.
-    location: &'static Location<'static>,
     /// Why what other code recorded cannot be taken over.
     failed: Option<Error>,
 }
 
 impl InBody<'_> {
-    /// Has `fill`, and then `tail`, be recorded from where `path` is.
+    /// Has `fill` be recorded from where `path` is, for a loop or branch that is recorded at `location`.
     pub(super) fn fill(
         path: &mut Path,
         mode: CUstreamCaptureMode,
         location: &'static Location<'static>,
         fill: &mut Body<'_>,
-        tail: Tail,
     ) -> Result<()> {
         let mut recorder = InBody {
             aside: Aside::begin(path.graph().context(), mode, location)?,
             path,
-            mode,
-            location,
             failed: None,
         };
         let filled = fill(&mut recorder);
@@ -50,19 +44,15 @@ impl InBody<'_> {
             path,
             aside,
             failed,
-            ..
         } = recorder;
         // The first error is the cause of the others.
         if let Some(error) = failed.or(filled.err()) {
             return Err(aside.abandon(error));
         }
-        if let Some(graph) = aside.end()? {
-            path.transplant(&graph)?;
+        match aside.end()? {
+            Some(graph) => path.transplant(&graph),
+            None => Ok(()),
         }
-        if let Some(op) = tail {
-            path.add(conditional::at(op, location))?;
-        }
-        Ok(())
     }
 
     /// Takes over what other code recorded since the last time.
@@ -100,9 +90,9 @@ impl Records for InBody<'_> {
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
         self.take_over()?;
-        let (mode, location) = (self.mode, self.location);
+        let (mode, location) = (self.aside.mode(), self.aside.begun());
         self.path.branch_out(branches, |path, branch| {
-            InBody::fill(path, mode, location, branch, None)
+            InBody::fill(path, mode, location, branch)
         })
     }
 
@@ -139,14 +129,7 @@ impl Builds for InBody<'_> {
         self.path.take_back(nodes, mark)
     }
 
-    fn fill(
-        &mut self,
-        body: Graph,
-        flow: &Flow<'_>,
-        fill: &mut Body<'_>,
-        tail: Tail,
-    ) -> Result<()> {
-        let mut path = Path::new(&body);
-        InBody::fill(&mut path, self.mode, flow.location, fill, tail)
+    fn fill(&mut self, path: &mut Path, flow: &Flow<'_>, fill: &mut Body<'_>) -> Result<()> {
+        InBody::fill(path, self.aside.mode(), flow.location, fill)
     }
 }

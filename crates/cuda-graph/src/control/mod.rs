@@ -4,7 +4,7 @@
 //! into a stream's graph, [`Eager`] runs it at once; [`Step`] picks one. What it decides by lies in flags on the device:
 //! in a graph the library's own kernel ([`setter`]) reads a flag and sets the condition of a conditional node, and `Eager`
 //! reads the flag back. Conditions of loops and branches inside bodies are set anew each time they are come to
-//! (invariant L13), and half a loop stays in no graph (L14).
+//! (invariant L13), and half a loop is not run (L14).
 
 mod captured;
 mod conditional;
@@ -24,9 +24,8 @@ pub use path::Path;
 pub use step::Step;
 
 use crate::graph::Node;
-use crate::memory::Region;
 use crate::op::Operation;
-use crate::{Buffer, Error, Owner, Result, Source};
+use crate::{Buffer, Owner, Result, Source};
 
 /// What takes the operations of a step, and its loops and branches: [`Path`], [`Capture`](crate::Capture) or [`Eager`].
 ///
@@ -94,26 +93,14 @@ mod sealed {
     impl Sealed for crate::Buffer<i32> {}
 }
 
-/// Where a flag lies.
-fn word(flag: &dyn Flag) -> Result<Region> {
-    let region = flag.source();
-    if region.bytes() != size_of::<u32>() {
-        return Err(Error::SizeMismatch {
-            what: "a flag, which is one number",
-            wants: size_of::<u32>(),
-            got: region.bytes(),
-        });
-    }
-    Ok(region)
-}
-
 pub(crate) mod records {
     use std::panic::Location;
 
     use super::{Body, Flag};
-    use crate::Result;
     use crate::graph::NodeId;
+    use crate::memory::Region;
     use crate::op::AnyOp;
+    use crate::{Error, Result};
 
     /// What a loop or branch does with its flag.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +128,24 @@ pub(crate) mod records {
                 flag,
                 location: Location::caller(),
             }
+        }
+
+        /// Where its flag lies.
+        pub(in crate::control) fn check(&self, bodies: &[&mut Body<'_>]) -> Result<Region> {
+            let region = self.flag.source();
+            if region.bytes() != size_of::<u32>() {
+                return Err(Error::SizeMismatch {
+                    what: "a flag, which is one number",
+                    wants: size_of::<u32>(),
+                    got: region.bytes(),
+                });
+            }
+            if bodies.is_empty() {
+                return Err(Error::InvalidOperation {
+                    why: "a switch without a case".into(),
+                });
+            }
+            Ok(region)
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream};
 use smallvec::SmallVec;
 
-use super::conditional::{self, Builds, Tail};
+use super::conditional::{self, Builds};
 use super::{Body, Flow, Recorder, Records, branches, control_flow};
 use crate::graph::{After, Graph, Loops, Node, NodeId, NodeSet};
 use crate::op::{AnyOp, Operation};
@@ -189,19 +189,8 @@ impl Builds for Path {
         destroyed.fold(Ok(()), Result::and)
     }
 
-    fn fill(
-        &mut self,
-        body: Graph,
-        flow: &Flow<'_>,
-        fill: &mut Body<'_>,
-        tail: Tail,
-    ) -> Result<()> {
-        let mut path = Path::new(&body);
-        fill(&mut path)?;
-        if let Some(op) = tail {
-            path.add(conditional::at(op, flow.location))?;
-        }
-        Ok(())
+    fn fill(&mut self, path: &mut Path, _: &Flow<'_>, fill: &mut Body<'_>) -> Result<()> {
+        fill(path)
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) fn create_stream() -> Result<CUstream> {
 /// Has `stream` wait for `event`, and take part in its capture.
 pub(crate) fn wait(stream: CUstream, event: &super::event::Event) -> Result<()> {
     let _nothing_is_given = beginning();
-    call!(cuStreamWaitEvent(stream, event.raw(), 0))
+    super::run::wait(event.raw(), stream)
 }
 
 /// Whether an answer is one of those that captures cause.

@@ -25,7 +25,7 @@ impl Event {
     }
 
     pub(crate) fn record(&self, stream: CUstream) -> Result<()> {
-        call!(cuEventRecord(self.0, stream))
+        super::run::record(self.0, stream)
     }
 
     pub(crate) fn raw(&self) -> CUevent {

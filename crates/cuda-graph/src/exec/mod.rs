@@ -17,7 +17,8 @@ pub use update::UpdateFailure;
 
 use crate::driver::event::Event;
 use crate::graph::state::Hierarchy;
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, Node, NodeId};
+use crate::op::Operation;
 use crate::retain::{Fence, Holdings, drop_after};
 use crate::{Result, driver};
 use turns::Turns;
@@ -64,9 +65,6 @@ enum Launched {
 /// The other name of the null stream.
 const LEGACY: usize = 1;
 
-/// A thread's own default stream: another one for each thread that names it so.
-const PER_THREAD: usize = 2;
-
 // SAFETY: a handle that may be used from any thread, one at a time, which `&mut` and the lack of `Sync` see to.
 unsafe impl Send for Exec {}
 
@@ -87,7 +85,7 @@ impl Exec {
         // The null stream is the current context's; any other stream names its own.
         if stream_handle as usize <= LEGACY {
             driver::bind(stream.context())?;
-        } else if stream_handle as usize == PER_THREAD {
+        } else if stream_handle as usize == driver::stream::PER_THREAD {
             return self.launch_in_own(stream);
         }
         driver::bound_if_wanted(stream.context(), || {
@@ -116,6 +114,14 @@ impl Exec {
             }
         };
         Ok(())
+    }
+
+    /// Runs `op` in the order of `stream`, as the only node of a graph that is gone when this returns.
+    pub(crate) fn run_alone<O: Operation>(op: O, stream: &Arc<CudaStream>) -> Result<Node<O>> {
+        let graph = Graph::new(stream.context())?;
+        let node = graph.add(op, ())?;
+        graph.instantiate()?.launch(stream)?;
+        Ok(node)
     }
 
     /// Lets go of what `gone` gives, once no launch uses it any more.

@@ -93,29 +93,32 @@ impl Graph {
         })
     }
 
-    /// Gives back a condition that no node looks at and no kernel that can run sets, for the next one to be made.
+    /// Gives back a condition that no node looks at and no kernel that can run sets: there is no half by it any more, and
+    /// it serves the next one to be made.
     pub(crate) fn give_back(&self, condition: Condition) {
-        self.hierarchy().lock().spare.push(condition);
+        self.hierarchy().lock().give_back(condition);
     }
 
     /// The loop or branch by `condition` is not whole.
-    pub(crate) fn begin_half(&self, condition: Condition) -> Result<()> {
-        let mut state = self.hierarchy().lock();
-        state.body(self.body_index())?;
-        state.half.push(condition.raw);
-        Ok(())
+    pub(crate) fn begin_half(&self, condition: Condition) {
+        self.hierarchy().lock().half.push(condition.raw);
     }
 
-    /// It is whole, or gone.
+    /// The loop or branch by `condition` is whole.
     pub(crate) fn end_half(&self, condition: Condition) {
-        self.hierarchy().lock().end_half(&condition);
+        self.hierarchy().lock().end_half(condition);
     }
 }
 
 impl State {
-    /// The loop or branch by `condition` is whole, or gone.
-    pub(super) fn end_half(&mut self, condition: &Condition) {
+    fn end_half(&mut self, condition: Condition) {
         self.half.retain(|&half| half != condition.raw);
+    }
+
+    /// As [`Graph::give_back`].
+    pub(super) fn give_back(&mut self, condition: Condition) {
+        self.end_half(condition);
+        self.spare.push(condition);
     }
 
     /// Refuses to make an executable of half a loop or branch.

@@ -297,8 +297,7 @@ impl State {
             let inside = slot.inside();
             slot.child = None;
             if let Some(condition) = condition.filter(|condition| condition.serves_again) {
-                self.end_half(&condition);
-                self.spare.push(condition);
+                self.give_back(condition);
             }
             for child in inside {
                 self.forget_body(child, &mut gone);

@@ -1,82 +1,14 @@
 //! Conditional nodes: taken and not, again and again, nested; what their bodies hold.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use cuda_graph::cudarc::driver::CudaModule;
-use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{
-    AnyOp, Buffer, ChildOp, Condition, Conditional, Error, FillOp, Graph, HostOp, IfElseOp, IfOp,
-    InstantiateFailure, Kernel, KernelOp, NodeKind, Path, SwitchOp, WhileOp,
+    AnyOp, ChildOp, Conditional, Error, FillOp, Graph, HostOp, IfElseOp, IfOp, InstantiateFailure,
+    KernelOp, NodeKind, Path, SwitchOp, WhileOp,
 };
 
-use crate::fixture::{add, alone, assert_soon, context, one, store, stream, words};
-
-/// `set(condition, from)`: the condition is what the word at `from` is. `step(condition, counter, limit)`: counts, and goes on below the limit.
-const PTX: &str = "
-.version 8.4
-.target sm_70
-.address_size 64
-
-.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
-
-.visible .entry set(.param .u64 condition, .param .u64 from)
-{
-    .reg .b32 %v;
-    .reg .b64 %c, %p;
-    ld.param.u64 %c, [condition];
-    ld.param.u64 %p, [from];
-    ld.global.u32 %v, [%p];
-    {
-        .param .b64 a;
-        .param .b32 b;
-        st.param.b64 [a], %c;
-        st.param.b32 [b], %v;
-        call.uni cudaGraphSetConditional, (a, b);
-    }
-    ret;
-}
-
-.visible .entry step(.param .u64 condition, .param .u64 counter, .param .u32 limit)
-{
-    .reg .pred %more;
-    .reg .b32 %v, %n;
-    .reg .b64 %c, %p;
-    ld.param.u64 %c, [condition];
-    ld.param.u64 %p, [counter];
-    ld.param.u32 %n, [limit];
-    ld.global.u32 %v, [%p];
-    add.u32 %v, %v, 1;
-    st.global.u32 [%p], %v;
-    setp.lt.u32 %more, %v, %n;
-    selp.u32 %v, 1, 0, %more;
-    {
-        .param .b64 a;
-        .param .b32 b;
-        st.param.b64 [a], %c;
-        st.param.b32 [b], %v;
-        call.uni cudaGraphSetConditional, (a, b);
-    }
-    ret;
-}
-";
-
-fn kernel(name: &str) -> Kernel {
-    static MODULE: OnceLock<Arc<CudaModule>> = OnceLock::new();
-    let module = MODULE.get_or_init(|| context().load_module(Ptx::from_src(PTX)).unwrap());
-    Kernel::new(&module.load_function(name).unwrap()).unwrap()
-}
-
-/// Sets `condition` to the first word of `from`.
-fn set(condition: Condition, from: &Buffer<u32>) -> KernelOp {
-    // SAFETY: `set` reads one word.
-    unsafe { KernelOp::new(kernel("set"), one(), (condition, from)) }.unwrap()
-}
-
-/// Counts the first word of `counter`, and sets `condition` while it is below `limit`.
-fn step(condition: Condition, counter: &Buffer<u32>, limit: u32) -> KernelOp {
-    // SAFETY: `step` reads and writes one word.
-    unsafe { KernelOp::new(kernel("step"), one(), (condition, counter, limit)) }.unwrap()
-}
+use crate::control::kernels::{set, step};
+use crate::fixture::{add, alone, assert_soon, context, store, stream, words};
 
 fn graph() -> Graph {
     Graph::new(&context()).unwrap()

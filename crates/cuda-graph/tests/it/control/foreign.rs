@@ -137,7 +137,7 @@ fn an_explicit_body_is_captured_into_by_other_code() {
     let first = body.add(nearer(&work.turns), ()).unwrap();
     body.capture_into(&work.stream, first, |c| {
         work.turn(c.stream(), 0)?;
-        c.record(super::kernels::set(&condition, &work.turns))
+        c.record(super::kernels::set(condition, &work.turns))
             .map(drop)
     })
     .unwrap();

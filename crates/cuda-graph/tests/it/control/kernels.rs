@@ -10,7 +10,8 @@ use crate::fixture::{context, one};
 
 /// `put(to, value)`: `*to = value`. `plus(to, from)`: `*to += *from`. `count(to, from, sign)`: `*to = (*from & 3) * sign`. `nearer(at)`:
 /// `*at` moves by one towards 0, if it is not there. `set(condition, from)`: the condition is what the word at `from` is.
-/// `arm(condition, value)`: the condition is `value`.
+/// `arm(condition, value)`: the condition is `value`. `step(condition, counter, limit)`: counts, and the condition is whether the count is below
+/// the limit.
 const PTX: &str = "
 .version 8.3
 .target sm_70
@@ -102,6 +103,29 @@ const PTX: &str = "
     }
     ret;
 }
+
+.visible .entry step(.param .u64 condition, .param .u64 counter, .param .u32 limit)
+{
+    .reg .pred %more;
+    .reg .b32 %v, %n;
+    .reg .b64 %c, %p;
+    ld.param.u64 %c, [condition];
+    ld.param.u64 %p, [counter];
+    ld.param.u32 %n, [limit];
+    ld.global.u32 %v, [%p];
+    add.u32 %v, %v, 1;
+    st.global.u32 [%p], %v;
+    setp.lt.u32 %more, %v, %n;
+    selp.u32 %v, 1, 0, %more;
+    {
+        .param .b64 a;
+        .param .b32 b;
+        st.param.b64 [a], %c;
+        st.param.b32 [b], %v;
+        call.uni cudaGraphSetConditional, (a, b);
+    }
+    ret;
+}
 ";
 
 /// They are loaded once, before anything is captured.
@@ -112,6 +136,7 @@ pub struct Kernels {
     nearer: Kernel,
     set: Kernel,
     arm: Kernel,
+    step: Kernel,
     /// `plus`, for other code to launch.
     pub plus_function: CudaFunction,
 }
@@ -129,6 +154,7 @@ pub fn kernels() -> &'static Kernels {
             nearer: kernel("nearer"),
             set: kernel("set"),
             arm: kernel("arm"),
+            step: kernel("step"),
             plus_function: function("plus"),
         };
         (module, kernels)
@@ -165,8 +191,9 @@ pub fn nearer(at: &Buffer<i32>) -> KernelOp {
     unsafe { KernelOp::new(&kernels().nearer, one(), (at,)) }.expect("the arguments fit")
 }
 
+/// Sets a condition to the first word of `from`.
 #[track_caller]
-pub fn set(condition: &Condition, from: &Buffer<i32>) -> KernelOp {
+pub fn set<T>(condition: Condition, from: &Buffer<T>) -> KernelOp {
     // SAFETY: `set` reads one word.
     unsafe { KernelOp::new(&kernels().set, one(), (condition, from)) }.expect("the arguments fit")
 }
@@ -175,4 +202,12 @@ pub fn set(condition: &Condition, from: &Buffer<i32>) -> KernelOp {
 pub fn arm(condition: &Condition, value: u32) -> KernelOp {
     // SAFETY: `arm` touches no memory.
     unsafe { KernelOp::new(&kernels().arm, one(), (condition, value)) }.expect("the arguments fit")
+}
+
+/// Counts the first word of `counter`, and sets `condition` while it is below `limit`.
+#[track_caller]
+pub fn step(condition: Condition, counter: &Buffer<u32>, limit: u32) -> KernelOp {
+    // SAFETY: `step` reads and writes one word.
+    unsafe { KernelOp::new(&kernels().step, one(), (condition, counter, limit)) }
+        .expect("the arguments fit")
 }

@@ -3,7 +3,7 @@
 mod failure;
 mod foreign;
 mod holding;
-mod kernels;
+pub mod kernels;
 mod lost;
 mod lost_into;
 mod matrix;

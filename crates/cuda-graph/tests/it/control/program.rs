@@ -311,16 +311,16 @@ impl Builder<'_> {
                     let flag = memory.cell(*on);
                     let condition = graph.condition(None)?;
                     at.give(match act {
-                        Act::While { .. } => set(&condition, flag),
+                        Act::While { .. } => set(condition, flag),
                         _ => arm(&condition, 1),
                     })?;
                     let node = graph.add(WhileOp::new(&condition), at.after.as_slice())?;
                     at.after = vec![node.id()];
-                    self.fill(&graph.body(node)?, body, Some(set(&condition, flag)))?;
+                    self.fill(&graph.body(node)?, body, Some(set(condition, flag)))?;
                 }
                 Act::If { on, then } => {
                     let condition = graph.condition(None)?;
-                    at.give(set(&condition, memory.cell(*on)))?;
+                    at.give(set(condition, memory.cell(*on)))?;
                     let node = graph.add(IfOp::new(&condition), at.after.as_slice())?;
                     at.after = vec![node.id()];
                     self.fill(&graph.body(node)?, then, None)?;
@@ -331,7 +331,7 @@ impl Builder<'_> {
                     otherwise,
                 } => {
                     let condition = graph.condition(None)?;
-                    at.give(set(&condition, memory.cell(*on)))?;
+                    at.give(set(condition, memory.cell(*on)))?;
                     let node = graph.add(IfElseOp::new(&condition), at.after.as_slice())?;
                     at.after = vec![node.id()];
                     let bodies = graph.bodies(node)?;
@@ -340,7 +340,7 @@ impl Builder<'_> {
                 }
                 Act::Switch { on, cases } => {
                     let condition = graph.condition(None)?;
-                    at.give(set(&condition, memory.cell(*on)))?;
+                    at.give(set(condition, memory.cell(*on)))?;
                     let op = SwitchOp::new(&condition, cases.len() as u32);
                     let node = graph.add(op, at.after.as_slice())?;
                     at.after = vec![node.id()];
