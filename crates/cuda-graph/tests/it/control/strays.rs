@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cuda_graph::testing::with_driver_version;
 use cuda_graph::{
-    Capture, Captured, Eager, Error, FillOp, Graph, HostOp, IfOp, KernelOp, NodeKind, Path,
+    Capture, Captured, Eager, Error, FillOp, Graph, HostOp, IfOp, InstantiateFailure, KernelOp,
+    NodeKind, Path,
 };
 
 use super::{read, word};
@@ -135,6 +136,19 @@ fn half_a_loop_is_not_run() {
         })
         .unwrap();
     assert_eq!(asked, 2);
+    // A graph with conditional nodes has one executable at a time.
+    let second = graph.instantiate();
+    assert!(
+        matches!(
+            second,
+            Err(Error::Instantiate {
+                reason: InstantiateFailure::HasExecutable,
+                ..
+            })
+        ),
+        "{second:?}"
+    );
+    drop(exec);
     graph.instantiate().unwrap().launch(&stream).unwrap();
     assert_eq!(read(&stream, &flag), 0);
 

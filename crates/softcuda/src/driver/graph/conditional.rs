@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - a condition belongs to a graph that is in no other, and is used by nodes anywhere inside it, by one at a time;
-//! - a graph with conditions is neither cloned nor embedded, and has one executable at a time; so a condition is used by
-//!   one launch at a time.
+//! - a graph with conditions is neither cloned nor embedded, and has one executable at a time, those from before it had
+//!   conditions included; so a condition is used by one launch at a time.
 
 use std::sync::Arc;
 

@@ -50,8 +50,10 @@ pub(crate) struct Definition {
     pub conditions: BTreeMap<u64, Arc<GraphCondition>>,
     /// How many nodes allocate or free memory, in child graphs as well.
     memory_nodes: usize,
-    /// The executable of a graph that can have only one at a time.
+    /// The executable of a graph that can have only one at a time because of memory.
     instance: Weak<()>,
+    /// What all executables made of it share.
+    executables: Weak<()>,
     /// A capture adds nodes to it: it loses none, and there is no second capture to it.
     captured: bool,
     /// How often a node has become one without dependencies or without dependents.
@@ -344,15 +346,27 @@ impl Graph {
         })
     }
 
-    /// It or a graph inside it has nodes that allocate or free memory.
-    pub fn has_memory_nodes(&self) -> Result<bool> {
-        self.read(|definition| Ok(definition.has_memory_nodes()))
+    /// What another executable of it shares with the others. With conditions there must be no other; those that were made
+    /// before it had conditions count.
+    pub fn count_executable(&self) -> Result<Arc<()>> {
+        self.edit(|definition| {
+            if let Some(others) = definition.executables.upgrade() {
+                return match definition.conditions.is_empty() {
+                    true => Ok(others),
+                    false => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+                };
+            }
+            let first = Arc::new(());
+            definition.executables = Arc::downgrade(&first);
+            Ok(first)
+        })
     }
 
-    /// The right to have an executable, where a graph has it once at a time. `own` is what the asking executable has.
+    /// The right to have an executable, where a graph with memory nodes has it once at a time. `own` is what the asking
+    /// executable has.
     pub fn take_instance(&self, own: Option<&Arc<()>>) -> Result<Option<Arc<()>>> {
         self.edit(|definition| {
-            if !definition.has_memory_nodes() && definition.conditions.is_empty() {
+            if !definition.has_memory_nodes() {
                 return Ok(None);
             }
             match (definition.instance.upgrade(), own) {

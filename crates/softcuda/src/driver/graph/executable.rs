@@ -13,6 +13,7 @@ use super::definition::Graph;
 use super::plan::{Plan, Run, Unplanned, Why};
 use super::snapshot::Snapshot;
 use crate::abi::types::{CUgraphExec, CUgraphNode};
+use crate::driver::context::Context;
 use crate::driver::handle::{Found, Table};
 use crate::driver::stream::{GREATEST_PRIORITY, Stream};
 use crate::driver::{CUresult, Result, context};
@@ -38,8 +39,8 @@ pub(crate) struct Executable {
     pub(super) shape: Snapshot,
     /// The slot of each node, sorted by the node's handle.
     index: Vec<(usize, u32)>,
-    /// The same of the graph that it was made of, where that has conditions: they stay this executable's.
-    _conditions: Option<Arc<()>>,
+    /// It is one of the executables of the graph that it was made of, whatever it is updated to.
+    _counted: Arc<()>,
     pub(super) state: Mutex<State>,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Executable {
 pub(super) struct State {
     /// What the next launch runs.
     pub plan: Arc<Plan>,
-    /// The right to be, where the graph whose memory it takes and frees can have one executable at a time.
+    /// The right to be, where it takes or frees memory of a graph, which can have one executable at a time.
     pub instance: Option<Arc<()>>,
     /// The end of the last launch.
     last: Option<Arc<Marker>>,
@@ -69,7 +70,7 @@ pub(crate) fn instantiate(
     if graph.is_child() {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED.into());
     }
-    let instance = graph.take_instance(None)?;
+    let (counted, instance) = (graph.count_executable()?, graph.take_instance(None)?);
     if graph.has_unused_condition()? {
         return Err(Unplanned {
             error: INVALID,
@@ -88,7 +89,7 @@ pub(crate) fn instantiate(
         handle,
         flags: flags & !UPLOAD,
         index: plan.index(),
-        _conditions: instance.clone().filter(|_| plan.has_conditions()),
+        _counted: counted,
         shape,
         state: Mutex::new(State {
             plan: Arc::new(plan),
@@ -108,11 +109,18 @@ pub(crate) fn resolve(handle: CUgraphExec) -> Result<Arc<Executable>> {
     }
 }
 
-/// `cuGraphExecDestroy`: launches in flight go on.
+/// `cuGraphExecDestroy`: launches in flight go on. With conditional nodes it waits for all work of their contexts, as an
+/// H200 does, whether or not the executable is in flight; until then the executable is there.
 pub(crate) fn destroy(handle: CUgraphExec) -> Result {
-    resolve(handle)?;
-    EXECUTABLES.remove(handle.0);
-    Ok(())
+    let executable = resolve(handle)?;
+    for context in executable.contexts_of_conditions() {
+        context.streams.synchronize();
+    }
+    match EXECUTABLES.remove(handle.0) {
+        Found::Live(_) => Ok(()),
+        // Another thread did it meanwhile.
+        Found::Destroyed | Found::Unknown => Err(INVALID),
+    }
 }
 
 impl Executable {
@@ -131,6 +139,11 @@ impl Executable {
         super::definition::graph_of(node)?;
         let place = self.index.binary_search_by_key(&node.0, |entry| entry.0);
         Ok(self.index[place.map_err(|_| INVALID)?].1 as usize)
+    }
+
+    /// The contexts of its conditions. Nothing is locked any more when they are given.
+    fn contexts_of_conditions(&self) -> Vec<Arc<Context>> {
+        self.state.lock().plan.contexts_of_conditions()
     }
 
     /// `cuGraphUpload`: there is nowhere to bring it.

@@ -382,9 +382,16 @@ impl Plan {
             })
     }
 
-    /// It has conditional nodes.
-    pub fn has_conditions(&self) -> bool {
-        self.conditions.is_some()
+    /// The contexts of its conditions: none where it has no conditional nodes.
+    pub fn contexts_of_conditions(&self) -> Vec<Arc<Context>> {
+        let mut contexts: Vec<Arc<Context>> = Vec::new();
+        let conditional = self.slots.iter().filter(|slot| slot.condition.is_some());
+        for context in conditional.filter_map(|slot| slot.operation.context()) {
+            if contexts.iter().all(|known| known.id() != context.id()) {
+                contexts.push(context.clone());
+            }
+        }
+        contexts
     }
 
     /// It calls functions of the program's.

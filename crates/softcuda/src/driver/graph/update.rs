@@ -260,10 +260,7 @@ impl Executable {
         let new = Snapshot::of(graph)?;
         let mut state = self.state.lock();
         // Conditions stay those of the graph that the executable was made of.
-        let instance = match graph.has_memory_nodes()? {
-            true => graph.take_instance(state.instance.as_ref())?,
-            false => None,
-        };
+        let instance = graph.take_instance(state.instance.as_ref())?;
         let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
         let changes = Changes::between(&self.shape, &new, 0, &now)?;
         if self.uses_priorities() {

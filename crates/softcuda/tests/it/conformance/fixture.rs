@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::api::*;
 
@@ -176,6 +176,33 @@ pub unsafe fn text(pointer: *const std::ffi::c_char) -> String {
         return "null".to_string();
     }
     format!("{:?}", CStr::from_ptr(pointer).to_string_lossy())
+}
+
+/// Makes a call while a gate is closed, and opens it when the call has not returned for so long: also gives whether the call
+/// returned only after that.
+pub unsafe fn while_held(
+    gate: Gate,
+    patience: Duration,
+    call: impl FnOnce() -> Answer,
+) -> (Answer, bool) {
+    let returned = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let opener = scope.spawn(|| {
+            let begun = Instant::now();
+            while begun.elapsed() < patience {
+                if returned.load(Ordering::Acquire) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let waited = !returned.load(Ordering::Acquire);
+            gate.open();
+            waited
+        });
+        let answer = call();
+        returned.store(true, Ordering::Release);
+        (answer, opener.join().unwrap_or(false))
+    })
 }
 
 /// Work that holds up its stream until it is told to finish.

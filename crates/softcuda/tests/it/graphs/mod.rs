@@ -13,6 +13,7 @@ pub(crate) mod api;
 mod conditionals;
 pub(crate) mod conditions;
 mod definitions;
+mod destroying;
 mod failing;
 mod memory_nodes;
 mod pictures;
