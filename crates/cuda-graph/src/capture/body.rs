@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::session::Session;
 use super::streams::Lane;
 use super::{Capture, Kind, Mode};
-use crate::graph::{Graph, Loops, NodeId};
+use crate::graph::{Graph, InTurn, NodeId};
 use crate::{Error, Owner, Result, driver};
 
 /// Where the capture was begun that `stream` takes part in, if this library began it.
@@ -34,9 +34,9 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         self.session.keep(owner);
     }
 
-    /// The loops recorded so far.
-    pub(crate) fn own_loops(&mut self) -> &mut Loops {
-        &mut self.loops
+    /// The conditional nodes recorded so far that take turns.
+    pub(crate) fn own_in_turn(&mut self) -> &mut InTurn {
+        &mut self.in_turn
     }
 
     /// What its stream waits for next.

@@ -10,7 +10,7 @@ use super::session::Session;
 use super::streams::Lane;
 use super::{Branch, Capture, Kind, Mode};
 use crate::driver::{self, event::Event};
-use crate::graph::Loops;
+use crate::graph::InTurn;
 use crate::{Error, Result};
 
 /// Where a capture was split into `N` branches. It holds the capture until they are joined.
@@ -54,7 +54,7 @@ impl<M: Mode> Capture<Branch, M> {
             session: session.clone(),
             lane,
             split,
-            loops: Loops::default(),
+            in_turn: InTurn::default(),
             kind: PhantomData,
             mode: PhantomData,
         }
@@ -126,14 +126,14 @@ impl<K: Kind, M: Mode> Capture<K, M> {
             stream: &stream,
             start,
             lanes: Vec::new(),
-            loops: Loops::default(),
+            in_turn: InTurn::default(),
             mode: PhantomData,
         };
         let result = record(&mut parallel);
         let joined = parallel.join();
-        let loops = parallel.loops;
+        let in_turn = parallel.in_turn;
         drop(parallel);
-        self.loops.append(loops);
+        self.in_turn.append(in_turn);
         let value = result?;
         joined?;
         Ok(value)
@@ -148,7 +148,7 @@ pub struct Parallel<'a, M: Mode> {
     start: Option<Event>,
     lanes: Vec<Lane>,
     /// Those of the branches so far.
-    loops: Loops,
+    in_turn: InTurn,
     mode: PhantomData<M>,
 }
 
@@ -168,9 +168,9 @@ impl<M: Mode> Parallel<'_, M> {
             of: self,
         };
         let result = record(&mut side.branch);
-        let loops = side.branch.loops;
+        let in_turn = side.branch.in_turn;
         drop(side);
-        let chained = self.loops.chain(&self.session.graph(), loops);
+        let chained = self.in_turn.chain(&self.session.graph(), in_turn);
         let value = result?;
         chained?;
         Ok(value)
@@ -219,12 +219,12 @@ impl<K: Kind, M: Mode, const N: usize> Joint<K, M, N> {
                 return Err(Error::ForeignBranch);
             }
         }
-        let (graph, mut loops) = (self.parent.session.graph(), Loops::default());
+        let (graph, mut in_turn) = (self.parent.session.graph(), InTurn::default());
         for branch in &branches {
             join(&branch.session, self.parent.lane.stream(), &branch.lane)?;
-            loops.chain(&graph, branch.loops)?;
+            in_turn.chain(&graph, branch.in_turn)?;
         }
-        self.parent.loops.append(loops);
+        self.parent.in_turn.append(in_turn);
         Ok(self.parent)
     }
 }

@@ -34,7 +34,7 @@ pub use run::Captured;
 pub use status::{CaptureInfo, CaptureStatus};
 
 use crate::Result;
-use crate::graph::{Graph, Loops, NodeSet};
+use crate::graph::{Graph, InTurn, NodeSet};
 use session::Session;
 use streams::Lane;
 
@@ -236,7 +236,7 @@ pub struct Capture<K: Kind = Root, M: Mode = ThreadLocal> {
     lane: Lane,
     /// The number of the split that it comes from.
     split: u64,
-    loops: Loops,
+    in_turn: InTurn,
     kind: PhantomData<K>,
     mode: PhantomData<M>,
 }
@@ -429,7 +429,7 @@ impl<M: Mode> Capture<Root, M> {
             session: Arc::new(session),
             lane,
             split: 0,
-            loops: Loops::default(),
+            in_turn: InTurn::default(),
             kind: PhantomData,
             mode: PhantomData,
         }

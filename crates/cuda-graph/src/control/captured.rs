@@ -10,7 +10,7 @@ use super::conditional::{self, Builds};
 use super::in_body::InBody;
 use super::{Body, Eager, Flow, Path, Recorder, Records, control_flow};
 use crate::capture::{Capture, Kind, Mode};
-use crate::graph::{Graph, Loops, NodeId};
+use crate::graph::{Graph, InTurn, NodeId};
 use crate::op::AnyOp;
 use crate::{Owner, Result};
 
@@ -65,8 +65,8 @@ impl<K: Kind, M: Mode> Builds for Capture<K, M> {
         self.position()
     }
 
-    fn loops(&mut self) -> &mut Loops {
-        self.own_loops()
+    fn in_turn(&mut self) -> &mut InTurn {
+        self.own_in_turn()
     }
 
     fn add(&mut self, op: AnyOp) -> Result<NodeId> {

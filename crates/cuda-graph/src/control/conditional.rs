@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
 use super::{Body, Control, Flow, Path, setter};
-use crate::graph::{Condition, Graph, Loops, NodeId};
+use crate::graph::{Condition, Graph, InTurn, NodeId};
 use crate::op::{AnyOp, IfElseOp, IfOp, NodeKind, SwitchOp, WhileOp, need_conditional};
 use crate::{Error, Result, driver};
 
@@ -21,8 +21,8 @@ pub(super) trait Builds {
     /// Where it is.
     fn mark(&self) -> Result<Self::Mark>;
 
-    /// The loops on the way to where it is.
-    fn loops(&mut self) -> &mut Loops;
+    /// The conditional nodes on the way to where it is that take turns.
+    fn in_turn(&mut self) -> &mut InTurn;
 
     /// A node that does `op` after what was recorded before.
     fn add(&mut self, op: AnyOp) -> Result<NodeId>;
@@ -76,18 +76,19 @@ pub(super) fn record<B: Builds>(
         Control::While | Control::DoWhile => Some(setter.set(&condition, &flag)?),
         _ => None,
     };
-    let views = graph.views(node)?;
-    for (view, body) in views.iter().zip(bodies) {
+    let mut simple = again.is_none() && !graph.is_in_body();
+    for (view, body) in graph.views(node)?.iter().zip(bodies) {
         let mut path = Path::new(view);
         half.builder.fill(&mut path, flow, body)?;
+        simple &= path.in_turn().is_empty();
         if let Some(op) = &again {
             path.add(at(op.clone(), flow.location))?;
         }
     }
     half.mark = None;
     graph.end_half(condition);
-    if again.is_some() || views.iter().any(Graph::has_loops) {
-        half.builder.loops().add(node);
+    if !simple {
+        half.builder.in_turn().add(node);
     }
     Ok(())
 }

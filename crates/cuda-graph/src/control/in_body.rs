@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::conditional::{self, Builds};
 use super::{Body, Flow, Path, Recorder, Records};
 use crate::capture::Aside;
-use crate::graph::{Graph, Loops, NodeId};
+use crate::graph::{Graph, InTurn, NodeId};
 use crate::op::AnyOp;
 use crate::{Error, Owner, Result};
 
@@ -114,8 +114,8 @@ impl Builds for InBody<'_> {
         self.path.mark()
     }
 
-    fn loops(&mut self) -> &mut Loops {
-        self.path.loops()
+    fn in_turn(&mut self) -> &mut InTurn {
+        self.path.in_turn()
     }
 
     fn add(&mut self, op: AnyOp) -> Result<NodeId> {

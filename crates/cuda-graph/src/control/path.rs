@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::conditional::{self, Builds};
 use super::{Body, Flow, Recorder, Records, branches, control_flow};
-use crate::graph::{After, Graph, Loops, Node, NodeId, NodeSet};
+use crate::graph::{After, Graph, InTurn, Node, NodeId, NodeSet};
 use crate::op::{AnyOp, Operation};
 use crate::{Owner, Result};
 
@@ -31,7 +31,7 @@ use crate::{Owner, Result};
 pub struct Path {
     graph: Graph,
     after: SmallVec<[NodeId; 4]>,
-    loops: Loops,
+    in_turn: InTurn,
 }
 
 impl Path {
@@ -40,7 +40,7 @@ impl Path {
         Path {
             graph: Graph::from_view(graph.view()),
             after: SmallVec::new(),
-            loops: Loops::default(),
+            in_turn: InTurn::default(),
         }
     }
 
@@ -88,7 +88,7 @@ impl Path {
     ) -> Result<()> {
         let start = self.after.clone();
         let mut ends: SmallVec<[NodeId; 4]> = SmallVec::new();
-        let mut loops = Loops::default();
+        let mut in_turn = InTurn::default();
         let recorded = branches.iter_mut().try_for_each(|branch| {
             let mut side = Side {
                 path: Path::after(&self.graph, start.as_slice()),
@@ -97,9 +97,9 @@ impl Path {
                 after: &mut self.after,
             };
             let recorded = record(&mut side.path, branch);
-            recorded.and(loops.chain(&self.graph, side.path.loops))
+            recorded.and(in_turn.chain(&self.graph, side.path.in_turn))
         });
-        self.loops.append(loops);
+        self.in_turn.append(in_turn);
         recorded
     }
 
@@ -171,8 +171,8 @@ impl Builds for Path {
         Ok(self.after.clone())
     }
 
-    fn loops(&mut self) -> &mut Loops {
-        &mut self.loops
+    fn in_turn(&mut self) -> &mut InTurn {
+        &mut self.in_turn
     }
 
     fn add(&mut self, op: AnyOp) -> Result<NodeId> {

@@ -4,7 +4,7 @@ mod backup;
 mod child;
 mod condition;
 mod edges;
-mod loops;
+mod in_turn;
 mod name;
 mod node;
 mod raw;
@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 pub(crate) use backup::Backup;
 pub use condition::Condition;
 pub use edges::{Edge, EdgeData, Neighbours};
-pub(crate) use loops::Loops;
+pub(crate) use in_turn::InTurn;
 pub use name::NodeName;
 pub use node::{Node, NodeId, NodeSet};
 
@@ -503,11 +503,6 @@ impl Graph {
     /// Whether it is a body of a conditional node, or inside one.
     pub(crate) fn is_in_body(&self) -> bool {
         self.hierarchy().look().is_in_body(self.view.body)
-    }
-
-    /// Whether there is a loop in it, at any depth.
-    pub(crate) fn has_loops(&self) -> bool {
-        self.hierarchy().look().has_loops(self.view.body)
     }
 
     /// Whether it is gone.

@@ -1,13 +1,15 @@
-//! Launches of graphs with loops wait for each other (invariant L16): an H200 fails loops of several executables that run at once.
+//! Launches of graphs with loops wait for each other, and so do conditional nodes of branches (invariant L16): an H200 fails loops of several executables
+//! that run at once, and does not end some bodies whose conditional nodes do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{
-    Buffer, CopyOp, Driver, Exec, Graph, InstantiateOptions, Path, PinnedBuffer, Recorder, Result,
+    Buffer, CopyOp, Driver, Exec, FillOp, Graph, IfOp, InstantiateOptions, NodeId, NodeKind, Path,
+    PinnedBuffer, Recorder, Result,
 };
 
-use super::{Through, word};
+use super::{EVERY, Through, read, run, word};
 use crate::fixture::{add, alone, assert_soon, context, store, stream, words};
 
 /// A graph that loops until the host says that it may end, and then stores 1.
@@ -19,7 +21,7 @@ struct Waiting {
 
 impl Waiting {
     fn new(stream: &Arc<CudaStream>, options: &InstantiateOptions) -> Waiting {
-        let go_on = PinnedBuffer::from_slice(&context(), &[1]).unwrap();
+        let go_on = signal();
         let (flag, done) = (word(stream, 1), word(stream, 0));
         let graph = Graph::new(&context()).unwrap();
         let mut path = Path::new(&graph);
@@ -36,6 +38,14 @@ impl Waiting {
     fn end(&self) {
         self.go_on.write(&[0]).unwrap();
     }
+}
+
+/// What a loop waits for. It stays: to free it would wait for whatever loop goes on then, and have all other calls wait too.
+fn signal() -> PinnedBuffer<u32> {
+    static KEPT: Mutex<Vec<PinnedBuffer<u32>>> = Mutex::new(Vec::new());
+    let signal = PinnedBuffer::from_slice(&context(), &[1]).unwrap();
+    KEPT.lock().unwrap().push(signal.clone());
+    signal
 }
 
 /// A graph that counts in a loop.
@@ -144,7 +154,7 @@ fn loops_side_by_side_run_one_after_the_other() {
     for through in [Through::Path, Through::Capture] {
         for (inside, before) in [(false, false), (true, false), (false, true), (true, true)] {
             let what = format!("{through:?}, in a body: {inside}, in an IF: {before}");
-            let go_on = PinnedBuffer::from_slice(&context(), &[1]).unwrap();
+            let go_on = signal();
             let (one, minus) = (word(&stream, 1), word(&stream, u32::MAX));
             let (flag, left) = (word(&stream, 1), word(&stream, 3));
             let (count, beside) = (word(&stream, 0), word(&stream, 0));
@@ -190,6 +200,107 @@ fn loops_side_by_side_run_one_after_the_other() {
             go_on.write(&[0]).unwrap();
             stream.synchronize().unwrap();
             assert_eq!(count.to_host(&stream).unwrap(), [3], "{what}");
+        }
+    }
+}
+
+/// Bodies whose conditional nodes an H200 does not get to the end of where they run at once: each has three branches, of which two have such nodes.
+#[test]
+fn branches_of_bodies_end() {
+    let _alone = alone();
+    let stream = stream();
+    let (minus, one) = (word(&stream, u32::MAX), word(&stream, 1));
+    for through in EVERY {
+        for filled in [false, true] {
+            let (turns, last) = (word(&stream, 20), word(&stream, 0));
+            let counts: Vec<_> = (0..5).map(|_| word(&stream, 0)).collect();
+            let more = |r: &mut dyn Recorder, at: usize| r.record(add(&counts[at], &one)).map(drop);
+            let step = |r: &mut dyn Recorder| {
+                r.while_nonzero(&turns, |r| {
+                    r.parallel(&mut [
+                        &mut |r| r.if_nonzero(&one, |r| more(r, 0)),
+                        &mut |r| match filled {
+                            true => r.record(FillOp::new(&last, 7u32)?).map(drop),
+                            false => r.record(store(&last, 7)).map(drop),
+                        },
+                        &mut |r| {
+                            more(r, 1)?;
+                            r.if_else_nonzero(&last, |r| more(r, 2), |r| more(r, 2))?;
+                            more(r, 3)
+                        },
+                        &mut |r| r.switch_on(&one, &mut [&mut |_| Ok(()), &mut |r| more(r, 4)]),
+                    ])?;
+                    r.record(add(&turns, &minus)).map(drop)
+                })
+            };
+            for _ in 0..5 {
+                turns.copy_from_host(&stream, &[20]).unwrap();
+                for count in &counts {
+                    count.copy_from_host(&stream, &[0]).unwrap();
+                }
+                run(through, &stream, step).unwrap();
+                let counted: Vec<_> = counts.iter().map(|count| read(&stream, count)).collect();
+                assert_eq!(counted, [20; 5], "{through:?}, filled: {filled}");
+                assert_eq!(read(&stream, &last), 7);
+            }
+        }
+    }
+}
+
+/// Inside a body all conditional nodes of branches take turns; outside of all, those that loop or have others inside.
+#[test]
+fn conditional_nodes_of_branches_wait_for_each_other_where_they_must() {
+    let _alone = alone();
+    let stream = stream();
+    let flag = word(&stream, 0);
+    let some = |r: &mut dyn Recorder| r.record(store(&flag, 0)).map(drop);
+    let simple = |r: &mut dyn Recorder| r.if_nonzero(&flag, some);
+    let nested = |r: &mut dyn Recorder| r.if_nonzero(&flag, simple);
+    let looping = |r: &mut dyn Recorder| r.while_nonzero(&flag, some);
+    for through in [Through::Path, Through::Capture] {
+        let edges = |inside: bool, first: &dyn Fn(&mut dyn Recorder) -> Result<()>| {
+            let branches = |r: &mut dyn Recorder| {
+                r.parallel(&mut [
+                    &mut |r| first(r),
+                    &mut |r| some(r),
+                    &mut |r| first(r),
+                    &mut |r| simple(r),
+                ])
+            };
+            let step = |r: &mut dyn Recorder| match inside {
+                true => r.if_nonzero(&flag, branches),
+                false => branches(r),
+            };
+            let graph = match through {
+                Through::Capture => Graph::capture(&stream, |c| step(c)).unwrap().0,
+                _ => {
+                    let graph = Graph::new(&context()).unwrap();
+                    step(&mut Path::new(&graph)).unwrap();
+                    graph
+                }
+            };
+            let nodes = graph.nodes().unwrap();
+            let outer = nodes.iter().find_map(|node| node.typed::<IfOp>());
+            let graph = match inside {
+                true => graph.body(outer.unwrap()).unwrap(),
+                false => graph,
+            };
+            let edges = graph.edges().unwrap();
+            let conditional = |node: NodeId| node.kind() == NodeKind::Conditional;
+            let between = edges
+                .iter()
+                .filter(|edge| conditional(edge.from) && conditional(edge.to));
+            between.count()
+        };
+        assert_eq!(edges(false, &simple), 0, "{through:?}");
+        assert_eq!(edges(false, &nested), 1, "{through:?}");
+        assert_eq!(edges(false, &looping), 1, "{through:?}");
+        for first in [
+            &simple as &dyn Fn(&mut dyn Recorder) -> Result<()>,
+            &nested,
+            &looping,
+        ] {
+            assert_eq!(edges(true, first), 2, "{through:?}");
         }
     }
 }
