@@ -256,8 +256,9 @@ macro_rules! branches {
         /// Records branches that start from here and may run side by side; what is recorded afterwards waits for all of
         /// them.
         ///
-        /// Of loops in several of them one waits for the other: at once, they end in LAUNCH_FAILED on an H200 with the
-        /// driver for CUDA 13.0. Nodes added by hand are left as they are.
+        /// Of conditional nodes in several of them one waits for the other, as at once they end in LAUNCH_FAILED, or not at
+        /// all, on an H200 with the driver for CUDA 13.0. Outside of all bodies, those that neither loop nor have others
+        /// inside run side by side. Nodes added by hand are left as they are.
         ///
         /// # Errors
         ///

@@ -28,6 +28,9 @@ use turns::Turns;
 /// It holds what its nodes use, and so does every launch in flight: the definition, and the executable itself while it runs, may be
 /// dropped. It keeps the stream that it was last launched in. Launching is `&mut`: the driver wants launches of one executable one
 /// after the other.
+///
+/// To drop one that has conditional nodes waits until the context has run everything that was launched in it, and other calls in that
+/// context wait meanwhile: the driver does so, as it does where memory is freed.
 pub struct Exec {
     raw: CUgraphExec,
     owned: bool,

@@ -13,6 +13,10 @@ use crate::{Error, Owner, Result, driver};
 ///
 /// A launch may write it at any time, so there is no borrowing of its values: they are copied in and out. Which values a reader sees
 /// while a launch writes them is open; synchronize first.
+///
+/// To free it, which happens when the last that uses it has gone, waits until the context has run everything that was launched in it, and
+/// other calls in that context wait meanwhile: so the driver does it. Keep what will be needed again, above all where a launch waits for
+/// the host.
 pub struct PinnedBuffer<T> {
     memory: Arc<Pinned>,
     len: usize,
