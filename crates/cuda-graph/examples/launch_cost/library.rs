@@ -9,7 +9,7 @@ use crate::{ONE_THREAD, Result, Shape, Way, Work, value};
 fn op(work: &Work, node: usize, round: u32) -> Result<KernelOp> {
     let word = work.words.slice(node..node + 1)?;
     // SAFETY: `store` writes one word, which the slice has.
-    Ok(unsafe { KernelOp::new(&work.kernel, ONE_THREAD, (&word, value(node, round))) }?)
+    Ok(unsafe { KernelOp::new(&work.kernel, ONE_THREAD, (word, value(node, round))) }?)
 }
 
 pub fn ops(work: &Work, shape: Shape, round: u32) -> Result<Vec<KernelOp>> {

@@ -46,15 +46,15 @@ impl fmt::Debug for Condition {
 }
 
 impl KernelArgument for Condition {
-    fn add_to(&self, arguments: &mut Arguments) {
+    fn add_to(self, arguments: &mut Arguments) {
         arguments.value(&self.raw);
         arguments.sets_condition_of(self.hierarchy);
     }
 }
 
 impl KernelArgument for &Condition {
-    fn add_to(&self, arguments: &mut Arguments) {
-        KernelArgument::add_to(*self, arguments);
+    fn add_to(self, arguments: &mut Arguments) {
+        (*self).add_to(arguments);
     }
 }
 

@@ -160,19 +160,14 @@ impl Graph {
     }
 
     /// The driver's handles of `nodes`; [`Error::DuplicateNode`] when one is there twice.
+    #[inline]
     fn resolve_all(&self, state: &State, nodes: &[NodeId]) -> Result<SmallVec<[CUgraphNode; 8]>> {
         let body = state.body(self.view.body)?;
-        let mut raw = SmallVec::with_capacity(nodes.len());
+        let mut raw = SmallVec::new();
         for &node in nodes {
             raw.push(resolve(self.hierarchy().id, self.view.body, body, node)?);
         }
-        let twice = if raw.len() <= 16 {
-            (1..raw.len()).find(|&i| raw[..i].contains(&raw[i]))
-        } else {
-            let mut seen = std::collections::HashSet::with_capacity(raw.len());
-            raw.iter().position(|node| !seen.insert(*node as usize))
-        };
-        match twice {
+        match twice(&raw) {
             Some(i) => Err(Error::DuplicateNode {
                 node: Box::new(body.name(nodes[i].index)),
             }),
@@ -180,6 +175,7 @@ impl Graph {
         }
     }
 
+    #[inline]
     fn resolve_after(&self, state: &State, after: After<'_>) -> Result<SmallVec<[CUgraphNode; 8]>> {
         match after {
             After::Nodes(nodes) => self.resolve_all(state, nodes),
@@ -529,6 +525,19 @@ impl fmt::Debug for Graph {
                 write!(f, "{:?} of {nodes} nodes", self.view)
             }
             Err(_) => write!(f, "{:?}, gone", self.view),
+        }
+    }
+}
+
+/// The place of the first that is there for the second time.
+#[inline]
+fn twice(nodes: &[CUgraphNode]) -> Option<usize> {
+    match nodes.len() {
+        0 | 1 => None,
+        2..=16 => (1..nodes.len()).find(|&i| nodes[..i].contains(&nodes[i])),
+        many => {
+            let mut seen = std::collections::HashSet::with_capacity(many);
+            nodes.iter().position(|node| !seen.insert(*node as usize))
         }
     }
 }

@@ -31,14 +31,21 @@ const SEVERAL: u64 = u64::MAX;
 
 impl Arguments {
     /// Adds an argument by value.
+    #[inline]
     pub fn value<T: DeviceRepr>(&mut self, value: &T) {
         // SAFETY: the bytes of a `T`, padding included, are only copied, through `MaybeUninit`-like raw memory.
         unsafe { self.bytes((value as *const T).cast(), size_of::<T>()) }
     }
 
     /// Has the operation keep `owner` alive.
+    #[inline]
     pub fn keep(&mut self, owner: Owner) {
         self.owners.push(owner);
+    }
+
+    /// Lets go of what was kept last.
+    pub(crate) fn keep_no_more(&mut self) {
+        self.owners.pop();
     }
 
     /// There is a condition of graph `hierarchy` among them.
@@ -59,14 +66,15 @@ impl Arguments {
     /// # Safety
     ///
     /// `from` is valid for reads of `size` bytes.
+    #[inline]
     pub(crate) unsafe fn bytes(&mut self, from: *const u8, size: usize) {
         let end = |&(start, size): &(u32, u32)| start as usize + size as usize;
         // No value of up to 8 bytes is aligned more strictly than to 8.
         let align = if size > 8 { ALIGN } else { 8 };
         let start = self.places.last().map_or(0, end).next_multiple_of(align);
         let units = (start + size).div_ceil(ALIGN);
-        if units > self.units.len() {
-            self.units.resize(units, 0);
+        while self.units.len() < units {
+            self.units.push(0);
         }
         let narrow = |bytes| u32::try_from(bytes).expect("values of 4 GiB do not exist");
         self.places.push((narrow(start), narrow(size)));
@@ -115,6 +123,7 @@ impl Arguments {
     }
 
     /// Checks them against what `kernel` takes.
+    #[inline]
     pub(crate) fn check(&self, kernel: &Kernel) -> Result<()> {
         let Some(parameters) = kernel.parameters() else {
             return Ok(());
@@ -162,37 +171,50 @@ impl std::fmt::Debug for Arguments {
     }
 }
 
-/// What can be an argument of a kernel: plain data (cudarc's `DeviceRepr`: scalars, and `#[repr(C)]` structures that say so), a reference
-/// to a [`Buffer`], [`PinnedBuffer`] or [`RawMemory`], which pass their address and are kept alive.
+/// What can be an argument of a kernel: plain data (cudarc's `DeviceRepr`: scalars, and `#[repr(C)]` structures that say so), a
+/// [`Buffer`], [`PinnedBuffer`] or [`RawMemory`] or a reference to one, which pass their address and are kept alive.
 pub trait KernelArgument {
     /// Adds the argument.
-    fn add_to(&self, arguments: &mut Arguments);
+    fn add_to(self, arguments: &mut Arguments);
 }
 
 impl<T: DeviceRepr> KernelArgument for T {
     #[inline]
-    fn add_to(&self, arguments: &mut Arguments) {
-        arguments.value(self);
+    fn add_to(self, arguments: &mut Arguments) {
+        arguments.value(&self);
     }
 }
 
-impl<T> KernelArgument for &Buffer<T> {
-    #[inline]
-    fn add_to(&self, arguments: &mut Arguments) {
-        arguments.value(&self.address());
-        arguments.keep(self.owner());
-    }
+macro_rules! memory {
+    ($($memory:ty),+) => {$(
+        impl<T> KernelArgument for $memory {
+            #[inline]
+            fn add_to(self, arguments: &mut Arguments) {
+                arguments.value(&self.address());
+                arguments.keep(self.into_owner());
+            }
+        }
+
+        impl<T> KernelArgument for &$memory {
+            #[inline]
+            fn add_to(self, arguments: &mut Arguments) {
+                arguments.value(&self.address());
+                arguments.keep(self.owner());
+            }
+        }
+    )+};
 }
 
-impl<T> KernelArgument for &PinnedBuffer<T> {
-    fn add_to(&self, arguments: &mut Arguments) {
-        arguments.value(&self.address());
-        arguments.keep(self.owner());
+memory!(Buffer<T>, PinnedBuffer<T>);
+
+impl KernelArgument for RawMemory {
+    fn add_to(self, arguments: &mut Arguments) {
+        (&self).add_to(arguments);
     }
 }
 
 impl KernelArgument for &RawMemory {
-    fn add_to(&self, arguments: &mut Arguments) {
+    fn add_to(self, arguments: &mut Arguments) {
         arguments.value(&self.address());
         if let Some(owner) = &self.region().owner {
             arguments.keep(owner.clone());
@@ -223,7 +245,7 @@ macro_rules! tuples {
             fn add_to(self, arguments: &mut Arguments) {
                 #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
                 let ($($name,)+) = self;
-                $(KernelArgument::add_to(&$name, arguments);)+
+                $(KernelArgument::add_to($name, arguments);)+
             }
         }
     };

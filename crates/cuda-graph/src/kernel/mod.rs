@@ -100,8 +100,15 @@ impl Kernel {
     }
 
     /// What keeps the module loaded.
-    pub(crate) fn owner(&self) -> Owner {
-        self.inner.clone()
+    #[inline]
+    pub(crate) fn into_owner(self) -> Owner {
+        self.inner
+    }
+
+    /// The kernel that became this owner.
+    pub(crate) fn from_owner(owner: &Owner) -> Option<Kernel> {
+        let inner = owner.clone().downcast().ok()?;
+        Some(Kernel { inner })
     }
 }
 

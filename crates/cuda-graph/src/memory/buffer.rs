@@ -251,8 +251,14 @@ impl<T> Buffer<T> {
     }
 
     /// What keeps the allocation alive.
+    #[inline]
     pub fn owner(&self) -> Owner {
         self.allocation.clone()
+    }
+
+    #[inline]
+    pub(crate) fn into_owner(self) -> Owner {
+        self.allocation
     }
 }
 

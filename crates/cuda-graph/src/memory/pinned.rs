@@ -177,6 +177,10 @@ impl<T> PinnedBuffer<T> {
     pub fn owner(&self) -> Owner {
         self.memory.clone()
     }
+
+    pub(crate) fn into_owner(self) -> Owner {
+        self.memory
+    }
 }
 
 impl<T> Source for PinnedBuffer<T> {

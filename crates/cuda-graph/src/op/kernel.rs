@@ -56,8 +56,8 @@ struct Launch {
     params: CUDA_KERNEL_NODE_PARAMS,
     /// Into `arguments`.
     pointers: Pointers,
+    /// The kernel is the last of their owners.
     arguments: Arguments,
-    kernel: Kernel,
     attributes: Vec<LaunchAttribute>,
 }
 
@@ -74,7 +74,8 @@ impl Launch {
         attributes: Vec<LaunchAttribute>,
         fill: impl FnOnce(&Kernel, &mut Arguments) -> Result<()>,
     ) -> Result<Arc<Launch>> {
-        let mut launch = Arc::new(Launch {
+        let launch = Arc::<Launch>::new_uninit();
+        let empty = Launch {
             params: CUDA_KERNEL_NODE_PARAMS {
                 func: kernel.raw(),
                 gridDimX: config.grid_dim.0,
@@ -91,11 +92,17 @@ impl Launch {
             },
             pointers: Pointers::new(),
             arguments: Arguments::default(),
-            kernel,
             attributes,
-        });
-        let placed = Arc::get_mut(&mut launch).expect("nobody else has it yet");
-        fill(&placed.kernel, &mut placed.arguments)?;
+        };
+        // SAFETY: nobody else has it yet. To ask for that, as `Arc::get_mut` does, would cost as much as all of `fill`. It is written
+        // whole before it is read.
+        let (launch, placed) = unsafe {
+            let place = Arc::as_ptr(&launch).cast_mut().cast::<Launch>();
+            place.write(empty);
+            (launch.assume_init(), &mut *place)
+        };
+        fill(&kernel, &mut placed.arguments)?;
+        placed.arguments.keep(kernel.into_owner());
         placed.arguments.point_to(&mut placed.pointers);
         placed.params.kernelParams = placed.pointers.as_mut_ptr();
         Ok(launch)
@@ -135,7 +142,6 @@ impl KernelOp {
         let kernel = kernel.as_kernel()?;
         let launch = Launch::new(kernel, config, Vec::new(), |kernel, place| {
             arguments.add_to(place);
-            place.keep(kernel.owner());
             place.check(kernel)
         })?;
         Ok(KernelOp { launch, tag })
@@ -150,9 +156,10 @@ impl KernelOp {
             .cloned()
             .collect();
         attributes.push(attribute);
-        let (kernel, config) = (launch.kernel.clone(), launch.config());
+        let (kernel, config) = (self.kernel(), launch.config());
         self.launch = Launch::new(kernel, config, attributes, |_, arguments| {
             *arguments = launch.arguments.clone();
+            arguments.keep_no_more();
             Ok(())
         })
         .expect("copying arguments does not fail");
@@ -175,8 +182,11 @@ impl KernelOp {
     }
 
     /// The kernel.
-    pub fn kernel(&self) -> &Kernel {
-        &self.launch.kernel
+    pub fn kernel(&self) -> Kernel {
+        let owner = self.launch.arguments.owners().last();
+        owner
+            .and_then(Kernel::from_owner)
+            .expect("the kernel is the last of the owners")
     }
 
     /// The grid, in blocks.
@@ -322,7 +332,7 @@ impl fmt::Debug for KernelOp {
         write!(
             f,
             "KernelOp `{}` <<<{}x{}x{}, {}x{}x{}, {}>>> {:?}",
-            launch.kernel.name(),
+            self.kernel().name(),
             grid.0,
             grid.1,
             grid.2,

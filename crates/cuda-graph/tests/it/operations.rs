@@ -7,14 +7,58 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuda_graph::cudarc::driver::sys::{CUgraphNodeParams, CUgraphNodeType};
 use cuda_graph::cudarc::driver::{result, sys};
 use cuda_graph::{
-    AnyOp, BatchOp, ChildOp, CopyOp, FillOp, Graph, HostOp, MemoryOperation, NodeKind,
+    AnyOp, BatchOp, ChildOp, CopyOp, FillOp, Graph, HostOp, KernelOp, MemoryOperation, NodeKind,
     PinnedBuffer, RawMemory, RecordEventOp, WaitCondition,
 };
 
-use crate::fixture::{Watch, Watched, assert_soon, context, store, stream, words};
+use crate::fixture::{Watch, Watched, assert_soon, context, kernel, one, store, stream, words};
+use crate::resource::Seen;
 
 fn graph() -> Graph {
     Graph::new(&context()).unwrap()
+}
+
+/// Memory may be an argument by value too: it is kept as it is by reference, by the operation and by those made of it.
+#[test]
+fn arguments_by_value_are_kept() {
+    let stream = stream();
+    let (device, pinned) = (
+        words(&stream, &[0]),
+        PinnedBuffer::from_slice(&context(), &[0u32]).unwrap(),
+    );
+    let seen = [device.owner(), pinned.owner()].map(|owner| Seen::of_owner(&owner));
+    // SAFETY: the word is there as long as its owner.
+    let raw = unsafe { RawMemory::device(device.address(), 4) }.owned_by(device.owner());
+    let (reads, address) = (device.clone(), device.address());
+    // SAFETY: `store` writes one word, which each has.
+    let ops = unsafe {
+        [
+            KernelOp::new(kernel("store"), one(), (device, 3u32)),
+            KernelOp::new(kernel("store"), one(), (pinned.clone(), 4u32)),
+            KernelOp::new(kernel("store"), one(), (raw, 5u32)),
+        ]
+    }
+    .map(Result::unwrap);
+    assert_eq!(ops[0].arguments().get(0).unwrap(), address.to_ne_bytes());
+    assert_eq!(ops[0].kernel(), kernel("store"));
+    let graph = graph();
+    let mut after = None;
+    for op in ops.into_iter().map(KernelOp::cooperative) {
+        assert_eq!(op.kernel().name(), "store");
+        after = Some(graph.add(op, after).unwrap());
+    }
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(reads.to_host(&stream).unwrap(), [5]);
+    assert_eq!(pinned.to_vec(), [4]);
+    drop((reads, pinned));
+    for seen in &seen {
+        seen.assert_alive("the graph is there");
+    }
+    drop((graph, exec));
+    for seen in &seen {
+        seen.assert_dropped("with the graph");
+    }
 }
 
 #[test]
