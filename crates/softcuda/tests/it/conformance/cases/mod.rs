@@ -9,6 +9,7 @@ mod capture_nodes;
 mod capture_record;
 mod capture_setting;
 mod capture_unsafe;
+mod conditional_afterwards;
 mod conditional_body;
 mod conditional_node;
 mod conditional_place;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<&'static Case> {
         capture_nodes::CASES,
         capture_record::CASES,
         capture_unsafe::CASES,
+        conditional_afterwards::CASES,
         conditional_body::CASES,
         conditional_node::CASES,
         conditional_place::CASES,
