@@ -96,7 +96,7 @@ export! {
         load(handle, &text_of(image)?, &Options::default())
     }
 
-    /// Unloads a module; launches of its kernels in flight go on.
+    /// Unloads a module, when the work of its context is done.
     fn cuModuleUnload(handle: CUmodule) {
         capture::permit()?;
         context::usable()?;

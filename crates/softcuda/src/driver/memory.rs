@@ -166,7 +166,8 @@ pub(crate) fn alloc_pitch(width: u64, height: u64, element: u32) -> Result<(CUde
     Ok((alloc(size)?, pitch))
 }
 
-/// `cuMemFree`: waits for the work that may use the memory. Null is fine.
+/// `cuMemFree`: waits for the work that may use the memory, unless it is from a pool: that is taken to be out of use.
+/// Null is fine.
 pub(crate) fn free(address: CUdeviceptr) -> Result {
     context::check_if_any()?;
     if address == 0 {
@@ -179,7 +180,10 @@ pub(crate) fn free(address: CUdeviceptr) -> Result {
         )
     };
     let owned = disown(address, may).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    let waited = stream::synchronize_context(&owned.context);
+    let waited = match owned.made {
+        Made::Pooled(_) => Ok(()),
+        _ => stream::synchronize_context(&owned.context),
+    };
     release(owned);
     waited
 }

@@ -10,7 +10,7 @@ use super::code::{Code, Refused};
 use super::context::Context;
 use super::function::{self, Function, Settings};
 use super::handle::{Found, Table};
-use super::{CUresult, Result, failure};
+use super::{CUresult, Result, failure, stream};
 use crate::abi::types::CUmodule;
 
 static MODULES: Table<Module> = Table::new(4);
@@ -64,24 +64,30 @@ pub(crate) fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// `cuModuleUnload`.
+/// `cuModuleUnload`: waits for all work of the module's context, whether or not a kernel of the module is in flight;
+/// until then the module is there.
 pub(crate) fn unload(handle: CUmodule) -> Result {
     let module = resolve(handle)?;
     if module.of_library {
         return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
     }
-    remove(&module);
-    Ok(())
+    let waited = stream::synchronize_context(&module.context);
+    match remove(&module) {
+        true => waited,
+        // Another thread did it meanwhile.
+        false => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+    }
 }
 
-/// The module's handle and those of its functions mean nothing any more; launches in flight go on.
-pub(crate) fn remove(module: &Module) {
-    if let Found::Live(module) = MODULES.remove(module.handle) {
-        module
-            .functions
-            .iter()
-            .for_each(|function| function::remove(function));
-    }
+/// The module's handle and those of its functions mean nothing any more; launches in flight go on. False when it was so
+/// already.
+pub(crate) fn remove(module: &Module) -> bool {
+    let Found::Live(module) = MODULES.remove(module.handle) else {
+        return false;
+    };
+    let functions = module.functions.iter();
+    functions.for_each(|function| function::remove(function));
+    true
 }
 
 /// The context ends: its modules do.

@@ -70,7 +70,7 @@ pub(crate) fn instantiate(
     if graph.is_child() {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED.into());
     }
-    let (counted, instance) = (graph.count_executable()?, graph.take_instance(None)?);
+    // It comes before the question whether there may be another executable.
     if graph.has_unused_condition()? {
         return Err(Unplanned {
             error: INVALID,
@@ -78,6 +78,7 @@ pub(crate) fn instantiate(
             why: Why::UnusedCondition,
         });
     }
+    let (counted, instance) = (graph.count_executable()?, graph.take_instance(None)?);
     let mut shape = Snapshot::of(graph)?;
     let plan = Plan::of(&shape)?;
     if flags & DEVICE_LAUNCH != 0 {

@@ -124,7 +124,7 @@ unsafe fn nest(kernels: &Kernels, at: u64) -> Nest {
 
 impl Nest {
     unsafe fn counted(&self, exec: Handle, stream: Handle) -> (u32, u32) {
-        cuMemsetD32_v2(self.at, 0, 2).must();
+        fill_words(self.at, 0, 2);
         cuGraphLaunch(exec, stream).must();
         cuStreamSynchronize(stream).must();
         (word(self.at), word(self.at + 4))

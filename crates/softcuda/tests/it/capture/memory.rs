@@ -23,7 +23,7 @@ fn memory_is_taken_and_given_back_by_launches() {
         let graph = end(main);
         let exec = instantiate(graph);
         for _ in 0..3 {
-            cuMemsetD8_v2(out, 0, 8).must();
+            fill_words(out, 0, 2);
             cuGraphLaunch(exec, main).must();
             cuStreamSynchronize(main).must();
             assert_eq!((word(out), word(out + 4)), (4, 5));

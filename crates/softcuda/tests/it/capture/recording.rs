@@ -12,7 +12,7 @@ fn a_line_of_every_kind_runs_at_launches_alone() {
         let (a, b, ran) = (memory(64), memory(64), counter());
         let (host_in, host_out): (&mut [u32; 2], &mut [u32; 16]) =
             (Box::leak(Box::new([5, 6])), Box::leak(Box::new([0; 16])));
-        cuMemsetD8_v2(a, 0, 64).must();
+        fill_words(a, 0, 16);
         begin(stream, GLOBAL);
         launch_store(store, stream, a, 1).must();
         cuMemsetD32Async(a + 4, 2, 1, stream).must();

@@ -68,6 +68,12 @@ pub unsafe fn memory(bytes: usize) -> u64 {
     pointer
 }
 
+/// Fills words in the legacy stream, and waits for that: streams that do not wait for it may use the memory then.
+pub unsafe fn fill_words(at: u64, value: u32, count: usize) {
+    cuMemsetD32_v2(at, value, count).must();
+    cuStreamSynchronize(LEGACY).must();
+}
+
 pub unsafe fn pinned(bytes: usize) -> *mut c_void {
     let mut pointer = std::ptr::null_mut();
     cuMemAllocHost_v2(&mut pointer, bytes).must();

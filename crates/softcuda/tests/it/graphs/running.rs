@@ -102,7 +102,7 @@ fn kernels_of_two_branches_wait_for_each_other() {
             function_of(module, c"store"),
         );
         let (graph, stream, flag) = (graph(), stream(), memory(4));
-        cuMemsetD32_v2(flag, 0, 1).must();
+        fill_words(flag, 0, 1);
         let mut address = flag;
         add_kernel(graph, &[], wait, &mut [void(&mut address)]);
         let first = add_fill(graph, &[], memory(4), 1);

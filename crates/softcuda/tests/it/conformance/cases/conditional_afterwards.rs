@@ -76,7 +76,7 @@ unsafe fn ends(line: &mut Line, exec: Option<Handle>) {
 /// A graph that fills a word, and where a conditional node with another fill is to come.
 unsafe fn plain() -> (Handle, u64) {
     let (graph, at) = (graph(), memory(4));
-    cuMemsetD32_v2(at, 77, 1).must();
+    fill_words(at, 77, 1);
     add_fill(graph, &[], at, 4);
     (graph, at)
 }

@@ -52,7 +52,7 @@ unsafe fn sets(line: &mut Line, place: Place) {
     }
     let exec = instantiate(graph);
     for what in ["first", "second"] {
-        cuMemsetD32_v2(at, 0, 4).must();
+        fill_words(at, 0, 4);
         launches(line, what, exec, stream);
         for place in 0..3 {
             line.value(place, word(at + 4 * place));
@@ -65,7 +65,7 @@ unsafe fn sets(line: &mut Line, place: Place) {
 unsafe fn deep(line: &mut Line, depth: u32, loops: bool) {
     context();
     let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(64), graph());
-    cuMemsetD32_v2(at, 0, 16).must();
+    fill_words(at, 0, 16);
     let outermost = condition(graph, 1);
     let (_, mut body) = add_single(graph, &[], outermost, WHILE);
     for level in 0..depth {
@@ -104,8 +104,8 @@ unsafe fn switches(line: &mut Line, values: &[i32]) {
     kernels.count(graph, &[node], at + 16);
     let exec = instantiate(graph);
     for &value in values {
-        cuMemsetD32_v2(at, value as u32, 1).must();
-        cuMemsetD32_v2(at + 4, 0, 4).must();
+        fill_words(at, value as u32, 1);
+        fill_words(at + 4, 0, 4);
         launches(line, &format!("of_{value}"), exec, stream);
         let ran: Vec<u32> = (1..5).map(|place| word(at + 4 * place)).collect();
         line.value("ran", format!("{ran:?}"));

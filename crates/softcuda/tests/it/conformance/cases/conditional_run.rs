@@ -1,4 +1,7 @@
 //! Launches of graphs with conditional nodes: which bodies run, how often, and what a condition is when.
+//!
+//! Loops that may run at once, in one launch or in two, are in no case: an H200 (driver 580) runs them one time and ends
+//! in LAUNCH_FAILED another.
 
 use super::graph_run::launches;
 use crate::conformance::api::*;
@@ -13,7 +16,7 @@ unsafe fn chooses(line: &mut Line, kind: u32, count: u32, defaults: &[u32]) {
     let (stream, at) = (stream(), memory(16));
     for &default in defaults {
         let graph = graph();
-        cuMemsetD32_v2(at, 77, 1).must();
+        fill_words(at, 77, 1);
         let (_, bodies) = add_conditional(graph, &[], condition(graph, default), kind, count);
         for (body, number) in bodies.iter().zip(0..) {
             add_fill(*body, &[], at, number);
@@ -29,7 +32,7 @@ unsafe fn sets(line: &mut Line, kind: u32, count: u32, values: &[u32]) {
     let (kernels, stream, at) = (Kernels::load(), stream(), memory(16));
     for &value in values {
         let graph = graph();
-        cuMemsetD32_v2(at, 77, 1).must();
+        fill_words(at, 77, 1);
         let condition = condition(graph, 0);
         let set = kernels.set_to(graph, &[], condition, value);
         let (_, bodies) = add_conditional(graph, &[set], condition, kind, count);
@@ -108,7 +111,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/set_twice_by_kernels", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 77, 1).must();
+        fill_words(at, 77, 1);
         let condition = condition(graph, 0);
         let first = kernels.set_to(graph, &[], condition, 1);
         let second = kernels.set_to(graph, &[first], condition, 2);
@@ -122,7 +125,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/set_after_the_node", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 0, 1).must();
+        fill_words(at, 0, 1);
         let condition = condition(graph, 0);
         let (node, body) = add_single(graph, &[], condition, IF);
         kernels.count(body, &[], at);
@@ -136,7 +139,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/kept_from_launch_to_launch", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 0, 1).must();
+        fill_words(at, 0, 1);
         let condition = kept_condition(graph);
         let (node, body) = add_single(graph, &[], condition, IF);
         kernels.count(body, &[], at);
@@ -150,7 +153,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/default_without_the_flag", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 0, 1).must();
+        fill_words(at, 0, 1);
         let mut condition = 0;
         cuGraphConditionalHandleCreate(&mut condition, graph, current(), 1, 0).must();
         let (_, body) = add_single(graph, &[], condition, IF);
@@ -161,7 +164,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/kept_by_a_new_executable", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 0, 1).must();
+        fill_words(at, 0, 1);
         let condition = kept_condition(graph);
         let (node, body) = add_single(graph, &[], condition, IF);
         kernels.count(body, &[], at);
@@ -176,7 +179,7 @@ pub const CASES: &[Case] = &[
     alone!("conditional/run/set_by_a_launch_outside", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 0, 1).must();
+        fill_words(at, 0, 1);
         let mut condition = kept_condition(graph);
         let (_, body) = add_single(graph, &[], condition, IF);
         kernels.count(body, &[], at);
@@ -189,7 +192,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/while_within_while", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 0, 4).must();
+        fill_words(at, 0, 4);
         let (outer, inner) = (condition(graph, 1), condition(graph, 1));
         let (_, body) = add_single(graph, &[], outer, WHILE);
         let clear = add_fill(body, &[], at, 0);
@@ -207,7 +210,7 @@ pub const CASES: &[Case] = &[
         |line| {
             context();
             let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-            cuMemsetD32_v2(at, 0, 4).must();
+            fill_words(at, 0, 4);
             let (outer, inner) = (condition(graph, 1), condition(graph, 1));
             let (_, body) = add_single(graph, &[], outer, WHILE);
             let (node, innermost) = add_single(body, &[], inner, WHILE);
@@ -218,20 +221,6 @@ pub const CASES: &[Case] = &[
             line.value("outer", word(at + 8));
         }
     ),
-    case!("conditional/run/loops_beside_each_other", |line| {
-        context();
-        let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(32), graph());
-        cuMemsetD32_v2(at, 0, 8).must();
-        for lane in 0..4u64 {
-            let condition = condition(graph, 1);
-            let (_, body) = add_single(graph, &[], condition, WHILE);
-            kernels.count_to(body, &[], condition, at + 4 * lane, 10 + lane as u32);
-        }
-        launches(line, "it", instantiate(graph), stream);
-        for lane in 0..4u64 {
-            line.value(lane, word(at + 4 * lane));
-        }
-    }),
     alone!("conditional/run/set_a_condition_of_another_graph", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
@@ -246,7 +235,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/uploaded_and_launched_again", |line| {
         context();
         let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 77, 1).must();
+        fill_words(at, 77, 1);
         let condition = condition(graph, 0);
         let set = kernels.set_to(graph, &[], condition, 1);
         let (_, body) = add_single(graph, &[set], condition, IF);
@@ -288,7 +277,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/run/destroyed_graph", |line| {
         context();
         let (stream, at, graph) = (stream(), memory(16), graph());
-        cuMemsetD32_v2(at, 77, 1).must();
+        fill_words(at, 77, 1);
         let (_, body) = add_single(graph, &[], condition(graph, 1), IF);
         add_fill(body, &[], at, 5);
         let exec = instantiate(graph);

@@ -44,7 +44,7 @@ unsafe fn spoilt(line: &mut Line, by: By, held: usize) -> Spoilt {
 
 unsafe fn around(held: usize) -> Spoilt {
     let (kernels, at, graph) = (Kernels::load(), memory(64), graph());
-    cuMemsetD32_v2(at, 0, 16).must();
+    fill_words(at, 0, 16);
     let condition = condition(graph, 1);
     let first = kernels.count(graph, &[], at);
     let (node, body) = add_single(graph, &[first], condition, IF);

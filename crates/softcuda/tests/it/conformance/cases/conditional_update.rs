@@ -19,7 +19,7 @@ unsafe fn filling(at: u64, kind: u32, count: u32, default: u32, value: u32) -> (
 
 /// Updates an executable of the first graph to the second, and launches it.
 unsafe fn becomes(line: &mut Line, at: u64, first: (Handle, Handle), second: (Handle, Handle)) {
-    cuMemsetD32_v2(at, 77, 1).must();
+    fill_words(at, 77, 1);
     let exec = instantiate(first.0);
     updates(line, "update", exec, second.0, &[("node", second.1)]);
     launches(line, "it", exec, stream());
@@ -115,7 +115,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/update/body_as_a_graph", |line| {
         context();
         let (at, graph) = (memory(16), graph());
-        cuMemsetD32_v2(at, 77, 1).must();
+        fill_words(at, 77, 1);
         let (_, body) = add_single(graph, &[], condition(graph, 1), IF);
         add_fill(body, &[], at, 5);
         let plain = crate::graphs::api::graph();
@@ -128,7 +128,7 @@ pub const CASES: &[Case] = &[
         |line| {
             context();
             let (kernels, at) = (Kernels::load(), memory(16));
-            cuMemsetD32_v2(at, 77, 1).must();
+            fill_words(at, 77, 1);
             let build = |value: u32| {
                 let graph = graph();
                 let condition = condition(graph, 0);
@@ -178,7 +178,7 @@ pub const CASES: &[Case] = &[
         let mut enabled = 9;
         line.says(cuGraphNodeGetEnabled(exec, inner, &mut enabled));
         line.value("enabled", enabled);
-        cuMemsetD32_v2(at, 77, 1).must();
+        fill_words(at, 77, 1);
         launches(line, "disabled", exec, stream());
         line.value("ran", word(at));
     }),
@@ -200,9 +200,9 @@ pub const CASES: &[Case] = &[
     case!("conditional/exec/copy_within", |line| {
         context();
         let (at, graph) = (memory(16), graph());
-        cuMemsetD32_v2(at, 0, 1).must();
-        cuMemsetD32_v2(at + 4, 4, 1).must();
-        cuMemsetD32_v2(at + 8, 8, 1).must();
+        fill_words(at, 0, 1);
+        fill_words(at + 4, 4, 1);
+        fill_words(at + 8, 8, 1);
         let (_, body) = add_single(graph, &[], condition(graph, 1), IF);
         let inner = add_copy(body, &[], &line_copy(at, at + 4, 4));
         let exec = instantiate(graph);

@@ -251,7 +251,7 @@ pub const CASES: &[Case] = &[
         context();
         let (stream, pointer, host) = (stream(), memory(64), pinned(64));
         *host.cast::<u32>() = 1;
-        cuMemsetD8_v2(pointer, 0, 64).must();
+        fill_words(pointer, 0, 16);
         let gate = Gate::close(stream);
         line.says(cuMemcpyHtoDAsync_v2(pointer, host, 4, stream));
         *host.cast::<u32>() = 2;

@@ -37,8 +37,8 @@ pub const CASES: &[Case] = &[
     case!("graph/copy/right", |line| {
         context();
         let (graph, from, to) = (graph(), memory(64), memory(64));
-        cuMemsetD32_v2(from, 7, 16).must();
-        cuMemsetD32_v2(to, 0, 16).must();
+        fill_words(from, 7, 16);
+        fill_words(to, 0, 16);
         line.says(add(graph, &line_copy(to, from, 4)));
         runs(line, "right", graph);
         line.value("words", format!("{} {}", word(to), word(to + 4)));
@@ -69,7 +69,7 @@ pub const CASES: &[Case] = &[
     case!("graph/copy/without_context", |line| {
         let context = context();
         let (graph, from, to) = (graph(), memory(4), memory(4));
-        cuMemsetD32_v2(from, 7, 1).must();
+        fill_words(from, 7, 1);
         cuCtxSetCurrent(0).must();
         let copy = line_copy(to, from, 4);
         line.says(cuGraphAddMemcpyNode(&mut 0, graph, NONE, 0, &copy, 0));
@@ -291,9 +291,9 @@ pub const CASES: &[Case] = &[
         context();
         let (graph, from, to) = (graph(), memory(256), memory(256));
         for at in 0..64 {
-            cuMemsetD32_v2(from + at * 4, at as u32, 1).must();
+            fill_words(from + at * 4, at as u32, 1);
         }
-        cuMemsetD32_v2(to, 0, 64).must();
+        fill_words(to, 0, 64);
         let copy = Copy3d {
             src_x: 4,
             src_y: 1,

@@ -298,7 +298,7 @@ pub const CASES: &[Case] = &[
     case!("graph/exec/destroyed_in_flight", |line| {
         context();
         let (graph, pointer, stream) = (graph(), memory(4), stream());
-        cuMemsetD32_v2(pointer, 0, 1).must();
+        fill_words(pointer, 0, 1);
         add_fill(graph, &[], pointer, 3);
         let (exec, gate) = (instantiate(graph), Gate::close(stream));
         line.says(cuGraphLaunch(exec, stream));

@@ -4,7 +4,6 @@ use std::ffi::c_void;
 use std::ptr::null;
 
 use super::graph_run::launches;
-use crate::conformance::api::*;
 use crate::conformance::case::{Case, case};
 use crate::conformance::fixture::*;
 use crate::conformance::structs::Copy3d;
@@ -14,8 +13,8 @@ pub const CASES: &[Case] = &[
     case!("graph/exec_copy/line", |line| {
         context();
         let (graph, from, to) = (graph(), memory(64), memory(64));
-        cuMemsetD32_v2(from, 3, 16).must();
-        cuMemsetD32_v2(to, 0, 16).must();
+        fill_words(from, 3, 16);
+        fill_words(to, 0, 16);
         let node = add_copy(graph, &[], &line_copy(to, from, 4));
         let (exec, context) = (instantiate(graph), current());
         let set = |copy: &Copy3d| cuGraphExecMemcpyNodeSetParams(exec, node, copy, context);
@@ -152,7 +151,7 @@ pub const CASES: &[Case] = &[
     case!("graph/exec_fill/line", |line| {
         context();
         let (graph, pointer) = (graph(), memory(1024));
-        cuMemsetD32_v2(pointer, 0, 256).must();
+        fill_words(pointer, 0, 256);
         let node = add_fill(graph, &[], pointer, 1);
         let (exec, context) = (instantiate(graph), current());
         let set = |fill: &FillParams| cuGraphExecMemsetNodeSetParams(exec, node, fill, context);

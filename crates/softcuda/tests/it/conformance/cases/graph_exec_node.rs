@@ -179,7 +179,7 @@ pub const CASES: &[Case] = &[
     case!("graph/enabled/off_and_on", |line| {
         context();
         let (graph, pointer, stream) = (graph(), memory(8), stream());
-        cuMemsetD32_v2(pointer, 0, 2).must();
+        fill_words(pointer, 0, 2);
         let first = add_fill(graph, &[], pointer, 1);
         add_fill(graph, &[first], pointer + 4, 2);
         let (exec, mut enabled) = (instantiate(graph), 99);

@@ -16,7 +16,7 @@ pub const CASES: &[Case] = &[
     case!("graph/fill/right", |line| {
         context();
         let (graph, pointer) = (graph(), memory(64));
-        cuMemsetD32_v2(pointer, 0, 16).must();
+        fill_words(pointer, 0, 16);
         line.says(add(graph, &word_fill(pointer + 4, 7)));
         runs(line, "run", graph);
         line.value(
@@ -230,7 +230,7 @@ pub const CASES: &[Case] = &[
     case!("graph/fill/wide_value", |line| {
         context();
         let (graph, pointer) = (graph(), memory(64));
-        cuMemsetD32_v2(pointer, 0, 16).must();
+        fill_words(pointer, 0, 16);
         let byte = FillParams {
             element: 1,
             ..word_fill(pointer, 0x1234)

@@ -164,7 +164,7 @@ pub const CASES: &[Case] = &[
     case!("order/write_value", |line| {
         context();
         let (stream, pointer) = (stream(), memory(64));
-        cuMemsetD8_v2(pointer, 0, 64).must();
+        fill_words(pointer, 0, 16);
         line.says(cuStreamWriteValue32_v2(stream, pointer, 7, 0));
         line.says(cuStreamWriteValue64_v2(
             stream,
@@ -203,7 +203,7 @@ pub const CASES: &[Case] = &[
     case!("order/wait_value", |line| {
         context();
         let (first, second, pointer) = (stream(), stream(), memory(64));
-        cuMemsetD8_v2(pointer, 0, 64).must();
+        fill_words(pointer, 0, 16);
         line.says(cuStreamWaitValue32_v2(first, pointer, 5, 1));
         line.says_as("held", cuStreamQuery(first));
         line.says(cuStreamWriteValue32_v2(second, pointer, 5, 0));
