@@ -496,7 +496,6 @@ impl AnyOp {
     }
 
     /// Adds a node that does this. Children are embedded by the layer above.
-    #[inline]
     pub(crate) fn add_to(
         &self,
         context: &CudaContext,
