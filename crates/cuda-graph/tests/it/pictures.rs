@@ -212,6 +212,87 @@ fn svg_draws_loops_and_branches() {
     }
 }
 
+/// The numbers that these attributes of an element have.
+fn numbers<const N: usize>(element: &str, names: [&str; N]) -> [f64; N] {
+    let element = format!(" {element}");
+    names.map(|name| {
+        let (_, rest) = element
+            .split_once(&format!(" {name}=\""))
+            .unwrap_or_else(|| panic!("no {name}: {element}"));
+        let (number, _) = rest.split_once('"').unwrap();
+        number.parse().unwrap()
+    })
+}
+
+/// The boxes and frames of a picture as left, top, right and bottom.
+fn boxes(svg: &str) -> Vec<[f64; 4]> {
+    let rects = svg.split("<rect").skip(1).map(|element| {
+        let [x, y, width, height] = numbers(element, ["x", "y", "width", "height"]);
+        [x, y, x + width, y + height]
+    });
+    rects.collect()
+}
+
+/// In how many boxes and frames each text is that has `part`.
+fn depths(svg: &str, part: &str) -> Vec<usize> {
+    let boxes = boxes(svg);
+    let texts = svg.split("<text ").skip(1);
+    texts
+        .map(|element| element.split_once("</text>").unwrap().0)
+        .filter(|element| element.contains(part))
+        .map(|element| {
+            let [x, above] = numbers(element, ["x", "y"]);
+            // The first line comes a line below.
+            let y = above + 15.;
+            let around = boxes.iter().filter(|[left, top, right, bottom]| {
+                (*left..=*right).contains(&x) && (*top..=*bottom).contains(&y)
+            });
+            around.count()
+        })
+        .collect()
+}
+
+#[test]
+fn svg_draws_frames_around_what_is_inside_of_nodes() {
+    for graph in controls() {
+        let svg = graph.svg().unwrap();
+        // A box; a box and a frame in it; the title's own frame besides; and so on inwards.
+        for (part, depth) in [
+            (">1: while<", 1),
+            (">3: if<", 1),
+            ("in while", 3),
+            (">else<", 6),
+            ("in else", 7),
+            ("in case 2", 9),
+        ] {
+            let depths = depths(&svg, part);
+            assert!(!depths.is_empty(), "no {part} in\n{svg}");
+            assert!(depths.contains(&depth), "{part}: {depths:?}");
+        }
+        // Boxes lie in each other or apart.
+        let boxes = boxes(&svg);
+        for (at, a) in boxes.iter().enumerate() {
+            for b in &boxes[at + 1..] {
+                let apart = a[2] <= b[0] || b[2] <= a[0] || a[3] <= b[1] || b[3] <= a[1];
+                let within = |a: &[f64; 4], b: &[f64; 4]| {
+                    a[0] >= b[0] && a[1] >= b[1] && a[2] <= b[2] && a[3] <= b[3]
+                };
+                assert!(apart || within(a, b) || within(b, a), "{a:?}, {b:?}");
+            }
+        }
+        // All of it is in the picture.
+        let [width, height] = numbers(&svg, ["width", "height"]);
+        assert!(boxes.iter().all(|[left, top, right, bottom]| *left >= 0.
+            && *top >= 0.
+            && *right <= width
+            && *bottom <= height));
+    }
+    let (graph, _) = example();
+    let svg = graph.svg().unwrap();
+    assert_eq!(depths(&svg, "0: store"), [1]);
+    assert_eq!(depths(&svg, "&lt;inner&gt;"), [3]);
+}
+
 #[test]
 fn the_drivers_picture_has_the_bodies() {
     for graph in controls() {
