@@ -193,7 +193,6 @@ impl CopyOp {
         width * height * depth
     }
 
-    /// The driver's parameters.
     /// Whether a side of it is host memory that is not page-locked, or an address that the driver cannot tell.
     pub(super) fn is_of_pageable(&self) -> bool {
         [&self.copy.to, &self.copy.from]
@@ -201,6 +200,7 @@ impl CopyOp {
             .any(|side| side.space != Space::Device && !driver::memory::is_known(side.address))
     }
 
+    /// The driver's parameters.
     pub(super) fn params(&self) -> &CUDA_MEMCPY3D {
         &self.copy.params
     }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{
-    Buffer, Eager, Exec, FillOp, Graph, HostOp, KernelOp, Node, Path, Recorder, Result,
-};
+use cuda_graph::{Buffer, Eager, Exec, FillOp, Graph, HostOp, KernelOp, Node, Recorder, Result};
 
 use super::kernels::{kernels, put};
-use super::{Through, alone, launch};
+use super::{Through, alone, launch, recorded};
 use crate::capture::scene::Held;
 use crate::door::Door;
-use crate::fixture::{Watch, assert_soon, context, stream};
+use crate::fixture::{Watch, assert_soon, stream};
 use crate::resource::Seen;
 
 /// What a step uses, and what is seen of that.
@@ -101,18 +99,11 @@ fn build(
     used: &mut Used,
     first: HostOp,
 ) -> (Graph, Node<KernelOp>) {
-    let mut record = |r: &mut dyn Recorder| {
+    let record = |r: &mut dyn Recorder| {
         r.record(first.clone())?;
         used.record(r)
     };
-    let (graph, node) = match through {
-        Through::Path => {
-            let graph = Graph::new(&context()).unwrap();
-            let node = record(&mut Path::new(&graph)).unwrap();
-            (graph, node)
-        }
-        _ => Graph::capture(stream, |c| record(c)).unwrap(),
-    };
+    let (graph, node) = recorded(through, stream, record).unwrap();
     (graph, node.expect("it was recorded"))
 }
 

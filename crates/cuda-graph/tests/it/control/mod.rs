@@ -39,16 +39,30 @@ pub fn run(
     stream: &Arc<CudaStream>,
     mut step: impl FnMut(&mut dyn Recorder) -> Result<()>,
 ) -> Result<()> {
-    let graph = match through {
+    match through {
+        Through::Eager => step(&mut Eager::new(stream)?),
+        _ => launch(
+            &mut recorded(through, stream, step)?.0.instantiate()?,
+            stream,
+        ),
+    }
+}
+
+/// The graph that a step makes, which must not be run eagerly.
+pub fn recorded<T>(
+    through: Through,
+    stream: &Arc<CudaStream>,
+    mut step: impl FnMut(&mut dyn Recorder) -> Result<T>,
+) -> Result<(Graph, T)> {
+    match through {
         Through::Path => {
             let graph = Graph::new(&context())?;
-            step(&mut Path::new(&graph))?;
-            graph
+            let made = step(&mut Path::new(&graph))?;
+            Ok((graph, made))
         }
-        Through::Capture => Graph::capture(stream, |c| step(c))?.0,
-        Through::Eager => return step(&mut Eager::new(stream)?),
-    };
-    launch(&mut graph.instantiate()?, stream)
+        Through::Capture => Graph::capture(stream, |c| step(c)),
+        Through::Eager => panic!("it makes no graph"),
+    }
 }
 
 /// Launches an executable and waits until it has run.

@@ -9,7 +9,7 @@ use cuda_graph::{
     PinnedBuffer, Recorder, Result,
 };
 
-use super::{EVERY, Through, read, run, word};
+use super::{EVERY, Through, read, recorded, run, word};
 use crate::fixture::{add, alone, assert_soon, context, store, stream, words};
 
 /// A graph that loops until the host says that it may end, and then stores 1.
@@ -181,14 +181,7 @@ fn loops_side_by_side_run_one_after_the_other() {
                 true => r.if_nonzero(&one, branches),
                 false => branches(r),
             };
-            let graph = match through {
-                Through::Capture => Graph::capture(&stream, |c| step(c)).unwrap().0,
-                _ => {
-                    let graph = Graph::new(&context()).unwrap();
-                    step(&mut Path::new(&graph)).unwrap();
-                    graph
-                }
-            };
+            let (graph, ()) = recorded(through, &stream, step).unwrap();
             let mut exec = graph.instantiate().unwrap();
             exec.launch(&stream).unwrap();
             assert_soon(
@@ -271,14 +264,7 @@ fn conditional_nodes_of_branches_wait_for_each_other_where_they_must() {
                 true => r.if_nonzero(&flag, branches),
                 false => branches(r),
             };
-            let graph = match through {
-                Through::Capture => Graph::capture(&stream, |c| step(c)).unwrap().0,
-                _ => {
-                    let graph = Graph::new(&context()).unwrap();
-                    step(&mut Path::new(&graph)).unwrap();
-                    graph
-                }
-            };
+            let (graph, ()) = recorded(through, &stream, step).unwrap();
             let nodes = graph.nodes().unwrap();
             let outer = nodes.iter().find_map(|node| node.typed::<IfOp>());
             let graph = match inside {

@@ -9,7 +9,7 @@ use cuda_graph::{
 };
 
 use super::kernels::{kernels, nearer, plus, put};
-use super::{Through, alone, launch};
+use super::{Through, alone, launch, recorded};
 use crate::fixture::stream;
 
 /// What a step works on: a count of turns, a flag, two numbers that are added up, and what is copied.
@@ -80,14 +80,7 @@ fn step(r: &mut dyn Recorder, cells: &Cells, value: i32) -> Result<Nodes> {
 
 fn build(through: Through, stream: &Arc<CudaStream>, cells: &Cells, value: i32) -> (Graph, Nodes) {
     kernels();
-    match through {
-        Through::Path => {
-            let graph = Graph::new(stream.context()).unwrap();
-            let nodes = step(&mut Path::new(&graph), cells, value).unwrap();
-            (graph, nodes)
-        }
-        _ => Graph::capture(stream, |c| step(c, cells, value)).unwrap(),
-    }
+    recorded(through, stream, |r| step(r, cells, value)).unwrap()
 }
 
 const BUILT: [Through; 2] = [Through::Path, Through::Capture];

@@ -237,3 +237,16 @@ pub unsafe fn add_single(
     let (node, bodies) = add_conditional(graph, on, condition, kind, 1);
     (node, bodies[0])
 }
+
+/// A graph that fills a word, with the conditional nodes of these kinds around the fill, the first outermost.
+pub unsafe fn graph_around_a_fill(kinds: &[u32], at: u64) -> Handle {
+    let root = graph();
+    let mut inside = root;
+    for &kind in kinds {
+        // A loop must come to an end by itself: it does not begin.
+        let default = u32::from(kind != WHILE);
+        (_, inside) = add_single(inside, &[], condition(root, default), kind);
+    }
+    add_fill(inside, &[], at, 5);
+    root
+}

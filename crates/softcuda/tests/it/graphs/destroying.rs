@@ -14,30 +14,17 @@ const NOT_SUPPORTED: u32 = 801;
 /// Until a call that does not return is let go.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A graph that fills a word, with the conditional nodes of these kinds around the fill, the first outermost.
-unsafe fn around_a_fill(kinds: &[u32], at: u64) -> Handle {
-    let root = graph();
-    let mut inside = root;
-    for &kind in kinds {
-        // A loop must come to an end by itself: it does not begin.
-        let default = u32::from(kind != WHILE);
-        (_, inside) = add_single(inside, &[], condition(root, default), kind);
-    }
-    add_fill(inside, &[], at, 5);
-    root
-}
-
 #[test]
 fn with_conditional_nodes_it_waits_for_all_work_of_the_context() {
     unsafe {
         context();
         let at = memory(4);
-        let plain = instantiate(around_a_fill(&[], at));
+        let plain = instantiate(graph_around_a_fill(&[], at));
         let all: [&[u32]; 5] = [&[IF], &[WHILE], &[SWITCH], &[WHILE, IF], &[IF, IF]];
         for kinds in all {
             // What is in flight: itself, something else, nothing but the host function.
             for in_flight in 0..3 {
-                let (stream, exec) = (stream(), instantiate(around_a_fill(kinds, at)));
+                let (stream, exec) = (stream(), instantiate(graph_around_a_fill(kinds, at)));
                 let gate = Gate::close(stream);
                 match in_flight {
                     0 => cuGraphLaunch(exec, stream).must(),
@@ -58,11 +45,11 @@ fn what_waits_not() {
     unsafe {
         context();
         let at = memory(4);
-        let definition = around_a_fill(&[IF, WHILE], at);
+        let definition = graph_around_a_fill(&[IF, WHILE], at);
         for call in 0..4 {
             let (stream, conditional) = (stream(), instantiate(definition));
-            let plain = instantiate(around_a_fill(&[], at));
-            let (other, mut made) = (around_a_fill(&[IF], at), 0);
+            let plain = instantiate(graph_around_a_fill(&[], at));
+            let (other, mut made) = (graph_around_a_fill(&[IF], at), 0);
             let gate = Gate::close(stream);
             cuGraphLaunch(plain, stream).must();
             cuGraphLaunch(conditional, stream).must();
@@ -106,7 +93,7 @@ fn while_it_waits_it_is_there_and_others_get_on() {
     unsafe {
         let context = context();
         let (stream, other, at) = (stream(), stream(), memory(4));
-        let definition = around_a_fill(&[IF], at);
+        let definition = graph_around_a_fill(&[IF], at);
         let exec = instantiate(definition);
         let gate = Gate::close(stream);
         cuGraphLaunch(exec, stream).must();
@@ -121,7 +108,7 @@ fn while_it_waits_it_is_there_and_others_get_on() {
                 cuGraphExecUpdate_v2(exec, definition, &mut info).must();
                 cuGraphLaunch(exec, stream).must();
                 add_empty(definition, &[]);
-                let quick = instantiate(around_a_fill(&[], memory(4)));
+                let quick = instantiate(graph_around_a_fill(&[], memory(4)));
                 cuGraphLaunch(quick, other).must();
                 cuStreamSynchronize(other).must();
                 cuGraphExecDestroy(quick).must();
@@ -147,7 +134,7 @@ fn of_threads_that_destroy_it_one_does() {
     unsafe {
         let context = context();
         let (stream, at) = (stream(), memory(4));
-        let exec = instantiate(around_a_fill(&[IF], at));
+        let exec = instantiate(graph_around_a_fill(&[IF], at));
         let gate = Gate::close(stream);
         let threads: Vec<_> = (0..3)
             .map(|_| {
@@ -170,7 +157,7 @@ fn a_capture_that_allows_it_goes_on() {
     unsafe {
         context();
         let (held, captured, at) = (stream(), stream(), memory(4));
-        let exec = instantiate(around_a_fill(&[IF], at));
+        let exec = instantiate(graph_around_a_fill(&[IF], at));
         let gate = Gate::close(held);
         // Relaxed.
         cuStreamBeginCapture_v2(captured, 2).must();
@@ -196,7 +183,7 @@ fn a_host_function_is_told_that_it_may_not() {
     unsafe {
         context();
         let (stream, at) = (stream(), memory(4));
-        let exec = instantiate(around_a_fill(&[IF], at));
+        let exec = instantiate(graph_around_a_fill(&[IF], at));
         EXEC.store(exec, Ordering::SeqCst);
         cuLaunchHostFunc(stream, Some(destroy), std::ptr::null_mut()).must();
         cuStreamSynchronize(stream).must();

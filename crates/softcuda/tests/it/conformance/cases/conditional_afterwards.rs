@@ -23,19 +23,7 @@ unsafe fn asks(line: &mut Line, what: &str, gate: Gate, call: impl FnOnce() -> A
 
 /// An executable that fills a word, with the conditional nodes of these kinds around the fill, the first outermost.
 unsafe fn around_a_fill(kinds: &[u32]) -> Handle {
-    instantiate(graph_around_a_fill(kinds))
-}
-
-unsafe fn graph_around_a_fill(kinds: &[u32]) -> Handle {
-    let (root, at) = (graph(), memory(4));
-    let mut inside = root;
-    for &kind in kinds {
-        // A loop must come to an end by itself: it does not begin.
-        let default = u32::from(kind != WHILE);
-        (_, inside) = add_single(inside, &[], condition(root, default), kind);
-    }
-    add_fill(inside, &[], at, 5);
-    root
+    instantiate(graph_around_a_fill(kinds, memory(4)))
 }
 
 /// Destroys an executable with these conditional nodes while a launch of it is held up.
@@ -126,7 +114,7 @@ pub const CASES: &[Case] = &[
     case!("conditional/afterwards/destroy_updated", |line| {
         context();
         let exec = around_a_fill(&[IF]);
-        let other = graph_around_a_fill(&[IF]);
+        let other = graph_around_a_fill(&[IF], memory(4));
         updates(line, "update", exec, other, &[]);
         cuGraphDestroy(other).must();
         let stream = stream();
@@ -238,7 +226,7 @@ pub const CASES: &[Case] = &[
             gate
         };
         let (definition, one, idle) = (
-            graph_around_a_fill(&[IF]),
+            graph_around_a_fill(&[IF], memory(4)),
             event(),
             crate::conformance::fixture::stream(),
         );
