@@ -109,7 +109,11 @@ pub(crate) struct Unread {
 }
 
 impl Content {
+    #[inline]
     pub(crate) fn of(op: AnyOp) -> Content {
+        if let AnyOp::Kernel(_) = op {
+            return Content::Op(op);
+        }
         let kept = match &op {
             // Of an allocation the driver knows the address; an embedded graph is a graph of its own.
             AnyOp::Alloc(_) | AnyOp::Child(_) => Vec::new(),
@@ -260,18 +264,20 @@ impl State {
         before
     }
 
+    #[inline]
     pub(crate) fn body(&self, body: u32) -> Result<&Body> {
-        self.bodies
-            .get(body as usize)
-            .filter(|body| !body.raw.is_null())
-            .ok_or(Error::GraphGone)
+        match self.bodies.get(body as usize) {
+            Some(body) if !body.raw.is_null() => Ok(body),
+            _ => Err(Error::GraphGone),
+        }
     }
 
+    #[inline]
     pub(crate) fn body_mut(&mut self, body: u32) -> Result<&mut Body> {
-        self.bodies
-            .get_mut(body as usize)
-            .filter(|body| !body.raw.is_null())
-            .ok_or(Error::GraphGone)
+        match self.bodies.get_mut(body as usize) {
+            Some(body) if !body.raw.is_null() => Ok(body),
+            _ => Err(Error::GraphGone),
+        }
     }
 
     pub(crate) fn push_body(&mut self, body: Body) -> u32 {
@@ -527,6 +533,7 @@ impl Body {
         gone
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, slot: Slot) -> u32 {
         let index = self.nodes.len() as u32;
         self.nodes.push(slot);

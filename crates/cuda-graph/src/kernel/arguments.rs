@@ -15,15 +15,30 @@ const ALIGN: usize = 16;
 pub(crate) type Pointers = SmallVec<[*mut c_void; 6]>;
 
 /// The bytes of a kernel's arguments, and the owners of what they point to.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Arguments {
-    /// Units of 16 bytes.
+    /// Units of 16 bytes; at first as many as fit in place.
     units: SmallVec<[u128; 4]>,
+    /// Where the last argument ends, in bytes.
+    end: usize,
     owners: SmallVec<[Owner; 3]>,
     /// Where in the units each argument starts, and its size, in bytes.
     places: SmallVec<[(u32, u32); 6]>,
     /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
     conditions_of: u64,
+}
+
+impl Default for Arguments {
+    #[inline]
+    fn default() -> Arguments {
+        Arguments {
+            units: SmallVec::from_buf([0; 4]),
+            end: 0,
+            owners: SmallVec::new(),
+            places: SmallVec::new(),
+            conditions_of: 0,
+        }
+    }
 }
 
 /// Conditions of several graphs, which is that of none.
@@ -68,13 +83,12 @@ impl Arguments {
     /// `from` is valid for reads of `size` bytes.
     #[inline]
     pub(crate) unsafe fn bytes(&mut self, from: *const u8, size: usize) {
-        let end = |&(start, size): &(u32, u32)| start as usize + size as usize;
         // No value of up to 8 bytes is aligned more strictly than to 8.
         let align = if size > 8 { ALIGN } else { 8 };
-        let start = self.places.last().map_or(0, end).next_multiple_of(align);
-        let units = (start + size).div_ceil(ALIGN);
-        while self.units.len() < units {
-            self.units.push(0);
+        let start = self.end.next_multiple_of(align);
+        self.end = start + size;
+        if self.end > self.units.len() * ALIGN {
+            self.units.resize(self.end.div_ceil(ALIGN), 0);
         }
         let narrow = |bytes| u32::try_from(bytes).expect("values of 4 GiB do not exist");
         self.places.push((narrow(start), narrow(size)));

@@ -496,6 +496,7 @@ impl AnyOp {
     }
 
     /// Adds a node that does this. Children are embedded by the layer above.
+    #[inline]
     pub(crate) fn add_to(
         &self,
         context: &CudaContext,
