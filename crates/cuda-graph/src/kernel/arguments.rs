@@ -1,6 +1,7 @@
 //! The arguments of a kernel: their bytes, and what they keep alive.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use cudarc::driver::DeviceRepr;
 use smallvec::SmallVec;
@@ -9,35 +10,47 @@ use super::Kernel;
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
 
 /// The strictest alignment that a parameter has.
-const ALIGN: usize = 16;
+const ALIGN: u32 = 16;
 
 /// A pointer to each argument.
-pub(crate) type Pointers = SmallVec<[*mut c_void; 6]>;
+pub(crate) type Pointers = SmallVec<[*mut c_void; 12]>;
 
 /// The bytes of a kernel's arguments, and the owners of what they point to.
+///
+/// One lies after the other, each where its size has it aligned. What most kernels take fits in place, so that it is one allocation
+/// with the operation.
 #[derive(Clone)]
 pub struct Arguments {
-    /// Units of 16 bytes; at first as many as fit in place.
-    units: SmallVec<[u128; 4]>,
-    /// Where the last argument ends, in bytes.
-    end: usize,
+    /// Units of 16 bytes, as many as are used.
+    units: SmallVec<[u128; 3]>,
     owners: SmallVec<[Owner; 3]>,
-    /// Where in the units each argument starts, and its size, in bytes.
-    places: SmallVec<[(u32, u32); 6]>,
+    /// Of each argument, in bytes.
+    sizes: SmallVec<[u32; 6]>,
     /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
     conditions_of: u64,
+    /// Where the last argument ends, in bytes.
+    end: u32,
 }
 
 impl Default for Arguments {
-    #[inline]
     fn default() -> Arguments {
-        Arguments {
-            units: SmallVec::from_buf([0; 4]),
-            end: 0,
-            owners: SmallVec::new(),
-            places: SmallVec::new(),
-            conditions_of: 0,
-        }
+        let mut arguments = MaybeUninit::uninit();
+        Arguments::none(&mut arguments);
+        // SAFETY: just written.
+        unsafe { arguments.assume_init() }
+    }
+}
+
+/// Where an argument of `size` bytes starts after those that end at `end`. No value is aligned more strictly than to the power of two
+/// next to its size, and no parameter to more than 16.
+#[inline]
+fn start(end: u32, size: u32) -> u32 {
+    match size {
+        0 | 1 => end,
+        2 => end.next_multiple_of(2),
+        3 | 4 => end.next_multiple_of(4),
+        5..=8 => end.next_multiple_of(8),
+        _ => end.next_multiple_of(ALIGN),
     }
 }
 
@@ -45,6 +58,20 @@ impl Default for Arguments {
 const SEVERAL: u64 = u64::MAX;
 
 impl Arguments {
+    /// Writes none of them to `place`: field by field, because a whole one would be put together on the stack and copied from there.
+    #[inline(always)]
+    pub(crate) fn none(place: &mut MaybeUninit<Arguments>) {
+        let place = place.as_mut_ptr();
+        // SAFETY: the place is valid for writes, and nothing in it needs to be dropped.
+        unsafe {
+            (&raw mut (*place).units).write(SmallVec::new());
+            (&raw mut (*place).owners).write(SmallVec::new());
+            (&raw mut (*place).sizes).write(SmallVec::new());
+            (&raw mut (*place).conditions_of).write(0);
+            (&raw mut (*place).end).write(0);
+        }
+    }
+
     /// Adds an argument by value.
     #[inline]
     pub fn value<T: DeviceRepr>(&mut self, value: &T) {
@@ -56,11 +83,6 @@ impl Arguments {
     #[inline]
     pub fn keep(&mut self, owner: Owner) {
         self.owners.push(owner);
-    }
-
-    /// Lets go of what was kept last.
-    pub(crate) fn keep_no_more(&mut self) {
-        self.owners.pop();
     }
 
     /// There is a condition of graph `hierarchy` among them.
@@ -81,37 +103,36 @@ impl Arguments {
     /// # Safety
     ///
     /// `from` is valid for reads of `size` bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn bytes(&mut self, from: *const u8, size: usize) {
-        // No value of up to 8 bytes is aligned more strictly than to 8.
-        let align = if size > 8 { ALIGN } else { 8 };
-        let start = self.end.next_multiple_of(align);
-        self.end = start + size;
-        if self.end > self.units.len() * ALIGN {
-            self.units.resize(self.end.div_ceil(ALIGN), 0);
+        let narrow = |bytes| u32::try_from(bytes).expect("arguments of 4 GiB do not exist");
+        let start = start(self.end, narrow(size));
+        self.end = narrow(start as usize + size);
+        let units = self.end.div_ceil(ALIGN) as usize;
+        while self.units.len() < units {
+            self.units.push(0);
         }
-        let narrow = |bytes| u32::try_from(bytes).expect("values of 4 GiB do not exist");
-        self.places.push((narrow(start), narrow(size)));
+        self.sizes.push(narrow(size));
         // SAFETY: `from` by the caller; the target was just made large enough.
         unsafe {
-            let to = self.units.as_mut_ptr().cast::<u8>().add(start);
+            let to = self.units.as_mut_ptr().cast::<u8>().add(start as usize);
             std::ptr::copy_nonoverlapping(from, to, size);
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.sizes.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.sizes.is_empty()
     }
 
     /// The bytes of argument `index`.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
-        let &(start, size) = self.places.get(index)?;
+        let (start, size) = self.places().nth(index)?;
         // SAFETY: the place lies within the units, whose bytes were all initialized when they were made.
         Some(unsafe {
             std::slice::from_raw_parts(
@@ -121,19 +142,31 @@ impl Arguments {
         })
     }
 
+    /// Where each argument starts, and its size, in bytes.
+    #[inline]
+    fn places(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.sizes.iter().scan(0, |end, &size| {
+            let start = start(*end, size);
+            *end = start + size;
+            Some((start, size))
+        })
+    }
+
     #[inline]
     pub(crate) fn owners(&self) -> &[Owner] {
         &self.owners
     }
 
-    /// Puts pointers to each argument into `pointers`, as the driver wants them. They hold while `self` stays where it is, unchanged.
+    /// A pointer to each argument, as the driver wants them: it reads from them alone. They hold while `self` stays where it is, unchanged.
     #[inline]
-    pub(crate) fn point_to(&mut self, pointers: &mut Pointers) {
-        let units = self.units.as_mut_ptr().cast::<u8>();
-        for &(start, _) in &self.places {
+    pub(crate) fn pointers(&self) -> Pointers {
+        let units = self.units.as_ptr().cast::<u8>().cast_mut();
+        let mut pointers = Pointers::new();
+        for (start, _) in self.places() {
             // SAFETY: the place lies within the units.
             pointers.push(unsafe { units.add(start as usize) }.cast());
         }
+        pointers
     }
 
     /// Checks them against what `kernel` takes.
@@ -149,7 +182,7 @@ impl Arguments {
                 got: self.len(),
             });
         }
-        for (index, (parameter, &(_, size))) in parameters.iter().zip(&self.places).enumerate() {
+        for (index, (parameter, &size)) in parameters.iter().zip(&self.sizes).enumerate() {
             if parameter.size != size as usize {
                 return Err(Error::ArgumentSize {
                     kernel: kernel.name().into(),

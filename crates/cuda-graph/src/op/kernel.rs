@@ -1,14 +1,17 @@
 //! Launching a kernel.
 
 use std::fmt;
+use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
+};
 use cudarc::driver::{CudaContext, LaunchConfig};
 
-use super::{LaunchAttribute, Tag, tagged};
-use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments, Pointers};
+use super::{LaunchAttribute, Tag, labelled};
+use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments};
 use crate::{Owner, Result, driver};
 
 /// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module loaded and the buffers allocated.
@@ -45,82 +48,72 @@ use crate::{Owner, Result, driver};
 #[derive(Clone)]
 pub struct KernelOp {
     launch: Arc<Launch>,
-    pub(super) tag: Tag,
 }
 
-/// Never moves and never changes, so that the driver's parameters can be made once.
-// What updates read comes first.
-#[repr(C)]
+/// All of it, in one place: an operation is made, moved and added often.
+#[derive(Clone)]
 struct Launch {
-    /// `kernelParams` points to `pointers`; the context is the graph's.
-    params: CUDA_KERNEL_NODE_PARAMS,
-    /// Into `arguments`.
-    pointers: Pointers,
+    function: CUfunction,
+    config: LaunchConfig,
+    tag: Tag,
+    attributes: Box<[LaunchAttribute]>,
     /// The kernel is the last of their owners.
     arguments: Arguments,
-    attributes: Vec<LaunchAttribute>,
 }
 
-// SAFETY: the pointers lead into the structure itself, and are read by the driver alone.
+// SAFETY: a function handle may be used from any thread.
 unsafe impl Send for Launch {}
 // SAFETY: as above.
 unsafe impl Sync for Launch {}
 
 impl Launch {
-    /// Made where it stays: `fill` puts the arguments there.
-    fn new(
-        kernel: Kernel,
-        config: LaunchConfig,
-        attributes: Vec<LaunchAttribute>,
-        fill: impl FnOnce(&Kernel, &mut Arguments) -> Result<()>,
-    ) -> Result<Arc<Launch>> {
+    /// A launch whose arguments are yet to be put where they stay.
+    #[inline(always)]
+    fn empty(kernel: &Kernel, config: &LaunchConfig, tag: Tag) -> Unshared {
         let launch = Arc::<Launch>::new_uninit();
-        let empty = Launch {
-            params: CUDA_KERNEL_NODE_PARAMS {
-                func: kernel.raw(),
-                gridDimX: config.grid_dim.0,
-                gridDimY: config.grid_dim.1,
-                gridDimZ: config.grid_dim.2,
-                blockDimX: config.block_dim.0,
-                blockDimY: config.block_dim.1,
-                blockDimZ: config.block_dim.2,
-                sharedMemBytes: config.shared_mem_bytes,
-                kernelParams: ptr::null_mut(),
-                extra: ptr::null_mut(),
-                kern: ptr::null_mut(),
-                ctx: ptr::null_mut(),
-            },
-            pointers: Pointers::new(),
-            arguments: Arguments::default(),
-            attributes,
-        };
-        // SAFETY: nobody else has it yet. To ask for that, as `Arc::get_mut` does, would cost as much as all of `fill`. It is written
-        // whole before it is read.
-        let (launch, placed) = unsafe {
+        // SAFETY: nobody else has it yet, and every field is written before it is read. Field by field, because a whole one would be put
+        // together on the stack and copied from there.
+        unsafe {
             let place = Arc::as_ptr(&launch).cast_mut().cast::<Launch>();
-            place.write(empty);
-            (launch.assume_init(), &mut *place)
-        };
-        fill(&kernel, &mut placed.arguments)?;
-        placed.arguments.keep(kernel.into_owner());
-        placed.arguments.point_to(&mut placed.pointers);
-        placed.params.kernelParams = placed.pointers.as_mut_ptr();
-        Ok(launch)
-    }
-
-    fn config(&self) -> LaunchConfig {
-        let params = &self.params;
-        LaunchConfig {
-            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
-            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
-            shared_mem_bytes: params.sharedMemBytes,
+            (&raw mut (*place).function).write(kernel.raw());
+            (&raw mut (*place).config).write(*config);
+            (&raw mut (*place).tag).write(tag);
+            (&raw mut (*place).attributes).write(Box::default());
+            Arguments::none(&mut *(&raw mut (*place).arguments).cast());
+            Unshared(launch.assume_init())
         }
     }
 }
 
-tagged!(KernelOp);
+/// A launch that nobody else has. To ask for that, as `Arc::get_mut` does, would cost as much as all the rest of making one.
+struct Unshared(Arc<Launch>);
+
+impl Unshared {
+    #[inline(always)]
+    fn arguments(&mut self) -> &mut Arguments {
+        // SAFETY: the type's invariant; it gives out no clone.
+        unsafe { &mut (*Arc::as_ptr(&self.0).cast_mut()).arguments }
+    }
+
+    /// The operation, whose arguments are whole.
+    #[inline(always)]
+    fn done(mut self, kernel: Kernel) -> KernelOp {
+        self.arguments().keep(kernel.into_owner());
+        KernelOp { launch: self.0 }
+    }
+}
+
+labelled!(KernelOp);
 
 impl KernelOp {
+    pub(super) fn tag(&self) -> &Tag {
+        &self.launch.tag
+    }
+
+    pub(super) fn tag_mut(&mut self) -> &mut Tag {
+        &mut Arc::make_mut(&mut self.launch).tag
+    }
+
     /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the order of the parameters.
     ///
     /// # Errors
@@ -140,29 +133,19 @@ impl KernelOp {
     ) -> Result<KernelOp> {
         let tag = Tag::here();
         let kernel = kernel.as_kernel()?;
-        let launch = Launch::new(kernel, config, Vec::new(), |kernel, place| {
-            arguments.add_to(place);
-            place.check(kernel)
-        })?;
-        Ok(KernelOp { launch, tag })
+        let mut launch = Launch::empty(&kernel, &config, tag);
+        arguments.add_to(launch.arguments());
+        launch.arguments().check(&kernel)?;
+        Ok(launch.done(kernel))
     }
 
     /// The same launch with an attribute, which replaces one of the same name.
     pub fn attribute(mut self, attribute: LaunchAttribute) -> Self {
-        let launch = &self.launch;
-        let others = launch.attributes.iter();
-        let mut attributes: Vec<_> = others
-            .filter(|other| other.id() != attribute.id())
-            .cloned()
-            .collect();
+        let launch = Arc::make_mut(&mut self.launch);
+        let mut attributes = mem::take(&mut launch.attributes).into_vec();
+        attributes.retain(|other| other.id() != attribute.id());
         attributes.push(attribute);
-        let (kernel, config) = (self.kernel(), launch.config());
-        self.launch = Launch::new(kernel, config, attributes, |_, arguments| {
-            *arguments = launch.arguments.clone();
-            arguments.keep_no_more();
-            Ok(())
-        })
-        .expect("copying arguments does not fail");
+        launch.attributes = attributes.into();
         self
     }
 
@@ -191,17 +174,17 @@ impl KernelOp {
 
     /// The grid, in blocks.
     pub fn grid(&self) -> (u32, u32, u32) {
-        self.launch.config().grid_dim
+        self.launch.config.grid_dim
     }
 
     /// A block, in threads.
     pub fn block(&self) -> (u32, u32, u32) {
-        self.launch.config().block_dim
+        self.launch.config.block_dim
     }
 
     /// The dynamic shared memory of a block, in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        self.launch.params.sharedMemBytes
+        self.launch.config.shared_mem_bytes
     }
 
     /// The arguments.
@@ -214,11 +197,6 @@ impl KernelOp {
         &self.launch.attributes
     }
 
-    /// The driver's parameters, but for the context.
-    pub(super) fn params(&self) -> &CUDA_KERNEL_NODE_PARAMS {
-        &self.launch.params
-    }
-
     #[inline]
     pub(super) fn owners(&self) -> &[Owner] {
         self.launch.arguments.owners()
@@ -226,14 +204,31 @@ impl KernelOp {
 
     /// Calls the driver with this launch's parameters.
     #[inline(always)]
-    fn with_params<R>(
+    pub(super) fn with_params<R>(
         &self,
-        context: &CudaContext,
+        context: CUcontext,
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
     ) -> R {
+        let launch = &*self.launch;
+        let mut pointers = launch.arguments.pointers();
+        let LaunchConfig {
+            grid_dim: grid,
+            block_dim: block,
+            shared_mem_bytes,
+        } = launch.config;
         call(&CUDA_KERNEL_NODE_PARAMS {
-            ctx: context.cu_ctx(),
-            ..self.launch.params
+            func: launch.function,
+            gridDimX: grid.0,
+            gridDimY: grid.1,
+            gridDimZ: grid.2,
+            blockDimX: block.0,
+            blockDimY: block.1,
+            blockDimZ: block.2,
+            sharedMemBytes: shared_mem_bytes,
+            kernelParams: pointers.as_mut_ptr(),
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: context,
         })
     }
 
@@ -243,7 +238,7 @@ impl KernelOp {
         after: &[CUgraphNode],
         context: &CudaContext,
     ) -> Result<CUgraphNode> {
-        let node = self.with_params(context, |params| {
+        let node = self.with_params(context.cu_ctx(), |params| {
             driver::node::add_kernel(graph, after, params)
         })?;
         for attribute in &self.launch.attributes {
@@ -267,8 +262,8 @@ impl KernelOp {
         context: &CudaContext,
         old: &[LaunchAttribute],
     ) -> Result<()> {
-        self.with_params(context, |params| driver::node::set_kernel(node, params))?;
-        let new = &self.launch.attributes;
+        self.with_params(context.cu_ctx(), |params| driver::node::set_kernel(node, params))?;
+        let new = self.attributes();
         for attribute in old {
             if new.iter().all(|new| new.id() != attribute.id()) {
                 attribute.plain().set(node)?;
@@ -284,7 +279,7 @@ impl KernelOp {
         node: CUgraphNode,
         context: &CudaContext,
     ) -> Result<()> {
-        self.with_params(context, |params| {
+        self.with_params(context.cu_ctx(), |params| {
             driver::exec::set_kernel(exec, node, params)
         })
     }
@@ -303,25 +298,22 @@ impl KernelOp {
             block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
             shared_mem_bytes: params.sharedMemBytes,
         };
-        let attributes = LaunchAttribute::read(node);
-        let launch = Launch::new(kernel, config, attributes, |kernel, arguments| {
-            if let Some(parameters) = kernel.parameters()
-                && !params.kernelParams.is_null()
-            {
-                for (index, parameter) in parameters.iter().enumerate() {
-                    // SAFETY: the driver gives a pointer per parameter, each to as many bytes as the parameter has.
-                    unsafe {
-                        let from = *params.kernelParams.add(index);
-                        arguments.bytes(from.cast_const().cast(), parameter.size);
-                    }
+        let mut launch = Launch::empty(&kernel, &config, Tag::default());
+        if let Some(parameters) = kernel.parameters()
+            && !params.kernelParams.is_null()
+        {
+            for (index, parameter) in parameters.iter().enumerate() {
+                // SAFETY: the driver gives a pointer per parameter, each to as many bytes as the parameter has.
+                unsafe {
+                    let from = *params.kernelParams.add(index);
+                    launch
+                        .arguments()
+                        .bytes(from.cast_const().cast(), parameter.size);
                 }
             }
-            Ok(())
-        })?;
-        Ok(KernelOp {
-            launch,
-            tag: Tag::default(),
-        })
+        }
+        let attributes = LaunchAttribute::read(node);
+        Ok(attributes.into_iter().fold(launch.done(kernel), KernelOp::attribute))
     }
 }
 
@@ -345,6 +337,6 @@ impl fmt::Debug for KernelOp {
         if !launch.attributes.is_empty() {
             write!(f, " {:?}", launch.attributes)?;
         }
-        write!(f, " made at {:?}", self.tag)
+        write!(f, " made at {:?}", launch.tag)
     }
 }

@@ -200,25 +200,43 @@ pub(crate) use sealed::Sealed;
 macro_rules! tagged {
     ($op:ty) => {
         impl $op {
+            pub(super) fn tag(&self) -> &$crate::op::Tag {
+                &self.tag
+            }
+
+            pub(super) fn tag_mut(&mut self) -> &mut $crate::op::Tag {
+                &mut self.tag
+            }
+        }
+
+        $crate::op::labelled!($op);
+    };
+}
+use tagged;
+
+/// Gives an operation with a tag its label and location.
+macro_rules! labelled {
+    ($op:ty) => {
+        impl $op {
             /// The same operation under a name, for errors and pictures.
             pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {
-                self.tag.label = Some(label.into());
+                self.tag_mut().label = Some(label.into());
                 self
             }
 
             /// Its name, if it has one.
             pub fn label_text(&self) -> Option<&str> {
-                self.tag.label.as_deref()
+                self.tag().label.as_deref()
             }
 
             /// Where it was made, if this library made it.
             pub fn location(&self) -> Option<&'static std::panic::Location<'static>> {
-                self.tag.location
+                self.tag().location
             }
         }
     };
 }
-use tagged;
+use labelled;
 
 macro_rules! operations {
     ($($variant:ident($op:ty) = $kind:ident),+ $(,)?) => {
@@ -252,15 +270,15 @@ macro_rules! operations {
 
             pub(crate) fn tag(&self) -> &Tag {
                 match self {
-                    $(AnyOp::$variant(op) => &op.tag,)+
-                    AnyOp::Raw(op) => &op.tag,
+                    $(AnyOp::$variant(op) => op.tag(),)+
+                    AnyOp::Raw(op) => op.tag(),
                 }
             }
 
             pub(crate) fn tag_mut(&mut self) -> &mut Tag {
                 match self {
-                    $(AnyOp::$variant(op) => &mut op.tag,)+
-                    AnyOp::Raw(op) => &mut op.tag,
+                    $(AnyOp::$variant(op) => op.tag_mut(),)+
+                    AnyOp::Raw(op) => op.tag_mut(),
                 }
             }
         }
