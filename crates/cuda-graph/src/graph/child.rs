@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
 
 use super::state::{Body, Hierarchy, Keeper, Slot, Snapshot, lock_both, mirror, resolve};
-use super::{After, Graph, Node, NodeId, NodeName, View};
+use super::{After, Graph, Node, NodeId, NodeName, RawNodes, View};
 use crate::op::{AnyOp, ChildOp, NodeKind};
 use crate::{Error, Result, driver};
 
@@ -86,12 +86,13 @@ impl Graph {
             });
         }
         let inner = from.body(op.graph.body)?.raw;
-        let after = self.resolve_after(&state, after)?;
         let executables = state.executables;
         let body = state.body_mut(self.body_index())?;
+        let mut nodes = RawNodes::new();
+        let after = self.resolve_all(body, after, &mut nodes)?;
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
         params.__bindgen_anon_1.graph.graph = inner;
-        let raw = driver::node::add(body.raw, &after, &mut params)
+        let raw = driver::node::add(body.raw, after, &mut params)
             .map_err(|error| error.about(NodeName::of_op(&AnyOp::Child(op.clone())), "adding"))?;
         let index = body.push(Slot::new(raw, op.clone().into(), executables));
         state.mirror_child(&known, self.body_index(), index);

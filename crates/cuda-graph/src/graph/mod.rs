@@ -28,9 +28,9 @@ pub use name::NodeName;
 pub use node::{Node, NodeId, NodeSet};
 
 use crate::memory::RawMemory;
-use crate::op::{AllocOp, AnyOp, ChildOp, NodeKind, Operation};
+use crate::op::{AllocOp, AnyOp, ChildOp, KernelOp, NodeKind, Operation};
 use crate::{Error, Owner, Result, driver};
-use state::{Hierarchy, Keeper, Slot, State, resolve};
+use state::{Body, Hierarchy, Keeper, Slot, State, resolve};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
 ///
@@ -78,6 +78,8 @@ pub(crate) enum After<'a> {
     /// Nodes of the graph, each once, that the driver just named.
     Raw(&'a [CUgraphNode]),
 }
+
+type RawNodes = SmallVec<[CUgraphNode; 8]>;
 
 /// A graph of a hierarchy, and what keeps it.
 #[derive(Clone)]
@@ -159,27 +161,26 @@ impl Graph {
         }
     }
 
-    /// The driver's handles of `nodes`; [`Error::DuplicateNode`] when one is there twice.
+    /// The driver's handles of the nodes, put into `raw` where they are not told; [`Error::DuplicateNode`] when one is there twice.
     #[inline]
-    fn resolve_all(&self, state: &State, nodes: &[NodeId]) -> Result<SmallVec<[CUgraphNode; 8]>> {
-        let body = state.body(self.view.body)?;
-        let mut raw = SmallVec::new();
+    fn resolve_all<'a>(
+        &self,
+        body: &Body,
+        nodes: After<'a>,
+        raw: &'a mut RawNodes,
+    ) -> Result<&'a [CUgraphNode]> {
+        let nodes = match nodes {
+            After::Nodes(nodes) => nodes,
+            After::Raw(nodes) => return Ok(nodes),
+        };
         for &node in nodes {
             raw.push(resolve(self.hierarchy().id, self.view.body, body, node)?);
         }
-        match twice(&raw) {
+        match twice(raw) {
             Some(i) => Err(Error::DuplicateNode {
                 node: Box::new(body.name(nodes[i].index)),
             }),
             None => Ok(raw),
-        }
-    }
-
-    #[inline]
-    fn resolve_after(&self, state: &State, after: After<'_>) -> Result<SmallVec<[CUgraphNode; 8]>> {
-        match after {
-            After::Nodes(nodes) => self.resolve_all(state, nodes),
-            After::Raw(nodes) => Ok(SmallVec::from_slice(nodes)),
         }
     }
 
@@ -194,17 +195,24 @@ impl Graph {
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
         let mut nodes = SmallVec::<[NodeId; 8]>::new();
         after.add_to(&mut nodes);
-        let (id, _) = self.insert(op.into_any(), After::Nodes(&nodes))?;
+        let after = After::Nodes(&nodes);
+        let id = match op.into_kernel() {
+            Ok(op) => self.kernel_id(self.insert_kernel(op, after)?.0),
+            Err(op) => self.insert(op.into_any(), after)?.0,
+        };
         Ok(Node::new(id))
     }
 
     /// Adds a node; gives its number and the driver's handle.
-    #[inline]
     pub(crate) fn insert(&self, op: AnyOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
-        match &op {
-            AnyOp::Kernel(_) => driver::bind_some(self.context())?,
-            _ => driver::bind(self.context())?,
-        }
+        let op = match op {
+            AnyOp::Kernel(op) => {
+                let (index, raw) = self.insert_kernel(op, after)?;
+                return Ok((self.kernel_id(index), raw));
+            }
+            op => op,
+        };
+        driver::bind(self.context())?;
         if let AnyOp::Child(child) = &op {
             return self.embed(child, after);
         }
@@ -215,30 +223,22 @@ impl Graph {
                 node: Box::new(NodeName::of_op(&op)),
             });
         }
-        let after = self.resolve_after(&state, after)?;
         let executables = state.executables;
-        if let Some(branching) = op.branching() {
-            let raw = state.body(self.view.body)?.raw;
-            let (raw, bodies) = branching
-                .add_to(self.context(), raw, &after)
-                .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
-            let kind = op.kind();
-            let index =
-                state.push_conditional(self.view.body, Slot::new(raw, op, executables), &bodies);
-            let id = NodeId {
-                hierarchy: self.hierarchy().id,
-                body: self.view.body,
-                index,
-                kind,
-            };
-            return Ok((id, raw));
-        }
         let body = state.body_mut(self.view.body)?;
-        let raw = op
-            .add_to(self.context(), body.raw, &after)
-            .map_err(|error| error.about(NodeName::of_op(&op), "adding"))?;
+        let mut nodes = RawNodes::new();
+        let after = self.resolve_all(body, after, &mut nodes)?;
         let kind = op.kind();
-        let index = body.push(Slot::new(raw, op, executables));
+        let failed = |error: Error| error.about(NodeName::of_op(&op), "adding");
+        let (index, raw) = if let Some(branching) = op.branching() {
+            let (raw, bodies) = branching
+                .add_to(self.context(), body.raw, after)
+                .map_err(failed)?;
+            let slot = Slot::new(raw, op, executables);
+            (state.push_conditional(self.view.body, slot, &bodies), raw)
+        } else {
+            let raw = op.add_to(self.context(), body.raw, after).map_err(failed)?;
+            (body.push(Slot::new(raw, op, executables)), raw)
+        };
         let id = NodeId {
             hierarchy: self.hierarchy().id,
             body: self.view.body,
@@ -246,6 +246,31 @@ impl Graph {
             kind,
         };
         Ok((id, raw))
+    }
+
+    /// Adds a launch: on its own, because there are most of them.
+    fn insert_kernel(&self, op: KernelOp, after: After<'_>) -> Result<(u32, CUgraphNode)> {
+        driver::bind_some(self.context())?;
+        self.check_condition(op.arguments().condition_of())?;
+        let mut state = self.hierarchy().lock();
+        let executables = state.executables;
+        let body = state.body_mut(self.view.body)?;
+        let mut nodes = RawNodes::new();
+        let after = self.resolve_all(body, after, &mut nodes)?;
+        match op.add_to(body.raw, after, self.context()) {
+            Ok(raw) => Ok((body.push_kernel(raw, op, executables), raw)),
+            Err(error) => Err(error.about(NodeName::of_op(&op.into()), "adding")),
+        }
+    }
+
+    #[inline]
+    fn kernel_id(&self, index: u32) -> NodeId {
+        NodeId {
+            hierarchy: self.hierarchy().id,
+            body: self.view.body,
+            index,
+            kind: NodeKind::Kernel,
+        }
     }
 
     /// Refuses what looks at, or sets, conditions of another graph.
@@ -483,8 +508,15 @@ impl Graph {
     }
 
     /// The driver's handles of `nodes`, each named once.
-    pub(crate) fn raw_nodes(&self, nodes: &[NodeId]) -> Result<SmallVec<[CUgraphNode; 8]>> {
-        self.resolve_all(&self.hierarchy().lock(), nodes)
+    pub(crate) fn raw_nodes(&self, nodes: &[NodeId]) -> Result<RawNodes> {
+        let state = self.hierarchy().lock();
+        let mut raw = RawNodes::new();
+        self.resolve_all(
+            state.body(self.view.body)?,
+            After::Nodes(nodes),
+            &mut raw,
+        )?;
+        Ok(raw)
     }
 
     /// What errors call node number `index`.

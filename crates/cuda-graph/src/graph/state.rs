@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
+use smallvec::SmallVec;
 
 use super::condition::Condition;
 use super::name::NodeName;
 use super::node::NodeId;
-use crate::op::{AnyOp, NodeKind, Tag};
+use crate::op::{AnyOp, KernelOp, NodeKind, Tag};
 use crate::retain::{AddressHasher, Holdings};
 use crate::{Error, Owner, Result, driver};
 
@@ -36,7 +37,7 @@ pub(crate) struct Hierarchy {
 /// The graphs of a hierarchy; the first is the root.
 #[derive(Default)]
 pub(crate) struct State {
-    pub bodies: Vec<Body>,
+    pub bodies: SmallVec<[Body; 1]>,
     /// What is to be dropped once the lock is released, because dropping it runs foreign code.
     pub trash: Vec<Content>,
     /// How often a copy took the root's place.
@@ -53,6 +54,9 @@ pub(crate) struct State {
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
 unsafe impl Send for State {}
+
+/// How many nodes a graph has room for at first.
+const FIRST_NODES: usize = 8;
 
 /// One graph.
 pub(crate) struct Body {
@@ -192,12 +196,14 @@ pub(crate) struct Locked<'a> {
 impl Deref for Locked<'_> {
     type Target = State;
 
+    #[inline]
     fn deref(&self) -> &State {
         self.state.as_ref().expect("it is there until drop")
     }
 }
 
 impl DerefMut for Locked<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut State {
         self.state.as_mut().expect("it is there until drop")
     }
@@ -540,6 +546,27 @@ impl Body {
         index
     }
 
+    /// Puts in a launch, written where it stays: a whole slot would be put together on the stack and copied from there.
+    #[inline]
+    pub(crate) fn push_kernel(&mut self, raw: CUgraphNode, op: KernelOp, after: u32) -> u32 {
+        let index = self.nodes.len();
+        if index == self.nodes.capacity() {
+            self.nodes.reserve(FIRST_NODES);
+        }
+        self.nodes.spare_capacity_mut()[0].write(Slot {
+            raw,
+            is_plain: op.attributes().is_empty(),
+            kind: NodeKind::Kernel,
+            after,
+            child: None,
+            children: 0,
+            content: Content::Op(AnyOp::Kernel(op)),
+        });
+        // SAFETY: there was room for one more, which was just written.
+        unsafe { self.nodes.set_len(index + 1) };
+        index as u32
+    }
+
     /// The number of a node that the driver named; one unknown so far is taken in.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
         while let Some(slot) = self.nodes.get(self.indexed) {
@@ -556,6 +583,7 @@ impl Body {
         Ok(self.push(Slot::unknown(raw, kind)))
     }
 
+    #[inline]
     pub(crate) fn slot(&self, node: u32) -> Option<&Slot> {
         self.nodes
             .get(node as usize)

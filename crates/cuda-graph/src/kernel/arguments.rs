@@ -13,19 +13,18 @@ use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
 const ALIGN: u32 = 16;
 
 /// A pointer to each argument.
-pub(crate) type Pointers = SmallVec<[*mut c_void; 12]>;
+pub(crate) type Pointers = SmallVec<[*mut c_void; 8]>;
 
 /// The bytes of a kernel's arguments, and the owners of what they point to.
 ///
-/// One lies after the other, each where its size has it aligned. What most kernels take fits in place, so that it is one allocation
-/// with the operation.
+/// What most kernels take fits in place, so that it is one allocation with the operation.
 #[derive(Clone)]
 pub struct Arguments {
     /// Units of 16 bytes, as many as are used.
-    units: SmallVec<[u128; 3]>,
+    units: SmallVec<[u128; 4]>,
     owners: SmallVec<[Owner; 3]>,
     /// Of each argument, in bytes.
-    sizes: SmallVec<[u32; 6]>,
+    sizes: SmallVec<[u32; 8]>,
     /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
     conditions_of: u64,
     /// Where the last argument ends, in bytes.
@@ -41,17 +40,11 @@ impl Default for Arguments {
     }
 }
 
-/// Where an argument of `size` bytes starts after those that end at `end`. No value is aligned more strictly than to the power of two
-/// next to its size, and no parameter to more than 16.
-#[inline]
+/// Where an argument of `size` bytes starts after those that end at `end`. No value of up to 8 bytes is aligned more strictly than to 8.
+#[inline(always)]
 fn start(end: u32, size: u32) -> u32 {
-    match size {
-        0 | 1 => end,
-        2 => end.next_multiple_of(2),
-        3 | 4 => end.next_multiple_of(4),
-        5..=8 => end.next_multiple_of(8),
-        _ => end.next_multiple_of(ALIGN),
-    }
+    let align = if size > 8 { ALIGN } else { 8 };
+    end.next_multiple_of(align)
 }
 
 /// Conditions of several graphs, which is that of none.
@@ -157,16 +150,15 @@ impl Arguments {
         &self.owners
     }
 
-    /// A pointer to each argument, as the driver wants them: it reads from them alone. They hold while `self` stays where it is, unchanged.
-    #[inline]
-    pub(crate) fn pointers(&self) -> Pointers {
+    /// Puts a pointer to each argument into `pointers`, as the driver wants them: it reads from them alone. They hold while `self` stays
+    /// where it is, unchanged.
+    #[inline(always)]
+    pub(crate) fn point(&self, pointers: &mut Pointers) {
         let units = self.units.as_ptr().cast::<u8>().cast_mut();
-        let mut pointers = Pointers::new();
         for (start, _) in self.places() {
             // SAFETY: the place lies within the units.
             pointers.push(unsafe { units.add(start as usize) }.cast());
         }
-        pointers
     }
 
     /// Checks them against what `kernel` takes.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction;
 
+pub(crate) use arguments::Pointers;
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
 
 use crate::{Error, Owner, Result, driver};

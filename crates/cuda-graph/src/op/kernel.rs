@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 use cudarc::driver::{CudaContext, LaunchConfig};
 
 use super::{LaunchAttribute, Tag, labelled};
-use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments};
+use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments, Pointers};
 use crate::{Owner, Result, driver};
 
 /// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module loaded and the buffers allocated.
@@ -210,7 +210,8 @@ impl KernelOp {
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
     ) -> R {
         let launch = &*self.launch;
-        let mut pointers = launch.arguments.pointers();
+        let mut pointers = Pointers::new();
+        launch.arguments.point(&mut pointers);
         let LaunchConfig {
             grid_dim: grid,
             block_dim: block,
@@ -232,7 +233,8 @@ impl KernelOp {
         })
     }
 
-    pub(super) fn add_to(
+    #[inline]
+    pub(crate) fn add_to(
         &self,
         graph: CUgraph,
         after: &[CUgraphNode],

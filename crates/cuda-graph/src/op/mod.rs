@@ -172,6 +172,14 @@ mod sealed {
         fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode)
         -> Result<()>;
 
+        /// Itself, if it is the operation that there are most of.
+        fn into_kernel(self) -> std::result::Result<KernelOp, Self>
+        where
+            Self: Sized,
+        {
+            Err(self)
+        }
+
         /// Its kind.
         fn kind(&self) -> NodeKind;
 
@@ -339,6 +347,13 @@ impl Sealed for AnyOp {
         }
     }
 
+    fn into_kernel(self) -> std::result::Result<KernelOp, AnyOp> {
+        match self {
+            AnyOp::Kernel(op) => Ok(op),
+            other => Err(other),
+        }
+    }
+
     fn kind(&self) -> NodeKind {
         AnyOp::kind(self)
     }
@@ -370,6 +385,11 @@ impl Sealed for KernelOp {
     #[inline(always)]
     fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
         KernelOp::set_in(self, exec, node, context)
+    }
+
+    #[inline]
+    fn into_kernel(self) -> std::result::Result<KernelOp, KernelOp> {
+        Ok(self)
     }
 
     #[inline]
