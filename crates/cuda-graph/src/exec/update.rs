@@ -229,7 +229,7 @@ fn check_attributes(
     id: NodeId,
     attributes: &[crate::op::LaunchAttribute],
 ) -> Result<()> {
-    let body = &state.bodies[id.body as usize];
+    let body = state.body(id.body)?;
     debug_assert_eq!(id.kind, NodeKind::Kernel);
     let slot = &body.nodes[id.index as usize];
     if slot.is_plain && attributes.is_empty() {

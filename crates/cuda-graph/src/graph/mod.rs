@@ -511,11 +511,7 @@ impl Graph {
     pub(crate) fn raw_nodes(&self, nodes: &[NodeId]) -> Result<RawNodes> {
         let state = self.hierarchy().lock();
         let mut raw = RawNodes::new();
-        self.resolve_all(
-            state.body(self.view.body)?,
-            After::Nodes(nodes),
-            &mut raw,
-        )?;
+        self.resolve_all(state.body(self.view.body)?, After::Nodes(nodes), &mut raw)?;
         Ok(raw)
     }
 

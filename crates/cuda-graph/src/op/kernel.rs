@@ -5,9 +5,7 @@ use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
-};
+use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
 use cudarc::driver::{CudaContext, LaunchConfig};
 
 use super::{LaunchAttribute, Tag, labelled};
@@ -50,18 +48,21 @@ pub struct KernelOp {
     launch: Arc<Launch>,
 }
 
-/// All of it, in one place: an operation is made, moved and added often.
-#[derive(Clone)]
+/// All of it in one place, which never moves: the driver's parameters are made once.
+// What updates read comes first.
+#[repr(C)]
 struct Launch {
-    function: CUfunction,
-    config: LaunchConfig,
-    tag: Tag,
-    attributes: Box<[LaunchAttribute]>,
+    /// `kernelParams` points to `pointers`; the context is the graph's.
+    params: CUDA_KERNEL_NODE_PARAMS,
+    /// Into `arguments`.
+    pointers: Pointers,
     /// The kernel is the last of their owners.
     arguments: Arguments,
+    attributes: Box<[LaunchAttribute]>,
+    tag: Tag,
 }
 
-// SAFETY: a function handle may be used from any thread.
+// SAFETY: the pointers lead into the structure itself, and are read by the driver alone; a function's handle may be used from any thread.
 unsafe impl Send for Launch {}
 // SAFETY: as above.
 unsafe impl Sync for Launch {}
@@ -75,12 +76,34 @@ impl Launch {
         // together on the stack and copied from there.
         unsafe {
             let place = Arc::as_ptr(&launch).cast_mut().cast::<Launch>();
-            (&raw mut (*place).function).write(kernel.raw());
-            (&raw mut (*place).config).write(*config);
-            (&raw mut (*place).tag).write(tag);
+            (&raw mut (*place).params).write(CUDA_KERNEL_NODE_PARAMS {
+                func: kernel.raw(),
+                gridDimX: config.grid_dim.0,
+                gridDimY: config.grid_dim.1,
+                gridDimZ: config.grid_dim.2,
+                blockDimX: config.block_dim.0,
+                blockDimY: config.block_dim.1,
+                blockDimZ: config.block_dim.2,
+                sharedMemBytes: config.shared_mem_bytes,
+                kernelParams: ptr::null_mut(),
+                extra: ptr::null_mut(),
+                kern: ptr::null_mut(),
+                ctx: ptr::null_mut(),
+            });
+            (&raw mut (*place).pointers).write(Pointers::new());
             (&raw mut (*place).attributes).write(Box::default());
+            (&raw mut (*place).tag).write(tag);
             Arguments::none(&mut *(&raw mut (*place).arguments).cast());
             Unshared(launch.assume_init())
+        }
+    }
+
+    fn config(&self) -> LaunchConfig {
+        let params = &self.params;
+        LaunchConfig {
+            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
+            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_mem_bytes: params.sharedMemBytes,
         }
     }
 }
@@ -90,15 +113,17 @@ struct Unshared(Arc<Launch>);
 
 impl Unshared {
     #[inline(always)]
-    fn arguments(&mut self) -> &mut Arguments {
+    fn get(&mut self) -> &mut Launch {
         // SAFETY: the type's invariant; it gives out no clone.
-        unsafe { &mut (*Arc::as_ptr(&self.0).cast_mut()).arguments }
+        unsafe { &mut *Arc::as_ptr(&self.0).cast_mut() }
     }
 
-    /// The operation, whose arguments are whole.
+    /// The operation, whose arguments and owners are there.
     #[inline(always)]
-    fn done(mut self, kernel: Kernel) -> KernelOp {
-        self.arguments().keep(kernel.into_owner());
+    fn done(mut self) -> KernelOp {
+        let launch = self.get();
+        launch.arguments.point(&mut launch.pointers);
+        launch.params.kernelParams = launch.pointers.as_mut_ptr();
         KernelOp { launch: self.0 }
     }
 }
@@ -111,7 +136,20 @@ impl KernelOp {
     }
 
     pub(super) fn tag_mut(&mut self) -> &mut Tag {
-        &mut Arc::make_mut(&mut self.launch).tag
+        &mut self.edit().tag
+    }
+
+    /// To change what the driver's parameters do not lead to.
+    fn edit(&mut self) -> &mut Launch {
+        if Arc::get_mut(&mut self.launch).is_none() {
+            let old = &*self.launch;
+            let mut copy = Launch::empty(&self.kernel(), &old.config(), old.tag.clone());
+            let new = copy.get();
+            new.attributes = old.attributes.clone();
+            new.arguments = old.arguments.clone();
+            *self = copy.done();
+        }
+        Arc::get_mut(&mut self.launch).expect("it is the only one")
     }
 
     /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the order of the parameters.
@@ -134,14 +172,16 @@ impl KernelOp {
         let tag = Tag::here();
         let kernel = kernel.as_kernel()?;
         let mut launch = Launch::empty(&kernel, &config, tag);
-        arguments.add_to(launch.arguments());
-        launch.arguments().check(&kernel)?;
-        Ok(launch.done(kernel))
+        let place = &mut launch.get().arguments;
+        arguments.add_to(place);
+        place.check(&kernel)?;
+        place.keep(kernel.into_owner());
+        Ok(launch.done())
     }
 
     /// The same launch with an attribute, which replaces one of the same name.
     pub fn attribute(mut self, attribute: LaunchAttribute) -> Self {
-        let launch = Arc::make_mut(&mut self.launch);
+        let launch = self.edit();
         let mut attributes = mem::take(&mut launch.attributes).into_vec();
         attributes.retain(|other| other.id() != attribute.id());
         attributes.push(attribute);
@@ -174,17 +214,17 @@ impl KernelOp {
 
     /// The grid, in blocks.
     pub fn grid(&self) -> (u32, u32, u32) {
-        self.launch.config.grid_dim
+        self.launch.config().grid_dim
     }
 
     /// A block, in threads.
     pub fn block(&self) -> (u32, u32, u32) {
-        self.launch.config.block_dim
+        self.launch.config().block_dim
     }
 
     /// The dynamic shared memory of a block, in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        self.launch.config.shared_mem_bytes
+        self.launch.params.sharedMemBytes
     }
 
     /// The arguments.
@@ -202,34 +242,21 @@ impl KernelOp {
         self.launch.arguments.owners()
     }
 
+    /// The driver's parameters, but for the context.
+    pub(super) fn params(&self) -> &CUDA_KERNEL_NODE_PARAMS {
+        &self.launch.params
+    }
+
     /// Calls the driver with this launch's parameters.
     #[inline(always)]
-    pub(super) fn with_params<R>(
+    fn with_params<R>(
         &self,
-        context: CUcontext,
+        context: &CudaContext,
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
     ) -> R {
-        let launch = &*self.launch;
-        let mut pointers = Pointers::new();
-        launch.arguments.point(&mut pointers);
-        let LaunchConfig {
-            grid_dim: grid,
-            block_dim: block,
-            shared_mem_bytes,
-        } = launch.config;
         call(&CUDA_KERNEL_NODE_PARAMS {
-            func: launch.function,
-            gridDimX: grid.0,
-            gridDimY: grid.1,
-            gridDimZ: grid.2,
-            blockDimX: block.0,
-            blockDimY: block.1,
-            blockDimZ: block.2,
-            sharedMemBytes: shared_mem_bytes,
-            kernelParams: pointers.as_mut_ptr(),
-            extra: ptr::null_mut(),
-            kern: ptr::null_mut(),
-            ctx: context,
+            ctx: context.cu_ctx(),
+            ..self.launch.params
         })
     }
 
@@ -240,7 +267,7 @@ impl KernelOp {
         after: &[CUgraphNode],
         context: &CudaContext,
     ) -> Result<CUgraphNode> {
-        let node = self.with_params(context.cu_ctx(), |params| {
+        let node = self.with_params(context, |params| {
             driver::node::add_kernel(graph, after, params)
         })?;
         for attribute in &self.launch.attributes {
@@ -264,7 +291,7 @@ impl KernelOp {
         context: &CudaContext,
         old: &[LaunchAttribute],
     ) -> Result<()> {
-        self.with_params(context.cu_ctx(), |params| driver::node::set_kernel(node, params))?;
+        self.with_params(context, |params| driver::node::set_kernel(node, params))?;
         let new = self.attributes();
         for attribute in old {
             if new.iter().all(|new| new.id() != attribute.id()) {
@@ -281,7 +308,7 @@ impl KernelOp {
         node: CUgraphNode,
         context: &CudaContext,
     ) -> Result<()> {
-        self.with_params(context.cu_ctx(), |params| {
+        self.with_params(context, |params| {
             driver::exec::set_kernel(exec, node, params)
         })
     }
@@ -301,6 +328,8 @@ impl KernelOp {
             shared_mem_bytes: params.sharedMemBytes,
         };
         let mut launch = Launch::empty(&kernel, &config, Tag::default());
+        let place = launch.get();
+        place.attributes = LaunchAttribute::read(node).into();
         if let Some(parameters) = kernel.parameters()
             && !params.kernelParams.is_null()
         {
@@ -308,14 +337,14 @@ impl KernelOp {
                 // SAFETY: the driver gives a pointer per parameter, each to as many bytes as the parameter has.
                 unsafe {
                     let from = *params.kernelParams.add(index);
-                    launch
-                        .arguments()
+                    place
+                        .arguments
                         .bytes(from.cast_const().cast(), parameter.size);
                 }
             }
         }
-        let attributes = LaunchAttribute::read(node);
-        Ok(attributes.into_iter().fold(launch.done(kernel), KernelOp::attribute))
+        place.arguments.keep(kernel.into_owner());
+        Ok(launch.done())
     }
 }
 
