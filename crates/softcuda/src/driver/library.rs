@@ -112,7 +112,7 @@ pub(crate) fn function_of(handle: usize) -> Result<Arc<Function>> {
     kernel(CUkernel(handle))?.function(&context::current()?)
 }
 
-/// `cuLibraryUnload`: launches in flight go on.
+/// `cuLibraryUnload`: waits for all work of each context in which a kernel of it was asked for or launched, as `cuModuleUnload` does.
 pub(crate) fn unload(handle: CUlibrary) -> Result {
     let Found::Live(library) = LIBRARIES.remove(handle.0) else {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
@@ -120,10 +120,12 @@ pub(crate) fn unload(handle: CUlibrary) -> Result {
     for kernel in &library.kernels {
         KERNELS.remove(kernel.handle);
     }
-    for (_, module) in library.modules.lock().of.drain() {
-        module::remove(&module);
-    }
-    Ok(())
+    let modules: Vec<_> = library.modules.lock().of.drain().collect();
+    modules.iter().fold(Ok(()), |result, (_, module)| {
+        let waited = module.wait();
+        module::remove(module);
+        result.and(waited)
+    })
 }
 
 /// The context ends: so do the modules that libraries have in it.

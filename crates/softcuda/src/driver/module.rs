@@ -71,7 +71,7 @@ pub(crate) fn unload(handle: CUmodule) -> Result {
     if module.of_library {
         return Err(CUresult::CUDA_ERROR_NOT_PERMITTED);
     }
-    let waited = stream::synchronize_context(&module.context);
+    let waited = module.wait();
     match remove(&module) {
         true => waited,
         // Another thread did it meanwhile.
@@ -100,6 +100,11 @@ pub(crate) fn end_context(context: &Context) {
 }
 
 impl Module {
+    /// Waits for all work of its context, as the device does before it takes code away.
+    pub(super) fn wait(&self) -> Result {
+        stream::synchronize_context(&self.context)
+    }
+
     /// Its handle.
     pub fn handle(&self) -> CUmodule {
         CUmodule(self.handle)

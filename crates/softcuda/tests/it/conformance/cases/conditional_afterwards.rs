@@ -215,6 +215,13 @@ pub const CASES: &[Case] = &[
         asks(line, "module_that_ran", held(), || {
             cuModuleUnload(module_two)
         });
+        let (library_two, mut store) = (library(), 0);
+        cuLibraryGetKernel(&mut store, library_two, c"store".as_ptr()).must();
+        launch(store, 1, 1, stream, &mut [void(&mut to), void(&mut value)]).must();
+        cuStreamSynchronize(stream).must();
+        asks(line, "library_that_ran", held(), || {
+            cuLibraryUnload(library_two)
+        });
         line.says(cuCtxSynchronize());
     }),
     case!("conditional/afterwards/others", |line| {
