@@ -1,6 +1,7 @@
 //! The library's tests, on whatever device there is.
 
 mod allocations;
+mod arguments;
 mod attributes;
 mod capture;
 mod conditions;
