@@ -185,13 +185,16 @@ pub(crate) fn bound_if_wanted<R>(
     context: &CudaContext,
     mut call: impl FnMut() -> Result<R>,
 ) -> Result<R> {
-    match call() {
-        Ok(result) => Ok(result),
-        Err(error) if exec::is(&error, CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
-            bind(context)?;
-            call()
+    let mut bound = false;
+    // One place that calls, so that the call is compiled into it.
+    loop {
+        match call() {
+            Err(error) if !bound && exec::is(&error, CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
+                bind(context)?;
+                bound = true;
+            }
+            result => return result,
         }
-        Err(error) => Err(error),
     }
 }
 

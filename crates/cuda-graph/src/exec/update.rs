@@ -6,7 +6,7 @@ use std::fmt;
 use cudarc::driver::sys::CUgraphNode;
 
 use super::Exec;
-use crate::graph::state::{Hierarchy, Locked, Snapshot, State, lock_both};
+use crate::graph::state::{Hierarchy, Locked, Slot, Snapshot, State, lock_both};
 use crate::graph::{Graph, Node, NodeId};
 use crate::op::{ChildOp, NodeKind, Operation};
 use crate::retain::Holdings;
@@ -114,7 +114,7 @@ impl Exec {
         };
         let id = node.id();
         let state = source.look();
-        let raw = find(source, &state, self.made(), id)?;
+        let slot = find(source, &state, self.made(), id)?;
         if op.kind() != id.kind {
             return Err(Error::WrongKind {
                 is: id.kind,
@@ -124,11 +124,14 @@ impl Exec {
         if op.condition_of().is_some_and(|of| of != source.id) {
             return Err(Error::ForeignCondition);
         }
-        if let Some(attributes) = op.attributes() {
-            check_attributes(&state, id, attributes)?;
+        if let Some(attributes) = op.attributes()
+            && !(slot.is_plain && attributes.is_empty())
+        {
+            check_attributes(&state, id, slot, attributes)?;
         }
-        let result =
-            driver::bound_if_wanted(&self.context, || op.set_in(&self.context, self.raw, raw));
+        let result = driver::bound_if_wanted(&self.context, || {
+            op.set_in(&self.context, self.raw, slot.raw)
+        });
         match result {
             Ok(()) => {
                 // No launch can come between, so held now is held in time.
@@ -146,7 +149,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let (state, other) = lock_both(source, op.graph.hierarchy());
-        let raw = find(source, &state, self.made(), id)?;
+        let raw = find(source, &state, self.made(), id)?.raw;
         let from: &Locked<'_> = other.as_ref().unwrap_or(&state);
         let inner = from.body(op.graph.body)?.raw;
         let known = Snapshot::of(from, op.graph.body)?;
@@ -172,7 +175,7 @@ impl Exec {
         driver::bind(&self.context)?;
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let state = source.lock();
-        let raw = find(source, &state, self.made(), id)?;
+        let raw = find(source, &state, self.made(), id)?.raw;
         let result = match id.kind {
             // The driver would say no more than that a value is invalid.
             NodeKind::Conditional => Err(Error::InvalidOperation {
@@ -184,9 +187,14 @@ impl Exec {
     }
 }
 
-/// The driver's handle of a node at any depth of the executable's definition.
+/// What is known of a node at any depth of the executable's definition.
 #[inline]
-fn find(source: &Hierarchy, state: &State, made: (u32, u32), id: NodeId) -> Result<CUgraphNode> {
+fn find<'a>(
+    source: &Hierarchy,
+    state: &'a State,
+    made: (u32, u32),
+    id: NodeId,
+) -> Result<&'a Slot> {
     // When the root is gone, no body is known.
     if id.hierarchy == source.id
         && state.restored == made.0
@@ -196,7 +204,7 @@ fn find(source: &Hierarchy, state: &State, made: (u32, u32), id: NodeId) -> Resu
         && !body.raw.is_null()
         && slot.after <= made.1
     {
-        return Ok(slot.raw);
+        return Ok(slot);
     }
     Err(why_not_found(source, state, made, id))
 }
@@ -223,18 +231,13 @@ fn why_not_found(source: &Hierarchy, state: &State, made: (u32, u32), id: NodeId
     found.err().unwrap_or(Error::GraphGone)
 }
 
-#[inline]
 fn check_attributes(
     state: &State,
     id: NodeId,
+    slot: &Slot,
     attributes: &[crate::op::LaunchAttribute],
 ) -> Result<()> {
-    let body = state.body(id.body)?;
     debug_assert_eq!(id.kind, NodeKind::Kernel);
-    let slot = &body.nodes[id.index as usize];
-    if slot.is_plain && attributes.is_empty() {
-        return Ok(());
-    }
     let fixed = match slot.content.op() {
         Some(crate::op::AnyOp::Kernel(op)) => op.attributes(),
         // Of a node that this library did not make, the driver decides.
@@ -244,6 +247,6 @@ fn check_attributes(
         return Ok(());
     }
     Err(Error::AttributesFixed {
-        node: Box::new(body.name(id.index)),
+        node: Box::new(state.body(id.body)?.name(id.index)),
     })
 }

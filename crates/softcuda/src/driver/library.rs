@@ -121,11 +121,12 @@ pub(crate) fn unload(handle: CUlibrary) -> Result {
         KERNELS.remove(kernel.handle);
     }
     let modules: Vec<_> = library.modules.lock().of.drain().collect();
-    modules.iter().fold(Ok(()), |result, (_, module)| {
-        let waited = module.wait();
+    let mut waited = Ok(());
+    for (_, module) in &modules {
+        waited = waited.and(module.wait());
         module::remove(module);
-        result.and(waited)
-    })
+    }
+    waited
 }
 
 /// The context ends: so do the modules that libraries have in it.
