@@ -40,9 +40,9 @@ impl<K: Kind, M: Mode> Capture<K, M> {
     }
 
     /// What its stream waits for next.
-    pub(crate) fn position(&self) -> Result<SmallVec<[CUgraphNode; 4]>> {
+    pub(crate) fn position(&self) -> Result<SmallVec<[CUgraphNode; 8]>> {
         let info = self.session.position(self.lane.stream())?;
-        Ok(info.dependencies.iter().map(|(node, _)| *node).collect())
+        Ok(info.after)
     }
 
     /// Has its stream wait for `position` again; `nodes`, which came since, go when the capture ends.

@@ -23,7 +23,7 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         if self.session.is_eager() {
             return Exec::run_alone(op, self.stream());
         }
-        let node = self.session.insert(self.lane.stream(), op.into_any())?;
+        let node = self.session.insert(self.lane.stream(), op)?;
         Ok(Node::new(node))
     }
 
@@ -79,7 +79,7 @@ impl<K: Kind, M: Mode> Capture<K, M> {
     pub fn dependencies(&self) -> Result<Vec<NodeId>> {
         let info = driver::capture::info(self.stream().cu_stream())?;
         let graph = self.session.graph();
-        graph.known(info.dependencies.iter().map(|(node, _)| *node))
+        graph.known(info.after)
     }
 
     /// Has the next operation wait for `nodes` alone, nodes of this capture or of the graph that it goes into.

@@ -5,13 +5,13 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaStream, DriverError};
 use smallvec::SmallVec;
 
 use super::invalidated::CaptureInvalidated;
 use crate::graph::{After, Backup, Graph, NodeId, NodeName, NodeSet, View};
-use crate::op::NodeKind;
+use crate::op::{NodeKind, Operation};
 use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, Result, driver};
 
@@ -196,6 +196,7 @@ impl Session {
     /// # Errors
     ///
     /// INVALIDATED unless it records for this capture: other code may have ended that, and begun another.
+    #[inline]
     pub(super) fn position(&self, stream: &CudaStream) -> Result<driver::capture::Info> {
         let info = driver::capture::info(stream.cu_stream())?;
         if info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
@@ -210,22 +211,16 @@ impl Session {
     }
 
     /// A node that does `op` after what `stream` waits for, which the stream's next work waits for in turn.
-    pub(super) fn insert(&self, stream: &CudaStream, op: crate::op::AnyOp) -> Result<NodeId> {
+    pub(super) fn insert<O: Operation>(&self, stream: &CudaStream, op: O) -> Result<NodeId> {
         let info = self.position(stream)?;
-        let graph = self.graph();
-        let plain = info
-            .dependencies
-            .iter()
-            .all(|(_, data)| driver::graph::is_plain(data));
-        let after: SmallVec<[CUgraphNode; 8]> =
-            info.dependencies.iter().map(|(node, _)| *node).collect();
-        let (node, raw) = if plain {
-            graph.insert(op, After::Raw(&after))?
+        let graph = self.view.as_graph();
+        let (node, raw) = if info.edges.is_empty() {
+            graph.insert(op, After::Raw(&info.after))?
         } else {
             let (node, raw) = graph.insert(op, After::Raw(&[]))?;
-            let data: SmallVec<[_; 4]> = info.dependencies.iter().map(|(_, data)| *data).collect();
-            let to: SmallVec<[_; 8]> = after.iter().map(|_| raw).collect();
-            if let Err(error) = driver::graph::add_edges(info.graph, &after, &to, &data) {
+            let to: SmallVec<[_; 8]> = info.after.iter().map(|_| raw).collect();
+            if let Err(error) = driver::graph::add_edges(info.graph, &info.after, &to, &info.edges)
+            {
                 lock(&self.spoilt).push(node);
                 return Err(error);
             }

@@ -55,7 +55,7 @@ impl CaptureInfo {
             } else {
                 std::ptr::null_mut()
             },
-            dependencies: info.dependencies.iter().map(|(node, _)| *node).collect(),
+            dependencies: info.after.into_vec(),
         })
     }
 

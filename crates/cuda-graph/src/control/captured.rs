@@ -55,7 +55,7 @@ impl<K: Kind, M: Mode> Records for Capture<K, M> {
 }
 
 impl<K: Kind, M: Mode> Builds for Capture<K, M> {
-    type Mark = SmallVec<[CUgraphNode; 4]>;
+    type Mark = SmallVec<[CUgraphNode; 8]>;
 
     fn graph(&self) -> Graph {
         self.target()

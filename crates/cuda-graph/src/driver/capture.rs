@@ -1,6 +1,7 @@
 //! Driver calls on streams in capture.
 
 use std::ptr;
+use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
@@ -10,7 +11,6 @@ use cudarc::driver::sys::{
 use smallvec::SmallVec;
 
 use super::call;
-use super::graph::PLAIN;
 use crate::{Error, Result};
 
 /// Held while a capture begins or takes in a stream, and while a stream that is not captured is given something behind
@@ -55,18 +55,19 @@ pub(crate) fn end(stream: CUstream) -> Result<CUgraph> {
     Ok(graph)
 }
 
-/// What a stream's next operation waits for.
-pub(crate) type Dependencies = SmallVec<[(CUgraphNode, CUgraphEdgeData); 4]>;
-
 /// What a stream is recorded into.
 pub(crate) struct Info {
     pub status: CUstreamCaptureStatus,
     /// Of the capture; no two have the same.
     pub id: u64,
     pub graph: CUgraph,
-    pub dependencies: Dependencies,
+    /// What its next operation waits for.
+    pub after: SmallVec<[CUgraphNode; 8]>,
+    /// By which edges; none where all are plain.
+    pub edges: Vec<CUgraphEdgeData>,
 }
 
+#[inline(always)]
 pub(crate) fn info(stream: CUstream) -> Result<Info> {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph) = (0, ptr::null_mut());
@@ -80,14 +81,16 @@ pub(crate) fn info(stream: CUstream) -> Result<Info> {
         &mut data,
         &mut count
     ))?;
-    let mut dependencies = Dependencies::new();
+    let (mut after, mut edges) = (SmallVec::new(), Vec::new());
     if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE && !nodes.is_null() {
-        for at in 0..count {
-            // SAFETY: the driver gives so many of both, which hold until the next call about this capture; without data every edge is
-            // plain.
-            unsafe {
-                let data = if data.is_null() { PLAIN } else { *data.add(at) };
-                dependencies.push((*nodes.add(at), data));
+        // SAFETY: the driver gives so many, which hold until the next call about this capture.
+        let nodes = unsafe { slice::from_raw_parts(nodes, count) };
+        after.extend(nodes.iter().copied());
+        if !data.is_null() {
+            // SAFETY: as above.
+            let data = unsafe { slice::from_raw_parts(data, count) };
+            if !data.iter().all(super::graph::is_plain) {
+                edges = data.to_vec();
             }
         }
     }
@@ -95,7 +98,8 @@ pub(crate) fn info(stream: CUstream) -> Result<Info> {
         status,
         id,
         graph,
-        dependencies,
+        after,
+        edges,
     })
 }
 

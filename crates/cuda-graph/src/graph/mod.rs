@@ -65,6 +65,7 @@ use state::{Body, Hierarchy, Keeper, Slot, State, resolve};
 /// fn shareable<T: Sync>() {}
 /// shareable::<cuda_graph::Graph>();
 /// ```
+#[repr(transparent)]
 pub struct Graph {
     view: View,
     not_sync: PhantomData<Cell<()>>,
@@ -89,6 +90,12 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// The graph, for as long as the view is there. One on each of several threads would do: each call takes the hierarchy's lock.
+    pub(crate) fn as_graph(&self) -> &Graph {
+        // SAFETY: a `Graph` is a `View`, and nothing more but what the compiler is to think of it.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+
     pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
         &self.keeper.hierarchy
     }
@@ -195,23 +202,34 @@ impl Graph {
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
         let mut nodes = SmallVec::<[NodeId; 8]>::new();
         after.add_to(&mut nodes);
-        let after = After::Nodes(&nodes);
-        let id = match op.into_kernel() {
-            Ok(op) => self.kernel_id(self.insert_kernel(op, after)?.0),
-            Err(op) => self.insert(op.into_any(), after)?.0,
-        };
+        let (id, _) = self.insert(op, After::Nodes(&nodes))?;
         Ok(Node::new(id))
     }
 
     /// Adds a node; gives its number and the driver's handle.
-    pub(crate) fn insert(&self, op: AnyOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
-        let op = match op {
-            AnyOp::Kernel(op) => {
+    #[inline]
+    pub(crate) fn insert<O: Operation>(
+        &self,
+        op: O,
+        after: After<'_>,
+    ) -> Result<(NodeId, CUgraphNode)> {
+        match op.into_kernel() {
+            Ok(op) => {
                 let (index, raw) = self.insert_kernel(op, after)?;
-                return Ok((self.kernel_id(index), raw));
+                let id = NodeId {
+                    hierarchy: self.hierarchy().id,
+                    body: self.view.body,
+                    index,
+                    kind: NodeKind::Kernel,
+                };
+                Ok((id, raw))
             }
-            op => op,
-        };
+            Err(op) => self.insert_other(op.into_any(), after),
+        }
+    }
+
+    /// Adds what is no launch.
+    fn insert_other(&self, op: AnyOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
         driver::bind(self.context())?;
         if let AnyOp::Child(child) = &op {
             return self.embed(child, after);
@@ -260,16 +278,6 @@ impl Graph {
         match op.add_to(body.raw, after, self.context()) {
             Ok(raw) => Ok((body.push_kernel(raw, op, executables), raw)),
             Err(error) => Err(error.about(NodeName::of_op(&op.into()), "adding")),
-        }
-    }
-
-    #[inline]
-    fn kernel_id(&self, index: u32) -> NodeId {
-        NodeId {
-            hierarchy: self.hierarchy().id,
-            body: self.view.body,
-            index,
-            kind: NodeKind::Kernel,
         }
     }
 
