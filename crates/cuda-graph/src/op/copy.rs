@@ -15,6 +15,9 @@ use crate::memory::{Region, Source, Space, Target};
 use crate::{Error, Owner, Result, driver};
 
 /// A copy from one region to another: of one row, of rows, or of a box. Each side is device, host or managed memory.
+///
+/// Between two devices it is a node of either's graph. Both must reach the memory: what cudarc and this library allocate lies in pools that
+/// their own device alone reaches until `cuMemPoolSetAccess` lets another in; before, the driver answers `CUDA_ERROR_INVALID_VALUE`.
 #[derive(Clone)]
 pub struct CopyOp {
     copy: Arc<Copy>,

@@ -7,6 +7,7 @@ mod capture;
 mod conditions;
 mod control;
 mod device;
+mod devices;
 mod door;
 mod executables;
 mod exit;
