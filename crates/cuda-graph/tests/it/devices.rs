@@ -236,7 +236,7 @@ fn copies_between_them() {
         graph.instantiate().unwrap().launch(&own.stream).unwrap();
         assert_eq!(to.to_host(&own.stream).unwrap(), [41, 42]);
         let mut eager = Eager::new(&own.stream).unwrap();
-        let back = CopyOp::new(&from.slice(1..).unwrap(), &to.slice(..1).unwrap()).unwrap();
+        let back = CopyOp::new(from.slice(1..).unwrap(), to.slice(..1).unwrap()).unwrap();
         eager.record(back).unwrap();
         own.stream.synchronize().unwrap();
         assert_eq!(from.to_host(&other.stream).unwrap(), [41, 41]);
