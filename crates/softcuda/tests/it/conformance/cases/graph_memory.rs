@@ -347,16 +347,20 @@ pub const CASES: &[Case] = &[
     }),
     case!("graph/alloc/access_of_two", |line| {
         context();
-        let (graph, right) = (graph(), alloc_params(64));
-        for (name, list) in [
-            ("twice", [[1u32, 0, 3], [1, 0, 3]]),
-            ("host_too", [[1, 0, 3], [2, 0, 3]]),
-            ("host_read", [[1, 0, 3], [2, 0, 1]]),
-            ("host_none", [[1, 0, 3], [2, 0, 0]]),
+        let (graph, right, mut devices) = (graph(), alloc_params(64), 0);
+        cuDeviceGetCount(&mut devices).must();
+        for (name, other) in [
+            ("twice", [1u32, 0, 3]),
+            ("host_too", [2, 0, 3]),
+            ("host_read", [2, 0, 1]),
+            ("host_none", [2, 0, 0]),
         ] {
+            // One more than there are devices.
+            let mut list = vec![other; devices as usize + 1];
+            list[0] = [1, 0, 3];
             let params = AllocParams {
                 access: list.as_ptr() as usize,
-                access_count: 2,
+                access_count: list.len() as _,
                 ..right
             };
             line.says_as(name, alloc(graph, &mut { params }));
