@@ -24,12 +24,27 @@ impl Graph {
                     .into(),
             );
         }
+        let sheet = Sheet::of(&picture);
         let mut writer = SVGWriter::new();
-        for stroke in Sheet::of(&picture).strokes {
+        for stroke in sheet.strokes {
             stroke(&mut writer, Point::zero());
         }
-        Ok(writer.finalize())
+        Ok(cut(&writer.finalize(), sheet.size))
     }
+}
+
+/// The same drawing on a canvas that ends where what is drawn does: the writer takes a text to be as high as it is long.
+fn cut(svg: &str, size: Point) -> String {
+    let Some((before, (_, after))) = svg
+        .split_once("<svg ")
+        .and_then(|(before, rest)| Some((before, rest.split_once('>')?)))
+    else {
+        return svg.into();
+    };
+    let (width, height) = (size.x + 5., size.y + 5.);
+    format!(
+        "{before}<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\">{after}"
+    )
 }
 
 /// Between frames, and around what is in them.

@@ -286,6 +286,9 @@ fn svg_draws_frames_around_what_is_inside_of_nodes() {
             && *top >= 0.
             && *right <= width
             && *bottom <= height));
+        // And it ends where the lowest box does.
+        let lowest = boxes.iter().map(|it| it[3]).fold(0., f64::max);
+        assert!(height < lowest + 20., "{height}, {lowest}");
     }
     let (graph, _) = example();
     let svg = graph.svg().unwrap();
