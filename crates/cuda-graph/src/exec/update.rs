@@ -6,7 +6,8 @@ use std::fmt;
 use cudarc::driver::sys::CUgraphNode;
 
 use super::Exec;
-use crate::graph::state::{Hierarchy, Locked, Slot, Snapshot, State, lock_both};
+use crate::graph::snapshot::Snapshot;
+use crate::graph::state::{Hierarchy, Locked, Slot, State, lock_both};
 use crate::graph::{Graph, Node, NodeId};
 use crate::op::{ChildOp, NodeKind, Operation};
 use crate::retain::Holdings;

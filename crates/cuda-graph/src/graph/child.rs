@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
 
-use super::state::{Body, Hierarchy, Keeper, Slot, Snapshot, lock_both, mirror, resolve};
+use super::snapshot::{Snapshot, mirror};
+use super::state::{Body, Hierarchy, Keeper, Slot, lock_both, resolve};
 use super::{After, Graph, Node, NodeId, NodeName, RawNodes, View};
 use crate::op::{AnyOp, ChildOp, NodeKind};
 use crate::{Error, Result, driver};

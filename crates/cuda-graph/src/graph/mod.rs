@@ -8,6 +8,7 @@ mod in_turn;
 mod name;
 mod node;
 mod raw;
+pub(crate) mod snapshot;
 pub(crate) mod state;
 mod transplant;
 
