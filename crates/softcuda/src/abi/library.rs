@@ -69,7 +69,7 @@ export! {
         load(handle, text, &options)
     }
 
-    /// Unloads a library; launches of its kernels in flight go on.
+    /// Unloads a library, once the contexts in which a kernel of it was used have done their work.
     fn cuLibraryUnload(handle: CUlibrary) {
         capture::permit()?;
         library::unload(handle)
