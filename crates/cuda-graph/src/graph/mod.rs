@@ -278,7 +278,11 @@ impl Graph {
         let after = self.resolve_all(body, after, &mut nodes)?;
         match op.add_to(body.raw, after, self.context()) {
             Ok(raw) => Ok((body.push_kernel(raw, op, executables), raw)),
-            Err(error) => Err(error.about(NodeName::of_op(&op.into()), "adding")),
+            Err(error) => {
+                // The operation goes last, outside of the lock: dropping what it holds runs foreign code.
+                drop(state);
+                Err(error.about(NodeName::of_op(&op.into()), "adding"))
+            }
         }
     }
 

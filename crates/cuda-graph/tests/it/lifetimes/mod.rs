@@ -4,14 +4,19 @@ mod in_captures;
 mod matrix;
 mod random;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
-use cuda_graph::cudarc::driver::DriverError;
 use cuda_graph::cudarc::driver::sys::CUresult;
-use cuda_graph::{AnyOp, Buffer, ChildOp, Eager, EmptyOp, Graph, HostOp, Node, Operation};
+use cuda_graph::cudarc::driver::{DriverError, LaunchConfig};
+use cuda_graph::{
+    AnyOp, Buffer, ChildOp, Eager, EmptyOp, Graph, HostOp, KernelOp, Node, Operation, RawMemory,
+};
 
 use crate::door::Door;
-use crate::fixture::{Watch, Watched, assert_soon, context, in_process, store, stream, words};
+use crate::fixture::{
+    Watch, Watched, assert_soon, context, in_process, kernel, one, store, stream, words,
+};
 use crate::resource::{Resource, Seen, each};
 
 /// A graph with `op` as its only node, and the node. The operation's handle is gone.
@@ -282,6 +287,64 @@ fn a_panic_that_panics_when_dropped_stops_nobody() {
     assert!(!watch.is_dropped(), "the launch uses it");
     door.open();
     assert_soon(|| watch.is_dropped(), "an owner leaks");
+}
+
+/// What an operation holds may use the graph as it goes, whichever call lets it go: no lock is held by then (L3).
+#[test]
+fn owners_may_use_the_graph_as_they_go() {
+    /// Looks at a graph embedded in the one that it is used in: they are behind one lock.
+    struct Looks(Mutex<Graph>, mpsc::Sender<usize>);
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            let view = self.0.get_mut().unwrap();
+            self.1.send(view.nodes().unwrap().len()).unwrap();
+        }
+    }
+    let (says, hears) = mpsc::channel();
+    let refused = LaunchConfig {
+        block_dim: (0, 1, 1),
+        ..one()
+    };
+    let stream = stream();
+    let word = words(&stream, &[0]);
+    let inner = Graph::new(&context()).unwrap();
+    inner.add(store(&word, 1), ()).unwrap();
+    let op_that_looks = {
+        let (word, says) = (word.clone(), says.clone());
+        move |graph: &Graph, node: Node<ChildOp>, config| {
+            let view = Mutex::new(graph.child(node).unwrap());
+            let owner = Arc::new(Looks(view, says.clone()));
+            // SAFETY: the word lives as long as the test.
+            let memory = unsafe { RawMemory::device(word.address(), 4) }.owned_by(owner);
+            // SAFETY: `store` writes one word.
+            unsafe { KernelOp::new(kernel("store"), config, (memory, 2u32)) }.unwrap()
+        }
+    };
+    // On a thread of its own, because a lock that is taken twice is waited for without end.
+    let thread = std::thread::spawn(move || {
+        let graph = Graph::new(&context()).unwrap();
+        let node = graph.add(ChildOp::new(&inner), ()).unwrap();
+        graph
+            .add(op_that_looks(&graph, node, refused), ())
+            .unwrap_err();
+        let added = graph.add(op_that_looks(&graph, node, one()), ()).unwrap();
+        graph
+            .update(added, op_that_looks(&graph, node, refused))
+            .unwrap_err();
+        graph
+            .update(added, op_that_looks(&graph, node, one()))
+            .unwrap();
+        graph.destroy(added).unwrap();
+        let captured = Graph::capture_into(&graph, &stream, (), |c| {
+            c.record(op_that_looks(&graph, node, refused)).map(drop)
+        });
+        captured.unwrap_err();
+    });
+    for which in 0..5 {
+        let seen = hears.recv_timeout(Duration::from_secs(20));
+        assert_eq!(seen.expect("no drop waits for its own call"), 1, "{which}");
+    }
+    thread.join().unwrap();
 }
 
 /// cudarc keeps an error that a drop could not answer with, and gives it to the next call about the context, whatever it means.
