@@ -20,6 +20,8 @@ use crate::{Error, Result};
 pub struct Joint<K: Kind, M: Mode, const N: usize> {
     parent: Capture<K, M>,
     split: u64,
+    /// Not to be ended on another thread while this one's branches record, whatever the mode.
+    not_send: PhantomData<*const ()>,
 }
 
 /// Where a capture was split, and the branches.
@@ -84,6 +86,7 @@ impl<K: Kind, M: Mode> Capture<K, M> {
         let joint = Joint {
             parent: self,
             split,
+            not_send: PhantomData,
         };
         Ok((joint, branches))
     }

@@ -220,6 +220,13 @@ use streams::Lane;
 /// sendable::<cuda_graph::Capture<cuda_graph::Branch, cuda_graph::Relaxed>>();
 /// ```
 ///
+/// The joint of branches on another thread:
+///
+/// ```compile_fail,E0277
+/// fn sendable<T: Send>() {}
+/// sendable::<cuda_graph::Joint<cuda_graph::Root, cuda_graph::Relaxed, 2>>();
+/// ```
+///
 /// Ending it on another thread, where its mode does not allow that:
 ///
 /// ```compile_fail,E0277

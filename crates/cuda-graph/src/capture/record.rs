@@ -77,9 +77,11 @@ impl<K: Kind, M: Mode> Capture<K, M> {
 
     /// What the next operation waits for.
     pub fn dependencies(&self) -> Result<Vec<NodeId>> {
-        let info = driver::capture::info(self.stream().cu_stream())?;
-        let graph = self.session.graph();
-        graph.known(info.after)
+        if self.session.is_eager() {
+            return Ok(Vec::new());
+        }
+        let info = self.session.position(self.stream())?;
+        self.session.graph().known(info.after)
     }
 
     /// Has the next operation wait for `nodes` alone, nodes of this capture or of the graph that it goes into.

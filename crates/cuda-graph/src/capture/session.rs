@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use cudarc::driver::sys::{CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaStream, DriverError};
@@ -47,8 +48,18 @@ pub(super) struct Session {
 struct Begun {
     /// The driver's number.
     id: u64,
-    stream: usize,
+    stream: StreamKey,
     location: &'static Location<'static>,
+}
+
+/// What a stream is told by: its handle; those that every context, and every thread, has under one handle, by these too.
+type StreamKey = (usize, usize, Option<ThreadId>);
+
+fn key(stream: &CudaStream) -> StreamKey {
+    let handle = stream.cu_stream() as usize;
+    let of_thread = handle == driver::stream::PER_THREAD;
+    let context = stream.context().cu_ctx() as usize;
+    (handle, context, of_thread.then(|| thread::current().id()))
 }
 
 type AllBegun = BTreeMap<u64, Begun>;
@@ -64,11 +75,11 @@ pub(super) fn begun_of(
     stream: &CudaStream,
     info: &driver::capture::Info,
 ) -> Option<&'static Location<'static>> {
-    let handle = stream.cu_stream() as usize;
+    let key = key(stream);
     let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
     let is_it = |begun: &&Begun| match active {
         true => begun.id == info.id,
-        false => begun.stream == handle,
+        false => begun.stream == key,
     };
     begun().values().rfind(is_it).map(|begun| begun.location)
 }
@@ -136,7 +147,7 @@ impl Session {
         session.id = driver::capture::info(stream.cu_stream())?.id;
         let here = Begun {
             id: session.id,
-            stream: stream.cu_stream() as usize,
+            stream: key(stream),
             location,
         };
         begun().insert(session.serial, here);
@@ -366,9 +377,9 @@ impl Session {
                 S::CU_STREAM_CAPTURE_STATUS_ACTIVE => self.id == 0 || info.id == self.id,
                 // The driver gives no number. Where this library began another on the stream since, it is that.
                 S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
-                    let handle = self.origin.cu_stream() as usize;
+                    let key = key(&self.origin);
                     let begun = begun();
-                    let last = begun.iter().rfind(|(_, begun)| begun.stream == handle);
+                    let last = begun.iter().rfind(|(_, begun)| begun.stream == key);
                     self.id == 0 || last.is_some_and(|(serial, _)| *serial == self.serial)
                 }
             },

@@ -111,6 +111,14 @@ impl Eager {
         }
     }
 
+    /// A step is over: what it kept goes once everything has run that was given so far.
+    pub(super) fn end_step(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        if !kept.is_empty() {
+            drop_after(Fence::behind(self.stream.clone()), kept);
+        }
+    }
+
     /// What a flag is once everything before has run.
     fn read(&mut self, flag: &Region) -> Result<u32> {
         driver::bind(self.stream.context())?;

@@ -83,7 +83,9 @@ impl Step {
                     Some(recorder) if Arc::ptr_eq(recorder.own_stream(), stream) => recorder,
                     other => other.insert(Eager::new(stream)?),
                 };
-                run(recorder)
+                let ran = run(recorder);
+                recorder.end_step();
+                ran
             }
         }
     }

@@ -107,7 +107,8 @@ impl Exec {
         driver::bind(stream.context())?;
         let event = Event::new()?;
         driver::exec::launch(self.raw, stream.cu_stream())?;
-        self.last = Launched::Unknown;
+        // A stream that goes with it makes its own context the thread's: after what is asked about this one.
+        let _before = std::mem::replace(&mut self.last, Launched::Unknown);
         self.last = match event.record(stream.cu_stream()) {
             Ok(()) => Launched::Before(stream.context().clone(), Arc::new(event)),
             // It cannot be told later when it is over, so it is to be over now.

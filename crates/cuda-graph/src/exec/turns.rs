@@ -49,9 +49,10 @@ impl Turns {
             driver::run::wait(self.last.raw(), raw)?;
         }
         launch()?;
-        // Where it cannot be told later when it is over, it is to be over now.
-        self.last
-            .record(raw)
+        // The stream of the launch before may have gone, and made its own context the thread's. Where it cannot be told later when the
+        // launch is over, it is to be over now.
+        driver::bind(stream.context())
+            .and_then(|()| self.last.record(raw))
             .or_else(|_| driver::stream::synchronize(raw))
     }
 }

@@ -122,7 +122,7 @@ impl Exec {
                 wanted: op.kind(),
             });
         }
-        if op.condition_of().is_some_and(|of| of != source.id) {
+        if op.condition_of().is_some_and(|of| of != state.conditions) {
             return Err(Error::ForeignCondition);
         }
         if let Some(attributes) = op.attributes()
@@ -151,6 +151,12 @@ impl Exec {
         let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
         let (state, other) = lock_both(source, op.graph.hierarchy());
         let raw = find(source, &state, self.made(), id)?.raw;
+        if id.kind != NodeKind::Child {
+            return Err(Error::WrongKind {
+                is: id.kind,
+                wanted: NodeKind::Child,
+            });
+        }
         let from: &Locked<'_> = other.as_ref().unwrap_or(&state);
         let inner = from.body(op.graph.body)?.raw;
         let known = Snapshot::of(from, op.graph.body)?;

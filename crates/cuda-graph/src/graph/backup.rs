@@ -9,7 +9,7 @@ use std::mem;
 
 use cudarc::driver::sys::CUgraph;
 
-use super::state::{Body, Slot, State};
+use super::state::{Body, Slot, State, next_number};
 use super::{Graph, View};
 use crate::{Error, Result, driver};
 
@@ -136,6 +136,7 @@ impl Graph {
             state.bodies.push(now);
         }
         state.restored += 1;
+        state.conditions = next_number();
         // There was none in what could be copied.
         state.spare.clear();
         state.half.clear();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
 
 use super::snapshot::{Snapshot, mirror};
-use super::state::{Body, Hierarchy, Keeper, Slot, lock_both, resolve};
+use super::state::{Body, Hierarchy, Keeper, Slot, State, lock_both, resolve};
 use super::{After, Graph, Node, NodeId, NodeName, RawNodes, View};
 use crate::op::{AnyOp, ChildOp, NodeKind};
 use crate::{Error, Result, driver};
@@ -79,13 +79,7 @@ impl Graph {
             });
         }
         let known = Snapshot::of(from, op.graph.body)?;
-        if state.is_in_body(self.body_index())
-            && let Some(other) = known.not_for_bodies()
-        {
-            return Err(Error::NotInBody {
-                node: Box::new(NodeName::of_op(other)),
-            });
-        }
+        self.check_for_body(&state, &known)?;
         let inner = from.body(op.graph.body)?.raw;
         let executables = state.executables;
         let body = state.body_mut(self.body_index())?;
@@ -104,6 +98,16 @@ impl Graph {
             kind: NodeKind::Child,
         };
         Ok((id, raw))
+    }
+
+    /// Refuses to embed in a body what no body may hold.
+    fn check_for_body(&self, state: &State, embedded: &Snapshot) -> Result<()> {
+        match embedded.not_for_bodies() {
+            Some(other) if state.is_in_body(self.body_index()) => Err(Error::NotInBody {
+                node: Box::new(NodeName::of_op(other)),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Has a node run a copy of another graph. Views of the old copy are gone.
@@ -130,6 +134,7 @@ impl Graph {
             });
         }
         let known = Snapshot::of(from, op.graph.body)?;
+        self.check_for_body(&state, &known)?;
         let inner = from.body(op.graph.body)?.raw;
         let body: &mut Body = state.body_mut(self.body_index())?;
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);

@@ -17,8 +17,8 @@ use crate::{Error, Result, driver};
 pub struct Condition {
     raw: CUgraphConditionalHandle,
     default: Option<u32>,
-    /// The number of the graph that it is of, with all that is embedded there.
-    pub(crate) hierarchy: u64,
+    /// What conditions of the graph that it is of, with all that is embedded there, are told by.
+    pub(crate) of: u64,
     /// Nobody but this library has it: it serves another node once its own is gone.
     pub(crate) serves_again: bool,
 }
@@ -48,7 +48,7 @@ impl fmt::Debug for Condition {
 impl KernelArgument for Condition {
     fn add_to(self, arguments: &mut Arguments) {
         arguments.value(&self.raw);
-        arguments.sets_condition_of(self.hierarchy);
+        arguments.sets_condition_of(self.of);
     }
 }
 
@@ -88,7 +88,7 @@ impl Graph {
         Ok(Condition {
             raw,
             default,
-            hierarchy: self.hierarchy().id,
+            of: state.conditions,
             serves_again: true,
         })
     }

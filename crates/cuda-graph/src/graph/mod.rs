@@ -235,13 +235,8 @@ impl Graph {
         if let AnyOp::Child(child) = &op {
             return self.embed(child, after);
         }
-        self.check_condition(op.condition_of())?;
         let mut state = self.hierarchy().lock();
-        if state.is_in_body(self.view.body) && !op.fits_in_body() {
-            return Err(Error::NotInBody {
-                node: Box::new(NodeName::of_op(&op)),
-            });
-        }
+        self.check_op(&state, &op)?;
         let executables = state.executables;
         let body = state.body_mut(self.view.body)?;
         let mut nodes = RawNodes::new();
@@ -270,8 +265,8 @@ impl Graph {
     /// Adds a launch: on its own, because there are most of them.
     fn insert_kernel(&self, op: KernelOp, after: After<'_>) -> Result<(u32, CUgraphNode)> {
         driver::bind_some(self.context())?;
-        self.check_condition(op.arguments().condition_of())?;
         let mut state = self.hierarchy().lock();
+        check_condition(&state, op.arguments().condition_of())?;
         let executables = state.executables;
         let body = state.body_mut(self.view.body)?;
         let mut nodes = RawNodes::new();
@@ -286,13 +281,15 @@ impl Graph {
         }
     }
 
-    /// Refuses what looks at, or sets, conditions of another graph.
-    #[inline]
-    fn check_condition(&self, of: Option<u64>) -> Result<()> {
-        match of {
-            Some(of) if of != self.hierarchy().id => Err(Error::ForeignCondition),
-            _ => Ok(()),
+    /// Refuses what looks at, or sets, conditions of another graph, and what bodies may not hold in one.
+    fn check_op(&self, state: &State, op: &AnyOp) -> Result<()> {
+        check_condition(state, op.condition_of())?;
+        if state.is_in_body(self.view.body) && !op.fits_in_body() {
+            return Err(Error::NotInBody {
+                node: Box::new(NodeName::of_op(op)),
+            });
         }
+        Ok(())
     }
 
     /// Has a node do `op` from now on. Executables made before, and their launches, go on as they are.
@@ -309,12 +306,12 @@ impl Graph {
                 wanted: op.kind(),
             });
         }
-        self.check_condition(op.condition_of())?;
         driver::bind(self.context())?;
         if let AnyOp::Child(child) = &op {
             return self.embed_again(id, child);
         }
         let mut state = self.hierarchy().lock();
+        self.check_op(&state, &op)?;
         let body = state.body_mut(self.view.body)?;
         let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
         let slot = &mut body.nodes[id.index as usize];
@@ -567,6 +564,15 @@ impl fmt::Debug for Graph {
             }
             Err(_) => write!(f, "{:?}, gone", self.view),
         }
+    }
+}
+
+/// Refuses what looks at, or sets, conditions of another graph, or of one that a copy took the place of.
+#[inline]
+fn check_condition(state: &State, of: Option<u64>) -> Result<()> {
+    match of {
+        Some(of) if of != state.conditions => Err(Error::ForeignCondition),
+        _ => Ok(()),
     }
 }
 

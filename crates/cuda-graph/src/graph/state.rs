@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub bodies: SmallVec<[Body; 1]>,
     /// What is to be dropped once the lock is released, because dropping it runs foreign code.
     pub trash: Vec<Content>,
+    /// What conditions of the root are told by: a number that the copy which takes its place does not have.
+    pub conditions: u64,
     /// How often a copy took the root's place.
     pub restored: u32,
     /// How many executables were made of it.
@@ -164,11 +166,14 @@ impl Content {
 
 impl Hierarchy {
     pub(crate) fn new(context: Arc<CudaContext>, root: CUgraph, ascending: bool) -> Arc<Hierarchy> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let mut state = State::default();
+        let id = next_number();
+        let mut state = State {
+            conditions: id,
+            ..State::default()
+        };
         state.bodies.push(Body::new(root, None, ascending));
         Arc::new(Hierarchy {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id,
             context,
             state: Lock::new(state),
         })
@@ -186,6 +191,12 @@ impl Hierarchy {
             state: Some(self.state.lock()),
         }
     }
+}
+
+/// One that nothing was told by before.
+pub(super) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Exclusive access. What was put into the trash is dropped after the lock is released.
@@ -378,6 +389,10 @@ impl State {
         bodies: &[CUgraph],
     ) -> u32 {
         let index = self.bodies[body as usize].nodes.len() as u32;
+        if let Some(branching) = slot.content.op().and_then(AnyOp::branching) {
+            let looked_at = branching.condition;
+            self.spare.retain(|spare| spare.raw() != looked_at.raw());
+        }
         slot.child = Some(self.bodies.len() as u32);
         slot.children = bodies.len() as u32;
         for &raw in bodies {

@@ -83,11 +83,11 @@ impl Arguments {
         self.owners.push(owner);
     }
 
-    /// There is a condition of graph `hierarchy` among them.
-    pub(crate) fn sets_condition_of(&mut self, hierarchy: u64) {
+    /// There is a condition among them of the graph whose conditions are told by `of`.
+    pub(crate) fn sets_condition_of(&mut self, of: u64) {
         self.conditions_of = match self.conditions_of {
-            0 => hierarchy,
-            same if same == hierarchy => same,
+            0 => of,
+            same if same == of => same,
             _ => SEVERAL,
         };
     }

@@ -118,13 +118,18 @@ impl<T> fmt::Debug for Buffer<T> {
 impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
     fn from(memory: CudaSlice<T>) -> Self {
         let stream = memory.stream().clone();
-        let len = cudarc::driver::DeviceSlice::len(&memory);
+        // cudarc multiplies without a look at overflow: what is there is what it allocated.
+        let bytes = cudarc::driver::DeviceSlice::len(&memory).wrapping_mul(size_of::<T>());
+        let len = match size_of::<T>() {
+            0 => cudarc::driver::DeviceSlice::len(&memory),
+            size => bytes / size,
+        };
         // What cudarc tracked of it in other streams, its own stream waits for now.
         let address = memory.leak();
         Buffer {
             allocation: Arc::new(Allocation {
                 address,
-                bytes: len * size_of::<T>(),
+                bytes,
                 stream,
             }),
             address,
@@ -141,6 +146,13 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
     where
         T: ValidAsZeroBits,
     {
+        if len.checked_mul(size_of::<T>()).is_none() {
+            return Err(Error::SizeMismatch {
+                what: "allocating device memory",
+                wants: usize::MAX,
+                got: len,
+            });
+        }
         let memory = stream
             .alloc_zeros::<T>(len)
             .map_err(Error::call("cuMemAllocAsync"))?;

@@ -188,9 +188,7 @@ impl AnyOp {
     pub(crate) fn condition_of(&self) -> Option<u64> {
         match self {
             AnyOp::Kernel(op) => op.arguments().condition_of(),
-            other => other
-                .branching()
-                .map(|branching| branching.condition.hierarchy),
+            other => other.branching().map(|branching| branching.condition.of),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cuda_graph::{
-    AnyOp, ChildOp, Conditional, Error, FillOp, Graph, HostOp, IfElseOp, IfOp, InstantiateFailure,
-    KernelOp, NodeKind, Path, SwitchOp, WhileOp,
+    AnyOp, Capture, ChildOp, Conditional, CopyOp, Error, FillOp, Graph, HostOp, IfElseOp, IfOp,
+    InstantiateFailure, KernelOp, NodeKind, Path, SwitchOp, WhileOp,
 };
 
 use crate::control::kernels::{set, step};
@@ -303,4 +303,74 @@ fn a_graph_with_conditions_has_one_executable_at_a_time() {
         drop(exec);
         exec = graph.instantiate().unwrap();
     }
+}
+
+/// What a body may not hold does not get there by an update either.
+#[test]
+fn updates_put_nothing_into_bodies_that_they_may_not_hold() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = graph();
+    let condition = graph.condition(Some(1)).unwrap();
+    let node = graph.add(IfOp::new(&condition), ()).unwrap();
+    let body = graph.body(node).unwrap();
+    let (inner, host) = (self::graph(), self::graph());
+    inner.add(store(&a, 1), ()).unwrap();
+    host.add(HostOp::new(|| {}), ()).unwrap();
+    let child = body.add(ChildOp::new(&inner), ()).unwrap();
+    let copy = body
+        .add(CopyOp::new(&a, words(&stream, &[2])).unwrap(), child)
+        .unwrap();
+    let answer = body.update(child, ChildOp::new(&host));
+    assert!(matches!(answer, Err(Error::NotInBody { .. })), "{answer:?}");
+    let pageable = CopyOp::new(&a, Arc::new(vec![3u32])).unwrap();
+    let answer = body.update(copy, pageable);
+    assert!(matches!(answer, Err(Error::NotInBody { .. })), "{answer:?}");
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [2]);
+}
+
+/// A capture into a graph that fails puts a copy in its place, which has none of the conditions that the graph was given meanwhile.
+#[test]
+fn conditions_go_with_the_graph_that_a_copy_takes_the_place_of() {
+    let stream = stream();
+    let flag = words(&stream, &[1]);
+    let graph = graph();
+    graph.add(store(&flag, 1), ()).unwrap();
+    let capture = Capture::begin_into(&stream, &graph, ()).unwrap();
+    let condition = graph.condition(None);
+    drop(capture);
+    let Ok(condition) = condition else {
+        return;
+    };
+    let answer = graph.add(set(condition, &flag), ());
+    assert!(matches!(answer, Err(Error::ForeignCondition)), "{answer:?}");
+    let answer = graph.add(IfOp::new(&condition), ());
+    assert!(matches!(answer, Err(Error::ForeignCondition)), "{answer:?}");
+    let own = graph.condition(None).unwrap();
+    let first = graph.add(set(own, &flag), ()).unwrap();
+    graph.add(IfOp::new(&own), first).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+}
+
+/// An operation read back, whose node is destroyed, is added again; its condition serves nobody else then.
+#[test]
+fn a_loop_destroyed_and_added_again_keeps_its_condition() {
+    let stream = stream();
+    let flag = words(&stream, &[0]);
+    let graph = graph();
+    Path::new(&graph).while_nonzero(&flag, |_| Ok(())).unwrap();
+    let is_loop = |id: &cuda_graph::NodeId| id.kind() == NodeKind::Conditional;
+    let node = graph.nodes().unwrap().into_iter().find(is_loop).unwrap();
+    let (op, before) = (
+        graph.any_op(node).unwrap(),
+        graph.predecessors(node).list().unwrap(),
+    );
+    graph.destroy(node).unwrap();
+    let again = graph.add(op, before).unwrap();
+    let mut path = Path::after(&graph, again);
+    path.while_nonzero(&flag, |_| Ok(())).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    stream.synchronize().unwrap();
 }

@@ -2,7 +2,7 @@
 //! call did it, what to do.
 
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use cuda_graph::cudarc::driver::result;
@@ -14,7 +14,7 @@ use cuda_graph::{
 };
 
 use super::scene::Scene;
-use crate::fixture::{function, kernel, one, store};
+use crate::fixture::{context, function, kernel, one, store, stream, words};
 
 /// What is known of the call that did it.
 #[derive(Debug)]
@@ -529,4 +529,35 @@ fn ending_a_branch_by_other_code() {
         "{error:?}"
     );
     scene.is_clean("a branch that was ended");
+}
+
+/// The streams of two threads have one handle: the end of a capture of one is not kept from it by a later one of the other.
+#[test]
+fn each_threads_own_stream_is_ended_by_itself() {
+    let context = context();
+    let (first, second) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let own = context.per_thread_stream();
+            let capture = Capture::begin(&own).unwrap();
+            first.wait();
+            // The other thread has begun.
+            second.wait();
+            own.synchronize().unwrap_err();
+            capture.end().unwrap_err();
+            let word = words(&stream(), &[0]);
+            let graph = Graph::new(&context).unwrap();
+            graph.add(store(&word, 3), ()).unwrap();
+            graph.instantiate().unwrap().launch(&own).unwrap();
+            own.synchronize().unwrap();
+        });
+        scope.spawn(|| {
+            let own = context.per_thread_stream();
+            first.wait();
+            let mut capture = Capture::begin(&own).unwrap();
+            second.wait();
+            capture.record(cuda_graph::EmptyOp::new()).unwrap();
+            assert_eq!(capture.end().unwrap().nodes().unwrap().len(), 1);
+        });
+    });
 }

@@ -1,6 +1,6 @@
 //! Steps that pick how they run, and drivers that are too old for some loops and branches, or for all.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::testing::with_driver_version;
@@ -12,7 +12,7 @@ use cuda_graph::{
 use super::kernels::{kernels, nearer, plus};
 use super::program::{Act, By, Memory, interpret, record};
 use super::{EVERY, Through, alone, run};
-use crate::fixture::{context, stream};
+use crate::fixture::{Watch, assert_soon, context, stream, words};
 
 /// What an error says is missing, who has it, and who there is.
 #[track_caller]
@@ -277,4 +277,32 @@ fn without_conditions_nothing_is_left() {
         }
         stream.synchronize().unwrap();
     });
+}
+
+/// What a step keeps as it runs eagerly is held for that run alone, however often it runs.
+#[test]
+fn an_eager_step_keeps_for_one_run() {
+    let (stream, seen) = (stream(), Arc::new(Mutex::new(Vec::new())));
+    let flag = words(&stream, &[0]);
+    let runs = seen.clone();
+    let mut step = with_driver_version(12_020, || {
+        Step::new(&context(), move |r| {
+            let (watch, watched) = Watch::new();
+            runs.lock().unwrap().push(watch);
+            r.keep(Arc::new(watched))?;
+            r.while_nonzero(&flag, |_| Ok(()))
+        })
+    })
+    .unwrap();
+    assert!(step.why_eager().is_some());
+    for _ in 0..3 {
+        step.launch(&stream).unwrap();
+    }
+    stream.synchronize().unwrap();
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() >= 3);
+    for watch in seen.iter() {
+        assert_soon(|| watch.is_dropped(), "what a run kept is held on");
+    }
+    drop(step);
 }

@@ -2,8 +2,8 @@
 
 use cuda_graph::cudarc::driver::LaunchConfig;
 use cuda_graph::{
-    AnyOp, BatchOp, Buffer, CopyOp, Driver, Error, FillOp, KernelOp, LaunchAttribute, PinnedBuffer,
-    Pitched, RawOp, SignalSemaphoresOp, WaitSemaphoresOp,
+    AnyOp, BatchOp, Buffer, ChildOp, CopyOp, Driver, Error, FillOp, KernelOp, LaunchAttribute,
+    PinnedBuffer, Pitched, RawOp, SignalSemaphoresOp, WaitSemaphoresOp,
 };
 
 use super::graph;
@@ -100,10 +100,11 @@ fn a_node_keeps_its_kind() {
     ));
     assert!(node.id().typed::<FillOp>().is_none());
     let mut exec = graph.instantiate().unwrap();
-    assert!(matches!(
-        exec.update(node, fill),
-        Err(Error::WrongKind { .. })
-    ));
+    let child = AnyOp::from(ChildOp::new(&super::graph()));
+    for other in [fill, child] {
+        let answer = exec.update(node, other);
+        assert!(matches!(answer, Err(Error::WrongKind { .. })), "{answer:?}");
+    }
     let attributed = AnyOp::from(store(&a, 1).attribute(LaunchAttribute::Priority(-1)));
     assert!(matches!(
         exec.update(node, attributed),
@@ -282,4 +283,18 @@ fn truths_are_truths_whatever_was_written() {
         wanted.map(u8::from)
     );
     assert_eq!(as_bytes(pinned.to_vec()), wanted.map(u8::from));
+}
+
+/// However large: a size that does not fit in a word is not taken for what is left of it.
+#[test]
+fn sizes_that_overflow_are_refused() {
+    let many = (1usize << 62) + 1;
+    assert!(matches!(
+        Buffer::<u32>::zeroed(&stream(), many),
+        Err(Error::SizeMismatch { .. })
+    ));
+    assert!(matches!(
+        PinnedBuffer::<u32>::zeroed(&context(), many),
+        Err(Error::SizeMismatch { .. })
+    ));
 }
