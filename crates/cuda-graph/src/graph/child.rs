@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
 use super::snapshot::{Snapshot, mirror};
 use super::state::{Body, Hierarchy, Keeper, Slot, State, lock_both, resolve};
 use super::{After, Graph, Node, NodeId, NodeName, RawNodes, View};
-use crate::op::{AnyOp, ChildOp, NodeKind};
+use crate::op::{AnyOp, ChildOp};
 use crate::{Error, Result, driver};
 
 impl Graph {
@@ -91,13 +91,7 @@ impl Graph {
             .map_err(|error| error.about(NodeName::of_op(&AnyOp::Child(op.clone())), "adding"))?;
         let index = body.push(Slot::new(raw, op.clone().into(), executables));
         state.mirror_child(&known, self.body_index(), index);
-        let id = NodeId {
-            hierarchy: self.hierarchy().id,
-            body: self.body_index(),
-            index,
-            kind: NodeKind::Child,
-        };
-        Ok((id, raw))
+        Ok((self.id(&state, index), raw))
     }
 
     /// Refuses to embed in a body what no body may hold.

@@ -241,7 +241,6 @@ impl Graph {
         let body = state.body_mut(self.view.body)?;
         let mut nodes = RawNodes::new();
         let after = self.resolve_all(body, after, &mut nodes)?;
-        let kind = op.kind();
         let failed = |error: Error| error.about(NodeName::of_op(&op), "adding");
         let (index, raw) = if let Some(branching) = op.branching() {
             let (raw, bodies) = branching
@@ -253,13 +252,7 @@ impl Graph {
             let raw = op.add_to(self.context(), body.raw, after).map_err(failed)?;
             (body.push(Slot::new(raw, op, executables)), raw)
         };
-        let id = NodeId {
-            hierarchy: self.hierarchy().id,
-            body: self.view.body,
-            index,
-            kind,
-        };
-        Ok((id, raw))
+        Ok((self.id(&state, index), raw))
     }
 
     /// Adds a launch: on its own, because there are most of them.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits, result};
 
-use super::{Region, Source, Space, Target, make_valid};
+use super::{Region, Source, Space, Target, bytes_of, make_valid};
 use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, Result, driver};
 
@@ -118,12 +118,10 @@ impl<T> fmt::Debug for Buffer<T> {
 impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
     fn from(memory: CudaSlice<T>) -> Self {
         let stream = memory.stream().clone();
+        let len = cudarc::driver::DeviceSlice::len(&memory);
         // cudarc multiplies without a look at overflow: what is there is what it allocated.
-        let bytes = cudarc::driver::DeviceSlice::len(&memory).wrapping_mul(size_of::<T>());
-        let len = match size_of::<T>() {
-            0 => cudarc::driver::DeviceSlice::len(&memory),
-            size => bytes / size,
-        };
+        let bytes = len.wrapping_mul(size_of::<T>());
+        let len = bytes.checked_div(size_of::<T>()).unwrap_or(len);
         // What cudarc tracked of it in other streams, its own stream waits for now.
         let address = memory.leak();
         Buffer {
@@ -146,13 +144,8 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
     where
         T: ValidAsZeroBits,
     {
-        if len.checked_mul(size_of::<T>()).is_none() {
-            return Err(Error::SizeMismatch {
-                what: "allocating device memory",
-                wants: usize::MAX,
-                got: len,
-            });
-        }
+        // cudarc does not look.
+        bytes_of::<T>(len, "allocating device memory")?;
         let memory = stream
             .alloc_zeros::<T>(len)
             .map_err(Error::call("cuMemAllocAsync"))?;

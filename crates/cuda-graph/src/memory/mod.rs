@@ -17,7 +17,7 @@ pub use buffer::Buffer;
 pub use pinned::PinnedBuffer;
 pub use raw::RawMemory;
 
-use crate::Owner;
+use crate::{Error, Owner, Result};
 
 /// Which side an address is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +130,15 @@ impl<T: DeviceRepr + Send + Sync + 'static> Source for Arc<Vec<T>> {
             owner: Some(self.clone()),
         }
     }
+}
+
+/// The bytes that `len` values take; [`Error::SizeMismatch`] where no memory has so many.
+fn bytes_of<T>(len: usize, what: &'static str) -> Result<usize> {
+    len.checked_mul(size_of::<T>()).ok_or(Error::SizeMismatch {
+        what,
+        wants: usize::MAX,
+        got: len,
+    })
 }
 
 /// Has `count` values at `start` be values: of the bytes of a `bool`, which a device may have written, only 0 and 1 are. Of types that a

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use cudarc::driver::{CudaContext, DeviceRepr, ValidAsZeroBits, result};
 
-use super::{Region, Source, Space, Target, make_valid};
+use super::{Region, Source, Space, Target, bytes_of, make_valid};
 use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and write directly.
@@ -73,11 +73,7 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
     /// Allocates `len` values, all bits zero.
     pub fn zeroed(context: &Arc<CudaContext>, len: usize) -> Result<Self> {
         driver::bind(context)?;
-        let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::SizeMismatch {
-            what: "allocating pinned memory",
-            wants: usize::MAX,
-            got: len,
-        })?;
+        let bytes = bytes_of::<T>(len, "allocating pinned memory")?;
         // The driver refuses an allocation of no bytes.
         // SAFETY: the flags are the driver's default; the memory is freed by `Pinned`.
         let start = unsafe { result::malloc_host(bytes.max(1), 0) }
