@@ -30,7 +30,7 @@ pub fn device(ordinal: usize) -> Result<Device> {
         return Err(Error::NoDevice {
             ordinal,
             count,
-            driver,
+            driver: driver.name(),
         });
     }
     let context = CudaContext::new(ordinal).map_err(Error::call("cuDevicePrimaryCtxRetain"))?;

@@ -29,7 +29,6 @@
 #![warn(missing_docs)]
 
 mod capture;
-mod control;
 mod device;
 mod driver;
 mod error;
@@ -39,33 +38,38 @@ mod inspect;
 mod kernel;
 mod memory;
 mod op;
-mod per_context;
 mod pool;
+mod record;
 mod retain;
 #[doc(hidden)]
 pub mod testing;
 
-pub use capture::{
-    Branch, Capture, CaptureInfo, CaptureInvalidated, CaptureStatus, Captured, Global, Joint, Kind,
-    Mode, Parallel, Relaxed, Root, Split, ThreadLocal,
-};
-pub use control::{Body, Eager, Flag, Path, Recorder, Step};
+pub use capture::{CaptureInfo, CaptureMode, CaptureStatus};
 pub use cudarc;
 pub use device::{Device, device};
 pub use driver::Driver;
-pub use error::{Error, InstantiateFailure, Result};
-pub use exec::{Exec, InstantiateOptions, UpdateFailure};
-pub use graph::{Condition, Edge, EdgeData, Graph, Neighbours, Node, NodeId, NodeName, NodeSet};
+pub use error::{
+    CaptureInvalidated, Error, InstantiateFailure, NodeKind, NodeName, Result, StrayWork,
+    UpdateFailure,
+};
+pub use exec::{Exec, InstantiateOptions};
+pub use graph::{
+    AnyOp, ChildOp, Condition, Conditional, Edge, EdgeData, Graph, IfElseOp, IfOp, Neighbours, Node,
+    NodeId, NodeSet, Operation, SwitchOp, WhileOp,
+};
 pub use inspect::DriverDot;
 pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Parameter};
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{
-    AllocOp, AnyOp, BatchOp, ChildOp, Conditional, CopyOp, EmptyOp, EventHandle, FillOp, FillValue,
-    FreeOp, HostOp, IfElseOp, IfOp, KernelOp, LaunchAttribute, MemoryLocation, MemoryOperation,
-    NodeKind, Operation, Pitched, RawAttribute, RawOp, RecordEventOp, SignalSemaphoresOp, SwitchOp,
-    WaitCondition, WaitEventOp, WaitSemaphoresOp, WhileOp,
+    AllocOp, BatchOp, CopyOp, EmptyOp, EventHandle, FillOp, FillValue, FreeOp, HostOp, KernelOp,
+    LaunchAttribute, MemoryLocation, MemoryOperation, Pitched, RawAttribute, RawOp, RecordEventOp,
+    SignalSemaphoresOp, WaitCondition, WaitEventOp, WaitSemaphoresOp,
 };
 pub use pool::{GraphPool, PoolFigures};
+pub use record::{
+    Body, Branch, Capture, Captured, Eager, Flag, ForeignBlock, Joint, Kind, Path, Recorder, Root,
+    Split, Step,
+};
 pub use retain::Owner;
 
 /// The program in the project's README.

@@ -1,58 +1,81 @@
-//! One capture, from its beginning to its end.
+//! The stream of one recording, held between foreign blocks and captured in them.
 
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use cudarc::driver::sys::{CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
-use cudarc::driver::{CudaStream, DriverError};
-use smallvec::SmallVec;
+use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::{CudaContext, CudaStream};
 
-use super::invalidated::CaptureInvalidated;
-use crate::graph::{After, Backup, Graph, NodeId, NodeName, NodeSet, View};
-use crate::op::{NodeKind, Operation};
-use crate::retain::{Fence, drop_after};
-use crate::{Error, Owner, Result, driver};
+use crate::error::{CaptureInvalidated, NodeName, StrayWork};
+use crate::graph::Graph;
+use crate::op::Op;
+use crate::{Error, Result, driver};
 
-/// What the handles of one capture share.
-pub(super) struct Session {
-    origin: Arc<CudaStream>,
-    view: View,
-    begun: &'static Location<'static>,
-    /// The driver's number of the capture. Later ones need not be higher.
-    id: u64,
-    /// This library's: later ones are.
-    serial: u64,
-    /// Begun and not ended.
-    open: AtomicBool,
-    /// A copy of the graph as it was before, where it is not the capture's own. When a capture fails, the driver
-    /// destroys its graph. None of a body, which the driver does not copy.
-    backup: Mutex<Option<Backup>>,
-    /// The nodes that a body had before.
-    before: Option<Vec<NodeId>>,
-    /// The number of the node that was recorded last, counted from 1.
-    last: AtomicU32,
-    /// What was recorded last beside it, into another graph.
-    beside: Mutex<Option<(View, u32)>>,
-    /// Nodes that were added and could not be recorded. No node goes while its graph is captured.
-    spoilt: Mutex<Vec<NodeId>>,
-    /// It does not record: what it is given runs at once.
-    eager: bool,
-    /// What is to be held by the graph once the capture has gone well, or until what runs at once is over.
-    kept: Mutex<Vec<Owner>>,
+/// Which calls a foreign block forbids while its stream is captured: `cuMemAlloc`, for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CaptureMode {
+    /// Such calls of this thread invalidate the block.
+    #[default]
+    ThreadLocal,
+    /// Such calls of any thread invalidate the block.
+    Global,
+    /// No call invalidates the block for being such.
+    Relaxed,
 }
 
-/// A capture that this library began, and did not end.
+impl CaptureMode {
+    fn to_driver(self) -> CUstreamCaptureMode {
+        use CUstreamCaptureMode as M;
+        match self {
+            CaptureMode::ThreadLocal => M::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            CaptureMode::Global => M::CU_STREAM_CAPTURE_MODE_GLOBAL,
+            CaptureMode::Relaxed => M::CU_STREAM_CAPTURE_MODE_RELAXED,
+        }
+    }
+}
+
+/// The stream of a recording.
+pub(crate) struct Session {
+    stream: Arc<CudaStream>,
+    mode: CaptureMode,
+    begun: &'static Location<'static>,
+    serial: u64,
+    /// The capture that the stream is in, if it is in one of ours.
+    capture: Cell<Option<Held>>,
+    /// The operation that was recorded last: its name, or its number in `graph`.
+    last: RefCell<Option<NodeName>>,
+    last_node: Cell<Option<u32>>,
+    /// What the recording goes into.
+    graph: RefCell<Option<Graph>>,
+    /// A foreign block records.
+    in_block: Cell<bool>,
+    open: Cell<bool>,
+}
+
+/// A capture of the session's stream.
+#[derive(Clone, Copy)]
+struct Held {
+    /// The driver's number of it.
+    id: u64,
+    /// What it records into. An ended hold leaves it to be used again.
+    graph: CUgraph,
+}
+
+/// A session's stream, and where the recording began: for those who find the stream captured.
 struct Begun {
-    /// The driver's number.
+    serial: u64,
+    /// The driver's number of its present capture.
     id: u64,
     stream: StreamKey,
     location: &'static Location<'static>,
 }
 
-/// What a stream is told by: its handle; those that every context, and every thread, has under one handle, by these too.
+/// What tells a stream: its handle, its context, and for streams that each thread has under one
+/// handle, the thread.
 type StreamKey = (usize, usize, Option<ThreadId>);
 
 fn key(stream: &CudaStream) -> StreamKey {
@@ -62,424 +85,455 @@ fn key(stream: &CudaStream) -> StreamKey {
     (handle, context, of_thread.then(|| thread::current().id()))
 }
 
-type AllBegun = BTreeMap<u64, Begun>;
-
-/// They in the order in which they were begun.
-fn begun() -> MutexGuard<'static, AllBegun> {
-    static BEGUN: Mutex<AllBegun> = Mutex::new(BTreeMap::new());
+fn begun() -> MutexGuard<'static, Vec<Begun>> {
+    static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
     BEGUN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the capture was begun that `stream` takes part in. The driver gives no number to one that was invalidated.
-pub(super) fn begun_of(
-    stream: &CudaStream,
-    info: &driver::capture::Info,
-) -> Option<&'static Location<'static>> {
+/// Where the recording began whose capture `stream` takes part in, if it is this library's.
+pub(crate) fn begun_at(stream: &CudaStream) -> Option<&'static Location<'static>> {
+    let info = driver::capture::info(stream.cu_stream()).ok()?;
     let key = key(stream);
+    // The driver gives no number to an invalidated capture.
     let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
     let is_it = |begun: &&Begun| match active {
         true => begun.id == info.id,
         false => begun.stream == key,
     };
-    begun().values().rfind(is_it).map(|begun| begun.location)
+    let begun = begun();
+    begun.iter().rfind(is_it).map(|begun| begun.location)
 }
 
 impl Session {
-    pub(super) fn begin(
+    /// Begins to hold `stream`.
+    pub(crate) fn begin(
         stream: &Arc<CudaStream>,
-        into: Option<(&Graph, &dyn NodeSet)>,
-        mode: CUstreamCaptureMode,
+        mode: CaptureMode,
         location: &'static Location<'static>,
-    ) -> Result<Session> {
+    ) -> Result<Rc<Session>> {
         driver::choose()?;
         driver::bind(stream.context())?;
-        let none = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // Of a stream that cannot be captured the driver says so below.
-        if let Ok(info) = driver::capture::info(stream.cu_stream())
-            && info.status != none
+        // The driver reports streams that cannot be captured when the hold begins.
+        if driver::capture::status(stream.cu_stream())
+            .is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
         {
             return Err(Error::AlreadyCapturing {
-                begun: begun_of(stream, &info),
+                begun: begun_at(stream),
             });
         }
         driver::take_offence();
-        let (mut backup, mut before, mut nodes) = (None, None, SmallVec::<[NodeId; 8]>::new());
-        let view = match into {
-            None => Graph::new(stream.context())?.view(),
-            Some((graph, after)) => {
-                after.add_to(&mut nodes);
-                graph.raw_nodes(&nodes)?;
-                match graph.is_in_body() {
-                    true => before = Some(graph.nodes()?),
-                    false => backup = Some(graph.back_up()?),
-                }
-                graph.view()
-            }
-        };
-        let graph = Graph::from_view(view.clone());
-        let (raw, after) = (graph.raw()?, graph.raw_nodes(&nodes)?);
-        if before.is_some() {
-            graph.set_captured(true)?;
-        }
-        driver::capture::begin(stream.cu_stream(), raw, &after, mode).inspect_err(|_| {
-            if before.is_some() {
-                // It is there: nothing was done to it.
-                let _ = graph.set_captured(false);
-            }
-        })?;
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // From here on the capture is ended by being dropped.
-        let mut session = Session {
-            origin: stream.clone(),
-            view,
+        let session = Rc::new(Session {
+            stream: stream.clone(),
+            mode,
             begun: location,
-            id: 0,
             serial: NEXT.fetch_add(1, Ordering::Relaxed),
-            open: AtomicBool::new(true),
-            backup: Mutex::new(backup),
-            before,
-            last: AtomicU32::new(0),
-            beside: Mutex::default(),
-            spoilt: Mutex::default(),
-            eager: false,
-            kept: Mutex::default(),
-        };
-        session.id = driver::capture::info(stream.cu_stream())?.id;
-        let here = Begun {
-            id: session.id,
+            capture: Cell::new(None),
+            last: RefCell::default(),
+            last_node: Cell::new(None),
+            graph: RefCell::default(),
+            in_block: Cell::new(false),
+            open: Cell::new(true),
+        });
+        begun().push(Begun {
+            serial: session.serial,
+            id: 0,
             stream: key(stream),
             location,
-        };
-        begun().insert(session.serial, here);
+        });
+        session.capture_into(driver::graph::create()?, CaptureMode::Relaxed)?;
         Ok(session)
     }
 
-    /// One that runs what it is given at once.
-    pub(super) fn eager(
-        stream: &Arc<CudaStream>,
-        location: &'static Location<'static>,
-    ) -> Result<Session> {
-        Ok(Session {
-            origin: stream.clone(),
-            view: Graph::new(stream.context())?.view(),
-            begun: location,
-            id: 0,
-            serial: 0,
-            open: AtomicBool::new(false),
-            backup: Mutex::default(),
-            before: None,
-            last: AtomicU32::new(0),
-            beside: Mutex::default(),
-            spoilt: Mutex::default(),
-            eager: true,
-            kept: Mutex::default(),
-        })
+    pub(crate) fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
     }
 
-    pub(super) fn is_eager(&self) -> bool {
-        self.eager
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        self.stream.context()
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Relaxed)
+    /// The recording goes into `graph`.
+    pub(crate) fn set_graph(&self, graph: Graph) {
+        *self.graph.borrow_mut() = Some(graph);
     }
 
-    pub(super) fn origin(&self) -> &Arc<CudaStream> {
-        &self.origin
+    /// An operation was recorded, as no node yet.
+    pub(crate) fn note(&self, op: &impl Op) {
+        self.last_node.set(None);
+        *self.last.borrow_mut() = Some(op.name(None));
     }
 
-    pub(super) fn begun(&self) -> &'static Location<'static> {
-        self.begun
-    }
-
-    /// What it records into.
-    pub(super) fn graph(&self) -> Graph {
-        Graph::from_view(self.view.clone())
-    }
-
-    /// Holds `owner` for as long as what is recorded can run, or what runs at once runs.
-    pub(super) fn keep(&self, owner: Owner) {
-        lock(&self.kept).push(owner);
-    }
-
-    /// What `stream` waits for next.
-    ///
-    /// # Errors
-    ///
-    /// INVALIDATED unless it records for this capture: other code may have ended that, and begun another.
+    /// Node `index` of the graph was recorded.
     #[inline]
-    pub(super) fn position(&self, stream: &CudaStream) -> Result<driver::capture::Info> {
-        let info = driver::capture::info(stream.cu_stream())?;
-        if info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
-            && info.id == self.id
-        {
-            return Ok(info);
-        }
-        Err(Error::Call {
-            call: "cuStreamGetCaptureInfo",
-            source: DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
-        })
+    pub(crate) fn note_node(&self, index: u32) {
+        self.last_node.set(Some(index));
     }
 
-    /// A node that does `op` after what `stream` waits for, which the stream's next work waits for in turn.
-    pub(super) fn insert<O: Operation>(&self, stream: &CudaStream, op: O) -> Result<NodeId> {
-        let info = self.position(stream)?;
-        let graph = self.view.as_graph();
-        let (node, raw) = if info.edges.is_empty() {
-            graph.insert(op, After::Raw(&info.after))?
-        } else {
-            let (node, raw) = graph.insert(op, After::Raw(&[]))?;
-            let to: SmallVec<[_; 8]> = info.after.iter().map(|_| raw).collect();
-            if let Err(error) = driver::graph::add_edges(info.graph, &info.after, &to, &info.edges)
-            {
-                lock(&self.spoilt).push(node);
-                return Err(error);
+    /// What errors call the operation that was recorded last.
+    fn last(&self) -> Option<NodeName> {
+        match (self.last_node.get(), &*self.graph.borrow()) {
+            (Some(index), Some(graph)) => {
+                Some(graph.name(graph.id_of(index, crate::error::NodeKind::Empty)))
             }
-            (node, raw)
-        };
-        if let Err(error) = driver::capture::set_dependencies(stream.cu_stream(), &[raw]) {
-            lock(&self.spoilt).push(node);
+            _ => self.last.borrow().clone(),
+        }
+    }
+
+    /// Begins to capture the stream into `graph`, which is this session's from here on.
+    fn capture_into(&self, graph: CUgraph, mode: CaptureMode) -> Result<()> {
+        let raw = self.stream.cu_stream();
+        if let Err(error) = driver::capture::begin(raw, graph, &[], mode.to_driver()) {
+            destroy(graph);
             return Err(error);
         }
-        self.last.store(node.index() + 1, Ordering::Relaxed);
-        Ok(node)
-    }
-
-    /// Ends the capture and gives its graph.
-    pub(super) fn end(&self) -> Result<Graph> {
-        let found = self.look();
-        // A capture into a body of it failed, and nobody made that this capture's failure.
-        let lost = self.graph().is_gone();
-        match self.close(lost) {
-            Ok(()) if lost => {
-                let source = DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-                Err(self.invalidated(found, source, None))
-            }
-            Ok(()) => {
-                self.give_back(found);
-                self.check_body()?;
-                Ok(self.graph())
-            }
-            Err(source) => Err(self.invalidated(found, source, None)),
+        // From here on the capture is ended when the session is dropped.
+        self.capture.set(Some(Held { id: 0, graph }));
+        let id = driver::capture::info(raw)?.id;
+        self.capture.set(Some(Held { id, graph }));
+        if let Some(begun) = begun().iter_mut().find(|begun| begun.serial == self.serial) {
+            begun.id = id;
         }
+        Ok(())
     }
 
-    /// Refuses what other code recorded into a body that may not hold it.
-    fn check_body(&self) -> Result<()> {
-        let graph = self.graph();
-        if self.before.is_none() {
+    /// Refuses to go on if the recording is over, or work reached the stream outside of a block.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(held) = self.capture.get().filter(|_| self.open.get()) else {
+            return Err(Error::RecordingOver);
+        };
+        if self.in_block.get() {
             return Ok(());
         }
-        let nodes = graph.nodes()?;
-        let fits = |node: NodeId| match node.kind() {
-            NodeKind::Copy => graph.any_op(node).is_ok_and(|op| op.fits_in_body()),
-            kind => kind.fits_in_body(),
-        };
-        let Some(&refused) = nodes.iter().find(|&&node| !fits(node)) else {
-            return Ok(());
-        };
-        let error = Error::NotInBody {
-            node: Box::new(graph.name(refused)),
-        };
-        self.take_away_new();
-        Err(error)
-    }
-
-    /// Destroys the nodes that a body did not have before.
-    fn take_away_new(&self) {
-        let (graph, Some(before)) = (self.graph(), &self.before) else {
-            return;
-        };
-        let taken = graph.nodes().and_then(|nodes| {
-            let new = nodes.into_iter().filter(|node| !before.contains(node));
-            new.map(|node| graph.destroy(node))
-                .fold(Ok(()), Result::and)
-        });
-        if let Err(error) = taken {
-            tracing::error!("nodes of an abandoned capture stay in a body: {error}");
+        match driver::graph::is_empty(held.graph) {
+            Ok(true) => Ok(()),
+            _ => Err(self.stray(held)),
         }
     }
 
-    /// Nodes that are to go when the capture ends.
-    pub(super) fn spoil(&self, nodes: &[NodeId]) {
-        lock(&self.spoilt).extend_from_slice(nodes);
-    }
-
-    /// `node` of `graph` was recorded beside it.
-    pub(super) fn note(&self, graph: &Graph, node: NodeId) {
-        *lock(&self.beside) = Some((graph.view(), node.index()));
-    }
-
-    /// Ends the capture because of an error, or of nothing but that it is dropped. Says what went wrong: the capture,
-    /// if it was invalidated, or else the error.
-    pub(super) fn abandon(&self, error: Option<Error>) -> Error {
-        let found = self.look();
-        let closed = if self.is_open() {
-            self.close(true)
-        } else {
-            Ok(())
-        };
-        let offence = error.as_ref().and_then(driver::capture::code);
-        let source = match (closed, offence) {
-            (Err(source), _) if source.0 != CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => source,
-            (_, Some(code)) => DriverError(code),
-            // Branches that a failure left unjoined are none of its causes.
-            (_, None) => match error {
-                Some(error) => {
-                    self.give_back(found);
-                    return error;
-                }
-                None => DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED),
-            },
-        };
-        self.invalidated(found, source, error)
-    }
-
-    /// Has the driver end the capture. However that goes, it is over.
-    fn close(&self, given_up: bool) -> std::result::Result<(), DriverError> {
-        self.open.store(false, Ordering::Relaxed);
-        // On an error the context is not bound; the stream's is what counts.
-        let _ = driver::bind(self.origin.context());
-        let end = || match self.is_ours() {
-            true => driver::capture::end(self.origin.cu_stream()).map(drop),
-            // Other code ended it. Whether its graph is still there, nobody can tell: it is not touched again.
-            false => Err(Error::Call {
-                call: "cuStreamEndCapture",
-                source: DriverError(CUresult::CUDA_ERROR_ILLEGAL_STATE),
-            }),
-        };
-        let mut ended = end();
-        if ended.is_err() && self.is_ours() {
-            // The call was not made, or came to nothing.
-            ended = end();
-        }
-        begun().remove(&self.serial);
-        if self.before.is_some() {
-            // A graph that is gone is not captured into.
-            let _ = self.graph().set_captured(false);
-        }
-        match &ended {
-            Ok(()) if !given_up => self.settle(),
-            _ => self.undo(ended.is_err()),
-        }
-        ended.map_err(|error| match error {
-            Error::Call { source, .. } => source,
-            _ => DriverError(CUresult::CUDA_ERROR_UNKNOWN),
+    /// As [`check`](Session::check), before `op` is recorded.
+    #[inline]
+    pub(crate) fn check_before(&self, op: &impl Op) -> Result<()> {
+        self.check().map_err(|error| match error {
+            Error::StrayWork(mut stray) => {
+                stray.before = Some(op.name(None));
+                Error::StrayWork(stray)
+            }
+            error => error,
         })
+    }
+
+    #[cold]
+    fn stray(&self, held: Held) -> Error {
+        // The handle is not ours to destroy: the graph is looked at only.
+        let found = (|| {
+            let graph = Graph::borrowed(self.context(), held.graph);
+            let nodes = graph.nodes()?;
+            Ok::<_, Error>(
+                nodes
+                    .into_iter()
+                    .map(|node| match graph.any_op(node) {
+                        Ok(op) => op.name(Some(node.index())),
+                        Err(_) => graph.name(node),
+                    })
+                    .collect(),
+            )
+        })();
+        Error::StrayWork(Box::new(StrayWork {
+            stream: self.stream.cu_stream() as usize,
+            begun: self.begun,
+            found: found.unwrap_or_default(),
+            after: self.last(),
+            before: None,
+        }))
+    }
+
+    /// Ends the present capture, whose graph comes back. If the driver destroyed that, the error
+    /// says why.
+    fn end_capture(&self) -> Result<CUgraph> {
+        let Some(held) = self.capture.take() else {
+            return Err(Error::RecordingOver);
+        };
+        let raw = self.stream.cu_stream();
+        // On an error the context is not bound; the stream's is what counts.
+        let _ = driver::bind(self.context());
+        if !self.is_ours(held) {
+            // Other code ended it. Whether its graph is still there, nobody can tell: it is not
+            // touched again.
+            return Err(Error::Call {
+                call: "cuStreamEndCapture",
+                code: CUresult::CUDA_ERROR_ILLEGAL_STATE,
+            });
+        }
+        let ended = driver::capture::end(raw);
+        if ended.is_err() && self.is_ours(held) {
+            // The call was not made, or came to nothing.
+            return driver::capture::end(raw);
+        }
+        ended
     }
 
     /// Whether the stream still takes part in this capture, as far as can be told.
-    fn is_ours(&self) -> bool {
+    fn is_ours(&self, held: Held) -> bool {
         use CUstreamCaptureStatus as S;
-        match driver::capture::info(self.origin.cu_stream()) {
+        match driver::capture::info(self.stream.cu_stream()) {
             Ok(info) => match info.status {
                 S::CU_STREAM_CAPTURE_STATUS_NONE => false,
-                S::CU_STREAM_CAPTURE_STATUS_ACTIVE => self.id == 0 || info.id == self.id,
-                // The driver gives no number. Where this library began another on the stream since, it is that.
+                S::CU_STREAM_CAPTURE_STATUS_ACTIVE => held.id == 0 || info.id == held.id,
+                // The driver gives no number. If this library began another capture on the stream
+                // since, it is that.
                 S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
-                    let key = key(&self.origin);
+                    let key = key(&self.stream);
                     let begun = begun();
-                    let last = begun.iter().rfind(|(_, begun)| begun.stream == key);
-                    self.id == 0 || last.is_some_and(|(serial, _)| *serial == self.serial)
+                    let last = begun.iter().rfind(|begun| begun.stream == key);
+                    last.is_some_and(|begun| begun.serial == self.serial)
                 }
             },
             Err(_) => true,
         }
     }
 
-    /// After an end that went well.
-    fn settle(&self) {
-        // In statements of their own: dropping what the locks guard runs foreign code.
-        let backup = lock(&self.backup).take();
-        drop(backup);
-        let kept = std::mem::take(&mut *lock(&self.kept));
-        let spoilt = std::mem::take(&mut *lock(&self.spoilt));
-        let graph = self.graph();
-        let kept = kept.into_iter().map(|owner| graph.keep(owner));
-        let cleared = spoilt.into_iter().map(|node| graph.destroy(node));
-        for error in kept.chain(cleared).filter_map(Result::err) {
-            tracing::error!("a graph is not quite what was recorded: {error}");
+    /// Begins a foreign block.
+    pub(crate) fn begin_block(self: &Rc<Self>) -> Result<Block> {
+        if self.in_block.get() {
+            return Err(Error::AlreadyCapturing {
+                begun: Some(self.begun),
+            });
+        }
+        self.check()?;
+        let found = self.look();
+        let hold = match self.end_capture() {
+            Ok(graph) => graph,
+            Err(error) => return Err(self.invalidated(found, error, None)),
+        };
+        self.give_back(found);
+        self.in_block.set(true);
+        let block = Block {
+            session: self.clone(),
+            hold: Some(hold),
+        };
+        // An error ends the block, which is dropped.
+        self.capture_into(driver::graph::create()?, self.mode)?;
+        Ok(block)
+    }
+
+    /// Ends the hold, and the recording with it.
+    pub(crate) fn end(&self) -> Result<()> {
+        let checked = self.check();
+        let found = self.look();
+        self.open.set(false);
+        let ended = self.end_capture();
+        self.close();
+        match (checked, ended) {
+            (Err(Error::RecordingOver), _) => Err(Error::RecordingOver),
+            (Err(stray), ended) => {
+                if let Ok(graph) = ended {
+                    destroy(graph);
+                }
+                self.give_back(found);
+                Err(stray)
+            }
+            (Ok(()), Ok(graph)) => {
+                destroy(graph);
+                self.give_back(found);
+                Ok(())
+            }
+            (Ok(()), Err(error)) => Err(self.invalidated(found, error, None)),
         }
     }
 
-    /// After a failure: the graph is what it was before, or no more. The driver destroyed it if it is `gone`.
-    fn undo(&self, gone: bool) {
-        let graph = self.graph();
-        let backup = lock(&self.backup).take();
-        match backup {
-            Some(backup) => graph.restore(backup, gone),
-            None if gone => graph.forsake(),
-            None if graph.is_gone() => {}
-            None => self.take_away_new(),
+    /// Ends the recording because of an error. Returns what went wrong first: the error, or what
+    /// invalidated the hold.
+    pub(crate) fn abandon(&self, error: Error) -> Error {
+        if matches!(error, Error::CaptureInvalidated(_) | Error::StrayWork(_)) {
+            self.give_up();
+            return error;
         }
+        if !self.open.get() {
+            return error;
+        }
+        if let Err(stray @ Error::StrayWork(_)) = self.check() {
+            self.give_up();
+            return stray;
+        }
+        let found = self.look();
+        self.open.set(false);
+        let ended = self.end_capture();
+        self.close();
+        match (ended, error.capture_code()) {
+            (Ok(graph), None) => {
+                destroy(graph);
+                self.give_back(found);
+                error
+            }
+            (Ok(graph), Some(code)) => {
+                destroy(graph);
+                let call = "cuStreamEndCapture";
+                self.invalidated(found, Error::Call { call, code }, Some(error))
+            }
+            (Err(ended), _) => self.invalidated(found, ended, Some(error)),
+        }
+    }
+
+    /// Ends the recording, whatever came of it.
+    pub(crate) fn give_up(&self) {
+        if !self.open.replace(false) {
+            return;
+        }
+        let found = self.look();
+        if let Ok(graph) = self.end_capture() {
+            destroy(graph);
+        }
+        self.give_back(found);
+        driver::take_offence();
+        self.close();
+    }
+
+    fn close(&self) {
+        begun().retain(|begun| begun.serial != self.serial);
     }
 
     /// What is known of the capture while it is there.
     fn look(&self) -> Found {
-        let own = self.last.load(Ordering::Relaxed).checked_sub(1);
-        let own = own.map(|index| (self.view.clone(), index));
-        let last = own.or_else(|| lock(&self.beside).clone());
         Found {
-            last: last.map(|(view, index)| Graph::from_view(view).name_of(index)),
             offence: driver::take_offence(),
-            kept: self.origin.context().check_err().err(),
+            kept: self.context().check_err().err(),
         }
     }
 
     /// What cudarc kept was not ours to take.
     fn give_back(&self, found: Found) {
         if let Some(kept) = found.kept {
-            self.origin.context().record_err::<()>(Err(kept));
+            self.context().record_err::<()>(Err(kept));
         }
     }
 
-    fn invalidated(&self, found: Found, source: DriverError, error: Option<Error>) -> Error {
-        // That of the end is no news.
+    fn invalidated(&self, found: Found, ended: Error, error: Option<Error>) -> Error {
+        // The error from ending the capture repeats the first one.
         driver::take_offence();
-        let offence = found.offence.map(|(call, answer)| Error::Call {
-            call,
-            source: DriverError(answer),
-        });
-        let kept = found.kept.map(|source| Error::Foreign { source });
-        // An answer that says no more than that the capture was invalid came after the one that did it.
+        let Error::Call { code: answer, .. } = ended else {
+            return error.unwrap_or(ended);
+        };
+        let offence = found.offence.map(|(call, code)| Error::Call { call, code });
+        let kept = found.kept.map(Error::from);
+        // An answer that only says that the capture was invalid came after the one that did it.
         let says_more = |error: &Error| {
-            driver::capture::code(error) != Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+            error.capture_code() != Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         };
         let mut calls: Vec<Error> = [error, offence, kept].into_iter().flatten().collect();
         let first = calls.iter().position(says_more).unwrap_or(0);
         let call = (!calls.is_empty()).then(|| calls.swap_remove(first));
         Error::CaptureInvalidated(Box::new(CaptureInvalidated {
-            stream: self.origin.cu_stream() as usize,
+            stream: self.stream.cu_stream() as usize,
             begun: self.begun,
-            last: found.last,
+            last: self.last(),
             call,
-            source,
-            tracked: self.origin.context().is_managing_stream_synchronization(),
+            answer,
+            tracked: self.context().is_managing_stream_synchronization(),
         }))
     }
 }
 
 /// What is asked of a capture before it ends.
 struct Found {
-    last: Option<NodeName>,
     /// The first call through this library that failed because of a capture.
     offence: Option<(&'static str, CUresult)>,
-    /// What cudarc could not answer with it keeps, and would give to the next call, which has nothing to do with it.
-    kept: Option<DriverError>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// cudarc keeps errors that it could not return, and would give them to the next call, which
+    /// has nothing to do with them.
+    kept: Option<cudarc::driver::DriverError>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.is_open() {
-            self.abandon(None);
+        self.give_up();
+    }
+}
+
+fn destroy(graph: CUgraph) {
+    if let Err(error) = driver::graph::destroy(graph) {
+        tracing::error!("an empty graph leaks: {error}");
+    }
+}
+
+/// A foreign block: the stream is captured into a graph of the block's own until it ends.
+pub(crate) struct Block {
+    session: Rc<Session>,
+    /// The graph of the hold, to go on with. None once the block has ended.
+    hold: Option<CUgraph>,
+}
+
+impl Block {
+    pub(crate) fn stream(&self) -> &Arc<CudaStream> {
+        &self.session.stream
+    }
+
+    /// Ends the block. Returns its graph, or what invalidated the block.
+    pub(crate) fn end(mut self) -> Result<CUgraph> {
+        let found = self.session.look();
+        let ended = self.session.end_capture();
+        self.go_on();
+        match ended {
+            Ok(graph) => {
+                self.session.give_back(found);
+                Ok(graph)
+            }
+            Err(error) => Err(self.session.invalidated(found, error, None)),
         }
-        let kept = std::mem::take(&mut *lock(&self.kept));
-        if self.eager && !kept.is_empty() {
-            drop_after(Fence::behind(self.origin.clone()), kept);
+    }
+
+    /// Ends the block because of an error. Returns what went wrong first.
+    pub(crate) fn abandon(mut self, error: Error) -> Error {
+        let found = self.session.look();
+        let ended = self.session.end_capture();
+        self.go_on();
+        let unjoined = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+        match (ended, error.capture_code()) {
+            // Forks that a failure left unjoined are none of its causes.
+            (Err(ended), None) if ended.is(unjoined) => {
+                self.session.give_back(found);
+                error
+            }
+            (Err(ended), _) => self.session.invalidated(found, ended, Some(error)),
+            (Ok(graph), code) => {
+                destroy(graph);
+                match code {
+                    None => {
+                        self.session.give_back(found);
+                        error
+                    }
+                    Some(code) => {
+                        let call = "cuStreamEndCapture";
+                        let ended = Error::Call { call, code };
+                        self.session.invalidated(found, ended, Some(error))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Holds the stream again. If that fails, the recording is over.
+    fn go_on(&mut self) {
+        let Some(hold) = self.hold.take() else {
+            return;
+        };
+        self.session.in_block.set(false);
+        if let Err(error) = self.session.capture_into(hold, CaptureMode::Relaxed) {
+            tracing::debug!("a recording is over, as its stream cannot be held: {error}");
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.hold.is_some() {
+            let found = self.session.look();
+            if let Ok(graph) = self.session.end_capture() {
+                destroy(graph);
+            }
+            driver::take_offence();
+            self.session.give_back(found);
+            self.go_on();
         }
     }
 }

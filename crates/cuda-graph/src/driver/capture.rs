@@ -5,13 +5,13 @@ use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
-    CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
+    CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode,
     CUstreamCaptureStatus, CUstreamUpdateCaptureDependencies_flags,
 };
 use smallvec::SmallVec;
 
 use super::call;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Held while a capture begins or takes in a stream, and while a stream that is not captured is given something behind
 /// its users' backs: what another thread gives a stream in capture is a node of a graph that the driver does not lock,
@@ -127,7 +127,7 @@ pub(crate) fn is_captured(stream: CUstream) -> Result<bool> {
     match status(stream) {
         Ok(status) => Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE),
         // The null stream, beside a capture that waits for it.
-        Err(error) if code(&error).is_some() => Ok(true),
+        Err(error) if error.capture_code().is_some() => Ok(true),
         Err(error) => Err(error),
     }
 }
@@ -163,34 +163,4 @@ const RELAXED: u32 = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
 fn exchange_mode(mut mode: u32) -> Result<u32> {
     call!(cuThreadExchangeStreamCaptureMode((&raw mut mode).cast()))?;
     Ok(mode)
-}
-
-/// A stream of ours in the current context, which waits for no other.
-pub(crate) fn create_stream() -> Result<CUstream> {
-    let mut stream = ptr::null_mut();
-    let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-    call!(cuStreamCreate(&mut stream, flags))?;
-    Ok(stream)
-}
-
-/// Has `stream` wait for `event`, and take part in its capture.
-pub(crate) fn wait(stream: CUstream, event: &super::event::Event) -> Result<()> {
-    let _nothing_is_given = beginning();
-    super::run::wait(event.raw(), stream)
-}
-
-/// Whether an answer is one of those that captures cause.
-pub(crate) fn is_code(answer: CUresult) -> bool {
-    (900..=908).contains(&(answer as u32))
-}
-
-/// The answer in an error that a capture caused.
-pub(crate) fn code(error: &Error) -> Option<CUresult> {
-    match error {
-        Error::Call { source, .. } | Error::Foreign { source } => {
-            is_code(source.0).then_some(source.0)
-        }
-        Error::Node { source, .. } => code(source),
-        _ => None,
-    }
 }

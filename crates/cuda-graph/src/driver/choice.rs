@@ -21,12 +21,18 @@ pub enum Driver {
     Software,
 }
 
-impl fmt::Display for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Driver {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
             Driver::Gpu => "gpu",
             Driver::Software => "software",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

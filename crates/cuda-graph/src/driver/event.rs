@@ -36,7 +36,7 @@ impl Event {
     pub(crate) fn is_over(&self) -> Result<bool> {
         match call!(cuEventQuery(self.0)) {
             Ok(()) => Ok(true),
-            Err(error) if super::exec::is(&error, CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
+            Err(error) if error.is(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 };
 
 use super::call;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Instantiates. The executable comes with the driver's verdict in `params`; it is null unless the call succeeded.
 pub(crate) fn instantiate(
@@ -105,9 +105,4 @@ pub(crate) fn is_enabled(exec: CUgraphExec, node: CUgraphNode) -> Result<bool> {
     let mut enabled = 0;
     call!(cuGraphNodeGetEnabled(exec, node, &mut enabled))?;
     Ok(enabled != 0)
-}
-
-/// Whether an error is this driver answer.
-pub(crate) fn is(error: &Error, answer: cudarc::driver::sys::CUresult) -> bool {
-    matches!(error, Error::Call { source, .. } if source.0 == answer)
 }

@@ -14,6 +14,7 @@ pub(crate) mod graph;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod node;
+pub(crate) mod per_context;
 pub(crate) mod run;
 pub(crate) mod stream;
 
@@ -21,11 +22,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{self, CUresult};
-use cudarc::driver::{CudaContext, DriverError, result};
+use cudarc::driver::{CudaContext, result};
 
 pub use choice::Driver;
 pub(crate) use choice::choose;
 
+use crate::error::is_capture_code;
 use crate::{Error, Result};
 
 /// Calls `sys::$function` with the arguments and checks what it answers.
@@ -50,7 +52,7 @@ pub(crate) fn check(name: &'static str, call: impl FnOnce() -> CUresult) -> Resu
     if INJECTING.load(Ordering::Relaxed) && injected() {
         return Err(Error::Call {
             call: name,
-            source: DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY),
+            code: CUresult::CUDA_ERROR_OUT_OF_MEMORY,
         });
     }
     match call() {
@@ -61,17 +63,14 @@ pub(crate) fn check(name: &'static str, call: impl FnOnce() -> CUresult) -> Resu
 
 #[cold]
 fn failed(call: &'static str, status: CUresult) -> Error {
-    if capture::is_code(status) {
+    if is_capture_code(status) {
         OFFENCE.with(|offence| {
             if offence.get().is_none() {
                 offence.set(Some((call, status)));
             }
         });
     }
-    Error::Call {
-        call,
-        source: DriverError(status),
-    }
+    Error::Call { call, code: status }
 }
 
 /// The first call of this thread that failed because of a capture, since it was last asked for.
@@ -123,6 +122,11 @@ fn version_number() -> Result<i32> {
     let mut version = 0;
     call!(cuDriverGetVersion(&mut version))?;
     Ok(version)
+}
+
+/// Whether the driver has what CUDA `version` brought.
+pub(crate) fn has(version: i32) -> bool {
+    version_number().is_ok_and(|have| have >= version)
 }
 
 /// [`Error::Unsupported`] unless the driver has what CUDA `version` brought.
@@ -189,7 +193,7 @@ pub(crate) fn bound_if_wanted<R>(
     // One place that calls, so that the call is compiled into it.
     loop {
         match call() {
-            Err(error) if !bound && exec::is(&error, CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
+            Err(error) if !bound && error.is(CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
                 bind(context)?;
                 bound = true;
             }

@@ -53,11 +53,6 @@ pub(crate) fn set_attribute(
     call!(cuGraphKernelNodeSetAttribute(node, attribute, value))
 }
 
-/// Gives kernel node `to` every attribute of kernel node `from`.
-pub(crate) fn copy_attributes(to: CUgraphNode, from: CUgraphNode) -> Result<()> {
-    call!(cuGraphKernelNodeCopyAttributes(to, from))
-}
-
 pub(crate) fn attribute(
     node: CUgraphNode,
     attribute: CUkernelNodeAttrID,
@@ -211,6 +206,21 @@ pub(crate) fn blank(kind: CUgraphNodeType) -> CUgraphNodeParams {
     }
 }
 
+/// Whether the driver can move a graph into a node (CUDA 12.9).
+pub(crate) fn has_moving() -> bool {
+    super::has(12_090)
+}
+
+/// Makes parameters of a child node move their graph into the node instead of copying it.
+pub(crate) fn make_moving(params: &mut CUgraphNodeParams) {
+    /// CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE, which headers before 12.9 lack.
+    const MOVE: i32 = 1;
+    let child = (&raw mut params.__bindgen_anon_1.graph).cast::<CUgraph>();
+    // SAFETY: in 12.9 the ownership follows the graph's handle. Headers before have only the handle,
+    // in a union with members that are larger than both.
+    unsafe { child.add(1).cast::<i32>().write(MOVE) };
+}
+
 /// Where parameter `index` of a function lies in its parameter block: offset and size. `None` beyond the last.
 pub(crate) fn function_parameter(
     function: CUfunction,
@@ -219,11 +229,7 @@ pub(crate) fn function_parameter(
     let (mut offset, mut size) = (0, 0);
     match call!(cuFuncGetParamInfo(function, index, &mut offset, &mut size)) {
         Ok(()) => Ok(Some((offset, size))),
-        Err(crate::Error::Call { source, .. })
-            if source.0 == sys::CUresult::CUDA_ERROR_INVALID_VALUE =>
-        {
-            Ok(None)
-        }
+        Err(error) if error.is(sys::CUresult::CUDA_ERROR_INVALID_VALUE) => Ok(None),
         Err(error) => Err(error),
     }
 }

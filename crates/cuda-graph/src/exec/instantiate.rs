@@ -1,6 +1,5 @@
 //! From a definition to an executable.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
@@ -8,12 +7,12 @@ use cudarc::driver::sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags, CUgraphInstantiateResult, CUresult,
 };
 
+use super::Exec;
 use super::turns::Turns;
-use super::{Exec, Launched};
+use crate::error::InstantiateFailure;
 use crate::graph::Graph;
 use crate::graph::state::State;
-use crate::retain::Holdings;
-use crate::{Error, InstantiateFailure, Result, driver};
+use crate::{Error, Result, driver};
 
 /// How to instantiate a graph.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +23,9 @@ pub struct InstantiateOptions {
     pub device_launch: bool,
     /// Runs kernels at their nodes' priorities instead of the stream's.
     pub node_priority: bool,
-    /// Has its loops run beside those of other executables. Otherwise launches of graphs with loops in one context wait for
-    /// each other: the driver for CUDA 13.0 has been seen to fail all of them on an H200. It means nothing without loops.
+    /// Lets loops run beside other loops. Otherwise launches of graphs with loops in one context
+    /// wait for each other, and a graph whose own loops could run at once is refused: the driver
+    /// for CUDA 13.0 has been seen to fail such launches on an H200.
     pub loops_at_once: bool,
     /// Brings the executable to the device on this stream at once.
     pub upload: Option<Arc<CudaStream>>,
@@ -74,8 +74,9 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Instantiate`] says why, and names the node where the driver does. Of a graph with conditional nodes there can
-    /// be one executable at a time. [`Error::InvalidOperation`] while a loop or branch is recorded into it.
+    /// [`Error::Instantiate`] says why, and names the node where the driver does. A graph with
+    /// conditional or allocation nodes has one executable at a time. [`Error::SideBySide`] if
+    /// conditional nodes could run at once that must take turns.
     pub fn instantiate(&self) -> Result<Exec> {
         self.instantiate_with(&InstantiateOptions::default())
     }
@@ -89,11 +90,13 @@ impl Graph {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
         let graph = state.body(self.body_index())?.raw;
-        state.is_whole()?;
-        let turns = match !options.loops_at_once && state.has_loops(self.body_index()) {
-            true => Some(Turns::of(self.context())?),
-            false => None,
-        };
+        let mut turns = None;
+        if !options.loops_at_once {
+            self.check_turns(&mut state)?;
+            if state.has_loops(self.body_index()) {
+                turns = Some(Turns::of(self.context())?);
+            }
+        }
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: options.flags(),
             hUploadStream: options
@@ -106,38 +109,26 @@ impl Graph {
         let (raw, result) = driver::exec::instantiate(graph, &mut params);
         match result {
             Ok(()) => {
-                let mut holdings = Holdings::default();
-                state.hold(self.body_index(), &mut holdings);
-                Ok(Exec {
-                    raw,
-                    owned: true,
-                    context: self.context().clone(),
-                    source: Some(self.hierarchy().clone()),
-                    holdings,
-                    last: Launched::Never,
-                    restored: state.restored,
-                    before: state.count_executable(),
-                    node_priority: options.node_priority,
-                    loops_at_once: options.loops_at_once,
-                    turns,
-                    not_sync: PhantomData,
-                })
+                let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
+                exec.node_priority = options.node_priority;
+                exec.loops_at_once = options.loops_at_once;
+                exec.turns = turns;
+                Ok(exec)
             }
-            Err(Error::Call { source, .. }) => Err(self.why_not(&mut state, &params, source)),
+            Err(Error::Call { code, .. }) => Err(self.why_not(&state, &params, code)),
             Err(error) => Err(error),
         }
     }
 
     fn why_not(
         &self,
-        state: &mut State,
+        state: &State,
         params: &CUDA_GRAPH_INSTANTIATE_PARAMS,
-        source: cudarc::driver::DriverError,
+        code: CUresult,
     ) -> Error {
-        let node = self.name_of_raw(state, params.hErrNode_out);
         // SAFETY: the driver wrote it; read as a number, because a later one may have more of them.
         let result = unsafe { (&raw const params.result_out).cast::<u32>().read() };
-        let refused = source.0 == CUresult::CUDA_ERROR_NOT_SUPPORTED;
+        let refused = code == CUresult::CUDA_ERROR_NOT_SUPPORTED;
         let reason = match result {
             1 if refused && state.executables > 0 && self.body_index() == 0 => {
                 InstantiateFailure::HasExecutable
@@ -151,8 +142,8 @@ impl Graph {
         };
         Error::Instantiate {
             reason,
-            node,
-            source,
+            node: state.name_of_raw(params.hErrNode_out),
+            code,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Executable graphs: launched, and updated without being built again.
 
 mod instantiate;
+mod table;
 mod turns;
 mod update;
 
@@ -13,14 +14,14 @@ use cudarc::driver::sys::CUgraphExec;
 use cudarc::driver::{CudaContext, CudaStream};
 
 pub use instantiate::InstantiateOptions;
-pub use update::UpdateFailure;
 
 use crate::driver::event::Event;
-use crate::graph::state::Hierarchy;
-use crate::graph::{Graph, Node, NodeId};
-use crate::op::Operation;
-use crate::retain::{Fence, Holdings, drop_after};
+use crate::graph::content::Content;
+use crate::graph::state::{Hierarchy, State};
+use crate::graph::{Graph, NodeId, Operation};
+use crate::retain::{Batch, Fence};
 use crate::{Result, driver};
+use table::Table;
 use turns::Turns;
 
 /// An executable graph.
@@ -35,16 +36,16 @@ pub struct Exec {
     raw: CUgraphExec,
     owned: bool,
     context: Arc<CudaContext>,
-    /// Whose nodes it has.
-    source: Option<Arc<Hierarchy>>,
-    /// What its nodes use, or used since it was last updated from a definition.
-    holdings: Holdings,
-    /// Its last launch. Launches of one executable run one after the other, so when this one is over, all are.
+    /// The hierarchy of its definition, and the number of the graph in it. The driver names the
+    /// nodes by those of the definition, so that stays until this is gone.
+    source: Option<(Arc<Hierarchy>, u32)>,
+    /// What its nodes do now.
+    table: Table,
+    /// Its last launch. Launches of one executable run one after the other, so when this one is
+    /// over, all are.
     last: Launched,
-    /// How often a copy had taken the source's place when it was made: the driver knows its nodes by the handles of that time.
-    restored: u32,
-    /// How many executables the source had before.
-    before: u32,
+    /// What updates replaced since the last launch, which may use it.
+    retired: Option<Batch<Gone>>,
     /// It was made to run kernels at their nodes' priorities.
     node_priority: bool,
     /// It was made to run its loops beside those of others.
@@ -52,6 +53,13 @@ pub struct Exec {
     /// Otherwise, and where it has loops, who else in its context has.
     turns: Option<Arc<Turns>>,
     not_sync: PhantomData<Cell<()>>,
+}
+
+/// What updates replaced.
+#[derive(Default)]
+struct Gone {
+    contents: Vec<Content>,
+    tables: Vec<Table>,
 }
 
 /// How to tell when the last launch is over.
@@ -94,6 +102,9 @@ impl Exec {
         driver::bound_if_wanted(stream.context(), || {
             driver::exec::launch(self.raw, stream_handle)
         })?;
+        if self.retired.is_some() {
+            self.retired = None;
+        }
         match &self.last {
             Launched::In(last) if Arc::ptr_eq(last, stream) => {}
             _ => self.last = Launched::In(stream.clone()),
@@ -107,6 +118,7 @@ impl Exec {
         driver::bind(stream.context())?;
         let event = Event::new()?;
         driver::exec::launch(self.raw, stream.cu_stream())?;
+        self.retired = None;
         // A stream that goes with it makes its own context the thread's: after what is asked about this one.
         let _before = std::mem::replace(&mut self.last, Launched::Unknown);
         self.last = match event.record(stream.cu_stream()) {
@@ -120,31 +132,36 @@ impl Exec {
         Ok(())
     }
 
-    /// Runs `op` in the order of `stream`, as the only node of a graph that is gone when this returns.
-    pub(crate) fn run_alone<O: Operation>(op: O, stream: &Arc<CudaStream>) -> Result<Node<O>> {
+    /// Runs `op` in the order of `stream`, as the only node of a graph that is gone when this
+    /// returns.
+    pub(crate) fn run_alone<O: Operation>(op: O, stream: &Arc<CudaStream>) -> Result<()> {
         let graph = Graph::new(stream.context())?;
-        let node = graph.add(op, ())?;
-        graph.instantiate()?.launch(stream)?;
-        Ok(node)
+        graph.add(op, ())?;
+        graph.instantiate()?.launch(stream)
     }
 
-    /// Lets go of what `gone` gives, once no launch uses it any more.
-    fn release(&mut self, gone: impl FnOnce(&mut Exec) -> Holdings) {
-        let gone = gone(self);
-        if gone.is_empty() {
-            return;
-        }
-        match &self.last {
-            Launched::Never => {}
-            Launched::In(stream) => drop_after(Fence::behind(stream.clone()), gone),
-            Launched::Before(context, event) => {
-                drop_after(Fence::of(context.clone(), event.clone()), gone);
+    /// Drops `gone` once no launch uses it any more.
+    fn retire<T: Send + 'static>(&mut self, gone: T, add: impl FnOnce(&mut Gone, T)) {
+        let fence = match &self.last {
+            Launched::Never => return drop(gone),
+            Launched::In(stream) if self.retired.is_none() => Fence::behind(stream.clone()),
+            Launched::Before(context, event) if self.retired.is_none() => {
+                Fence::of(context.clone(), event.clone())
             }
             Launched::Unknown => {
                 tracing::error!("what a launch may still use leaks: its end cannot be told");
-                std::mem::forget(gone);
+                return std::mem::forget(gone);
             }
-        }
+            _ => {
+                if let Some(batch) = &self.retired {
+                    batch.add(gone, add);
+                }
+                return;
+            }
+        };
+        let batch = Batch::after(fence);
+        batch.add(gone, add);
+        self.retired = Some(batch);
     }
 
     /// Brings it to the device in the order of `stream`, so that the first launch need not.
@@ -169,21 +186,29 @@ impl Exec {
         })
     }
 
-    /// Whether a node runs; one that does not is passed over.
+    /// Returns whether the node is enabled. A disabled node is skipped.
     pub fn is_enabled(&self, node: impl Into<NodeId>) -> Result<bool> {
         self.on_node(node.into(), "asking about", |raw| {
             driver::exec::is_enabled(self.raw, raw)
         })
     }
 
-    /// Has a kernel, copy or fill node run again.
+    /// Enables a kernel, copy or fill node.
+    ///
+    /// # Errors
+    ///
+    /// As [`update`](Exec::update).
     pub fn enable(&mut self, node: impl Into<NodeId>) -> Result<()> {
         self.on_node(node.into(), "enabling", |raw| {
             driver::exec::set_enabled(self.raw, raw, true)
         })
     }
 
-    /// Has a kernel, copy or fill node pass its turn.
+    /// Disables a kernel, copy or fill node: launches skip it from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`update`](Exec::update).
     pub fn disable(&mut self, node: impl Into<NodeId>) -> Result<()> {
         self.on_node(node.into(), "disabling", |raw| {
             driver::exec::set_enabled(self.raw, raw, false)
@@ -209,31 +234,38 @@ impl Exec {
         context: &Arc<CudaContext>,
         source: Option<&Graph>,
     ) -> Exec {
-        let mut holdings = Holdings::default();
-        let (mut restored, mut before, mut loops) = (0, 0, false);
-        if let Some(source) = source {
-            let mut state = source.hierarchy().lock();
-            before = state.count_executable();
-            state.hold(source.body_index(), &mut holdings);
-            restored = state.restored;
-            loops = state.has_loops(source.body_index());
+        let Some(source) = source else {
+            return Exec::of(raw, context, None);
+        };
+        let mut state = source.hierarchy().lock();
+        let mut exec = Exec::of(raw, context, Some((source, &mut state)));
+        if state.has_loops(source.body_index()) {
+            // Without an event there are no turns to take; nothing else can be said here.
+            exec.turns = Turns::of(context).ok();
         }
-        // Without an event there are no turns to take; nothing else can be said here.
-        let turns = loops.then(|| Turns::of(context).ok()).flatten();
-        Exec {
+        exec
+    }
+
+    fn of(raw: CUgraphExec, context: &Arc<CudaContext>, source: Option<(&Graph, &mut State)>) -> Exec {
+        let mut exec = Exec {
             raw,
             owned: true,
             context: context.clone(),
-            source: source.map(|graph| graph.hierarchy().clone()),
-            holdings,
+            source: None,
+            table: Table::default(),
             last: Launched::Never,
-            restored,
-            before,
+            retired: None,
             node_priority: false,
             loops_at_once: false,
-            turns,
+            turns: None,
             not_sync: PhantomData,
+        };
+        if let Some((graph, state)) = source {
+            state.executables = state.executables.saturating_add(1);
+            exec.table = Table::of(state, graph.body_index());
+            exec.source = Some((graph.hierarchy().clone(), graph.body_index()));
         }
+        exec
     }
 
     /// Works on an executable that something else owns and destroys.
@@ -263,7 +295,8 @@ impl Drop for Exec {
             {
                 tracing::error!("an executable leaks: {error}");
             }
-            self.release(|exec| std::mem::take(&mut exec.holdings));
+            let table = std::mem::take(&mut self.table);
+            self.retire(table, |gone, table| gone.tables.push(table));
         });
     }
 }
@@ -271,9 +304,9 @@ impl Drop for Exec {
 impl fmt::Debug for Exec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Exec {:p}", self.raw)?;
-        if let Some(source) = &self.source {
+        if let Some((source, _)) = &self.source {
             write!(f, " of graph {}", source.id)?;
         }
-        write!(f, ", holding {} owners", self.holdings.len())
+        write!(f, ", holding what {} nodes use", self.table.len())
     }
 }

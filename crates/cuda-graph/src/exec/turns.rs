@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::{CudaContext, CudaStream};
 
 use crate::driver::event::Event;
-use crate::per_context::PerContext;
+use crate::driver::per_context::PerContext;
 use crate::{Result, driver};
 
 /// Whose turn it is in a context.

@@ -1,82 +1,58 @@
 //! Updates of executables: from a definition, and node by node.
 
 use std::borrow::Borrow;
-use std::fmt;
 
 use cudarc::driver::sys::CUgraphNode;
 
+use super::table::Table;
 use super::Exec;
-use crate::graph::snapshot::Snapshot;
-use crate::graph::state::{Hierarchy, Locked, Slot, State, lock_both};
-use crate::graph::{Graph, Node, NodeId};
-use crate::op::{ChildOp, NodeKind, Operation};
-use crate::retain::Holdings;
+use crate::error::{NodeKind, UpdateFailure};
+use crate::graph::content::Content;
+use crate::graph::operation::Holds;
+use crate::graph::state::{Hierarchy, State, lock_both};
+use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
+use crate::op::Op;
 use crate::{Error, Result, driver};
 
-/// Why an executable cannot be updated from a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum UpdateFailure {
-    /// The driver failed for a reason of its own.
-    Driver,
-    /// There are other nodes or edges.
-    TopologyChanged,
-    /// A node is of another kind.
-    KindChanged,
-    /// A kernel's function is another one where it may not be.
-    FunctionChanged,
-    /// A parameter that may not change did.
-    ParametersChanged,
-    /// Something about a node cannot be updated.
-    NotSupported,
-    /// A kernel's function changed in a way that cannot be updated.
-    FunctionNotSupported,
-    /// A launch attribute that may not change did.
-    AttributesChanged,
-    /// A reason that this library does not know.
-    Other(u32),
-}
-
-impl fmt::Display for UpdateFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UpdateFailure::Driver => "the driver failed",
-            UpdateFailure::TopologyChanged => "the nodes or edges are others",
-            UpdateFailure::KindChanged => "a node is of another kind",
-            UpdateFailure::FunctionChanged => "a kernel's function changed",
-            UpdateFailure::ParametersChanged => "a parameter changed that may not",
-            UpdateFailure::NotSupported => "a node's change is not supported",
-            UpdateFailure::FunctionNotSupported => {
-                "a kernel's function changed in a way that is not supported"
-            }
-            UpdateFailure::AttributesChanged => "a launch attribute changed that may not",
-            UpdateFailure::Other(reason) => return write!(f, "reason {reason}"),
-        })
-    }
-}
-
 impl Exec {
-    /// Has every node do what its counterpart in `graph` does, a graph of the same topology. What per-node updates gave is let go once
-    /// no launch in flight uses it.
+    /// Updates every node from its counterpart in `graph`, which must have the same topology.
     ///
     /// # Errors
     ///
-    /// [`Error::Update`] says why, and names the node where the driver does. The executable is then what it was.
+    /// [`Error::Update`] says why, and names the node where the driver does; [`Error::SideBySide`].
+    /// The executable is then what it was.
     pub fn update_from(&mut self, graph: &Graph) -> Result<()> {
         driver::bind(&self.context)?;
-        let mut state = graph.hierarchy().lock();
-        let raw = state.body(graph.body_index())?.raw;
-        state.is_whole()?;
+        let own = self.source.clone();
+        let (mut theirs, ours) = match &own {
+            Some((own, _)) => {
+                let (theirs, ours) = lock_both(graph.hierarchy(), own);
+                (theirs, ours)
+            }
+            None => (graph.hierarchy().lock(), None),
+        };
+        let raw = theirs.body(graph.body_index())?.raw;
+        if !self.loops_at_once {
+            graph.check_turns(&mut theirs)?;
+        }
         let (result, verdict) = driver::exec::update(self.raw, raw);
         match result {
             Ok(()) => {
-                let mut holdings = Holdings::default();
-                state.hold(graph.body_index(), &mut holdings);
-                drop(state);
-                self.release(|exec| exec.holdings.replace(holdings));
+                let body = graph.body_index();
+                let mut new = Table::of(&mut theirs, body);
+                if let Some((_, root)) = own
+                    && (ours.is_some() || root != body)
+                {
+                    new = Table::holding(new);
+                    new.pair(ours.as_deref().unwrap_or(&theirs), root, &theirs, body);
+                }
+                let old = std::mem::replace(&mut self.table, new);
+                drop(ours);
+                drop(theirs);
+                self.retire(old, |gone, old| gone.tables.push(old));
                 Ok(())
             }
-            Err(Error::Call { source, .. }) => Err(Error::Update {
+            Err(Error::Call { code, .. }) => Err(Error::Update {
                 reason: match verdict.result {
                     0 | 1 => UpdateFailure::Driver,
                     2 => UpdateFailure::TopologyChanged,
@@ -88,89 +64,128 @@ impl Exec {
                     8 => UpdateFailure::AttributesChanged,
                     other => UpdateFailure::Other(other),
                 },
-                node: graph.name_of_raw(&mut state, verdict.node),
-                source,
+                node: theirs.name_of_raw(verdict.node),
+                code,
             }),
             Err(error) => Err(error),
         }
     }
 
-    /// Has one node do `op` from the next launch on; the definition stays as it is. `node` is one of the graph that the executable was made
-    /// from, or of a graph embedded in it.
+    /// Makes one node do `op` from the next launch on. The definition stays as it is.
     ///
-    /// The executable holds what the operation uses until it is dropped or updated from a definition.
+    /// `node` is a node of the graph that the executable was made from, or of a graph inside of it.
+    /// This works after the definition is gone too. What the node used before is let go as soon as
+    /// no launch in flight uses it.
     ///
     /// # Errors
     ///
-    /// [`Error::AttributesFixed`] when the launch attributes are not those of the node in the definition; [`Error::GraphGone`] and
-    /// [`Error::NodeGone`] when the definition or the node is gone; [`Error::ForeignNode`]; [`Error::NotInExecutable`]; else what the driver says, naming the node.
+    /// [`Error::ForeignNode`]; [`Error::NotInExecutable`]; [`Error::NodeGone`] if the definition
+    /// lost the node; [`Error::WrongKind`]; [`Error::AttributesFixed`] if the launch attributes are
+    /// not those that the node has in the executable; [`Error::ConditionalFixed`];
+    /// [`Error::Unowned`]; [`Error::ForeignCondition`]; [`Error::UnknownSource`]. Otherwise what the
+    /// driver answers, with the node's name.
     #[inline]
     pub fn update<O: Operation>(&mut self, node: Node<O>, op: impl Borrow<O>) -> Result<()> {
-        let op = op.borrow();
-        if let Some(child) = op.child() {
-            return self.update_child(node.id(), child);
+        let (op, id) = (op.borrow(), node.id());
+        if let Holds::Copy(child) = op.holds() {
+            return self.update_child(id, child);
         }
-        let Some(source) = self.source.as_deref() else {
+        let Some((source, _)) = &self.source else {
             return Err(Error::UnknownSource);
         };
-        let id = node.id();
+        let Some(content) = self.table.edit(id).filter(|_| id.hierarchy == source.id) else {
+            return Err(self.why_not_found(id));
+        };
+        check(source, content, id, op)?;
         let state = source.look();
-        let slot = find(source, &state, self.made(), id)?;
-        if op.kind() != id.kind {
-            return Err(Error::WrongKind {
-                is: id.kind,
-                wanted: op.kind(),
-            });
-        }
-        if op.condition_of().is_some_and(|of| of != state.conditions) {
-            return Err(Error::ForeignCondition);
-        }
-        if let Some(attributes) = op.attributes()
-            && !(slot.is_plain && attributes.is_empty())
-        {
-            check_attributes(&state, id, slot, attributes)?;
-        }
-        let result = driver::bound_if_wanted(&self.context, || {
-            op.set_in(&self.context, self.raw, slot.raw)
+        let Some(raw) = state.handle_of(id) else {
+            drop(state);
+            return Err(self.why_not_found(id));
+        };
+        let set = driver::bound_if_wanted(&self.context, || {
+            op.set_in(&self.context, self.raw, raw)
         });
-        match result {
-            Ok(()) => {
-                // No launch can come between, so held now is held in time.
-                self.holdings.take(op.owners());
-                Ok(())
-            }
-            Err(error) => {
-                Err(error.about(state.bodies[id.body as usize].name(id.index), "updating"))
+        drop(state);
+        if let Err(error) = set {
+            return Err(error.about(content.name(id.index), "updating"));
+        }
+        // No launch can come between, so held now is held in time.
+        let is_same = content.op().is_some_and(|now| op.is_same_as(now));
+        if !is_same {
+            let old = std::mem::replace(content, Content::Op(op.clone().into_any()));
+            if !old.is_held_by(op.owners()) {
+                self.retire(old, |gone, old| gone.contents.push(old));
             }
         }
+        Ok(())
     }
 
-    /// Has one node run what another graph does now.
+    /// Makes one node run what another graph does now.
     fn update_child(&mut self, id: NodeId, op: &ChildOp) -> Result<()> {
         driver::bind(&self.context)?;
-        let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
-        let (state, other) = lock_both(source, op.graph.hierarchy());
-        let raw = find(source, &state, self.made(), id)?.raw;
+        let (source, _) = self.source.clone().ok_or(Error::UnknownSource)?;
+        if id.hierarchy != source.id || self.table.get(id).is_none() {
+            return Err(self.why_not_found(id));
+        }
         if id.kind != NodeKind::Child {
             return Err(Error::WrongKind {
                 is: id.kind,
                 wanted: NodeKind::Child,
             });
         }
-        let from: &Locked<'_> = other.as_ref().unwrap_or(&state);
-        let inner = from.body(op.graph.body)?.raw;
-        let known = Snapshot::of(from, op.graph.body)?;
-        driver::exec::set_child(self.raw, raw, inner).map_err(|error| {
-            error.about(state.bodies[id.body as usize].name(id.index), "updating")
-        })?;
-        known.each_owner(&mut |owner| self.holdings.take(std::slice::from_ref(owner)));
+        let view = op.view();
+        let (mut state, other) = lock_both(&source, view.hierarchy());
+        let Some(raw) = state.handle_of(id) else {
+            drop((state, other));
+            return Err(self.why_not_found(id));
+        };
+        // The graph inside gets a number now, so that its nodes have places in the table.
+        let inside = state.child(id.body, id.index)?;
+        let mut other = other;
+        let from: &mut State = match &mut other {
+            Some(other) => other,
+            None => &mut state,
+        };
+        let inner = from.body(view.body)?.raw;
+        let held = Table::of(from, view.body);
+        driver::exec::set_child(self.raw, raw, inner)
+            .map_err(|error| error.about(self.table.name(id), "updating"))?;
+        let mut old = Table::default();
+        state.each_body(inside, &mut |number, _| self.table.move_to(number, &mut old));
+        match &other {
+            Some(other) => self.table.pair(&state, inside, other, view.body),
+            None => self.table.pair(&state, inside, &state, view.body),
+        }
+        drop(state);
+        drop(other);
+        // The driver pairs the nodes: what the whole graph uses is held at its node.
+        let content = Content::other(NodeKind::Child, op.tag().clone(), vec![held.into_owner()]);
+        if let Some(place) = self.table.edit(id) {
+            let replaced = std::mem::replace(place, content);
+            self.retire((old, replaced), |gone, (old, replaced)| {
+                gone.tables.push(old);
+                gone.contents.push(replaced);
+            });
+        }
         Ok(())
     }
 
-    /// When it was made: how often its source was restored before, and how many executables there were.
-    #[inline]
-    fn made(&self) -> (u32, u32) {
-        (self.restored, self.before)
+    /// What a node does now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownOperation`] if other code made the node, or an update from another graph
+    /// replaced what was known. Otherwise as [`update`](Exec::update).
+    pub fn op<O: Operation>(&self, node: Node<O>) -> Result<O> {
+        let id = node.id();
+        let (source, _) = self.source.as_ref().ok_or(Error::UnknownSource)?;
+        let content = self.table.get(id).filter(|_| id.hierarchy == source.id);
+        let content = content.ok_or_else(|| self.why_not_found(id))?;
+        let name = || Box::new(content.name(id.index));
+        let op = content
+            .op()
+            .ok_or_else(|| Error::UnknownOperation { node: name() })?;
+        O::from_any(op.clone()).ok_or_else(|| Error::WrongBranching { node: name() })
     }
 
     pub(super) fn on_node<R>(
@@ -180,80 +195,76 @@ impl Exec {
         call: impl FnOnce(CUgraphNode) -> Result<R>,
     ) -> Result<R> {
         driver::bind(&self.context)?;
-        let source = self.source.as_deref().ok_or(Error::UnknownSource)?;
-        let state = source.lock();
-        let raw = find(source, &state, self.made(), id)?.raw;
-        let result = match id.kind {
-            // The driver would say no more than that a value is invalid.
-            NodeKind::Conditional => Err(Error::InvalidOperation {
-                why: "a conditional node is always enabled: set its condition so that no body runs, or disable what its bodies hold".into(),
-            }),
-            _ => call(raw),
+        let (source, _) = self.source.as_ref().ok_or(Error::UnknownSource)?;
+        if id.hierarchy != source.id || self.table.get(id).is_none() {
+            return Err(self.why_not_found(id));
+        }
+        let name = || self.table.name(id);
+        if id.kind == NodeKind::Conditional {
+            let node = Box::new(name());
+            return Err(Error::ConditionalFixed { node }.about(name(), action));
+        }
+        let state = source.look();
+        let Some(raw) = state.handle_of(id) else {
+            drop(state);
+            return Err(self.why_not_found(id));
         };
-        result.map_err(|error| error.about(state.bodies[id.body as usize].name(id.index), action))
+        call(raw).map_err(|error| error.about(name(), action))
     }
-}
 
-/// What is known of a node at any depth of the executable's definition.
-#[inline]
-fn find<'a>(
-    source: &Hierarchy,
-    state: &'a State,
-    made: (u32, u32),
-    id: NodeId,
-) -> Result<&'a Slot> {
-    // When the root is gone, no body is known.
-    if id.hierarchy == source.id
-        && state.restored == made.0
-        && let Some(body) = state.bodies.get(id.body as usize)
-        && let Some(slot) = body.nodes.get(id.index as usize)
-        && !slot.raw.is_null()
-        && !body.raw.is_null()
-        && slot.after <= made.1
-    {
-        return Ok(slot);
-    }
-    Err(why_not_found(source, state, made, id))
-}
-
-#[cold]
-fn why_not_found(source: &Hierarchy, state: &State, made: (u32, u32), id: NodeId) -> Error {
-    if id.hierarchy == source.id && state.restored != made.0 {
-        return Error::UnknownSource;
-    }
-    // Asked first: when the root is gone, every node is, and of nodes no longer known a name says nothing.
-    let found = state.body(0).and_then(|_| {
-        if id.hierarchy != source.id {
-            return Err(Error::ForeignNode {
+    #[cold]
+    fn why_not_found(&self, id: NodeId) -> Error {
+        match &self.source {
+            None => Error::UnknownSource,
+            Some((source, _)) if source.id != id.hierarchy => Error::ForeignNode {
                 node: id.index,
                 kind: id.kind,
-            });
+            },
+            Some(_) => {
+                let node = Box::new(self.table.name(id));
+                match self.table.get(id) {
+                    Some(_) => Error::NodeGone { node },
+                    None => Error::NotInExecutable { node },
+                }
+            }
         }
-        let body = state.body(id.body)?;
-        crate::graph::state::resolve(source.id, id.body, body, id)?;
-        Err::<(), _>(Error::NotInExecutable {
-            node: Box::new(body.name(id.index)),
-        })
-    });
-    found.err().unwrap_or(Error::GraphGone)
+    }
 }
 
-fn check_attributes(
-    state: &State,
-    id: NodeId,
-    slot: &Slot,
-    attributes: &[crate::op::LaunchAttribute],
-) -> Result<()> {
-    debug_assert_eq!(id.kind, NodeKind::Kernel);
-    let fixed = match slot.content.op() {
-        Some(crate::op::AnyOp::Kernel(op)) => op.attributes(),
-        // Of a node that this library did not make, the driver decides.
-        _ => return Ok(()),
-    };
-    if fixed == attributes {
-        return Ok(());
+/// Refuses what the node cannot do.
+#[inline]
+fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) -> Result<()> {
+    let name = || Box::new(now.name(id.index));
+    if op.kind() != id.kind {
+        return Err(Error::WrongKind {
+            is: id.kind,
+            wanted: op.kind(),
+        });
     }
-    Err(Error::AttributesFixed {
-        node: Box::new(state.body(id.body)?.name(id.index)),
-    })
+    if op.tag().unowned {
+        return Err(Error::Unowned { node: name() });
+    }
+    if op.condition_of().is_some_and(|of| of != source.id) {
+        return Err(Error::ForeignCondition);
+    }
+    // The driver decides about nodes that this library did not make.
+    if let Content::Op(AnyOp::Kernel(now)) = now
+        && !(op.attributes().is_empty() && now.attributes().is_empty())
+        && op.attributes() != now.attributes()
+    {
+        return Err(Error::AttributesFixed { node: name() });
+    }
+    Ok(())
+}
+
+impl State {
+    /// The driver's handle of a node of this hierarchy, if it is there.
+    #[inline]
+    fn handle_of(&self, id: NodeId) -> Option<CUgraphNode> {
+        let body = self.bodies.get(id.body as usize)?;
+        if body.raw.is_null() {
+            return None;
+        }
+        body.handle(id.index)
+    }
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
+use cudarc::driver::sys::CUgraphNodeType;
 
-use super::snapshot::{Snapshot, mirror};
-use super::state::{Body, Hierarchy, Keeper, Slot, State, lock_both, resolve};
-use super::{After, Graph, Node, NodeId, NodeName, RawNodes, View};
-use crate::op::{AnyOp, ChildOp};
+use super::child_op::ChildOp;
+use super::content::Content;
+use super::state::{Body, Hierarchy, Keeper, State, lock_both};
+use super::{Graph, Node, NodeId, View};
+use crate::error::NodeKind;
+use crate::op::Op;
 use crate::{Error, Result, driver};
 
 impl Graph {
@@ -19,14 +21,13 @@ impl Graph {
     pub fn try_clone(&self) -> Result<Graph> {
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
-        let known = Snapshot::of(&state, self.body_index())?;
         let raw = driver::graph::clone(state.body(self.body_index())?.raw)?;
-        let hierarchy = Hierarchy::new(self.context().clone(), raw, false);
         let keeper = Arc::new(Keeper {
-            hierarchy,
-            owned: true,
+            hierarchy: Hierarchy::new(self.context().clone(), raw, true, false),
         });
-        mirror(&known, &mut keeper.hierarchy.lock(), 0);
+        let mut copy = keeper.hierarchy.lock();
+        copy.mirror(&state, self.body_index(), 0);
+        drop(copy);
         Ok(Graph::from_view(View { keeper, body: 0 }))
     }
 
@@ -34,12 +35,13 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInClone`] when the node was destroyed there, or added here after cloning, or `clone` is no clone of this graph.
+    /// [`Error::NotInClone`] if the node was destroyed there, or added here after cloning, or
+    /// `clone` is no clone of this graph.
     pub fn find_in_clone<O>(&self, node: Node<O>, clone: &Graph) -> Result<Node<O>> {
         let (ours, theirs) = lock_both(self.hierarchy(), clone.hierarchy());
         let body = ours.body(self.body_index())?;
         let id = node.id();
-        let raw = resolve(self.hierarchy().id, self.body_index(), body, id)?;
+        let raw = body.resolve(self.hierarchy().id, self.body_index(), id)?;
         let missing = || Error::NotInClone {
             node: Box::new(body.name(id.index)),
         };
@@ -61,84 +63,105 @@ impl Graph {
     pub fn child(&self, node: Node<ChildOp>) -> Result<Graph> {
         let mut state = self.hierarchy().lock();
         let body = state.body(self.body_index())?;
-        resolve(self.hierarchy().id, self.body_index(), body, node.id())?;
+        body.resolve(self.hierarchy().id, self.body_index(), node.id())?;
         let body = state.child(self.body_index(), node.id().index)?;
-        Ok(Graph::from_view(View {
+        Ok(self.view_of(body))
+    }
+
+    /// A view of graph `body` of this hierarchy.
+    pub(crate) fn view_of(&self, body: u32) -> Graph {
+        Graph::from_view(View {
             keeper: self.view.keeper.clone(),
             body,
-        }))
+        })
     }
 
-    /// Adds a node that runs a copy of a graph.
-    pub(super) fn embed(&self, op: &ChildOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
-        let (mut state, source) = lock_both(self.hierarchy(), op.graph.hierarchy());
-        let from = source.as_deref().unwrap_or(&state);
-        if source.is_none() && state.contains(op.graph.body, self.body_index()) {
-            return Err(Error::SelfEmbed {
-                location: op.location(),
-            });
-        }
-        let known = Snapshot::of(from, op.graph.body)?;
-        self.check_for_body(&state, &known)?;
-        let inner = from.body(op.graph.body)?.raw;
-        let executables = state.executables;
-        let body = state.body_mut(self.body_index())?;
-        let mut nodes = RawNodes::new();
-        let after = self.resolve_all(body, after, &mut nodes)?;
-        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
-        params.__bindgen_anon_1.graph.graph = inner;
-        let raw = driver::node::add(body.raw, after, &mut params)
-            .map_err(|error| error.about(NodeName::of_op(&AnyOp::Child(op.clone())), "adding"))?;
-        let index = body.push(Slot::new(raw, op.clone().into(), executables));
-        state.mirror_child(&known, self.body_index(), index);
-        Ok((self.id(&state, index), raw))
-    }
-
-    /// Refuses to embed in a body what no body may hold.
-    fn check_for_body(&self, state: &State, embedded: &Snapshot) -> Result<()> {
-        match embedded.not_for_bodies() {
-            Some(other) if state.is_in_body(self.body_index()) => Err(Error::NotInBody {
-                node: Box::new(NodeName::of_op(other)),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Has a node run a copy of another graph. Views of the old copy are gone.
-    pub(super) fn embed_again(&self, id: NodeId, op: &ChildOp) -> Result<()> {
-        let (mut state, source) = lock_both(self.hierarchy(), op.graph.hierarchy());
-        let from = source.as_deref().unwrap_or(&state);
-        if source.is_none() && state.contains(op.graph.body, self.body_index()) {
-            return Err(Error::SelfEmbed {
-                location: op.location(),
-            });
-        }
-        let body = state.body(self.body_index())?;
-        let raw = resolve(self.hierarchy().id, self.body_index(), body, id)?;
-        if source.is_none()
-            && let Some(own) = body.nodes[id.index as usize].child
-            && state.contains(own, op.graph.body)
+    /// A copy of the graph that `op` embeds here, for a node that nobody else has.
+    pub(crate) fn copy_to_embed(&self, op: &ChildOp) -> Result<Graph> {
+        let source = op.graph();
+        let own = Arc::ptr_eq(source.hierarchy(), self.hierarchy());
+        if own
+            && self
+                .hierarchy()
+                .look()
+                .contains(source.body_index(), self.body_index())
         {
-            // It would go while it is copied.
-            return Err(Error::InvalidOperation {
-                why: format!(
-                    "the {} cannot embed anew what is embedded in it: clone that first",
-                    body.name(id.index)
-                ),
+            return Err(Error::SelfEmbed {
+                location: op.location(),
             });
         }
-        let known = Snapshot::of(from, op.graph.body)?;
-        self.check_for_body(&state, &known)?;
-        let inner = from.body(op.graph.body)?.raw;
-        let body: &mut Body = state.body_mut(self.body_index())?;
+        source
+            .try_clone()
+            .map_err(|error| error.about(op.name(None), "adding"))
+    }
+
+    /// Makes a node run a copy of another graph. Views of the old copy are gone.
+    pub(super) fn embed_again(&self, id: NodeId, op: &ChildOp) -> Result<()> {
+        let copy = self.copy_to_embed(op)?;
+        let index = self.body_index();
+        let mut other = copy.hierarchy().lock();
+        let mut state = self.hierarchy().lock();
+        let body = state.body(index)?;
+        let raw = body.resolve(self.hierarchy().id, index, id)?;
+        let name = body.name(id.index);
+        if state.is_in_body(index) {
+            other.check_for_body(0)?;
+        }
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
-        params.__bindgen_anon_1.graph.graph = inner;
-        driver::node::set(raw, &mut params)
-            .map_err(|error| error.about(body.name(id.index), "updating"))?;
-        let old = body.nodes[id.index as usize].set(op.clone().into());
+        params.__bindgen_anon_1.graph.graph = other.body(0)?.raw;
+        driver::node::set(raw, &mut params).map_err(|error| error.about(name, "updating"))?;
+        let content = Content::other(NodeKind::Child, op.tag().clone(), Vec::new());
+        let old = std::mem::replace(
+            &mut state.body_mut(index)?.contents.edit()[id.index as usize],
+            content,
+        );
         state.trash.push(old);
-        state.forget_child(self.body_index(), id.index);
-        state.mirror_child(&known, self.body_index(), id.index);
+        state.forget_child(index, id.index);
+        state.mirror_child(&other, 0, index, id.index);
         Ok(())
+    }
+}
+
+impl State {
+    /// Gives the graph embedded in node `node` of graph `body`, a copy of graph `of` of `from`,
+    /// what is known of that.
+    pub(super) fn mirror_child(&mut self, from: &State, of: u32, body: u32, node: u32) {
+        match self.child(body, node) {
+            Ok(child) => self.mirror(from, of, child),
+            // The copy cannot be looked into. What its nodes use is held all the same.
+            Err(_) => from.each_body(of, &mut |_, graph| {
+                let owners = graph.contents.as_slice().iter().flat_map(Content::owners);
+                let kept = owners.chain(&graph.lingering).cloned();
+                self.bodies[body as usize].lingering.extend(kept);
+            }),
+        }
+    }
+
+    /// Gives graph `to`, a copy that the driver made of graph `of` of `from`, what is known of that.
+    ///
+    /// Nodes that the driver cannot match are read from it later. Until it is gone, the copy holds
+    /// what they use.
+    pub(super) fn mirror(&mut self, from: &State, of: u32, to: u32) {
+        let source: &Body = &from.bodies[of as usize];
+        let raw = self.bodies[to as usize].raw;
+        let mut complete = true;
+        for (node, &handle) in source.handles.iter().enumerate() {
+            let Some(content) = source.content(node as u32).filter(|_| !handle.is_null()) else {
+                continue;
+            };
+            let Ok(copy) = driver::graph::find_in_clone(handle, raw) else {
+                complete = false;
+                let lingering = &mut self.bodies[to as usize].lingering;
+                lingering.extend_from_slice(content.owners());
+                continue;
+            };
+            let index = self.bodies[to as usize].push(copy, content.clone());
+            if let Some(inside) = source.inside.get(&(node as u32)) {
+                self.mirror_child(from, inside.start, to, index);
+            }
+        }
+        let body = &mut self.bodies[to as usize];
+        body.lingering.extend_from_slice(&source.lingering);
+        body.ascending = complete && source.ascending;
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use cudarc::driver::sys::{CUgraphEdgeData, CUgraphNode};
 use smallvec::SmallVec;
 
-use super::state::{Body, State, resolve};
+use super::state::{Body, State};
 use super::{Graph, NodeId, NodeSet};
 use crate::driver::graph::{PLAIN, RawEdge};
 use crate::{Error, Result, driver};
@@ -181,8 +181,8 @@ impl Graph {
         let mut seen = HashSet::new();
         let mut checked = Vec::new();
         for edge in edges {
-            let from = resolve(self.hierarchy().id, self.body_index(), body, edge.from)?;
-            let to = resolve(self.hierarchy().id, self.body_index(), body, edge.to)?;
+            let from = body.resolve(self.hierarchy().id, self.body_index(), edge.from)?;
+            let to = body.resolve(self.hierarchy().id, self.body_index(), edge.to)?;
             let name = |node: NodeId| Box::new(body.name(node.index));
             if from == to {
                 return Err(Error::SelfEdge {
@@ -319,7 +319,7 @@ impl Neighbours<'_> {
     fn raw(&self, state: &State) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>> {
         let graph = self.graph;
         let body = state.body(graph.body_index())?;
-        let raw = resolve(graph.hierarchy().id, graph.body_index(), body, self.node)?;
+        let raw = body.resolve(graph.hierarchy().id, graph.body_index(), self.node)?;
         if self.before {
             driver::graph::predecessors(raw)
         } else {
@@ -376,8 +376,8 @@ impl Neighbours<'_> {
     ///
     /// As [`Graph::add_edge`].
     pub fn add_with(&self, nodes: impl NodeSet, data: EdgeData) -> Result<()> {
-        let mut list = SmallVec::new();
-        nodes.add_to(&mut list);
+        let mut list = Vec::new();
+        nodes.each(&mut |node| list.push(node));
         self.graph
             .add_edges(list.into_iter().map(|node| self.edge(node, data)))
     }
@@ -388,8 +388,8 @@ impl Neighbours<'_> {
     ///
     /// As [`Graph::remove_edge`].
     pub fn remove(&self, nodes: impl NodeSet) -> Result<()> {
-        let mut list = SmallVec::new();
-        nodes.add_to(&mut list);
+        let mut list = Vec::new();
+        nodes.each(&mut |node| list.push(node));
         self.graph.remove_edges(list.into_iter().map(|node| {
             let edge = self.edge(node, EdgeData::default());
             (edge.from, edge.to)
@@ -404,8 +404,8 @@ impl Neighbours<'_> {
     /// As [`Graph::add_edge`].
     pub fn set(&self, nodes: impl NodeSet) -> Result<()> {
         let graph = self.graph;
-        let mut list = SmallVec::new();
-        nodes.add_to(&mut list);
+        let mut list = Vec::new();
+        nodes.each(&mut |node| list.push(node));
         driver::bind(graph.context())?;
         let mut state = graph.hierarchy().lock();
         let there = self.raw(&state)?;
@@ -422,7 +422,7 @@ impl Neighbours<'_> {
             }
         };
         let body = state.body(graph.body_index())?;
-        let this = resolve(graph.hierarchy().id, graph.body_index(), body, self.node)?;
+        let this = body.resolve(graph.hierarchy().id, graph.body_index(), self.node)?;
         let gone: Vec<RawEdge> = there
             .iter()
             .filter(|(node, _)| wanted.iter().all(|edge| other(edge) != *node))

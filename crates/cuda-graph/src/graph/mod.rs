@@ -1,37 +1,42 @@
 //! Definitions: graphs, their nodes, their edges.
 
-mod backup;
 mod child;
+mod child_op;
 mod condition;
+mod conditional;
+pub(crate) mod content;
 mod edges;
-mod in_turn;
-mod name;
+mod insert;
 mod node;
+pub(crate) mod operation;
 mod raw;
-pub(crate) mod snapshot;
 pub(crate) mod state;
-mod transplant;
+mod turns;
 
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::CUgraphNode;
-use smallvec::SmallVec;
+use cudarc::driver::sys::{CUgraph, CUgraphNode};
 
-pub(crate) use backup::Backup;
+pub use child_op::ChildOp;
 pub use condition::Condition;
+pub(crate) use conditional::need as need_conditional;
+pub use conditional::{Conditional, IfElseOp, IfOp, SwitchOp, WhileOp};
 pub use edges::{Edge, EdgeData, Neighbours};
-pub(crate) use in_turn::InTurn;
-pub use name::NodeName;
+pub(crate) use insert::Slot;
 pub use node::{Node, NodeId, NodeSet};
+pub use operation::{AnyOp, Operation};
 
+use crate::error::{NodeKind, NodeName};
 use crate::memory::RawMemory;
-use crate::op::{AllocOp, AnyOp, ChildOp, KernelOp, NodeKind, Operation};
+use crate::op::{AllocOp, Op};
 use crate::{Error, Owner, Result, driver};
-use state::{Body, Hierarchy, Keeper, Slot, State, resolve};
+use content::Content;
+use state::{Hierarchy, Keeper, State};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
 ///
@@ -72,17 +77,6 @@ pub struct Graph {
     not_sync: PhantomData<Cell<()>>,
 }
 
-/// What a new node waits for.
-#[derive(Clone, Copy)]
-pub(crate) enum After<'a> {
-    /// Nodes as the library's users name them, to be checked.
-    Nodes(&'a [NodeId]),
-    /// Nodes of the graph, each once, that the driver just named.
-    Raw(&'a [CUgraphNode]),
-}
-
-type RawNodes = SmallVec<[CUgraphNode; 8]>;
-
 /// A graph of a hierarchy, and what keeps it.
 #[derive(Clone)]
 pub(crate) struct View {
@@ -91,12 +85,6 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The graph, for as long as the view is there. One on each of several threads would do: each call takes the hierarchy's lock.
-    pub(crate) fn as_graph(&self) -> &Graph {
-        // SAFETY: a `Graph` is a `View`, and nothing more but what the compiler is to think of it.
-        unsafe { &*std::ptr::from_ref(self).cast() }
-    }
-
     pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
         &self.keeper.hierarchy
     }
@@ -123,14 +111,13 @@ impl Graph {
 
     fn root(
         context: &Arc<CudaContext>,
-        raw: cudarc::driver::sys::CUgraph,
+        raw: CUgraph,
         owned: bool,
         ascending: bool,
     ) -> Graph {
         Graph::from_view(View {
             keeper: Arc::new(Keeper {
-                hierarchy: Hierarchy::new(context.clone(), raw, ascending),
-                owned,
+                hierarchy: Hierarchy::new(context.clone(), raw, owned, ascending),
             }),
             body: 0,
         })
@@ -161,135 +148,41 @@ impl Graph {
     }
 
     fn id(&self, state: &State, index: u32) -> NodeId {
+        self.id_of(index, state.bodies[self.view.body as usize].kind(index))
+    }
+
+    pub(crate) fn id_of(&self, index: u32, kind: NodeKind) -> NodeId {
         NodeId {
             hierarchy: self.hierarchy().id,
             body: self.view.body,
             index,
-            kind: state.bodies[self.view.body as usize].nodes[index as usize].kind,
-        }
-    }
-
-    /// The driver's handles of the nodes, put into `raw` where they are not told; [`Error::DuplicateNode`] when one is there twice.
-    #[inline]
-    fn resolve_all<'a>(
-        &self,
-        body: &Body,
-        nodes: After<'a>,
-        raw: &'a mut RawNodes,
-    ) -> Result<&'a [CUgraphNode]> {
-        let nodes = match nodes {
-            After::Nodes(nodes) => nodes,
-            After::Raw(nodes) => return Ok(nodes),
-        };
-        for &node in nodes {
-            raw.push(resolve(self.hierarchy().id, self.view.body, body, node)?);
-        }
-        match twice(raw) {
-            Some(i) => Err(Error::DuplicateNode {
-                node: Box::new(body.name(nodes[i].index)),
-            }),
-            None => Ok(raw),
+            kind,
         }
     }
 
     /// Adds a node that does `op` after the nodes `after`.
     ///
-    /// The node and what holds its operation's resources appear together or not at all.
+    /// The node and the hold on what its operation uses appear together or not at all.
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignNode`], [`Error::NodeGone`] and [`Error::DuplicateNode`] about `after`; [`Error::SelfEmbed`] for a child that is
-    /// this graph or contains it; else what the driver says, naming the operation.
+    /// About `after`: [`Error::ForeignNode`], [`Error::NodeGone`] and [`Error::DuplicateNode`].
+    /// About `op`: [`Error::SelfEmbed`] for a child that is this graph or contains it,
+    /// [`Error::Unowned`], [`Error::ForeignCondition`], [`Error::NotInBody`]. Otherwise what the
+    /// driver answers, with the operation's name.
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
-        let mut nodes = SmallVec::<[NodeId; 8]>::new();
-        after.add_to(&mut nodes);
-        let (id, _) = self.insert(op, After::Nodes(&nodes))?;
-        Ok(Node::new(id))
+        let kind = op.kind();
+        let index = self.insert(op, self.resolve_all(&after))?;
+        Ok(Node::new(self.id_of(index, kind)))
     }
 
-    /// Adds a node; gives its number and the driver's handle.
-    #[inline]
-    pub(crate) fn insert<O: Operation>(
-        &self,
-        op: O,
-        after: After<'_>,
-    ) -> Result<(NodeId, CUgraphNode)> {
-        match op.into_kernel() {
-            Ok(op) => {
-                let (index, raw) = self.insert_kernel(op, after)?;
-                let id = NodeId {
-                    hierarchy: self.hierarchy().id,
-                    body: self.view.body,
-                    index,
-                    kind: NodeKind::Kernel,
-                };
-                Ok((id, raw))
-            }
-            Err(op) => self.insert_other(op.into_any(), after),
-        }
-    }
-
-    /// Adds what is no launch.
-    fn insert_other(&self, op: AnyOp, after: After<'_>) -> Result<(NodeId, CUgraphNode)> {
-        driver::bind(self.context())?;
-        if let AnyOp::Child(child) = &op {
-            return self.embed(child, after);
-        }
-        let mut state = self.hierarchy().lock();
-        self.check_op(&state, &op)?;
-        let executables = state.executables;
-        let body = state.body_mut(self.view.body)?;
-        let mut nodes = RawNodes::new();
-        let after = self.resolve_all(body, after, &mut nodes)?;
-        let failed = |error: Error| error.about(NodeName::of_op(&op), "adding");
-        let (index, raw) = if let Some(branching) = op.branching() {
-            let (raw, bodies) = branching
-                .add_to(self.context(), body.raw, after)
-                .map_err(failed)?;
-            let slot = Slot::new(raw, op, executables);
-            (state.push_conditional(self.view.body, slot, &bodies), raw)
-        } else {
-            let raw = op.add_to(self.context(), body.raw, after).map_err(failed)?;
-            (body.push(Slot::new(raw, op, executables)), raw)
-        };
-        Ok((self.id(&state, index), raw))
-    }
-
-    /// Adds a launch: on its own, because there are most of them.
-    fn insert_kernel(&self, op: KernelOp, after: After<'_>) -> Result<(u32, CUgraphNode)> {
-        driver::bind_some(self.context())?;
-        let mut state = self.hierarchy().lock();
-        check_condition(&state, op.arguments().condition_of())?;
-        let executables = state.executables;
-        let body = state.body_mut(self.view.body)?;
-        let mut nodes = RawNodes::new();
-        let after = self.resolve_all(body, after, &mut nodes)?;
-        match op.add_to(body.raw, after, self.context()) {
-            Ok(raw) => Ok((body.push_kernel(raw, op, executables), raw)),
-            Err(error) => {
-                // The operation goes last, outside of the lock: dropping what it holds runs foreign code.
-                drop(state);
-                Err(error.about(NodeName::of_op(&op.into()), "adding"))
-            }
-        }
-    }
-
-    /// Refuses what looks at, or sets, conditions of another graph, and what bodies may not hold in one.
-    fn check_op(&self, state: &State, op: &AnyOp) -> Result<()> {
-        check_condition(state, op.condition_of())?;
-        if state.is_in_body(self.view.body) && !op.fits_in_body() {
-            return Err(Error::NotInBody {
-                node: Box::new(NodeName::of_op(op)),
-            });
-        }
-        Ok(())
-    }
-
-    /// Has a node do `op` from now on. Executables made before, and their launches, go on as they are.
+    /// Makes a node do `op` from now on. Executables made before, and their launches, stay as they
+    /// are.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongKind`] when the node is of another kind; else as [`add`](Graph::add). On an error the node does what it did.
+    /// [`Error::WrongKind`] if the node is of another kind, [`Error::ConditionalFixed`]. Otherwise
+    /// as [`add`](Graph::add). After an error the node does what it did.
     pub fn update<O: Operation>(&self, node: Node<O>, op: O) -> Result<()> {
         let op = op.into_any();
         let id = node.id();
@@ -303,86 +196,77 @@ impl Graph {
         if let AnyOp::Child(child) = &op {
             return self.embed_again(id, child);
         }
-        let mut state = self.hierarchy().lock();
-        self.check_op(&state, &op)?;
-        let body = state.body_mut(self.view.body)?;
-        let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
-        let slot = &mut body.nodes[id.index as usize];
-        if let Err(error) = op.set(self.context(), raw, slot.content.op()) {
-            // Some of it may have been set. Unless all is as before, the new version is held too.
-            let restored = match slot.content.op() {
-                Some(old) => old.set(self.context(), raw, Some(&op)).is_ok(),
-                None => !matches!(op, AnyOp::Kernel(_)),
-            };
-            if !restored {
-                body.lingering.extend_from_slice(op.owners());
+        let hierarchy = &**self.hierarchy();
+        let mut state = hierarchy.lock();
+        let updated = state.update(hierarchy, self.view.body, id, &op);
+        match updated {
+            Ok(raw) => {
+                let content = Graph::kept(op, raw);
+                let body = state.body_mut(self.view.body)?;
+                let place = &mut body.contents.edit()[id.index as usize];
+                let old = mem::replace(place, content);
+                state.trash.push(old);
+                // Raw parameters may have embedded another graph.
+                if id.kind == NodeKind::Child {
+                    state.forget_child(self.view.body, id.index);
+                }
+                Ok(())
             }
-            let name = body.name(id.index);
-            return Err(error.about(name, "updating"));
+            Err(error) => {
+                state.trash.push(Content::Op(op));
+                Err(error)
+            }
         }
-        let old = slot.set(op);
-        state.trash.push(old);
-        // Given by the driver's own parameters, another graph is embedded now.
-        state.forget_child(self.view.body, id.index);
-        Ok(())
     }
 
     /// Views of the graphs inside a node.
     pub(crate) fn views(&self, id: NodeId) -> Result<Vec<Graph>> {
         let mut state = self.hierarchy().lock();
         let body = state.body(self.view.body)?;
-        resolve(self.hierarchy().id, self.view.body, body, id)?;
+        body.resolve(self.hierarchy().id, self.view.body, id)?;
         if id.kind == NodeKind::Child {
             state.child(self.view.body, id.index)?;
         }
-        let slot = &state.body(self.view.body)?.nodes[id.index as usize];
-        let view = |body| {
-            Graph::from_view(View {
-                keeper: self.view.keeper.clone(),
-                body,
-            })
-        };
-        Ok(slot.inside().map(view).collect())
+        let inside = state.body(self.view.body)?.inside.get(&id.index).cloned();
+        let views = inside.unwrap_or_default().map(|body| self.view_of(body));
+        Ok(views.collect())
     }
 
-    /// What a node does. For a node that this library did not make, it is read from the driver, and its pointers are not owned.
+    /// What a node does.
+    ///
+    /// For a node that other code made, or that was added from raw parameters, it is read from the
+    /// driver. Nobody holds what such an operation uses, so it describes the node and cannot be
+    /// added again ([`Error::Unowned`]), unless the caller takes responsibility with the unsafe
+    /// `assume_owned`.
     pub fn op<O: Operation>(&self, node: Node<O>) -> Result<O> {
         let op = self.any_op(node.id())?;
-        let is = op.kind();
-        let name = NodeName::of_op(&op);
-        O::from_any(op).ok_or_else(|| match is {
-            // Of one kind, and four types.
-            NodeKind::Conditional => Error::InvalidOperation {
-                why: format!("the {name} branches in another way than is asked for"),
-            },
-            is => Error::WrongKind {
-                is,
-                wanted: node.id().kind,
-            },
+        let (is, wanted) = (op.kind(), node.id().kind);
+        let name = Box::new(self.name(node));
+        O::from_any(op).ok_or(match is == wanted {
+            // Conditional nodes are of one kind, and four types.
+            true => Error::WrongBranching { node: name },
+            false => Error::WrongKind { is, wanted },
         })
     }
 
-    /// What a node of any kind does.
+    /// What a node of any kind does, as [`op`](Graph::op) tells.
     pub fn any_op(&self, node: impl Into<NodeId>) -> Result<AnyOp> {
         let id = node.into();
         let mut state = self.hierarchy().lock();
         let body = state.body(self.view.body)?;
-        let raw = resolve(self.hierarchy().id, self.view.body, body, id)?;
-        let slot = &body.nodes[id.index as usize];
-        if let Some(op) = slot.content.op() {
-            return Ok(op.clone());
+        let raw = body.resolve(self.hierarchy().id, self.view.body, id)?;
+        let tag = match body.content(id.index) {
+            Some(Content::Op(op)) => return Ok(op.clone()),
+            Some(content) => content.tag().clone(),
+            None => return Err(Error::GraphGone),
+        };
+        if body.kind(id.index) == NodeKind::Child {
+            let child = state.child(self.view.body, id.index)?;
+            return Ok(ChildOp::of(self.view_of(child).view, tag).into());
         }
-        let tag = slot.content.tag().cloned().unwrap_or_default();
-        if slot.kind == NodeKind::Child {
-            let body = state.child(self.view.body, id.index)?;
-            let view = View {
-                keeper: self.view.keeper.clone(),
-                body,
-            };
-            return Ok(ChildOp::of(view, tag).into());
-        }
-        let mut op = AnyOp::read(slot.kind, raw)?;
-        *op.tag_mut() = tag;
+        let mut op = AnyOp::read(raw)?;
+        let read = op.tag_mut();
+        (read.label, read.location) = (tag.label, tag.location);
         Ok(op)
     }
 
@@ -423,37 +307,23 @@ impl Graph {
         let state = self.hierarchy().lock();
         match state.bodies.get(id.body as usize) {
             Some(body) if id.hierarchy == self.hierarchy().id => body.name(id.index),
-            _ => NodeName {
-                kind: id.kind,
-                index: Some(id.index),
-                kernel: None,
-                label: None,
-                location: None,
-            },
+            _ => NodeName::of_kind(id.kind, id.index),
         }
     }
 
-    /// Destroys a node, with its edges and what is embedded in it. Executables made before, and their launches, go on as they are.
+    /// Destroys a node, with its edges and what is embedded in it. Executables made before run it
+    /// on, and no longer update it.
     pub fn destroy(&self, node: impl Into<NodeId>) -> Result<()> {
         let id = node.into();
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
-        let body = state.body_mut(self.view.body)?;
-        resolve(self.hierarchy().id, self.view.body, body, id)?;
-        // Conditional nodes inside go one by one, so that the driver surely has their conditions back.
+        let body = state.body(self.view.body)?;
+        body.resolve(self.hierarchy().id, self.view.body, id)?;
+        // Conditional nodes inside go one by one, so that the driver has their conditions back.
         for (body, index) in state.conditionals_at(self.view.body, id.index) {
-            let graph = &state.bodies[body as usize];
-            driver::node::destroy(graph.nodes[index as usize].raw)
-                .map_err(|error| error.about(graph.name(index), "destroying"))?;
-            state.forget(body, index);
+            state.destroy(body, index)?;
         }
         Ok(())
-    }
-
-    /// Whether it has no node.
-    pub(crate) fn is_empty(&self) -> Result<bool> {
-        let state = self.hierarchy().look();
-        driver::graph::is_empty(state.body(self.view.body)?.raw)
     }
 
     /// Every node.
@@ -468,18 +338,6 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         let raw = driver::graph::roots(state.body(self.view.body)?.raw)?;
         self.numbers(&mut state, raw)
-    }
-
-    /// What errors call the node that the driver names, if it names one of this graph or one embedded in it that is known.
-    pub(crate) fn name_of_raw(&self, state: &mut State, raw: CUgraphNode) -> Option<Box<NodeName>> {
-        if raw.is_null() {
-            return None;
-        }
-        let known = state.bodies.iter().find_map(|body| {
-            let index = body.nodes.iter().position(|slot| slot.raw == raw)?;
-            Some(body.name(index as u32))
-        });
-        known.map(Box::new)
     }
 
     fn numbers(
@@ -504,37 +362,9 @@ impl Graph {
         Ok(())
     }
 
-    /// The nodes that the driver calls so.
-    pub(crate) fn known(&self, raw: impl IntoIterator<Item = CUgraphNode>) -> Result<Vec<NodeId>> {
-        let mut state = self.hierarchy().lock();
-        self.numbers(&mut state, raw)
-    }
-
-    /// The driver's handles of `nodes`, each named once.
-    pub(crate) fn raw_nodes(&self, nodes: &[NodeId]) -> Result<RawNodes> {
-        let state = self.hierarchy().lock();
-        let mut raw = RawNodes::new();
-        self.resolve_all(state.body(self.view.body)?, After::Nodes(nodes), &mut raw)?;
-        Ok(raw)
-    }
-
-    /// What errors call node number `index`.
-    pub(crate) fn name_of(&self, index: u32) -> NodeName {
-        let state = self.hierarchy().lock();
-        match state.bodies.get(self.view.body as usize) {
-            Some(body) => body.name(index),
-            None => NodeName::unknown(index),
-        }
-    }
-
     /// Whether it is a body of a conditional node, or inside one.
     pub(crate) fn is_in_body(&self) -> bool {
         self.hierarchy().look().is_in_body(self.view.body)
-    }
-
-    /// Whether it is gone.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.hierarchy().look().body(self.view.body).is_err()
     }
 
     /// Whether a node is one of this graph and still there.
@@ -543,7 +373,10 @@ impl Graph {
         let state = self.hierarchy().lock();
         state
             .body(self.view.body)
-            .is_ok_and(|body| resolve(self.hierarchy().id, self.view.body, body, id).is_ok())
+            .is_ok_and(|body| {
+                body.resolve(self.hierarchy().id, self.view.body, id)
+                    .is_ok()
+            })
     }
 }
 
@@ -552,7 +385,7 @@ impl fmt::Debug for Graph {
         let state = self.hierarchy().lock();
         match state.body(self.view.body) {
             Ok(body) => {
-                let nodes = body.nodes.iter().filter(|slot| !slot.raw.is_null()).count();
+                let nodes = body.handles.iter().filter(|raw| !raw.is_null()).count();
                 write!(f, "{:?} of {nodes} nodes", self.view)
             }
             Err(_) => write!(f, "{:?}, gone", self.view),
@@ -560,24 +393,42 @@ impl fmt::Debug for Graph {
     }
 }
 
-/// Refuses what looks at, or sets, conditions of another graph, or of one that a copy took the place of.
-#[inline]
-fn check_condition(state: &State, of: Option<u64>) -> Result<()> {
-    match of {
-        Some(of) if of != state.conditions => Err(Error::ForeignCondition),
-        _ => Ok(()),
-    }
-}
-
-/// The place of the first that is there for the second time.
-#[inline]
-fn twice(nodes: &[CUgraphNode]) -> Option<usize> {
-    match nodes.len() {
-        0 | 1 => None,
-        2..=16 => (1..nodes.len()).find(|&i| nodes[..i].contains(&nodes[i])),
-        many => {
-            let mut seen = std::collections::HashSet::with_capacity(many);
-            nodes.iter().position(|node| !seen.insert(*node as usize))
+impl State {
+    /// Makes a node of graph `body` do `op`. Returns the driver's handle.
+    fn update(
+        &mut self,
+        hierarchy: &Hierarchy,
+        body: u32,
+        id: NodeId,
+        op: &AnyOp,
+    ) -> Result<CUgraphNode> {
+        self.check(hierarchy.id, body, op)?;
+        let graph = self.body_mut(body)?;
+        let raw = graph.resolve(hierarchy.id, body, id)?;
+        let old = graph.content(id.index).and_then(Content::op);
+        if let Err(error) = op.set(&hierarchy.context, raw, old) {
+            // Some of it may have been set. Unless all is as before, the new version is held too.
+            let restored = match old {
+                Some(old) => old.set(&hierarchy.context, raw, Some(op)).is_ok(),
+                None => op.kind() != NodeKind::Kernel,
+            };
+            let name = graph.name(id.index);
+            if !restored {
+                graph.lingering.extend_from_slice(op.owners());
+            }
+            return Err(error.about(name, "updating"));
         }
+        Ok(raw)
+    }
+
+    /// Destroys one node.
+    pub(crate) fn destroy(&mut self, body: u32, node: u32) -> Result<()> {
+        let graph = self.body(body)?;
+        if let Some(handle) = graph.handle(node) {
+            driver::node::destroy(handle)
+                .map_err(|error| error.about(graph.name(node), "destroying"))?;
+            self.forget(body, node);
+        }
+        Ok(())
     }
 }

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use smallvec::SmallVec;
-
-use crate::op::{NodeKind, Operation};
+use super::operation::Operation;
+use crate::error::NodeKind;
 
 /// A node whose operation is an `O`. It knows its graph, is copied freely, and keeps nothing alive: used after its node or graph is gone,
 /// it is an error.
@@ -102,67 +101,51 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Nodes: one, a tuple of several of whatever kinds, an array, a slice or a vector of them, or `()` for none.
-pub trait NodeSet {
-    /// Adds them to `to`.
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>);
+/// Nodes: one, a tuple of several of whatever kinds, an array, a slice or a vector of them, an
+/// option, or `()` for none.
+pub trait NodeSet: sealed::Sealed {
+    /// Calls `visit` with each of them.
+    #[doc(hidden)]
+    fn each(&self, visit: &mut impl FnMut(NodeId));
 }
 
-impl NodeSet for () {
-    fn add_to(&self, _: &mut SmallVec<[NodeId; 8]>) {}
+mod sealed {
+    pub trait Sealed {}
 }
 
-impl NodeSet for NodeId {
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
-        to.push(*self);
-    }
-}
-
-impl<O> NodeSet for Node<O> {
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
-        to.push(self.id);
-    }
-}
-
-impl<S: NodeSet> NodeSet for [S] {
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
-        self.iter().for_each(|set| set.add_to(to));
-    }
-}
-
-impl<S: NodeSet, const N: usize> NodeSet for [S; N] {
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
-        self.as_slice().add_to(to);
-    }
-}
-
-impl<S: NodeSet> NodeSet for Vec<S> {
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
-        self.as_slice().add_to(to);
-    }
-}
-
-impl<S: NodeSet> NodeSet for Option<S> {
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
-        if let Some(set) = self {
-            set.add_to(to);
+macro_rules! node_sets {
+    ($({$($generics:tt)*} $set:ty, |$this:ident, $visit:ident| $each:expr;)+) => {$(
+        impl<$($generics)*> sealed::Sealed for $set {}
+        impl<$($generics)*> NodeSet for $set {
+            #[inline]
+            fn each(&self, $visit: &mut impl FnMut(NodeId)) {
+                let $this = self;
+                $each
+            }
         }
-    }
+    )+};
 }
 
-impl<S: NodeSet + ?Sized> NodeSet for &S {
-    fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
-        (**self).add_to(to);
-    }
+node_sets! {
+    {} (), |_this, _visit| {};
+    {} NodeId, |this, visit| visit(*this);
+    {O} Node<O>, |this, visit| visit(this.id);
+    {S: NodeSet} [S], |this, visit| this.iter().for_each(|set| set.each(visit));
+    {S: NodeSet, const N: usize} [S; N], |this, visit| this.as_slice().each(visit);
+    {S: NodeSet} Vec<S>, |this, visit| this.as_slice().each(visit);
+    {S: NodeSet} Option<S>, |this, visit| this.iter().for_each(|set| set.each(visit));
+    {S: NodeSet + ?Sized} &S, |this, visit| (**this).each(visit);
 }
 
 macro_rules! tuples {
     ($($name:ident)+) => {
+        impl<$($name: NodeSet),+> sealed::Sealed for ($($name,)+) {}
         impl<$($name: NodeSet),+> NodeSet for ($($name,)+) {
-            fn add_to(&self, to: &mut SmallVec<[NodeId; 8]>) {
+            #[inline]
+            fn each(&self, visit: &mut impl FnMut(NodeId)) {
                 #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
                 let ($($name,)+) = self;
-                $($name.add_to(to);)+
+                $($name.each(visit);)+
             }
         }
     };

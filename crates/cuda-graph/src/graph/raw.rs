@@ -5,9 +5,10 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeParams};
 
+use super::content::Contents;
 use super::{Graph, Node, NodeId, NodeSet};
 use crate::op::RawOp;
-use crate::retain::{Holdings, UserObject};
+use crate::retain::UserObject;
 use crate::{Owner, Result, driver};
 
 impl Graph {
@@ -27,9 +28,11 @@ impl Graph {
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
         let raw = state.body(self.body_index())?.raw;
-        let mut holdings = Holdings::default();
-        state.hold(self.body_index(), &mut holdings);
-        UserObject::new(Arc::new(holdings))?.give_to(raw)?;
+        let mut held: Vec<(Contents, Vec<Owner>)> = Vec::new();
+        state.each_body(self.body_index(), &mut |_, body| {
+            held.push((body.contents.clone(), body.lingering.clone()));
+        });
+        UserObject::new(Arc::new(held))?.give_to(raw)?;
         Ok(raw)
     }
 
@@ -37,7 +40,7 @@ impl Graph {
     pub fn raw_node(&self, node: impl Into<NodeId>) -> Result<CUgraphNode> {
         let state = self.hierarchy().lock();
         let body = state.body(self.body_index())?;
-        super::state::resolve(self.hierarchy().id, self.body_index(), body, node.into())
+        body.resolve(self.hierarchy().id, self.body_index(), node.into())
     }
 
     /// Takes over a graph: it is destroyed when the last handle is gone.

@@ -1,13 +1,16 @@
-//! What the library knows of a graph beyond what the driver does: which nodes there are, what they do and what is held for them.
+//! A graph with everything embedded in it: a table of nodes for each, a hierarchy, a lock.
 //!
-//! A graph and the graphs embedded in it are one [`Hierarchy`] behind one lock, because the driver does not lock graphs. Handles are
-//! numbers into it that are never given out twice, so a handle of something destroyed is told apart from everything alive (L2). Every
-//! [`Keeper`] keeps the graph; executables keep the hierarchy alone, to ask it whether a node is still there.
+//! The driver does not lock graphs, so a graph and the graphs inside of it are one [`Hierarchy`]
+//! behind one lock. Handles are numbers into it that are never given out twice. So a handle of
+//! something destroyed is told apart from everything alive (L2).
+//!
+//! Every [`Keeper`] keeps what the nodes use. An executable keeps the hierarchy alone, because the
+//! driver names an executable's nodes by the nodes of the definition, which must exist for that.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::mem;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,15 +18,17 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
 use smallvec::SmallVec;
 
+use super::NodeId;
 use super::condition::Condition;
-use super::name::NodeName;
-use super::node::NodeId;
-use crate::op::{AnyOp, KernelOp, NodeKind, Tag};
-use crate::retain::{AddressHasher, Holdings};
+use super::content::{Content, Contents};
+use super::operation::{AnyOp, Holds, Operation};
+use crate::error::{NodeKind, NodeName};
+use crate::retain::AddressHasher;
 use crate::{Error, Owner, Result, driver};
 
-/// One atomic operation to take and none to give back, where the standard library's takes two: updates of nodes are to cost little beyond
-/// the driver's call. Who finds it taken yields; threads that share a graph are few.
+/// Takes one atomic operation where the standard library's lock takes two: an update of a node
+/// costs little beyond the driver's call. A waiting thread yields; threads that share a graph are
+/// few.
 type Lock<T> = spin::mutex::SpinMutex<T, spin::Yield>;
 type Guard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yield>;
 
@@ -31,155 +36,70 @@ type Guard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yield>;
 pub(crate) struct Hierarchy {
     pub id: u64,
     pub context: Arc<CudaContext>,
+    /// The driver's root is destroyed with it.
+    owned: bool,
     state: Lock<State>,
 }
 
-/// The graphs of a hierarchy; the first is the root.
+/// The graphs of a hierarchy. The first is the root.
 #[derive(Default)]
 pub(crate) struct State {
     pub bodies: SmallVec<[Body; 1]>,
-    /// What is to be dropped once the lock is released, because dropping it runs foreign code.
+    /// Values to drop after unlocking: their destructors may run user code.
     pub trash: Vec<Content>,
-    /// What conditions of the root are told by: a number that the copy which takes its place does not have.
-    pub conditions: u64,
-    /// How often a copy took the root's place.
-    pub restored: u32,
-    /// How many executables were made of it.
+    /// How many executables were made.
     pub executables: u32,
-    /// There is a copy that may take the root's place.
-    pub backed_up: bool,
-    /// Conditions of this library's own that no node looks at.
+    /// Conditions of this library's own that no node uses.
     pub spare: Vec<Condition>,
-    /// The handles of the conditions of loops and branches that are not whole.
-    pub half: Vec<u64>,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
 unsafe impl Send for State {}
 
-/// How many nodes a graph has room for at first.
-const FIRST_NODES: usize = 8;
-
 /// One graph.
+#[derive(Default)]
 pub(crate) struct Body {
-    /// Null once it is gone.
+    /// Null if it is gone, or not there yet.
     pub raw: CUgraph,
-    /// The node that it is embedded in.
+    /// The node that holds it.
     pub parent: Option<(u32, u32)>,
-    pub nodes: Vec<Slot>,
+    /// The driver's handles of the nodes, by number. Null if the node is gone, or not there yet.
+    pub handles: Vec<CUgraphNode>,
+    pub contents: Contents,
+    /// The graphs inside of nodes, as far as they are known.
+    pub inside: HashMap<u32, Range<u32>, BuildHasherDefault<AddressHasher>>,
     by_raw: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
-    /// How many nodes `by_raw` knows: it is brought up to date when asked, so that adding a node does not pay for it.
+    /// How many nodes `by_raw` knows. It is completed when it is asked, not when a node is added.
     indexed: usize,
-    /// What nodes may still use that belongs to none that is known.
+    /// Owners that belong to no known node.
     pub lingering: Vec<Owner>,
-    /// Every edge leads from a node to one with a larger index, so that an edge doing so too closes no cycle.
+    /// Every edge leads from a node to one with a larger number, and every node is known.
     pub ascending: bool,
-    /// It is a conditional node's, and captured into.
-    pub captured: bool,
+    /// The last conditional node that recorders put here which takes turns (L16).
+    pub turn: Option<u32>,
 }
 
-/// One node.
-#[repr(C)]
-pub(crate) struct Slot {
-    // What updates look at comes first, in one cache line.
-    /// Null once it is gone.
-    pub raw: CUgraphNode,
-    /// A launch without attributes.
-    pub is_plain: bool,
-    pub kind: NodeKind,
-    /// How many executables there were when it was added. They do not have it, though the driver may give it the handle that a node had which
-    /// they have.
-    pub after: u32,
-    /// The first graph inside it, once known.
-    pub child: Option<u32>,
-    /// How many there are; their numbers follow each other.
-    pub children: u32,
-    pub content: Content,
-}
-
-/// What is known of what a node does.
-#[derive(Clone)]
-pub(crate) enum Content {
-    /// This library had it do so.
-    Op(AnyOp),
-    /// The driver is asked.
-    Unread(Option<Box<Unread>>),
-}
-
-/// What the driver does not tell of a node.
-#[derive(Clone, Default)]
-pub(crate) struct Unread {
-    pub tag: Tag,
-    /// What it uses.
-    pub kept: Vec<Owner>,
-}
-
-impl Content {
-    #[inline]
-    pub(crate) fn of(op: AnyOp) -> Content {
-        if let AnyOp::Kernel(_) = op {
-            return Content::Op(op);
-        }
-        let kept = match &op {
-            // Of an allocation the driver knows the address; an embedded graph is a graph of its own.
-            AnyOp::Alloc(_) | AnyOp::Child(_) => Vec::new(),
-            // What raw parameters point to may be gone; the driver knows all that lives on.
-            AnyOp::Raw(op) => op.owners().to_vec(),
-            _ => return Content::Op(op),
-        };
-        let tag = op.tag().clone();
-        Content::Unread(Some(Box::new(Unread { tag, kept })))
-    }
-
-    pub(crate) fn op(&self) -> Option<&AnyOp> {
-        match self {
-            Content::Op(op) => Some(op),
-            Content::Unread(_) => None,
-        }
-    }
-
-    pub(crate) fn tag(&self) -> Option<&Tag> {
-        match self {
-            Content::Op(op) => Some(op.tag()),
-            Content::Unread(unread) => unread.as_ref().map(|unread| &unread.tag),
-        }
-    }
-
-    /// What the node uses.
-    pub(crate) fn owners(&self) -> &[Owner] {
-        match self {
-            Content::Op(op) => op.owners(),
-            Content::Unread(unread) => unread.as_ref().map_or(&[], |unread| &unread.kept),
-        }
-    }
-
-    /// No more than what to call it.
-    fn name_only(&self) -> Content {
-        let kept = Vec::new();
-        let named = self
-            .tag()
-            .cloned()
-            .map(|tag| Box::new(Unread { tag, kept }));
-        Content::Unread(named)
-    }
-}
+pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
 
 impl Hierarchy {
-    pub(crate) fn new(context: Arc<CudaContext>, root: CUgraph, ascending: bool) -> Arc<Hierarchy> {
-        let id = next_number();
-        let mut state = State {
-            conditions: id,
-            ..State::default()
-        };
+    pub(crate) fn new(
+        context: Arc<CudaContext>,
+        root: CUgraph,
+        owned: bool,
+        ascending: bool,
+    ) -> Arc<Hierarchy> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut state = State::default();
         state.bodies.push(Body::new(root, None, ascending));
         Arc::new(Hierarchy {
-            id,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             context,
+            owned,
             state: Lock::new(state),
         })
     }
 
-    /// For looking only: nothing gets into the trash.
+    /// Locks it to look only: nothing gets into the trash.
     #[inline]
     pub(crate) fn look(&self) -> impl Deref<Target = State> + '_ {
         self.state.lock()
@@ -193,13 +113,19 @@ impl Hierarchy {
     }
 }
 
-/// One that nothing was told by before.
-pub(super) fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+impl Drop for Hierarchy {
+    fn drop(&mut self) {
+        let root = self.state.get_mut().bodies[0].raw;
+        if self.owned
+            && !root.is_null()
+            && let Err(error) = driver::graph::destroy(root)
+        {
+            tracing::error!("a graph leaks: {error}");
+        }
+    }
 }
 
-/// Exclusive access. What was put into the trash is dropped after the lock is released.
+/// Exclusive access. The trash is dropped after the lock is released.
 pub(crate) struct Locked<'a> {
     state: Option<Guard<'a, State>>,
 }
@@ -233,7 +159,8 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Locks two hierarchies in the order of their numbers, so that two threads cannot wait for each other. `None` where they are one.
+/// Locks two hierarchies in the order of their numbers, so that two threads cannot wait for each
+/// other. The second is `None` if they are one.
 pub(crate) fn lock_both<'a>(
     first: &'a Hierarchy,
     second: &'a Hierarchy,
@@ -252,35 +179,26 @@ pub(crate) fn lock_both<'a>(
     }
 }
 
-/// Keeps a graph. The last one gone destroys it, if it is ours.
+/// Keeps what a graph's nodes use. The graph itself goes with its last executable.
 pub(crate) struct Keeper {
     pub hierarchy: Arc<Hierarchy>,
-    pub owned: bool,
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let state = mem::take(&mut *self.hierarchy.lock());
-        if self.owned
-            && let Some(root) = state.bodies.first()
-            && !root.raw.is_null()
-            && let Err(error) = driver::graph::destroy(root.raw)
-        {
-            tracing::error!("a graph leaks: {error}");
+        let mut gone = Vec::new();
+        let mut state = self.hierarchy.lock();
+        for body in &mut state.bodies {
+            let contents = mem::take(&mut body.contents);
+            gone.push((contents, mem::take(&mut body.lingering)));
         }
-        // Operations go last, outside of the lock: dropping what they hold runs foreign code.
-        driver::capture::undisturbed(|| drop(state));
+        drop(state);
+        // Outside of the lock: dropping what the operations hold runs user code.
+        driver::capture::undisturbed(|| drop(gone));
     }
 }
 
 impl State {
-    /// An executable is made: how many there were before.
-    pub(crate) fn count_executable(&mut self) -> u32 {
-        let before = self.executables;
-        self.executables = before.saturating_add(1);
-        before
-    }
-
     #[inline]
     pub(crate) fn body(&self, body: u32) -> Result<&Body> {
         match self.bodies.get(body as usize) {
@@ -297,33 +215,49 @@ impl State {
         }
     }
 
-    pub(crate) fn push_body(&mut self, body: Body) -> u32 {
-        let index = self.bodies.len() as u32;
-        self.bodies.push(body);
-        index
+    /// Numbers for so many graphs that are not there yet.
+    pub(crate) fn reserve(&mut self, count: u32) -> Range<u32> {
+        let first = self.bodies.len() as u32;
+        for _ in 0..count {
+            self.bodies.push(Body::new(std::ptr::null_mut(), None, true));
+        }
+        first..first + count
     }
 
-    /// The node is gone: forget what it did, and everything embedded in it.
+    /// Gives reserved numbers back, if they are the last.
+    pub(crate) fn give_back(&mut self, numbers: Range<u32>) {
+        if numbers.end as usize == self.bodies.len() {
+            self.bodies.truncate(numbers.start as usize);
+        }
+    }
+
+    /// Refuses an operation that a node of graph `body` cannot be.
+    #[inline]
+    pub(crate) fn check<O: Operation>(&self, id: u64, body: u32, op: &O) -> Result<()> {
+        check(id, op, || self.is_in_body(body))
+    }
+
+    /// The node was destroyed: forgets what it did, and everything embedded in it.
     pub(crate) fn forget(&mut self, body: u32, node: u32) {
         let mut gone = vec![(body, node)];
         while let Some((body, node)) = gone.pop() {
             let Some(body) = self.bodies.get_mut(body as usize) else {
                 continue;
             };
-            let slot = &mut body.nodes[node as usize];
-            body.by_raw.remove(&(slot.raw as usize));
-            slot.raw = std::ptr::null_mut();
-            let branching = slot.content.op().and_then(AnyOp::branching);
-            let condition = branching.map(|branching| branching.condition);
-            let name = slot.content.name_only();
-            self.trash.push(mem::replace(&mut slot.content, name));
-            let inside = slot.inside();
-            slot.child = None;
-            if let Some(condition) = condition.filter(|condition| condition.serves_again) {
-                self.give_back(condition);
+            let index = node as usize;
+            body.by_raw.remove(&(body.handles[index] as usize));
+            body.handles[index] = std::ptr::null_mut();
+            let content = &mut body.contents.edit()[index];
+            let name = content.name_only();
+            let content = mem::replace(content, name);
+            if let Some(Holds::Bodies(branching)) = content.op().map(AnyOp::holds)
+                && branching.condition.serves_again
+            {
+                self.spare.push(branching.condition);
             }
-            for child in inside {
-                self.forget_body(child, &mut gone);
+            self.trash.push(content);
+            for inside in body.inside.remove(&node).unwrap_or_default() {
+                self.forget_body(inside, &mut gone);
             }
         }
     }
@@ -332,20 +266,20 @@ impl State {
         let dead = &mut self.bodies[body as usize];
         dead.raw = std::ptr::null_mut();
         let kept = mem::take(&mut dead.lingering);
-        let tag = Tag::default();
-        let lingering = Content::Unread(Some(Box::new(Unread { tag, kept })));
+        let lingering = Content::other(NodeKind::Empty, Default::default(), kept);
         self.trash.push(lingering);
-        let alive = dead
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| !slot.raw.is_null());
-        gone.extend(alive.map(|(node, _)| (body, node as u32)));
+        let alive = dead.handles.iter().enumerate();
+        gone.extend(
+            alive
+                .filter(|(_, handle)| !handle.is_null())
+                .map(|(node, _)| (body, node as u32)),
+        );
     }
 
     /// The graph embedded in a node is another one now.
     pub(crate) fn forget_child(&mut self, body: u32, node: u32) {
-        if let Some(child) = self.bodies[body as usize].nodes[node as usize].child.take() {
+        let inside = self.bodies[body as usize].inside.remove(&node);
+        for child in inside.unwrap_or_default() {
             let mut gone = Vec::new();
             self.forget_body(child, &mut gone);
             for (body, node) in gone {
@@ -354,65 +288,40 @@ impl State {
         }
     }
 
-    /// The graph embedded in node `node`, made known if it was not.
+    /// The graph embedded in node `node`.
     pub(crate) fn child(&mut self, body: u32, node: u32) -> Result<u32> {
-        let slot = &self.body(body)?.nodes[node as usize];
-        if let Some(child) = slot.child {
-            return Ok(child);
+        let inside = &self.body(body)?.inside;
+        if let Some(inside) = inside.get(&node) {
+            return Ok(inside.start);
         }
-        let raw = driver::node::child(slot.raw)?;
-        let child = self.push_body(Body::new(raw, Some((body, node)), false));
-        let slot = &mut self.bodies[body as usize].nodes[node as usize];
-        (slot.child, slot.children) = (Some(child), 1);
+        let raw = driver::node::child(self.body(body)?.handles[node as usize])?;
+        let child = self.bodies.len() as u32;
+        self.bodies.push(Body::new(raw, Some((body, node)), false));
+        let parent = &mut self.bodies[body as usize];
+        parent.inside.insert(node, child..child + 1);
         Ok(child)
     }
 
-    /// Holds in `holdings` everything that graph `body` and those embedded in it use.
-    pub(crate) fn hold(&self, body: u32, holdings: &mut Holdings) {
-        let Some(body) = self.bodies.get(body as usize) else {
+    /// Calls `visit` with graph `body` and every graph inside of it.
+    pub(crate) fn each_body(&self, body: u32, visit: &mut dyn FnMut(u32, &Body)) {
+        let Some(graph) = self.bodies.get(body as usize) else {
             return;
         };
-        holdings.take(&body.lingering);
-        for slot in &body.nodes {
-            holdings.take(slot.content.owners());
-            for child in slot.inside() {
-                self.hold(child, holdings);
-            }
+        visit(body, graph);
+        for inside in graph.inside.values().cloned().flatten() {
+            self.each_body(inside, visit);
         }
     }
 
-    /// Puts in a conditional node of graph `body` with its bodies.
-    pub(crate) fn push_conditional(
-        &mut self,
-        body: u32,
-        mut slot: Slot,
-        bodies: &[CUgraph],
-    ) -> u32 {
-        let index = self.bodies[body as usize].nodes.len() as u32;
-        if let Some(branching) = slot.content.op().and_then(AnyOp::branching) {
-            let looked_at = branching.condition;
-            self.spare.retain(|spare| spare.raw() != looked_at.raw());
-        }
-        slot.child = Some(self.bodies.len() as u32);
-        slot.children = bodies.len() as u32;
-        for &raw in bodies {
-            self.push_body(Body::new(raw, Some((body, index)), true));
-        }
-        let pushed = self.bodies[body as usize].push(slot);
-        debug_assert_eq!(pushed, index);
-        pushed
-    }
-
-    /// Node `node` of graph `body`, after the conditional nodes inside it, the innermost first.
+    /// Node `node` of graph `body` and the conditional nodes inside of it, the innermost first.
     pub(crate) fn conditionals_at(&self, body: u32, node: u32) -> Vec<(u32, u32)> {
         let mut found = vec![(body, node)];
         let mut at = 0;
         while let Some(&(body, node)) = found.get(at) {
-            for inside in self.bodies[body as usize].nodes[node as usize].inside() {
-                let nodes = self.bodies[inside as usize].nodes.iter().enumerate();
-                let conditional = nodes
-                    .filter(|(_, slot)| slot.kind == NodeKind::Conditional && !slot.raw.is_null());
-                found.extend(conditional.map(|(index, _)| (inside, index as u32)));
+            let inside = self.bodies[body as usize].inside.get(&node);
+            for inside in inside.cloned().unwrap_or_default() {
+                let conditionals = self.bodies[inside as usize].conditionals();
+                found.extend(conditionals.map(|index| (inside, index)));
             }
             at += 1;
         }
@@ -422,15 +331,11 @@ impl State {
 
     /// Whether there is a loop in graph `body`, or may be one.
     pub(crate) fn has_loops(&self, body: u32) -> bool {
-        let Some(body) = self.bodies.get(body as usize) else {
-            return false;
-        };
-        body.nodes.iter().any(|slot| {
-            let own = slot.kind == NodeKind::Conditional
-                && !slot.raw.is_null()
-                && matches!(slot.content.op(), None | Some(AnyOp::While(_)));
-            own || slot.inside().any(|inside| self.has_loops(inside))
-        })
+        let mut found = false;
+        self.each_body(body, &mut |_, graph| {
+            found |= graph.conditionals().any(|node| graph.may_loop(node));
+        });
+        found
     }
 
     /// Whether graph `body` is a conditional node's, or inside one that is.
@@ -438,7 +343,7 @@ impl State {
         let mut at = self.bodies.get(body as usize);
         while let Some((parent, node)) = at.and_then(|body| body.parent) {
             let body = &self.bodies[parent as usize];
-            if body.nodes[node as usize].kind == NodeKind::Conditional {
+            if body.kind(node) == NodeKind::Conditional {
                 return true;
             }
             at = Some(body);
@@ -457,64 +362,37 @@ impl State {
         }
         false
     }
-}
 
-impl Slot {
-    /// A node that does `op`, added after so many executables were made.
-    #[inline]
-    pub(crate) fn new(raw: CUgraphNode, op: AnyOp, after: u32) -> Slot {
-        Slot {
-            raw,
-            after,
-            is_plain: is_plain(&op),
-            kind: op.kind(),
-            child: None,
-            children: 0,
-            content: Content::of(op),
+    /// What errors call the node that the driver calls `raw`, if it is known.
+    pub(crate) fn name_of_raw(&self, raw: CUgraphNode) -> Option<Box<NodeName>> {
+        if raw.is_null() {
+            return None;
         }
-    }
-
-    /// The numbers of the graphs inside it, as far as known.
-    pub(crate) fn inside(&self) -> std::ops::Range<u32> {
-        self.child
-            .map_or(0..0, |first| first..first + self.children)
-    }
-
-    /// A node that does whatever the driver says.
-    pub(crate) fn unknown(raw: CUgraphNode, kind: NodeKind) -> Slot {
-        Slot {
-            raw,
-            is_plain: false,
-            kind,
-            // It may be older than what is known of it.
-            after: 0,
-            child: None,
-            children: 0,
-            content: Content::Unread(None),
-        }
-    }
-
-    /// The node once it is gone.
-    pub(crate) fn gone(&self) -> Slot {
-        Slot {
-            raw: std::ptr::null_mut(),
-            child: None,
-            children: 0,
-            content: self.content.name_only(),
-            ..*self
-        }
-    }
-
-    /// The node does `op` now. Comes back what was known of what it did.
-    #[must_use]
-    pub(crate) fn set(&mut self, op: AnyOp) -> Content {
-        self.is_plain = is_plain(&op);
-        mem::replace(&mut self.content, Content::of(op))
+        self.bodies.iter().find_map(|body| {
+            let index = body.handles.iter().position(|handle| *handle == raw)?;
+            Some(Box::new(body.name(index as u32)))
+        })
     }
 }
 
-fn is_plain(op: &AnyOp) -> bool {
-    matches!(op, AnyOp::Kernel(op) if op.attributes().is_empty())
+/// Refuses an operation that a node of hierarchy `id` cannot be, in a body or elsewhere.
+#[inline]
+pub(crate) fn check<O: Operation>(
+    id: u64,
+    op: &O,
+    is_in_body: impl FnOnce() -> bool,
+) -> Result<()> {
+    let node = || Box::new(op.name(None));
+    if op.tag().unowned {
+        return Err(Error::Unowned { node: node() });
+    }
+    if op.condition_of().is_some_and(|of| of != id) {
+        return Err(Error::ForeignCondition);
+    }
+    if !op.fits_in_body() && is_in_body() {
+        return Err(Error::NotInBody { node: node() });
+    }
+    Ok(())
 }
 
 impl Body {
@@ -522,100 +400,93 @@ impl Body {
         Body {
             raw,
             parent,
-            nodes: Vec::new(),
-            by_raw: HashMap::default(),
-            indexed: 0,
-            lingering: Vec::new(),
             ascending,
-            captured: false,
+            ..Body::default()
         }
     }
 
-    /// The graph once it is gone.
-    pub(crate) fn gone(&self) -> Body {
-        let mut gone = Body::new(std::ptr::null_mut(), self.parent, false);
-        gone.nodes.extend(self.nodes.iter().map(Slot::gone));
-        gone
+    /// How many numbers were given to nodes.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.handles.len() as u32
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, slot: Slot) -> u32 {
-        let index = self.nodes.len() as u32;
-        self.nodes.push(slot);
+    pub(crate) fn push(&mut self, raw: CUgraphNode, content: Content) -> u32 {
+        let index = self.len();
+        self.handles.push(raw);
+        self.contents.edit().push(content);
         index
     }
 
-    /// Puts in a launch, written where it stays: a whole slot would be put together on the stack and copied from there.
-    #[inline]
-    pub(crate) fn push_kernel(&mut self, raw: CUgraphNode, op: KernelOp, after: u32) -> u32 {
-        let index = self.nodes.len();
-        if index == self.nodes.capacity() {
-            self.nodes.reserve(FIRST_NODES);
-        }
-        self.nodes.spare_capacity_mut()[0].write(Slot {
-            raw,
-            is_plain: op.attributes().is_empty(),
-            kind: NodeKind::Kernel,
-            after,
-            child: None,
-            children: 0,
-            content: Content::Op(AnyOp::Kernel(op)),
-        });
-        // SAFETY: there was room for one more, which was just written.
-        unsafe { self.nodes.set_len(index + 1) };
-        index as u32
-    }
-
-    /// The number of a node that the driver named; one unknown so far is taken in.
+    /// The number of a node that the driver named. One that is unknown so far gets one.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
-        while let Some(slot) = self.nodes.get(self.indexed) {
-            if !slot.raw.is_null() {
-                self.by_raw.insert(slot.raw as usize, self.indexed as u32);
+        for (index, handle) in self.handles.iter().enumerate().skip(self.indexed) {
+            if !handle.is_null() {
+                self.by_raw.insert(*handle as usize, index as u32);
             }
-            self.indexed += 1;
         }
+        self.indexed = self.handles.len();
         if let Some(&index) = self.by_raw.get(&(raw as usize)) {
             return Ok(index);
         }
         let kind = NodeKind::from_driver(driver::node::kind(raw)?);
         self.ascending = false;
-        Ok(self.push(Slot::unknown(raw, kind)))
+        Ok(self.push(raw, Content::unknown(kind)))
+    }
+
+    /// The driver's handle of a node, if it is there.
+    #[inline]
+    pub(crate) fn handle(&self, node: u32) -> Option<CUgraphNode> {
+        let handle = self.handles.get(node as usize).copied()?;
+        (!handle.is_null()).then_some(handle)
     }
 
     #[inline]
-    pub(crate) fn slot(&self, node: u32) -> Option<&Slot> {
-        self.nodes
-            .get(node as usize)
-            .filter(|slot| !slot.raw.is_null())
+    pub(crate) fn content(&self, node: u32) -> Option<&Content> {
+        self.contents.as_slice().get(node as usize)
+    }
+
+    pub(crate) fn kind(&self, node: u32) -> NodeKind {
+        self.content(node)
+            .map_or(NodeKind::Other(u32::MAX), Content::kind)
     }
 
     /// What to call node `node`.
     pub(crate) fn name(&self, node: u32) -> NodeName {
-        match self.nodes.get(node as usize) {
-            Some(slot) => NodeName::of_slot(node, slot),
-            None => NodeName::unknown(node),
+        match self.content(node) {
+            Some(content) => content.name(node),
+            None => NodeName::of_kind(NodeKind::Other(u32::MAX), node),
         }
     }
-}
 
-/// The driver's handle of a node of graph `body`, if it is one and is there.
-#[inline]
-pub(crate) fn resolve(
-    hierarchy: u64,
-    index: u32,
-    body: &Body,
-    node: NodeId,
-) -> Result<CUgraphNode> {
-    if node.hierarchy != hierarchy || node.body != index {
-        return Err(Error::ForeignNode {
-            node: node.index,
-            kind: node.kind,
-        });
+    /// The numbers of the conditional nodes.
+    pub(crate) fn conditionals(&self) -> impl Iterator<Item = u32> + '_ {
+        let nodes = self.contents.as_slice().iter().zip(&self.handles);
+        nodes.enumerate().filter_map(|(index, (content, handle))| {
+            let conditional = !handle.is_null() && content.kind() == NodeKind::Conditional;
+            conditional.then_some(index as u32)
+        })
     }
-    match body.slot(node.index) {
-        Some(slot) => Ok(slot.raw),
-        None => Err(Error::NodeGone {
-            node: Box::new(body.name(node.index)),
-        }),
+
+    /// Whether a conditional node is a loop, or may be one.
+    pub(crate) fn may_loop(&self, node: u32) -> bool {
+        let op = self.content(node).and_then(Content::op);
+        matches!(op, None | Some(AnyOp::While(_)))
+    }
+
+    /// The driver's handle of a node, if it belongs to this graph, whose number is `index`, and is
+    /// there.
+    #[inline]
+    pub(crate) fn resolve(&self, hierarchy: u64, index: u32, node: NodeId) -> Result<CUgraphNode> {
+        if node.hierarchy != hierarchy || node.body != index {
+            return Err(Error::ForeignNode {
+                node: node.index,
+                kind: node.kind,
+            });
+        }
+        self.handle(node.index).ok_or_else(|| Error::NodeGone {
+            node: Box::new(self.name(node.index)),
+        })
     }
 }

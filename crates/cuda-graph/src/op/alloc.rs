@@ -4,12 +4,14 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
+use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
     CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
     CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
 };
 
-use super::{Tag, tagged};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
 use crate::memory::{RawMemory, Space};
 use crate::{Result, driver};
 
@@ -35,52 +37,61 @@ pub enum MemoryLocation {
 /// A graph with allocations cannot be cloned or embedded, nor instantiated twice; that is the driver's rule.
 #[derive(Clone)]
 pub struct AllocOp {
-    bytes: usize,
-    location: MemoryLocation,
-    peers: Arc<[i32]>,
-    address: u64,
-    pub(super) tag: Tag,
+    inner: Arc<Inner>,
 }
 
-tagged!(AllocOp);
+#[derive(Clone)]
+struct Inner {
+    bytes: usize,
+    location: MemoryLocation,
+    peers: Vec<i32>,
+    /// 0 until it is a node.
+    address: u64,
+    tag: Tag,
+}
+
+labelled!(AllocOp);
 
 impl AllocOp {
     /// Allocates `bytes` bytes at `location`.
     #[track_caller]
     pub fn new(location: MemoryLocation, bytes: usize) -> AllocOp {
         AllocOp {
-            bytes,
-            location,
-            peers: Arc::default(),
-            address: 0,
-            tag: Tag::here(),
+            inner: Arc::new(Inner {
+                bytes,
+                location,
+                peers: Vec::new(),
+                address: 0,
+                tag: Tag::here(),
+            }),
         }
     }
 
     /// The same allocation, which the device of this ordinal may access too.
     pub fn peer(mut self, ordinal: i32) -> Self {
-        self.peers = self.peers.iter().copied().chain([ordinal]).collect();
+        Arc::make_mut(&mut self.inner).peers.push(ordinal);
         self
     }
 
     /// Its size.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.inner.bytes
     }
 
     /// The devices that may access it besides its own.
     pub fn peers(&self) -> &[i32] {
-        &self.peers
+        &self.inner.peers
     }
 
     /// Where it lies.
     pub fn location_of_memory(&self) -> MemoryLocation {
-        self.location
+        self.inner.location
     }
 
     /// The address of the memory, for an operation read back from a node.
     pub fn address(&self) -> Option<u64> {
-        (self.address != 0).then_some(self.address)
+        let address = self.inner.address;
+        (address != 0).then_some(address)
     }
 
     /// The memory, for an operation read back from a node.
@@ -89,19 +100,38 @@ impl AllocOp {
     ///
     /// As [`Graph::allocation`](crate::Graph::allocation).
     pub unsafe fn memory(&self) -> Option<RawMemory> {
-        let space = match self.location {
+        let space = match self.inner.location {
             MemoryLocation::Device(_) => Space::Device,
             MemoryLocation::Host | MemoryLocation::HostNuma(_) | MemoryLocation::Managed(_) => {
                 Space::Managed
             }
         };
         self.address()
-            .map(|address| RawMemory::new(space, address, self.bytes))
+            .map(|address| RawMemory::new(space, address, self.inner.bytes))
     }
 
-    pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {
+    /// The same operation, whose node has got its memory.
+    pub(crate) fn at(mut self, address: u64) -> AllocOp {
+        Arc::make_mut(&mut self.inner).address = address;
+        self
+    }
+}
+
+impl Op for AllocOp {
+    shared_tag!(inner);
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Alloc
+    }
+
+    fn with_params<R>(
+        &self,
+        _: &CudaContext,
+        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC);
         let access: Vec<CUmemAccessDesc> = self
+            .inner
             .peers
             .iter()
             .map(|&ordinal| CUmemAccessDesc {
@@ -110,7 +140,7 @@ impl AllocOp {
             })
             .collect();
         use CUmemLocationType as T;
-        let (kind, id) = match self.location {
+        let (kind, id) = match self.inner.location {
             MemoryLocation::Device(ordinal) | MemoryLocation::Managed(ordinal) => {
                 (T::CU_MEM_LOCATION_TYPE_DEVICE, ordinal)
             }
@@ -122,7 +152,7 @@ impl AllocOp {
         let mut alloc = unsafe {
             let props = &raw mut (*alloc.as_mut_ptr()).poolProps;
             (*props).allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-            if let MemoryLocation::Managed(_) = self.location {
+            if let MemoryLocation::Managed(_) = self.inner.location {
                 (&raw mut (*props).allocType).cast::<u32>().write(MANAGED);
             }
             (*props).location = location(kind, id);
@@ -134,12 +164,12 @@ impl AllocOp {
             access.as_ptr()
         };
         alloc.accessDescCount = access.len();
-        alloc.bytesize = self.bytes;
+        alloc.bytesize = self.inner.bytes;
         params.__bindgen_anon_1.alloc = alloc;
-        call(&mut params)
+        Ok(call(&mut params))
     }
 
-    pub(super) fn read(node: CUgraphNode) -> Result<AllocOp> {
+    fn read(node: CUgraphNode) -> Result<AllocOp> {
         let params = driver::node::alloc_params(node)?;
         let params = params.as_ptr();
         // SAFETY: the driver has filled it in; kinds are read as numbers, for a later driver may have more of them. In every CUDA
@@ -158,7 +188,7 @@ impl AllocOp {
             )
         };
         let peers = if descs.is_null() {
-            Arc::default()
+            Vec::new()
         } else {
             (0..count)
                 // SAFETY: the driver gives so many, which live as long as the node; each begins with a location.
@@ -179,11 +209,13 @@ impl AllocOp {
             MemoryLocation::Device(id)
         };
         Ok(AllocOp {
-            bytes,
-            location,
-            peers,
-            address,
-            tag: Tag::default(),
+            inner: Arc::new(Inner {
+                bytes,
+                location,
+                peers,
+                address,
+                tag: Tag::default(),
+            }),
         })
     }
 }
@@ -201,10 +233,11 @@ fn location(kind: CUmemLocationType, id: i32) -> CUmemLocation {
 
 impl fmt::Debug for AllocOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AllocOp of {} bytes at {:?}", self.bytes, self.location)?;
-        if self.address != 0 {
-            write!(f, ", address {:#x}", self.address)?;
+        let inner = &*self.inner;
+        write!(f, "AllocOp of {} bytes at {:?}", inner.bytes, inner.location)?;
+        if let Some(address) = self.address() {
+            write!(f, ", address {address:#x}")?;
         }
-        write!(f, ", made at {:?}", self.tag)
+        write!(f, ", made at {:?}", inner.tag)
     }
 }

@@ -10,7 +10,8 @@ use cudarc::driver::sys::{
     cuuint64_t,
 };
 
-use super::{Tag, tagged};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
 use crate::memory::Target;
 use crate::{Error, Owner, Result, driver};
 
@@ -77,16 +78,16 @@ pub enum MemoryOperation {
 #[derive(Clone)]
 pub struct BatchOp {
     batch: Arc<Batch>,
-    pub(super) tag: Tag,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Batch {
     params: Vec<CUstreamBatchMemOpParams>,
     owners: Vec<Owner>,
+    tag: Tag,
 }
 
-tagged!(BatchOp);
+labelled!(BatchOp);
 
 impl BatchOp {
     /// An empty batch, to be filled by the other functions.
@@ -96,9 +97,13 @@ impl BatchOp {
         reason = "a default would not know where it was made"
     )]
     pub fn new() -> BatchOp {
+        BatchOp::of(Vec::new(), Tag::here())
+    }
+
+    fn of(params: Vec<CUstreamBatchMemOpParams>, tag: Tag) -> BatchOp {
+        let owners = Vec::new();
         BatchOp {
-            batch: Arc::default(),
-            tag: Tag::here(),
+            batch: Arc::new(Batch { params, owners, tag }),
         }
     }
 
@@ -167,16 +172,24 @@ impl BatchOp {
     pub fn operations(&self) -> Vec<MemoryOperation> {
         self.batch.params.iter().map(decode).collect()
     }
+}
 
-    pub(super) fn owners(&self) -> &[Owner] {
+impl Op for BatchOp {
+    shared_tag!(batch);
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Batch
+    }
+
+    fn owners(&self) -> &[Owner] {
         &self.batch.owners
     }
 
-    pub(super) fn with_params<R>(
+    fn with_params<R>(
         &self,
         context: &CudaContext,
         call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> R {
+    ) -> Result<R> {
         let mut operations = self.batch.params.clone();
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
         params.__bindgen_anon_1.memOp = CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
@@ -185,10 +198,10 @@ impl BatchOp {
             paramArray: operations.as_mut_ptr(),
             flags: 0,
         };
-        call(&mut params)
+        Ok(call(&mut params))
     }
 
-    pub(super) fn read(node: CUgraphNode) -> Result<BatchOp> {
+    fn read(node: CUgraphNode) -> Result<BatchOp> {
         let params = driver::node::batch_params(node)?;
         let operations = if params.paramArray.is_null() {
             Vec::new()
@@ -196,13 +209,7 @@ impl BatchOp {
             // SAFETY: the driver gives so many, which live as long as the node.
             unsafe { std::slice::from_raw_parts(params.paramArray, params.count as usize) }.to_vec()
         };
-        Ok(BatchOp {
-            batch: Arc::new(Batch {
-                params: operations,
-                owners: Vec::new(),
-            }),
-            tag: Tag::default(),
-        })
+        Ok(BatchOp::of(operations, Tag::read()))
     }
 }
 
@@ -277,6 +284,6 @@ fn decode(params: &CUstreamBatchMemOpParams) -> MemoryOperation {
 
 impl fmt::Debug for BatchOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BatchOp {:x?} made at {:?}", self.operations(), self.tag)
+        write!(f, "BatchOp {:x?} made at {:?}", self.operations(), self.batch.tag)
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_MEMCPY3D, CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUmemorytype,
+    CUDA_MEMCPY3D, CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUmemorytype, CUstream,
 };
 use smallvec::SmallVec;
 
-use super::{Tag, tagged};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
 use crate::memory::{Region, Source, Space, Target};
 use crate::{Error, Owner, Result, driver};
 
@@ -21,7 +22,6 @@ use crate::{Error, Owner, Result, driver};
 #[derive(Clone)]
 pub struct CopyOp {
     copy: Arc<Copy>,
-    pub(super) tag: Tag,
 }
 
 #[derive(Clone)]
@@ -30,6 +30,7 @@ struct Copy {
     from: Region,
     params: CUDA_MEMCPY3D,
     owners: SmallVec<[Owner; 2]>,
+    tag: Tag,
 }
 
 // SAFETY: the pointers among the parameters are addresses that are only handed to the driver.
@@ -37,7 +38,7 @@ unsafe impl Send for Copy {}
 // SAFETY: as above.
 unsafe impl Sync for Copy {}
 
-tagged!(CopyOp);
+labelled!(CopyOp);
 
 /// How rows lie in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,8 +166,8 @@ impl CopyOp {
                 from,
                 params,
                 owners,
+                tag,
             }),
-            tag,
         }
     }
 
@@ -195,28 +196,24 @@ impl CopyOp {
         }
         width * height * depth
     }
+}
 
-    /// Whether a side of it is host memory that is not page-locked, or an address that the driver cannot tell.
-    pub(super) fn is_of_pageable(&self) -> bool {
-        [&self.copy.to, &self.copy.from]
-            .into_iter()
-            .any(|side| side.space != Space::Device && !driver::memory::is_known(side.address))
+impl Op for CopyOp {
+    shared_tag!(copy);
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Copy
     }
 
-    /// The driver's parameters.
-    pub(super) fn params(&self) -> &CUDA_MEMCPY3D {
-        &self.copy.params
-    }
-
-    pub(super) fn owners(&self) -> &[Owner] {
+    fn owners(&self) -> &[Owner] {
         &self.copy.owners
     }
 
-    pub(super) fn with_params<R>(
+    fn with_params<R>(
         &self,
         context: &CudaContext,
         call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> R {
+    ) -> Result<R> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY);
         params.__bindgen_anon_1.memcpy = cudarc::driver::sys::CUDA_MEMCPY_NODE_PARAMS {
             flags: 0,
@@ -224,10 +221,25 @@ impl CopyOp {
             copyCtx: context.cu_ctx(),
             copyParams: self.copy.params,
         };
-        call(&mut params)
+        Ok(call(&mut params))
     }
 
-    pub(super) fn read(node: CUgraphNode) -> Result<CopyOp> {
+    fn run(&self, stream: CUstream) -> Option<Result<()>> {
+        Some(match self.bytes() {
+            0 => Ok(()),
+            _ => driver::run::copy(&self.copy.params, stream),
+        })
+    }
+
+    /// A body holds copies that need no help of the host: neither side is pageable memory, or an
+    /// address that the driver does not know.
+    fn fits_in_body(&self) -> bool {
+        [&self.copy.to, &self.copy.from]
+            .into_iter()
+            .all(|side| side.space == Space::Device || driver::memory::is_known(side.address))
+    }
+
+    fn read(node: CUgraphNode) -> Result<CopyOp> {
         let params = driver::node::copy_params(node)?;
         let rows = params.Height.max(1);
         let planes = params.Depth.max(1);
@@ -268,8 +280,8 @@ impl CopyOp {
                 ),
                 params,
                 owners: SmallVec::new(),
+                tag: Tag::read(),
             }),
-            tag: Tag::default(),
         })
     }
 }
@@ -280,7 +292,7 @@ impl fmt::Debug for CopyOp {
         write!(
             f,
             "CopyOp of {width}x{height}x{depth} from [{:?}] to [{:?}] made at {:?}",
-            self.copy.from, self.copy.to, self.tag
+            self.copy.from, self.copy.to, self.copy.tag
         )
     }
 }
@@ -315,19 +327,17 @@ pub(super) fn fits(region: &Region, rows: Pitched, size: (usize, usize, usize)) 
     }
     let beyond_a_row = y > 0 || height > 1 || z > 0 || depth > 1;
     if beyond_a_row && rows.pitch < x.saturating_add(width) {
-        return Err(Error::InvalidOperation {
-            why: format!(
-                "rows of {width} bytes from byte {x} do not fit in a pitch of {} bytes",
-                rows.pitch
-            ),
+        return Err(Error::PitchTooSmall {
+            width,
+            start: x,
+            pitch: rows.pitch,
         });
     }
     if (z > 0 || depth > 1) && rows.rows < y.saturating_add(height) {
-        return Err(Error::InvalidOperation {
-            why: format!(
-                "{height} rows from row {y} do not fit in planes of {} rows",
-                rows.rows
-            ),
+        return Err(Error::PlaneTooSmall {
+            height,
+            start: y,
+            rows: rows.rows,
         });
     }
     let end = (|| {

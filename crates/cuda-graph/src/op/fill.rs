@@ -6,10 +6,12 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
     CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUstream,
 };
 
 use super::copy::{Pitched, fits};
-use super::{Tag, tagged};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
 use crate::memory::{Region, Space, Target};
 use crate::{Error, Owner, Result, driver};
 
@@ -17,9 +19,9 @@ use crate::{Error, Owner, Result, driver};
 #[derive(Clone)]
 pub struct FillOp {
     fill: Arc<Fill>,
-    pub(super) tag: Tag,
 }
 
+#[derive(Clone)]
 struct Fill {
     to: Region,
     value: u32,
@@ -28,9 +30,10 @@ struct Fill {
     width: usize,
     height: usize,
     pitch: usize,
+    tag: Tag,
 }
 
-tagged!(FillOp);
+labelled!(FillOp);
 
 /// A value of 1, 2 or 4 bytes.
 pub trait FillValue: sealed::Sealed + Copy {
@@ -78,11 +81,9 @@ impl FillOp {
         let to = to.target();
         let size = V::BYTES as usize;
         if !to.bytes().is_multiple_of(size) {
-            return Err(Error::InvalidOperation {
-                why: format!(
-                    "{} bytes are no whole number of values of {size} bytes",
-                    to.bytes()
-                ),
+            return Err(Error::NotWhole {
+                bytes: to.bytes(),
+                size,
             });
         }
         let width = to.bytes() / size;
@@ -118,12 +119,9 @@ impl FillOp {
         tag: Tag,
     ) -> Result<FillOp> {
         if !to.address().is_multiple_of(u64::from(V::BYTES)) {
-            return Err(Error::InvalidOperation {
-                why: format!(
-                    "{:#x} is not aligned to values of {} bytes",
-                    to.address(),
-                    V::BYTES
-                ),
+            return Err(Error::Misaligned {
+                address: to.address(),
+                size: V::BYTES as usize,
             });
         }
         let fill = Arc::new(Fill {
@@ -133,8 +131,9 @@ impl FillOp {
             width,
             height,
             pitch,
+            tag,
         });
-        Ok(FillOp { fill, tag })
+        Ok(FillOp { fill })
     }
 
     /// Where it writes.
@@ -157,22 +156,7 @@ impl FillOp {
         (self.fill.width, self.fill.height)
     }
 
-    pub(super) fn owners(&self) -> &[Owner] {
-        self.fill.to.owner.as_slice()
-    }
-
-    pub(super) fn with_params<R>(
-        &self,
-        context: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> R {
-        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET);
-        params.__bindgen_anon_1.memset = self.params(context.cu_ctx());
-        call(&mut params)
-    }
-
-    /// The driver's parameters.
-    pub(super) fn params(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
+    fn params(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
         CUDA_MEMSET_NODE_PARAMS_v2 {
             dst: self.fill.to.address(),
             pitch: self.fill.pitch,
@@ -183,8 +167,34 @@ impl FillOp {
             ctx: context,
         }
     }
+}
 
-    pub(super) fn read(node: CUgraphNode) -> Result<FillOp> {
+impl Op for FillOp {
+    shared_tag!(fill);
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Fill
+    }
+
+    fn owners(&self) -> &[Owner] {
+        self.fill.to.owner.as_slice()
+    }
+
+    fn with_params<R>(
+        &self,
+        context: &CudaContext,
+        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
+        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET);
+        params.__bindgen_anon_1.memset = self.params(context.cu_ctx());
+        Ok(call(&mut params))
+    }
+
+    fn run(&self, stream: CUstream) -> Option<Result<()>> {
+        Some(driver::run::fill(&self.params(std::ptr::null_mut()), stream))
+    }
+
+    fn read(node: CUgraphNode) -> Result<FillOp> {
         let params = driver::node::fill_params(node)?;
         let row = params.width * params.elementSize as usize;
         let fill = Arc::new(Fill {
@@ -199,11 +209,9 @@ impl FillOp {
             width: params.width,
             height: params.height,
             pitch: params.pitch,
+            tag: Tag::read(),
         });
-        Ok(FillOp {
-            fill,
-            tag: Tag::default(),
-        })
+        Ok(FillOp { fill })
     }
 }
 
@@ -217,7 +225,7 @@ impl fmt::Debug for FillOp {
             self.fill.value,
             self.fill.value_bytes,
             self.fill.to,
-            self.tag
+            self.fill.tag
         )
     }
 }

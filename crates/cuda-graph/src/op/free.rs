@@ -1,55 +1,77 @@
 //! Freeing what a graph allocated.
 
 use std::fmt;
+use std::sync::Arc;
 
+use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
     CUDA_MEM_FREE_NODE_PARAMS, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
 };
 
-use super::{Tag, tagged};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
 use crate::memory::RawMemory;
 use crate::{Result, driver};
 
 /// Frees, when its node runs, memory that an [`AllocOp`](super::AllocOp) allocated.
 #[derive(Clone)]
 pub struct FreeOp {
-    address: u64,
-    pub(super) tag: Tag,
+    inner: Arc<Inner>,
 }
 
-tagged!(FreeOp);
+#[derive(Clone)]
+struct Inner {
+    address: u64,
+    tag: Tag,
+}
+
+labelled!(FreeOp);
 
 impl FreeOp {
     /// Frees `memory`, which [`Graph::allocation`](crate::Graph::allocation) gave. Any other address the driver refuses.
     #[track_caller]
     pub fn new(memory: &RawMemory) -> FreeOp {
+        FreeOp::of(memory.address(), Tag::here())
+    }
+
+    fn of(address: u64, tag: Tag) -> FreeOp {
         FreeOp {
-            address: memory.address(),
-            tag: Tag::here(),
+            inner: Arc::new(Inner { address, tag }),
         }
     }
 
     /// The address that it frees.
     pub fn address(&self) -> u64 {
-        self.address
+        self.inner.address
+    }
+}
+
+impl Op for FreeOp {
+    shared_tag!(inner);
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Free
     }
 
-    pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {
+    fn with_params<R>(
+        &self,
+        _: &CudaContext,
+        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE);
-        params.__bindgen_anon_1.free = CUDA_MEM_FREE_NODE_PARAMS { dptr: self.address };
-        call(&mut params)
+        params.__bindgen_anon_1.free = CUDA_MEM_FREE_NODE_PARAMS {
+            dptr: self.inner.address,
+        };
+        Ok(call(&mut params))
     }
 
-    pub(super) fn read(node: CUgraphNode) -> Result<FreeOp> {
-        Ok(FreeOp {
-            address: driver::node::freed_address(node)?,
-            tag: Tag::default(),
-        })
+    fn read(node: CUgraphNode) -> Result<FreeOp> {
+        Ok(FreeOp::of(driver::node::freed_address(node)?, Tag::read()))
     }
 }
 
 impl fmt::Debug for FreeOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FreeOp of {:#x} made at {:?}", self.address, self.tag)
+        write!(f, "FreeOp of {:#x} made at {:?}", self.inner.address, self.inner.tag)
     }
 }

@@ -5,11 +5,13 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_HOST_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUDA_HOST_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUstream,
 };
 
-use super::{Tag, tagged};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
 use crate::{Owner, Result, driver};
 
 /// Calls a Rust closure, or a C function with its data, on a thread of the driver.
@@ -17,18 +19,23 @@ use crate::{Owner, Result, driver};
 /// The function must not call CUDA: the driver answers NOT_PERMITTED.
 #[derive(Clone)]
 pub struct HostOp {
+    call: Arc<Call>,
+}
+
+#[derive(Clone)]
+struct Call {
     function: unsafe extern "C" fn(*mut c_void),
     data: *mut c_void,
     owner: Option<Owner>,
-    pub(super) tag: Tag,
+    tag: Tag,
 }
 
 // SAFETY: `data` is handed to the driver alone; what it points to is `Sync` by `new`'s bound or by `raw`'s contract.
-unsafe impl Send for HostOp {}
+unsafe impl Send for Call {}
 // SAFETY: as above.
-unsafe impl Sync for HostOp {}
+unsafe impl Sync for Call {}
 
-tagged!(HostOp);
+labelled!(HostOp);
 
 impl HostOp {
     /// Calls `function` each time the node runs. Several launches may call it at once. If it panics, the panic ends there and is logged;
@@ -38,10 +45,12 @@ impl HostOp {
         let function = Arc::new(function);
         let data = Arc::as_ptr(&function).cast_mut().cast();
         HostOp {
-            function: call::<F>,
-            data,
-            owner: Some(function),
-            tag: Tag::here(),
+            call: Arc::new(Call {
+                function: call::<F>,
+                data,
+                owner: Some(function),
+                tag: Tag::here(),
+            }),
         }
     }
 
@@ -58,39 +67,60 @@ impl HostOp {
         owner: Option<Owner>,
     ) -> HostOp {
         HostOp {
-            function,
-            data,
-            owner,
-            tag: Tag::here(),
+            call: Arc::new(Call {
+                function,
+                data,
+                owner,
+                tag: Tag::here(),
+            }),
         }
     }
 
     /// The C function and its data; a Rust closure has them too.
     pub fn as_raw(&self) -> (unsafe extern "C" fn(*mut c_void), *mut c_void) {
-        (self.function, self.data)
+        (self.call.function, self.call.data)
+    }
+}
+
+impl Op for HostOp {
+    shared_tag!(call);
+
+    fn kind(&self) -> NodeKind {
+        NodeKind::Host
     }
 
-    pub(super) fn owners(&self) -> &[Owner] {
-        self.owner.as_slice()
+    fn owners(&self) -> &[Owner] {
+        self.call.owner.as_slice()
     }
 
-    pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {
+    fn run(&self, stream: CUstream) -> Option<Result<()>> {
+        let (function, data) = self.as_raw();
+        Some(driver::run::host(function, data, stream))
+    }
+
+    fn with_params<R>(
+        &self,
+        _: &CudaContext,
+        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST);
         // SAFETY: plain data for which zero is a value of every field; later CUDA versions have more of them.
         let mut host: CUDA_HOST_NODE_PARAMS_v2 = unsafe { std::mem::zeroed() };
-        host.fn_ = Some(self.function);
-        host.userData = self.data;
+        host.fn_ = Some(self.call.function);
+        host.userData = self.call.data;
         params.__bindgen_anon_1.host = host;
-        call(&mut params)
+        Ok(call(&mut params))
     }
 
-    pub(super) fn read(node: CUgraphNode) -> Result<HostOp> {
+    fn read(node: CUgraphNode) -> Result<HostOp> {
         let params = driver::node::host_params(node)?;
         Ok(HostOp {
-            function: params.fn_.unwrap_or(nothing),
-            data: params.userData,
-            owner: None,
-            tag: Tag::default(),
+            call: Arc::new(Call {
+                function: params.fn_.unwrap_or(nothing),
+                data: params.userData,
+                owner: None,
+                tag: Tag::read(),
+            }),
         })
     }
 }
@@ -116,7 +146,7 @@ impl fmt::Debug for HostOp {
         write!(
             f,
             "HostOp {:p}({:p}) made at {:?}",
-            self.function, self.data, self.tag
+            self.call.function, self.call.data, self.call.tag
         )
     }
 }

@@ -5,10 +5,15 @@ use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUlaunchAttribute, CUstream,
+};
 use cudarc::driver::{CudaContext, LaunchConfig};
+use smallvec::SmallVec;
 
-use super::{LaunchAttribute, Tag, labelled};
+use super::{LaunchAttribute, Op, Tag, labelled};
+use crate::error::NodeKind;
 use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments, Pointers};
 use crate::{Owner, Result, driver};
 
@@ -131,14 +136,6 @@ impl Unshared {
 labelled!(KernelOp);
 
 impl KernelOp {
-    pub(super) fn tag(&self) -> &Tag {
-        &self.launch.tag
-    }
-
-    pub(super) fn tag_mut(&mut self) -> &mut Tag {
-        &mut self.edit().tag
-    }
-
     /// To change what the driver's parameters do not lead to.
     fn edit(&mut self) -> &mut Launch {
         if Arc::get_mut(&mut self.launch).is_none() {
@@ -237,19 +234,9 @@ impl KernelOp {
         &self.launch.attributes
     }
 
-    #[inline]
-    pub(super) fn owners(&self) -> &[Owner] {
-        self.launch.arguments.owners()
-    }
-
-    /// The driver's parameters, but for the context.
-    pub(super) fn params(&self) -> &CUDA_KERNEL_NODE_PARAMS {
-        &self.launch.params
-    }
-
     /// Calls the driver with this launch's parameters.
     #[inline(always)]
-    fn with_params<R>(
+    fn with_launch<R>(
         &self,
         context: &CudaContext,
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
@@ -259,15 +246,70 @@ impl KernelOp {
             ..self.launch.params
         })
     }
+}
+
+impl Op for KernelOp {
+    #[inline]
+    fn kind(&self) -> NodeKind {
+        NodeKind::Kernel
+    }
 
     #[inline]
-    pub(crate) fn add_to(
+    fn tag(&self) -> &Tag {
+        &self.launch.tag
+    }
+
+    fn tag_mut(&mut self) -> &mut Tag {
+        &mut self.edit().tag
+    }
+
+    #[inline]
+    fn owners(&self) -> &[Owner] {
+        self.launch.arguments.owners()
+    }
+
+    #[inline]
+    fn condition_of(&self) -> Option<u64> {
+        self.launch.arguments.condition_of()
+    }
+
+    #[inline]
+    fn attributes(&self) -> &[LaunchAttribute] {
+        &self.launch.attributes
+    }
+
+    fn kernel_name(&self) -> Option<String> {
+        Some(self.kernel().name().to_owned())
+    }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.launch, &other.launch)
+    }
+
+    fn with_params<R>(
         &self,
+        _: &CudaContext,
+        _: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
+        unreachable!("launches have driver calls of their own")
+    }
+
+    fn run(&self, stream: CUstream) -> Option<Result<()>> {
+        let attributes = self.launch.attributes.iter();
+        let mut attributes: SmallVec<[CUlaunchAttribute; 4]> =
+            attributes.map(LaunchAttribute::of_launch).collect();
+        Some(driver::run::kernel(&self.launch.params, &mut attributes, stream))
+    }
+
+    #[inline]
+    fn add_to(
+        &self,
+        context: &CudaContext,
         graph: CUgraph,
         after: &[CUgraphNode],
-        context: &CudaContext,
     ) -> Result<CUgraphNode> {
-        let node = self.with_params(context, |params| {
+        let node = self.with_launch(context, |params| {
             driver::node::add_kernel(graph, after, params)
         })?;
         for attribute in &self.launch.attributes {
@@ -285,15 +327,10 @@ impl KernelOp {
         Ok(node)
     }
 
-    pub(super) fn set(
-        &self,
-        node: CUgraphNode,
-        context: &CudaContext,
-        old: &[LaunchAttribute],
-    ) -> Result<()> {
-        self.with_params(context, |params| driver::node::set_kernel(node, params))?;
+    fn set(&self, context: &CudaContext, node: CUgraphNode, old: Option<&Self>) -> Result<()> {
+        self.with_launch(context, |params| driver::node::set_kernel(node, params))?;
         let new = self.attributes();
-        for attribute in old {
+        for attribute in old.map(|old| old.attributes()).unwrap_or_default() {
             if new.iter().all(|new| new.id() != attribute.id()) {
                 attribute.plain().set(node)?;
             }
@@ -302,18 +339,13 @@ impl KernelOp {
     }
 
     #[inline(always)]
-    pub(crate) fn set_in(
-        &self,
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        context: &CudaContext,
-    ) -> Result<()> {
-        self.with_params(context, |params| {
+    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
+        self.with_launch(context, |params| {
             driver::exec::set_kernel(exec, node, params)
         })
     }
 
-    pub(super) fn read(node: CUgraphNode) -> Result<KernelOp> {
+    fn read(node: CUgraphNode) -> Result<KernelOp> {
         let params = driver::node::kernel_params(node)?;
         let function = if params.func.is_null() {
             // The driver gives functions of libraries as kernels; both name a function to the calls made here.
@@ -327,7 +359,7 @@ impl KernelOp {
             block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
             shared_mem_bytes: params.sharedMemBytes,
         };
-        let mut launch = Launch::empty(&kernel, &config, Tag::default());
+        let mut launch = Launch::empty(&kernel, &config, Tag::read());
         let place = launch.get();
         place.attributes = LaunchAttribute::read(node).into();
         if let Some(parameters) = kernel.parameters()

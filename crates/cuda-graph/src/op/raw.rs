@@ -3,113 +3,114 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUgraphNodeParams;
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams};
 
-use super::{AnyOp, NodeKind, Operation, Tag, tagged};
-use crate::{Error, Owner, Result};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
+use crate::{Error, Owner, Result, driver};
 
 /// Whatever the driver's own node parameters say: the way to kinds that this library does not know.
 #[derive(Clone)]
 pub struct RawOp {
-    kind: NodeKind,
-    params: Option<Arc<Params>>,
-    owners: Arc<[Owner]>,
-    pub(super) tag: Tag,
+    raw: Arc<Raw>,
 }
 
-struct Params(CUgraphNodeParams);
+#[derive(Clone)]
+struct Raw {
+    kind: NodeKind,
+    /// None for a node that was read back.
+    params: Option<CUgraphNodeParams>,
+    owners: Vec<Owner>,
+    tag: Tag,
+}
 
-// SAFETY: plain data; what its pointers mean is the business of whoever made it, by `RawOp::new`'s contract.
-unsafe impl Send for Params {}
+// SAFETY: plain data; whoever made it vouches for its pointers, by `RawOp::new`'s contract.
+unsafe impl Send for Raw {}
 // SAFETY: as above.
-unsafe impl Sync for Params {}
+unsafe impl Sync for Raw {}
 
-tagged!(RawOp);
+labelled!(RawOp);
 
 impl RawOp {
-    /// The operation that `params` describes; `owners` are kept alive.
+    /// The operation that `params` describes. `owners` are kept alive.
     ///
     /// # Safety
     ///
-    /// The parameters are what the driver expects of their kind; what they point to lives until the last call with this operation
-    /// returned; what the node uses when it runs lives for as long as the owners do, or a graph, executable or launch uses it.
+    /// The parameters are what the driver expects of their kind. What they point to lives until the
+    /// last call with this operation returned. What the node uses when it runs lives for as long as
+    /// the owners do, or a graph, executable or launch uses it.
     #[track_caller]
     pub unsafe fn new(params: CUgraphNodeParams, owners: impl IntoIterator<Item = Owner>) -> RawOp {
         RawOp {
-            kind: NodeKind::from_driver(params.type_ as u32),
-            params: Some(Arc::new(Params(params))),
-            owners: owners.into_iter().collect(),
-            tag: Tag::here(),
+            raw: Arc::new(Raw {
+                kind: NodeKind::from_driver(params.type_ as u32),
+                params: Some(params),
+                owners: owners.into_iter().collect(),
+                tag: Tag::here(),
+            }),
         }
     }
 
     /// A node of which only the kind can be told.
-    pub(super) fn opaque(kind: NodeKind) -> RawOp {
+    pub(crate) fn opaque(kind: NodeKind, tag: Tag) -> RawOp {
         RawOp {
-            kind,
-            params: None,
-            owners: Arc::default(),
-            tag: Tag::default(),
+            raw: Arc::new(Raw {
+                kind,
+                params: None,
+                owners: Vec::new(),
+                tag: Tag {
+                    unowned: true,
+                    ..tag
+                },
+            }),
         }
     }
 
     /// Its kind.
     pub fn kind(&self) -> NodeKind {
-        self.kind
+        self.raw.kind
     }
 
-    /// Its parameters; none for a node that this library did not make.
+    /// Its parameters. A node that was read back has none.
     pub fn params(&self) -> Option<&CUgraphNodeParams> {
-        self.params.as_ref().map(|params| &params.0)
-    }
-
-    pub(crate) fn owners(&self) -> &[Owner] {
-        &self.owners
-    }
-
-    pub(super) fn with_params<R>(
-        &self,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
-        let Some(params) = self.params() else {
-            return Err(Error::InvalidOperation {
-                why: format!(
-                    "the parameters of a node of {} that was read back are not known",
-                    self.kind
-                ),
-            });
-        };
-        // SAFETY: the parameters are plain data; the driver writes its answers into this copy.
-        let mut copy: CUgraphNodeParams = unsafe { std::ptr::read(params) };
-        Ok(call(&mut copy))
+        self.raw.params.as_ref()
     }
 }
 
-impl Operation for RawOp {
-    fn into_any(self) -> AnyOp {
-        AnyOp::Raw(self)
+impl Op for RawOp {
+    shared_tag!(raw);
+
+    fn kind(&self) -> NodeKind {
+        self.raw.kind
     }
 
-    fn from_any(op: AnyOp) -> Option<Self> {
-        match op {
-            AnyOp::Raw(op) => Some(op),
-            op => {
-                let tag = op.tag().clone();
-                Some(RawOp {
-                    tag,
-                    ..RawOp::opaque(op.kind())
-                })
-            }
+    fn owners(&self) -> &[Owner] {
+        &self.raw.owners
+    }
+
+    fn with_params<R>(
+        &self,
+        _: &CudaContext,
+        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
+        // The driver writes its answers into this copy.
+        match self.raw.params {
+            Some(mut params) => Ok(call(&mut params)),
+            None => Err(Error::UnknownOperation {
+                node: Box::new(self.name(None)),
+            }),
         }
     }
 
-    fn has_kind(_: NodeKind) -> bool {
-        true
+    fn read(node: CUgraphNode) -> Result<RawOp> {
+        let kind = NodeKind::from_driver(driver::node::kind(node)?);
+        Ok(RawOp::opaque(kind, Tag::default()))
     }
 }
 
 impl fmt::Debug for RawOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RawOp of kind {} made at {:?}", self.kind, self.tag)
+        write!(f, "RawOp of kind {} made at {:?}", self.raw.kind, self.raw.tag)
     }
 }

@@ -3,31 +3,39 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2,
     CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUexternalSemaphore, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
 };
 
-use super::{Tag, tagged};
+use super::{Op, Tag, labelled, shared_tag};
+use crate::error::NodeKind;
 use crate::{Owner, Result, driver};
 
 macro_rules! semaphores {
-    ($op:ident, $what:literal, $params:ident, $node:ident, $kind:ident, $member:ident, $read:path) => {
+    ($op:ident, $inner:ident, $what:literal, $node_kind:ident, $params:ident, $node:ident, $kind:ident, $member:ident, $read:path) => {
         #[doc = $what]
         #[derive(Clone)]
         pub struct $op {
-            each: Arc<(Vec<CUexternalSemaphore>, Vec<$params>)>,
+            each: Arc<$inner>,
+        }
+
+        #[derive(Clone)]
+        struct $inner {
+            semaphores: Vec<CUexternalSemaphore>,
+            params: Vec<$params>,
             owner: Option<Owner>,
-            pub(super) tag: Tag,
+            tag: Tag,
         }
 
         // SAFETY: handles, which may be used from any thread.
-        unsafe impl Send for $op {}
+        unsafe impl Send for $inner {}
         // SAFETY: as above.
-        unsafe impl Sync for $op {}
+        unsafe impl Sync for $inner {}
 
-        tagged!($op);
+        labelled!($op);
 
         impl $op {
             /// Of each of `semaphores`, with its parameters; `owner` is kept alive.
@@ -40,45 +48,58 @@ macro_rules! semaphores {
                 semaphores: impl IntoIterator<Item = (CUexternalSemaphore, $params)>,
                 owner: Option<Owner>,
             ) -> $op {
+                let (semaphores, params) = semaphores.into_iter().unzip();
                 $op {
-                    each: Arc::new(semaphores.into_iter().unzip()),
-                    owner,
-                    tag: Tag::here(),
+                    each: Arc::new($inner {
+                        semaphores,
+                        params,
+                        owner,
+                        tag: Tag::here(),
+                    }),
                 }
             }
 
             /// The semaphores.
             pub fn semaphores(&self) -> &[CUexternalSemaphore] {
-                &self.each.0
+                &self.each.semaphores
             }
 
             /// The parameters of each.
             pub fn params(&self) -> &[$params] {
-                &self.each.1
+                &self.each.params
+            }
+        }
+
+        impl Op for $op {
+            shared_tag!(each);
+
+            fn kind(&self) -> NodeKind {
+                NodeKind::$node_kind
             }
 
-            pub(super) fn owners(&self) -> &[Owner] {
-                self.owner.as_slice()
+            fn owners(&self) -> &[Owner] {
+                self.each.owner.as_slice()
             }
 
-            pub(super) fn with_params<R>(
+            fn with_params<R>(
                 &self,
+                _: &CudaContext,
                 call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-            ) -> R {
+            ) -> Result<R> {
                 let mut params = driver::node::blank(CUgraphNodeType::$kind);
                 // SAFETY: plain data for which zero is a value of every field.
                 let mut node: $node = unsafe { std::mem::zeroed() };
-                node.extSemArray = self.each.0.as_ptr().cast_mut();
-                node.paramsArray = self.each.1.as_ptr();
-                node.numExtSems = self.each.0.len() as u32;
+                node.extSemArray = self.each.semaphores.as_ptr().cast_mut();
+                node.paramsArray = self.each.params.as_ptr();
+                node.numExtSems = self.each.semaphores.len() as u32;
                 params.__bindgen_anon_1.$member = node;
-                call(&mut params)
+                Ok(call(&mut params))
             }
 
-            pub(super) fn read(node: CUgraphNode) -> Result<$op> {
+            fn read(node: CUgraphNode) -> Result<$op> {
                 let params = $read(node)?;
                 let count = params.numExtSems as usize;
-                let each = if count == 0 {
+                let (semaphores, params) = if count == 0 {
                     (Vec::new(), Vec::new())
                 } else {
                     // SAFETY: the driver gives so many of both, which live as long as the node.
@@ -90,9 +111,12 @@ macro_rules! semaphores {
                     }
                 };
                 Ok($op {
-                    each: Arc::new(each),
-                    owner: None,
-                    tag: Tag::default(),
+                    each: Arc::new($inner {
+                        semaphores,
+                        params,
+                        owner: None,
+                        tag: Tag::read(),
+                    }),
                 })
             }
         }
@@ -103,8 +127,8 @@ macro_rules! semaphores {
                     f,
                     "{} of {:?} made at {:?}",
                     stringify!($op),
-                    self.each.0,
-                    self.tag
+                    self.each.semaphores,
+                    self.each.tag
                 )
             }
         }
@@ -113,7 +137,9 @@ macro_rules! semaphores {
 
 semaphores!(
     SignalSemaphoresOp,
+    Signal,
     "Signals external semaphores.",
+    SignalSemaphores,
     CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2,
     CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL,
@@ -122,7 +148,9 @@ semaphores!(
 );
 semaphores!(
     WaitSemaphoresOp,
+    Wait,
     "Waits for external semaphores.",
+    WaitSemaphores,
     CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2,
     CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaStream};
 
-use crate::driver::exec::is;
 use crate::driver::{self, event::Event};
 use crate::{Error, Result};
 
@@ -53,7 +52,7 @@ impl Fence {
             Ok(over) => over,
             // A capture began and ended around the record, which became a part of it.
             Err(error)
-                if self.stream.is_some() && is(&error, CUresult::CUDA_ERROR_CAPTURED_EVENT) =>
+                if self.stream.is_some() && error.is(CUresult::CUDA_ERROR_CAPTURED_EVENT) =>
             {
                 self.event = None;
                 false
@@ -80,11 +79,11 @@ fn record(stream: &CudaStream) -> Result<Option<Arc<Event>>> {
 /// Whether an error says that the context has failed for good, so that nothing of it runs any more.
 fn nothing_runs(error: &Error) -> bool {
     use CUresult as R;
-    let Error::Call { source, .. } = error else {
+    let Error::Call { code, .. } = error else {
         return false;
     };
     matches!(
-        source.0,
+        code,
         R::CUDA_ERROR_DEINITIALIZED
             | R::CUDA_ERROR_INVALID_CONTEXT
             | R::CUDA_ERROR_CONTEXT_IS_DESTROYED

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::{Eager, Path, Recorder};
+use super::{Eager, Recorder};
 use crate::exec::Exec;
 use crate::graph::Graph;
 use crate::{Error, Result};
@@ -57,9 +57,8 @@ impl Step {
         context: &Arc<CudaContext>,
         mut record: impl FnMut(&mut dyn Recorder) -> Result<()> + Send + 'static,
     ) -> Result<Step> {
-        let graph = Graph::new(context)?;
-        let form = match record(&mut Path::new(&graph)) {
-            Ok(()) => Form::Graph(graph.instantiate()?, graph),
+        let form = match Graph::record(context, |path| record(path)) {
+            Ok((graph, ())) => Form::Graph(graph.instantiate()?, graph),
             Err(why) if why.is_unsupported() => Form::Eager {
                 run: Box::new(record),
                 why,

@@ -1,12 +1,18 @@
 //! Nodes that run other graphs, their bodies, as often as a condition says.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{CUgraph, CUgraphConditionalNodeType, CUgraphNode, CUgraphNodeType};
+use cudarc::driver::sys::{
+    CUgraph, CUgraphConditionalNodeType, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUgraphNodeType,
+};
 
-use super::{AnyOp, NodeKind, Operation, Tag, tagged};
-use crate::graph::{Condition, Graph, Node};
+use super::operation::{Holds, Operation};
+use super::{Condition, Graph, Node};
+use crate::error::NodeKind;
+use crate::op::{Op, Tag, labelled};
 use crate::{Error, Result, driver};
 
 /// An operation whose node has bodies.
@@ -19,17 +25,18 @@ pub trait Conditional: Operation {
 }
 
 /// What the four have in common.
-#[derive(Clone, Copy)]
-pub(crate) struct Branching {
-    pub condition: Condition,
-    pub bodies: u32,
+#[derive(Clone)]
+pub struct Branching {
+    pub(crate) condition: Condition,
+    pub(crate) bodies: u32,
     kind: CUgraphConditionalNodeType,
+    tag: Tag,
 }
 
 impl Branching {
-    /// Adds the node; gives its bodies too.
-    pub(crate) fn add_to(
-        self,
+    /// Adds the node. Returns its bodies too.
+    pub(super) fn add_to(
+        &self,
         context: &CudaContext,
         graph: CUgraph,
         after: &[CUgraphNode],
@@ -68,29 +75,62 @@ macro_rules! conditionals {
         $(#[$doc])*
         #[derive(Clone)]
         pub struct $op {
-            branching: Branching,
-            pub(super) tag: Tag,
+            branching: Arc<Branching>,
         }
 
-        tagged!($op);
+        labelled!($op);
 
         impl $op {
             $new
 
-            pub(crate) fn branching(&self) -> Branching {
-                self.branching
+            pub(super) fn bodies_held(&self) -> Holds<'_> {
+                Holds::Bodies(&self.branching)
             }
 
             #[track_caller]
             fn of(condition: &Condition, bodies: u32) -> $op {
                 $op {
-                    branching: Branching {
+                    branching: Arc::new(Branching {
                         condition: *condition,
                         bodies,
                         kind: CUgraphConditionalNodeType::$kind,
-                    },
-                    tag: Tag::here(),
+                        tag: Tag::here(),
+                    }),
                 }
+            }
+
+            fn fixed(&self) -> Error {
+                Error::ConditionalFixed {
+                    node: Box::new(self.name(None)),
+                }
+            }
+        }
+
+        impl Op for $op {
+            crate::op::shared_tag!(branching);
+
+            fn kind(&self) -> NodeKind {
+                NodeKind::Conditional
+            }
+
+            fn condition_of(&self) -> Option<u64> {
+                Some(self.branching.condition.of)
+            }
+
+            fn with_params<R>(
+                &self,
+                _: &CudaContext,
+                _: impl FnOnce(&mut CUgraphNodeParams) -> R,
+            ) -> Result<R> {
+                Err(self.fixed())
+            }
+
+            fn set_in(&self, _: &CudaContext, _: CUgraphExec, _: CUgraphNode) -> Result<()> {
+                Err(self.fixed())
+            }
+
+            fn read(_: CUgraphNode) -> Result<$op> {
+                Err(Error::GraphGone)
             }
         }
 
@@ -112,7 +152,7 @@ macro_rules! conditionals {
                     stringify!($op),
                     self.branching.condition,
                     self.branching.bodies,
-                    self.tag
+                    self.branching.tag
                 )
             }
         }
@@ -165,54 +205,8 @@ impl Graph {
     /// The first body of a node, which for [`IfOp`] and [`WhileOp`] is the only one.
     pub fn body<O: Conditional>(&self, node: Node<O>) -> Result<Graph> {
         let first = self.bodies(node)?.into_iter().next();
-        first.ok_or_else(|| Error::InvalidOperation {
-            why: "the node has no body".into(),
+        first.ok_or_else(|| Error::NoBody {
+            node: Box::new(self.name(node)),
         })
-    }
-}
-
-impl AnyOp {
-    /// What the conditional operations have in common, if it is one.
-    pub(crate) fn branching(&self) -> Option<Branching> {
-        match self {
-            AnyOp::If(op) => Some(op.branching()),
-            AnyOp::IfElse(op) => Some(op.branching()),
-            AnyOp::Switch(op) => Some(op.branching()),
-            AnyOp::While(op) => Some(op.branching()),
-            _ => None,
-        }
-    }
-
-    /// The graph whose conditions it looks at or sets, if it does.
-    #[inline]
-    pub(crate) fn condition_of(&self) -> Option<u64> {
-        match self {
-            AnyOp::Kernel(op) => op.arguments().condition_of(),
-            other => other.branching().map(|branching| branching.condition.of),
-        }
-    }
-
-    /// Whether a body may hold it. Of copies it holds those that need no help of the host.
-    pub(crate) fn fits_in_body(&self) -> bool {
-        match self {
-            AnyOp::Copy(op) => !op.is_of_pageable(),
-            op => op.kind().fits_in_body(),
-        }
-    }
-}
-
-impl NodeKind {
-    /// Whether a body may hold a node of this kind. Of a kind that is not known, the driver decides.
-    pub(crate) fn fits_in_body(self) -> bool {
-        matches!(
-            self,
-            NodeKind::Kernel
-                | NodeKind::Copy
-                | NodeKind::Fill
-                | NodeKind::Empty
-                | NodeKind::Child
-                | NodeKind::Conditional
-                | NodeKind::Other(_)
-        )
     }
 }

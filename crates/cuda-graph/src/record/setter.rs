@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, LaunchConfig};
 
-use crate::graph::Condition;
+use crate::driver::per_context::PerContext;
+use crate::graph::{AnyOp, Condition};
 use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
-use crate::op::{AnyOp, KernelOp};
-use crate::per_context::PerContext;
+use crate::op::KernelOp;
 use crate::{Result, driver};
 
 /// `set_condition(condition, flag)`: the condition is what the flag is. `enter_loop(condition)`: the condition is 1.

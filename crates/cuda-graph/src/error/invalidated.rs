@@ -3,11 +3,9 @@
 use std::fmt;
 use std::panic::Location;
 
-use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
-use crate::Error;
-use crate::graph::NodeName;
+use super::{Error, NodeName};
 
 /// A capture that was invalidated: the driver ended it without a graph.
 #[derive(Clone, Debug)]
@@ -23,23 +21,32 @@ pub struct CaptureInvalidated {
     /// result, or because cudarc kept it.
     pub call: Option<Error>,
     /// What the driver answered when the capture was ended.
-    pub source: DriverError,
+    pub answer: CUresult,
     /// cudarc tracks the use of its slices by events, in more than one stream.
-    pub(super) tracked: bool,
+    pub(crate) tracked: bool,
 }
 
 impl CaptureInvalidated {
     /// The driver's answer that says most: that to the call that did it, or else that to the end of the capture.
     pub fn code(&self) -> CUresult {
-        let of_call = self.call.as_ref().and_then(crate::driver::capture::code);
+        let of_call = self.call.as_ref().and_then(Error::capture_code);
         // That the capture was invalid says nothing of why.
         of_call
             .filter(|&code| code != CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
-            .unwrap_or(self.source.0)
+            .unwrap_or(self.answer)
     }
 
-    /// What usually causes this, and how it is avoided.
+    /// What usually causes this.
+    pub fn cause(&self) -> &'static str {
+        self.explanation().0
+    }
+
+    /// How to avoid it.
     pub fn remedy(&self) -> String {
+        self.explanation().1
+    }
+
+    fn explanation(&self) -> (&'static str, String) {
         use CUresult as R;
         let (cause, remedy) = match self.code() {
             R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => (
@@ -87,7 +94,7 @@ impl CaptureInvalidated {
             ),
             _ => ("the driver failed", "see its answer"),
         };
-        let mut text = format!("usually {cause}; {remedy}");
+        let mut text = remedy.to_owned();
         let by_events = matches!(
             self.code(),
             R::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
@@ -101,7 +108,7 @@ impl CaptureInvalidated {
                  `CudaContext::disable_event_tracking` before, and order what uses a slice in several streams yourself",
             );
         }
-        text
+        (cause, text)
     }
 }
 
@@ -109,16 +116,58 @@ impl fmt::Display for CaptureInvalidated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the capture of stream {:#x} begun at {} was invalidated ({})",
-            self.stream, self.begun, self.source
+            "the capture of stream {:#x} begun at {} was invalidated: {:?}",
+            self.stream, self.begun, self.answer
         )?;
         if let Some(call) = &self.call {
-            write!(f, " because {call}")?;
+            write!(f, "\n  call: {call}")?;
         }
         match &self.last {
-            Some(last) => write!(f, "; recorded last: the {last}")?,
-            None => f.write_str("; nothing was recorded through this library")?,
+            Some(last) => write!(f, "\n  recorded last: the {last}")?,
+            None => f.write_str("\n  recorded last: nothing through this library")?,
         }
-        write!(f, "; {}", self.remedy())
+        let (cause, remedy) = self.explanation();
+        write!(f, "\n  usual cause: {cause}\n  what to do: {remedy}")
+    }
+}
+
+/// Work that reached a recording's stream outside of a foreign block. It was neither run nor
+/// recorded.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StrayWork {
+    /// The driver's handle of the stream.
+    pub stream: usize,
+    /// Where the recording was begun.
+    pub begun: &'static Location<'static>,
+    /// The nodes that the work would have been.
+    pub found: Vec<NodeName>,
+    /// The operation that was recorded last before the work was found.
+    pub after: Option<NodeName>,
+    /// The operation that was about to be recorded, where the work was found at once.
+    pub before: Option<NodeName>,
+}
+
+impl fmt::Display for StrayWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "work reached stream {:#x} outside of a foreign block of the recording begun at {}",
+            self.stream, self.begun
+        )?;
+        f.write_str("\n  found: ")?;
+        for (i, node) in self.found.iter().enumerate() {
+            write!(f, "{}the {node}", if i == 0 { "" } else { ", " })?;
+        }
+        match &self.after {
+            Some(node) => write!(f, "\n  after: the {node}")?,
+            None => f.write_str("\n  after: the beginning")?,
+        }
+        if let Some(node) = &self.before {
+            write!(f, "\n  before: the {node}")?;
+        }
+        f.write_str(
+            "\n  what to do: record it as an operation, or launch it inside of `foreign`",
+        )
     }
 }

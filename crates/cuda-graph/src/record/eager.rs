@@ -1,44 +1,42 @@
-//! Running a step at once.
+//! Running a step now.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::{Body, Control, Flow, Recorder, Records, branches, control_flow};
+use super::{Body, Control, Flow, Foreign, Recorder, Records, control_flow, foreign};
 use crate::capture::begun_at;
 use crate::exec::Exec;
-use crate::graph::NodeId;
+use crate::graph::{AnyOp, NodeId, Operation};
 use crate::memory::Region;
-use crate::op::{AnyOp, Operation};
-use crate::retain::{Fence, Holdings, drop_after};
+use crate::op::Op;
+use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, PinnedBuffer, Result, driver};
 
-/// [`Error::AlreadyCapturing`] for a stream that would not run what it is given, but record it.
-fn refuse_captured(stream: &CudaStream) -> Result<()> {
-    match driver::capture::is_captured(stream.cu_stream())? {
-        false => Ok(()),
-        true => Err(Error::AlreadyCapturing {
-            begun: begun_at(stream),
-        }),
-    }
-}
-
-/// So many owners are held before a fence is made for them; most steps use the same few again and again.
+/// So many operations are held before a fence is made for them.
 const MOST_HELD: usize = 256;
 
-/// Runs what it is given in the order of a stream, at once; loops and branches are decided on the host, which waits for
-/// the stream and reads the flag back each time.
+/// Runs what it is given in the order of a stream, now. The host decides loops and branches: it
+/// waits for the stream and reads the flag back each time.
 ///
-/// What an operation uses is held until it has run. Branches of a parallel part run one after the other.
+/// What an operation uses is held until it has run. Branches of a parallel part run one after the
+/// other.
 pub struct Eager {
     stream: Arc<CudaStream>,
     /// Where flags are read to.
     word: PinnedBuffer<u32>,
-    /// What runs may use this.
-    held: Holdings,
-    /// What other code may use.
-    kept: Holdings,
+    held: Held,
+    /// What foreign work may use.
+    kept: Vec<Owner>,
+}
+
+/// What the operations use that may still run.
+#[derive(Default)]
+struct Held {
+    ops: Vec<AnyOp>,
+    flags: Vec<Owner>,
 }
 
 impl Eager {
@@ -46,14 +44,11 @@ impl Eager {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured; [`Error::InvalidOperation`] for a thread's own default
-    /// stream; the driver's when there is no memory to read flags to.
+    /// [`Error::AlreadyCapturing`] while the stream is captured; [`Error::PerThreadStream`]; the
+    /// driver's if there is no memory to read flags to.
     pub fn new(stream: &Arc<CudaStream>) -> Result<Eager> {
         if stream.cu_stream() as usize == driver::stream::PER_THREAD {
-            return Err(Error::InvalidOperation {
-                why: "a thread's own default stream is another one in each thread that uses it: give a recorder a stream that is not"
-                    .into(),
-            });
+            return Err(Error::PerThreadStream);
         }
         driver::choose()?;
         driver::bind(stream.context())?;
@@ -61,8 +56,8 @@ impl Eager {
         Ok(Eager {
             stream: stream.clone(),
             word: PinnedBuffer::zeroed(stream.context(), 1)?,
-            held: Holdings::default(),
-            kept: Holdings::default(),
+            held: Held::default(),
+            kept: Vec::new(),
         })
     }
 
@@ -70,43 +65,46 @@ impl Eager {
     ///
     /// # Errors
     ///
-    /// What the driver says, naming the operation.
+    /// What the driver answers, with the operation's name; [`Error::ConditionOutsideGraph`];
+    /// [`Error::Unowned`].
     pub fn record<O: Operation>(&mut self, op: O) -> Result<()> {
-        self.run(&op.into_any())
+        self.run(op.into_any())
     }
 
     control_flow!();
-    branches!();
+    foreign!();
 
     pub(super) fn own_stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
 
-    fn run(&mut self, op: &AnyOp) -> Result<()> {
+    fn run(&mut self, op: AnyOp) -> Result<()> {
         driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
-        if op.condition_of().is_some() {
-            return Err(Error::InvalidOperation {
-                why: "a kernel that sets a condition runs in the graph of the condition alone"
-                    .into(),
+        if op.tag().unowned {
+            return Err(Error::Unowned {
+                node: Box::new(op.name(None)),
             });
         }
-        if self.held.len() > MOST_HELD {
+        if op.condition_of().is_some() {
+            return Err(Error::ConditionOutsideGraph);
+        }
+        if self.held.ops.len() >= MOST_HELD {
             self.release();
         }
-        // Before it is given away: where that fails half-way, it may run all the same.
-        self.held.take(op.owners());
+        // Held before it is given away: if that fails half-way, it may run all the same.
+        self.held.ops.push(op.clone());
         if let Some(done) = op.run(self.stream.cu_stream()) {
-            return done.map_err(|error| error.about(crate::graph::NodeName::of_op(op), "running"));
+            return done.map_err(|error| error.about(op.name(None), "running"));
         }
-        // What streams do not take, a graph of one node does.
-        Exec::run_alone(op.clone(), &self.stream).map(drop)
+        // A graph of one node takes what streams do not.
+        Exec::run_alone(op, &self.stream)
     }
 
-    /// Has what is held go once everything has run that was given so far.
+    /// Drops what is held once everything has run that was given so far.
     fn release(&mut self) {
         let held = std::mem::take(&mut self.held);
-        if !held.is_empty() {
+        if !held.ops.is_empty() || !held.flags.is_empty() {
             drop_after(Fence::behind(self.stream.clone()), held);
         }
     }
@@ -119,11 +117,11 @@ impl Eager {
         }
     }
 
-    /// What a flag is once everything before has run.
+    /// The flag once everything before has run.
     fn read(&mut self, flag: &Region) -> Result<u32> {
         driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
-        self.held.take(flag.owner.as_slice());
+        self.held.flags.extend(flag.owner.clone());
         driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
         driver::stream::synchronize(self.stream.cu_stream())?;
         // Nothing runs any more.
@@ -132,24 +130,34 @@ impl Eager {
     }
 }
 
+/// [`Error::AlreadyCapturing`] for a stream that would not run what it is given, but record it.
+fn refuse_captured(stream: &CudaStream) -> Result<()> {
+    match driver::capture::is_captured(stream.cu_stream())? {
+        false => Ok(()),
+        true => Err(Error::AlreadyCapturing {
+            begun: begun_at(stream),
+        }),
+    }
+}
+
 impl Recorder for Eager {
     fn context(&self) -> &Arc<CudaContext> {
         self.stream.context()
     }
 
-    fn stream(&self) -> Option<&Arc<CudaStream>> {
-        Some(&self.stream)
+    fn has_stream(&self) -> bool {
+        true
     }
 
     fn keep(&mut self, owner: Owner) -> Result<()> {
-        self.kept.take(&[owner]);
+        self.kept.push(owner);
         Ok(())
     }
 }
 
 impl Records for Eager {
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
-        self.run(&op)?;
+        self.run(op)?;
         Ok(None)
     }
 
@@ -186,17 +194,25 @@ impl Records for Eager {
             (Control::While | Control::DoWhile, []) => Ok(()),
         }
     }
+
+    fn put_foreign(
+        &mut self,
+        _: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()> {
+        driver::bind(self.stream.context())?;
+        refuse_captured(&self.stream)?;
+        work(&self.stream)
+    }
 }
 
 impl Drop for Eager {
     fn drop(&mut self) {
-        // Freeing pinned memory waits for the device, so it is left to when there is nothing to wait for.
-        self.held.take(&[self.word.owner()]);
-        let held = (
-            std::mem::take(&mut self.held),
-            std::mem::take(&mut self.kept),
-        );
-        drop_after(Fence::behind(self.stream.clone()), held);
+        // Freeing pinned memory waits for the device, so it is left to when there is nothing to
+        // wait for.
+        self.kept.push(self.word.owner());
+        self.release();
+        self.end_step();
     }
 }
 

@@ -1,0 +1,556 @@
+//! What can go wrong: what, where, and what to do about it.
+//!
+//! An error's text is complete. It includes what the driver answered, so no error repeats itself
+//! as its own [`source`](std::error::Error::source).
+
+mod failure;
+mod invalidated;
+mod name;
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+use cudarc::driver::DriverError;
+use cudarc::driver::sys::CUresult;
+
+pub use failure::{InstantiateFailure, UpdateFailure};
+pub use invalidated::{CaptureInvalidated, StrayWork};
+pub use name::{NodeKind, NodeName};
+
+/// The result of this crate's functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of this crate.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no driver to run on.
+    #[error("no CUDA driver to run on: {looked_for}. {remedy}")]
+    NoDriver {
+        /// What was looked for, and what came of it.
+        looked_for: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+
+    /// The environment variable `CUDA_GRAPH_DRIVER` has an unknown value.
+    #[error("CUDA_GRAPH_DRIVER is `{value}`: it takes `auto`, `gpu` or `software`")]
+    UnknownDriver {
+        /// Its value.
+        value: String,
+    },
+
+    /// There is no device of this number.
+    #[error("no device {ordinal}: the {driver} driver has {count}, counted from 0")]
+    NoDevice {
+        /// The device asked for.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+        /// The driver that was asked: `gpu` or `software`.
+        driver: &'static str,
+    },
+
+    /// A driver call failed.
+    #[error("{call} failed: {code:?}")]
+    Call {
+        /// The driver function.
+        call: &'static str,
+        /// What it answered.
+        code: CUresult,
+    },
+
+    /// A driver call failed that did not go through this library.
+    #[error("a driver call of other code failed: {code:?}")]
+    Foreign {
+        /// What the driver answered.
+        code: CUresult,
+    },
+
+    /// An error of other code, passed through by [`Error::other`].
+    #[error(transparent)]
+    Other(Arc<dyn std::error::Error + Send + Sync>),
+
+    /// The driver is too old for what was asked.
+    #[error("{what} needs {needs}, and this is {have}")]
+    Unsupported {
+        /// What was asked.
+        what: &'static str,
+        /// What that takes.
+        needs: String,
+        /// What there is.
+        have: String,
+    },
+
+    /// An action on one node failed.
+    #[error("{action} the {node}: {error}")]
+    Node {
+        /// What was done to it.
+        action: &'static str,
+        /// The node.
+        node: Box<NodeName>,
+        /// What went wrong.
+        error: Box<Error>,
+    },
+
+    /// A kernel takes another number of arguments.
+    #[error("kernel `{kernel}` takes {wants} arguments and got {got}")]
+    ArgumentCount {
+        /// The kernel.
+        kernel: Box<str>,
+        /// How many it takes.
+        wants: usize,
+        /// How many it got.
+        got: usize,
+    },
+
+    /// An argument of a kernel has another size.
+    #[error("argument {index} of kernel `{kernel}` takes {wants} bytes and got {got}")]
+    ArgumentSize {
+        /// The kernel.
+        kernel: Box<str>,
+        /// Which argument, counted from 0.
+        index: usize,
+        /// The bytes that it takes.
+        wants: usize,
+        /// The bytes that it got.
+        got: usize,
+    },
+
+    /// Two sizes differ that must be the same.
+    #[error("{what}: {wants} bytes are wanted and {got} given")]
+    SizeMismatch {
+        /// What was to be done.
+        what: &'static str,
+        /// The bytes wanted.
+        wants: usize,
+        /// The bytes given.
+        got: usize,
+    },
+
+    /// A range is not within what it is a part of.
+    #[error("{start}..{end} is not within 0..{len}")]
+    OutOfRange {
+        /// Where it starts.
+        start: usize,
+        /// Where it ends.
+        end: usize,
+        /// How much there is.
+        len: usize,
+    },
+
+    /// Rows do not fit in their pitch.
+    #[error("rows of {width} bytes from byte {start} do not fit in a pitch of {pitch} bytes")]
+    PitchTooSmall {
+        /// The bytes of a row.
+        width: usize,
+        /// The byte where each row starts.
+        start: usize,
+        /// The bytes from one row to the next.
+        pitch: usize,
+    },
+
+    /// Rows do not fit in their plane.
+    #[error("{height} rows from row {start} do not fit in planes of {rows} rows")]
+    PlaneTooSmall {
+        /// The rows wanted.
+        height: usize,
+        /// The first of them.
+        start: usize,
+        /// The rows of a plane.
+        rows: usize,
+    },
+
+    /// A region is not a whole number of values.
+    #[error("{bytes} bytes are no whole number of values of {size} bytes")]
+    NotWhole {
+        /// The bytes of the region.
+        bytes: usize,
+        /// The bytes of a value.
+        size: usize,
+    },
+
+    /// An address is not aligned to the values there.
+    #[error("{address:#x} is not aligned to values of {size} bytes")]
+    Misaligned {
+        /// The address.
+        address: u64,
+        /// The bytes of a value.
+        size: usize,
+    },
+
+    /// The graph is gone. The node that held it was destroyed or updated, or the graph was never
+    /// completed.
+    #[error("the graph is gone: the node that held it was destroyed or updated")]
+    GraphGone,
+
+    /// The node was destroyed.
+    #[error("the {node} was destroyed")]
+    NodeGone {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// The node belongs to another graph.
+    #[error("{kind} node {node} belongs to another graph")]
+    ForeignNode {
+        /// Its number there.
+        node: u32,
+        /// Its kind.
+        kind: NodeKind,
+    },
+
+    /// The node has no copy in the graph.
+    #[error("the {node} has no copy in that graph")]
+    NotInClone {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// The executable does not have the node: the node was added later, or is outside of the graph
+    /// that was instantiated.
+    #[error("the executable does not have the {node}: it was added later, or is outside of its graph")]
+    NotInExecutable {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// The operation is of another kind than the node.
+    #[error("the node is of kind {is}, not {wanted}")]
+    WrongKind {
+        /// The node's kind.
+        is: NodeKind,
+        /// The kind asked for.
+        wanted: NodeKind,
+    },
+
+    /// A conditional node branches in another way than asked for: it is an if and not a loop, say.
+    #[error("the {node} branches in another way")]
+    WrongBranching {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// Nobody holds what the operation uses. It was read from a node that other code made, or from
+    /// raw parameters.
+    #[error(
+        "the operation was read from the driver, so nobody holds what the {node} uses: take \
+         responsibility with the unsafe `assume_owned`"
+    )]
+    Unowned {
+        /// The node that it was to be.
+        node: Box<NodeName>,
+    },
+
+    /// What the node does cannot be told: other code made it, or an update replaced what was known.
+    #[error("what the {node} does is not known here")]
+    UnknownOperation {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// A node is named twice where each counts once.
+    #[error("the {node} is named twice")]
+    DuplicateNode {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// An edge from a node to itself.
+    #[error("the {node} cannot wait for itself")]
+    SelfEdge {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// The edge exists already, or is named twice.
+    #[error("the {to} waits for the {from} already")]
+    DuplicateEdge {
+        /// What is waited for.
+        from: Box<NodeName>,
+        /// What waits.
+        to: Box<NodeName>,
+    },
+
+    /// There is no such edge.
+    #[error("the {to} does not wait for the {from}")]
+    NoEdge {
+        /// What would be waited for.
+        from: Box<NodeName>,
+        /// What would wait.
+        to: Box<NodeName>,
+    },
+
+    /// The edge would close a cycle.
+    #[error("the {to} cannot wait for the {from}, which waits for it in turn: that is a cycle")]
+    Cycle {
+        /// What would be waited for.
+        from: Box<NodeName>,
+        /// What would wait.
+        to: Box<NodeName>,
+    },
+
+    /// A graph embedded in itself, or in something embedded in it.
+    #[error("a graph cannot be embedded in itself{}", At(*.location))]
+    SelfEmbed {
+        /// Where the operation was made.
+        location: Option<&'static Location<'static>>,
+    },
+
+    /// A node cannot embed anew a graph that it holds: the graph would go while it is copied.
+    #[error("the {node} cannot embed a graph that is embedded in it: clone that graph first")]
+    EmbedsItsOwn {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// A graph could not be instantiated.
+    #[error("the graph cannot be instantiated: {reason}{}: {code:?}", Of(.node))]
+    Instantiate {
+        /// Why.
+        reason: InstantiateFailure,
+        /// The node at fault, where the driver names one.
+        node: Option<Box<NodeName>>,
+        /// What the driver answered.
+        code: CUresult,
+    },
+
+    /// Two conditional nodes could run side by side that must take turns.
+    #[error(
+        "the {first} and the {second} could run side by side, which drivers fail on: add an edge \
+         between them, or instantiate with `loops_at_once`"
+    )]
+    SideBySide {
+        /// One node.
+        first: Box<NodeName>,
+        /// The other.
+        second: Box<NodeName>,
+    },
+
+    /// An executable could not be updated. It is what it was.
+    #[error("the executable cannot be updated: {reason}{}: {code:?}", Of(.node))]
+    Update {
+        /// Why.
+        reason: UpdateFailure,
+        /// The node of the new definition at fault, where the driver names one.
+        node: Option<Box<NodeName>>,
+        /// What the driver answered.
+        code: CUresult,
+    },
+
+    /// The launch attributes of a kernel node are fixed when the graph is instantiated.
+    #[error(
+        "the {node} cannot change its launch attributes in an executable: update the whole \
+         executable from a definition"
+    )]
+    AttributesFixed {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// A conditional node stays what it is. Change what its bodies hold, or set its condition.
+    #[error(
+        "the {node} stays what it is: change or disable what its bodies hold, or set its condition"
+    )]
+    ConditionalFixed {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// The node has no body.
+    #[error("the {node} has no body")]
+    NoBody {
+        /// The node.
+        node: Box<NodeName>,
+    },
+
+    /// The executable came as a raw handle without its graph, so its nodes are not known.
+    #[error("the executable came as a raw handle without its graph, so its nodes are not known")]
+    UnknownSource,
+
+    /// The stream is being captured.
+    #[error("the stream is being captured{}: end that capture first", BegunAt(*.begun))]
+    AlreadyCapturing {
+        /// Where that capture was begun, if this library began it.
+        begun: Option<&'static Location<'static>>,
+    },
+
+    /// The stream is not being captured, so no capture can be joined.
+    #[error("the stream is not being captured")]
+    NotCapturing,
+
+    /// A capture was invalidated. Its streams take new work again.
+    #[error("{0}")]
+    CaptureInvalidated(Box<CaptureInvalidated>),
+
+    /// Work reached the stream of a recording outside of a foreign block.
+    #[error("{0}")]
+    StrayWork(Box<StrayWork>),
+
+    /// The recorder has no stream, so it cannot record foreign work.
+    #[error("this recorder has no stream for foreign work: record with `Graph::capture`")]
+    NoStream,
+
+    /// The recording is over: it ended, or was abandoned.
+    #[error("the recording is over")]
+    RecordingOver,
+
+    /// A thread's own default stream is a different stream in each thread.
+    #[error(
+        "a thread's own default stream is a different stream in each thread that uses it: use a \
+         stream made with `CudaContext::new_stream`"
+    )]
+    PerThreadStream,
+
+    /// A body of a conditional node cannot hold the operation.
+    #[error(
+        "a body of a conditional node cannot hold the {node}: it holds kernels, copies of memory \
+         that is not pageable, fills, empty nodes, graphs and conditional nodes"
+    )]
+    NotInBody {
+        /// What was to be added.
+        node: Box<NodeName>,
+    },
+
+    /// Foreign work with a conditional node is only a graph by itself: the driver embeds none.
+    #[error(
+        "foreign work with conditional nodes cannot be embedded: record loops and branches with \
+         this library, or record nothing beside the block"
+    )]
+    ForeignConditional,
+
+    /// A condition belongs to the graph that made it, with all that is embedded there.
+    #[error(
+        "the condition belongs to another graph: nodes look at, and kernels set, conditions that \
+         their own graph made"
+    )]
+    ForeignCondition,
+
+    /// A kernel that sets a condition runs in the graph of the condition alone.
+    #[error("a kernel that sets a condition cannot run outside of the condition's graph")]
+    ConditionOutsideGraph,
+
+    /// A switch without a case.
+    #[error("a switch needs a case")]
+    EmptySwitch,
+
+    /// A branch was to be joined with others than those that it was split off with.
+    #[error("a branch of another split cannot be joined here")]
+    ForeignBranch,
+
+    /// A capture that goes into a graph that exists cannot be split.
+    #[error("a capture into an existing graph cannot be split: record branches with `parallel`")]
+    SplitAside,
+
+    /// A picture could not be drawn or read.
+    #[error("the picture: {why}")]
+    Picture {
+        /// Why.
+        why: String,
+    },
+}
+
+struct BegunAt(Option<&'static Location<'static>>);
+
+impl fmt::Display for BegunAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(location) => write!(f, " since {location}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct At(Option<&'static Location<'static>>);
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(location) => write!(f, " ({location})"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Of<'a>(&'a Option<Box<NodeName>>);
+
+impl fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(node) => write!(f, " ({node})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error {
+    /// The driver's answer, where there is one.
+    pub fn code(&self) -> Option<CUresult> {
+        match self {
+            Error::Call { code, .. }
+            | Error::Foreign { code }
+            | Error::Instantiate { code, .. }
+            | Error::Update { code, .. } => Some(*code),
+            Error::Node { error, .. } => error.code(),
+            Error::CaptureInvalidated(why) => Some(why.code()),
+            _ => None,
+        }
+    }
+
+    /// An error of other code, to leave a closure of this library with.
+    pub fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::Other(Arc::new(error))
+    }
+
+    /// Names the node that it is about.
+    #[cold]
+    pub(crate) fn about(self, node: NodeName, action: &'static str) -> Error {
+        Error::Node {
+            action,
+            node: Box::new(node),
+            error: Box::new(self),
+        }
+    }
+
+    /// Whether the driver is too old.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        match self {
+            Error::Unsupported { .. } => true,
+            Error::Node { error, .. } => error.is_unsupported(),
+            _ => false,
+        }
+    }
+
+    /// Whether it is this answer of the driver.
+    pub(crate) fn is(&self, answer: CUresult) -> bool {
+        matches!(self, Error::Call { code, .. } if *code == answer)
+    }
+
+    /// The driver's answer, where a capture caused it.
+    pub(crate) fn capture_code(&self) -> Option<CUresult> {
+        match self {
+            Error::Call { .. } | Error::Foreign { .. } | Error::Node { .. } => {
+                self.code().filter(|code| is_capture_code(*code))
+            }
+            _ => None,
+        }
+    }
+
+    /// Names the call that failed.
+    pub(crate) fn call(call: &'static str) -> impl FnOnce(DriverError) -> Error {
+        move |DriverError(code)| Error::Call { call, code }
+    }
+}
+
+/// Whether an answer is one of those that captures cause.
+pub(crate) fn is_capture_code(answer: CUresult) -> bool {
+    (900..=908).contains(&(answer as u32))
+}
+
+impl From<DriverError> for Error {
+    /// An answer that cudarc got, so that `?` works between its calls and this library's.
+    fn from(DriverError(code): DriverError) -> Error {
+        Error::Foreign { code }
+    }
+}

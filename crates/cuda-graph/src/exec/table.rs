@@ -1,0 +1,134 @@
+//! What an executable's nodes do now, and what is held for them.
+
+use std::sync::Arc;
+
+use crate::Owner;
+use crate::error::NodeName;
+use crate::graph::NodeId;
+use crate::graph::content::{Content, Contents};
+use crate::graph::state::{Body, State};
+use crate::op::Op;
+
+/// By the number of each graph of the definition, what its nodes do in the executable.
+///
+/// A table shares each graph's list with the definition until one of them changes it.
+#[derive(Default)]
+pub(super) struct Table {
+    /// None for graphs that are not in the executable.
+    graphs: Vec<Option<Contents>>,
+    /// Owners that belong to no node.
+    kept: Vec<Owner>,
+}
+
+impl Table {
+    /// What graph `body`, and everything inside of it, does now.
+    pub(super) fn of(state: &mut State, body: u32) -> Table {
+        let mut table = Table::default();
+        let mut numbers = Vec::new();
+        state.each_body(body, &mut |number, graph| {
+            numbers.push(number);
+            table.kept.extend_from_slice(&graph.lingering);
+        });
+        for number in numbers {
+            let shared = state.bodies[number as usize].contents.share();
+            table.put(number, shared);
+        }
+        table
+    }
+
+    fn put(&mut self, number: u32, contents: Contents) {
+        let number = number as usize;
+        if self.graphs.len() <= number {
+            self.graphs.resize_with(number + 1, || None);
+        }
+        self.graphs[number] = Some(contents);
+    }
+
+    #[inline]
+    pub(super) fn get(&self, node: NodeId) -> Option<&Content> {
+        let contents = self.graphs.get(node.body as usize)?.as_ref()?;
+        contents.as_slice().get(node.index as usize)
+    }
+
+    /// A node's place, to be changed.
+    #[inline]
+    pub(super) fn edit(&mut self, node: NodeId) -> Option<&mut Content> {
+        let contents = self.graphs.get_mut(node.body as usize)?.as_mut()?;
+        contents.edit().get_mut(node.index as usize)
+    }
+
+    /// An empty table that holds what another one holds.
+    pub(super) fn holding(other: Table) -> Table {
+        Table {
+            graphs: Vec::new(),
+            kept: vec![other.into_owner()],
+        }
+    }
+
+    pub(super) fn into_owner(self) -> Owner {
+        Arc::new(self)
+    }
+
+    /// Moves the list of one graph to another table.
+    pub(super) fn move_to(&mut self, number: u32, to: &mut Table) {
+        if let Some(contents) = self.graphs.get_mut(number as usize).and_then(Option::take) {
+            to.put(number, contents);
+        }
+    }
+
+    /// Takes over what is known of graph `body` of `other` for graph `root` of `own`.
+    ///
+    /// The driver has paired their nodes, in an order of its own. It is known only where both
+    /// graphs were built in the order of their edges. So whoever calls this holds everything that
+    /// the other graph uses, besides what the table holds for single nodes.
+    pub(super) fn pair(&mut self, own: &State, root: u32, other: &State, body: u32) {
+        let (Some(graph), Some(from)) = (
+            own.bodies.get(root as usize),
+            other.bodies.get(body as usize),
+        ) else {
+            return;
+        };
+        let alive = |graph: &Body| -> Vec<u32> {
+            let handles = graph.handles.iter().enumerate();
+            handles
+                .filter(|(_, handle)| !handle.is_null())
+                .map(|(index, _)| index as u32)
+                .collect()
+        };
+        let (ours, theirs) = (alive(graph), alive(from));
+        let known = graph.ascending && from.ascending && ours.len() == theirs.len();
+        let unknown = |index: u32| {
+            graph
+                .content(index)
+                .map_or(Content::unknown(graph.kind(index)), Content::name_only)
+        };
+        let mut contents: Vec<Content> = (0..graph.len()).map(unknown).collect();
+        for (&node, &counterpart) in ours.iter().zip(&theirs) {
+            if known && let Some(content) = from.content(counterpart) {
+                contents[node as usize] = content.clone();
+            }
+            let inside = graph.inside.get(&node).cloned().unwrap_or_default();
+            let others = from.inside.get(&counterpart).cloned().unwrap_or_default();
+            for (inside, other_inside) in inside.zip(others) {
+                self.pair(own, inside, other, other_inside);
+            }
+        }
+        self.put(root, Contents::Own(contents));
+    }
+
+    /// What errors call a node.
+    pub(super) fn name(&self, node: NodeId) -> NodeName {
+        match self.get(node) {
+            Some(content) => content.name(node.index),
+            None => NodeName::of_kind(node.kind, node.index),
+        }
+    }
+
+    /// How many operations it holds.
+    pub(super) fn len(&self) -> usize {
+        let lists = self.graphs.iter().flatten();
+        let ops = lists.flat_map(|list| list.as_slice());
+        ops.filter(|content| content.op().is_some_and(|op| !op.owners().is_empty()))
+            .count()
+    }
+}

@@ -1,0 +1,137 @@
+//! What is known of the nodes of one graph: what each does, and who is held for it.
+//!
+//! A definition and its executables share one list until one of them changes it ([`Contents`]).
+//! Each side then lets go of what it replaces by itself.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::operation::AnyOp;
+use crate::Owner;
+use crate::error::{NodeKind, NodeName};
+use crate::op::{Op, Tag};
+
+/// What is known of what a node does.
+#[derive(Clone)]
+pub(crate) enum Content {
+    /// This library made it do so.
+    Op(AnyOp),
+    /// Only the driver knows what it does.
+    Other(Arc<Known>),
+}
+
+/// What the driver does not tell of a node.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub kind: NodeKind,
+    pub tag: Tag,
+    /// What it uses.
+    pub owners: Vec<Owner>,
+}
+
+impl Content {
+    /// A node of which only the kind is known.
+    pub(crate) fn unknown(kind: NodeKind) -> Content {
+        Content::other(kind, Tag::default(), Vec::new())
+    }
+
+    pub(crate) fn other(kind: NodeKind, tag: Tag, owners: Vec<Owner>) -> Content {
+        Content::Other(Arc::new(Known { kind, tag, owners }))
+    }
+
+    #[inline]
+    pub(crate) fn op(&self) -> Option<&AnyOp> {
+        match self {
+            Content::Op(op) => Some(op),
+            Content::Other(_) => None,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> NodeKind {
+        match self {
+            Content::Op(op) => Op::kind(op),
+            Content::Other(known) => known.kind,
+        }
+    }
+
+    pub(crate) fn tag(&self) -> &Tag {
+        match self {
+            Content::Op(op) => op.tag(),
+            Content::Other(known) => &known.tag,
+        }
+    }
+
+    /// What the node uses.
+    pub(crate) fn owners(&self) -> &[Owner] {
+        match self {
+            Content::Op(op) => op.owners(),
+            Content::Other(known) => &known.owners,
+        }
+    }
+
+    pub(crate) fn name(&self, index: u32) -> NodeName {
+        match self {
+            Content::Op(op) => op.name(Some(index)),
+            Content::Other(known) => NodeName {
+                label: known.tag.label.clone(),
+                location: known.tag.location,
+                ..NodeName::of_kind(known.kind, index)
+            },
+        }
+    }
+
+    /// Only what the node is called.
+    pub(crate) fn name_only(&self) -> Content {
+        Content::other(self.kind(), self.tag().clone(), Vec::new())
+    }
+
+    /// Whether everything that it holds is held by `other` too.
+    #[inline]
+    pub(crate) fn is_held_by(&self, other: &[Owner]) -> bool {
+        let held = |owner: &Owner| other.iter().any(|other| Arc::ptr_eq(owner, other));
+        self.owners().iter().all(held)
+    }
+}
+
+/// The contents of a graph's nodes by their numbers, copied when a shared list is changed.
+#[derive(Clone)]
+pub(crate) enum Contents {
+    Own(Vec<Content>),
+    Shared(Arc<Vec<Content>>),
+}
+
+impl Default for Contents {
+    fn default() -> Contents {
+        Contents::Own(Vec::new())
+    }
+}
+
+impl Contents {
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Content] {
+        match self {
+            Contents::Own(list) => list,
+            Contents::Shared(list) => list,
+        }
+    }
+
+    /// The list, to be changed.
+    #[inline]
+    pub(crate) fn edit(&mut self) -> &mut Vec<Content> {
+        if let Contents::Shared(list) = self {
+            *self = Contents::Own(Arc::unwrap_or_clone(mem::take(list)));
+        }
+        match self {
+            Contents::Own(list) => list,
+            Contents::Shared(_) => unreachable!("it was just made its own"),
+        }
+    }
+
+    /// The same list, shared.
+    pub(crate) fn share(&mut self) -> Contents {
+        if let Contents::Own(list) = self {
+            *self = Contents::Shared(Arc::new(mem::take(list)));
+        }
+        self.clone()
+    }
+}

@@ -1,0 +1,313 @@
+//! Putting nodes into a graph.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
+
+use super::content::Content;
+use super::operation::{AnyOp, Holds, Operation};
+use super::state::{Body, Hierarchy, RawNodes, State};
+use super::{Graph, NodeId};
+use crate::error::{NodeKind, NodeName};
+use crate::op::{AllocOp, Op, Tag};
+use crate::{Error, Result, driver};
+
+/// Where a new node goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Slot {
+    /// Behind all others.
+    New,
+    /// To a number that was given out before.
+    Reserved(u32),
+}
+
+impl Graph {
+    /// Adds a node after the nodes that `after` gives. Returns its number.
+    #[inline]
+    pub(crate) fn insert<O: Operation>(
+        &self,
+        op: O,
+        after: impl FnOnce(&Body, &mut RawNodes) -> Result<()>,
+    ) -> Result<u32> {
+        if let Holds::Copy(child) = op.holds() {
+            let copy = self.copy_to_embed(child)?;
+            return self.adopt(&copy, op.tag().clone(), after);
+        }
+        driver::bind_some(self.context())?;
+        let hierarchy = &**self.hierarchy();
+        let mut state = hierarchy.lock();
+        let mut nodes = RawNodes::new();
+        let ready = state
+            .body(self.body_index())
+            .and_then(|body| after(body, &mut nodes))
+            .and_then(|()| state.check(hierarchy.id, self.body_index(), &op));
+        match ready {
+            Ok(()) => state.insert(hierarchy, self.body_index(), op, &nodes, Slot::New, None),
+            Err(error) => {
+                state.trash.push(Content::Op(op.into_any()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds a node that runs `graph`, which nobody else has, after the nodes that `after` gives.
+    pub(crate) fn adopt(
+        &self,
+        graph: &Graph,
+        tag: Tag,
+        after: impl FnOnce(&Body, &mut RawNodes) -> Result<()>,
+    ) -> Result<u32> {
+        driver::bind(self.context())?;
+        let mut state = self.hierarchy().lock();
+        let mut nodes = RawNodes::new();
+        after(state.body(self.body_index())?, &mut nodes)?;
+        state.adopt(self.body_index(), graph, tag, &nodes, Slot::New)
+    }
+
+    /// The driver's handles of `nodes`, each named once.
+    #[inline]
+    pub(crate) fn resolve_all<'a>(
+        &'a self,
+        set: &'a impl super::NodeSet,
+    ) -> impl FnOnce(&Body, &mut RawNodes) -> Result<()> + 'a {
+        let (id, index) = (self.hierarchy().id, self.body_index());
+        move |body, nodes| {
+            let mut failed = None;
+            set.each(&mut |node: NodeId| match body.resolve(id, index, node) {
+                Ok(raw) if nodes.len() < MANY && nodes.contains(&raw) => {
+                    let name = Box::new(body.name(node.index));
+                    failed.get_or_insert(Error::DuplicateNode { node: name });
+                }
+                Ok(raw) => nodes.push(raw),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            });
+            match failed {
+                Some(error) => Err(error),
+                None => check_many(body, nodes),
+            }
+        }
+    }
+}
+
+/// From so many nodes on, a table finds duplicates sooner than a search.
+const MANY: usize = 16;
+
+fn check_many(body: &Body, nodes: &[CUgraphNode]) -> Result<()> {
+    if nodes.len() <= MANY {
+        return Ok(());
+    }
+    let mut seen = std::collections::HashSet::with_capacity(nodes.len());
+    let Some(twice) = nodes.iter().find(|node| !seen.insert(**node as usize)) else {
+        return Ok(());
+    };
+    let index = body.handles.iter().position(|handle| handle == twice);
+    Err(Error::DuplicateNode {
+        node: Box::new(body.name(index.unwrap_or(0) as u32)),
+    })
+}
+
+impl State {
+    /// Adds a node that was [checked](State::check). The bodies of a conditional node get the
+    /// numbers `bodies`, if some were reserved for them.
+    #[inline]
+    pub(crate) fn insert<O: Operation>(
+        &mut self,
+        hierarchy: &Hierarchy,
+        body: u32,
+        op: O,
+        after: &[CUgraphNode],
+        slot: Slot,
+        bodies: Option<Range<u32>>,
+    ) -> Result<u32> {
+        let raw = match self.body(body) {
+            Ok(graph) => graph.raw,
+            Err(error) => {
+                self.trash.push(Content::Op(op.into_any()));
+                return Err(error);
+            }
+        };
+        let added = match op.holds() {
+            Holds::Bodies(branching) => branching.add_to(&hierarchy.context, raw, after),
+            _ => op
+                .add_to(&hierarchy.context, raw, after)
+                .map(|node| (node, Vec::new())),
+        };
+        let (node, inside) = match added {
+            Ok(added) => added,
+            Err(error) => {
+                let error = error.about(op.name(None), "adding");
+                // The operation goes after unlocking: dropping what it holds runs user code.
+                self.trash.push(Content::Op(op.into_any()));
+                return Err(error);
+            }
+        };
+        let content = content_of(op, node);
+        let index = self.put(body, node, content, slot);
+        if !inside.is_empty() {
+            self.put_bodies(body, index, &inside, bodies);
+        }
+        Ok(index)
+    }
+
+    /// Adds a node that runs `graph`, the root of a hierarchy that nobody else has.
+    pub(crate) fn adopt(
+        &mut self,
+        body: u32,
+        graph: &Graph,
+        tag: Tag,
+        after: &[CUgraphNode],
+        slot: Slot,
+    ) -> Result<u32> {
+        let mut other = graph.hierarchy().lock();
+        let in_body = self.is_in_body(body);
+        let name = || NodeName {
+            label: tag.label.clone(),
+            location: tag.location,
+            ..NodeName::of_kind(NodeKind::Child, None)
+        };
+        if in_body {
+            other.check_for_body(0)?;
+        }
+        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
+        params.__bindgen_anon_1.graph.graph = other.body(0)?.raw;
+        let moved = driver::node::has_moving();
+        if moved {
+            driver::node::make_moving(&mut params);
+        }
+        let node = driver::node::add(self.body(body)?.raw, after, &mut params)
+            .map_err(|error| error.about(name(), "adding"))?;
+        let content = Content::other(NodeKind::Child, tag, Vec::new());
+        let index = self.put(body, node, content, slot);
+        if moved {
+            self.take_in(body, index, &mut other);
+        } else {
+            self.mirror_child(&other, 0, body, index);
+        }
+        Ok(index)
+    }
+
+    /// Takes over the graphs of `other`, whose root the driver has moved into a node.
+    fn take_in(&mut self, body: u32, node: u32, other: &mut State) {
+        let first = self.bodies.len() as u32;
+        let moved = std::mem::take(&mut other.bodies);
+        // What is left of it holds nothing.
+        other
+            .bodies
+            .push(Body::new(std::ptr::null_mut(), None, false));
+        for mut graph in moved {
+            graph.parent = Some(match graph.parent {
+                Some((parent, node)) => (parent + first, node),
+                None => (body, node),
+            });
+            for inside in graph.inside.values_mut() {
+                *inside = inside.start + first..inside.end + first;
+            }
+            self.bodies.push(graph);
+        }
+        let parent = &mut self.bodies[body as usize];
+        parent.inside.insert(node, first..first + 1);
+    }
+
+    fn put(&mut self, body: u32, node: CUgraphNode, content: Content, slot: Slot) -> u32 {
+        let body = &mut self.bodies[body as usize];
+        match slot {
+            Slot::New => body.push(node, content),
+            Slot::Reserved(index) => {
+                body.handles[index as usize] = node;
+                body.contents.edit()[index as usize] = content;
+                index
+            }
+        }
+    }
+
+    fn put_bodies(
+        &mut self,
+        body: u32,
+        node: u32,
+        inside: &[cudarc::driver::sys::CUgraph],
+        reserved: Option<Range<u32>>,
+    ) {
+        let numbers = reserved.unwrap_or_else(|| self.reserve(inside.len() as u32));
+        for (number, &raw) in numbers.clone().zip(inside) {
+            let inside = &mut self.bodies[number as usize];
+            inside.raw = raw;
+            inside.parent = Some((body, node));
+        }
+        let graph = &mut self.bodies[body as usize];
+        graph.inside.insert(node, numbers);
+        // A spare condition that a node uses is spare no more.
+        if let Some(Holds::Bodies(branching)) =
+            graph.content(node).and_then(Content::op).map(AnyOp::holds)
+        {
+            let used = branching.condition.raw();
+            self.spare.retain(|spare| spare.raw() != used);
+        }
+    }
+
+    /// Refuses a graph that no body may embed.
+    pub(crate) fn check_for_body(&mut self, body: u32) -> Result<()> {
+        let raw_nodes = driver::graph::nodes(self.body(body)?.raw)?;
+        for raw in raw_nodes {
+            let graph = self.body_mut(body)?;
+            let index = graph.number(raw)?;
+            let fits = match (graph.kind(index), graph.content(index).and_then(Content::op)) {
+                (_, Some(op)) => op.fits_in_body(),
+                (NodeKind::Copy, None) => AnyOp::read(raw)?.fits_in_body(),
+                (NodeKind::Conditional, None) => false,
+                (kind, None) => kind.fits_in_body(),
+            };
+            if !fits {
+                return Err(Error::NotInBody {
+                    node: Box::new(graph.name(index)),
+                });
+            }
+            if graph.kind(index) == NodeKind::Child {
+                let child = self.child(body, index)?;
+                self.check_for_body(child)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is kept of an operation that became a node.
+#[inline]
+fn content_of<O: Operation>(op: O, node: CUgraphNode) -> Content {
+    match op.into_any() {
+        op @ AnyOp::Kernel(_) => Content::Op(op),
+        // The driver chose the address.
+        AnyOp::Alloc(op) => match AllocOp::read(node).ok().and_then(|read| read.address()) {
+            Some(address) => Content::Op(op.at(address).into()),
+            None => Content::Op(op.into()),
+        },
+        // What raw parameters point to may be gone, so only the driver knows them.
+        AnyOp::Raw(op) => Content::other(op.kind(), op.tag().clone(), op.owners().to_vec()),
+        op => Content::Op(op),
+    }
+}
+
+impl Graph {
+    /// What operation `op` is kept as for a node that it was set on.
+    pub(super) fn kept(op: AnyOp, node: CUgraphNode) -> Content {
+        content_of(op, node)
+    }
+
+    /// A root of its own for a graph of the driver's that nobody else has.
+    pub(crate) fn of_captured(
+        context: &Arc<cudarc::driver::CudaContext>,
+        raw: cudarc::driver::sys::CUgraph,
+    ) -> Graph {
+        Graph::root(context, raw, true, false)
+    }
+
+    /// A handle on a graph that something else owns, to look at it.
+    pub(crate) fn borrowed(
+        context: &Arc<cudarc::driver::CudaContext>,
+        raw: cudarc::driver::sys::CUgraph,
+    ) -> Graph {
+        Graph::root(context, raw, false, false)
+    }
+}

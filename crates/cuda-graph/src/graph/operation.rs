@@ -1,0 +1,311 @@
+//! Operations of every type, and an operation of any type.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUstream};
+
+use super::child_op::ChildOp;
+use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
+use crate::error::NodeKind;
+use crate::op::{
+    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute, Op, RawOp,
+    RecordEventOp, SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
+};
+use crate::{Owner, Result};
+
+/// The value of a node: [`KernelOp`], [`CopyOp`] and so on, or [`AnyOp`] for any of them.
+pub trait Operation: Op {
+    /// The same operation as an [`AnyOp`].
+    fn into_any(self) -> AnyOp;
+
+    /// The operation, if it is of this type.
+    fn from_any(op: AnyOp) -> Option<Self>;
+
+    /// Whether a node of this kind has such an operation.
+    fn has_kind(kind: NodeKind) -> bool;
+
+    #[doc(hidden)]
+    #[inline]
+    fn holds(&self) -> Holds<'_> {
+        Holds::Nothing
+    }
+
+    /// Whether `other` is the same shared value.
+    #[doc(hidden)]
+    fn is_same_as(&self, other: &AnyOp) -> bool;
+}
+
+/// The graphs that an operation's node holds.
+pub enum Holds<'a> {
+    Nothing,
+    /// A copy of a graph.
+    Copy(&'a ChildOp),
+    /// Bodies.
+    Bodies(&'a Branching),
+}
+
+/// Everything that is done once for each type of operation.
+macro_rules! operations {
+    ($($variant:ident($op:ty) = $kind:ident $(, holds $holds:ident)?;)+) => {
+        /// An operation of any type.
+        #[derive(Clone)]
+        #[non_exhaustive]
+        #[allow(missing_docs, reason = "each is described at its own type")]
+        pub enum AnyOp {
+            $($variant($op),)+
+            /// A kind that this library knows by name alone.
+            Raw(RawOp),
+        }
+
+        /// Does the same with the operation in whichever variant.
+        macro_rules! each {
+            ($self:expr, $inner:ident => $result:expr) => {
+                match $self {
+                    $(AnyOp::$variant($inner) => $result,)+
+                    AnyOp::Raw($inner) => $result,
+                }
+            };
+        }
+
+        $(
+            impl Operation for $op {
+                #[inline]
+                fn into_any(self) -> AnyOp {
+                    AnyOp::$variant(self)
+                }
+
+                fn from_any(op: AnyOp) -> Option<Self> {
+                    match op {
+                        AnyOp::$variant(op) => Some(op),
+                        _ => None,
+                    }
+                }
+
+                fn has_kind(kind: NodeKind) -> bool {
+                    kind == NodeKind::$kind
+                }
+
+                #[inline]
+                fn is_same_as(&self, other: &AnyOp) -> bool {
+                    matches!(other, AnyOp::$variant(other) if self.is_same(other))
+                }
+
+                $(
+                    fn holds(&self) -> Holds<'_> {
+                        self.$holds()
+                    }
+                )?
+            }
+
+            impl From<$op> for AnyOp {
+                fn from(op: $op) -> AnyOp {
+                    AnyOp::$variant(op)
+                }
+            }
+        )+
+
+        impl AnyOp {
+            /// Sets a node that did `old`, an operation of the same type.
+            fn set_after(
+                &self,
+                context: &CudaContext,
+                node: CUgraphNode,
+                old: &AnyOp,
+            ) -> Result<()> {
+                match (self, old) {
+                    $((AnyOp::$variant(op), AnyOp::$variant(old)) => op.set(context, node, Some(old)),)+
+                    _ => self.set(context, node, None),
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    Kernel(KernelOp) = Kernel;
+    Copy(CopyOp) = Copy;
+    Fill(FillOp) = Fill;
+    Host(HostOp) = Host;
+    Child(ChildOp) = Child, holds copied;
+    Empty(EmptyOp) = Empty;
+    RecordEvent(RecordEventOp) = RecordEvent;
+    WaitEvent(WaitEventOp) = WaitEvent;
+    Alloc(AllocOp) = Alloc;
+    Free(FreeOp) = Free;
+    Batch(BatchOp) = Batch;
+    SignalSemaphores(SignalSemaphoresOp) = SignalSemaphores;
+    WaitSemaphores(WaitSemaphoresOp) = WaitSemaphores;
+    If(IfOp) = Conditional, holds bodies_held;
+    IfElse(IfElseOp) = Conditional, holds bodies_held;
+    Switch(SwitchOp) = Conditional, holds bodies_held;
+    While(WhileOp) = Conditional, holds bodies_held;
+}
+
+impl Operation for RawOp {
+    fn into_any(self) -> AnyOp {
+        AnyOp::Raw(self)
+    }
+
+    fn from_any(op: AnyOp) -> Option<Self> {
+        match op {
+            AnyOp::Raw(op) => Some(op),
+            op => Some(RawOp::opaque(op.kind(), op.tag().clone())),
+        }
+    }
+
+    fn has_kind(_: NodeKind) -> bool {
+        true
+    }
+
+    fn is_same_as(&self, _: &AnyOp) -> bool {
+        false
+    }
+}
+
+impl Operation for AnyOp {
+    fn into_any(self) -> AnyOp {
+        self
+    }
+
+    fn from_any(op: AnyOp) -> Option<Self> {
+        Some(op)
+    }
+
+    fn has_kind(_: NodeKind) -> bool {
+        true
+    }
+
+    fn is_same_as(&self, other: &AnyOp) -> bool {
+        each!(self, op => op.is_same_as(other))
+    }
+
+    fn holds(&self) -> Holds<'_> {
+        each!(self, op => op.holds())
+    }
+}
+
+impl Op for AnyOp {
+    fn kind(&self) -> NodeKind {
+        each!(self, op => op.kind())
+    }
+
+    fn tag(&self) -> &Tag {
+        each!(self, op => op.tag())
+    }
+
+    fn tag_mut(&mut self) -> &mut Tag {
+        each!(self, op => op.tag_mut())
+    }
+
+    fn owners(&self) -> &[Owner] {
+        each!(self, op => op.owners())
+    }
+
+    fn with_params<R>(
+        &self,
+        context: &CudaContext,
+        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
+    ) -> Result<R> {
+        each!(self, op => op.with_params(context, call))
+    }
+
+    fn add_to(
+        &self,
+        context: &CudaContext,
+        graph: CUgraph,
+        after: &[CUgraphNode],
+    ) -> Result<CUgraphNode> {
+        each!(self, op => op.add_to(context, graph, after))
+    }
+
+    fn set(&self, context: &CudaContext, node: CUgraphNode, old: Option<&Self>) -> Result<()> {
+        match old {
+            Some(old) => self.set_after(context, node, old),
+            None => each!(self, op => op.set(context, node, None)),
+        }
+    }
+
+    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
+        each!(self, op => op.set_in(context, exec, node))
+    }
+
+    fn run(&self, stream: CUstream) -> Option<Result<()>> {
+        each!(self, op => op.run(stream))
+    }
+
+    fn read(node: CUgraphNode) -> Result<AnyOp> {
+        let raw = RawOp::read(node)?;
+        Ok(match raw.kind() {
+            NodeKind::Kernel => KernelOp::read(node)?.into(),
+            NodeKind::Copy => CopyOp::read(node)?.into(),
+            NodeKind::Fill => FillOp::read(node)?.into(),
+            NodeKind::Host => HostOp::read(node)?.into(),
+            NodeKind::Empty => EmptyOp::read(node)?.into(),
+            NodeKind::RecordEvent => RecordEventOp::read(node)?.into(),
+            NodeKind::WaitEvent => WaitEventOp::read(node)?.into(),
+            NodeKind::Alloc => AllocOp::read(node)?.into(),
+            NodeKind::Free => FreeOp::read(node)?.into(),
+            NodeKind::Batch => BatchOp::read(node)?.into(),
+            NodeKind::SignalSemaphores => SignalSemaphoresOp::read(node)?.into(),
+            NodeKind::WaitSemaphores => WaitSemaphoresOp::read(node)?.into(),
+            NodeKind::Child | NodeKind::Conditional | NodeKind::Other(_) => AnyOp::Raw(raw),
+        })
+    }
+
+    fn fits_in_body(&self) -> bool {
+        each!(self, op => op.fits_in_body())
+    }
+
+    fn condition_of(&self) -> Option<u64> {
+        each!(self, op => op.condition_of())
+    }
+
+    fn attributes(&self) -> &[LaunchAttribute] {
+        each!(self, op => op.attributes())
+    }
+
+    fn kernel_name(&self) -> Option<String> {
+        each!(self, op => op.kernel_name())
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_same_as(other)
+    }
+}
+
+impl AnyOp {
+    /// Its kind.
+    pub fn kind(&self) -> NodeKind {
+        Op::kind(self)
+    }
+
+    /// The same operation under a name, for errors and pictures.
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.tag_mut().label = Some(label.into());
+        self
+    }
+
+    /// Its name, if it has one.
+    pub fn label_text(&self) -> Option<&str> {
+        self.tag().label.as_deref()
+    }
+
+    /// The same operation, to be added although nobody holds what it uses: it was read from a node
+    /// of other code.
+    ///
+    /// # Safety
+    ///
+    /// What the operation uses lives for as long as a graph, an executable or a launch uses it.
+    pub unsafe fn assume_owned(mut self) -> Self {
+        self.tag_mut().unowned = false;
+        self
+    }
+}
+
+impl fmt::Debug for AnyOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        each!(self, op => op.fmt(f))
+    }
+}

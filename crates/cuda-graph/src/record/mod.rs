@@ -1,0 +1,342 @@
+//! Recorders: what takes the operations of a step, its loops and branches, and foreign work.
+//!
+//! A step is a function of `&mut dyn` [`Recorder`]. A [`Path`] is a cursor in a graph; with a stream
+//! it is a capture, and takes foreign work too. [`Eager`] runs a step now, and [`Step`] picks one.
+//! Flags on the device decide loops and branches: in a graph the library's own kernel
+//! ([`setter`]) reads a flag and sets the condition of a conditional node, and `Eager` reads the
+//! flag back. Conditions inside bodies are set anew each time they are reached (L13).
+//!
+//! Bodies, and everything recorded into a graph that others can reach, are values first
+//! ([`draft`]), and become nodes together when they are whole (L14).
+
+mod draft;
+mod eager;
+mod guard;
+mod joined;
+mod path;
+mod run;
+mod setter;
+mod step;
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream};
+
+pub use eager::Eager;
+pub use guard::{Branch, Capture, Joint, Kind, Root, Split};
+pub use path::{ForeignBlock, Path};
+pub use run::Captured;
+pub use step::Step;
+
+use crate::graph::{Node, Operation};
+use crate::{Buffer, Owner, Result, Source};
+
+/// What takes a step: a [`Path`] or an [`Eager`].
+///
+/// ```
+/// use cuda_graph::{Buffer, CopyOp, Eager, FillOp, Graph, Recorder, Result};
+///
+/// let device = cuda_graph::device(0)?;
+/// let stream = device.context().new_stream()?;
+/// let flag = Buffer::<u32>::zeroed(&stream, 1)?;
+/// let (a, b) = (Buffer::<u32>::zeroed(&stream, 4)?, Buffer::<u32>::zeroed(&stream, 4)?);
+///
+/// // Fills and copies while the flag is set, and clears it: once, or not at all.
+/// let step = |r: &mut dyn Recorder| -> Result<()> {
+///     r.while_nonzero(&flag, |r| {
+///         r.record(FillOp::new(&a, 7u32)?)?;
+///         r.record(CopyOp::new(&b, &a)?)?;
+///         r.record(FillOp::new(&flag, 0u32)?)?;
+///         Ok(())
+///     })
+/// };
+///
+/// let (graph, ()) = Graph::record(device.context(), |path| step(path))?;
+/// let mut exec = graph.instantiate()?;
+/// exec.launch(&stream)?;
+/// assert_eq!(b.to_host(&stream)?, [0; 4]);
+/// flag.copy_from_host(&stream, &[1])?;
+/// exec.launch(&stream)?;
+/// assert_eq!(b.to_host(&stream)?, [7; 4]);
+///
+/// // The same step, run now.
+/// step(&mut Eager::new(&stream)?)?;
+/// # Ok::<(), cuda_graph::Error>(())
+/// ```
+pub trait Recorder: Records {
+    /// The context whose device runs the step.
+    fn context(&self) -> &Arc<CudaContext>;
+
+    /// Whether it takes foreign work.
+    fn has_stream(&self) -> bool;
+
+    /// Keeps `owner` alive for as long as what is recorded can run: for foreign work.
+    fn keep(&mut self, owner: Owner) -> Result<()>;
+}
+
+/// Records a body, a branch or a whole step.
+pub type Body<'a> = dyn FnMut(&mut dyn Recorder) -> Result<()> + 'a;
+
+/// Does foreign work with a stream.
+pub(crate) type Foreign<'a> = dyn FnMut(&Arc<CudaStream>) -> Result<()> + 'a;
+
+/// A number on the device that loops and branches look at: a [`Buffer`] of one `u32` or `i32`.
+pub trait Flag: Source + sealed::Sealed {}
+
+impl Flag for Buffer<u32> {}
+impl Flag for Buffer<i32> {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::Buffer<u32> {}
+    impl Sealed for crate::Buffer<i32> {}
+}
+
+pub(crate) mod records {
+    use std::panic::Location;
+
+    use super::{Body, Flag, Foreign};
+    use crate::graph::{AnyOp, NodeId};
+    use crate::memory::Region;
+    use crate::{Error, Result};
+
+    /// What a loop or branch does with its flag.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Control {
+        While,
+        DoWhile,
+        If,
+        IfElse,
+        Switch,
+    }
+
+    /// A loop or branch to record.
+    pub struct Flow<'a> {
+        pub control: Control,
+        pub flag: &'a dyn Flag,
+        /// The source line that records it.
+        pub location: &'static Location<'static>,
+    }
+
+    impl<'a> Flow<'a> {
+        #[track_caller]
+        pub fn here(control: Control, flag: &'a dyn Flag) -> Flow<'a> {
+            Flow {
+                control,
+                flag,
+                location: Location::caller(),
+            }
+        }
+
+        /// The flag's memory.
+        pub(in crate::record) fn check(&self, bodies: &[&mut Body<'_>]) -> Result<Region> {
+            let region = self.flag.source();
+            if region.bytes() != size_of::<u32>() {
+                return Err(Error::SizeMismatch {
+                    what: "a flag, which is one number",
+                    wants: size_of::<u32>(),
+                    got: region.bytes(),
+                });
+            }
+            match bodies.is_empty() {
+                true => Err(Error::EmptySwitch),
+                false => Ok(region),
+            }
+        }
+    }
+
+    /// What a recorder does. Only this crate's recorders implement it.
+    pub trait Records {
+        /// Records or runs an operation. Returns its node, if it has one.
+        fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>>;
+
+        /// Records branches side by side.
+        fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
+
+        /// Records a loop or branch.
+        fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()>;
+
+        /// Records or runs foreign work. The caller vouches for it.
+        fn put_foreign(
+            &mut self,
+            location: &'static Location<'static>,
+            work: &mut Foreign<'_>,
+        ) -> Result<()>;
+    }
+}
+pub(crate) use records::{Control, Flow, Records};
+
+/// Gives a recorder its loops and branches.
+macro_rules! control_flow {
+    () => {
+        /// Records `body` to run again and again while `flag` is not zero, and not at all if it is
+        /// zero at first.
+        ///
+        /// # Errors
+        ///
+        /// What `body` returns; [`Error::SizeMismatch`](crate::Error::SizeMismatch) unless the flag
+        /// is one number; [`Error::Unsupported`](crate::Error::Unsupported) where the driver has no
+        /// such node; [`Error::NotInBody`](crate::Error::NotInBody) for operations that a body in a
+        /// graph may not hold. After an error nothing of the loop is recorded.
+        #[track_caller]
+        pub fn while_nonzero(
+            &mut self,
+            flag: &dyn $crate::record::Flag,
+            mut body: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
+        ) -> $crate::Result<()> {
+            let flow = $crate::record::Flow::here($crate::record::Control::While, flag);
+            $crate::record::Records::put_flow(self, &flow, &mut [&mut body])
+        }
+
+        /// Records `body` to run once, and again and again while `flag` is not zero.
+        ///
+        /// # Errors
+        ///
+        /// As `while_nonzero`.
+        #[track_caller]
+        pub fn do_while_nonzero(
+            &mut self,
+            flag: &dyn $crate::record::Flag,
+            mut body: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
+        ) -> $crate::Result<()> {
+            let flow = $crate::record::Flow::here($crate::record::Control::DoWhile, flag);
+            $crate::record::Records::put_flow(self, &flow, &mut [&mut body])
+        }
+
+        /// Records `body` to run if `flag` is not zero.
+        ///
+        /// # Errors
+        ///
+        /// As `while_nonzero`.
+        #[track_caller]
+        pub fn if_nonzero(
+            &mut self,
+            flag: &dyn $crate::record::Flag,
+            mut body: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
+        ) -> $crate::Result<()> {
+            let flow = $crate::record::Flow::here($crate::record::Control::If, flag);
+            $crate::record::Records::put_flow(self, &flow, &mut [&mut body])
+        }
+
+        /// Records `then` to run if `flag` is not zero, and `otherwise` if it is.
+        ///
+        /// # Errors
+        ///
+        /// As `while_nonzero`.
+        #[track_caller]
+        pub fn if_else_nonzero(
+            &mut self,
+            flag: &dyn $crate::record::Flag,
+            mut then: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
+            mut otherwise: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
+        ) -> $crate::Result<()> {
+            let flow = $crate::record::Flow::here($crate::record::Control::IfElse, flag);
+            $crate::record::Records::put_flow(self, &flow, &mut [&mut then, &mut otherwise])
+        }
+
+        /// Records cases. The case runs whose number the flag is, counted from 0; none if there are
+        /// not as many.
+        ///
+        /// # Errors
+        ///
+        /// As `while_nonzero`; [`Error::EmptySwitch`](crate::Error::EmptySwitch).
+        #[track_caller]
+        pub fn switch_on(
+            &mut self,
+            flag: &dyn $crate::record::Flag,
+            cases: &mut [&mut $crate::record::Body<'_>],
+        ) -> $crate::Result<()> {
+            let flow = $crate::record::Flow::here($crate::record::Control::Switch, flag);
+            $crate::record::Records::put_flow(self, &flow, cases)
+        }
+
+        /// Records branches that start here and may run side by side. What is recorded afterwards
+        /// waits for all of them.
+        ///
+        /// Conditional nodes of several branches wait for each other, because drivers fail on them
+        /// at once: on an H200 the driver for CUDA 13.0 ends such launches in LAUNCH_FAILED, or
+        /// never. Outside of bodies, branches on the device that hold no loop and no other branch
+        /// run side by side.
+        ///
+        /// # Errors
+        ///
+        /// What a branch returns. What the branches recorded before is waited for all the same.
+        pub fn parallel(
+            &mut self,
+            branches: &mut [&mut $crate::record::Body<'_>],
+        ) -> $crate::Result<()> {
+            $crate::record::Records::put_branches(self, branches)
+        }
+    };
+}
+pub(crate) use control_flow;
+
+/// Gives a recorder foreign work.
+macro_rules! foreign {
+    () => {
+        /// Records what `work` gives to the stream: launches of other crates, cuBLAS, anything that
+        /// can be captured.
+        ///
+        /// A graph takes it as one child node behind what was recorded before. In a graph the
+        /// stream is captured only until `work` returns, also if the recording goes into a loop or
+        /// branch; an [`Eager`](crate::Eager) runs the work. Work that reaches the stream outside of
+        /// such a block fails the recording ([`Error::StrayWork`](crate::Error::StrayWork)).
+        ///
+        /// # Errors
+        ///
+        /// What `work` returns, unless the capture was invalidated:
+        /// [`Error::CaptureInvalidated`](crate::Error::CaptureInvalidated) says by what. Nothing of
+        /// the block is recorded then, and the recording goes on as before it.
+        /// [`Error::NoStream`](crate::Error::NoStream) on a recorder without one;
+        /// [`Error::NotInBody`](crate::Error::NotInBody);
+        /// [`Error::ForeignConditional`](crate::Error::ForeignConditional).
+        ///
+        /// # Safety
+        ///
+        /// Whenever the graph runs, all that the work uses is valid: memory, functions, events, data
+        /// of host functions. Nothing but what [`keep`](crate::Recorder::keep) is given is kept
+        /// alive. That holds for safe functions of cudarc too, which know nothing of the capture.
+        #[track_caller]
+        pub unsafe fn foreign<T>(
+            &mut self,
+            work: impl FnOnce(
+                &std::sync::Arc<$crate::cudarc::driver::CudaStream>,
+            ) -> $crate::Result<T>,
+        ) -> $crate::Result<T> {
+            let location = std::panic::Location::caller();
+            let (mut work, mut value) = (Some(work), None);
+            $crate::record::Records::put_foreign(self, location, &mut |stream| {
+                let work = work.take().ok_or($crate::Error::RecordingOver)?;
+                value = Some(work(stream)?);
+                Ok(())
+            })?;
+            value.ok_or($crate::Error::RecordingOver)
+        }
+    };
+}
+pub(crate) use foreign;
+
+impl dyn Recorder + '_ {
+    /// Records `op` after what was recorded before. A recorder that builds a graph gives its node,
+    /// to update it by.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::add`](crate::Graph::add).
+    pub fn record<O: Operation>(&mut self, op: O) -> Result<Option<Node<O>>> {
+        Ok(self.put(op.into_any())?.map(Node::new))
+    }
+
+    control_flow!();
+    foreign!();
+}
+
+impl fmt::Debug for dyn Recorder + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.has_stream() {
+            true => f.write_str("recorder with a stream"),
+            false => f.write_str("recorder"),
+        }
+    }
+}

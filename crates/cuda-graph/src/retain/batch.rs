@@ -1,0 +1,43 @@
+//! Things to drop together, once a fence has passed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Fence, drop_after};
+
+/// A collection `T` that is dropped once a fence has passed. More can be added until then.
+pub(crate) struct Batch<T: Default + Send + 'static> {
+    /// None once it was dropped.
+    things: Arc<Mutex<Option<T>>>,
+}
+
+/// The reaper's end of a batch.
+struct End<T: Default + Send + 'static>(Arc<Mutex<Option<T>>>);
+
+impl<T: Default + Send + 'static> Batch<T> {
+    /// An empty batch.
+    pub(crate) fn after(fence: Fence) -> Batch<T> {
+        let things = Arc::new(Mutex::new(Some(T::default())));
+        drop_after(fence, End(things.clone()));
+        Batch { things }
+    }
+
+    /// Adds something. If the fence has passed, nothing uses it any more, and it is dropped now.
+    pub(crate) fn add<U>(&self, thing: U, add: impl FnOnce(&mut T, U)) {
+        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        match things.as_mut() {
+            Some(things) => add(things, thing),
+            None => {
+                drop(things);
+                drop(thing);
+            }
+        }
+    }
+}
+
+impl<T: Default + Send + 'static> Drop for End<T> {
+    fn drop(&mut self) {
+        let things = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // In a statement of its own: the lock is released before user code runs.
+        drop(things);
+    }
+}
