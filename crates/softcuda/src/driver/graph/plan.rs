@@ -148,7 +148,8 @@ impl Layout {
         level.slots.len() as u32 - 1
     }
 
-    /// Gives the first and last place of each member. `node` is the slot of the node that the graph is in.
+    /// Gives the first and last place of each member. `node` is the slot of the node that the
+    /// graph is in.
     fn add(&mut self, snapshot: &Snapshot, level: usize, node: Option<u32>) -> Vec<(u32, u32)> {
         self.held.extend(Held::by(node, snapshot));
         let mut ends: Vec<(u32, u32)> = Vec::with_capacity(snapshot.members.len());

@@ -142,8 +142,8 @@ fn pair(old: &Snapshot, new: &Snapshot) -> std::result::Result<Vec<u32>, Refused
 }
 
 impl Changes {
-    /// What makes the slots of `old` do what `new` does. `node` is the slot of the node that `old` is in, and `now` what
-    /// slots do now.
+    /// What makes the slots of `old` do what `new` does. `node` is the slot of the node that `old`
+    /// is in, and `now` what slots do now.
     fn between(
         old: &Snapshot,
         new: &Snapshot,
@@ -248,8 +248,9 @@ impl Executable {
         Ok(())
     }
 
-    /// `cuGraphExecChildGraphNodeSetParams`: the child graph's nodes do what `child`'s do, and it keeps alive what `child`
-    /// does.
+    /// `cuGraphExecChildGraphNodeSetParams`: the child graph's nodes do what `child`'s do. From
+    /// now on the executable keeps alive what `child` does, and lets go of what the node's graph,
+    /// or the one before `child`, did.
     pub fn set_child(&self, node: CUgraphNode, child: &Arc<Graph>) -> Result {
         let number = self.slot(node)? as u32;
         let new = Snapshot::of(child)?;
@@ -311,8 +312,8 @@ impl Executable {
 }
 
 impl Changes {
-    /// Makes the changes; `replaced` says what the changed graphs kept alive until now. The caller drops what is given when
-    /// it has let go of locks.
+    /// Makes the changes. `replaced` says what the changed graphs kept alive until now. The caller
+    /// drops what is given after unlocking.
     fn apply(self, plan: &mut Arc<Plan>, replaced: impl Fn(&Held) -> bool) -> Arc<[Held]> {
         let plan = Arc::make_mut(plan);
         let kept = plan.held.iter().filter(|held| !replaced(held));
