@@ -269,7 +269,9 @@ pub(crate) fn add_alloc(
     dependencies: &[Edge],
     memory: &Arc<GraphMemory>,
 ) -> Result<CUgraphNode> {
-    graph.check_memory_nodes()?;
+    if graph.is_moved() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
     memory.set_owner(graph.handle);
     graph.add(by, dependencies, Operation::Alloc(memory.clone()))
 }
@@ -281,7 +283,9 @@ pub(crate) fn add_free(
     dependencies: &[Edge],
     address: u64,
 ) -> Result<CUgraphNode> {
-    graph.check_memory_nodes()?;
+    if graph.is_moved() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
     let memory = GraphMemory::at(address)?;
     memory.set_freed_in(graph.handle)?;
     let added = graph.add(by, dependencies, Operation::Free(memory.clone()));
@@ -302,15 +306,6 @@ impl Graph {
     /// The program gave it to a node of another graph.
     pub fn is_moved(&self) -> bool {
         self.moved.get().is_some()
-    }
-
-    /// Fails for the graph of a child graph's node, which takes no more memory nodes. A body takes
-    /// them, but its graph cannot be instantiated then.
-    fn check_memory_nodes(&self) -> Result {
-        match self.is_child() && self.body.get().is_none() {
-            true => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-            false => Ok(()),
-        }
     }
 
     /// It becomes the body of a node of `graph`.
