@@ -200,8 +200,8 @@ pub(crate) fn add_child(
     dependencies: &[Edge],
     child: &Arc<Graph>,
 ) -> Result<CUgraphNode> {
-    if graph.is_inside(child) {
-        // A real driver crashes on it.
+    // A real driver crashes on a graph inside itself.
+    if graph.is_inside(child) || child.is_moved() {
         return Err(INVALID);
     }
     let copy = child.copy()?;
@@ -226,6 +226,7 @@ pub(crate) fn move_child(
     if graph.is_inside(child) || child.parent.get().is_some() {
         return Err(INVALID);
     }
+    child.check_end()?;
     let node = graph.add(By::Program, dependencies, Operation::Child(child.clone()))?;
     let _ = child.parent.set(Arc::downgrade(graph));
     let _ = child.moved.set(());
@@ -429,7 +430,7 @@ impl Graph {
         dependencies: &[Edge],
         operation: Operation,
     ) -> Result<CUgraphNode> {
-        let handle = self.edit(|definition| {
+        let (handle, memory_nodes) = self.edit(|definition| {
             let to = (by == By::Program).then(|| operation.kind());
             edge::check_new(definition, dependencies, to)?;
             let memory_nodes = match &operation {
@@ -454,9 +455,25 @@ impl Graph {
             };
             definition.nodes.insert(handle, node);
             NODES.put(handle, Arc::new(Arc::downgrade(self)));
-            Ok(handle)
+            Ok((handle, memory_nodes))
         })?;
+        self.count_memory_nodes_around(memory_nodes)?;
         Ok(CUgraphNode(handle))
+    }
+
+    /// Counts new memory nodes for the graphs that it is a child graph in, directly or not.
+    fn count_memory_nodes_around(self: &Arc<Self>, count: usize) -> Result {
+        if count == 0 {
+            return Ok(());
+        }
+        let inner = self.line().take_while(|graph| graph.body.get().is_none());
+        for (_, around) in inner.zip(self.line().skip(1)) {
+            around.edit(|definition| {
+                definition.memory_nodes += count;
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// What a node does.

@@ -55,6 +55,25 @@ pub(super) struct Slot {
     condition: Option<Arc<Condition>>,
 }
 
+/// What one graph of an executable keeps alive for the program.
+#[derive(Clone)]
+pub(super) struct Held {
+    /// The slot of the node that the graph is in, or nothing for the outermost graph.
+    pub by: Option<u32>,
+    _reference: Reference,
+}
+
+impl Held {
+    /// What a graph keeps alive, without what graphs inside it do.
+    pub fn by(by: Option<u32>, graph: &Snapshot) -> impl Iterator<Item = Held> {
+        let references = graph.references.iter().cloned();
+        references.map(move |reference| Held {
+            by,
+            _reference: reference,
+        })
+    }
+}
+
 /// Slots that run as one.
 struct Level {
     dag: Dag,
@@ -81,8 +100,8 @@ pub(super) struct Plan {
     contexts: Arc<[Arc<Context>]>,
     /// Memory that launches take and give back.
     pub memory: Option<Arc<PlanMemory>>,
-    /// What it keeps alive for the program.
-    pub references: Arc<[Reference]>,
+    /// What it keeps alive for the program, in all its graphs.
+    pub held: Arc<[Held]>,
 }
 
 /// A snapshot's slots, level by level.
@@ -90,6 +109,7 @@ pub(super) struct Plan {
 struct Layout {
     slots: Vec<Place>,
     levels: Vec<Outline>,
+    held: Vec<Held>,
 }
 
 /// A slot.
@@ -111,7 +131,7 @@ impl Layout {
     fn of(snapshot: &Snapshot) -> Layout {
         let mut layout = Layout::default();
         layout.levels.push(Outline::default());
-        layout.add(snapshot, 0);
+        layout.add(snapshot, 0, None);
         layout
     }
 
@@ -128,8 +148,10 @@ impl Layout {
         level.slots.len() as u32 - 1
     }
 
-    /// Gives the first and last place of each member.
-    fn add(&mut self, snapshot: &Snapshot, level: usize) -> Vec<(u32, u32)> {
+    /// Gives the first and last place of each member. `node` is the slot of the node that the
+    /// graph is in.
+    fn add(&mut self, snapshot: &Snapshot, level: usize, node: Option<u32>) -> Vec<(u32, u32)> {
+        self.held.extend(Held::by(node, snapshot));
         let mut ends: Vec<(u32, u32)> = Vec::with_capacity(snapshot.members.len());
         for member in &snapshot.members {
             let slot = self.slots.len();
@@ -137,7 +159,7 @@ impl Layout {
             let mut last = first;
             match (&member.operation, &member.inner[..]) {
                 (Operation::Child(_), [inner]) => {
-                    let inside = self.add(inner, level);
+                    let inside = self.add(inner, level, Some(slot as u32));
                     last = self.place(level, member.handle, Operation::Empty);
                     let edges = &mut self.levels[level].edges;
                     if inside.is_empty() {
@@ -155,7 +177,7 @@ impl Layout {
                     let outlines = bodies.iter().map(|_| Outline::default());
                     self.levels.extend(outlines);
                     for (body, level) in bodies.iter().zip(below..) {
-                        self.add(body, level);
+                        self.add(body, level, Some(slot as u32));
                     }
                 }
             }
@@ -327,7 +349,7 @@ impl Plan {
             contexts: contexts.into(),
             memory: memory_of(&slots),
             calls: slots.iter().any(|slot| slot.operation.kind() == Kind::Host),
-            references: snapshot.all_references().into(),
+            held: layout.held.into(),
             levels: levels.into(),
             conditions: PlanConditions::of(&slots),
             slots,

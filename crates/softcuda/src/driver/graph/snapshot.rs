@@ -17,7 +17,7 @@ use crate::driver::context::Context;
 pub(super) struct Snapshot {
     /// Its nodes, in the order in which they were made.
     pub members: Vec<Member>,
-    /// What it keeps alive for the program.
+    /// What it keeps alive for the program, without what graphs inside it do.
     pub references: Vec<Reference>,
 }
 
@@ -72,13 +72,6 @@ impl Snapshot {
         })
     }
 
-    /// The references of the graph and of all child graphs.
-    pub fn all_references(&self) -> Vec<Reference> {
-        let mut all = Vec::new();
-        self.collect_references(&mut all);
-        all
-    }
-
     /// A node that an executable which kernels launch cannot have, and why not.
     pub fn first_not_for_kernels(&self) -> Option<(usize, Why)> {
         self.members.iter().find_map(|member| {
@@ -120,13 +113,6 @@ impl Snapshot {
         self.references.clear();
         for member in &mut self.members {
             member.inner.iter_mut().for_each(Snapshot::clear_references);
-        }
-    }
-
-    fn collect_references(&self, all: &mut Vec<Reference>) {
-        all.extend(self.references.iter().cloned());
-        for inner in self.members.iter().flat_map(|member| &member.inner) {
-            inner.collect_references(all);
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::definition::Graph;
 use super::executable::Executable;
 use super::operation::{Kind, Operation};
-use super::plan::Work;
+use super::plan::{Held, Plan, Work};
 use super::snapshot::{Member, Snapshot};
 use crate::abi::types::CUgraphNode;
 use crate::driver::{CUresult, Result};
@@ -71,8 +71,14 @@ impl From<CUresult> for Refused {
     }
 }
 
-/// What slots are to do, in the order of the layout that the slots were given by.
-struct Changes(Vec<Change>);
+/// What changes about a graph of an executable and about all graphs inside it.
+#[derive(Default)]
+struct Changes {
+    /// What slots are to do, in the order of the layout that the slots were given by.
+    slots: Vec<Change>,
+    /// What these graphs keep alive from now on.
+    held: Vec<Held>,
+}
 
 /// What a slot is to do.
 struct Change {
@@ -136,15 +142,16 @@ fn pair(old: &Snapshot, new: &Snapshot) -> std::result::Result<Vec<u32>, Refused
 }
 
 impl Changes {
-    /// What makes the slots of `old`, which begin at `first`, do what `new` does. `now` is what slots do now.
+    /// What makes the slots of `old` do what `new` does. `node` is the slot of the node that `old`
+    /// is in, and `now` what slots do now.
     fn between(
         old: &Snapshot,
         new: &Snapshot,
-        first: u32,
+        node: Option<u32>,
         now: &dyn Fn(u32) -> Operation,
     ) -> std::result::Result<Changes, Refused> {
-        let mut changes = Changes(Vec::new());
-        changes.add(old, new, first, now)?;
+        let mut changes = Changes::default();
+        changes.add(old, new, node, node.map_or(0, |slot| slot + 1), now)?;
         Ok(changes)
     }
 
@@ -152,9 +159,11 @@ impl Changes {
         &mut self,
         old: &Snapshot,
         new: &Snapshot,
+        node: Option<u32>,
         first: u32,
         now: &dyn Fn(u32) -> Operation,
     ) -> std::result::Result<(), Refused> {
+        self.held.extend(Held::by(node, new));
         let to_old = pair(old, new)?;
         let slots = first_slots(old, first);
         for (member, &was) in new.members.iter().zip(&to_old) {
@@ -169,7 +178,7 @@ impl Changes {
             })?;
             // A child graph's node goes on with the graph that it has.
             if !matches!(member.operation, Operation::Child(_)) {
-                self.0.push(Change {
+                self.slots.push(Change {
                     slot,
                     node: member.handle,
                     operation: member.operation.clone(),
@@ -178,7 +187,7 @@ impl Changes {
             }
             let mut first = slot + 1;
             for (old, new) in old.members[was as usize].inner.iter().zip(&member.inner) {
-                self.add(old, new, first, now)?;
+                self.add(old, new, Some(slot), first, now)?;
                 first += slots_of(old);
             }
         }
@@ -239,16 +248,22 @@ impl Executable {
         Ok(())
     }
 
-    /// `cuGraphExecChildGraphNodeSetParams`: the child graph's nodes do what `child`'s do.
+    /// `cuGraphExecChildGraphNodeSetParams`: the child graph's nodes do what `child`'s do. From
+    /// now on the executable keeps alive what `child` does, and lets go of what the node's graph,
+    /// or the one before `child`, did.
     pub fn set_child(&self, node: CUgraphNode, child: &Arc<Graph>) -> Result {
         let number = self.slot(node)? as u32;
         let new = Snapshot::of(child)?;
         let old = find_inner(&self.shape, node.0).ok_or(INVALID)?;
         let mut state = self.state.lock();
         let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
-        let changes = Changes::between(old, &new, number + 1, &now);
+        let changes = Changes::between(old, &new, Some(number), &now);
         let changes = changes.map_err(|refused| refused.error)?;
-        changes.apply(&mut state.plan);
+        let graphs = number..=number + slots_of(old);
+        let is_inside = |held: &Held| held.by.is_some_and(|slot| graphs.contains(&slot));
+        let let_go = changes.apply(&mut state.plan, is_inside);
+        drop(state);
+        drop(let_go);
         Ok(())
     }
 
@@ -262,16 +277,14 @@ impl Executable {
         // Conditions stay those of the graph that the executable was made of.
         let instance = graph.take_instance(state.instance.as_ref())?;
         let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
-        let changes = Changes::between(&self.shape, &new, 0, &now)?;
+        let changes = Changes::between(&self.shape, &new, None, &now)?;
         if self.uses_priorities() {
             changes.check_priorities(&now)?;
         }
-        changes.apply(&mut state.plan);
-        let references = new.all_references().into();
-        let old = std::mem::replace(&mut Arc::make_mut(&mut state.plan).references, references);
+        let let_go = changes.apply(&mut state.plan, |_| true);
         state.instance = instance;
         drop(state);
-        drop(old);
+        drop(let_go);
         Ok(())
     }
 
@@ -299,18 +312,24 @@ impl Executable {
 }
 
 impl Changes {
-    fn apply(self, plan: &mut Arc<super::plan::Plan>) {
+    /// Makes the changes. `replaced` says what the changed graphs kept alive until now. The caller
+    /// drops what is given after unlocking.
+    fn apply(self, plan: &mut Arc<Plan>, replaced: impl Fn(&Held) -> bool) -> Arc<[Held]> {
         let plan = Arc::make_mut(plan);
-        for change in self.0 {
+        let kept = plan.held.iter().filter(|held| !replaced(held));
+        let held = kept.cloned().chain(self.held).collect();
+        let old = std::mem::replace(&mut plan.held, held);
+        for change in self.slots {
             let slot = &mut plan.slots[change.slot as usize];
             (slot.operation, slot.work) = (change.operation, change.work);
         }
         plan.refresh();
+        old
     }
 
     /// Fails where a kernel's priority changes.
     fn check_priorities(&self, now: &dyn Fn(u32) -> Operation) -> std::result::Result<(), Refused> {
-        for change in &self.0 {
+        for change in &self.slots {
             if let (Operation::Kernel(old), Operation::Kernel(new)) =
                 (now(change.slot), &change.operation)
                 && old.attributes().priority() != new.attributes().priority()

@@ -16,6 +16,7 @@ mod definitions;
 mod destroying;
 mod failing;
 mod memory_nodes;
+mod moving;
 mod pictures;
 mod running;
 mod threads;

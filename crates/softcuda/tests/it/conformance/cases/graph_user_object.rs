@@ -31,7 +31,7 @@ fn data(counter: &'static AtomicU32) -> *mut c_void {
 }
 
 /// An object with `count` references of the program's.
-unsafe fn object(count: u32) -> (Handle, &'static AtomicU32) {
+pub(super) unsafe fn object(count: u32) -> (Handle, &'static AtomicU32) {
     let (mut object, gone) = (0, counter());
     cuUserObjectCreate(&mut object, data(gone), Some(add_one), count, 1).must();
     (object, gone)
@@ -49,11 +49,12 @@ fn settle(counter: &AtomicU32) -> u32 {
 }
 
 /// Writes down whether the destructor ran.
-fn destroyed(line: &mut Line, what: &str, gone: &AtomicU32) {
+pub(super) fn destroyed(line: &mut Line, what: &str, gone: &AtomicU32) {
     line.value(what, settle(gone));
 }
 
-const MOVE: u32 = 1;
+/// `CU_GRAPH_USER_OBJECT_MOVE`, and `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`.
+pub(super) const MOVE: u32 = 1;
 
 pub const CASES: &[Case] = &[
     case!("graph/object/create", |line| {

@@ -36,6 +36,7 @@ mod graph_edges;
 mod graph_exec;
 mod graph_exec_copy;
 mod graph_exec_node;
+mod graph_exec_object;
 mod graph_exec_params;
 mod graph_fill;
 mod graph_host_event;
@@ -43,6 +44,7 @@ mod graph_kernel;
 mod graph_legacy;
 mod graph_memory;
 mod graph_memory_exec;
+mod graph_move;
 mod graph_node;
 mod graph_pool;
 mod graph_run;
@@ -104,6 +106,7 @@ pub fn all() -> Vec<&'static Case> {
         graph_exec::CASES,
         graph_exec_copy::CASES,
         graph_exec_node::CASES,
+        graph_exec_object::CASES,
         graph_exec_params::CASES,
         graph_fill::CASES,
         graph_host_event::CASES,
@@ -111,6 +114,8 @@ pub fn all() -> Vec<&'static Case> {
         graph_legacy::CASES,
         graph_memory::CASES,
         graph_memory_exec::CASES,
+        graph_move::CASES,
+        graph_move::PLACED,
         graph_node::CASES,
         graph_pool::CASES,
         graph_update::CASES,
