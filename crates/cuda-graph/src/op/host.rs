@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{
@@ -10,6 +9,7 @@ use cudarc::driver::sys::{
 };
 
 use super::{Tag, tagged};
+use crate::retain::contain;
 use crate::{Owner, Result, driver};
 
 /// Calls a Rust closure, or a C function with its data, on a thread of the driver.
@@ -23,7 +23,8 @@ pub struct HostOp {
     pub(super) tag: Tag,
 }
 
-// SAFETY: `data` is handed to the driver alone; what it points to is `Sync` by `new`'s bound or by `raw`'s contract.
+// SAFETY: `data` is handed to the driver alone; what it points to is `Sync` by `new`'s bound or by
+// `raw`'s contract.
 unsafe impl Send for HostOp {}
 // SAFETY: as above.
 unsafe impl Sync for HostOp {}
@@ -31,8 +32,8 @@ unsafe impl Sync for HostOp {}
 tagged!(HostOp);
 
 impl HostOp {
-    /// Calls `function` each time the node runs. Several launches may call it at once. If it panics, the panic ends there and is logged;
-    /// the graph runs on.
+    /// Calls `function` each time the node runs. Several launches may call it at once. If it
+    /// panics, the panic ends there and is logged; the graph runs on.
     #[track_caller]
     pub fn new<F: Fn() + Send + Sync + 'static>(function: F) -> HostOp {
         let function = Arc::new(function);
@@ -49,8 +50,9 @@ impl HostOp {
     ///
     /// # Safety
     ///
-    /// Whenever the node runs, on whatever thread and perhaps several times at once, `function(data)` is sound, and it does not unwind;
-    /// what `data` points to lives for as long as `owner` does, or a graph, executable or launch uses it.
+    /// Whenever the node runs, on whatever thread and perhaps several times at once,
+    /// `function(data)` is sound, and it does not unwind; what `data` points to lives for as long
+    /// as `owner` does, or a graph, executable or launch uses it.
     #[track_caller]
     pub unsafe fn raw(
         function: unsafe extern "C" fn(*mut c_void),
@@ -76,7 +78,8 @@ impl HostOp {
 
     pub(super) fn with_params<R>(&self, call: impl FnOnce(&mut CUgraphNodeParams) -> R) -> R {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST);
-        // SAFETY: plain data for which zero is a value of every field; later CUDA versions have more of them.
+        // SAFETY: plain data for which zero is a value of every field; later CUDA versions have
+        // more of them.
         let mut host: CUDA_HOST_NODE_PARAMS_v2 = unsafe { std::mem::zeroed() };
         host.fn_ = Some(self.function);
         host.userData = self.data;
@@ -101,11 +104,10 @@ impl HostOp {
 ///
 /// `data` points to an `F` that lives for the length of the call.
 unsafe extern "C" fn call<F: Fn()>(data: *mut c_void) {
-    // SAFETY: by this function's contract; whoever has the node run holds the closure until it has run (L4, L5).
+    // SAFETY: by this function's contract; whoever has the node run holds the closure until it has
+    // run (L4, L5).
     let function = unsafe { &*data.cast_const().cast::<F>() };
-    if catch_unwind(AssertUnwindSafe(function)).is_err() {
-        tracing::error!("a host function that a graph calls panicked");
-    }
+    contain("a host function that a graph calls panicked", function);
 }
 
 /// What a node with no function calls.
