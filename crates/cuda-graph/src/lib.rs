@@ -45,6 +45,7 @@ mod retain;
 #[doc(hidden)]
 pub mod testing;
 
+pub use bytemuck;
 pub use capture::{
     Branch, Capture, CaptureInfo, CaptureInvalidated, CaptureStatus, Captured, Global, Joint, Kind,
     Mode, Parallel, Relaxed, Root, Split, ThreadLocal,

@@ -6,7 +6,7 @@ mod svg;
 
 pub use driver_dot::DriverDot;
 
-use crate::op::{AnyOp, Conditional};
+use crate::op::{AnyOp, Conditional, hex};
 use crate::{Condition, Graph, Result};
 
 /// A graph as pictures show it, with what is embedded in it.
@@ -120,8 +120,8 @@ fn lines(index: u32, op: &AnyOp) -> Vec<String> {
         }
         AnyOp::Fill(op) => {
             let (width, height) = op.size();
-            let bytes = width * height * op.value_bytes() as usize;
-            lines.push(format!("{bytes} bytes of {:#x}", op.value()));
+            let bytes = width * height * op.value().len();
+            lines.push(format!("{bytes} bytes of {}", hex(op.value())));
         }
         AnyOp::Alloc(op) => lines.push(format!(
             "{} bytes, {:?}",

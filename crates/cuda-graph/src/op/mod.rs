@@ -13,6 +13,7 @@ mod conditional;
 mod copy;
 mod empty;
 mod fill;
+mod fill_kernel;
 mod free;
 mod host;
 mod kernel;
@@ -37,6 +38,7 @@ pub(crate) use conditional::need as need_conditional;
 pub use conditional::{Conditional, IfElseOp, IfOp, SwitchOp, WhileOp};
 pub use copy::{CopyOp, Pitched};
 pub use empty::EmptyOp;
+pub(crate) use fill::hex;
 pub use fill::{FillOp, FillValue};
 pub use free::FreeOp;
 pub use host::HostOp;
@@ -291,30 +293,37 @@ macro_rules! operations {
             }
         }
 
-        $(
-            impl Operation for $op {
-                fn into_any(self) -> AnyOp {
-                    AnyOp::$variant(self)
-                }
+        $(operation!($variant($op) = $kind);)+
+    };
+}
 
-                fn from_any(op: AnyOp) -> Option<Self> {
-                    match op {
-                        AnyOp::$variant(op) => Some(op),
-                        _ => None,
-                    }
-                }
+/// Makes a type an operation of one kind.
+macro_rules! operation {
+    // It may be a kernel too, and says so itself.
+    (Fill($op:ty) = Fill) => {};
+    ($variant:ident($op:ty) = $kind:ident) => {
+        impl Operation for $op {
+            fn into_any(self) -> AnyOp {
+                AnyOp::$variant(self)
+            }
 
-                fn has_kind(kind: NodeKind) -> bool {
-                    kind == NodeKind::$kind
+            fn from_any(op: AnyOp) -> Option<Self> {
+                match op {
+                    AnyOp::$variant(op) => Some(op),
+                    _ => None,
                 }
             }
 
-            impl From<$op> for AnyOp {
-                fn from(op: $op) -> AnyOp {
-                    AnyOp::$variant(op)
-                }
+            fn has_kind(kind: NodeKind) -> bool {
+                kind == NodeKind::$kind
             }
-        )+
+        }
+
+        impl From<$op> for AnyOp {
+            fn from(op: $op) -> AnyOp {
+                AnyOp::$variant(op)
+            }
+        }
     };
 }
 
@@ -434,7 +443,6 @@ macro_rules! through_any {
 
 through_any!(
     CopyOp,
-    FillOp,
     HostOp,
     EmptyOp,
     RecordEventOp,
@@ -577,7 +585,7 @@ impl AnyOp {
     ) -> Result<R> {
         Ok(match self {
             AnyOp::Copy(op) => op.with_params(context, call),
-            AnyOp::Fill(op) => op.with_params(context, call),
+            AnyOp::Fill(op) => op.with_params(context, call)?,
             AnyOp::Host(op) => op.with_params(call),
             AnyOp::RecordEvent(op) => op.with_params(call),
             AnyOp::WaitEvent(op) => op.with_params(call),

@@ -21,7 +21,9 @@ impl AnyOp {
             }
             AnyOp::Copy(op) if op.bytes() == 0 => Ok(()),
             AnyOp::Copy(op) => driver::run::copy(op.params(), stream),
-            AnyOp::Fill(op) => driver::run::fill(&op.params(std::ptr::null_mut()), stream),
+            AnyOp::Fill(op) => op
+                .params(std::ptr::null_mut())
+                .and_then(|params| driver::run::fill(&params, stream)),
             AnyOp::Host(op) => {
                 let (function, data) = op.as_raw();
                 driver::run::host(function, data, stream)
