@@ -44,6 +44,7 @@ mod retain;
 #[doc(hidden)]
 pub mod testing;
 
+pub use bytemuck;
 pub use capture::{CaptureInfo, CaptureMode, CaptureStatus};
 pub use cudarc;
 pub use device::{Device, device};

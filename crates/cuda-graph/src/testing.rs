@@ -11,6 +11,11 @@ pub fn with_driver_version<R>(version: i32, body: impl FnOnce() -> R) -> R {
     crate::driver::with_version(version, body)
 }
 
+/// Runs `body` as if devices freed memory in no stream's order, as far as this thread asks for it.
+pub fn without_ordered_frees<R>(body: impl FnOnce() -> R) -> R {
+    crate::driver::memory::without_order(body)
+}
+
 /// Looks a driver function up, as its first call does.
 pub fn find_function(name: &'static str) -> crate::Result<()> {
     crate::driver::find(&std::sync::atomic::AtomicBool::new(false), name)

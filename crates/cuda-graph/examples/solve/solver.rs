@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use cuda_graph::cudarc::driver::{CudaStream, DeviceRepr, LaunchConfig, ValidAsZeroBits};
+use cuda_graph::bytemuck::AnyBitPattern;
+use cuda_graph::cudarc::driver::{CudaStream, LaunchConfig};
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{Buffer, Kernel, KernelOp, PinnedBuffer, Recorder, Result};
 
@@ -57,7 +58,7 @@ pub struct Outcome {
 
 /// As in `kernels/solve.cu`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 struct Turn {
     gamma: f64,
     alpha: f64,
@@ -70,18 +71,13 @@ struct Turn {
 
 /// As in `kernels/solve.cu`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 struct State {
     now: Turn,
     next: Turn,
     tolerance: f64,
     limit: u32,
 }
-
-// SAFETY: the structure is plain numbers in C's layout, the kernels' own.
-unsafe impl DeviceRepr for State {}
-// SAFETY: each of the numbers may be zero.
-unsafe impl ValidAsZeroBits for State {}
 
 /// How far the device has come, read while it goes on.
 #[derive(Clone)]

@@ -8,6 +8,6 @@
 mod session;
 mod status;
 
-pub(crate) use session::{Block, Session, begun_at};
+pub(crate) use session::{Block, Session};
 pub use session::CaptureMode;
 pub use status::{CaptureInfo, CaptureStatus};

@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
+use std::sync::Arc;
 
 use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaStream};
@@ -13,6 +12,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 use crate::error::{CaptureInvalidated, NodeName, StrayWork};
 use crate::graph::Graph;
 use crate::op::Op;
+use crate::driver::begun::{self, refuse_captured};
 use crate::{Error, Result, driver};
 
 /// Which calls a foreign block forbids while its stream is captured: `cuMemAlloc`, for one.
@@ -65,45 +65,6 @@ struct Held {
     graph: CUgraph,
 }
 
-/// A session's stream, and where the recording began: for those who find the stream captured.
-struct Begun {
-    serial: u64,
-    /// The driver's number of its present capture.
-    id: u64,
-    stream: StreamKey,
-    location: &'static Location<'static>,
-}
-
-/// What tells a stream: its handle, its context, and for streams that each thread has under one
-/// handle, the thread.
-type StreamKey = (usize, usize, Option<ThreadId>);
-
-fn key(stream: &CudaStream) -> StreamKey {
-    let handle = stream.cu_stream() as usize;
-    let of_thread = handle == driver::stream::PER_THREAD;
-    let context = stream.context().cu_ctx() as usize;
-    (handle, context, of_thread.then(|| thread::current().id()))
-}
-
-fn begun() -> MutexGuard<'static, Vec<Begun>> {
-    static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
-    BEGUN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where the recording began whose capture `stream` takes part in, if it is this library's.
-pub(crate) fn begun_at(stream: &CudaStream) -> Option<&'static Location<'static>> {
-    let info = driver::capture::info(stream.cu_stream()).ok()?;
-    let key = key(stream);
-    // The driver gives no number to an invalidated capture.
-    let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    let is_it = |begun: &&Begun| match active {
-        true => begun.id == info.id,
-        false => begun.stream == key,
-    };
-    let begun = begun();
-    begun.iter().rfind(is_it).map(|begun| begun.location)
-}
-
 impl Session {
     /// Begins to hold `stream`.
     pub(crate) fn begin(
@@ -117,9 +78,7 @@ impl Session {
         if driver::capture::status(stream.cu_stream())
             .is_ok_and(|status| status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
         {
-            return Err(Error::AlreadyCapturing {
-                begun: begun_at(stream),
-            });
+            refuse_captured(stream)?;
         }
         driver::take_offence();
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -135,12 +94,7 @@ impl Session {
             in_block: Cell::new(false),
             open: Cell::new(true),
         });
-        begun().push(Begun {
-            serial: session.serial,
-            id: 0,
-            stream: key(stream),
-            location,
-        });
+        begun::add(session.serial, stream, location);
         session.capture_into(driver::graph::create()?, CaptureMode::Relaxed)?;
         Ok(session)
     }
@@ -191,9 +145,7 @@ impl Session {
         self.capture.set(Some(Held { id: 0, graph }));
         let id = driver::capture::info(raw)?.id;
         self.capture.set(Some(Held { id, graph }));
-        if let Some(begun) = begun().iter_mut().find(|begun| begun.serial == self.serial) {
-            begun.id = id;
-        }
+        begun::set_id(self.serial, id);
         Ok(())
     }
 
@@ -284,10 +236,7 @@ impl Session {
                 // The driver gives no number. If this library began another capture on the stream
                 // since, it is that.
                 S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
-                    let key = key(&self.stream);
-                    let begun = begun();
-                    let last = begun.iter().rfind(|begun| begun.stream == key);
-                    last.is_some_and(|begun| begun.serial == self.serial)
+                    begun::is_last(self.serial, &self.stream)
                 }
             },
             Err(_) => true,
@@ -391,7 +340,7 @@ impl Session {
     }
 
     fn close(&self) {
-        begun().retain(|begun| begun.serial != self.serial);
+        begun::remove(self.serial);
     }
 
     /// What is known of the capture while it is there.

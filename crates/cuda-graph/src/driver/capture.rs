@@ -13,17 +13,17 @@ use smallvec::SmallVec;
 use super::call;
 use crate::Result;
 
-/// Held while a capture begins or takes in a stream, and while a stream that is not captured is given something behind
-/// its users' backs: what another thread gives a stream in capture is a node of a graph that the driver does not lock,
-/// and has crashed an H200's.
+/// Held while a capture begins or takes in a stream, and while a stream that is not captured is
+/// given something behind its users' backs: what another thread gives a stream in capture is a node
+/// of a graph that the driver does not lock, and has crashed an H200's.
 static BEGINNING: Mutex<()> = Mutex::new(());
 
 fn beginning() -> MutexGuard<'static, ()> {
     BEGINNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `body`, which gives `stream` something, unless the stream is captured. No capture of this library begins
-/// meanwhile.
+/// Runs `body`, which gives `stream` something, unless the stream is captured. No capture of this
+/// library begins meanwhile, in any thread: so `body` waits for nothing that the device does.
 pub(crate) fn unless_captured<R>(stream: CUstream, body: impl FnOnce() -> R) -> Option<R> {
     let _none_begins = beginning();
     // Where that cannot be told, nothing is captured: the context has failed.
@@ -122,7 +122,8 @@ pub(crate) fn status(stream: CUstream) -> Result<CUstreamCaptureStatus> {
     Ok(status)
 }
 
-/// Whether a stream takes part in a capture, be it one that was invalidated, or cannot be used beside one.
+/// Whether a stream takes part in a capture, be it one that was invalidated, or cannot be used
+/// beside one.
 pub(crate) fn is_captured(stream: CUstream) -> Result<bool> {
     match status(stream) {
         Ok(status) => Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE),
@@ -139,8 +140,9 @@ pub(crate) fn allow_during_captures() {
     }
 }
 
-/// Runs `body`, which lets go of something, and disturbs no capture by that: where things are dropped is often nobody's
-/// choice, and much of what frees is forbidden while the same thread captures.
+/// Runs `body`, which lets go of something, and disturbs no capture by that: where things are
+/// dropped is often nobody's choice, and much of what frees is forbidden while the same thread
+/// captures.
 pub(crate) fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
     struct Back(u32);
     impl Drop for Back {

@@ -6,6 +6,7 @@
 //! cudarc panics when it looks up a function that the installed driver lacks, so each call site asks once whether it is there, and an
 //! old driver is [`Error::Unsupported`].
 
+pub(crate) mod begun;
 pub(crate) mod capture;
 pub(crate) mod choice;
 pub(crate) mod event;

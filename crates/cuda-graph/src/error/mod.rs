@@ -171,6 +171,13 @@ pub enum Error {
         size: usize,
     },
 
+    /// A fill takes values of 1 to 256 bytes. Copy longer ones.
+    #[error("a fill takes values of 1 to 256 bytes, and got one of {bytes}: copy it instead")]
+    FillValueSize {
+        /// The bytes of the value.
+        bytes: usize,
+    },
+
     /// An address is not aligned to the values there.
     #[error("{address:#x} is not aligned to values of {size} bytes")]
     Misaligned {

@@ -124,7 +124,7 @@ impl Graph {
         self.remove_edges([(from.into(), to.into())])
     }
 
-    /// Removes edges, all or none, in one call of the driver.
+    /// Removes edges, all or none, in one call of the driver. An edge that is given twice counts once.
     ///
     /// # Errors
     ///
@@ -135,7 +135,9 @@ impl Graph {
             to,
             data: EdgeData::default(),
         };
-        let edges: Vec<Edge> = edges.into_iter().map(edge).collect();
+        let mut edges: Vec<Edge> = edges.into_iter().map(edge).collect();
+        let mut seen = HashSet::new();
+        edges.retain(|edge| seen.insert((edge.from, edge.to)));
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
         let mut checked = self.check(&state, edges)?;
@@ -382,7 +384,7 @@ impl Neighbours<'_> {
             .add_edges(list.into_iter().map(|node| self.edge(node, data)))
     }
 
-    /// Removes nodes, all or none, in one call of the driver.
+    /// Removes nodes, all or none, in one call of the driver. A node that is given twice counts once.
     ///
     /// # Errors
     ///

@@ -281,7 +281,7 @@ impl Graph {
     /// let alloc = graph.add(AllocOp::new(MemoryLocation::Device(0), 16), ())?;
     /// // SAFETY: what uses the memory runs after `alloc` and before the node that frees it.
     /// let memory = unsafe { graph.allocation(alloc) }?;
-    /// let fill = graph.add(FillOp::new(&memory, 7u32)?, alloc)?;
+    /// let fill = graph.add(FillOp::pattern(&memory, 7u32)?, alloc)?;
     /// let copy = graph.add(CopyOp::new(&result, &memory)?, fill)?;
     /// graph.add(FreeOp::new(&memory), copy)?;
     /// graph.instantiate()?.launch(&stream)?;

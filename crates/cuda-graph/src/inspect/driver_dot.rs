@@ -2,14 +2,13 @@
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::CUgraphDebugDot_flags as Flag;
 
 use crate::{Error, Graph, Result, driver};
 
-/// What the driver's picture shows: one field for each of its flags. [`DriverDot::all`] shows everything.
+/// What the driver's picture shows: one field for each of its flags. [`DriverDot::all`] shows
+/// everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(
     missing_docs,
@@ -128,38 +127,25 @@ impl DriverDot {
 }
 
 impl Graph {
-    /// The driver's picture of the graph, in Graphviz' language. The driver writes files alone, so it goes through one in the temporary
-    /// folder.
+    /// The driver's picture of the graph, in Graphviz' language. The driver writes files alone, so
+    /// it goes through one in a private folder of the temporary folder.
     pub fn driver_dot(&self, show: DriverDot) -> Result<String> {
-        let file = Temporary::new();
-        let path = CString::new(file.0.as_os_str().as_bytes()).map_err(|error| Error::Picture {
+        let failed = |error: std::io::Error| Error::Picture {
+            why: format!("the driver's file: {error}"),
+        };
+        // Nobody else can put a file, or a link, where the driver writes.
+        let folder = tempfile::Builder::new()
+            .prefix("cuda-graph-")
+            .tempdir()
+            .map_err(failed)?;
+        let file = folder.path().join("graph.dot");
+        let path = CString::new(file.as_os_str().as_bytes()).map_err(|error| Error::Picture {
             why: error.to_string(),
         })?;
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
         driver::graph::print_dot(state.body(self.body_index())?.raw, &path, show.bits())?;
         drop(state);
-        std::fs::read_to_string(&file.0).map_err(|error| Error::Picture {
-            why: format!("{} cannot be read: {error}", file.0.display()),
-        })
-    }
-}
-
-/// A file that is gone when this is.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new() -> Temporary {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("cuda-graph-{}-{number}.dot", std::process::id());
-        Temporary(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // It is not there when the driver failed.
-        let _ = std::fs::remove_file(&self.0);
+        std::fs::read_to_string(&file).map_err(failed)
     }
 }

@@ -7,7 +7,7 @@ mod svg;
 pub use driver_dot::DriverDot;
 
 use crate::graph::{AnyOp, Condition, Conditional, Graph};
-use crate::op::Op;
+use crate::op::{Op, hex};
 use crate::Result;
 
 /// A graph as pictures show it, with what is embedded in it.
@@ -121,8 +121,8 @@ fn lines(index: u32, op: &AnyOp) -> Vec<String> {
         }
         AnyOp::Fill(op) => {
             let (width, height) = op.size();
-            let bytes = width * height * op.value_bytes() as usize;
-            lines.push(format!("{bytes} bytes of {:#x}", op.value()));
+            let bytes = width * height * op.value().len();
+            lines.push(format!("{bytes} bytes of {}", hex(op.value())));
         }
         AnyOp::Alloc(op) => lines.push(format!(
             "{} bytes, {:?}",

@@ -5,16 +5,25 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits, result};
+use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, result};
 
-use super::{Region, Source, Space, Target, bytes_of, make_valid};
+use super::{Region, Source, Space, Target, bytes_of};
+use crate::driver::begun::refuse_captured;
 use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in device memory, or on a part of them.
 ///
-/// Clones and slices share the allocation, which is freed when the last of them, and the last graph, executable and
-/// launch that uses it, are gone. It is made from a `CudaSlice`, or allocated in stream order.
+/// Clones and slices share the allocation, which is freed when the last of them, and the last
+/// graph, executable and launch that uses it, are gone. A buffer is allocated in stream order, or
+/// made from memory of cudarc's:
+///
+/// | from | the memory is freed |
+/// |---|---|
+/// | `CudaSlice<T>` | by this library |
+/// | `Arc<CudaSlice<T>>`, or a reference to one | with the last clone of the `Arc` |
+/// | a `CudaView`, or part of something else, by [`lent`](Buffer::lent) | by who lends it |
 ///
 /// ```
 /// # use cuda_graph::Buffer;
@@ -38,20 +47,11 @@ struct Allocation {
     bytes: usize,
     /// In whose order it is freed.
     stream: Arc<CudaStream>,
+    /// Who frees it, if not this.
+    lender: Option<Owner>,
 }
 
 impl Allocation {
-    fn free(&self) -> Result<()> {
-        driver::bind(self.stream.context())?;
-        driver::capture::undisturbed(|| {
-            if self.stream.context().has_async_alloc() {
-                return driver::memory::free_in_order(self.address, self.stream.cu_stream());
-            }
-            driver::stream::synchronize(self.stream.cu_stream())?;
-            driver::memory::free(self.address)
-        })
-    }
-
     /// Whether it cannot be freed now, because its stream is captured.
     fn must_wait(&self) -> bool {
         driver::capture::is_captured(self.stream.cu_stream()).unwrap_or(false)
@@ -59,13 +59,26 @@ impl Allocation {
 }
 
 impl Drop for Allocation {
-    /// The stream may be captured by the time that the last launch which used the memory is over, or where a program
-    /// drops it. Then it is freed once the capture has ended.
+    /// The stream may be captured by the time that the last launch which used the memory is over,
+    /// or where a program drops it. Then it is freed once the capture has ended.
     fn drop(&mut self) {
+        if self.lender.is_some() {
+            return;
+        }
         // The null stream is the current context's.
         let _ = driver::bind(self.stream.context());
         let stream = self.stream.cu_stream();
-        let freed = match driver::capture::unless_captured(stream, || self.free()) {
+        if !driver::memory::frees_in_order(self.stream.context()) {
+            // To free it waits for the device. No thread that drops a buffer waits for that.
+            let plain = Plain {
+                context: self.stream.context().clone(),
+                address: self.address,
+            };
+            return drop_after(Fence::behind(self.stream.clone()), plain);
+        }
+        let free = || driver::memory::free_in_order(self.address, stream);
+        let freed = driver::capture::unless_captured(stream, || driver::capture::undisturbed(free));
+        let freed = match freed {
             Some(Ok(())) => return,
             Some(freed) if !self.must_wait() => freed,
             // Captured, or by other code since it was asked.
@@ -74,14 +87,86 @@ impl Drop for Allocation {
                     address: self.address,
                     bytes: self.bytes,
                     stream: self.stream.clone(),
+                    lender: None,
                 };
                 return drop_after(Fence::behind(self.stream.clone()), again);
             }
         };
-        if let Err(error) = freed {
-            tracing::error!("device memory leaks: {error}");
+        log_leak(freed);
+    }
+}
+
+/// Memory that is freed in no stream's order, when nothing uses it any more.
+struct Plain {
+    context: Arc<CudaContext>,
+    address: u64,
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        let free = || driver::memory::free(self.address);
+        log_leak(driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free)));
+    }
+}
+
+fn log_leak(freed: Result<()>) {
+    if let Err(error) = freed {
+        tracing::error!("device memory leaks: {error}");
+    }
+}
+
+/// Keeps what a `CudaSlice` owns. The last of its owners frees it as cudarc does, but not into a
+/// capture.
+struct Lender<T: 'static>(Option<Arc<CudaSlice<T>>>);
+
+impl<T: 'static> Drop for Lender<T> {
+    fn drop(&mut self) {
+        let Some(memory) = self.0.take().and_then(Arc::into_inner) else {
+            return;
+        };
+        let stream = memory.stream().clone();
+        match refuse_captured(&stream) {
+            Ok(()) => drop(Allocation::of(memory)),
+            Err(_) => drop_after(Fence::behind(stream), Lender(Some(Arc::new(memory)))),
         }
     }
+}
+
+impl Allocation {
+    /// What `memory` owned.
+    fn of<T>(memory: CudaSlice<T>) -> Allocation {
+        let stream = memory.stream().clone();
+        let bytes = bytes(&memory);
+        // What cudarc tracked of it in other streams, its own stream waits for now.
+        let address = memory.leak();
+        Allocation {
+            address,
+            bytes,
+            stream,
+            lender: None,
+        }
+    }
+}
+
+/// The bytes of `memory`: cudarc multiplies without a look at overflow, and allocates what comes of
+/// that.
+fn bytes<T>(memory: &impl DevicePtr<T>) -> usize {
+    memory.len().wrapping_mul(size_of::<T>())
+}
+
+/// Returns the address of `memory`. cudarc gives it to those alone who give work to a stream: that
+/// stream waits for what wrote the memory, which a capture would not survive.
+fn address<T>(memory: &impl DevicePtr<T>) -> u64 {
+    let (stream, context) = (memory.stream(), memory.stream().context());
+    // Otherwise there are no events to wait for.
+    let waits = context.is_managing_stream_synchronization();
+    let aside = (waits && refuse_captured(stream).is_err())
+        .then(|| driver::capture::undisturbed(|| context.new_stream()).ok())
+        .flatten();
+    let (address, used) = memory.device_ptr(aside.as_ref().unwrap_or(stream));
+    // It would record that the stream has read the memory, into a capture if there is one.
+    std::mem::forget(used);
+    address
 }
 
 impl<T> Clone for Buffer<T> {
@@ -117,49 +202,161 @@ impl<T> fmt::Debug for Buffer<T> {
 
 impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
     fn from(memory: CudaSlice<T>) -> Self {
-        let stream = memory.stream().clone();
-        let len = cudarc::driver::DeviceSlice::len(&memory);
-        // cudarc multiplies without a look at overflow: what is there is what it allocated.
-        let bytes = len.wrapping_mul(size_of::<T>());
-        let len = bytes.checked_div(size_of::<T>()).unwrap_or(len);
-        // What cudarc tracked of it in other streams, its own stream waits for now.
-        let address = memory.leak();
-        Buffer {
-            allocation: Arc::new(Allocation {
-                address,
-                bytes,
-                stream,
-            }),
-            address,
-            len,
-            element: PhantomData,
+        match refuse_captured(memory.stream()) {
+            Ok(()) => Buffer::whole(Allocation::of(memory)),
+            // What cudarc tracked of it cannot be waited for now.
+            Err(_) => Arc::new(memory).into(),
         }
     }
 }
 
-impl<T: DeviceRepr + 'static> Buffer<T> {
-    /// Allocates `len` values on `stream`, all bits zero. Work in other streams is to wait for that, as for any work of
-    /// `stream`.
-    pub fn zeroed(stream: &Arc<CudaStream>, len: usize) -> Result<Self>
-    where
-        T: ValidAsZeroBits,
-    {
-        // cudarc does not look.
-        bytes_of::<T>(len, "allocating device memory")?;
-        let memory = stream
-            .alloc_zeros::<T>(len)
-            .map_err(Error::call("cuMemAllocAsync"))?;
-        Ok(memory.into())
+/// Lends memory that a program goes on using by cudarc's own type. Work in other streams than the
+/// launches' must be ordered with them by the program: cudarc does not know of launches.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use cuda_graph::{Buffer, FillOp, Graph};
+/// # let device = cuda_graph::device(0)?;
+/// # let stream = device.context().default_stream();
+/// let memory = Arc::new(stream.clone_htod(&[1u32, 2, 3, 4])?);
+/// let graph = Graph::new(device.context())?;
+/// graph.add(FillOp::new(&Buffer::from(&memory).slice(1..3)?, 7)?, ())?;
+/// graph.instantiate()?.launch(&stream)?;
+/// assert_eq!(stream.clone_dtoh(&*memory)?, [1, 7, 7, 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl<T: 'static> From<Arc<CudaSlice<T>>> for Buffer<T> {
+    fn from(memory: Arc<CudaSlice<T>>) -> Self {
+        let lender = Arc::new(Lender(Some(memory.clone())));
+        // SAFETY: the lender holds the memory.
+        unsafe { Buffer::lent(&*memory, lender) }
+    }
+}
+
+/// As from the `Arc` itself.
+impl<T: 'static> From<&Arc<CudaSlice<T>>> for Buffer<T> {
+    fn from(memory: &Arc<CudaSlice<T>>) -> Self {
+        memory.clone().into()
+    }
+}
+
+impl<T> Buffer<T> {
+    /// Lends memory that lives inside something else: `memory` is a `CudaSlice`, or a `CudaView` of
+    /// a part of one, and `owner` keeps it allocated. The memory is never freed by this buffer.
+    ///
+    /// ```
+    /// use std::sync::{Arc, RwLock};
+    ///
+    /// use cuda_graph::cudarc::driver::CudaSlice;
+    /// use cuda_graph::{Buffer, FillOp, Graph};
+    ///
+    /// // As in candle: a tensor holds its storage behind a lock, which other tensors share.
+    /// struct CudaStorage {
+    ///     slice: CudaSlice<f32>,
+    /// }
+    /// #[derive(Clone)]
+    /// struct Tensor {
+    ///     storage: Arc<RwLock<CudaStorage>>,
+    /// }
+    ///
+    /// // As in burn: a server owns the memory, and a handle keeps the server from reusing it.
+    /// struct Server {
+    ///     page: CudaSlice<f32>,
+    /// }
+    /// #[derive(Clone)]
+    /// struct Handle {
+    ///     lock: Arc<()>,
+    ///     range: std::ops::Range<usize>,
+    /// }
+    ///
+    /// let device = cuda_graph::device(0)?;
+    /// let stream = device.context().default_stream();
+    /// let slice = stream.clone_htod(&[0f32; 4])?;
+    /// let tensor = Tensor { storage: Arc::new(RwLock::new(CudaStorage { slice })) };
+    /// let server = Server { page: stream.clone_htod(&[0f32; 8])? };
+    /// let handle = Handle { lock: Arc::new(()), range: 2..6 };
+    ///
+    /// // SAFETY: nobody replaces the slice in the storage, which the owner keeps.
+    /// let storage = tensor.storage.read().unwrap();
+    /// let a = unsafe { Buffer::lent(&storage.slice, tensor.storage.clone()) };
+    /// // SAFETY: the server keeps the page while it is there, and the part while the handle is.
+    /// let part = server.page.slice(handle.range.clone());
+    /// let b = unsafe { Buffer::lent(&part, handle.lock.clone()) };
+    ///
+    /// let graph = Graph::new(device.context())?;
+    /// graph.add(FillOp::new(&a, 1.5)?, ())?;
+    /// graph.add(FillOp::new(&b, 2.5)?, ())?;
+    /// graph.instantiate()?.launch(&stream)?;
+    /// assert_eq!(a.to_host(&stream)?, [1.5; 4]);
+    /// assert_eq!(stream.clone_dtoh(&server.page)?, [0.0, 0.0, 2.5, 2.5, 2.5, 2.5, 0.0, 0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// While `owner` lives, the memory stays allocated and serves nothing else. What a launch
+    /// writes there may be any bytes.
+    pub unsafe fn lent(memory: &impl DevicePtr<T>, owner: Owner) -> Buffer<T> {
+        Buffer::whole(Allocation {
+            address: address(memory),
+            bytes: bytes(memory),
+            stream: memory.stream().clone(),
+            lender: Some(owner),
+        })
     }
 
-    /// Allocates on `stream`, copies `values` there, and waits until they are.
-    pub fn from_host(stream: &Arc<CudaStream>, values: &[T]) -> Result<Self> {
+    /// All of an allocation.
+    fn whole(allocation: Allocation) -> Buffer<T> {
+        let len = allocation.bytes.checked_div(size_of::<T>()).unwrap_or(0);
+        Buffer {
+            address: allocation.address,
+            len,
+            allocation: Arc::new(allocation),
+            element: PhantomData,
+        }
+    }
+
+    /// Allocates `len` values on `stream`, all bits zero. Work in other streams must wait for that,
+    /// as for any work of `stream`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyCapturing`] while the stream is captured: there would be no memory until the
+    /// graph is launched. The capture goes on. So do the captures of the other functions.
+    pub fn zeroed(stream: &Arc<CudaStream>, len: usize) -> Result<Self>
+    where
+        T: Zeroable,
+    {
+        let bytes = bytes_of::<T>(len, "allocating device memory")?;
+        refuse_captured(stream)?;
         let memory = stream
-            .clone_htod(values)
+            .alloc_zeros::<u8>(bytes)
+            .map_err(Error::call("cuMemAllocAsync"))?;
+        Ok(Buffer {
+            len,
+            ..Buffer::whole(Allocation::of(memory))
+        })
+    }
+
+    /// Allocates on `stream`, copies `values` there, and waits until they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyCapturing`] while the stream is captured.
+    pub fn from_host(stream: &Arc<CudaStream>, values: &[T]) -> Result<Self>
+    where
+        T: NoUninit,
+    {
+        refuse_captured(stream)?;
+        let memory = stream
+            .clone_htod(bytemuck::cast_slice::<T, u8>(values))
             .map_err(Error::call("cuMemcpyHtoDAsync"))?;
         // The values are the caller's, and need not outlive this call.
         driver::stream::synchronize(stream.cu_stream())?;
-        Ok(memory.into())
+        Ok(Buffer {
+            len: values.len(),
+            ..Buffer::whole(Allocation::of(memory))
+        })
     }
 
     /// Copies `values` into the buffer in the order of `stream`, and waits until they are there.
@@ -167,7 +364,11 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
     /// # Errors
     ///
     /// [`Error::SizeMismatch`] unless there are as many values as the buffer holds.
-    pub fn copy_from_host(&self, stream: &CudaStream, values: &[T]) -> Result<()> {
+    /// [`Error::AlreadyCapturing`] while the stream is captured.
+    pub fn copy_from_host(&self, stream: &CudaStream, values: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+    {
         if values.len() != self.len {
             return Err(Error::SizeMismatch {
                 what: "copying values from the host into a buffer",
@@ -175,7 +376,7 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
                 got: size_of_val(values),
             });
         }
-        driver::bind(stream.context())?;
+        refuse_captured(stream)?;
         // SAFETY: the buffer holds as many values, and both live until the copy is waited for.
         unsafe { result::memcpy_htod_async(self.address, values, stream.cu_stream()) }
             .map_err(Error::call("cuMemcpyHtoDAsync"))?;
@@ -183,13 +384,26 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
     }
 
     /// The values, read in the order of `stream` and waited for.
+    ///
+    /// A device may have written any bytes, so every bit pattern must be a value:
+    ///
+    /// ```compile_fail,E0277
+    /// # use cuda_graph::cudarc::driver::CudaStream;
+    /// fn read(buffer: &cuda_graph::Buffer<bool>, stream: &CudaStream) -> Vec<bool> {
+    ///     buffer.to_host(stream).unwrap()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyCapturing`] while the stream is captured.
     pub fn to_host(&self, stream: &CudaStream) -> Result<Vec<T>>
     where
-        T: Clone + Default,
+        T: AnyBitPattern,
     {
-        let mut values = vec![T::default(); self.len];
-        driver::bind(stream.context())?;
-        // SAFETY: the vector holds as many values, and both live until the copy is waited for; nobody reads them before they are valid.
+        refuse_captured(stream)?;
+        let mut values = vec![T::zeroed(); self.len];
+        // SAFETY: the vector holds as many values, and both live until the copy is waited for.
         unsafe { result::memcpy_dtoh_async(&mut values, self.address, stream.cu_stream()) }
             .map_err(Error::call("cuMemcpyDtoHAsync"))?;
         if let Err(error) = driver::stream::synchronize(stream.cu_stream()) {
@@ -197,13 +411,14 @@ impl<T: DeviceRepr + 'static> Buffer<T> {
             std::mem::forget(values);
             return Err(error);
         }
-        // SAFETY: the vector's own values.
-        unsafe { make_valid(values.as_mut_ptr(), values.len()) };
         Ok(values)
     }
-}
 
-impl<T> Buffer<T> {
+    /// The context that the memory was allocated in.
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        self.allocation.stream.context()
+    }
+
     /// The address of its first value.
     pub fn address(&self) -> u64 {
         self.address
@@ -278,5 +493,5 @@ impl<T> Source for Buffer<T> {
     }
 }
 
-// SAFETY: device memory is never borrowed, and its values are made valid when they are read.
+// SAFETY: device memory is never borrowed, and read only as types of which all bytes are values.
 unsafe impl<T> Target for Buffer<T> {}

@@ -1,17 +1,21 @@
 //! Memory that operations work on.
 //!
-//! A [`Region`] is where an operation reads or writes: an address, a size, which side it is on, and who keeps it alive. [`Buffer`] and
-//! [`PinnedBuffer`] are handles on owned memory that give regions safely; [`RawMemory`] gives one from an address, which is unsafe.
-//! Ownership is at the level of the allocation: any handle, slice or region of it keeps all of it.
+//! A [`Region`] is where an operation reads or writes: an address, a size, which side it is on, and
+//! who keeps it alive. [`Buffer`] and [`PinnedBuffer`] are handles on owned memory that give
+//! regions safely; [`RawMemory`] gives one from an address, which is unsafe. Ownership is at the
+//! level of the allocation: any handle, slice or region of it keeps all of it.
+//!
+//! A device writes any bytes. So values are read only as types of which every bit pattern is a
+//! value (`bytemuck::AnyBitPattern`), and written only from types without padding
+//! (`bytemuck::NoUninit`).
 
 mod buffer;
 mod pinned;
 mod raw;
 
-use std::any::TypeId;
 use std::sync::Arc;
 
-use cudarc::driver::DeviceRepr;
+use bytemuck::NoUninit;
 
 pub use buffer::Buffer;
 pub use pinned::PinnedBuffer;
@@ -92,7 +96,9 @@ pub trait Source {
 ///
 /// # Safety
 ///
-/// A device may write what [`source`](Source::source) and [`target`](Target::target) give: nothing in the program borrows it.
+/// A device may write any bytes to what [`source`](Source::source) and [`target`](Target::target)
+/// give: nothing in the program borrows it, or takes its bytes for values of a type that has not
+/// all bit patterns.
 ///
 /// ```compile_fail,E0200
 /// use std::sync::Arc;
@@ -121,7 +127,7 @@ impl<S: Source + ?Sized> Source for &S {
 unsafe impl<T: Target + ?Sized> Target for &T {}
 
 /// Pageable host memory that nobody writes any more.
-impl<T: DeviceRepr + Send + Sync + 'static> Source for Arc<Vec<T>> {
+impl<T: NoUninit + Send + Sync + 'static> Source for Arc<Vec<T>> {
     fn source(&self) -> Region {
         Region {
             space: Space::Host,
@@ -139,24 +145,4 @@ fn bytes_of<T>(len: usize, what: &'static str) -> Result<usize> {
         wants: usize::MAX,
         got: len,
     })
-}
-
-/// Has `count` values at `start` be values: of the bytes of a `bool`, which a device may have written, only 0 and 1 are. Of types that a
-/// program declares to be [`DeviceRepr`], all bytes are.
-///
-/// # Safety
-///
-/// `start` is valid for reads and writes of `count` values, whatever their bytes, and nothing borrows them.
-unsafe fn make_valid<T: 'static>(start: *mut T, count: usize) {
-    if TypeId::of::<T>() == TypeId::of::<bool>() {
-        let bytes = start.cast::<u8>();
-        for index in 0..count {
-            // SAFETY: a `bool` is one byte, and the caller says that it is there.
-            unsafe {
-                bytes
-                    .add(index)
-                    .write(u8::from(bytes.add(index).read() != 0))
-            };
-        }
-    }
 }

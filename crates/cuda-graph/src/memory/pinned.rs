@@ -4,19 +4,21 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cudarc::driver::{CudaContext, DeviceRepr, ValidAsZeroBits, result};
+use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
+use cudarc::driver::{CudaContext, result};
 
-use super::{Region, Source, Space, Target, bytes_of, make_valid};
+use super::{Region, Source, Space, Target, bytes_of};
 use crate::{Error, Owner, Result, driver};
 
-/// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and write directly.
+/// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and
+/// write directly.
 ///
-/// A launch may write it at any time, so there is no borrowing of its values: they are copied in and out. Which values a reader sees
-/// while a launch writes them is open; synchronize first.
+/// A launch may write it at any time, so there is no borrowing of its values: they are copied in
+/// and out. Which values a reader sees while a launch writes them is open; synchronize first.
 ///
-/// To free it, which happens when the last that uses it has gone, waits until the context has run everything that was launched in it, and
-/// other calls in that context wait meanwhile: so the driver does it. Keep what will be needed again, above all where a launch waits for
-/// the host.
+/// To free it, which happens when the last that uses it has gone, waits until the context has run
+/// everything that was launched in it, and other calls in that context wait meanwhile: so the
+/// driver does it. Keep what will be needed again, above all where a launch waits for the host.
 pub struct PinnedBuffer<T> {
     memory: Arc<Pinned>,
     len: usize,
@@ -26,11 +28,13 @@ pub struct PinnedBuffer<T> {
 struct Pinned {
     context: Arc<CudaContext>,
     start: *mut u8,
-    /// Held while the program reads or writes: a device does not care, but two threads must not meet.
+    /// Held while the program reads or writes: a device does not care, but two threads must not
+    /// meet.
     access: RwLock<()>,
 }
 
-// SAFETY: the memory is plain bytes, read and written by volatile accesses under `access` alone, and freed once.
+// SAFETY: the memory is plain bytes, read and written by volatile accesses under `access` alone,
+// and freed once.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
@@ -69,15 +73,25 @@ impl<T> fmt::Debug for PinnedBuffer<T> {
     }
 }
 
-impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
+impl<T> PinnedBuffer<T> {
     /// Allocates `len` values, all bits zero.
-    pub fn zeroed(context: &Arc<CudaContext>, len: usize) -> Result<Self> {
+    pub fn zeroed(context: &Arc<CudaContext>, len: usize) -> Result<Self>
+    where
+        T: Zeroable,
+    {
+        PinnedBuffer::allocate(context, len)
+    }
+
+    /// Allocates room for `len` values, all bits zero.
+    fn allocate(context: &Arc<CudaContext>, len: usize) -> Result<Self> {
+        const { assert!(align_of::<T>() <= 256, "the driver aligns to 256 bytes") };
         driver::bind(context)?;
         let bytes = bytes_of::<T>(len, "allocating pinned memory")?;
         // The driver refuses an allocation of no bytes.
         // SAFETY: the flags are the driver's default; the memory is freed by `Pinned`.
-        let start = unsafe { result::malloc_host(bytes.max(1), 0) }
-            .map_err(Error::call("cuMemHostAlloc"))?;
+        let allocate = || unsafe { result::malloc_host(bytes.max(1), 0) };
+        let start =
+            driver::capture::undisturbed(allocate).map_err(Error::call("cuMemHostAlloc"))?;
         let memory = Arc::new(Pinned {
             context: context.clone(),
             start: start.cast(),
@@ -93,8 +107,11 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
     }
 
     /// Allocates and copies `values` there.
-    pub fn from_slice(context: &Arc<CudaContext>, values: &[T]) -> Result<Self> {
-        let buffer = Self::zeroed(context, values.len())?;
+    pub fn from_slice(context: &Arc<CudaContext>, values: &[T]) -> Result<Self>
+    where
+        T: NoUninit,
+    {
+        let buffer = PinnedBuffer::allocate(context, values.len())?;
         buffer.write(values)?;
         Ok(buffer)
     }
@@ -104,7 +121,10 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
     /// # Errors
     ///
     /// [`Error::SizeMismatch`] unless there are as many values as the buffer holds.
-    pub fn write(&self, values: &[T]) -> Result<()> {
+    pub fn write(&self, values: &[T]) -> Result<()>
+    where
+        T: NoUninit,
+    {
         if values.len() != self.len {
             return Err(Error::SizeMismatch {
                 what: "writing values into pinned memory",
@@ -119,16 +139,25 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
             .unwrap_or_else(PoisonError::into_inner);
         let start = self.memory.start.cast::<T>();
         for (i, value) in values.iter().enumerate() {
-            // SAFETY: within the allocation, aligned as the driver aligns (256 bytes); the memory is never borrowed.
+            // SAFETY: within the allocation, aligned as the driver aligns (256 bytes); the memory
+            // is never borrowed.
             unsafe { start.add(i).write_volatile(*value) };
         }
         Ok(())
     }
 
     /// The values, as they are now.
+    ///
+    /// A device may have written any bytes, so every bit pattern must be a value:
+    ///
+    /// ```compile_fail,E0277
+    /// fn read(buffer: &cuda_graph::PinnedBuffer<bool>) -> Vec<bool> {
+    ///     buffer.to_vec()
+    /// }
+    /// ```
     pub fn to_vec(&self) -> Vec<T>
     where
-        T: 'static,
+        T: AnyBitPattern,
     {
         let _unwritten = self
             .memory
@@ -141,14 +170,12 @@ impl<T: DeviceRepr + ValidAsZeroBits + Copy> PinnedBuffer<T> {
             .iter_mut()
             .enumerate()
         {
-            // SAFETY: within the allocation, initialized when made, aligned as the driver aligns; the memory is never borrowed.
+            // SAFETY: within the allocation, initialized when made, aligned as the driver aligns;
+            // the memory is never borrowed.
             *place = unsafe { start.add(i).read_volatile() };
         }
-        // SAFETY: all of them were just written, and are made values before anybody reads them.
-        unsafe {
-            make_valid(values.as_mut_ptr(), self.len);
-            values.set_len(self.len);
-        }
+        // SAFETY: all of them were just written, and any bytes are values.
+        unsafe { values.set_len(self.len) };
         values
     }
 }
@@ -190,5 +217,5 @@ impl<T> Source for PinnedBuffer<T> {
     }
 }
 
-// SAFETY: the memory is never borrowed, and its values are made valid when they are read.
+// SAFETY: the memory is never borrowed, and read only as types of which all bytes are values.
 unsafe impl<T> Target for PinnedBuffer<T> {}

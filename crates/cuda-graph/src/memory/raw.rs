@@ -5,7 +5,8 @@ use crate::Owner;
 
 /// Memory given by its address.
 ///
-/// It is kept alive by the owner given with [`owned_by`](RawMemory::owned_by), if any, and else by the caller.
+/// It is kept alive by the owner given with [`owned_by`](RawMemory::owned_by), if any, and else by
+/// the caller.
 #[derive(Clone, Debug)]
 pub struct RawMemory {
     region: Region,
@@ -16,7 +17,8 @@ impl RawMemory {
     ///
     /// # Safety
     ///
-    /// For as long as a graph, executable or launch uses it, `address` starts `bytes` bytes that a device may read and write.
+    /// For as long as a graph, executable or launch uses it, `address` starts `bytes` bytes that a
+    /// device may read and write.
     pub unsafe fn device(address: u64, bytes: usize) -> RawMemory {
         RawMemory::new(Space::Device, address, bytes)
     }
@@ -25,8 +27,9 @@ impl RawMemory {
     ///
     /// # Safety
     ///
-    /// For as long as a graph, executable or launch uses it, `start` is valid for reads, and for writes if it is written, of `bytes`
-    /// bytes, and nothing in the program borrows what a launch writes.
+    /// For as long as a graph, executable or launch uses it, `start` is valid for reads, and for
+    /// writes if it is written, of `bytes` bytes, and nothing in the program borrows what a launch
+    /// writes.
     pub unsafe fn host<T>(start: *mut T, bytes: usize) -> RawMemory {
         RawMemory::new(Space::Host, start as u64, bytes)
     }

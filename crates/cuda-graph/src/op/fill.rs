@@ -3,19 +3,42 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytemuck::NoUninit;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
-    CUstream,
+    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUgraphNodeType, CUstream,
 };
+use smallvec::SmallVec;
 
 use super::copy::{Pitched, fits};
-use super::{Op, Tag, labelled, shared_tag};
+use super::{KernelOp, Op, Tag, fill_kernel, labelled, shared_tag};
 use crate::error::NodeKind;
-use crate::memory::{Region, Space, Target};
+use crate::memory::{Buffer, Region, Space, Target};
 use crate::{Error, Owner, Result, driver};
 
-/// Fills a region, or rows of it, with a value of 1, 2 or 4 bytes.
+/// Fills a region, or rows of it, with a value.
+///
+/// A memset node takes patterns of 1, 2 or 4 bytes. A value whose bytes repeat such a pattern
+/// becomes a memset node, of kind [`Fill`](NodeKind::Fill): any value of these sizes, and zeros of
+/// any type. Any other value becomes a node of kind [`Kernel`](NodeKind::Kernel), of a kernel of
+/// this library's own. A node keeps its kind: make a fill that is to be updated between both
+/// [`by_kernel`](FillOp::by_kernel).
+///
+/// ```
+/// # use cuda_graph::{Buffer, FillOp, Graph};
+/// # let device = cuda_graph::device(0)?;
+/// # let stream = device.context().default_stream();
+/// let points = Buffer::<[f32; 3]>::zeroed(&stream, 100)?;
+/// let ids = Buffer::<u64>::zeroed(&stream, 100)?;
+/// let graph = Graph::new(device.context())?;
+/// graph.add(FillOp::new(&points, [1.0, 2.0, 3.0])?, ())?;
+/// graph.add(FillOp::new(&ids, 5)?, ())?;
+/// graph.instantiate()?.launch(&stream)?;
+/// assert_eq!(points.to_host(&stream)?, [[1.0, 2.0, 3.0]; 100]);
+/// assert_eq!(ids.to_host(&stream)?, [5; 100]);
+/// # Ok::<(), cuda_graph::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct FillOp {
     fill: Arc<Fill>,
@@ -24,113 +47,172 @@ pub struct FillOp {
 #[derive(Clone)]
 struct Fill {
     to: Region,
-    value: u32,
-    value_bytes: u32,
+    value: SmallVec<[u8; 16]>,
+    /// How many bytes of the value a memset repeats.
+    period: usize,
     /// In values.
     width: usize,
     height: usize,
     pitch: usize,
+    /// What fills, if no memset does.
+    kernel: Option<KernelOp>,
     tag: Tag,
 }
 
 labelled!(FillOp);
 
-/// A value of 1, 2 or 4 bytes.
-pub trait FillValue: sealed::Sealed + Copy {
-    /// Its bits.
-    fn bits(self) -> u32;
-    /// Its size in bytes.
-    const BYTES: u32;
-}
+/// A value that a memset node takes: of 1, 2 or 4 bytes.
+pub trait FillValue: sealed::Sealed + NoUninit {}
 
 mod sealed {
     pub trait Sealed {}
 }
 
 macro_rules! fill_values {
-    ($($value:ty: $bits:expr),+ $(,)?) => {$(
+    ($($value:ty),+) => {$(
         impl sealed::Sealed for $value {}
-        impl FillValue for $value {
-            fn bits(self) -> u32 {
-                $bits(self)
-            }
-            const BYTES: u32 = size_of::<$value>() as u32;
-        }
+        impl FillValue for $value {}
     )+};
 }
 
-fill_values! {
-    u8: u32::from,
-    i8: |value: i8| u32::from(value as u8),
-    u16: u32::from,
-    i16: |value: i16| u32::from(value as u16),
-    u32: |value: u32| value,
-    i32: |value: i32| value as u32,
-    f32: f32::to_bits,
-}
+fill_values!(u8, i8, u16, i16, u32, i32, f32);
 
 impl FillOp {
-    /// Fills all of `to`.
+    /// Fills all of `to` with a value of its element type: any type without padding, of up to 256
+    /// bytes.
+    ///
+    /// ```compile_fail,E0308
+    /// # fn fill(buffer: &cuda_graph::Buffer<u64>) -> cuda_graph::Result<cuda_graph::FillOp> {
+    /// cuda_graph::FillOp::new(buffer, 5u32)
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperation`] when the region is not a whole number of values, or the address not aligned to one.
+    /// [`Error::FillValueSize`] for a value of no bytes, or of more than 256; what the driver
+    /// answers if it cannot load the kernel.
     #[track_caller]
-    pub fn new<V: FillValue>(to: impl Target, value: V) -> Result<FillOp> {
-        let tag = Tag::here();
-        let to = to.target();
-        let size = V::BYTES as usize;
-        if !to.bytes().is_multiple_of(size) {
-            return Err(Error::NotWhole {
-                bytes: to.bytes(),
-                size,
-            });
-        }
-        let width = to.bytes() / size;
-        FillOp::make(to, value, width, 1, 0, tag)
+    pub fn new<T: NoUninit>(to: &Buffer<T>, value: T) -> Result<FillOp> {
+        let value = bytemuck::bytes_of(&value);
+        let shape = (to.len(), 1, 0);
+        FillOp::make(to.target(), value, shape, By::Either(to.context()))
+    }
+
+    /// Fills all of `to` as [`new`](FillOp::new) does, by a kernel whatever the value is: its node
+    /// takes any other value by updates.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](FillOp::new).
+    #[track_caller]
+    pub fn by_kernel<T: NoUninit>(to: &Buffer<T>, value: T) -> Result<FillOp> {
+        let value = bytemuck::bytes_of(&value);
+        let shape = (to.len(), 1, 0);
+        FillOp::make(to.target(), value, shape, By::Kernel(to.context()))
     }
 
     /// Fills `height` rows of `width` values, which lie `pitch` bytes apart.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] when the region is too small, [`Error::InvalidOperation`] when the pitch is smaller than a row.
+    /// As [`new`](FillOp::new); [`Error::OutOfRange`] when the buffer is too small,
+    /// [`Error::PitchTooSmall`].
     #[track_caller]
-    pub fn rows<V: FillValue>(
+    pub fn rows<T: NoUninit>(
+        to: &Buffer<T>,
+        value: T,
+        width: usize,
+        height: usize,
+        pitch: usize,
+    ) -> Result<FillOp> {
+        let value = bytemuck::bytes_of(&value);
+        let shape = (width, height, pitch);
+        FillOp::make(to.target(), value, shape, By::Either(to.context()))
+    }
+
+    /// Fills all of `to`, whatever it holds, with a pattern of 1, 2 or 4 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotWhole`], [`Error::Misaligned`].
+    #[track_caller]
+    pub fn pattern<V: FillValue>(to: impl Target, value: V) -> Result<FillOp> {
+        let to = to.target();
+        let size = size_of::<V>();
+        if !to.bytes().is_multiple_of(size) {
+            return Err(Error::NotWhole {
+                bytes: to.bytes(),
+                size,
+            });
+        }
+        let shape = (to.bytes() / size, 1, 0);
+        FillOp::make(to, bytemuck::bytes_of(&value), shape, By::Memset)
+    }
+
+    /// Fills `height` rows of `width` patterns of 1, 2 or 4 bytes. The rows lie `pitch` bytes
+    /// apart.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] when the region is too small, [`Error::PitchTooSmall`],
+    /// [`Error::Misaligned`].
+    #[track_caller]
+    pub fn pattern_rows<V: FillValue>(
         to: impl Target,
         value: V,
         width: usize,
         height: usize,
         pitch: usize,
     ) -> Result<FillOp> {
-        let tag = Tag::here();
-        let to = to.target();
-        let bytes = width.saturating_mul(V::BYTES as usize);
-        fits(&to, Pitched::rows(pitch), (bytes, height, 1))?;
-        FillOp::make(to, value, width, height, pitch, tag)
+        let shape = (width, height, pitch);
+        FillOp::make(to.target(), bytemuck::bytes_of(&value), shape, By::Memset)
     }
 
-    fn make<V: FillValue>(
+    #[track_caller]
+    fn make(
         to: Region,
-        value: V,
-        width: usize,
-        height: usize,
-        pitch: usize,
-        tag: Tag,
+        value: &[u8],
+        (width, height, pitch): (usize, usize, usize),
+        by: By<'_>,
     ) -> Result<FillOp> {
-        if !to.address().is_multiple_of(u64::from(V::BYTES)) {
-            return Err(Error::Misaligned {
-                address: to.address(),
-                size: V::BYTES as usize,
-            });
+        let tag = Tag::here();
+        if value.is_empty() {
+            return Err(Error::FillValueSize { bytes: 0 });
         }
+        let row = width.saturating_mul(value.len());
+        fits(&to, Pitched::rows(pitch), (row, height, 1))?;
+        let repeats = |period: &usize| {
+            to.address().is_multiple_of(*period as u64)
+                && (height <= 1 || pitch.is_multiple_of(*period))
+                && value.len().is_multiple_of(*period)
+                && value
+                    .chunks_exact(*period)
+                    .all(|part| part == &value[..*period])
+        };
+        let shape = (width, height, pitch);
+        let (period, kernel) = match ([4, 2, 1].into_iter().find(repeats), by) {
+            (_, By::Kernel(context)) | (None, By::Either(context)) => {
+                (0, Some(fill_kernel::launch(context, &to, value, shape)?))
+            }
+            (Some(period), By::Either(_)) => (period, None),
+            (_, By::Memset) if to.address().is_multiple_of(value.len() as u64) => {
+                (value.len(), None)
+            }
+            (_, By::Memset) => {
+                return Err(Error::Misaligned {
+                    address: to.address(),
+                    size: value.len(),
+                });
+            }
+        };
         let fill = Arc::new(Fill {
             to,
-            value: value.bits(),
-            value_bytes: V::BYTES,
+            value: SmallVec::from_slice(value),
+            period,
             width,
             height,
             pitch,
+            kernel,
             tag,
         });
         Ok(FillOp { fill })
@@ -141,14 +223,9 @@ impl FillOp {
         &self.fill.to
     }
 
-    /// The value's bits.
-    pub fn value(&self) -> u32 {
-        self.fill.value
-    }
-
-    /// The value's size in bytes.
-    pub fn value_bytes(&self) -> u32 {
-        self.fill.value_bytes
+    /// The value's bytes.
+    pub fn value(&self) -> &[u8] {
+        &self.fill.value
     }
 
     /// Values in a row, and rows.
@@ -156,28 +233,46 @@ impl FillOp {
         (self.fill.width, self.fill.height)
     }
 
+    /// The parameters of a memset.
     fn params(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
+        let fill = &*self.fill;
+        let period = fill.value[..fill.period].iter().rev();
         CUDA_MEMSET_NODE_PARAMS_v2 {
-            dst: self.fill.to.address(),
-            pitch: self.fill.pitch,
-            value: self.fill.value,
-            elementSize: self.fill.value_bytes,
-            width: self.fill.width,
-            height: self.fill.height,
+            dst: fill.to.address(),
+            pitch: fill.pitch,
+            value: period.fold(0, |value, &byte| value << 8 | u32::from(byte)),
+            elementSize: fill.period as u32,
+            width: fill.width.saturating_mul(fill.value.len() / fill.period),
+            height: fill.height,
             ctx: context,
         }
     }
+}
+
+/// What may fill.
+enum By<'a> {
+    Memset,
+    /// A kernel of a context, whatever the value is.
+    Kernel(&'a Arc<CudaContext>),
+    /// A memset where it can, or a kernel.
+    Either(&'a Arc<CudaContext>),
 }
 
 impl Op for FillOp {
     shared_tag!(fill);
 
     fn kind(&self) -> NodeKind {
-        NodeKind::Fill
+        match self.fill.kernel {
+            Some(_) => NodeKind::Kernel,
+            None => NodeKind::Fill,
+        }
     }
 
     fn owners(&self) -> &[Owner] {
-        self.fill.to.owner.as_slice()
+        match &self.fill.kernel {
+            Some(kernel) => kernel.owners(),
+            None => self.fill.to.owner.as_slice(),
+        }
     }
 
     fn with_params<R>(
@@ -190,13 +285,43 @@ impl Op for FillOp {
         Ok(call(&mut params))
     }
 
+    fn add_to(
+        &self,
+        context: &CudaContext,
+        graph: CUgraph,
+        after: &[CUgraphNode],
+    ) -> Result<CUgraphNode> {
+        match &self.fill.kernel {
+            Some(kernel) => kernel.add_to(context, graph, after),
+            None => self.with_params(context, |params| driver::node::add(graph, after, params))?,
+        }
+    }
+
+    fn set(&self, context: &CudaContext, node: CUgraphNode, _: Option<&Self>) -> Result<()> {
+        match &self.fill.kernel {
+            Some(kernel) => kernel.set(context, node, None),
+            None => self.with_params(context, |params| driver::node::set(node, params))?,
+        }
+    }
+
+    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
+        match &self.fill.kernel {
+            Some(kernel) => kernel.set_in(context, exec, node),
+            None => self.with_params(context, |params| driver::exec::set(exec, node, params))?,
+        }
+    }
+
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
-        Some(driver::run::fill(&self.params(std::ptr::null_mut()), stream))
+        match &self.fill.kernel {
+            Some(kernel) => kernel.run(stream),
+            None => Some(driver::run::fill(&self.params(std::ptr::null_mut()), stream)),
+        }
     }
 
     fn read(node: CUgraphNode) -> Result<FillOp> {
         let params = driver::node::fill_params(node)?;
-        let row = params.width * params.elementSize as usize;
+        let period = params.elementSize as usize;
+        let row = params.width * period;
         let fill = Arc::new(Fill {
             to: Region {
                 space: Space::Device,
@@ -204,11 +329,12 @@ impl Op for FillOp {
                 bytes: params.pitch * params.height.saturating_sub(1) + row,
                 owner: None,
             },
-            value: params.value,
-            value_bytes: params.elementSize,
+            value: SmallVec::from_slice(&params.value.to_le_bytes()[..period.min(4)]),
+            period: period.min(4),
             width: params.width,
             height: params.height,
             pitch: params.pitch,
+            kernel: None,
             tag: Tag::read(),
         });
         Ok(FillOp { fill })
@@ -219,13 +345,23 @@ impl fmt::Debug for FillOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "FillOp of {}x{} values {:#x} of {} bytes to [{:?}] made at {:?}",
+            "FillOp of {}x{} values {} to [{:?}] made at {:?}",
             self.fill.width,
             self.fill.height,
-            self.fill.value,
-            self.fill.value_bytes,
+            hex(&self.fill.value),
             self.fill.to,
             self.fill.tag
         )
     }
+}
+
+/// A value's bytes as one number, of which the first byte is the lowest.
+pub(crate) fn hex(value: &[u8]) -> String {
+    let digits: String = value
+        .iter()
+        .rev()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let digits = digits.trim_start_matches('0');
+    format!("0x{}", if digits.is_empty() { "0" } else { digits })
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -12,6 +11,7 @@ use cudarc::driver::sys::{
 
 use super::{Op, Tag, labelled, shared_tag};
 use crate::error::NodeKind;
+use crate::retain::contain;
 use crate::{Owner, Result, driver};
 
 /// Calls a Rust closure, or a C function with its data, on a thread of the driver.
@@ -133,9 +133,7 @@ impl Op for HostOp {
 unsafe extern "C" fn call<F: Fn()>(data: *mut c_void) {
     // SAFETY: by this function's contract; whoever has the node run holds the closure until it has run (L4, L5).
     let function = unsafe { &*data.cast_const().cast::<F>() };
-    if catch_unwind(AssertUnwindSafe(function)).is_err() {
-        tracing::error!("a host function that a graph calls panicked");
-    }
+    contain("a host function that a graph calls panicked", function);
 }
 
 /// What a node with no function calls.

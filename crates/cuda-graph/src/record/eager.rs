@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream};
 
 use super::{Body, Control, Flow, Foreign, Recorder, Records, control_flow, foreign};
-use crate::capture::begun_at;
+use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, NodeId, Operation};
 use crate::memory::Region;
@@ -127,16 +127,6 @@ impl Eager {
         // Nothing runs any more.
         drop(std::mem::take(&mut self.held));
         Ok(self.word.to_vec()[0])
-    }
-}
-
-/// [`Error::AlreadyCapturing`] for a stream that would not run what it is given, but record it.
-fn refuse_captured(stream: &CudaStream) -> Result<()> {
-    match driver::capture::is_captured(stream.cu_stream())? {
-        false => Ok(()),
-        true => Err(Error::AlreadyCapturing {
-            begun: begun_at(stream),
-        }),
     }
 }
 

@@ -30,7 +30,7 @@ pub use run::Captured;
 pub use step::Step;
 
 use crate::graph::{Node, Operation};
-use crate::{Buffer, Owner, Result, Source};
+use crate::{Buffer, Owner, PinnedBuffer, RawMemory, Result, Source};
 
 /// What takes a step: a [`Path`] or an [`Eager`].
 ///
@@ -81,17 +81,30 @@ pub type Body<'a> = dyn FnMut(&mut dyn Recorder) -> Result<()> + 'a;
 /// Does foreign work with a stream.
 pub(crate) type Foreign<'a> = dyn FnMut(&Arc<CudaStream>) -> Result<()> + 'a;
 
-/// A number on the device that loops and branches look at: a [`Buffer`] of one `u32` or `i32`.
+/// A number of 32 bits that loops and branches look at: a [`Buffer`] of one `u32` or `i32`, lent by
+/// cudarc or not, a slice of one, a [`PinnedBuffer`] of one, or [`RawMemory`] of 4 bytes.
+///
+/// It may be what kernels have as an argument: the memory need not be a flag's alone.
 pub trait Flag: Source + sealed::Sealed {}
-
-impl Flag for Buffer<u32> {}
-impl Flag for Buffer<i32> {}
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for crate::Buffer<u32> {}
-    impl Sealed for crate::Buffer<i32> {}
 }
+
+macro_rules! flags {
+    ($($memory:ty),+) => {$(
+        impl Flag for $memory {}
+        impl sealed::Sealed for $memory {}
+    )+};
+}
+
+flags!(
+    Buffer<u32>,
+    Buffer<i32>,
+    PinnedBuffer<u32>,
+    PinnedBuffer<i32>,
+    RawMemory
+);
 
 pub(crate) mod records {
     use std::panic::Location;

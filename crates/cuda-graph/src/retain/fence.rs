@@ -36,9 +36,11 @@ impl Fence {
         }
     }
 
-    /// Whether it has passed. Where no event could be recorded, one is now: later work is then waited for too.
+    /// Whether it has passed. Where no event could be recorded, one is now: later work is then
+    /// waited for too.
     pub(super) fn has_passed(&mut self) -> bool {
-        // What this thread had current last may be gone meanwhile, which answers as if this context were.
+        // What this thread had current last may be gone meanwhile, which answers as if this context
+        // were.
         let bound = driver::bind(&self.context);
         let over = bound.and_then(|()| match (&self.event, &self.stream) {
             (Some(event), _) => event.is_over(),
@@ -62,7 +64,8 @@ impl Fence {
     }
 }
 
-/// Records an event at the end of a stream; none while the stream is captured, because it would be part of the capture.
+/// Records an event at the end of a stream; none while the stream is captured, because it would be
+/// part of the capture.
 fn record(stream: &CudaStream) -> Result<Option<Arc<Event>>> {
     driver::bind(stream.context())?;
     let event = Event::new()?;

@@ -22,7 +22,7 @@ pub(crate) use address::AddressHasher;
 pub(crate) use batch::Batch;
 pub(crate) use fence::Fence;
 pub(crate) use object::UserObject;
-pub(crate) use reaper::{drop_after, settle};
+pub(crate) use reaper::{contain, drop_after, settle};
 
 /// Anything that an operation keeps alive.
 pub type Owner = Arc<dyn Any + Send + Sync>;

@@ -1,4 +1,5 @@
-//! The thread that drops what must not be dropped where it was let go: on a thread where CUDA is forbidden, or while a launch uses it.
+//! The thread that drops what must not be dropped where it was let go: on a thread where CUDA is
+//! forbidden, or while a launch uses it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -74,14 +75,27 @@ fn reap(messages: &Receiver<Message>) {
             SOONEST
         };
         for message in over {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(message))) {
-                tracing::error!("an owner that a graph held panicked when it was dropped");
-                // What a panic carries may panic in turn when it is dropped; this thread must not end, whatever owners do.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
-            }
+            let what = "an owner that a graph held panicked when it was dropped";
+            contain(what, || drop(message));
             PENDING.fetch_sub(1, Ordering::Release);
         }
     }
+}
+
+/// Runs `body`. A panic ends here, and is logged as `what`: for code that nothing may unwind out
+/// of.
+pub(crate) fn contain(what: &str, body: impl FnOnce()) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(body)) else {
+        return;
+    };
+    // What a panic carries may panic in turn when it is dropped, and so may what the program logs
+    // with.
+    let end = |body: &mut dyn FnMut()| {
+        let _ = catch_unwind(AssertUnwindSafe(body)).map_err(std::mem::forget);
+    };
+    let mut panic = Some(panic);
+    end(&mut || drop(panic.take()));
+    end(&mut || tracing::error!("{what}"));
 }
 
 /// Starts the thread, so that a destructor need not.

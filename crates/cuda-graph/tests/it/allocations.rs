@@ -34,7 +34,7 @@ fn lives(op: AllocOp) -> bool {
     assert_eq!(read.address().unwrap(), memory.address());
     assert_eq!((read.bytes(), memory.bytes()), (64, 64));
     let fill = graph
-        .add(FillOp::new(&memory, 7u32).unwrap(), alloc)
+        .add(FillOp::pattern(&memory, 7u32).unwrap(), alloc)
         .unwrap();
     let copy = graph.add(CopyOp::new(&to, &memory).unwrap(), fill).unwrap();
     graph.add(FreeOp::new(&memory), copy).unwrap();
@@ -83,7 +83,7 @@ fn an_address_is_fixed_when_the_node_is_made() {
     let (memory, second) = (allocated(&graph, alloc), allocated(&graph, other));
     assert_ne!(memory.address(), second.address());
     let fill = graph
-        .add(FillOp::new(&memory, 1u8).unwrap(), alloc)
+        .add(FillOp::pattern(&memory, 1u8).unwrap(), alloc)
         .unwrap();
     let free = graph.add(FreeOp::new(&memory), fill).unwrap();
     graph.add(FreeOp::new(&second), other).unwrap();

@@ -16,6 +16,7 @@ mod graph;
 mod injection;
 mod lifetimes;
 mod map;
+mod memory;
 mod misuse;
 mod operations;
 mod pictures;

@@ -205,7 +205,7 @@ fn raw_parameters_make_nodes_like_the_rest() {
         .unwrap();
     assert_eq!(node.id().kind(), NodeKind::Fill);
     let fill = node.id().typed::<FillOp>().unwrap();
-    assert_eq!(graph.op(fill).unwrap().value(), 6);
+    assert_eq!(graph.op(fill).unwrap().value(), 6u32.to_le_bytes());
     let mut exec = graph.instantiate().unwrap();
     exec.launch(&stream).unwrap();
     assert_eq!(a.to_host(&stream).unwrap(), [6, 6]);

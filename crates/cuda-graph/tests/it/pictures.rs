@@ -4,7 +4,7 @@ use cuda_graph::{
     Buffer, ChildOp, CopyOp, DriverDot, EdgeData, FillOp, Graph, IfOp, Path, Recorder, Result,
 };
 
-use crate::fixture::{context, store, stream, words};
+use crate::fixture::{context, in_process, store, stream, words};
 
 fn example() -> (Graph, u32) {
     let stream = stream();
@@ -321,4 +321,38 @@ fn a_picture_of_a_body_is_one_of_a_graph() {
     for part in ["0: if", ", 1 at first", "\\\"maybe\\\"", "0: store"] {
         assert!(dot.contains(part), "{part} is missing in\n{dot}");
     }
+}
+
+#[test]
+#[ignore = "run by the next, in a process of its own"]
+fn a_picture_is_drawn_in_a_folder_of_others() {
+    let graph = Graph::new(&context()).unwrap();
+    graph.add(cuda_graph::EmptyOp::new(), ()).unwrap();
+    let folder = std::env::temp_dir();
+    let target = folder.join("somebody's");
+    std::fs::write(&target, "precious").unwrap();
+    // Whoever guesses a name puts a link there.
+    for number in 0..10 {
+        let name = format!("cuda-graph-{}-{number}.dot", std::process::id());
+        std::os::unix::fs::symlink(&target, folder.join(name)).unwrap();
+    }
+    let text = graph.driver_dot(DriverDot::all()).unwrap();
+    assert!(text.starts_with("digraph"), "{text}");
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "precious");
+    assert_eq!(
+        std::fs::read_dir(&folder).unwrap().count(),
+        11,
+        "nothing stays"
+    );
+}
+
+/// The driver's file is nowhere where somebody else can have put one.
+#[test]
+fn the_drivers_picture_follows_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    in_process(
+        "pictures::a_picture_is_drawn_in_a_folder_of_others",
+        &[("TMPDIR", path)],
+    );
 }

@@ -83,7 +83,10 @@ fn a_graph_made_elsewhere_is_inspected_run_updated_and_extended() {
     assert_eq!(graph.raw_node(node).unwrap(), raw_node);
     let fill = node.typed::<FillOp>().unwrap();
     let read = graph.op(fill).unwrap();
-    assert_eq!((read.value(), read.size()), (3, (2, 1)));
+    assert_eq!(
+        (read.value(), read.size()),
+        (&3u32.to_le_bytes()[..], (2, 1))
+    );
     assert!(!read.to().is_owned());
 
     let mut exec = graph.instantiate().unwrap();

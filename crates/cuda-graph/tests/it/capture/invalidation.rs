@@ -212,18 +212,6 @@ fn asking_the_stream_whether_it_is_done() {
 }
 
 #[test]
-fn reading_memory_back() {
-    let call = Call::Ours("cuStreamSynchronize", UNSUPPORTED);
-    spoilt(
-        "to_host",
-        call,
-        INVALIDATED,
-        "do that before or after the capture",
-        |scene, c| scene.a.to_host(c.stream()).map(drop),
-    );
-}
-
-#[test]
 fn waiting_for_an_event_of_the_capture_or_asking_it() {
     let told = "use another event for work that is not recorded";
     let code = R::CUDA_ERROR_CAPTURED_EVENT;

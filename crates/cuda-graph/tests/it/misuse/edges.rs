@@ -130,3 +130,22 @@ fn edge_data_that_the_driver_refuses_name_the_node() {
     assert_eq!(node.label.as_deref(), Some("no kernel"));
     assert!(graph.edges().unwrap().is_empty());
 }
+
+/// What goes is a set: named twice, it goes once.
+#[test]
+fn an_edge_that_is_removed_twice_goes_once() {
+    let graph = graph();
+    let a = graph.add(EmptyOp::new(), ()).unwrap();
+    let b = graph.add(EmptyOp::new(), a).unwrap();
+    let c = graph.add(EmptyOp::new(), (a, b)).unwrap();
+    let edge = |from: cuda_graph::Node<EmptyOp>| (from.id(), c.id());
+    // None goes where one is not there.
+    assert!(matches!(
+        graph.remove_edges([edge(b), edge(b), (b.id(), a.id())]),
+        Err(Error::NoEdge { .. })
+    ));
+    graph.remove_edges([edge(b), edge(a), edge(b)]).unwrap();
+    assert!(graph.predecessors(c).is_empty().unwrap());
+    graph.predecessors(b).remove((a, a)).unwrap();
+    assert!(graph.edges().unwrap().is_empty());
+}

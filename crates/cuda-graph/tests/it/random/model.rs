@@ -95,7 +95,7 @@ impl Model {
             Kind::Gather => cells::gather(cells, cell, value).into(),
             Kind::Write => cells::write(cells, cell, value).into(),
             Kind::Call => cells::call(cells, cell, value).into(),
-            Kind::Fill => FillOp::new(cells::cell_memory(cells, cell), value)
+            Kind::Fill => FillOp::pattern(cells::cell_memory(cells, cell), value)
                 .expect("a word is filled with a word")
                 .into(),
             Kind::Copy => {
@@ -408,7 +408,7 @@ impl Model {
                     let value = op.arguments().get(op.arguments().len() - 1);
                     assert_eq!(value, Some(&known.value.to_le_bytes()[..]));
                 }
-                AnyOp::Fill(op) => assert_eq!(op.value(), known.value),
+                AnyOp::Fill(op) => assert_eq!(op.value(), known.value.to_le_bytes()),
                 op => assert!(AnyOp::has_kind(op.kind())),
             }
         }

@@ -159,7 +159,8 @@ impl Model {
 
     /// Removes edges, all or none.
     fn disconnect(&mut self, edges: &[Pair]) -> Answer {
-        let answer = of_list(edges);
+        let once: BTreeSet<Pair> = edges.iter().copied().collect();
+        let answer = of_list(&once.into_iter().collect::<Vec<_>>());
         if answer != Answer::Done {
             return answer;
         }
