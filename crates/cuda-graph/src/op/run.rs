@@ -17,7 +17,9 @@ impl AnyOp {
                     .iter()
                     .map(|attribute| attribute.of_launch())
                     .collect();
-                driver::run::kernel(op.params(), &mut attributes, stream)
+                op.with_params(std::ptr::null_mut(), |params| {
+                    driver::run::kernel(params, &mut attributes, stream)
+                })
             }
             AnyOp::Copy(op) if op.bytes() == 0 => Ok(()),
             AnyOp::Copy(op) => driver::run::copy(op.params(), stream),
