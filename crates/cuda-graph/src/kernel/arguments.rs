@@ -214,16 +214,19 @@ impl Arguments {
     pub(crate) fn with_pointers<R>(&self, call: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
         let words = self.words.as_ptr();
         let pointer = |word| words.wrapping_add(word).cast_mut().cast();
-        if self.words.len() == self.len() && self.len() <= FEW {
+        let mut few = std::array::from_fn::<_, FEW, _>(pointer);
+        let mut many;
+        // One place that calls, so that the call is compiled into it.
+        call(if self.words.len() == self.len() && self.len() <= FEW {
             // Each argument is one word.
-            return call(&mut std::array::from_fn::<_, FEW, _>(pointer)[..self.len()]);
-        }
-        call(
-            &mut self
+            &mut few
+        } else {
+            many = self
                 .places()
                 .map(|(start, _)| pointer(start))
-                .collect::<Vec<_>>(),
-        )
+                .collect::<Vec<_>>();
+            &mut many
+        })
     }
 
     /// Checks them against what `kernel` takes.
