@@ -300,8 +300,9 @@ impl std::fmt::Debug for Arguments {
     }
 }
 
-/// What can be an argument of a kernel: plain data (cudarc's `DeviceRepr`: scalars, and `#[repr(C)]` structures that say so), a
-/// [`Buffer`], [`PinnedBuffer`] or [`RawMemory`] or a reference to one, which pass their address and are kept alive.
+/// What can be an argument of a kernel: plain data (cudarc's `DeviceRepr`: scalars, and
+/// `#[repr(C)]` structures that say so), a [`Buffer`], [`PinnedBuffer`] or [`RawMemory`] or a
+/// reference to one, which pass their address and are kept alive.
 pub trait KernelArgument {
     /// Adds the argument.
     fn add_to(self, arguments: &mut Arguments);
@@ -351,7 +352,8 @@ impl KernelArgument for &RawMemory {
     }
 }
 
-/// The arguments of a kernel, in order: a tuple of [`KernelArgument`]s (up to 16), `()` for none, or [`Arguments`] filled by hand.
+/// The arguments of a kernel, in order: a tuple of [`KernelArgument`]s (up to 16), `()` for none,
+/// or [`Arguments`] filled by hand.
 pub trait KernelArguments {
     /// Adds them to `arguments`.
     fn add_to(self, arguments: &mut Arguments);

@@ -33,7 +33,8 @@ struct Inner {
     raw: Function,
     name: String,
     parameters: Box<[Parameter]>,
-    /// Keeps the module loaded; absent for a function read back from a node that this library did not make.
+    /// Keeps the module loaded; absent for a function read back from a node that this library did
+    /// not make.
     function: Option<CudaFunction>,
 }
 
@@ -65,7 +66,8 @@ impl Kernel {
     pub fn new(function: &CudaFunction) -> Result<Kernel> {
         let raw = function.cu_function();
         let mut known = known().lock().unwrap_or_else(PoisonError::into_inner);
-        // An entry is alive only while its module is loaded, so its handle cannot have been given out again.
+        // An entry is alive only while its module is loaded, so its handle cannot have been given
+        // out again.
         if let Some(inner) = known.get(&(raw as usize)).and_then(Weak::upgrade) {
             return Ok(Kernel { inner });
         }

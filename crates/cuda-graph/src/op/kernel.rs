@@ -11,7 +11,8 @@ use super::{LaunchAttribute, Tag, labelled};
 use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments};
 use crate::{Owner, Result, driver};
 
-/// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module loaded and the buffers allocated.
+/// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module
+/// loaded and the buffers allocated.
 ///
 /// ```
 /// # use cuda_graph::{Buffer, Graph, KernelOp};
@@ -54,6 +55,10 @@ pub struct KernelOp {
 struct Launch {
     function: Function,
     /// Absent if there is none.
+    #[expect(
+        clippy::box_collection,
+        reason = "few launches have any, and this is one pointer"
+    )]
     attributes: Option<Box<Vec<LaunchAttribute>>>,
     config: LaunchConfig,
     /// The kernel is the last of their owners.
@@ -89,17 +94,19 @@ impl KernelOp {
         &mut Arc::make_mut(&mut self.launch).tag
     }
 
-    /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the order of the parameters.
+    /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the
+    /// order of the parameters.
     ///
     /// # Errors
     ///
-    /// [`ArgumentCount`](crate::Error::ArgumentCount) and [`ArgumentSize`](crate::Error::ArgumentSize) when the kernel's parameters are
-    /// others.
+    /// [`ArgumentCount`](crate::Error::ArgumentCount) and
+    /// [`ArgumentSize`](crate::Error::ArgumentSize) when the kernel's parameters are others.
     ///
     /// # Safety
     ///
-    /// With these arguments and this grid, the kernel does not touch memory that it may not, whenever the operation runs: its
-    /// parameters mean what the arguments are, and memory that it reaches by addresses not among the arguments lives.
+    /// With these arguments and this grid, the kernel does not touch memory that it may not,
+    /// whenever the operation runs: its parameters mean what the arguments are, and memory that it
+    /// reaches by addresses not among the arguments lives.
     #[track_caller]
     pub unsafe fn new(
         kernel: impl AsKernel,
@@ -282,7 +289,8 @@ impl KernelOp {
     /// As for a call of the driver with them.
     unsafe fn of_params(params: &CUDA_KERNEL_NODE_PARAMS) -> Result<KernelOp> {
         let function = if params.func.is_null() {
-            // The driver gives functions of libraries as kernels; both name a function to the calls made here.
+            // The driver gives functions of libraries as kernels; both name a function to the calls
+            // made here.
             params.kern.cast()
         } else {
             params.func
