@@ -118,6 +118,15 @@ pub enum Error {
         got: usize,
     },
 
+    /// The driver does not tell the arguments of a launch that other code made.
+    #[error("the arguments of kernel `{kernel}` cannot be read: {why}")]
+    UnknownArguments {
+        /// The kernel.
+        kernel: Box<str>,
+        /// What is missing.
+        why: &'static str,
+    },
+
     /// Two sizes differ that must be the same.
     #[error("{what}: {wants} bytes are wanted and {got} given")]
     SizeMismatch {

@@ -1,80 +1,102 @@
 //! The arguments of a kernel: their bytes, and what they keep alive.
 
+use std::any::TypeId;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::ptr;
+use std::slice;
 
 use cudarc::driver::DeviceRepr;
 use smallvec::SmallVec;
 
-use super::Kernel;
+use super::{Kernel, Parameter};
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
 
-/// The strictest alignment that a parameter has.
-const ALIGN: u32 = 16;
-
-/// How many words of arguments, and how many arguments, there is room for in place.
+/// How many words of arguments there is room for in place.
 const FEW: usize = 6;
 
-/// A pointer to each argument.
-pub(crate) type Pointers = SmallVec<[*mut c_void; FEW]>;
+/// Eight bytes of arguments. Padding in a value stays uninitialized.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Word([MaybeUninit<u8>; 8]);
 
 /// The bytes of a kernel's arguments, and the owners of what they point to.
 ///
 /// What most kernels take fits in place, so that it is one allocation with the operation.
-#[derive(Clone)]
+// What calls of the driver read comes first.
+#[derive(Clone, Default)]
+#[repr(C)]
 pub struct Arguments {
-    /// Units of 16 bytes, as many as are used.
-    units: SmallVec<[u128; FEW / 2]>,
-    owners: SmallVec<[Owner; 3]>,
-    /// Of each argument, in bytes.
-    sizes: SmallVec<[u32; FEW]>,
+    forms: SmallVec<[Form; 8]>,
+    /// Each argument starts at a word.
+    words: SmallVec<[Word; FEW]>,
+    owners: SmallVec<[Owner; 4]>,
     /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
     conditions_of: u64,
-    /// Where the last argument ends, in bytes.
-    end: u32,
 }
 
-impl Default for Arguments {
-    fn default() -> Arguments {
-        let mut arguments = MaybeUninit::uninit();
-        Arguments::none(&mut arguments);
-        // SAFETY: just written.
-        unsafe { arguments.assume_init() }
+/// The size of an argument in bytes, and whether it is a number.
+#[derive(Clone, Copy)]
+struct Form(u16);
+
+impl Form {
+    /// A number: every byte is initialized.
+    const NUMBER: u16 = 1 << 15;
+
+    /// An argument of this size or larger fits no kernel: parameters are 32,764 bytes at most.
+    /// Its one word holds its size instead of its bytes.
+    const HUGE: u16 = Form::NUMBER - 1;
+
+    #[inline(always)]
+    fn is_number(self) -> bool {
+        self.0 & Form::NUMBER != 0
     }
-}
 
-/// Where an argument of `size` bytes starts after those that end at `end`. No value of up to 8 bytes is aligned more strictly than to 8.
-#[inline(always)]
-fn start(end: u32, size: u32) -> u32 {
-    let align = if size > 8 { ALIGN } else { 8 };
-    // `next_multiple_of` takes four times as long, not knowing that these are powers of two.
-    (end + align - 1) & !(align - 1)
+    #[inline(always)]
+    fn size(self) -> u16 {
+        self.0 & !Form::NUMBER
+    }
+
+    #[inline(always)]
+    fn words(self) -> usize {
+        match self.size() {
+            Form::HUGE => 1,
+            size => usize::from(size).div_ceil(size_of::<Word>()).max(1),
+        }
+    }
 }
 
 /// Conditions of several graphs, which is that of none.
 const SEVERAL: u64 = u64::MAX;
 
 impl Arguments {
-    /// Writes none of them to `place`: field by field, because a whole one would be put together on the stack and copied from there.
+    /// Writes none of them to `place`, field by field.
+    ///
+    /// # Safety
+    ///
+    /// `place` is valid for writes.
     #[inline(always)]
-    pub(crate) fn none(place: &mut MaybeUninit<Arguments>) {
-        let place = place.as_mut_ptr();
-        // SAFETY: the place is valid for writes, and nothing in it needs to be dropped.
+    pub(crate) unsafe fn write_none(place: *mut Arguments) {
+        // SAFETY: by the caller.
         unsafe {
-            (&raw mut (*place).units).write(SmallVec::new());
+            (&raw mut (*place).words).write(SmallVec::new());
+            (&raw mut (*place).forms).write(SmallVec::new());
             (&raw mut (*place).owners).write(SmallVec::new());
-            (&raw mut (*place).sizes).write(SmallVec::new());
             (&raw mut (*place).conditions_of).write(0);
-            (&raw mut (*place).end).write(0);
         }
     }
 
     /// Adds an argument by value.
+    ///
+    /// No kernel takes an argument of 32,767 bytes or more. The bytes of such a value are not
+    /// kept, and [`KernelOp::new`](crate::KernelOp::new) refuses it.
     #[inline]
     pub fn value<T: DeviceRepr>(&mut self, value: &T) {
-        // SAFETY: the bytes of a `T`, padding included, are only copied, through `MaybeUninit`-like raw memory.
-        unsafe { self.bytes((value as *const T).cast(), size_of::<T>()) }
+        // SAFETY: the reference is to as many bytes, any of which may be uninitialized; those of a
+        // number are not.
+        unsafe {
+            let bytes = slice::from_raw_parts((&raw const *value).cast(), size_of::<T>());
+            self.bytes(bytes, is_number::<T>());
+        }
     }
 
     /// Has the operation keep `owner` alive.
@@ -98,56 +120,87 @@ impl Arguments {
         (self.conditions_of != 0).then_some(self.conditions_of)
     }
 
+    /// Adds an argument by its bytes.
+    ///
     /// # Safety
     ///
-    /// `from` is valid for reads of `size` bytes.
+    /// If it is a number, every byte is initialized.
     #[inline(always)]
-    pub(crate) unsafe fn bytes(&mut self, from: *const u8, size: usize) {
-        let narrow = |bytes| u32::try_from(bytes).expect("arguments of 4 GiB do not exist");
-        let start = start(self.end, narrow(size));
-        self.end = narrow(start as usize + size);
-        let units = self.end.div_ceil(ALIGN) as usize;
-        while self.units.len() < units {
-            self.units.push(0);
+    pub(crate) unsafe fn bytes(&mut self, bytes: &[MaybeUninit<u8>], is_number: bool) {
+        if bytes.len() >= usize::from(Form::HUGE) {
+            let size = bytes.len() as u64;
+            self.words
+                .push(Word(size.to_le_bytes().map(MaybeUninit::new)));
+            self.forms.push(Form(Form::HUGE));
+            return;
         }
-        self.sizes.push(narrow(size));
-        // SAFETY: `from` by the caller; the target was just made large enough.
-        unsafe {
-            let to = self.units.as_mut_ptr().cast::<u8>().add(start as usize);
-            ptr::copy_nonoverlapping(from, to, size);
+        let mut rest = bytes;
+        loop {
+            let mut word = [MaybeUninit::uninit(); size_of::<Word>()];
+            let (first, after) = rest.split_at(rest.len().min(word.len()));
+            word[..first.len()].copy_from_slice(first);
+            self.words.push(Word(word));
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
         }
+        let number = if is_number { Form::NUMBER } else { 0 };
+        self.forms.push(Form(bytes.len() as u16 | number));
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.sizes.len()
+        self.forms.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.sizes.is_empty()
+        self.forms.is_empty()
     }
 
-    /// The bytes of argument `index`.
-    pub fn get(&self, index: usize) -> Option<&[u8]> {
-        let (start, size) = self.places().nth(index)?;
-        // SAFETY: the place lies within the units, whose bytes were all initialized when they were made.
-        Some(unsafe {
-            std::slice::from_raw_parts(
-                self.units.as_ptr().cast::<u8>().add(start as usize),
-                size as usize,
-            )
-        })
+    /// The bytes of argument `index`; `None` for one too large for any kernel.
+    ///
+    /// They may be uninitialized: a `#[repr(C)]` structure has padding, and nothing tells where.
+    /// Of a number, such as a `u32`, and of an address every byte is initialized.
+    pub fn get(&self, index: usize) -> Option<&[MaybeUninit<u8>]> {
+        let (start, form) = self.places().nth(index)?;
+        (form.size() != Form::HUGE).then(|| &self.bytes_from(start)[..form.size().into()])
     }
 
-    /// Where each argument starts, and its size, in bytes.
+    /// The value of argument `index`, if it is a number of up to 8 bytes.
+    fn number(&self, index: usize) -> Option<u64> {
+        let (_, form) = self.places().nth(index)?;
+        let bytes = self.get(index).filter(|bytes| bytes.len() <= 8)?;
+        // SAFETY: whoever adds a number says that every byte of it is initialized.
+        form.is_number().then(|| unsafe { number(bytes) })
+    }
+
+    /// The size of argument `index`, in bytes.
+    fn size(&self, index: usize) -> usize {
+        let (start, form) = self.places().nth(index).expect("there is such an argument");
+        match form.size() {
+            // SAFETY: an argument of this form has a word, into which its size was written.
+            Form::HUGE => unsafe { number(&self.bytes_from(start)[..8]) as usize },
+            size => size.into(),
+        }
+    }
+
+    /// The word at which each argument starts, and its form.
     #[inline(always)]
-    fn places(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.sizes.iter().scan(0, |end, &size| {
-            let start = start(*end, size);
-            *end = start + size;
-            Some((start, size))
+    fn places(&self) -> impl Iterator<Item = (usize, Form)> + '_ {
+        self.forms.iter().scan(0, |end, &form| {
+            let start = *end;
+            *end += form.words();
+            Some((start, form))
         })
+    }
+
+    /// The bytes of the words from number `start` on.
+    fn bytes_from(&self, start: usize) -> &[MaybeUninit<u8>] {
+        let words = &self.words[start..];
+        // SAFETY: a word is eight such bytes and nothing else.
+        unsafe { slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
     }
 
     #[inline]
@@ -155,67 +208,101 @@ impl Arguments {
         &self.owners
     }
 
-    /// Puts pointers to the arguments into `pointers`, as the driver wants them. They hold while `self` stays where it is, unchanged.
+    /// Gives a pointer to each argument, as the driver wants them. It copies what they lead to, by
+    /// size, so a word's alignment is enough.
     #[inline(always)]
-    pub(crate) fn point(&mut self, pointers: &mut Pointers) {
-        let units = self.units.as_mut_ptr().cast::<u8>();
-        for (start, _) in self.places() {
-            // SAFETY: the place lies within the units.
-            pointers.push(unsafe { units.add(start as usize) }.cast());
-        }
+    pub(crate) fn with_pointers<R>(&self, call: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
+        let words = self.words.as_ptr();
+        let pointer = |word| words.wrapping_add(word).cast_mut().cast();
+        let mut few = std::array::from_fn::<_, FEW, _>(pointer);
+        let mut many;
+        // One place that calls, so that the call is compiled into it.
+        call(if self.words.len() == self.len() && self.len() <= FEW {
+            // Each argument is one word.
+            &mut few
+        } else {
+            many = self
+                .places()
+                .map(|(start, _)| pointer(start))
+                .collect::<Vec<_>>();
+            &mut many
+        })
     }
 
     /// Checks them against what `kernel` takes.
     #[inline]
     pub(crate) fn check(&self, kernel: &Kernel) -> Result<()> {
-        let Some(parameters) = kernel.parameters() else {
-            return Ok(());
+        let parameters = kernel.parameters();
+        let fits = |(parameter, form): (&Parameter, &Form)| {
+            parameter.size == form.size().into() && form.size() != Form::HUGE
         };
-        if parameters.len() != self.len() {
-            return Err(Error::ArgumentCount {
+        if parameters.len() == self.len() && parameters.iter().zip(&self.forms).all(fits) {
+            return Ok(());
+        }
+        Err(self.why_not(kernel))
+    }
+
+    #[cold]
+    fn why_not(&self, kernel: &Kernel) -> Error {
+        let parameters = kernel.parameters();
+        let sizes = || parameters.iter().zip((0..self.len()).map(|i| self.size(i)));
+        match sizes().position(|(parameter, size)| parameter.size != size) {
+            Some(index) if parameters.len() == self.len() => Error::ArgumentSize {
+                kernel: kernel.name().into(),
+                index,
+                wants: parameters[index].size,
+                got: self.size(index),
+            },
+            _ => Error::ArgumentCount {
                 kernel: kernel.name().into(),
                 wants: parameters.len(),
                 got: self.len(),
-            });
+            },
         }
-        for (index, (parameter, &size)) in parameters.iter().zip(&self.sizes).enumerate() {
-            if parameter.size != size as usize {
-                return Err(Error::ArgumentSize {
-                    kernel: kernel.name().into(),
-                    index,
-                    wants: parameter.size,
-                    got: size as usize,
-                });
-            }
-        }
-        Ok(())
     }
+}
+
+/// The number that has these bytes.
+///
+/// # Safety
+///
+/// There are 8 of them at most, and each is initialized.
+unsafe fn number(bytes: &[MaybeUninit<u8>]) -> u64 {
+    let mut value = [0; 8];
+    for (to, from) in value.iter_mut().zip(bytes) {
+        // SAFETY: by the caller.
+        *to = unsafe { from.assume_init() };
+    }
+    u64::from_le_bytes(value)
+}
+
+/// Whether `T` is one of Rust's numbers, which have no padding.
+#[inline(always)]
+fn is_number<T>() -> bool {
+    macro_rules! is_one_of {
+        ($($number:ty),+) => { $(typeid::of::<T>() == TypeId::of::<$number>())||+ };
+    }
+    is_one_of!(
+        u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, bool
+    )
 }
 
 impl std::fmt::Debug for Arguments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut list = f.debug_list();
         for index in 0..self.len() {
-            let bytes = self.get(index).unwrap_or_default();
-            match bytes.len() {
-                1 | 2 | 4 | 8 => {
-                    let value = bytes
-                        .iter()
-                        .rev()
-                        .fold(0u64, |value, &byte| value << 8 | u64::from(byte));
-                    list.entry(&format_args!("{value:#x}"));
-                }
-                size => {
-                    list.entry(&format_args!("{size} bytes"));
-                }
-            }
+            match self.number(index) {
+                Some(value) => list.entry(&format_args!("{value:#x}")),
+                None => list.entry(&format_args!("{} bytes", self.size(index))),
+            };
         }
         list.finish()
     }
 }
 
-/// What can be an argument of a kernel: plain data (cudarc's `DeviceRepr`: scalars, and `#[repr(C)]` structures that say so), a
-/// [`Buffer`], [`PinnedBuffer`] or [`RawMemory`] or a reference to one, which pass their address and are kept alive.
+/// What can be an argument of a kernel: plain data (cudarc's `DeviceRepr`: scalars, and
+/// `#[repr(C)]` structures that say so), a [`Buffer`], [`PinnedBuffer`] or [`RawMemory`] or a
+/// reference to one, which pass their address and are kept alive.
 pub trait KernelArgument {
     /// Adds the argument.
     fn add_to(self, arguments: &mut Arguments);
@@ -265,7 +352,8 @@ impl KernelArgument for &RawMemory {
     }
 }
 
-/// The arguments of a kernel, in order: a tuple of [`KernelArgument`]s (up to 16), `()` for none, or [`Arguments`] filled by hand.
+/// The arguments of a kernel, in order: a tuple of [`KernelArgument`]s (up to 16), `()` for none,
+/// or [`Arguments`] filled by hand.
 pub trait KernelArguments {
     /// Adds them to `arguments`.
     fn add_to(self, arguments: &mut Arguments);

@@ -1,6 +1,7 @@
 //! Kernels: a function, its name, and how its parameters lie.
 
 mod arguments;
+mod read;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,10 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction;
 
-pub(crate) use arguments::Pointers;
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
 
-use crate::{Error, Owner, Result, driver};
+use crate::{Owner, Result, driver};
 
 /// A kernel. Clones are cheap, and each keeps the module loaded.
 #[derive(Clone)]
@@ -20,12 +20,21 @@ pub struct Kernel {
     inner: Arc<Inner>,
 }
 
+/// The driver's handle of a kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Function(pub CUfunction);
+
+// SAFETY: the driver takes a function's handle from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
 struct Inner {
-    raw: CUfunction,
+    raw: Function,
     name: String,
-    /// The parameters, where the driver can say.
-    layout: Option<Vec<Parameter>>,
-    /// Keeps the module loaded; absent for a function read back from a node that this library did not make.
+    parameters: Box<[Parameter]>,
+    /// Keeps the module loaded; absent for a function read back from a node that this library did
+    /// not make.
     function: Option<CudaFunction>,
 }
 
@@ -38,11 +47,6 @@ impl Drop for Inner {
     }
 }
 
-// SAFETY: a function handle may be used from any thread.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
-
 /// Where a parameter lies in the kernel's parameter block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
@@ -54,17 +58,23 @@ pub struct Parameter {
 
 impl Kernel {
     /// The kernel that `function` is. Asking again for the same function is a table look-up.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::Error::Unsupported) when the driver is older than CUDA 12.4: it does
+    /// not tell the parameters of a kernel, without which arguments cannot be checked.
     pub fn new(function: &CudaFunction) -> Result<Kernel> {
         let raw = function.cu_function();
         let mut known = known().lock().unwrap_or_else(PoisonError::into_inner);
-        // An entry is alive only while its module is loaded, so its handle cannot have been given out again.
+        // An entry is alive only while its module is loaded, so its handle cannot have been given
+        // out again.
         if let Some(inner) = known.get(&(raw as usize)).and_then(Weak::upgrade) {
             return Ok(Kernel { inner });
         }
         let inner = Arc::new(Inner {
-            raw,
+            raw: Function(raw),
             name: driver::node::function_name(raw)?,
-            layout: layout(raw)?,
+            parameters: parameters(raw)?,
             function: Some(function.clone()),
         });
         known.retain(|_, kernel| kernel.strong_count() > 0);
@@ -76,9 +86,9 @@ impl Kernel {
     pub(crate) fn unowned(raw: CUfunction) -> Result<Kernel> {
         Ok(Kernel {
             inner: Arc::new(Inner {
-                raw,
+                raw: Function(raw),
                 name: driver::node::function_name(raw)?,
-                layout: layout(raw)?,
+                parameters: parameters(raw)?,
                 function: None,
             }),
         })
@@ -89,14 +99,15 @@ impl Kernel {
         &self.inner.name
     }
 
-    /// Its parameters, where the driver can say (since CUDA 12.4).
-    pub fn parameters(&self) -> Option<&[Parameter]> {
-        self.inner.layout.as_deref()
+    /// Its parameters.
+    #[inline]
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.inner.parameters
     }
 
     /// The driver's handle.
     pub fn raw(&self) -> CUfunction {
-        self.inner.raw
+        self.inner.raw.0
     }
 
     /// What keeps the module loaded.
@@ -120,7 +131,7 @@ impl fmt::Debug for Kernel {
 
 impl PartialEq for Kernel {
     fn eq(&self, other: &Self) -> bool {
-        self.inner.raw == other.inner.raw
+        self.raw() == other.raw()
     }
 }
 
@@ -131,17 +142,13 @@ fn known() -> &'static Mutex<HashMap<usize, Weak<Inner>>> {
     KNOWN.get_or_init(Mutex::default)
 }
 
-fn layout(function: CUfunction) -> Result<Option<Vec<Parameter>>> {
+fn parameters(function: CUfunction) -> Result<Box<[Parameter]>> {
+    driver::need(12_040, "asking for a kernel's parameters")?;
     let mut parameters = Vec::new();
-    loop {
-        match driver::node::function_parameter(function, parameters.len()) {
-            Ok(Some((offset, size))) => parameters.push(Parameter { offset, size }),
-            Ok(None) => return Ok(Some(parameters)),
-            // An older driver does not tell; arguments are then the caller's word alone.
-            Err(Error::Unsupported { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        }
+    while let Some((offset, size)) = driver::node::function_parameter(function, parameters.len())? {
+        parameters.push(Parameter { offset, size });
     }
+    Ok(parameters.into())
 }
 
 /// What can name a kernel: a [`Kernel`], or cudarc's `CudaFunction`.

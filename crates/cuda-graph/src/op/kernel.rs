@@ -1,23 +1,23 @@
 //! Launching a kernel.
 
 use std::fmt;
-use std::mem;
 use std::ptr;
-use std::sync::Arc;
 
 use cudarc::driver::sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
     CUlaunchAttribute, CUstream,
 };
 use cudarc::driver::{CudaContext, LaunchConfig};
 use smallvec::SmallVec;
+use triomphe::{Arc, UniqueArc};
 
 use super::{LaunchAttribute, Op, Tag, labelled};
 use crate::error::NodeKind;
-use crate::kernel::{Arguments, AsKernel, Kernel, KernelArguments, Pointers};
+use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments};
 use crate::{Owner, Result, driver};
 
-/// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module loaded and the buffers allocated.
+/// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module
+/// loaded and the buffers allocated.
 ///
 /// ```
 /// # use cuda_graph::{Buffer, Graph, KernelOp};
@@ -53,113 +53,57 @@ pub struct KernelOp {
     launch: Arc<Launch>,
 }
 
-/// All of it in one place, which never moves: the driver's parameters are made once.
-// What updates read comes first.
+/// All of it in one place. The driver's parameters are put together for each call.
+// What calls of the driver read comes first, in the first cache lines.
+#[derive(Clone)]
 #[repr(C)]
 struct Launch {
-    /// `kernelParams` points to `pointers`; the context is the graph's.
-    params: CUDA_KERNEL_NODE_PARAMS,
-    /// Into `arguments`.
-    pointers: Pointers,
+    function: Function,
+    /// Absent if there is none.
+    #[expect(
+        clippy::box_collection,
+        reason = "few launches have any, and this is one pointer"
+    )]
+    attributes: Option<Box<Vec<LaunchAttribute>>>,
+    config: LaunchConfig,
     /// The kernel is the last of their owners.
     arguments: Arguments,
-    attributes: Box<[LaunchAttribute]>,
     tag: Tag,
 }
 
-// SAFETY: the pointers lead into the structure itself, and are read by the driver alone; a function's handle may be used from any thread.
-unsafe impl Send for Launch {}
-// SAFETY: as above.
-unsafe impl Sync for Launch {}
-
-impl Launch {
-    /// A launch whose arguments are yet to be put where they stay.
-    #[inline(always)]
-    fn empty(kernel: &Kernel, config: &LaunchConfig, tag: Tag) -> Unshared {
-        let launch = Arc::<Launch>::new_uninit();
-        // SAFETY: nobody else has it yet, and every field is written before it is read. Field by field, because a whole one would be put
-        // together on the stack and copied from there.
-        unsafe {
-            let place = Arc::as_ptr(&launch).cast_mut().cast::<Launch>();
-            (&raw mut (*place).params).write(CUDA_KERNEL_NODE_PARAMS {
-                func: kernel.raw(),
-                gridDimX: config.grid_dim.0,
-                gridDimY: config.grid_dim.1,
-                gridDimZ: config.grid_dim.2,
-                blockDimX: config.block_dim.0,
-                blockDimY: config.block_dim.1,
-                blockDimZ: config.block_dim.2,
-                sharedMemBytes: config.shared_mem_bytes,
-                kernelParams: ptr::null_mut(),
-                extra: ptr::null_mut(),
-                kern: ptr::null_mut(),
-                ctx: ptr::null_mut(),
-            });
-            (&raw mut (*place).pointers).write(Pointers::new());
-            (&raw mut (*place).attributes).write(Box::default());
-            (&raw mut (*place).tag).write(tag);
-            Arguments::none(&mut *(&raw mut (*place).arguments).cast());
-            Unshared(launch.assume_init())
-        }
-    }
-
-    fn config(&self) -> LaunchConfig {
-        let params = &self.params;
-        LaunchConfig {
-            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
-            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
-            shared_mem_bytes: params.sharedMemBytes,
-        }
-    }
-}
-
-/// A launch that nobody else has. To ask for that, as `Arc::get_mut` does, would cost as much as all the rest of making one.
-struct Unshared(Arc<Launch>);
-
-impl Unshared {
-    #[inline(always)]
-    fn get(&mut self) -> &mut Launch {
-        // SAFETY: the type's invariant; it gives out no clone.
-        unsafe { &mut *Arc::as_ptr(&self.0).cast_mut() }
-    }
-
-    /// The operation, whose arguments and owners are there.
-    #[inline(always)]
-    fn done(mut self) -> KernelOp {
-        let launch = self.get();
-        launch.arguments.point(&mut launch.pointers);
-        launch.params.kernelParams = launch.pointers.as_mut_ptr();
-        KernelOp { launch: self.0 }
+/// A launch that nobody shares yet, without arguments.
+#[inline(always)]
+fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch> {
+    let mut launch = UniqueArc::<Launch>::new_uninit();
+    let place = (*launch).as_mut_ptr();
+    // SAFETY: every field is written, here or by `write_none`. Field by field, because a whole
+    // launch would be put together on the stack and copied from there.
+    unsafe {
+        (&raw mut (*place).function).write(Function(kernel.raw()));
+        (&raw mut (*place).config).write(config);
+        Arguments::write_none(&raw mut (*place).arguments);
+        (&raw mut (*place).attributes).write(None);
+        (&raw mut (*place).tag).write(tag);
+        UniqueArc::assume_init(launch)
     }
 }
 
 labelled!(KernelOp);
 
 impl KernelOp {
-    /// To change what the driver's parameters do not lead to.
-    fn edit(&mut self) -> &mut Launch {
-        if Arc::get_mut(&mut self.launch).is_none() {
-            let old = &*self.launch;
-            let mut copy = Launch::empty(&self.kernel(), &old.config(), old.tag.clone());
-            let new = copy.get();
-            new.attributes = old.attributes.clone();
-            new.arguments = old.arguments.clone();
-            *self = copy.done();
-        }
-        Arc::get_mut(&mut self.launch).expect("it is the only one")
-    }
-
-    /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the order of the parameters.
+    /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the
+    /// order of the parameters.
     ///
     /// # Errors
     ///
-    /// [`ArgumentCount`](crate::Error::ArgumentCount) and [`ArgumentSize`](crate::Error::ArgumentSize) when the kernel's parameters are
-    /// others.
+    /// [`ArgumentCount`](crate::Error::ArgumentCount) and
+    /// [`ArgumentSize`](crate::Error::ArgumentSize) when the kernel's parameters are others.
     ///
     /// # Safety
     ///
-    /// With these arguments and this grid, the kernel does not touch memory that it may not, whenever the operation runs: its
-    /// parameters mean what the arguments are, and memory that it reaches by addresses not among the arguments lives.
+    /// With these arguments and this grid, the kernel does not touch memory that it may not,
+    /// whenever the operation runs: its parameters mean what the arguments are, and memory that it
+    /// reaches by addresses not among the arguments lives.
     #[track_caller]
     pub unsafe fn new(
         kernel: impl AsKernel,
@@ -168,21 +112,21 @@ impl KernelOp {
     ) -> Result<KernelOp> {
         let tag = Tag::here();
         let kernel = kernel.as_kernel()?;
-        let mut launch = Launch::empty(&kernel, &config, tag);
-        let place = &mut launch.get().arguments;
-        arguments.add_to(place);
-        place.check(&kernel)?;
-        place.keep(kernel.into_owner());
-        Ok(launch.done())
+        let mut launch = unshared(&kernel, config, tag);
+        arguments.add_to(&mut launch.arguments);
+        launch.arguments.check(&kernel)?;
+        launch.arguments.keep(kernel.into_owner());
+        Ok(KernelOp {
+            launch: launch.shareable(),
+        })
     }
 
     /// The same launch with an attribute, which replaces one of the same name.
     pub fn attribute(mut self, attribute: LaunchAttribute) -> Self {
-        let launch = self.edit();
-        let mut attributes = mem::take(&mut launch.attributes).into_vec();
+        let launch = Arc::make_mut(&mut self.launch);
+        let attributes = launch.attributes.get_or_insert_default();
         attributes.retain(|other| other.id() != attribute.id());
         attributes.push(attribute);
-        launch.attributes = attributes.into();
         self
     }
 
@@ -211,17 +155,17 @@ impl KernelOp {
 
     /// The grid, in blocks.
     pub fn grid(&self) -> (u32, u32, u32) {
-        self.launch.config().grid_dim
+        self.launch.config.grid_dim
     }
 
     /// A block, in threads.
     pub fn block(&self) -> (u32, u32, u32) {
-        self.launch.config().block_dim
+        self.launch.config.block_dim
     }
 
     /// The dynamic shared memory of a block, in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        self.launch.params.sharedMemBytes
+        self.launch.config.shared_mem_bytes
     }
 
     /// The arguments.
@@ -231,19 +175,64 @@ impl KernelOp {
 
     /// The attributes.
     pub fn attributes(&self) -> &[LaunchAttribute] {
-        &self.launch.attributes
+        match &self.launch.attributes {
+            None => &[],
+            Some(attributes) => attributes,
+        }
     }
 
-    /// Calls the driver with this launch's parameters.
+    /// Calls the driver with this launch's parameters, in a context or the current one (null).
     #[inline(always)]
     fn with_launch<R>(
         &self,
-        context: &CudaContext,
+        context: CUcontext,
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
     ) -> R {
-        call(&CUDA_KERNEL_NODE_PARAMS {
-            ctx: context.cu_ctx(),
-            ..self.launch.params
+        let launch = &*self.launch;
+        let (grid, block) = (launch.config.grid_dim, launch.config.block_dim);
+        launch.arguments.with_pointers(|pointers| {
+            call(&CUDA_KERNEL_NODE_PARAMS {
+                func: launch.function.0,
+                gridDimX: grid.0,
+                gridDimY: grid.1,
+                gridDimZ: grid.2,
+                blockDimX: block.0,
+                blockDimY: block.1,
+                blockDimZ: block.2,
+                sharedMemBytes: launch.config.shared_mem_bytes,
+                kernelParams: pointers.as_mut_ptr(),
+                extra: ptr::null_mut(),
+                kern: ptr::null_mut(),
+                ctx: context,
+            })
+        })
+    }
+
+    /// The launch that has these parameters.
+    ///
+    /// # Safety
+    ///
+    /// As for a call of the driver with them.
+    unsafe fn of_params(params: &CUDA_KERNEL_NODE_PARAMS) -> Result<KernelOp> {
+        let function = if params.func.is_null() {
+            // The driver gives functions of libraries as kernels; both name a function to the calls
+            // made here.
+            params.kern.cast()
+        } else {
+            params.func
+        };
+        let kernel = Kernel::unowned(function)?;
+        let config = LaunchConfig {
+            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
+            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_mem_bytes: params.sharedMemBytes,
+        };
+        let mut launch = unshared(&kernel, config, Tag::read());
+        // SAFETY: by the caller.
+        launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
+        launch.arguments.keep(kernel.into_owner());
+        Ok(KernelOp {
+            launch: launch.shareable(),
         })
     }
 }
@@ -260,7 +249,7 @@ impl Op for KernelOp {
     }
 
     fn tag_mut(&mut self) -> &mut Tag {
-        &mut self.edit().tag
+        &mut Arc::make_mut(&mut self.launch).tag
     }
 
     #[inline]
@@ -275,7 +264,7 @@ impl Op for KernelOp {
 
     #[inline]
     fn attributes(&self) -> &[LaunchAttribute] {
-        &self.launch.attributes
+        KernelOp::attributes(self)
     }
 
     fn kernel_name(&self) -> Option<String> {
@@ -296,10 +285,12 @@ impl Op for KernelOp {
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
-        let attributes = self.launch.attributes.iter();
+        let attributes = KernelOp::attributes(self).iter();
         let mut attributes: SmallVec<[CUlaunchAttribute; 4]> =
             attributes.map(LaunchAttribute::of_launch).collect();
-        Some(driver::run::kernel(&self.launch.params, &mut attributes, stream))
+        Some(self.with_launch(ptr::null_mut(), |params| {
+            driver::run::kernel(params, &mut attributes, stream)
+        }))
     }
 
     #[inline]
@@ -309,10 +300,10 @@ impl Op for KernelOp {
         graph: CUgraph,
         after: &[CUgraphNode],
     ) -> Result<CUgraphNode> {
-        let node = self.with_launch(context, |params| {
+        let node = self.with_launch(context.cu_ctx(), |params| {
             driver::node::add_kernel(graph, after, params)
         })?;
-        for attribute in &self.launch.attributes {
+        for attribute in KernelOp::attributes(self) {
             if let Err(error) = attribute.set(node) {
                 // The node and its attributes appear together or not at all.
                 if let Err(error) = driver::node::destroy(node) {
@@ -328,9 +319,11 @@ impl Op for KernelOp {
     }
 
     fn set(&self, context: &CudaContext, node: CUgraphNode, old: Option<&Self>) -> Result<()> {
-        self.with_launch(context, |params| driver::node::set_kernel(node, params))?;
-        let new = self.attributes();
-        for attribute in old.map(|old| old.attributes()).unwrap_or_default() {
+        self.with_launch(context.cu_ctx(), |params| {
+            driver::node::set_kernel(node, params)
+        })?;
+        let new = KernelOp::attributes(self);
+        for attribute in old.map(KernelOp::attributes).unwrap_or_default() {
             if new.iter().all(|new| new.id() != attribute.id()) {
                 attribute.plain().set(node)?;
             }
@@ -340,43 +333,20 @@ impl Op for KernelOp {
 
     #[inline(always)]
     fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
-        self.with_launch(context, |params| {
+        self.with_launch(context.cu_ctx(), |params| {
             driver::exec::set_kernel(exec, node, params)
         })
     }
 
     fn read(node: CUgraphNode) -> Result<KernelOp> {
         let params = driver::node::kernel_params(node)?;
-        let function = if params.func.is_null() {
-            // The driver gives functions of libraries as kernels; both name a function to the calls made here.
-            params.kern.cast()
-        } else {
-            params.func
-        };
-        let kernel = Kernel::unowned(function)?;
-        let config = LaunchConfig {
-            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
-            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
-            shared_mem_bytes: params.sharedMemBytes,
-        };
-        let mut launch = Launch::empty(&kernel, &config, Tag::read());
-        let place = launch.get();
-        place.attributes = LaunchAttribute::read(node).into();
-        if let Some(parameters) = kernel.parameters()
-            && !params.kernelParams.is_null()
-        {
-            for (index, parameter) in parameters.iter().enumerate() {
-                // SAFETY: the driver gives a pointer per parameter, each to as many bytes as the parameter has.
-                unsafe {
-                    let from = *params.kernelParams.add(index);
-                    place
-                        .arguments
-                        .bytes(from.cast_const().cast(), parameter.size);
-                }
-            }
+        // SAFETY: the driver gives lists and values of its own, which live as long as the node.
+        let mut op = unsafe { KernelOp::of_params(&params) }?;
+        let attributes = LaunchAttribute::read(node);
+        if !attributes.is_empty() {
+            Arc::make_mut(&mut op.launch).attributes = Some(Box::new(attributes));
         }
-        place.arguments.keep(kernel.into_owner());
-        Ok(launch.done())
+        Ok(op)
     }
 }
 
@@ -397,8 +367,8 @@ impl fmt::Debug for KernelOp {
             self.shared_bytes(),
             launch.arguments
         )?;
-        if !launch.attributes.is_empty() {
-            write!(f, " {:?}", launch.attributes)?;
+        if !self.attributes().is_empty() {
+            write!(f, " {:?}", self.attributes())?;
         }
         write!(f, " made at {:?}", launch.tag)
     }

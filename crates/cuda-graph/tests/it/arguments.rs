@@ -1,12 +1,16 @@
 //! Arguments of kernels: of every size and alignment, few and many, through copies of their operation.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::c_void;
+use std::ptr;
 use std::sync::{Arc, Barrier};
 
-use cuda_graph::cudarc::driver::DeviceRepr;
+use cuda_graph::cudarc::driver::{DeviceRepr, sys};
 use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{Buffer, Graph, Kernel, KernelOp, LaunchAttribute};
+use cuda_graph::testing::with_driver_version;
+use cuda_graph::{Arguments, Buffer, Error, Graph, Kernel, KernelOp, LaunchAttribute};
 
-use crate::fixture::{context, one, stream};
+use crate::fixture::{PTX, context, kernel, number_bytes, one, stream, words};
 use crate::resource::Seen;
 
 /// `spread(to, a, b, c, d, e, f, g, h)`: the arguments after the first, as words of eight bytes.
@@ -113,9 +117,9 @@ fn every_size_and_alignment_more_than_fit_in_place() {
     let to = Buffer::<u64>::zeroed(&stream(), WORDS.len()).unwrap();
     let op = spread(&to, 0x99);
     assert_eq!(op.arguments().len(), 9);
-    assert_eq!(op.arguments().get(1).unwrap(), [0xa1]);
-    assert_eq!(op.arguments().get(4).unwrap(), 0xd4u64.to_ne_bytes());
-    assert_eq!(op.arguments().get(8).unwrap(), 0x99u64.to_ne_bytes());
+    assert_eq!(number_bytes(&op, 1).unwrap(), [0xa1]);
+    assert_eq!(number_bytes(&op, 4).unwrap(), 0xd4u64.to_ne_bytes());
+    assert_eq!(number_bytes(&op, 8).unwrap(), 0x99u64.to_ne_bytes());
     assert!(op.arguments().get(9).is_none());
     assert_eq!(run(op, &to), WORDS);
 }
@@ -186,7 +190,7 @@ fn copies_are_changed_on_many_threads() {
         for (thread, op) in threads.into_iter().enumerate() {
             let op = op.join().unwrap();
             assert_eq!(op.label_text(), Some(thread.to_string().as_str()));
-            assert_eq!(op.arguments().get(8).unwrap(), round.to_ne_bytes());
+            assert_eq!(number_bytes(&op, 8).unwrap(), round.to_ne_bytes());
             if round == 0 {
                 assert_eq!(run(op, &to)[12], round);
             }
@@ -211,4 +215,125 @@ fn arguments_are_read_back() {
     );
     assert_eq!((read.grid(), read.block()), (op.grid(), op.block()));
     assert_eq!(run(read, &to), WORDS);
+}
+
+/// A node of other code, which gave its arguments as one buffer.
+#[test]
+fn arguments_of_a_buffer_are_read_back() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let graph = Graph::new(&context()).unwrap();
+    let mut buffer = [0u64; 2];
+    buffer[0] = a.address();
+    buffer[1] = 9;
+    let mut size = 12usize;
+    let mut extra: [*mut c_void; 5] = [
+        sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as _,
+        (&raw mut buffer).cast(),
+        sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize as _,
+        (&raw mut size).cast(),
+        ptr::null_mut(),
+    ];
+    let params = sys::CUDA_KERNEL_NODE_PARAMS {
+        func: kernel("store").raw(),
+        gridDimX: 1,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 1,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        kernelParams: ptr::null_mut(),
+        extra: extra.as_mut_ptr(),
+        kern: ptr::null_mut(),
+        ctx: context().cu_ctx(),
+    };
+    let (mut raw, to) = (ptr::null_mut(), graph.raw().unwrap());
+    // SAFETY: the graph is alive, and the buffer has the arguments of `store`.
+    let added = unsafe { sys::cuGraphAddKernelNode_v2(&mut raw, to, ptr::null(), 0, &params) };
+    assert_eq!(added, sys::CUresult::CUDA_SUCCESS);
+    let node = graph.nodes().unwrap()[0].typed::<KernelOp>().unwrap();
+    let read = graph.op(node).unwrap();
+    assert_eq!(number_bytes(&read, 0).unwrap(), a.address().to_ne_bytes());
+    assert_eq!(number_bytes(&read, 1).unwrap(), 9u32.to_ne_bytes());
+    let other = Graph::new(&context()).unwrap();
+    other.add(read, ()).unwrap();
+    other.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [9]);
+}
+
+/// Arguments are checked always, so a driver that does not tell the parameters is too old.
+#[test]
+fn a_driver_that_does_not_tell_the_parameters_is_too_old() {
+    let module = context().load_module(Ptx::from_src(PTX)).unwrap();
+    let store = module.load_function("store").unwrap();
+    let error = with_driver_version(12_030, || Kernel::new(&store)).unwrap_err();
+    let Error::Unsupported { what, needs, have } = &error else {
+        panic!("{error}");
+    };
+    assert!(what.contains("parameters") && needs.contains("12.4") && have.contains("12.3"));
+    assert_eq!(Kernel::new(&store).unwrap().parameters().len(), 2);
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Padded {
+    byte: u8,
+    word: u32,
+}
+
+// SAFETY: what the tests hand it to does not look at its padding.
+unsafe impl DeviceRepr for Padded {}
+
+/// Padding is not initialized, so it is not read.
+#[test]
+fn padding_is_not_shown() {
+    let mut arguments = Arguments::default();
+    arguments.value(&Padded { byte: 7, word: 8 });
+    arguments.value(&8.0f32);
+    arguments.value(&0xffu8);
+    assert_eq!(format!("{arguments:?}"), "[8 bytes, 0x41000000, 0xff]");
+    let bytes = arguments.get(0).unwrap();
+    assert_eq!(bytes.len(), 8);
+    // SAFETY: the first field is initialized.
+    assert_eq!(unsafe { bytes[0].assume_init() }, 7);
+}
+
+#[repr(C)]
+struct Huge([u8; 5 << 30]);
+
+// SAFETY: bytes.
+unsafe impl DeviceRepr for Huge {}
+
+/// It is refused as any argument of a wrong size is, and its bytes are not copied before.
+#[test]
+fn an_argument_of_five_gigabytes_is_refused() {
+    let layout = Layout::new::<Huge>();
+    // SAFETY: the layout is not empty.
+    let huge = unsafe { alloc_zeroed(layout) }.cast::<Huge>();
+    if huge.is_null() {
+        return;
+    }
+    let mut arguments = Arguments::default();
+    arguments.value(&0u64);
+    // SAFETY: the allocation has a value, all zero, until it is freed.
+    unsafe {
+        arguments.value(&*huge);
+        dealloc(huge.cast(), layout);
+    }
+    assert_eq!(arguments.len(), 2);
+    assert!(arguments.get(1).is_none());
+    assert_eq!(format!("{arguments:?}"), "[0x0, 5368709120 bytes]");
+    // SAFETY: it is refused.
+    let error = unsafe { KernelOp::new(kernel("store"), one(), arguments) }.unwrap_err();
+    let Error::ArgumentSize {
+        kernel,
+        index,
+        wants,
+        got,
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!((&*kernel, index, wants, got), ("store", 1, 4, 5 << 30));
 }

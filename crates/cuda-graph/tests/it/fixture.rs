@@ -206,3 +206,15 @@ pub fn in_process(test: &str, environment: &[(&str, &str)]) -> String {
     );
     text
 }
+
+/// The bytes of argument `index`, which is a number or an address.
+pub fn number_bytes(op: &KernelOp, index: usize) -> Option<Vec<u8>> {
+    let bytes = op.arguments().get(index)?;
+    // SAFETY: every byte of a number is initialized.
+    Some(
+        bytes
+            .iter()
+            .map(|byte| unsafe { byte.assume_init() })
+            .collect(),
+    )
+}

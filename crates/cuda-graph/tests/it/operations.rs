@@ -11,7 +11,9 @@ use cuda_graph::{
     PinnedBuffer, RawMemory, RecordEventOp, WaitCondition,
 };
 
-use crate::fixture::{Watch, Watched, assert_soon, context, kernel, one, store, stream, words};
+use crate::fixture::{
+    Watch, Watched, assert_soon, context, kernel, number_bytes, one, store, stream, words,
+};
 use crate::resource::Seen;
 
 fn graph() -> Graph {
@@ -39,7 +41,7 @@ fn arguments_by_value_are_kept() {
         ]
     }
     .map(Result::unwrap);
-    assert_eq!(ops[0].arguments().get(0).unwrap(), address.to_ne_bytes());
+    assert_eq!(number_bytes(&ops[0], 0).unwrap(), address.to_ne_bytes());
     assert_eq!(ops[0].kernel(), kernel("store"));
     let graph = graph();
     let mut after = None;

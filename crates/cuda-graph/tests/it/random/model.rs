@@ -8,7 +8,7 @@ use cuda_graph::{
 };
 
 use super::cells::{self, CELLS, CONSTANTS, Cells};
-use crate::fixture::context;
+use crate::fixture::{context, number_bytes};
 
 /// What a node does with its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -405,8 +405,8 @@ impl Model {
             assert_eq!(after.into_iter().collect::<HashSet<_>>(), wanted);
             match graph.any_op(known.node).expect("it is there") {
                 AnyOp::Kernel(op) => {
-                    let value = op.arguments().get(op.arguments().len() - 1);
-                    assert_eq!(value, Some(&known.value.to_le_bytes()[..]));
+                    let value = number_bytes(&op, op.arguments().len() - 1);
+                    assert_eq!(value.as_deref(), Some(&known.value.to_le_bytes()[..]));
                 }
                 AnyOp::Fill(op) => assert_eq!(op.value(), known.value.to_le_bytes()),
                 op => assert!(AnyOp::has_kind(op.kind())),
