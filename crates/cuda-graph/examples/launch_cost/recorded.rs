@@ -48,7 +48,7 @@ fn captured(work: &Work, nodes: usize) -> Result<Graph> {
 
 fn recorded(work: &Work, nodes: usize) -> Result<Graph> {
     let ops = library::ops(work, Shape { nodes, lanes: 1 }, 0)?;
-    let (graph, ()) = Graph::capture(&work.stream, |path| {
+    let (graph, ()) = Graph::record(work.stream.context(), |path| {
         ops.into_iter().try_for_each(|op| path.record(op).map(drop))
     })?;
     Ok(graph)
