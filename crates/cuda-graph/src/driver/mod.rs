@@ -183,26 +183,6 @@ pub(crate) fn bind_some(context: &CudaContext) -> Result<()> {
     }
 }
 
-/// Makes a call that names its context itself. A thread that never called CUDA has no context, which some drivers want all the same:
-/// then `context` is made the thread's, and the call is made again. Asking first would cost every call.
-#[inline(always)]
-pub(crate) fn bound_if_wanted<R>(
-    context: &CudaContext,
-    mut call: impl FnMut() -> Result<R>,
-) -> Result<R> {
-    let mut bound = false;
-    // One place that calls, so that the call is compiled into it.
-    loop {
-        match call() {
-            Err(error) if !bound && error.is(CUresult::CUDA_ERROR_INVALID_CONTEXT) => {
-                bind(context)?;
-                bound = true;
-            }
-            result => return result,
-        }
-    }
-}
-
 static INJECTING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {

@@ -99,9 +99,8 @@ impl Exec {
         } else if stream_handle as usize == driver::stream::PER_THREAD {
             return self.launch_in_own(stream);
         }
-        driver::bound_if_wanted(stream.context(), || {
-            driver::exec::launch(self.raw, stream_handle)
-        })?;
+        driver::bind_some(stream.context())?;
+        driver::exec::launch(self.raw, stream_handle)?;
         if self.retired.is_some() {
             self.retired = None;
         }

@@ -97,14 +97,13 @@ impl Exec {
             return Err(self.why_not_found(id));
         };
         check(source, content, id, op)?;
+        driver::bind_some(&self.context)?;
         let state = source.look();
         let Some(raw) = state.handle_of(id) else {
             drop(state);
             return Err(self.why_not_found(id));
         };
-        let set = driver::bound_if_wanted(&self.context, || {
-            op.set_in(&self.context, self.raw, raw)
-        });
+        let set = op.set_in(&self.context, self.raw, raw);
         drop(state);
         if let Err(error) = set {
             return Err(error.about(content.name(id.index), "updating"));

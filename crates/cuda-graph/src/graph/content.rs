@@ -118,12 +118,19 @@ impl Contents {
     /// The list, to be changed.
     #[inline]
     pub(crate) fn edit(&mut self) -> &mut Vec<Content> {
-        if let Contents::Shared(list) = self {
-            *self = Contents::Own(Arc::unwrap_or_clone(mem::take(list)));
+        if let Contents::Shared(_) = self {
+            self.unshare();
         }
         match self {
             Contents::Own(list) => list,
             Contents::Shared(_) => unreachable!("it was just made its own"),
+        }
+    }
+
+    #[cold]
+    fn unshare(&mut self) {
+        if let Contents::Shared(list) = self {
+            *self = Contents::Own(Arc::unwrap_or_clone(mem::take(list)));
         }
     }
 

@@ -86,7 +86,8 @@ impl Graph {
             });
             match failed {
                 Some(error) => Err(error),
-                None => check_many(body, nodes),
+                None if nodes.len() > MANY => check_many(body, nodes),
+                None => Ok(()),
             }
         }
     }
@@ -95,10 +96,8 @@ impl Graph {
 /// From so many nodes on, a table finds duplicates sooner than a search.
 const MANY: usize = 16;
 
+#[cold]
 fn check_many(body: &Body, nodes: &[CUgraphNode]) -> Result<()> {
-    if nodes.len() <= MANY {
-        return Ok(());
-    }
     let mut seen = std::collections::HashSet::with_capacity(nodes.len());
     let Some(twice) = nodes.iter().find(|node| !seen.insert(**node as usize)) else {
         return Ok(());
@@ -210,6 +209,7 @@ impl State {
         parent.inside.insert(node, first..first + 1);
     }
 
+    #[inline]
     fn put(&mut self, body: u32, node: CUgraphNode, content: Content, slot: Slot) -> u32 {
         let body = &mut self.bodies[body as usize];
         match slot {

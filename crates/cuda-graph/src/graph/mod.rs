@@ -167,6 +167,7 @@ impl Graph {
         self.id_of(index, state.bodies[self.view.body as usize].kind(index))
     }
 
+    #[inline]
     pub(crate) fn id_of(&self, index: u32, kind: NodeKind) -> NodeId {
         NodeId {
             hierarchy: self.hierarchy().id,
@@ -186,6 +187,8 @@ impl Graph {
     /// About `op`: [`Error::SelfEmbed`] for a child that is this graph or contains it,
     /// [`Error::Unowned`], [`Error::ForeignCondition`], [`Error::NotInBody`]. Otherwise what the
     /// driver answers, with the operation's name.
+    // Inlined, because the node would be written in pieces and read back at once, which stalls.
+    #[inline]
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
         let kind = op.kind();
         let index = self.insert(op, self.resolve_all(&after))?;

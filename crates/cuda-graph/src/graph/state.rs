@@ -448,6 +448,11 @@ pub(crate) fn check<O: Operation>(
     Ok(())
 }
 
+#[cold]
+fn grow<T>(list: &mut Vec<T>) {
+    list.reserve(FIRST_NODES.max(list.len()));
+}
+
 impl Body {
     pub(crate) fn new(raw: CUgraph, parent: Option<(u32, u32)>, ascending: bool) -> Body {
         Body {
@@ -468,9 +473,9 @@ impl Body {
     pub(crate) fn push(&mut self, raw: CUgraphNode, content: Content) -> u32 {
         let index = self.len();
         let contents = self.contents.edit();
-        if contents.capacity() == 0 {
-            contents.reserve(FIRST_NODES);
-            self.handles.reserve(FIRST_NODES);
+        if contents.len() == contents.capacity() || self.handles.len() == self.handles.capacity() {
+            grow(&mut self.handles);
+            grow(contents);
         }
         self.handles.push(raw);
         contents.push(content);

@@ -151,6 +151,7 @@ impl Arguments {
     }
 
     /// How many there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.forms.len()
     }
@@ -227,22 +228,30 @@ impl Arguments {
     /// Gives a pointer to each argument, as the driver wants them. It copies what they lead to, by
     /// size, so a word's alignment is enough.
     #[inline(always)]
-    pub(crate) fn with_pointers<R>(&self, call: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
+    pub(crate) fn with_pointers<R>(&self, call: impl FnOnce(*mut *mut c_void) -> R) -> R {
         let words = self.words.as_ptr();
-        let pointer = |word| words.wrapping_add(word).cast_mut().cast();
-        let mut few = std::array::from_fn::<_, FEW, _>(pointer);
-        let mut many;
+        let mut few: [*mut c_void; FEW] =
+            std::array::from_fn(|word| words.wrapping_add(word).cast_mut().cast());
+        let mut many = Vec::new();
+        let mut pointers = few.as_mut_ptr();
+        // Otherwise each argument is one word.
+        if self.words.len() != self.len() || self.len() > FEW {
+            many = self.many_pointers();
+            pointers = many.as_mut_ptr();
+        }
         // One place that calls, so that the call is compiled into it.
-        call(if self.words.len() == self.len() && self.len() <= FEW {
-            // Each argument is one word.
-            &mut few
-        } else {
-            many = self
-                .places()
-                .map(|(start, _)| pointer(start))
-                .collect::<Vec<_>>();
-            &mut many
-        })
+        let result = call(pointers);
+        drop(many);
+        result
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn many_pointers(&self) -> Vec<*mut c_void> {
+        let words = self.words.as_ptr();
+        self.places()
+            .map(|(start, _)| words.wrapping_add(start).cast_mut().cast())
+            .collect()
     }
 
     /// Checks them against what `kernel` takes.

@@ -200,7 +200,7 @@ impl KernelOp {
                 blockDimY: block.1,
                 blockDimZ: block.2,
                 sharedMemBytes: launch.config.shared_mem_bytes,
-                kernelParams: pointers.as_mut_ptr(),
+                kernelParams: pointers,
                 extra: ptr::null_mut(),
                 kern: ptr::null_mut(),
                 ctx: context,
@@ -288,7 +288,9 @@ impl Op for KernelOp {
         if !to.arguments.assign(&from.arguments) {
             return false;
         }
-        (to.function, to.config) = (Function(from.function.0), from.config);
+        // One by one: a pair would be put together on the stack first.
+        to.function.0 = from.function.0;
+        to.config = from.config;
         to.tag.location = from.tag.location;
         true
     }
