@@ -8,6 +8,6 @@
 mod session;
 mod status;
 
-pub(crate) use session::{Block, Session};
 pub use session::CaptureMode;
+pub(crate) use session::{Block, Session};
 pub use status::{CaptureInfo, CaptureStatus};

@@ -3,16 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaStream};
 
+use crate::driver::begun::{self, refuse_captured};
 use crate::error::{CaptureInvalidated, NodeName, StrayWork};
 use crate::graph::Graph;
 use crate::op::Op;
-use crate::driver::begun::{self, refuse_captured};
 use crate::{Error, Result, driver};
 
 /// Which calls a foreign block forbids while its stream is captured: `cuMemAlloc`, for one.

@@ -5,8 +5,8 @@ use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
-    CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode,
-    CUstreamCaptureStatus, CUstreamUpdateCaptureDependencies_flags,
+    CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+    CUstreamUpdateCaptureDependencies_flags,
 };
 use smallvec::SmallVec;
 

@@ -166,8 +166,6 @@ impl fmt::Display for StrayWork {
         if let Some(node) = &self.before {
             write!(f, "\n  before: the {node}")?;
         }
-        f.write_str(
-            "\n  what to do: record it as an operation, or launch it inside of `foreign`",
-        )
+        f.write_str("\n  what to do: record it as an operation, or launch it inside of `foreign`")
     }
 }

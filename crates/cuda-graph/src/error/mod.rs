@@ -226,7 +226,9 @@ pub enum Error {
 
     /// The executable does not have the node: the node was added later, or is outside of the graph
     /// that was instantiated.
-    #[error("the executable does not have the {node}: it was added later, or is outside of its graph")]
+    #[error(
+        "the executable does not have the {node}: it was added later, or is outside of its graph"
+    )]
     NotInExecutable {
         /// The node.
         node: Box<NodeName>,

@@ -40,11 +40,7 @@ const NAMES: [(CUgraphNodeType, NodeKind, &str); 14] = {
         (T::CU_GRAPH_NODE_TYPE_HOST, K::Host, "host"),
         (T::CU_GRAPH_NODE_TYPE_GRAPH, K::Child, "child graph"),
         (T::CU_GRAPH_NODE_TYPE_EMPTY, K::Empty, "empty"),
-        (
-            T::CU_GRAPH_NODE_TYPE_WAIT_EVENT,
-            K::WaitEvent,
-            "event wait",
-        ),
+        (T::CU_GRAPH_NODE_TYPE_WAIT_EVENT, K::WaitEvent, "event wait"),
         (
             T::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
             K::RecordEvent,

@@ -245,7 +245,11 @@ impl Exec {
         exec
     }
 
-    fn of(raw: CUgraphExec, context: &Arc<CudaContext>, source: Option<(&Graph, &mut State)>) -> Exec {
+    fn of(
+        raw: CUgraphExec,
+        context: &Arc<CudaContext>,
+        source: Option<(&Graph, &mut State)>,
+    ) -> Exec {
         let mut exec = Exec {
             raw,
             owned: true,

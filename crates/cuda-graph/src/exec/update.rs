@@ -4,8 +4,8 @@ use std::borrow::Borrow;
 
 use cudarc::driver::sys::CUgraphNode;
 
-use super::table::Table;
 use super::Exec;
+use super::table::Table;
 use crate::error::{NodeKind, UpdateFailure};
 use crate::graph::content::Content;
 use crate::graph::operation::Holds;
@@ -153,7 +153,9 @@ impl Exec {
         driver::exec::set_child(self.raw, raw, inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
         let mut old = Table::default();
-        state.each_body(inside, &mut |number, _| self.table.move_to(number, &mut old));
+        state.each_body(inside, &mut |number, _| {
+            self.table.move_to(number, &mut old)
+        });
         match &other {
             Some(other) => self.table.pair(&state, inside, other, view.body()),
             None => self.table.pair(&state, inside, &state, view.body()),

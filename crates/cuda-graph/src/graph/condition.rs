@@ -83,10 +83,7 @@ impl State {
         hierarchy: &Hierarchy,
         default: Option<u32>,
     ) -> Result<Condition> {
-        let spare = self
-            .spare
-            .iter()
-            .position(|spare| spare.default == default);
+        let spare = self.spare.iter().position(|spare| spare.default == default);
         if let Some(at) = spare {
             return Ok(self.spare.swap_remove(at));
         }

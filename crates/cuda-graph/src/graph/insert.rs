@@ -253,7 +253,10 @@ impl State {
         for raw in raw_nodes {
             let graph = self.body_mut(body)?;
             let index = graph.number(raw)?;
-            let fits = match (graph.kind(index), graph.content(index).and_then(Content::op)) {
+            let fits = match (
+                graph.kind(index),
+                graph.content(index).and_then(Content::op),
+            ) {
                 (_, Some(op)) => op.fits_in_body(),
                 (NodeKind::Copy, None) => AnyOp::read(raw)?.fits_in_body(),
                 (NodeKind::Conditional, None) => false,

@@ -129,12 +129,7 @@ impl Graph {
         Ok(Graph::root(context, raw, true, true))
     }
 
-    fn root(
-        context: &Arc<CudaContext>,
-        raw: CUgraph,
-        owned: bool,
-        ascending: bool,
-    ) -> Graph {
+    fn root(context: &Arc<CudaContext>, raw: CUgraph, owned: bool, ascending: bool) -> Graph {
         let hierarchy = Hierarchy::new(context.clone(), raw, owned, ascending);
         Graph::from_view(View::new(hierarchy, 0))
     }
@@ -389,12 +384,10 @@ impl Graph {
     pub fn contains(&self, node: impl Into<NodeId>) -> bool {
         let id = node.into();
         let state = self.hierarchy().lock();
-        state
-            .body(self.view.body)
-            .is_ok_and(|body| {
-                body.resolve(self.hierarchy().id, self.view.body, id)
-                    .is_ok()
-            })
+        state.body(self.view.body).is_ok_and(|body| {
+            body.resolve(self.hierarchy().id, self.view.body, id)
+                .is_ok()
+        })
     }
 }
 

@@ -10,8 +10,8 @@ use super::child_op::ChildOp;
 use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
 use crate::error::NodeKind;
 use crate::op::{
-    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute, Op, RawOp,
-    RecordEventOp, SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
+    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute, Op,
+    RawOp, RecordEventOp, SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
 };
 use crate::{Owner, Result};
 

@@ -272,7 +272,8 @@ impl State {
     pub(crate) fn reserve(&mut self, count: u32) -> Range<u32> {
         let first = self.bodies.len() as u32;
         for _ in 0..count {
-            self.bodies.push(Body::new(std::ptr::null_mut(), None, true));
+            self.bodies
+                .push(Body::new(std::ptr::null_mut(), None, true));
         }
         first..first + count
     }

@@ -6,9 +6,9 @@ mod svg;
 
 pub use driver_dot::DriverDot;
 
+use crate::Result;
 use crate::graph::{AnyOp, Condition, Conditional, Graph};
 use crate::op::{Op, hex};
-use crate::Result;
 
 /// A graph as pictures show it, with what is embedded in it.
 struct Picture {

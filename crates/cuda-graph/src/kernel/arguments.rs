@@ -214,7 +214,11 @@ impl Arguments {
     #[inline]
     pub(crate) fn assign(&mut self, other: &Arguments) -> bool {
         let same_owners = self.owners.len() == other.owners.len()
-            && self.owners.iter().zip(&other.owners).all(|(a, b)| Arc::ptr_eq(a, b));
+            && self
+                .owners
+                .iter()
+                .zip(&other.owners)
+                .all(|(a, b)| Arc::ptr_eq(a, b));
         let same_forms = self.forms.len() == other.forms.len()
             && self.forms.iter().zip(&other.forms).all(|(a, b)| a.0 == b.0);
         if !(same_owners && same_forms) {

@@ -234,7 +234,11 @@ fn location(kind: CUmemLocationType, id: i32) -> CUmemLocation {
 impl fmt::Debug for AllocOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.inner;
-        write!(f, "AllocOp of {} bytes at {:?}", inner.bytes, inner.location)?;
+        write!(
+            f,
+            "AllocOp of {} bytes at {:?}",
+            inner.bytes, inner.location
+        )?;
         if let Some(address) = self.address() {
             write!(f, ", address {address:#x}")?;
         }

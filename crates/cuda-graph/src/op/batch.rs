@@ -103,7 +103,11 @@ impl BatchOp {
     fn of(params: Vec<CUstreamBatchMemOpParams>, tag: Tag) -> BatchOp {
         let owners = Vec::new();
         BatchOp {
-            batch: Arc::new(Batch { params, owners, tag }),
+            batch: Arc::new(Batch {
+                params,
+                owners,
+                tag,
+            }),
         }
     }
 
@@ -284,6 +288,11 @@ fn decode(params: &CUstreamBatchMemOpParams) -> MemoryOperation {
 
 impl fmt::Debug for BatchOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BatchOp {:x?} made at {:?}", self.operations(), self.batch.tag)
+        write!(
+            f,
+            "BatchOp {:x?} made at {:?}",
+            self.operations(),
+            self.batch.tag
+        )
     }
 }

@@ -314,7 +314,10 @@ impl Op for FillOp {
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
         match &self.fill.kernel {
             Some(kernel) => kernel.run(stream),
-            None => Some(driver::run::fill(&self.params(std::ptr::null_mut()), stream)),
+            None => Some(driver::run::fill(
+                &self.params(std::ptr::null_mut()),
+                stream,
+            )),
         }
     }
 

@@ -72,6 +72,10 @@ impl Op for FreeOp {
 
 impl fmt::Debug for FreeOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FreeOp of {:#x} made at {:?}", self.inner.address, self.inner.tag)
+        write!(
+            f,
+            "FreeOp of {:#x} made at {:?}",
+            self.inner.address, self.inner.tag
+        )
     }
 }

@@ -111,6 +111,10 @@ impl Op for RawOp {
 
 impl fmt::Debug for RawOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RawOp of kind {} made at {:?}", self.raw.kind, self.raw.tag)
+        write!(
+            f,
+            "RawOp of kind {} made at {:?}",
+            self.raw.kind, self.raw.tag
+        )
     }
 }

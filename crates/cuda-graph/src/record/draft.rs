@@ -329,12 +329,7 @@ impl State {
     }
 
     /// Puts nodes into graph `body`, all or none.
-    fn put_planned(
-        &mut self,
-        hierarchy: &Hierarchy,
-        body: u32,
-        nodes: &[Planned],
-    ) -> Result<()> {
+    fn put_planned(&mut self, hierarchy: &Hierarchy, body: u32, nodes: &[Planned]) -> Result<()> {
         let mut done = Vec::new();
         let put = nodes
             .iter()

@@ -185,11 +185,7 @@ impl Records for Eager {
         }
     }
 
-    fn put_foreign(
-        &mut self,
-        _: &'static Location<'static>,
-        work: &mut Foreign<'_>,
-    ) -> Result<()> {
+    fn put_foreign(&mut self, _: &'static Location<'static>, work: &mut Foreign<'_>) -> Result<()> {
         driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
         work(&self.stream)

@@ -45,12 +45,7 @@ impl Joined {
     }
 
     /// A node that waits for `after` by the edges that the driver names.
-    pub(super) fn insert<O: Operation>(
-        &self,
-        graph: &Graph,
-        op: O,
-        after: &[u32],
-    ) -> Result<u32> {
+    pub(super) fn insert<O: Operation>(&self, graph: &Graph, op: O, after: &[u32]) -> Result<u32> {
         if self.edges.is_empty() {
             return super::draft::insert(graph, op, after);
         }
