@@ -175,7 +175,7 @@ export! {
     /// Copies a graph.
     fn cuGraphClone(clone: Out<CUgraph>, original: CUgraph) {
         clone.some()?;
-        clone.set(definition::resolve(original)?.copy()?.handle())
+        clone.set(definition::resolve(original)?.copy(definition::MemoryNodes::Refused)?.handle())
     }
 
     /// The node of a clone that an original's node became.

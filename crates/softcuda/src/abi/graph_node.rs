@@ -10,15 +10,19 @@ use super::graph_params::{
 };
 use super::types::{CUcontext, CUevent, CUgraph, CUgraphNode};
 use super::{In, InOut, Out, export};
-use crate::driver::graph::definition::By;
+use crate::driver::graph::definition::{By, MemoryNodes};
 use crate::driver::graph::edge::{EdgeData, Edges};
 use crate::driver::graph::operation::{Choice, WRONG_KIND};
 use crate::driver::graph::{Kind, Operation, conditional, definition};
 use crate::driver::stream::Attribute;
 use crate::driver::{CUresult, Result, context};
 
-/// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`: any other number asks for a copy.
-const MOVED: u32 = 1;
+/// `CUgraphChildGraphNodeOwnership`. Any other number asks for a copy too, and no one looks for memory nodes then: so an H200
+/// does.
+mod ownership {
+    pub const CLONE: u32 = 0;
+    pub const MOVE: u32 = 1;
+}
 
 /// Adds a node; its operation is made when the rest is known to be right.
 fn add(
@@ -64,8 +68,9 @@ fn add_child(node: Out<CUgraphNode>, graph: CUgraph, on: &Edges, params: ChildPa
     let graph = definition::resolve(graph)?;
     let child = definition::resolve(params.graph)?;
     let added = match params.ownership {
-        MOVED => definition::move_child(&graph, on, &child)?,
-        _ => definition::add_child(&graph, on, &child)?,
+        ownership::MOVE => definition::move_child(&graph, on, &child)?,
+        ownership::CLONE => definition::add_child(&graph, on, &child, MemoryNodes::Refused)?,
+        _ => definition::add_child(&graph, on, &child, MemoryNodes::Shared)?,
     };
     node.set(added)
 }
@@ -94,7 +99,7 @@ fn add_conditional(
 
 fn child_graph(node: CUgraphNode) -> Result<CUgraph> {
     match definition::operation_of(node)? {
-        Operation::Child(graph) => Ok(graph.handle()),
+        Operation::Child(graph) => graph.read(|_| Ok(graph.handle())),
         _ => Err(WRONG_KIND),
     }
 }
@@ -257,7 +262,7 @@ export! {
         node: Out<CUgraphNode>, graph: CUgraph, nodes: In<CUgraphNode>, count: usize, child: CUgraph,
     ) {
         let on = dependencies(nodes, no_data(), count)?;
-        add_child(node, graph, &on, ChildParams { graph: child, ownership: 0 })
+        add_child(node, graph, &on, ChildParams { graph: child, ownership: ownership::CLONE })
     }
 
     /// The graph that a child graph's node owns.
@@ -338,7 +343,8 @@ export! {
     fn cuGraphNodeSetParams(node: CUgraphNode, params: In<NodeParams>) {
         if params.get()?.kind()? == Kind::Child as u32 {
             let child = graph_params::member::<ChildParams>(params).get()?;
-            return definition::replace_child(node, &definition::resolve(child.graph)?);
+            let moved = child.ownership == ownership::MOVE;
+            return definition::replace_child(node, &definition::resolve(child.graph)?, moved);
         }
         replace(node, |old| graph_params::decode(params, Some(old)))
     }

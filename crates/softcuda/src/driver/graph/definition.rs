@@ -48,8 +48,9 @@ pub(crate) struct Definition {
     clones: HashMap<usize, usize>,
     /// Conditions of nodes in it and in all graphs inside it, by number. A graph inside another has none of its own.
     pub conditions: BTreeMap<u64, Arc<GraphCondition>>,
-    /// How many nodes allocate or free memory, in child graphs as well.
-    memory_nodes: usize,
+    /// Nodes allocate or free memory, in child graphs as well. They stay: none of these nodes goes, and no child graph with
+    /// one.
+    has_memory_nodes: bool,
     /// The executable of a graph that can have only one at a time because of memory.
     instance: Weak<()>,
     /// What all executables made of it share.
@@ -69,6 +70,15 @@ pub(crate) enum By {
     Program,
     /// A capture.
     Capture,
+}
+
+/// What becomes of nodes that allocate or free memory where a graph is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryNodes {
+    /// It is not copied then.
+    Refused,
+    /// The copy's have the same memory.
+    Shared,
 }
 
 /// A node.
@@ -94,7 +104,7 @@ impl Definition {
 
     /// The graph or a child graph has nodes that allocate or free memory.
     pub fn has_memory_nodes(&self) -> bool {
-        self.memory_nodes > 0
+        self.has_memory_nodes
     }
 
     /// Fails where nodes cannot go because a capture adds some.
@@ -199,12 +209,17 @@ pub(crate) fn add_child(
     graph: &Arc<Graph>,
     dependencies: &[Edge],
     child: &Arc<Graph>,
+    memory: MemoryNodes,
 ) -> Result<CUgraphNode> {
     // A real driver crashes on a graph inside itself.
-    if graph.is_inside(child) || child.is_moved() {
+    if graph.is_inside(child) {
         return Err(INVALID);
     }
-    let copy = child.copy()?;
+    if child.is_moved() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    graph.check_room_for(child)?;
+    let copy = child.copy(memory)?;
     let added = copy
         .parent
         .set(Arc::downgrade(graph))
@@ -223,18 +238,26 @@ pub(crate) fn move_child(
     static MOVES: Mutex<()> = Mutex::new(());
     let _moves = MOVES.lock();
     child.check_conditions()?;
-    if graph.is_inside(child) || child.parent.get().is_some() {
+    if child.is_child() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    if graph.is_inside(child) {
         return Err(INVALID);
     }
-    child.check_end()?;
+    graph.check_room_for(child)?;
+    // A right to have an executable does not move.
+    if child.read(|definition| Ok(definition.instance.strong_count() > 0))? {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
     let node = graph.add(By::Program, dependencies, Operation::Child(child.clone()))?;
     let _ = child.parent.set(Arc::downgrade(graph));
     let _ = child.moved.set(());
     Ok(node)
 }
 
-/// `cuGraphNodeSetParams` of a child graph's node: it gets a copy of another graph.
-pub(crate) fn replace_child(node: CUgraphNode, child: &Arc<Graph>) -> Result {
+/// `cuGraphNodeSetParams` of a child graph's node: it gets a copy of another graph. Told to own that graph itself, it is left
+/// with one that is gone, as an H200 has it; `child` stays what it was.
+pub(crate) fn replace_child(node: CUgraphNode, child: &Arc<Graph>, moved: bool) -> Result {
     let graph = graph_of(node)?;
     if graph.is_inside(child) {
         return Err(INVALID);
@@ -242,7 +265,7 @@ pub(crate) fn replace_child(node: CUgraphNode, child: &Arc<Graph>) -> Result {
     if !matches!(graph.operation(node)?, Operation::Child(_)) {
         return Err(WRONG_KIND);
     }
-    let copy = child.copy()?;
+    let copy = child.copy(MemoryNodes::Refused)?;
     let _ = copy.parent.set(Arc::downgrade(&graph));
     let mut old = None;
     let replaced = graph.replace(node, |was| match was {
@@ -255,9 +278,11 @@ pub(crate) fn replace_child(node: CUgraphNode, child: &Arc<Graph>) -> Result {
         }
         _ => Err(WRONG_KIND),
     });
-    match (&replaced, old) {
-        (Ok(()), Some(old)) => old.dismantle(),
-        _ => copy.dismantle(),
+    if moved || replaced.is_err() {
+        copy.dismantle();
+    }
+    if let Some(old) = old {
+        old.dismantle();
     }
     replaced
 }
@@ -269,9 +294,7 @@ pub(crate) fn add_alloc(
     dependencies: &[Edge],
     memory: &Arc<GraphMemory>,
 ) -> Result<CUgraphNode> {
-    if graph.is_moved() {
-        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-    }
+    graph.check_memory_nodes()?;
     memory.set_owner(graph.handle);
     graph.add(by, dependencies, Operation::Alloc(memory.clone()))
 }
@@ -283,9 +306,7 @@ pub(crate) fn add_free(
     dependencies: &[Edge],
     address: u64,
 ) -> Result<CUgraphNode> {
-    if graph.is_moved() {
-        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
-    }
+    graph.check_memory_nodes()?;
     let memory = GraphMemory::at(address)?;
     memory.set_freed_in(graph.handle)?;
     let added = graph.add(by, dependencies, Operation::Free(memory.clone()));
@@ -301,6 +322,22 @@ impl Graph {
     /// It is the child graph of a node.
     pub fn is_child(&self) -> bool {
         self.parent.get().is_some()
+    }
+
+    /// Fails where no memory nodes may be added: child graphs get none, bodies do.
+    fn check_memory_nodes(&self) -> Result {
+        match self.is_child() && self.body.get().is_none() {
+            true => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails where `child` can be no child graph in it because of memory nodes.
+    fn check_room_for(&self, child: &Graph) -> Result {
+        match child.read(|child| Ok(child.has_memory_nodes()))? {
+            true => self.check_memory_nodes(),
+            false => Ok(()),
+        }
     }
 
     /// The program gave it to a node of another graph.
@@ -430,15 +467,14 @@ impl Graph {
         dependencies: &[Edge],
         operation: Operation,
     ) -> Result<CUgraphNode> {
-        let (handle, memory_nodes) = self.edit(|definition| {
+        self.edit(|definition| {
             let to = (by == By::Program).then(|| operation.kind());
             edge::check_new(definition, dependencies, to)?;
-            let memory_nodes = match &operation {
-                Operation::Child(child) => child.read(|child| Ok(child.memory_nodes))?,
-                Operation::Alloc(_) | Operation::Free(_) => 1,
-                _ => 0,
+            definition.has_memory_nodes |= match &operation {
+                Operation::Child(child) => child.read(|child| Ok(child.has_memory_nodes()))?,
+                Operation::Alloc(_) | Operation::Free(_) => true,
+                _ => false,
             };
-            definition.memory_nodes += memory_nodes;
             let handle = NODES.reserve();
             let since = definition.next_end();
             for &Edge { node, data } in dependencies {
@@ -455,25 +491,8 @@ impl Graph {
             };
             definition.nodes.insert(handle, node);
             NODES.put(handle, Arc::new(Arc::downgrade(self)));
-            Ok((handle, memory_nodes))
-        })?;
-        self.count_memory_nodes_around(memory_nodes)?;
-        Ok(CUgraphNode(handle))
-    }
-
-    /// Counts new memory nodes for the graphs that it is a child graph in, directly or not.
-    fn count_memory_nodes_around(self: &Arc<Self>, count: usize) -> Result {
-        if count == 0 {
-            return Ok(());
-        }
-        let inner = self.line().take_while(|graph| graph.body.get().is_none());
-        for (_, around) in inner.zip(self.line().skip(1)) {
-            around.edit(|definition| {
-                definition.memory_nodes += count;
-                Ok(())
-            })?;
-        }
-        Ok(())
+            Ok(CUgraphNode(handle))
+        })
     }
 
     /// What a node does.
@@ -552,10 +571,10 @@ impl Graph {
     }
 
     /// `cuGraphClone`: a graph of its own, with copies of all child graphs.
-    pub fn copy(self: &Arc<Self>) -> Result<Arc<Graph>> {
+    pub fn copy(self: &Arc<Self>, memory: MemoryNodes) -> Result<Arc<Graph>> {
         self.check_conditions()?;
         let copy = new_graph();
-        let filled = self.read(|definition| copy.fill_from(definition));
+        let filled = self.read(|definition| copy.fill_from(definition, memory));
         match filled {
             Ok(()) => Ok(copy),
             Err(error) => {
@@ -567,11 +586,12 @@ impl Graph {
 
     /// Fills an empty graph with copies of another's nodes, as if they were made one after the other, each with its
     /// dependencies; which of them have no dependents is said in the original's order.
-    fn fill_from(self: &Arc<Self>, from: &Definition) -> Result {
-        if from.has_memory_nodes() {
+    fn fill_from(self: &Arc<Self>, from: &Definition, memory: MemoryNodes) -> Result {
+        if from.has_memory_nodes() && memory == MemoryNodes::Refused {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let mut own = self.definition.lock();
+        own.has_memory_nodes = from.has_memory_nodes;
         own.references = from.references.clone();
         own.ends = from.ends;
         own.clones = from
@@ -582,7 +602,7 @@ impl Graph {
         for (handle, node) in &from.nodes {
             let operation = match &node.operation {
                 Operation::Child(child) => {
-                    let copy = child.copy()?;
+                    let copy = child.copy(memory)?;
                     let _ = copy.parent.set(Arc::downgrade(self));
                     Operation::Child(copy)
                 }

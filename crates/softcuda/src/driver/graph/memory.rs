@@ -212,9 +212,10 @@ impl GraphMemory {
         }
     }
 
-    /// Counts it as free.
+    /// Counts it as free. Graphs in a launch may free the same memory, which one of them takes.
     pub fn free(&self) {
-        FIGURES.lock().taken -= self.allocation.size;
+        let mut figures = FIGURES.lock();
+        figures.taken = figures.taken.saturating_sub(self.allocation.size);
     }
 
     fn disown(&self) {

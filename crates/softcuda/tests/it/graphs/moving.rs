@@ -130,18 +130,72 @@ fn no_graph_is_moved_into_itself() {
     }
 }
 
+/// A graph that allocates memory, fills and frees it.
+unsafe fn with_memory() -> Handle {
+    let child = graph();
+    let (alloc, address) = add_alloc(child, &[], 64);
+    let fill = add_fill(child, &[alloc], address, 3);
+    add_free(child, &[fill], address);
+    child
+}
+
 #[test]
-fn memory_nodes_of_a_nested_graph_count_for_the_outermost() {
+fn memory_nodes_go_into_no_child_graph() {
     unsafe {
         context();
-        let (root, middle, child) = (graph(), graph(), graph());
-        let (alloc, address) = add_alloc(child, &[], 64);
-        add_free(child, &[alloc], address);
+        let (root, middle, child) = (graph(), graph(), with_memory());
         let node = move_child(root, &[], middle);
-        move_child(middle, &[], child);
+        assert_ne!(try_move(middle, &[], child).0.code, 0);
+        assert_ne!(
+            cuGraphAddMemAllocNode(&mut 0, middle, NONE, 0, &mut alloc_params(64)).code,
+            0
+        );
+        cuGraphDestroyNode(node).must();
+        // Its executable would be one of a graph that is no other's.
+        let exec = instantiate(child);
+        assert_ne!(try_move(root, &[], child).0.code, 0);
+        cuGraphExecDestroy(exec).must();
+        let node = move_child(root, &[], child);
         run(instantiate(root), stream());
-        let mut out = 0;
-        assert_ne!(cuGraphInstantiateWithFlags(&mut out, root, 0).code, 0);
+        assert_ne!(cuGraphInstantiateWithFlags(&mut 0, root, 0).code, 0);
         assert_ne!(cuGraphDestroyNode(node).code, 0);
+    }
+}
+
+#[test]
+fn copies_with_memory_nodes_share_the_memory() {
+    unsafe {
+        context();
+        let (root, child) = (graph(), with_memory());
+        for _ in 0..2 {
+            let mut params = node_params(4, &[child as u64, 2]);
+            cuGraphAddNode(&mut 0, root, NONE, 0, &mut params).must();
+        }
+        let (stream, exec, alone) = (stream(), instantiate(root), instantiate(child));
+        for _ in 0..2 {
+            run(exec, stream);
+            run(alone, stream);
+        }
+        assert_ne!(cuGraphClone(&mut 0, root).code, 0);
+        cuGraphDestroy(child).must();
+        run(exec, stream);
+    }
+}
+
+#[test]
+fn a_node_set_to_own_a_graph_has_none() {
+    unsafe {
+        context();
+        let (root, new) = (graph(), graph());
+        let node = add_child(root, &[], graph());
+        cuGraphNodeSetParams(node, &mut node_params(4, &[new as u64, 1])).must();
+        assert_ne!(cuGraphChildGraphNodeGetGraph(node, &mut 0).code, 0);
+        if is_software() {
+            assert_ne!(cuGraphInstantiateWithFlags(&mut 0, root, 0).code, 0);
+            assert_ne!(cuGraphClone(&mut 0, root).code, 0);
+            cuGraphDestroyNode(node).must();
+            run(instantiate(root), stream());
+            cuGraphDestroy(new).must();
+        }
     }
 }
