@@ -2,6 +2,7 @@
 //! operations recorded through this library beside the same ones added.
 
 use std::ptr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cuda_graph::Graph;
@@ -36,8 +37,12 @@ fn raw(work: &Work, nodes: usize) -> Result<sys::CUgraph> {
 
 fn captured(work: &Work, nodes: usize) -> Result<Graph> {
     let (graph, ()) = Graph::capture(&work.stream, |c| {
-        launches(work, c.stream(), nodes)
-            .map_err(|error| cuda_graph::Error::other(std::io::Error::other(error.to_string())))
+        let work = |stream: &Arc<CudaStream>| {
+            launches(work, stream, nodes)
+                .map_err(|error| cuda_graph::Error::other(std::io::Error::other(error.to_string())))
+        };
+        // SAFETY: the words and the kernel of `work` outlive the graph.
+        unsafe { c.foreign(work) }
     })?;
     Ok(graph)
 }

@@ -254,10 +254,17 @@ fn a_conditional_node_stays_what_it_is() {
         (exec.update(node, IfOp::new(&condition)), "updating"),
         (graph.update(node, IfOp::new(&condition)), "updating"),
     ] {
-        let Err(Error::ConditionalFixed { node }) = answer else {
+        let Err(Error::Node {
+            action: told,
+            node,
+            error,
+        }) = answer
+        else {
             panic!("{action}: {answer:?}");
         };
-        assert_eq!(node.label.as_deref(), Some("maybe"), "{action}");
+        assert_eq!((told, node.label.as_deref()), (action, Some("maybe")));
+        let fixed = matches!(*error, Error::ConditionalFixed { .. });
+        assert!(fixed, "{action}: {error:?}");
     }
     exec.launch(&stream).unwrap();
     assert_eq!(a.to_host(&stream).unwrap(), [5]);

@@ -112,14 +112,14 @@ fn forks_copies_and_fills_run_in_each_turn() {
         assert_eq!(eagerly, Work::expected(turns), "eagerly");
     }
     for through in [Through::Capture, Through::Into] {
-    let (graph, ()) = recorded(through, &work.stream, |r| work.step(r)).unwrap();
-    let mut exec = graph.instantiate().unwrap();
-    for turns in [3, 0, 1, 20] {
-        work.start(turns);
-        launch(&mut exec, &work.stream).unwrap();
-        let captured = work.all.to_host(&work.stream).unwrap();
-        assert_eq!(captured, Work::expected(turns), "{through:?}");
-    }
+        let (graph, ()) = recorded(through, &work.stream, |r| work.step(r)).unwrap();
+        let mut exec = graph.instantiate().unwrap();
+        for turns in [3, 0, 1, 20] {
+            work.start(turns);
+            launch(&mut exec, &work.stream).unwrap();
+            let captured = work.all.to_host(&work.stream).unwrap();
+            assert_eq!(captured, Work::expected(turns), "{through:?}");
+        }
     }
     works(&work.stream, "the stream");
     works(&work.side, "the other code's stream");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_graph::cudarc::driver::{CudaEvent, CudaStream, sys};
 use cuda_graph::{
-    AllocOp, AnyOp, BatchOp, Buffer, ChildOp, CopyOp, Eager, Error, Graph, HostOp,
-    IfOp, MemoryLocation, NodeKind, Path, RawMemory, RecordEventOp, Recorder, Result, WaitEventOp,
+    AllocOp, AnyOp, BatchOp, Buffer, ChildOp, CopyOp, Eager, Error, Graph, HostOp, IfOp,
+    MemoryLocation, NodeKind, Path, RawMemory, RecordEventOp, Recorder, Result, WaitEventOp,
 };
 
 use super::kernels::{kernels, nearer, put};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::{CudaStream, PushKernelArg};
 use cuda_graph::{
-    AnyOp, Body, Buffer, CopyOp, Eager, FillOp, Graph, IfElseOp, IfOp, KernelOp, NodeId,
-    Operation, Path, Recorder, Result, SwitchOp, WhileOp,
+    AnyOp, Body, Buffer, CopyOp, Eager, FillOp, Graph, IfElseOp, IfOp, KernelOp, NodeId, Operation,
+    Path, Recorder, Result, SwitchOp, WhileOp,
 };
 
 use super::kernels::{arm, count, counted, kernels, nearer, plus, put, set};
