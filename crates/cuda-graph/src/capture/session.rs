@@ -54,6 +54,8 @@ pub(crate) struct Session {
     /// A foreign block records.
     in_block: Cell<bool>,
     open: Cell<bool>,
+    /// Why the stream could not be held again after a block.
+    lost: RefCell<Option<Error>>,
 }
 
 /// A capture of the session's stream.
@@ -93,6 +95,7 @@ impl Session {
             graph: RefCell::default(),
             in_block: Cell::new(false),
             open: Cell::new(true),
+            lost: RefCell::default(),
         });
         begun::add(session.serial, stream, location);
         session.capture_into(driver::graph::create()?, CaptureMode::Relaxed)?;
@@ -153,15 +156,21 @@ impl Session {
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         let Some(held) = self.capture.get().filter(|_| self.open.get()) else {
-            return Err(Error::RecordingOver);
+            return Err(self.over());
         };
         if self.in_block.get() {
             return Ok(());
         }
         match driver::graph::is_empty(held.graph) {
             Ok(true) => Ok(()),
-            _ => Err(self.stray(held)),
+            Ok(false) => Err(self.stray(held)),
+            Err(error) => Err(error),
         }
+    }
+
+    #[cold]
+    fn over(&self) -> Error {
+        self.lost.borrow().clone().unwrap_or(Error::RecordingOver)
     }
 
     /// As [`check`](Session::check), before `op` is recorded.
@@ -468,7 +477,7 @@ impl Block {
         };
         self.session.in_block.set(false);
         if let Err(error) = self.session.capture_into(hold, CaptureMode::Relaxed) {
-            tracing::debug!("a recording is over, as its stream cannot be held: {error}");
+            *self.session.lost.borrow_mut() = Some(error);
         }
     }
 }

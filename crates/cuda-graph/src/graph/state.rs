@@ -78,8 +78,9 @@ pub(crate) struct Body {
     pub lingering: Vec<Owner>,
     /// Every edge leads from a node to one with a larger number, and every node is known.
     pub ascending: bool,
-    /// The last conditional node that recorders put here which takes turns (L16).
-    pub turn: Option<u32>,
+    /// The conditional nodes that recorders put here which take turns, in their order (L16). The
+    /// last ones may be gone.
+    pub turns: Vec<u32>,
 }
 
 pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
@@ -532,6 +533,17 @@ impl Body {
             let conditional = !handle.is_null() && content.kind() == NodeKind::Conditional;
             conditional.then_some(index as u32)
         })
+    }
+
+    /// The last conditional node that recorders put here which takes turns.
+    pub(crate) fn last_turn(&mut self) -> Option<u32> {
+        while let Some(&last) = self.turns.last() {
+            if self.handle(last).is_some() {
+                return Some(last);
+            }
+            self.turns.pop();
+        }
+        None
     }
 
     /// Whether a conditional node is a loop, or may be one.

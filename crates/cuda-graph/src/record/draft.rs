@@ -39,8 +39,8 @@ pub(super) struct Draft {
     nodes: Vec<Planned>,
     /// The number of the next node, in a graph that is not there yet.
     next: u32,
-    /// The last conditional node that takes turns.
-    turn: Option<u32>,
+    /// The conditional nodes of it that take turns, in their order.
+    turns: Vec<u32>,
     kept: Vec<Owner>,
 }
 
@@ -76,14 +76,14 @@ impl Draft {
     /// A draft of what goes into `graph`, which is there.
     pub(super) fn of(graph: &Graph) -> Result<Draft> {
         let state = graph.hierarchy().look();
-        let body = state.body(graph.body_index())?;
+        state.body(graph.body_index())?;
         Ok(Draft {
             into: Graph::from_view(graph.view()),
             in_body: state.is_in_body(graph.body_index()),
             is_there: true,
             nodes: Vec::new(),
             next: 0,
-            turn: body.turn,
+            turns: Vec::new(),
             kept: Vec::new(),
         })
     }
@@ -95,7 +95,7 @@ impl Draft {
             is_there: false,
             nodes: Vec::new(),
             next: 0,
-            turn: None,
+            turns: Vec::new(),
             kept: Vec::new(),
         }
     }
@@ -164,23 +164,33 @@ impl Draft {
     ) -> Result<(u32, bool)> {
         let mut after = Numbers::from(after);
         let in_turn = flow.in_turn;
-        wait_for_turn(&mut after, in_turn, turn, self.turn);
+        // What is in the graph is waited for when this goes there: others may add to it until then.
+        wait_for_turn(&mut after, in_turn, turn, self.turns.last().copied());
         let count = flow.nodes(self.in_body);
         let node = self.plan(&after, count, NodeKind::Conditional, What::Flow(flow))?;
         if in_turn {
-            self.turn = Some(node);
+            self.turns.push(node);
         }
         Ok((node, in_turn))
     }
 
     /// Puts everything into the graph, or nothing.
-    pub(super) fn commit(self) -> Result<()> {
+    pub(super) fn commit(mut self) -> Result<()> {
         let hierarchy = self.into.hierarchy();
         driver::bind(self.into.context())?;
         let mut state = hierarchy.lock();
+        let last = state.body_mut(self.into.body_index())?.last_turn();
+        let in_turn =
+            |planned: &&mut Planned| matches!(&planned.what, What::Flow(flow) if flow.in_turn);
+        if let Some(first) = self.nodes.iter_mut().find(in_turn) {
+            wait_for_turn(&mut first.after, true, None, last);
+            if last > first.first {
+                state.body_mut(self.into.body_index())?.ascending = false;
+            }
+        }
         state.put_planned(hierarchy, self.into.body_index(), &self.nodes)?;
         let body = state.body_mut(self.into.body_index())?;
-        body.turn = self.turn;
+        body.turns.extend_from_slice(&self.turns);
         state.keep_all(&self);
         Ok(())
     }
@@ -297,12 +307,13 @@ pub(super) fn put_flow(
         unreachable!("it was just made")
     };
     let in_turn = flow.in_turn;
-    wait_for_turn(&mut planned.after, in_turn, turn, state.body(index)?.turn);
+    let last = state.body_mut(index)?.last_turn();
+    wait_for_turn(&mut planned.after, in_turn, turn, last);
     state.put_planned(hierarchy, index, std::slice::from_ref(&planned))?;
     let body = state.body_mut(index)?;
     let node = body.len() - 1;
     if in_turn {
-        body.turn = Some(node);
+        body.turns.push(node);
     }
     if let What::Flow(flow) = &planned.what {
         for (draft, _) in &flow.bodies {
@@ -430,7 +441,7 @@ impl State {
             for planned in &draft.nodes {
                 self.put_one(hierarchy, number, planned, &mut Vec::new())?;
             }
-            self.body_mut(number)?.turn = draft.turn;
+            self.body_mut(number)?.turns.extend_from_slice(&draft.turns);
             if flow.control.is_loop() {
                 let again = flow.located(flow.setter.set(condition, &flow.flag)?);
                 let after = self.handles(number, ends)?;

@@ -3,13 +3,16 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
+use cuda_graph::cudarc::driver::CudaStream;
+use cuda_graph::cudarc::driver::result::memset_d8_async;
 use cuda_graph::testing::with_failing_call;
-use cuda_graph::{Buffer, Eager, Error, FillOp, Graph, InstantiateFailure, Path, Recorder, Result};
+use cuda_graph::{Buffer, Eager, FillOp, Graph, Path, Recorder, Result};
 
 use super::kernels::{nearer, plus, put};
 use super::program::Memory;
-use super::{EVERY, Through, alone, launch};
+use super::{BUILT, EVERY, Through, alone, launch, recorded};
 use crate::capture::scene::Scene;
 use crate::exit::{Exit, How, is_left};
 use crate::fixture::words;
@@ -53,15 +56,23 @@ impl Stage {
         self.memory.write(&self.scene.stream, &[0, 1, 1, 1, 1, 1]);
     }
 
-    /// Records what holds owners: an operation, and other code's.
-    fn holds(&self, r: &mut dyn Recorder) -> Result<()> {
+    /// Records what holds owners: an operation, and other code's work, which may be left too.
+    fn holds(&self, r: &mut dyn Recorder, exit: &Exit) -> Result<()> {
         let buffer = self.spare.borrow_mut().pop().expect("there are enough");
         self.seen.borrow_mut().push(Seen::of_owner(&buffer.owner()));
-        if let Some(stream) = r.stream() {
-            self.scene.uses(stream);
-        }
         r.record(FillOp::new(&buffer, 1u32)?)?;
-        r.keep(self.scene.held())
+        r.keep(self.scene.held())?;
+        r.keep(buffer.owner())?;
+        if !r.has_stream() {
+            return exit.here();
+        }
+        let work = |stream: &Arc<CudaStream>| {
+            // SAFETY: the buffer has four bytes, and is kept.
+            unsafe { memset_d8_async(buffer.address(), 2, 4, stream.cu_stream()) }?;
+            exit.here()
+        };
+        // SAFETY: as above.
+        unsafe { r.foreign(work) }
     }
 
     #[track_caller]
@@ -75,7 +86,7 @@ impl Stage {
     /// A loop or branch of each kind, each inside the one before; adds 1 at last. What is left at depth `again` is done again at once.
     fn level(&self, r: &mut dyn Recorder, depth: usize, again: usize, exit: &Exit) -> Result<()> {
         let cell = |number| self.memory.cell(number);
-        self.holds(r)?;
+        self.holds(r, exit)?;
         exit.here()?;
         if depth == again {
             let what = format!("left at depth {depth}");
@@ -98,36 +109,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Runs a step as a capture of it. The conditions of what was left there serve others once the capture is over.
-    fn captured(&self, mut step: impl FnMut(&mut dyn Recorder) -> Result<()>) -> Result<()> {
-        let stream = &self.scene.stream;
-        let (graph, ()) = Graph::capture(stream, |c| step(c))?;
-        let mut exec = match graph.instantiate() {
-            Err(Error::Instantiate { reason, .. }) => {
-                assert_eq!(reason, InstantiateFailure::ConditionUnused);
-                let nodes = graph.nodes()?.into_iter();
-                let ends: Vec<_> = nodes
-                    .filter(|&node| {
-                        graph
-                            .successors(node)
-                            .list()
-                            .is_ok_and(|next| next.is_empty())
-                    })
-                    .collect();
-                // Its flags are not set any more.
-                self.inner(
-                    &mut Path::after(&graph, ends),
-                    0,
-                    usize::MAX,
-                    &Exit::never(),
-                )?;
-                graph.instantiate()?
-            }
-            exec => exec?,
-        };
-        launch(&mut exec, stream)
-    }
-
     fn inner(&self, r: &mut dyn Recorder, depth: usize, again: usize, exit: &Exit) -> Result<()> {
         let cell = |number| self.memory.cell(number);
         let flag = cell(FLAG + depth);
@@ -135,12 +116,12 @@ impl Stage {
         match depth {
             0 => r.while_nonzero(flag, deeper),
             1 => r.if_else_nonzero(flag, deeper, |r| {
-                self.holds(r)?;
+                self.holds(r, exit)?;
                 exit.here()
             }),
             2 => r.parallel(&mut [
                 &mut |r| {
-                    self.holds(r)?;
+                    self.holds(r, exit)?;
                     exit.here()
                 },
                 &mut |r| r.do_while_nonzero(flag, &mut deeper),
@@ -149,7 +130,7 @@ impl Stage {
             3 => r.switch_on(
                 flag,
                 &mut [&mut |_| exit.here(), &mut |r| {
-                    self.holds(r)?;
+                    self.holds(r, exit)?;
                     exit.here()?;
                     r.record(plus(cell(SUM), cell(ONE))).map(drop)
                 }],
@@ -207,10 +188,7 @@ fn done_again_at_any_depth() {
                 stage.prepare();
                 let exit = Exit::new(at, how);
                 let step = |r: &mut dyn Recorder| stage.level(r, 0, again, &exit);
-                let run = || match through {
-                    Through::Capture => stage.captured(step),
-                    _ => super::run(through, &stage.scene.stream, step),
-                };
+                let run = || super::run(through, &stage.scene.stream, step);
                 match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(())) => {
                         let cells = stage.memory.read(&stage.scene.stream);
@@ -251,7 +229,7 @@ fn a_graph_has_the_nodes_that_it_had() {
                 break;
             }
             assert_eq!(graph.nodes().unwrap(), [first.id()], "{what}");
-            assert_eq!(path.ends(), [first.id()], "{what}");
+            assert_eq!(path.ends().unwrap(), [first.id()], "{what}");
             for seen in stage.seen.take() {
                 seen.assert_dropped(&what);
             }
@@ -293,6 +271,7 @@ fn failing_at_every_call() {
             let (result, fired) = with_failing_call(nth, || match through {
                 Through::Path => step(&mut path),
                 Through::Capture => Graph::capture(stream, |c| step(c)).map(drop),
+                Through::Into => graph.capture_into(stream, first, |c| step(c)),
                 Through::Eager => step(&mut Eager::new(stream)?),
             });
             assert!(fired || result.is_ok(), "{what}: {result:?}");
@@ -300,10 +279,10 @@ fn failing_at_every_call() {
                 let text = error.to_string();
                 assert!(text.contains("CUDA_ERROR_OUT_OF_MEMORY"), "{what}: {text}");
             }
-            if through == Through::Path {
+            if matches!(through, Through::Path | Through::Into) {
                 if result.is_err() {
                     assert_eq!(graph.nodes().unwrap(), [first.id()], "{what}");
-                    assert_eq!(path.ends(), [first.id()], "{what}");
+                    assert_eq!(path.ends().unwrap(), [first.id()], "{what}");
                     stage.prepare();
                     step(&mut path).unwrap_or_else(|error| panic!("{what}: {error}"));
                 }
@@ -354,10 +333,8 @@ fn what_branches_recorded_is_waited_for_when_one_is_left() {
             assert!(left);
             r.record(plus(cell(SUM), cell(ONE)))
         };
-        let graph = Graph::new(stream.context()).unwrap();
-        let last = branches(&mut Path::new(&graph)).unwrap();
-        let (captured, last_captured) = Graph::capture(stream, |c| branches(c)).unwrap();
-        for (graph, last) in [(graph, last), (captured, last_captured)] {
+        for through in BUILT {
+            let (graph, last) = recorded(through, stream, branches).unwrap();
             assert_eq!(graph.nodes().unwrap().len(), 6, "{how:?}");
             assert_eq!(graph.roots().unwrap().len(), 1, "{how:?}");
             // All but the last lead to it; a capture may keep edges to nodes further up.

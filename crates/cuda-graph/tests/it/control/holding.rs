@@ -6,7 +6,7 @@ use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{Buffer, Eager, Exec, FillOp, Graph, HostOp, KernelOp, Node, Recorder, Result};
 
 use super::kernels::{kernels, put};
-use super::{Through, alone, launch, recorded};
+use super::{BUILT, Through, alone, launch, recorded};
 use crate::capture::scene::Held;
 use crate::door::Door;
 use crate::fixture::{Watch, assert_soon, stream};
@@ -110,7 +110,7 @@ fn build(
 fn each(check: impl Fn(Graph, Node<KernelOp>, &Used, &Door, &Arc<CudaStream>, &str)) {
     let _alone = alone();
     let stream = stream();
-    for through in [Through::Path, Through::Capture] {
+    for through in BUILT {
         let door = Arc::new(Door::default());
         let mut used = Used::new(&stream);
         let (graph, node) = build(through, &stream, &mut used, door.op());

@@ -1,21 +1,22 @@
-//! Bodies whose capture comes to nothing: that is told, nothing is destroyed twice, what was held is dropped, and every stream works. A body
-//! that is captured into by hand is destroyed by the driver under its node, so the graph around it is given up.
+//! Foreign work that is invalidated in a body: it is told where it was, nothing of it is recorded,
+//! and what is around it goes on, as do all streams. A hold that is invalidated fails the
+//! recording, and takes nothing from what was there before.
 
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::sys::{self, CUresult};
 use cuda_graph::cudarc::driver::{CudaStream, PushKernelArg};
 use cuda_graph::{
-    CaptureInvalidated, EmptyOp, Error, FillOp, Graph, IfOp, Path, Recorder, Result, WhileOp,
+    Buffer, CaptureInvalidated, EmptyOp, Error, FillOp, Graph, IfOp, Recorder, Result, WhileOp,
 };
 
-use super::alone;
-use crate::capture::scene::Scene;
+use super::{Through, alone, launch, read, recorded};
+use crate::capture::scene::{Before, Scene};
 use crate::fixture::{function, one, words};
 
 use CUresult as R;
 
-/// What closures do to the capture of a body.
+/// What closures do to the capture of a stream.
 struct Spoiler {
     name: &'static str,
     /// What is told of it.
@@ -24,12 +25,10 @@ struct Spoiler {
     spoil: fn(&Scene, &Arc<CudaStream>) -> Result<()>,
 }
 
-const UNSUPPORTED: CUresult = R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-
 const SPOILERS: [Spoiler; 5] = [
     Spoiler {
         name: "synchronizing, told",
-        code: UNSUPPORTED,
+        code: R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
         remedy: "do that before or after the capture",
         spoil: |_, stream| Ok(stream.synchronize()?),
     },
@@ -52,6 +51,18 @@ const SPOILERS: [Spoiler; 5] = [
         },
     },
     Spoiler {
+        name: "ended by other code",
+        code: R::CUDA_ERROR_ILLEGAL_STATE,
+        remedy: "leave the end to this library",
+        spoil: |_, stream| {
+            let mut graph = std::ptr::null_mut();
+            // SAFETY: the stream is alive.
+            unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &mut graph) };
+            Ok(())
+        },
+    },
+    // Without a block it is stray work.
+    Spoiler {
         name: "a fork that is not joined",
         code: R::CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
         remedy: "have the first stream wait for it",
@@ -68,36 +79,27 @@ const SPOILERS: [Spoiler; 5] = [
             Ok(())
         },
     },
-    Spoiler {
-        name: "ended by other code",
-        code: R::CUDA_ERROR_ILLEGAL_STATE,
-        remedy: "leave the end to this library",
-        spoil: |_, stream| {
-            let mut graph = std::ptr::null_mut();
-            // SAFETY: the stream is alive.
-            unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &mut graph) };
-            Ok(())
-        },
-    },
 ];
 
-/// A loop in a branch in a loop, of which the body at `depth` is spoilt.
+/// Those that work on a hold, too.
+const OF_HOLDS: &[Spoiler] = SPOILERS.split_at(4).0;
+
+const RECORDED: [Through; 2] = [Through::Capture, Through::Into];
+
+/// A loop in a branch in a loop. The innermost stores 5 and records foreign work, which is spoilt.
 fn nested(
     scene: &Scene,
-    flag: &cuda_graph::Buffer<u32>,
+    flag: &Buffer<u32>,
     r: &mut dyn Recorder,
     depth: u32,
     spoiler: &Spoiler,
 ) -> Result<()> {
-    if let Some(stream) = r.stream() {
-        scene.uses(stream);
-    }
     r.keep(scene.held())?;
-    let op = FillOp::new(&scene.a, depth)?;
+    let op = FillOp::new(&scene.a, 5 + depth)?;
     r.record(op.label(format!("{depth} to go")))?;
     if depth == 0 {
-        let stream = r.stream().expect("it is captured").clone();
-        return (spoiler.spoil)(scene, &stream);
+        // SAFETY: nothing of it is recorded.
+        return unsafe { r.foreign(|stream| (spoiler.spoil)(scene, stream)) };
     }
     let inner = |r: &mut dyn Recorder| nested(scene, flag, r, depth - 1, spoiler);
     match depth {
@@ -108,121 +110,121 @@ fn nested(
 }
 
 #[track_caller]
-fn why(answer: Result<()>, what: &str) -> Box<CaptureInvalidated> {
-    match answer {
+fn is_told(answer: Result<()>, spoiler: &Spoiler, last: &str, what: &str) {
+    let found: Box<CaptureInvalidated> = match answer {
         Err(Error::CaptureInvalidated(why)) => why,
         other => panic!("{what}: {other:?}"),
-    }
-}
-
-#[track_caller]
-fn is_told(found: &CaptureInvalidated, spoiler: &Spoiler, what: &str) {
+    };
     assert_eq!(found.code(), spoiler.code, "{what}: {found}");
     let text = found.to_string();
-    for part in [spoiler.remedy, "lost.rs"] {
+    for part in [spoiler.remedy, last] {
         assert!(text.contains(part), "{what}: `{part}` is not in: {text}");
     }
-    // What came last, be it what a loop ends with.
-    let last = ["0 to go", "set_condition"];
-    assert!(
-        last.iter().any(|last| text.contains(last)),
-        "{what}: {text}"
-    );
 }
 
-#[track_caller]
-fn is_gone<T: std::fmt::Debug>(answer: Result<T>, what: &str) {
-    assert!(
-        matches!(answer, Err(Error::GraphGone)),
-        "{what}: {answer:?}"
-    );
-}
-
-/// The error goes through every closure, to the end of the outermost capture.
+/// The error goes through every closure, to the end of the recording.
 #[test]
 fn at_any_depth_it_is_told_and_the_streams_work() {
     let _alone = alone();
     for spoiler in &SPOILERS {
-        for depth in 1..=3 {
+        for depth in 0..=3 {
             let what = format!("{}, {depth} deep", spoiler.name);
             let scene = Scene::new();
             let flag = words(&scene.stream, &[0]);
             let answer =
                 Graph::capture(&scene.stream, |c| nested(&scene, &flag, c, depth, spoiler));
-            is_told(&why(answer.map(drop), &what), spoiler, &what);
+            is_told(answer.map(drop), spoiler, "0 to go", &what);
+            scene.is_clean(&what);
+
+            let before = Before::new(&scene);
+            let answer = before.graph.capture_into(&scene.stream, (), |c| {
+                nested(&scene, &flag, c, depth, spoiler)
+            });
+            is_told(answer, spoiler, "0 to go", &what);
+            before.is_as_before(&scene, &what);
             scene.is_clean(&what);
         }
     }
 }
 
-/// A closure around it swallows the error: then the rest is recorded all the same, unless that closure's own stream is the one that is spoilt.
+/// A closure around it swallows the error. The rest is recorded, and runs.
 #[test]
 fn swallowed_it_is_told_where_it_was_and_the_rest_goes_on() {
     let _alone = alone();
-    for spoiler in &SPOILERS {
+    for (spoiler, through) in SPOILERS.iter().flat_map(|s| RECORDED.map(|t| (s, t))) {
         for depth in 0..=2 {
-            let what = format!("{}, {depth} deep", spoiler.name);
+            let what = format!("{}, {depth} deep, {through:?}", spoiler.name);
             let scene = Scene::new();
-            let flag = words(&scene.stream, &[0]);
-            let answer = Graph::capture(&scene.stream, |c| {
-                c.keep(scene.held())?;
-                c.while_nonzero(&flag, |r| {
-                    r.keep(scene.held())?;
+            let (flag, turns) = (words(&scene.stream, &[1]), words(&scene.stream, &[0]));
+            let (graph, ()) = recorded(through, &scene.stream, |r| {
+                r.while_nonzero(&flag, |r| {
                     let lost = nested(&scene, &flag, r, depth, spoiler);
-                    if depth > 0 {
-                        is_told(&why(lost, &what), spoiler, &what);
-                    }
-                    let goes_on = r.record(EmptyOp::new()).is_ok();
-                    assert_eq!(goes_on, depth > 0, "{what}");
-                    if goes_on {
-                        // Serves the condition that is left over.
-                        r.if_nonzero(&flag, |_| Ok(()))?;
-                    }
-                    Ok(())
+                    is_told(lost, spoiler, "0 to go", &what);
+                    r.if_nonzero(&flag, |r| r.record(FillOp::new(&turns, 1u32)?).map(drop))?;
+                    r.record(FillOp::new(&flag, 0u32)?).map(drop)
                 })
-            });
-            match depth {
-                0 => drop(why(answer.map(drop), &what)),
-                _ => {
-                    let graph = answer.unwrap().0;
-                    // Of two that failed one is still left over.
-                    assert_eq!(graph.instantiate().is_ok(), depth == 1, "{what}");
-                }
-            }
+            })
+            .unwrap();
+            let nodes = graph.nodes().unwrap();
+            assert_eq!(nodes.len(), 2, "{what}");
+            let of_loop = nodes.iter().find_map(|node| node.typed::<WhileOp>());
+            // The fill before it, a branch of two nodes, a fill, and what ends a turn.
+            let body = graph.body(of_loop.unwrap()).unwrap();
+            assert_eq!(body.nodes().unwrap().len(), 5, "{what}");
+            launch(&mut graph.instantiate().unwrap(), &scene.stream).unwrap();
+            assert_eq!(read(&scene.stream, &turns), 1, "{what}");
+            assert_eq!(read(&scene.stream, &scene.a), 5 + depth, "{what}");
+            drop((graph, body));
             scene.is_clean(&what);
         }
     }
 }
 
-/// What invalidates every capture of the context, that of the step and that of its body, leaves nothing that the driver would trip over.
+/// What reaches the stream itself, in a body but outside of foreign work, fails all of the
+/// recording.
 #[test]
-fn both_may_be_invalidated_at_once() {
+fn a_hold_that_is_invalidated_fails_the_recording() {
     let _alone = alone();
-    for swallowed in [false, true] {
-        let what = format!("swallowed: {swallowed}");
-        let scene = Scene::new();
-        let flag = words(&scene.stream, &[0]);
-        let answer = Graph::capture(&scene.stream, |c| {
-            c.keep(scene.held())?;
-            let lost = c.while_nonzero(&flag, |r| {
+    for spoiler in OF_HOLDS {
+        for (deep, swallowed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let what = format!("{}, deep: {deep}, {swallowed}", spoiler.name);
+            let scene = Scene::new();
+            let flag = words(&scene.stream, &[0]);
+            let step = |r: &mut dyn Recorder| {
                 r.keep(scene.held())?;
-                scene.uses(r.stream().expect("it is captured"));
-                r.record(FillOp::new(&scene.a, 1u32)?)?;
-                Ok(scene.context.synchronize()?)
-            });
-            match swallowed {
-                true => Ok(()),
-                false => lost,
+                let mut body = |r: &mut dyn Recorder| {
+                    r.keep(scene.held())?;
+                    r.record(FillOp::new(&scene.a, 1u32)?.label("0 to go"))?;
+                    (spoiler.spoil)(&scene, &scene.stream)
+                };
+                let lost = match deep {
+                    false => r.if_nonzero(&flag, body),
+                    true => r.while_nonzero(&flag, |r| r.if_nonzero(&flag, &mut body)),
+                };
+                match swallowed {
+                    true => Ok(()),
+                    false => lost,
+                }
+            };
+            let before = Before::new(&scene);
+            let answers = [
+                Graph::capture(&scene.stream, |c| step(c)).map(drop),
+                before.graph.capture_into(&scene.stream, (), |c| step(c)),
+            ];
+            for answer in answers {
+                let told = matches!(answer, Err(Error::CaptureInvalidated(_)));
+                assert!(told, "{what}: {answer:?}");
             }
-        });
-        why(answer.map(drop), &what);
-        scene.is_clean(&what);
+            before.is_as_before(&scene, &what);
+            scene.is_clean(&what);
+        }
     }
 }
 
-/// A body of an explicit graph that is captured into. Nothing of its graph is there any more.
+/// A body that is there keeps what it had, as does the graph around it. An executable that was made
+/// before knows its nodes.
 #[test]
-fn an_explicit_graph_is_gone_with_its_body() {
+fn a_body_that_is_there_keeps_what_it_had() {
     let _alone = alone();
     for spoiler in &SPOILERS {
         for deep in [false, true] {
@@ -230,78 +232,38 @@ fn an_explicit_graph_is_gone_with_its_body() {
             let scene = Scene::new();
             let graph = Graph::new(&scene.context).unwrap();
             graph.keep(scene.held()).unwrap();
-            let condition = graph.condition(Some(0)).unwrap();
-            let first = graph.add(EmptyOp::new(), ()).unwrap();
-            let node = graph.add(WhileOp::new(&condition), first).unwrap();
-            let outer = graph.body(node).unwrap();
-            outer.keep(scene.held()).unwrap();
-            let mut path = Path::new(&graph);
-            let body = match deep {
-                false => graph.body(node).unwrap(),
-                true => {
-                    let condition = outer.condition(Some(0)).unwrap();
-                    let node = outer.add(IfOp::new(&condition), ()).unwrap();
-                    outer.body(node).unwrap()
-                }
-            };
-            let inside = body.add(FillOp::new(&scene.a, 3u32).unwrap(), ()).unwrap();
-            let answer = body.capture_into(&scene.stream, inside, |c| {
-                scene.uses(c.stream());
+            let condition = graph.condition(Some(1)).unwrap();
+            let node = graph.add(IfOp::new(&condition), ()).unwrap();
+            let mut body = graph.body(node).unwrap();
+            if deep {
+                let condition = body.condition(Some(1)).unwrap();
+                let node = body.add(IfOp::new(&condition), ()).unwrap();
+                body = body.body(node).unwrap();
+            }
+            body.keep(scene.held()).unwrap();
+            let fill = body.add(FillOp::new(&scene.a, 3u32).unwrap(), ()).unwrap();
+            let mut exec = graph.instantiate().unwrap();
+            let answer = body.capture_into(&scene.stream, fill, |c| {
                 c.keep(scene.held())?;
                 c.record(FillOp::new(&scene.a, 4u32)?.label("0 to go"))?;
-                (spoiler.spoil)(&scene, c.stream())
+                // SAFETY: nothing of it is recorded.
+                unsafe { c.foreign(|stream| (spoiler.spoil)(&scene, stream)) }
             });
-            is_told(&why(answer, &what), spoiler, &what);
-            is_gone(graph.nodes(), &what);
-            is_gone(body.nodes(), &what);
-            is_gone(outer.add(EmptyOp::new(), ()), &what);
-            is_gone(graph.instantiate(), &what);
-            is_gone(graph.dot(), &what);
-            is_gone(graph.op(first), &what);
-            is_gone(body.op(inside), &what);
-            is_gone(graph.condition(None), &what);
-            is_gone(graph.destroy(node), &what);
-            is_gone(path.record(EmptyOp::new()), &what);
-            is_gone(body.capture_into(&scene.stream, (), |_| Ok(())), &what);
-            is_gone(graph.try_clone(), &what);
-            // What was held goes before the graph's handles do.
-            scene.is_clean(&what);
-            drop((graph, outer, body, path));
+            is_told(answer, spoiler, "0 to go", &what);
+            assert_eq!(graph.nodes().unwrap(), [node.id()], "{what}");
+            assert_eq!(body.nodes().unwrap(), [fill.id()], "{what}");
+            body.add(EmptyOp::new(), fill).unwrap();
+            for value in [3, 6] {
+                exec.update(fill, FillOp::new(&scene.a, value).unwrap())
+                    .unwrap();
+                launch(&mut exec, &scene.stream).unwrap();
+                assert_eq!(read(&scene.stream, &scene.a), value, "{what}");
+            }
+            drop(exec);
+            launch(&mut graph.instantiate().unwrap(), &scene.stream).unwrap();
+            assert_eq!(read(&scene.stream, &scene.a), 3, "{what}");
+            drop((graph, body));
             scene.is_clean(&what);
         }
-    }
-}
-
-/// An executable that was made before goes on, and holds what it runs.
-#[test]
-fn an_executable_made_before_goes_on() {
-    let _alone = alone();
-    for spoiler in &SPOILERS {
-        let what = spoiler.name;
-        let scene = Scene::new();
-        let graph = Graph::new(&scene.context).unwrap();
-        let condition = graph.condition(Some(1)).unwrap();
-        let node = graph.add(IfOp::new(&condition), ()).unwrap();
-        let body = graph.body(node).unwrap();
-        let fill = body.add(FillOp::new(&scene.a, 3u32).unwrap(), ()).unwrap();
-        let mut exec = graph.instantiate().unwrap();
-        let answer = body.capture_into(&scene.stream, (), |c| {
-            c.record(EmptyOp::new())?;
-            (spoiler.spoil)(&scene, c.stream())
-        });
-        why(answer, what);
-        drop((graph, body));
-        for _ in 0..2 {
-            scene.a.copy_from_host(&scene.stream, &[0]).unwrap();
-            exec.launch(&scene.stream).unwrap();
-            assert_eq!(scene.a.to_host(&scene.stream).unwrap(), [3], "{what}");
-        }
-        is_gone(exec.disable(fill), what);
-        is_gone(
-            exec.update(fill, FillOp::new(&scene.a, 4u32).unwrap()),
-            what,
-        );
-        drop(exec);
-        scene.is_clean(what);
     }
 }

@@ -5,7 +5,6 @@ mod foreign;
 mod holding;
 pub mod kernels;
 mod lost;
-mod lost_into;
 mod matrix;
 mod misuse;
 mod program;
@@ -28,10 +27,20 @@ use crate::fixture::{add, context, store, stream, words};
 pub enum Through {
     Path,
     Capture,
+    /// Into a graph that exists, when the step is whole.
+    Into,
     Eager,
 }
 
-pub const EVERY: [Through; 3] = [Through::Path, Through::Capture, Through::Eager];
+/// The recorders that make graphs.
+pub const BUILT: [Through; 3] = [Through::Path, Through::Capture, Through::Into];
+
+pub const EVERY: [Through; 4] = [
+    Through::Path,
+    Through::Capture,
+    Through::Into,
+    Through::Eager,
+];
 
 /// Runs a step once.
 pub fn run(
@@ -56,11 +65,16 @@ pub fn recorded<T>(
 ) -> Result<(Graph, T)> {
     match through {
         Through::Path => {
-            let graph = Graph::new(&context())?;
+            let graph = Graph::new(stream.context())?;
             let made = step(&mut Path::new(&graph))?;
             Ok((graph, made))
         }
         Through::Capture => Graph::capture(stream, |c| step(c)),
+        Through::Into => {
+            let graph = Graph::new(stream.context())?;
+            let made = graph.capture_into(stream, (), |c| step(c))?;
+            Ok((graph, made))
+        }
         Through::Eager => panic!("it makes no graph"),
     }
 }
@@ -182,7 +196,6 @@ fn a_body_that_fails_leaves_nothing_and_the_stream_usable() {
         Err(Error::Other(_))
     ));
     assert!(graph.nodes().unwrap().is_empty());
-    // The condition that is left over serves the next.
     path.while_nonzero(&flag, |r| r.record(store(&flag, 0)).map(drop))
         .unwrap();
     graph.instantiate().unwrap().launch(&stream).unwrap();

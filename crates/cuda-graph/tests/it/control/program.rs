@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::{CudaStream, PushKernelArg};
 use cuda_graph::{
-    AnyOp, Body, Buffer, CopyOp, Driver, Eager, FillOp, Graph, IfElseOp, IfOp, KernelOp, NodeId,
-    Operation, Path, Recorder, Result, SwitchOp, WhileOp,
+    AnyOp, Body, Buffer, CopyOp, Eager, FillOp, Graph, IfElseOp, IfOp, KernelOp, NodeId, Operation,
+    Path, Recorder, Result, SwitchOp, WhileOp,
 };
 
 use super::kernels::{arm, count, counted, kernels, nearer, plus, put, set};
@@ -173,12 +173,12 @@ pub fn record(r: &mut dyn Recorder, acts: &[Act], memory: &Memory) -> Result<()>
             }
             Act::Plus { to, from, by } => {
                 let (to, from) = (memory.cell(*to), memory.cell(*from));
-                match r.stream().cloned() {
-                    Some(stream) if *by == By::OtherCode => {
-                        launch_plus(&stream, to, from)?;
-                        r.keep(to.owner())?;
-                    }
-                    _ => drop(r.record(plus(to, from))?),
+                if *by == By::OtherCode && r.has_stream() {
+                    r.keep(to.owner())?;
+                    // SAFETY: both are parts of the buffer that is kept.
+                    unsafe { r.foreign(|stream| launch_plus(stream, to, from)) }?;
+                } else {
+                    r.record(plus(to, from))?;
                 }
             }
             Act::Count { to, from, sign } => {
@@ -350,7 +350,8 @@ impl Builder<'_> {
                 }
                 Act::Side(branches) => {
                     let conditional = |branch: &&Vec<Act>| branch.iter().any(is_conditional);
-                    if branches.iter().filter(conditional).count() > 1 && !run_at_once() {
+                    // They take turns.
+                    if branches.iter().filter(conditional).count() > 1 {
                         for branch in branches {
                             at.after = self.build(graph, &at.after, branch)?;
                         }
@@ -397,7 +398,7 @@ impl Builder<'_> {
                 let (first, second) = acts.split_at(acts.len() / 2);
                 let mut path = Path::new(body);
                 record(&mut path, first, memory)?;
-                let ends = self.build(body, path.ends(), second)?;
+                let ends = self.build(body, &path.ends()?, second)?;
                 if let Some(last) = last {
                     body.capture_into(self.stream, ends, |c| c.record(last).map(drop))?;
                 }
@@ -413,6 +414,8 @@ pub enum Way {
     Eager,
     Path,
     Capture,
+    /// Into a graph that exists, when it is whole.
+    Into,
     /// Explicitly, with bodies filled so.
     Explicit(Vec<Fill>),
 }
@@ -421,7 +424,7 @@ pub enum Way {
 pub fn every_way() -> Vec<Way> {
     let fills = [Fill::Explicit, Fill::Path, Fill::Capture, Fill::Parts];
     let explicit = fills.map(|fill| Way::Explicit(vec![fill]));
-    [Way::Eager, Way::Path, Way::Capture]
+    [Way::Eager, Way::Path, Way::Capture, Way::Into]
         .into_iter()
         .chain(explicit)
         .collect()
@@ -451,11 +454,6 @@ pub fn agrees(acts: &[Act], cells: usize, inputs: &[Vec<i32>], ways: &[Way]) -> 
     bodies
 }
 
-/// Whether it is known to end well when conditional nodes that are added to a body by hand run at once: on an H200 it is not, by plain driver calls either.
-fn run_at_once() -> bool {
-    cuda_graph::device(0).is_ok_and(|device| device.driver() == Driver::Software)
-}
-
 fn is_conditional(act: &Act) -> bool {
     match act {
         Act::Put { .. } | Act::Plus { .. } | Act::Count { .. } | Act::Nearer(_) => false,
@@ -479,6 +477,11 @@ fn prepare<'a>(
             return Ok(Box::new(move || record(&mut eager, acts, memory)));
         }
         Way::Capture => Graph::capture(stream, |c| record(c, acts, memory))?.0,
+        Way::Into => {
+            let graph = Graph::new(stream.context())?;
+            graph.capture_into(stream, (), |c| record(c, acts, memory))?;
+            graph
+        }
         Way::Path => {
             let graph = Graph::new(stream.context())?;
             record(&mut Path::new(&graph), acts, memory)?;

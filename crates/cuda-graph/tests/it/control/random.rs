@@ -182,7 +182,13 @@ proptest! {
         let mut settling = Settling { cells: CELLS };
         let scope: Vec<usize> = (0..CELLS).collect();
         let acts = settling.settle(&steps, &scope, None);
-        let ways = [Way::Eager, Way::Path, Way::Capture, Way::Explicit(fills)];
+        let ways = [
+            Way::Eager,
+            Way::Path,
+            Way::Capture,
+            Way::Into,
+            Way::Explicit(fills),
+        ];
         agrees(&acts, settling.cells, &inputs, &ways);
     }
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::testing::with_driver_version;
 use cuda_graph::{
-    Buffer, Condition, EmptyOp, Error, Graph, HostOp, IfElseOp, IfOp, Path, Recorder, Result, Step,
+    Buffer, Condition, EmptyOp, Error, Graph, HostOp, IfElseOp, IfOp, Recorder, Result, Step,
     SwitchOp, WhileOp,
 };
 
 use super::kernels::{kernels, nearer, plus};
 use super::program::{Act, By, Memory, interpret, record};
-use super::{EVERY, Through, alone, run};
+use super::{BUILT, EVERY, Through, alone, recorded, run};
 use crate::fixture::{Watch, assert_soon, context, stream, words};
 
 /// What an error says is missing, who has it, and who there is.
@@ -19,7 +19,7 @@ use crate::fixture::{Watch, assert_soon, context, stream, words};
 fn unsupported(error: &Error) -> (&'static str, &str, &str) {
     match error {
         Error::Unsupported { what, needs, have } => (what, needs, have),
-        Error::Node { source, .. } => unsupported(source),
+        Error::Node { error, .. } => unsupported(error),
         error => panic!("{error:?}"),
     }
 }
@@ -268,10 +268,8 @@ fn without_conditions_nothing_is_left() {
             }
             r.record(EmptyOp::new()).map(drop)
         };
-        let graph = Graph::new(&context()).unwrap();
-        refused(&mut Path::new(&graph)).unwrap();
-        let (captured, ()) = Graph::capture(&stream, |c| refused(c)).unwrap();
-        for graph in [graph, captured] {
+        for through in BUILT {
+            let (graph, ()) = recorded(through, &stream, refused).unwrap();
             assert_eq!(graph.nodes().unwrap().len(), 1);
             graph.instantiate().unwrap().launch(&stream).unwrap();
         }

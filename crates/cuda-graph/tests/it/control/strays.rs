@@ -2,29 +2,30 @@
 
 use std::sync::Arc;
 
+use cuda_graph::cudarc::driver::PushKernelArg;
 use cuda_graph::testing::with_driver_version;
 use cuda_graph::{
-    Capture, Captured, Eager, Error, FillOp, Graph, HostOp, IfOp, InstantiateFailure, KernelOp,
-    NodeKind, Path,
+    Body, Capture, Captured, Eager, Error, Graph, HostOp, IfOp, KernelOp, NodeKind, NodeName, Path,
+    Recorder, Result,
 };
 
 use super::{read, word};
-use crate::fixture::{Watch, add, assert_soon, context, store, stream};
+use crate::fixture::{Watch, add, assert_soon, context, function, one, store, stream};
 
 #[test]
 fn an_eager_recorder_does_not_record_into_a_capture() {
     let stream = stream();
     let flag = word(&stream, 0);
     let mut eager = Eager::new(&stream).unwrap();
+    let line = line!() + 1;
     let capture = Capture::begin(&stream).unwrap();
     let (watch, watched) = Watch::new();
     let op = HostOp::new(move || {
         let _ = &watched;
     });
     let refused = eager.record(op);
-    let begun = capture.begun();
     assert!(
-        matches!(&refused, Err(Error::AlreadyCapturing { begun: Some(at) }) if *at == begun),
+        matches!(refused, Err(Error::AlreadyCapturing { begun: Some(at) }) if at.line() == line),
         "{refused:?}"
     );
     assert!(watch.is_dropped());
@@ -44,7 +45,7 @@ fn an_eager_recorder_does_not_record_into_a_capture() {
 fn an_eager_recorder_does_not_take_a_stream_that_means_another_elsewhere() {
     let refused = Eager::new(&context().per_thread_stream());
     assert!(
-        matches!(&refused, Err(Error::InvalidOperation { why }) if why.contains("each thread")),
+        matches!(refused, Err(Error::PerThreadStream)),
         "{refused:?}"
     );
     Eager::new(&context().default_stream()).unwrap();
@@ -108,7 +109,7 @@ fn conditions_stay_in_their_graph() {
     }
     let refused = Eager::new(&stream).unwrap().record(op);
     assert!(
-        matches!(&refused, Err(Error::InvalidOperation { why }) if why.contains("sets a condition")),
+        matches!(refused, Err(Error::ConditionOutsideGraph)),
         "{refused:?}"
     );
     exec.launch(&stream).unwrap();
@@ -116,76 +117,79 @@ fn conditions_stay_in_their_graph() {
 }
 
 #[test]
-fn half_a_loop_is_not_run() {
+fn a_loop_is_nodes_when_it_is_whole() {
     let stream = stream();
     let (flag, a) = (word(&stream, 1), word(&stream, 0));
     let graph = Graph::new(&context()).unwrap();
-    graph.add(store(&a, 1), ()).unwrap();
+    let first = graph.add(store(&a, 1), ()).unwrap();
     let mut exec = graph.instantiate().unwrap();
-    let mut asked = 0;
     Path::new(&graph)
         .while_nonzero(&flag, |r| {
-            for refused in [graph.instantiate().map(drop), exec.update_from(&graph)] {
-                asked += 1;
-                assert!(
-                    matches!(&refused, Err(Error::InvalidOperation { why }) if why.contains("half a loop")),
-                    "{refused:?}"
-                );
-            }
-            r.record(store(&flag, 0)).map(drop)
+            r.record(store(&flag, 0))?;
+            r.if_nonzero(&flag, |r| {
+                assert_eq!(graph.nodes()?, [first.id()]);
+                exec.update_from(&graph)?;
+                graph.instantiate()?;
+                r.record(store(&flag, 0)).map(drop)
+            })
         })
         .unwrap();
-    assert_eq!(asked, 2);
-    // A graph with conditional nodes has one executable at a time.
-    let second = graph.instantiate();
-    assert!(
-        matches!(
-            second,
-            Err(Error::Instantiate {
-                reason: InstantiateFailure::HasExecutable,
-                ..
-            })
-        ),
-        "{second:?}"
-    );
     drop(exec);
     graph.instantiate().unwrap().launch(&stream).unwrap();
     assert_eq!(read(&stream, &flag), 0);
-
-    // While a graph is captured no node of it goes: what fails meanwhile stays half, and is not run either.
-    let graph = Graph::new(&context()).unwrap();
-    let capture = Capture::begin_into(&stream, &graph, ()).unwrap();
-    let failing = Path::new(&graph).while_nonzero(&flag, |_| {
-        Err(Error::InvalidOperation {
-            why: "as meant".into(),
-        })
-    });
-    assert!(matches!(failing, Err(Error::InvalidOperation { .. })));
-    capture.end().unwrap();
-    if !graph.nodes().unwrap().is_empty() {
-        graph.instantiate().unwrap_err();
-    }
 }
 
+/// A body has no stream but that of its foreign work: what else reaches the recording's stream is
+/// found before the next operation, at any depth.
 #[test]
-fn a_loop_that_failed_in_a_capture_makes_room_for_another() {
+fn the_stream_is_not_used_in_bodies_and_branches() {
+    type Inside<'a> = dyn Fn(&mut dyn Recorder, &mut Body<'_>) -> Result<()> + 'a;
     let stream = stream();
-    let flag = word(&stream, 1);
-    let (graph, ()) = Graph::capture(&stream, |c| {
-        let failed = c.while_nonzero(&flag, |_| {
-            Err(Error::InvalidOperation {
-                why: "as meant".into(),
-            })
-        });
-        assert!(matches!(failed, Err(Error::InvalidOperation { .. })));
-        c.record(FillOp::new(&flag, 2u32)?).map(drop)
-    })
-    .unwrap();
-    assert_eq!(graph.nodes().unwrap().len(), 1);
-    Path::new(&graph)
-        .if_nonzero(&flag, |r| r.record(store(&flag, 5)).map(drop))
-        .unwrap();
-    graph.instantiate().unwrap();
+    let (flag, a) = (word(&stream, 1), word(&stream, 0));
+    let step = store(&a, 2).label("after");
+    let places: [&Inside<'_>; 4] = [
+        &|r, body| r.while_nonzero(&flag, body),
+        &|r, body| r.parallel(&mut [&mut |_| Ok(()), body]),
+        &|r, body| r.if_nonzero(&flag, |r| r.do_while_nonzero(&flag, &mut *body)),
+        &|r, body| r.if_nonzero(&flag, |r| r.parallel(&mut [&mut *body])),
+    ];
+    for (at, place) in places.iter().enumerate() {
+        // Told at once, told by nobody, told at the end of the body.
+        for how in 0..3 {
+            let what = format!("place {at}, {how}");
+            let mut body = |r: &mut dyn Recorder| {
+                r.record(store(&a, 1).label("before"))?;
+                let (to, value) = (a.address(), 3u32);
+                let stores = function("store");
+                let mut launch = stream.launch_builder(&stores);
+                launch.arg(&to).arg(&value);
+                // SAFETY: it is not run.
+                unsafe { launch.launch(one()) }?;
+                match how {
+                    0 => r.record(step.clone()).map(drop),
+                    1 => {
+                        r.record(step.clone()).unwrap_err();
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                }
+            };
+            let captured = Graph::capture(&stream, |c| {
+                place(c, &mut body)?;
+                c.record(store(&a, 4)).map(drop)
+            });
+            let Err(Error::StrayWork(stray)) = captured else {
+                panic!("{what}: {captured:?}");
+            };
+            assert_eq!(stray.found.len(), 1, "{what}: {stray}");
+            let label = |name: &Option<NodeName>| name.as_ref().and_then(|n| n.label.clone());
+            assert_eq!(label(&stray.after).as_deref(), Some("before"), "{what}");
+            if how == 0 {
+                assert_eq!(label(&stray.before).as_deref(), Some("after"), "{what}");
+            }
+            assert_eq!(read(&stream, &a), 0, "{what}");
+        }
+    }
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{
-    Buffer, CopyOp, Driver, Exec, FillOp, Graph, IfOp, InstantiateOptions, NodeId, NodeKind, Path,
-    PinnedBuffer, Recorder, Result,
+    Buffer, CopyOp, Driver, Edge, EmptyOp, Error, Exec, FillOp, Graph, IfOp, InstantiateOptions,
+    NodeId, NodeKind, Path, PinnedBuffer, Recorder, Result, WhileOp,
 };
 
-use super::{EVERY, Through, read, recorded, run, word};
+use super::{BUILT, EVERY, launch, read, recorded, run, word};
+use crate::exit::{Exit, How};
 use crate::fixture::{add, alone, assert_soon, context, store, stream, words};
 
 /// A graph that loops until the host says that it may end, and then stores 1.
@@ -151,7 +152,7 @@ fn threads_take_turns() {
 fn loops_side_by_side_run_one_after_the_other() {
     let _alone = alone();
     let (stream, other) = (stream(), stream());
-    for through in [Through::Path, Through::Capture] {
+    for through in BUILT {
         for (inside, before) in [(false, false), (true, false), (false, true), (true, true)] {
             let what = format!("{through:?}, in a body: {inside}, in an IF: {before}");
             let go_on = signal();
@@ -195,6 +196,175 @@ fn loops_side_by_side_run_one_after_the_other() {
             assert_eq!(count.to_host(&stream).unwrap(), [3], "{what}");
         }
     }
+}
+
+/// How many conditional nodes of a graph wait for another, or the kernels that set their conditions
+/// do.
+fn waiting(graph: &Graph) -> usize {
+    let edges = graph.edges().unwrap();
+    let conditional = |node: NodeId| node.kind() == NodeKind::Conditional;
+    let sets = |node| edges.iter().any(|e| e.from == node && conditional(e.to));
+    let waits = |edge: &&Edge| conditional(edge.from) && (conditional(edge.to) || sets(edge.to));
+    edges.iter().filter(waits).count()
+}
+
+/// Two paths in one graph, and what goes on after a branch was left, know each other's loops.
+#[test]
+fn loops_recorded_apart_are_chained() {
+    let _alone = alone();
+    let stream = stream();
+    let (left, count) = (word(&stream, 1), word(&stream, 0));
+    let (one, minus) = (word(&stream, 1), word(&stream, u32::MAX));
+    let looping = |r: &mut dyn Recorder| {
+        r.do_while_nonzero(&left, |r| {
+            r.record(store(&left, 1))?;
+            r.record(add(&left, &minus))?;
+            r.record(add(&count, &one)).map(drop)
+        })
+    };
+    let has = |graph: &Graph, loops: u32, what: &str| {
+        // Those after branches wait for the loops of all.
+        assert!(waiting(graph) >= loops as usize - 1, "{what}");
+        count.copy_from_host(&stream, &[0]).unwrap();
+        launch(&mut graph.instantiate().unwrap(), &stream).unwrap();
+        assert_eq!(read(&stream, &count), loops, "{what}");
+    };
+    let graph = Graph::new(&context()).unwrap();
+    let (mut first, mut second) = (Path::new(&graph), Path::new(&graph));
+    looping(&mut first).unwrap();
+    looping(&mut second).unwrap();
+    has(&graph, 2, "two paths");
+    graph.record_into((), |path| looping(path)).unwrap();
+    graph.capture_into(&stream, (), |c| looping(c)).unwrap();
+    second.go_on_after(()).unwrap();
+    looping(&mut second).unwrap();
+    has(&graph, 5, "in every way");
+    // What other paths record meanwhile comes before.
+    let mut later = None;
+    graph
+        .record_into((), |path| {
+            looping(&mut first)?;
+            looping(path)?;
+            looping(&mut second)?;
+            let in_path = path.ends()?;
+            later = Some((in_path[0], second.ends()?[0]));
+            looping(path)
+        })
+        .unwrap();
+    // Numbers do not say which comes first.
+    let (after, before) = later.unwrap();
+    assert!(matches!(
+        graph.add_edge(after, before),
+        Err(Error::Cycle { .. })
+    ));
+    graph.record_into((), |_| looping(&mut first)).unwrap();
+    looping(&mut second).unwrap();
+    has(&graph, 11, "meanwhile");
+    // What was last may go.
+    let last = second.ends().unwrap()[0];
+    graph.destroy(last).unwrap();
+    second.go_on_after(()).unwrap();
+    looping(&mut second).unwrap();
+    has(&graph, 11, "the last was destroyed");
+
+    for (how, through) in [How::Error, How::Panic]
+        .into_iter()
+        .flat_map(|how| BUILT.map(|through| (how, through)))
+    {
+        let what = format!("{through:?}, {how:?}");
+        let exit = Exit::new(0, how);
+        let (graph, ()) = recorded(through, &stream, |r| {
+            let is_left = exit.takes(&what, || {
+                r.parallel(&mut [&mut |r| looping(r), &mut |r| {
+                    r.parallel(&mut [&mut |r| looping(r), &mut |_| exit.here()])
+                }])
+            });
+            assert!(is_left);
+            r.parallel(&mut [&mut |r| looping(r), &mut |r| looping(r)])
+        })
+        .unwrap();
+        has(&graph, 4, &what);
+    }
+}
+
+/// What is made by hand is ordered by hand.
+#[test]
+fn conditional_nodes_side_by_side_are_refused() {
+    let stream = stream();
+    let flag = word(&stream, 0);
+    let options = InstantiateOptions {
+        loops_at_once: true,
+        ..InstantiateOptions::default()
+    };
+    let graph = || Graph::new(&context()).unwrap();
+    // They never run.
+    let looping = |graph: &Graph| {
+        let condition = graph.condition(Some(0)).unwrap();
+        graph.add(WhileOp::new(&condition), ()).unwrap()
+    };
+    let branch = |graph: &Graph| {
+        let condition = graph.condition(Some(0)).unwrap();
+        graph.add(IfOp::new(&condition), ()).unwrap()
+    };
+    #[track_caller]
+    fn check(graph: &Graph, options: &InstantiateOptions, between: Option<[NodeId; 2]>) {
+        let refused = graph.instantiate();
+        let Err(Error::SideBySide { first, second }) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert_ne!(first.index, second.index);
+        let mut exec = graph.instantiate_with(options).unwrap();
+        exec.update_from(graph).unwrap();
+        drop(exec);
+        if let Some([from, to]) = between {
+            graph.add_edge(from, to).unwrap();
+            graph.instantiate().unwrap();
+        }
+    }
+    // Two loops, with what else there is.
+    let loops = graph();
+    let (first, second) = (looping(&loops).id(), looping(&loops).id());
+    loops.add(EmptyOp::new(), first).unwrap();
+    check(&loops, &options, Some([first, second]));
+    loops.remove_edge(first, second).unwrap();
+    check(&loops, &options, None);
+
+    // Two branches in a body.
+    let inside = graph();
+    let outer = branch(&inside);
+    let body = inside.body(outer).unwrap();
+    let [first, second] = [(), ()].map(|()| branch(&body).id());
+    let refused = inside.instantiate();
+    assert!(matches!(refused, Err(Error::SideBySide { .. })));
+    body.add_edge(first, second).unwrap();
+    inside.instantiate().unwrap();
+
+    // Outside of bodies, branches need not, unless they hold others.
+    let beside = graph();
+    let [first, second] = [(), ()].map(|()| branch(&beside));
+    beside.instantiate().unwrap();
+    branch(&beside.body(first).unwrap());
+    beside.instantiate().unwrap();
+    branch(&beside.body(second).unwrap());
+    check(&beside, &options, Some([second.id(), first.id()]));
+
+    // What a recorder ordered, and an edge was taken from.
+    let recorded = graph();
+    let body = |r: &mut dyn Recorder| r.record(store(&flag, 0)).map(drop);
+    let mut path = Path::new(&recorded);
+    path.do_while_nonzero(&flag, body).unwrap();
+    let first = path.ends().unwrap()[0];
+    path.do_while_nonzero(&flag, body).unwrap();
+    let second = path.ends().unwrap()[0];
+    let mut exec = recorded.instantiate().unwrap();
+    recorded.remove_edge(first, second).unwrap();
+    let refused = exec.update_from(&recorded);
+    assert!(
+        matches!(refused, Err(Error::SideBySide { .. })),
+        "{refused:?}"
+    );
+    drop(exec);
+    check(&recorded, &options, Some([second, first]));
 }
 
 /// Bodies whose conditional nodes an H200 does not get to the end of where they run at once: each has three branches, of which two have such nodes.
@@ -250,7 +420,7 @@ fn conditional_nodes_of_branches_wait_for_each_other_where_they_must() {
     let simple = |r: &mut dyn Recorder| r.if_nonzero(&flag, some);
     let nested = |r: &mut dyn Recorder| r.if_nonzero(&flag, simple);
     let looping = |r: &mut dyn Recorder| r.while_nonzero(&flag, some);
-    for through in [Through::Path, Through::Capture] {
+    for through in BUILT {
         let edges = |inside: bool, first: &dyn Fn(&mut dyn Recorder) -> Result<()>| {
             let branches = |r: &mut dyn Recorder| {
                 r.parallel(&mut [
@@ -271,12 +441,7 @@ fn conditional_nodes_of_branches_wait_for_each_other_where_they_must() {
                 true => graph.body(outer.unwrap()).unwrap(),
                 false => graph,
             };
-            let edges = graph.edges().unwrap();
-            let conditional = |node: NodeId| node.kind() == NodeKind::Conditional;
-            let between = edges
-                .iter()
-                .filter(|edge| conditional(edge.from) && conditional(edge.to));
-            between.count()
+            waiting(&graph)
         };
         assert_eq!(edges(false, &simple), 0, "{through:?}");
         assert_eq!(edges(false, &nested), 1, "{through:?}");

@@ -9,7 +9,7 @@ use cuda_graph::{
 };
 
 use super::kernels::{kernels, nearer, plus, put};
-use super::{Through, alone, launch, recorded};
+use super::{BUILT, Through, alone, launch, recorded};
 use crate::fixture::stream;
 
 /// What a step works on: a count of turns, a flag, two numbers that are added up, and what is copied.
@@ -82,8 +82,6 @@ fn build(through: Through, stream: &Arc<CudaStream>, cells: &Cells, value: i32) 
     kernels();
     recorded(through, stream, |r| step(r, cells, value)).unwrap()
 }
-
-const BUILT: [Through; 2] = [Through::Path, Through::Capture];
 
 #[test]
 fn nodes_in_bodies_are_updated_and_switched() {
