@@ -168,19 +168,19 @@ pub(crate) fn bind(context: &CudaContext) -> Result<()> {
         // SAFETY: the context lives for as long as cudarc's handle of it.
         unsafe { result::ctx::set_current(context.cu_ctx()) }
     };
+    HAS_CONTEXT.set(true);
     bind().map_err(Error::call("cuCtxSetCurrent"))
 }
 
-/// Makes `context` the calling thread's unless it has one: for calls that name their context themselves, and crash the driver in a thread
-/// without any.
+/// Makes `context` the calling thread's if this library never did so for a context: for calls that
+/// name their context themselves, and crash the driver in a thread without any. A thread loses its
+/// context only by unsafe calls of the driver.
 #[inline]
 pub(crate) fn bind_some(context: &CudaContext) -> Result<()> {
-    let mut current = std::ptr::null_mut();
-    call!(cuCtxGetCurrent(&mut current))?;
-    if current.is_null() {
-        bind(context)?;
+    match HAS_CONTEXT.get() {
+        true => Ok(()),
+        false => bind(context),
     }
-    Ok(())
 }
 
 /// Makes a call that names its context itself. A thread that never called CUDA has no context, which some drivers want all the same:
@@ -206,6 +206,9 @@ pub(crate) fn bound_if_wanted<R>(
 static INJECTING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
+    /// This thread was given a context.
+    static HAS_CONTEXT: Cell<bool> = const { Cell::new(false) };
+
     static OFFENCE: Cell<Option<(&'static str, CUresult)>> = const { Cell::new(None) };
 
     /// The version that a test has this thread see.

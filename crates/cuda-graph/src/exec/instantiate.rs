@@ -91,7 +91,7 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         let graph = state.body(self.body_index())?.raw;
         let mut turns = None;
-        if !options.loops_at_once {
+        if state.may_branch && !options.loops_at_once {
             self.check_turns(&mut state)?;
             if state.has_loops(self.body_index()) {
                 turns = Some(Turns::of(self.context())?);

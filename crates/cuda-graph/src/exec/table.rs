@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::Owner;
 use crate::error::NodeName;
 use crate::graph::NodeId;
@@ -15,7 +17,7 @@ use crate::op::Op;
 #[derive(Default)]
 pub(super) struct Table {
     /// None for graphs that are not in the executable.
-    graphs: Vec<Option<Contents>>,
+    graphs: SmallVec<[Option<Contents>; 1]>,
     /// Owners that belong to no node.
     kept: Vec<Owner>,
 }
@@ -24,7 +26,7 @@ impl Table {
     /// What graph `body`, and everything inside of it, does now.
     pub(super) fn of(state: &mut State, body: u32) -> Table {
         let mut table = Table::default();
-        let mut numbers = Vec::new();
+        let mut numbers = SmallVec::<[u32; 8]>::new();
         state.each_body(body, &mut |number, graph| {
             numbers.push(number);
             table.kept.extend_from_slice(&graph.lingering);
@@ -60,7 +62,7 @@ impl Table {
     /// An empty table that holds what another one holds.
     pub(super) fn holding(other: Table) -> Table {
         Table {
-            graphs: Vec::new(),
+            graphs: SmallVec::new(),
             kept: vec![other.into_owner()],
         }
     }
@@ -107,8 +109,7 @@ impl Table {
             if known && let Some(content) = from.content(counterpart) {
                 contents[node as usize] = content.clone();
             }
-            let inside = graph.inside.get(&node).cloned().unwrap_or_default();
-            let others = from.inside.get(&counterpart).cloned().unwrap_or_default();
+            let (inside, others) = (graph.inside.get(node), from.inside.get(counterpart));
             for (inside, other_inside) in inside.zip(others) {
                 self.pair(own, inside, other, other_inside);
             }

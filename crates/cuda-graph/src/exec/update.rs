@@ -32,7 +32,7 @@ impl Exec {
             None => (graph.hierarchy().lock(), None),
         };
         let raw = theirs.body(graph.body_index())?.raw;
-        if !self.loops_at_once {
+        if theirs.may_branch && !self.loops_at_once {
             graph.check_turns(&mut theirs)?;
         }
         let (result, verdict) = driver::exec::update(self.raw, raw);
@@ -110,7 +110,10 @@ impl Exec {
             return Err(error.about(content.name(id.index), "updating"));
         }
         // No launch can come between, so held now is held in time.
-        let is_same = content.op().is_some_and(|now| op.is_same_as(now));
+        let is_same = match content {
+            Content::Op(now) => op.assign_to_any(now),
+            Content::Other(_) => false,
+        };
         if !is_same {
             let old = std::mem::replace(content, Content::Op(op.clone().into_any()));
             if !old.is_held_by(op.owners()) {
@@ -146,15 +149,15 @@ impl Exec {
             Some(other) => other,
             None => &mut state,
         };
-        let inner = from.body(view.body)?.raw;
-        let held = Table::of(from, view.body);
+        let inner = from.body(view.body())?.raw;
+        let held = Table::of(from, view.body());
         driver::exec::set_child(self.raw, raw, inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
         let mut old = Table::default();
         state.each_body(inside, &mut |number, _| self.table.move_to(number, &mut old));
         match &other {
-            Some(other) => self.table.pair(&state, inside, other, view.body),
-            None => self.table.pair(&state, inside, &state, view.body),
+            Some(other) => self.table.pair(&state, inside, other, view.body()),
+            None => self.table.pair(&state, inside, &state, view.body()),
         }
         drop(state);
         drop(other);
@@ -220,11 +223,18 @@ impl Exec {
                 node: id.index,
                 kind: id.kind,
             },
-            Some(_) => {
-                let node = Box::new(self.table.name(id));
-                match self.table.get(id) {
-                    Some(_) => Error::NodeGone { node },
-                    None => Error::NotInExecutable { node },
+            Some((source, _)) => {
+                let state = source.look();
+                let body = state.bodies.get(id.body as usize);
+                match (self.table.get(id), body) {
+                    (Some(_), Some(body)) if body.raw.is_null() => Error::GraphGone,
+                    (Some(now), _) => Error::NodeGone {
+                        node: Box::new(now.name(id.index)),
+                    },
+                    (None, Some(body)) => Error::NotInExecutable {
+                        node: Box::new(body.name(id.index)),
+                    },
+                    (None, None) => Error::GraphGone,
                 }
             }
         }

@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUgraphNodeType;
 
 use super::child_op::ChildOp;
 use super::content::Content;
-use super::state::{Body, Hierarchy, Keeper, State, lock_both};
+use super::state::{Body, State, lock_both};
 use super::{Graph, Node, NodeId, View};
 use crate::error::NodeKind;
 use crate::op::Op;
@@ -22,13 +22,11 @@ impl Graph {
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
         let raw = driver::graph::clone(state.body(self.body_index())?.raw)?;
-        let keeper = Arc::new(Keeper {
-            hierarchy: Hierarchy::new(self.context().clone(), raw, true, false),
-        });
-        let mut copy = keeper.hierarchy.lock();
-        copy.mirror(&state, self.body_index(), 0);
-        drop(copy);
-        Ok(Graph::from_view(View { keeper, body: 0 }))
+        let copy = Graph::root(self.context(), raw, true, false);
+        let mut known = copy.hierarchy().lock();
+        known.mirror(&state, self.body_index(), 0);
+        drop(known);
+        Ok(copy)
     }
 
     /// The copy in `clone`, a clone of this graph, of a node of this graph.
@@ -70,10 +68,7 @@ impl Graph {
 
     /// A view of graph `body` of this hierarchy.
     pub(crate) fn view_of(&self, body: u32) -> Graph {
-        Graph::from_view(View {
-            keeper: self.view.keeper.clone(),
-            body,
-        })
+        Graph::from_view(View::new(self.hierarchy().clone(), body))
     }
 
     /// A copy of the graph that `op` embeds here, for a node that nobody else has.
@@ -90,9 +85,10 @@ impl Graph {
                 location: op.location(),
             });
         }
-        source
-            .try_clone()
-            .map_err(|error| error.about(op.name(None), "adding"))
+        source.try_clone().map_err(|error| match error {
+            Error::GraphGone => error,
+            error => error.about(op.name(None), "adding"),
+        })
     }
 
     /// Makes a node run a copy of another graph. Views of the old copy are gone.
@@ -156,7 +152,8 @@ impl State {
                 continue;
             };
             let index = self.bodies[to as usize].push(copy, content.clone());
-            if let Some(inside) = source.inside.get(&(node as u32)) {
+            let inside = source.inside.get(node as u32);
+            if !inside.is_empty() {
                 self.mirror_child(from, inside.start, to, index);
             }
         }

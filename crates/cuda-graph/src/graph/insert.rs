@@ -191,6 +191,7 @@ impl State {
 
     /// Takes over the graphs of `other`, whose root the driver has moved into a node.
     fn take_in(&mut self, body: u32, node: u32, other: &mut State) {
+        self.may_branch |= other.may_branch;
         let first = self.bodies.len() as u32;
         let moved = std::mem::take(&mut other.bodies);
         // What is left of it holds nothing.
@@ -202,9 +203,7 @@ impl State {
                 Some((parent, node)) => (parent + first, node),
                 None => (body, node),
             });
-            for inside in graph.inside.values_mut() {
-                *inside = inside.start + first..inside.end + first;
-            }
+            graph.inside.shift(first);
             self.bodies.push(graph);
         }
         let parent = &mut self.bodies[body as usize];
@@ -230,6 +229,7 @@ impl State {
         inside: &[cudarc::driver::sys::CUgraph],
         reserved: Option<Range<u32>>,
     ) {
+        self.may_branch = true;
         let numbers = reserved.unwrap_or_else(|| self.reserve(inside.len() as u32));
         for (number, &raw) in numbers.clone().zip(inside) {
             let inside = &mut self.bodies[number as usize];

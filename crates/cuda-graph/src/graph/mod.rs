@@ -36,7 +36,7 @@ use crate::memory::RawMemory;
 use crate::op::{AllocOp, Op};
 use crate::{Error, Owner, Result, driver};
 use content::Content;
-use state::{Hierarchy, Keeper, State};
+use state::{Hierarchy, State};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
 ///
@@ -77,16 +77,36 @@ pub struct Graph {
     not_sync: PhantomData<Cell<()>>,
 }
 
-/// A graph of a hierarchy, and what keeps it.
-#[derive(Clone)]
+/// A graph of a hierarchy. What its nodes use is kept.
 pub(crate) struct View {
-    pub keeper: Arc<Keeper>,
-    pub body: u32,
+    hierarchy: Arc<Hierarchy>,
+    body: u32,
 }
 
 impl View {
+    fn new(hierarchy: Arc<Hierarchy>, body: u32) -> View {
+        hierarchy.retain();
+        View { hierarchy, body }
+    }
+
     pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
-        &self.keeper.hierarchy
+        &self.hierarchy
+    }
+
+    pub(crate) fn body(&self) -> u32 {
+        self.body
+    }
+}
+
+impl Clone for View {
+    fn clone(&self) -> View {
+        View::new(self.hierarchy.clone(), self.body)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.hierarchy.release();
     }
 }
 
@@ -115,12 +135,8 @@ impl Graph {
         owned: bool,
         ascending: bool,
     ) -> Graph {
-        Graph::from_view(View {
-            keeper: Arc::new(Keeper {
-                hierarchy: Hierarchy::new(context.clone(), raw, owned, ascending),
-            }),
-            body: 0,
-        })
+        let hierarchy = Hierarchy::new(context.clone(), raw, owned, ascending);
+        Graph::from_view(View::new(hierarchy, 0))
     }
 
     pub(crate) fn from_view(view: View) -> Graph {
@@ -227,9 +243,8 @@ impl Graph {
         if id.kind == NodeKind::Child {
             state.child(self.view.body, id.index)?;
         }
-        let inside = state.body(self.view.body)?.inside.get(&id.index).cloned();
-        let views = inside.unwrap_or_default().map(|body| self.view_of(body));
-        Ok(views.collect())
+        let inside = state.body(self.view.body)?.inside.get(id.index);
+        Ok(inside.map(|body| self.view_of(body)).collect())
     }
 
     /// What a node does.
@@ -262,7 +277,7 @@ impl Graph {
         };
         if body.kind(id.index) == NodeKind::Child {
             let child = state.child(self.view.body, id.index)?;
-            return Ok(ChildOp::of(self.view_of(child).view, tag).into());
+            return Ok(ChildOp::of(self.view_of(child).view(), tag).into());
         }
         let mut op = AnyOp::read(raw)?;
         let read = op.tag_mut();

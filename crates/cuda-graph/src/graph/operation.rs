@@ -32,9 +32,9 @@ pub trait Operation: Op {
         Holds::Nothing
     }
 
-    /// Whether `other` is the same shared value.
+    /// Makes `other` the same operation in place, if that is cheap and changes no hold.
     #[doc(hidden)]
-    fn is_same_as(&self, other: &AnyOp) -> bool;
+    fn assign_to_any(&self, other: &mut AnyOp) -> bool;
 }
 
 /// The graphs that an operation's node holds.
@@ -88,8 +88,11 @@ macro_rules! operations {
                 }
 
                 #[inline]
-                fn is_same_as(&self, other: &AnyOp) -> bool {
-                    matches!(other, AnyOp::$variant(other) if self.is_same(other))
+                fn assign_to_any(&self, other: &mut AnyOp) -> bool {
+                    match other {
+                        AnyOp::$variant(other) => self.assign_to(other),
+                        _ => false,
+                    }
                 }
 
                 $(
@@ -159,7 +162,7 @@ impl Operation for RawOp {
         true
     }
 
-    fn is_same_as(&self, _: &AnyOp) -> bool {
+    fn assign_to_any(&self, _: &mut AnyOp) -> bool {
         false
     }
 }
@@ -177,8 +180,8 @@ impl Operation for AnyOp {
         true
     }
 
-    fn is_same_as(&self, other: &AnyOp) -> bool {
-        each!(self, op => op.is_same_as(other))
+    fn assign_to_any(&self, other: &mut AnyOp) -> bool {
+        each!(self, op => op.assign_to_any(other))
     }
 
     fn holds(&self) -> Holds<'_> {
@@ -268,10 +271,6 @@ impl Op for AnyOp {
 
     fn kernel_name(&self) -> Option<String> {
         each!(self, op => op.kernel_name())
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self.is_same_as(other)
     }
 }
 

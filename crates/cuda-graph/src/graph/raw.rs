@@ -16,7 +16,12 @@ impl Graph {
     ///
     /// A node destroyed with it, or whose operation is changed with it, is beyond what this library knows.
     pub fn raw(&self) -> Result<CUgraph> {
-        Ok(self.hierarchy().lock().body(self.body_index())?.raw)
+        let mut state = self.hierarchy().lock();
+        // Whoever has it may add what this library does not see.
+        state.may_branch = true;
+        let body = state.body_mut(self.body_index())?;
+        body.ascending = false;
+        Ok(body.raw)
     }
 
     /// The driver's handle, for foreign code that clones, embeds or instantiates with it: what the nodes use now is held by whatever the

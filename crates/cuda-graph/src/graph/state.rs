@@ -4,15 +4,16 @@
 //! behind one lock. Handles are numbers into it that are never given out twice. So a handle of
 //! something destroyed is told apart from everything alive (L2).
 //!
-//! Every [`Keeper`] keeps what the nodes use. An executable keeps the hierarchy alone, because the
-//! driver names an executable's nodes by the nodes of the definition, which must exist for that.
+//! Views of it keep what the nodes use ([`Hierarchy::retain`]). An executable keeps the hierarchy
+//! alone, because the driver names an executable's nodes by the nodes of the definition, which must
+//! exist for that.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::mem;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
@@ -38,6 +39,8 @@ pub(crate) struct Hierarchy {
     pub context: Arc<CudaContext>,
     /// The driver's root is destroyed with it.
     owned: bool,
+    /// How many views there are.
+    views: AtomicUsize,
     state: Lock<State>,
 }
 
@@ -49,6 +52,8 @@ pub(crate) struct State {
     pub trash: Vec<Content>,
     /// How many executables were made.
     pub executables: u32,
+    /// There may be conditional nodes.
+    pub may_branch: bool,
     /// Conditions of this library's own that no node uses.
     pub spare: Vec<Condition>,
 }
@@ -67,10 +72,8 @@ pub(crate) struct Body {
     pub handles: Vec<CUgraphNode>,
     pub contents: Contents,
     /// The graphs inside of nodes, as far as they are known.
-    pub inside: HashMap<u32, Range<u32>, BuildHasherDefault<AddressHasher>>,
-    by_raw: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
-    /// How many nodes `by_raw` knows. It is completed when it is asked, not when a node is added.
-    indexed: usize,
+    pub inside: Inside,
+    by_raw: Option<Box<ByRaw>>,
     /// Owners that belong to no known node.
     pub lingering: Vec<Owner>,
     /// Every edge leads from a node to one with a larger number, and every node is known.
@@ -81,6 +84,48 @@ pub(crate) struct Body {
 
 pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
 
+/// The numbers of the graphs inside of nodes, by the number of the node.
+#[derive(Default)]
+pub(crate) struct Inside(Vec<(u32, Range<u32>)>);
+
+impl Inside {
+    pub(crate) fn get(&self, node: u32) -> Range<u32> {
+        let found = self.0.iter().find(|(of, _)| *of == node);
+        found.map_or(0..0, |(_, numbers)| numbers.clone())
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().flat_map(|(_, numbers)| numbers.clone())
+    }
+
+    pub(crate) fn insert(&mut self, node: u32, numbers: Range<u32>) {
+        self.0.push((node, numbers));
+    }
+
+    pub(crate) fn remove(&mut self, node: u32) -> Range<u32> {
+        let at = self.0.iter().position(|(of, _)| *of == node);
+        at.map_or(0..0, |at| self.0.swap_remove(at).1)
+    }
+
+    /// All graphs have numbers that are larger by so many.
+    pub(crate) fn shift(&mut self, by: u32) {
+        for (_, numbers) in &mut self.0 {
+            *numbers = numbers.start + by..numbers.end + by;
+        }
+    }
+}
+
+/// Nodes by the driver's handle.
+#[derive(Default)]
+struct ByRaw {
+    numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
+    /// How many nodes it knows. It is completed when it is asked, not when a node is added.
+    known: usize,
+}
+
+/// A graph has room for so many nodes at first.
+const FIRST_NODES: usize = 16;
+
 impl Hierarchy {
     pub(crate) fn new(
         context: Arc<CudaContext>,
@@ -89,14 +134,41 @@ impl Hierarchy {
         ascending: bool,
     ) -> Arc<Hierarchy> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let mut state = State::default();
+        let mut state = State {
+            may_branch: !ascending,
+            ..State::default()
+        };
         state.bodies.push(Body::new(root, None, ascending));
         Arc::new(Hierarchy {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             context,
             owned,
+            views: AtomicUsize::new(0),
             state: Lock::new(state),
         })
+    }
+
+    /// One more view keeps what the nodes use.
+    #[inline]
+    pub(crate) fn retain(&self) {
+        self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A view is gone. What the nodes use goes with the last; the graph itself goes with its last
+    /// executable.
+    pub(crate) fn release(&self) {
+        if self.views.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let mut gone = Vec::new();
+        let mut state = self.lock();
+        for body in &mut state.bodies {
+            let contents = mem::take(&mut body.contents);
+            gone.push((contents, mem::take(&mut body.lingering)));
+        }
+        drop(state);
+        // Outside of the lock: dropping what the operations hold runs user code.
+        driver::capture::undisturbed(|| drop(gone));
     }
 
     /// Locks it to look only: nothing gets into the trash.
@@ -179,25 +251,6 @@ pub(crate) fn lock_both<'a>(
     }
 }
 
-/// Keeps what a graph's nodes use. The graph itself goes with its last executable.
-pub(crate) struct Keeper {
-    pub hierarchy: Arc<Hierarchy>,
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let mut gone = Vec::new();
-        let mut state = self.hierarchy.lock();
-        for body in &mut state.bodies {
-            let contents = mem::take(&mut body.contents);
-            gone.push((contents, mem::take(&mut body.lingering)));
-        }
-        drop(state);
-        // Outside of the lock: dropping what the operations hold runs user code.
-        driver::capture::undisturbed(|| drop(gone));
-    }
-}
-
 impl State {
     #[inline]
     pub(crate) fn body(&self, body: u32) -> Result<&Body> {
@@ -245,7 +298,9 @@ impl State {
                 continue;
             };
             let index = node as usize;
-            body.by_raw.remove(&(body.handles[index] as usize));
+            if let Some(by_raw) = &mut body.by_raw {
+                by_raw.numbers.remove(&(body.handles[index] as usize));
+            }
             body.handles[index] = std::ptr::null_mut();
             let content = &mut body.contents.edit()[index];
             let name = content.name_only();
@@ -256,7 +311,7 @@ impl State {
                 self.spare.push(branching.condition);
             }
             self.trash.push(content);
-            for inside in body.inside.remove(&node).unwrap_or_default() {
+            for inside in body.inside.remove(node) {
                 self.forget_body(inside, &mut gone);
             }
         }
@@ -278,8 +333,7 @@ impl State {
 
     /// The graph embedded in a node is another one now.
     pub(crate) fn forget_child(&mut self, body: u32, node: u32) {
-        let inside = self.bodies[body as usize].inside.remove(&node);
-        for child in inside.unwrap_or_default() {
+        for child in self.bodies[body as usize].inside.remove(node) {
             let mut gone = Vec::new();
             self.forget_body(child, &mut gone);
             for (body, node) in gone {
@@ -290,8 +344,8 @@ impl State {
 
     /// The graph embedded in node `node`.
     pub(crate) fn child(&mut self, body: u32, node: u32) -> Result<u32> {
-        let inside = &self.body(body)?.inside;
-        if let Some(inside) = inside.get(&node) {
+        let inside = self.body(body)?.inside.get(node);
+        if !inside.is_empty() {
             return Ok(inside.start);
         }
         let raw = driver::node::child(self.body(body)?.handles[node as usize])?;
@@ -308,7 +362,7 @@ impl State {
             return;
         };
         visit(body, graph);
-        for inside in graph.inside.values().cloned().flatten() {
+        for inside in graph.inside.all() {
             self.each_body(inside, visit);
         }
     }
@@ -318,8 +372,7 @@ impl State {
         let mut found = vec![(body, node)];
         let mut at = 0;
         while let Some(&(body, node)) = found.get(at) {
-            let inside = self.bodies[body as usize].inside.get(&node);
-            for inside in inside.cloned().unwrap_or_default() {
+            for inside in self.bodies[body as usize].inside.get(node) {
                 let conditionals = self.bodies[inside as usize].conditionals();
                 found.extend(conditionals.map(|index| (inside, index)));
             }
@@ -414,20 +467,26 @@ impl Body {
     #[inline]
     pub(crate) fn push(&mut self, raw: CUgraphNode, content: Content) -> u32 {
         let index = self.len();
+        let contents = self.contents.edit();
+        if contents.capacity() == 0 {
+            contents.reserve(FIRST_NODES);
+            self.handles.reserve(FIRST_NODES);
+        }
         self.handles.push(raw);
-        self.contents.edit().push(content);
+        contents.push(content);
         index
     }
 
     /// The number of a node that the driver named. One that is unknown so far gets one.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
-        for (index, handle) in self.handles.iter().enumerate().skip(self.indexed) {
+        let by_raw = self.by_raw.get_or_insert_default();
+        for (index, handle) in self.handles.iter().enumerate().skip(by_raw.known) {
             if !handle.is_null() {
-                self.by_raw.insert(*handle as usize, index as u32);
+                by_raw.numbers.insert(*handle as usize, index as u32);
             }
         }
-        self.indexed = self.handles.len();
-        if let Some(&index) = self.by_raw.get(&(raw as usize)) {
+        by_raw.known = self.handles.len();
+        if let Some(&index) = by_raw.numbers.get(&(raw as usize)) {
             return Ok(index);
         }
         let kind = NodeKind::from_driver(driver::node::kind(raw)?);

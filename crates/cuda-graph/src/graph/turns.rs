@@ -50,7 +50,7 @@ impl State {
         if self.is_in_body(body) || graph.may_loop(node) {
             return true;
         }
-        let mut inside = graph.inside.get(&node).cloned().unwrap_or_default();
+        let mut inside = graph.inside.get(node);
         inside.any(|inside| self.bodies[inside as usize].conditionals().next().is_some())
     }
 

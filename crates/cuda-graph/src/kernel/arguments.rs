@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::slice;
+use std::sync::Arc;
 
 use cudarc::driver::DeviceRepr;
 use smallvec::SmallVec;
@@ -26,12 +27,12 @@ struct Word([MaybeUninit<u8>; 8]);
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Arguments {
+    /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
+    conditions_of: u64,
     forms: SmallVec<[Form; 8]>,
     /// Each argument starts at a word.
     words: SmallVec<[Word; FEW]>,
     owners: SmallVec<[Owner; 4]>,
-    /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
-    conditions_of: u64,
 }
 
 /// The size of an argument in bytes, and whether it is a number.
@@ -206,6 +207,21 @@ impl Arguments {
     #[inline]
     pub(crate) fn owners(&self) -> &[Owner] {
         &self.owners
+    }
+
+    /// Takes over the values of `other`, if the owners and the forms are the same.
+    #[inline]
+    pub(crate) fn assign(&mut self, other: &Arguments) -> bool {
+        let same_owners = self.owners.len() == other.owners.len()
+            && self.owners.iter().zip(&other.owners).all(|(a, b)| Arc::ptr_eq(a, b));
+        let same_forms = self.forms.len() == other.forms.len()
+            && self.forms.iter().zip(&other.forms).all(|(a, b)| a.0 == b.0);
+        if !(same_owners && same_forms) {
+            return false;
+        }
+        self.words.copy_from_slice(&other.words);
+        self.conditions_of = other.conditions_of;
+        true
     }
 
     /// Gives a pointer to each argument, as the driver wants them. It copies what they lead to, by

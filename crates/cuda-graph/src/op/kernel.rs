@@ -66,9 +66,9 @@ struct Launch {
     )]
     attributes: Option<Box<Vec<LaunchAttribute>>>,
     config: LaunchConfig,
+    tag: Tag,
     /// The kernel is the last of their owners.
     arguments: Arguments,
-    tag: Tag,
 }
 
 /// A launch that nobody shares yet, without arguments.
@@ -271,9 +271,26 @@ impl Op for KernelOp {
         Some(self.kernel().name().to_owned())
     }
 
+    /// Copies the launch into an operation that nobody shares and that holds the same owners.
     #[inline]
-    fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.launch, &other.launch)
+    fn assign_to(&self, other: &mut Self) -> bool {
+        if Arc::ptr_eq(&self.launch, &other.launch) {
+            return true;
+        }
+        let Some(to) = Arc::get_mut(&mut other.launch) else {
+            return false;
+        };
+        let from = &*self.launch;
+        let plain = from.attributes.is_none() && to.attributes.is_none();
+        if !plain || from.tag.label.is_some() || to.tag.label.is_some() {
+            return false;
+        }
+        if !to.arguments.assign(&from.arguments) {
+            return false;
+        }
+        (to.function, to.config) = (Function(from.function.0), from.config);
+        to.tag.location = from.tag.location;
+        true
     }
 
     fn with_params<R>(

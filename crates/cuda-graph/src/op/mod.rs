@@ -157,8 +157,8 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Whether it is the same value as `other`, shared: comparing costs nothing.
-    fn is_same(&self, _other: &Self) -> bool {
+    /// Makes `other` the same operation in place, if that is cheap and changes no hold.
+    fn assign_to(&self, _other: &mut Self) -> bool {
         false
     }
 
