@@ -161,11 +161,28 @@ impl Session {
         if self.in_block.get() {
             return Ok(());
         }
-        match driver::graph::is_empty(held.graph) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(self.stray(held)),
-            Err(error) => Err(error),
+        // The stream is asked, not the graph: if other code ended the capture, the graph may be
+        // gone. The end says so.
+        let info = driver::capture::info(self.stream.cu_stream())?;
+        let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        if active && info.id == held.id && !info.after.is_empty() {
+            return Err(self.stray(held));
         }
+        Ok(())
+    }
+
+    /// As [`check`](Session::check), and finds forks of the stream too, which did not come back.
+    fn check_all(&self) -> Result<()> {
+        self.check()?;
+        let Some(held) = self.capture.get().filter(|_| !self.in_block.get()) else {
+            return Ok(());
+        };
+        let info = driver::capture::info(self.stream.cu_stream())?;
+        let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        if active && info.id == held.id && !driver::graph::is_empty(held.graph)? {
+            return Err(self.stray(held));
+        }
+        Ok(())
     }
 
     #[cold]
@@ -259,7 +276,7 @@ impl Session {
                 begun: Some(self.begun),
             });
         }
-        self.check()?;
+        self.check_all()?;
         let found = self.look();
         let hold = match self.end_capture() {
             Ok(graph) => graph,
@@ -278,7 +295,7 @@ impl Session {
 
     /// Ends the hold, and the recording with it.
     pub(crate) fn end(&self) -> Result<()> {
-        let checked = self.check();
+        let checked = self.check_all();
         let found = self.look();
         self.open.set(false);
         let ended = self.end_capture();
@@ -311,7 +328,7 @@ impl Session {
         if !self.open.get() {
             return error;
         }
-        if let Err(stray @ Error::StrayWork(_)) = self.check() {
+        if let Err(stray @ Error::StrayWork(_)) = self.check_all() {
             self.give_up();
             return stray;
         }

@@ -1,5 +1,6 @@
-//! A program that knows nothing of capture: its steps are plain cudarc launches, fills, copies and events over two
-//! streams. It is captured as it is, and computes what it computes when run eagerly.
+//! A program that knows nothing of capture: its steps are plain cudarc launches, fills, copies and
+//! events over two streams. It is captured as it is, also in loops and branches, and computes what
+//! it computes when run eagerly.
 
 use std::sync::Arc;
 
@@ -7,10 +8,12 @@ use cuda_graph::cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, LaunchConfig,
     PushKernelArg,
 };
-use cuda_graph::{ChildOp, Graph, HostOp, KernelOp, NodeKind, Result};
+use cuda_graph::{
+    Captured, ChildOp, Eager, FillOp, Graph, HostOp, KernelOp, NodeKind, Path, Recorder, Result,
+};
 
-use super::scene::{apart, works};
-use crate::fixture::{add, function, kernel, one, store, words};
+use super::scene::{apart, foreign, works};
+use crate::fixture::{add, alone, function, kernel, one, store, words};
 
 const WORDS: u32 = 1000;
 
@@ -105,7 +108,12 @@ impl Simulation {
 
     fn capture(&mut self) -> Result<Graph> {
         let main = self.main.clone();
-        Ok(Graph::capture(&main, |_| Ok(self.step()?))?.0)
+        Ok(Graph::capture(&main, |path| self.record(path))?.0)
+    }
+
+    /// The step as a foreign block. It uses its own streams, and is kept by the tests.
+    fn record(&mut self, path: &mut Path) -> Result<()> {
+        foreign(path, |_| Ok(self.step()?))
     }
 }
 
@@ -176,14 +184,13 @@ fn captured_it_is_embedded_and_extended() -> Result<()> {
 
     // Two steps as one graph, nested twice, with operations of this library around.
     let main = simulation.main.clone();
-    let (pair, ()) = Graph::capture(&main, |c| {
-        c.record(store(&twice, 21))?;
-        c.embed(&step)?;
-        c.parallel(|p| {
-            p.branch(|c| c.embed(&step))?;
-            p.branch(|c| c.record(add(&twice, &twice)))
-        })
-        .map(drop)
+    let (pair, ()) = Graph::capture(&main, |path| {
+        path.record(store(&twice, 21))?;
+        path.embed(&step)?;
+        path.parallel(&mut [
+            &mut |r| r.record(ChildOp::new(&step)).map(drop),
+            &mut |r| r.record(add(&twice, &twice)).map(drop),
+        ])
     })?;
     let whole = Graph::new(&context)?;
     let first = whole.add(ChildOp::new(&pair), ())?;
@@ -209,7 +216,7 @@ fn captured_it_is_embedded_and_extended() -> Result<()> {
                 .is_ok_and(|after| after.is_empty())
         })
         .collect();
-    step.capture_into(&main, ends.as_slice(), |_| Ok(simulation.step()?))?;
+    step.capture_into(&main, ends.as_slice(), |path| simulation.record(path))?;
     let calls = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let counted = calls.clone();
     step.add(
@@ -234,9 +241,9 @@ fn what_it_uses_is_kept_on_request() -> Result<()> {
     let simulation = Simulation::new(&context)?;
     let main = simulation.main.clone();
     let shared = Arc::new(std::sync::Mutex::new(simulation));
-    let (graph, ()) = Graph::capture(&main, |c| {
-        c.keep(shared.clone())?;
-        Ok(shared.lock().expect("nobody panics").step()?)
+    let (graph, ()) = Graph::capture(&main, |path| {
+        path.keep(shared.clone())?;
+        shared.lock().expect("nobody panics").record(path)
     })?;
     let weak = Arc::downgrade(&shared);
     drop(shared);
@@ -254,5 +261,52 @@ fn what_it_uses_is_kept_on_request() -> Result<()> {
     assert_eq!(result, eagerly(&context, 3)?);
     drop(exec);
     crate::fixture::assert_soon(|| weak.strong_count() == 0, "the simulation leaks");
+    Ok(())
+}
+
+/// Code with streams of its own, as the middle of a loop in a branch: the same step, captured, in
+/// an existing graph, and run.
+#[test]
+fn it_is_recorded_in_loops_and_branches() -> Result<()> {
+    let _alone = alone();
+    let context = apart();
+    let mut simulation = Simulation::new(&context)?;
+    let main = simulation.main.clone();
+    let [flag, turns, minus, count, plus] =
+        [0, 3, u32::MAX, 0, 1].map(|value| words(&main, &[value]));
+    let mut step = |r: &mut dyn Recorder| {
+        r.record(FillOp::new(&count, 0u32)?)?;
+        r.record(cuda_graph::CopyOp::new(&flag, &turns)?)?;
+        r.if_else_nonzero(
+            &flag,
+            |r| {
+                r.while_nonzero(&flag, |r| {
+                    r.record(add(&count, &plus))?;
+                    // SAFETY: the simulation outlives the graphs.
+                    unsafe { r.foreign(|_| Ok(simulation.step()?)) }?;
+                    r.record(add(&flag, &minus)).map(drop)
+                })
+            },
+            |r| r.record(store(&count, 100)).map(drop),
+        )?;
+        r.parallel(&mut [
+            // SAFETY: as above.
+            &mut |r| unsafe { r.foreign(|_| Ok(simulation.step()?)) },
+            &mut |r| r.record(add(&count, &plus)).map(drop),
+        ])
+    };
+    let (graph, ()) = Graph::capture(&main, |path| step(path))?;
+    let into = Graph::new(&context)?;
+    into.capture_into(&main, (), |path| step(path))?;
+    for graph in [&graph, &into] {
+        graph.instantiate()?.launch(&main)?;
+    }
+    step(&mut Eager::new(&main)?)?;
+    let Captured::Graph(graph, ()) = Graph::capture_or_run(&main, |r| step(r))? else {
+        panic!("it can be recorded");
+    };
+    graph.instantiate()?.launch(&main)?;
+    assert_eq!(count.to_host(&main)?, [4]);
+    assert_eq!(simulation.result()?, eagerly(&context, 16)?);
     Ok(())
 }

@@ -1,17 +1,20 @@
-//! What the tests of capture share: streams that nobody else uses, those of branches included, and whether they work.
+//! What the tests of capture share: streams that nobody else uses, work as code gives it that knows
+//! nothing of captures, and whether streams work.
 
 use std::sync::{Arc, Mutex};
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaStream, PushKernelArg};
-use cuda_graph::{Buffer, CaptureInfo, CaptureStatus, ChildOp, Graph, KernelOp, NodeId};
+use cuda_graph::{
+    Buffer, CaptureInfo, CaptureStatus, ChildOp, Graph, KernelOp, NodeId, Path, Result,
+};
 
 use crate::fixture::{Watch, Watched, add, assert_soon, context, function, one, store, words};
 
-/// A context of the test's own, so that the streams of branches are, too: other tests neither capture nor wait for
-/// them.
+/// A context of the test's own, which keeps no errors of other tests.
 ///
-/// It is the same to the driver. cudarc would wait for everything on the device when its first stream is made, which
-/// the captures of other tests do not survive, unless it does not track events.
+/// It is the same to the driver. cudarc would wait for everything on the device when its first
+/// stream is made, which the captures of other tests do not survive, unless it does not track
+/// events.
 pub fn apart() -> Arc<CudaContext> {
     context();
     let apart = CudaContext::new(0).expect("there is a device");
@@ -26,7 +29,6 @@ pub struct Held(#[expect(dead_code, reason = "its drop is what counts")] pub Wat
 /// What programs record: making it asks the driver.
 pub struct Ops {
     pub store_a: KernelOp,
-    pub store_b: KernelOp,
     pub add_b: KernelOp,
     pub double_a: KernelOp,
     pub double_b: KernelOp,
@@ -37,6 +39,9 @@ pub struct Scene {
     pub context: Arc<CudaContext>,
     pub stream: Arc<CudaStream>,
     pub a: Buffer<u32>,
+    pub b: Buffer<u32>,
+    /// A flag that is never set.
+    pub zero: Buffer<u32>,
     pub ops: Ops,
     used: Mutex<Vec<Arc<CudaStream>>>,
     watches: Mutex<Vec<Watch>>,
@@ -53,12 +58,13 @@ impl Scene {
         Scene {
             ops: Ops {
                 store_a: store(&a, 1),
-                store_b: store(&b, 2),
                 add_b: add(&a, &b),
                 double_a: add(&a, &a),
                 double_b: add(&b, &b),
             },
+            zero: words(&stream, &[0]),
             a,
+            b,
             used: Mutex::new(vec![stream.clone()]),
             watches: Mutex::default(),
             context,
@@ -81,7 +87,8 @@ impl Scene {
         Arc::new(Held(watched))
     }
 
-    /// Every stream that took part takes and finishes new work, and everything that was held is dropped.
+    /// Every stream that took part takes and finishes new work, and everything that was held is
+    /// dropped.
     #[track_caller]
     pub fn is_clean(&self, what: &str) {
         let used = std::mem::take(&mut *self.used.lock().expect("no holder panics"));
@@ -100,26 +107,50 @@ impl Scene {
     }
 }
 
+/// Launches `store` as other code does: `*to = value`.
+pub fn launch_store(stream: &Arc<CudaStream>, to: &Buffer<u32>, value: u32) -> Result<()> {
+    let (stores, to) = (function("store"), to.address());
+    let mut launch = stream.launch_builder(&stores);
+    launch.arg(&to).arg(&value);
+    // SAFETY: `store` writes one word. The tests keep their memory.
+    unsafe { launch.launch(one()) }?;
+    Ok(())
+}
+
+/// Launches `add` as other code does: `*to += *from`.
+pub fn launch_add(stream: &Arc<CudaStream>, to: &Buffer<u32>, from: &Buffer<u32>) -> Result<()> {
+    let (adds, to, from) = (function("add"), to.address(), from.address());
+    let mut launch = stream.launch_builder(&adds);
+    launch.arg(&to).arg(&from);
+    // SAFETY: `add` reads and writes one word of each. The tests keep their memory.
+    unsafe { launch.launch(one()) }?;
+    Ok(())
+}
+
+/// Records what other code does with the stream. What it uses the tests keep.
+#[track_caller]
+pub fn foreign<T>(
+    path: &mut Path,
+    work: impl FnOnce(&Arc<CudaStream>) -> Result<T>,
+) -> Result<T> {
+    // SAFETY: the tests keep what the work uses for as long as they have the graph.
+    unsafe { path.foreign(work) }
+}
+
 /// A stream takes and finishes new work, and can be captured.
 #[track_caller]
 pub fn works(stream: &Arc<CudaStream>, what: &str) {
     let info = CaptureInfo::of(stream).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(info.status, CaptureStatus::None, "{what}");
-    // Freed in the order of a stream that nobody captures: the reaper must not free in one that other code captures.
+    // Freed in the order of a stream that nobody captures: the reaper must not free in one that
+    // other code captures.
     let memory = stream.context().new_stream().expect("a stream can be made");
     let (a, b) = (words(&memory, &[3]), words(&memory, &[4]));
-    let adds = function("add");
-    let (to, from) = (a.address(), b.address());
-    let mut launch = stream.launch_builder(&adds);
-    launch.arg(&to).arg(&from);
-    // SAFETY: `add` reads and writes one word of each.
-    unsafe { launch.launch(one()) }.unwrap_or_else(|error| panic!("{what}: {error}"));
+    launch_add(stream, &a, &b).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(a.to_host(stream).expect("it runs"), [7], "{what}");
-    let (graph, ()) = Graph::capture(stream, |c| {
-        c.parallel(|p| {
-            p.branch(|c| c.record(add(&a, &b)))?;
-            p.branch(|_| Ok(()))
-        })
+    let (graph, ()) = Graph::capture(stream, |path| {
+        path.record(add(&a, &b))?;
+        foreign(path, |stream| launch_add(stream, &a, &b))
     })
     .unwrap_or_else(|error| panic!("{what}: {error}"));
     graph
@@ -127,7 +158,7 @@ pub fn works(stream: &Arc<CudaStream>, what: &str) {
         .expect("it is whole")
         .launch(stream)
         .expect("it runs");
-    assert_eq!(a.to_host(stream).expect("it runs"), [11], "{what}");
+    assert_eq!(a.to_host(stream).expect("it runs"), [15], "{what}");
 }
 
 /// A graph that was there before: stores 5 in `a`; then, in an embedded graph, adds `a` to itself.

@@ -290,9 +290,12 @@ fn replace_operation(mut scene: Scene, other: &AnyOp, seen: &Seen) {
             seen.assert_alive("by a launch");
             let exec = scene.exec.as_mut().unwrap();
             let made_from = scene.base.as_ref().or(scene.source.as_ref());
-            // The executable may let go of it now, and need not. It does when all of it is replaced.
+            // What was updated as a whole holds what the definition used until the next time.
             if made_from.unwrap().0.contains(scene.node) {
                 exec.update(scene.node, other).unwrap();
+                if scene.consumer != Consumer::UpdatedWhole {
+                    seen.assert_dropped("with the executable's operation replaced");
+                }
             }
             exec.update_from(&next.0).unwrap();
         }

@@ -78,7 +78,7 @@ struct Executable {
     nodes: [Node<HostOp>; NODES],
     /// What its nodes call.
     calls: [Owner; NODES],
-    /// What it called since it was last made anew.
+    /// What the definition called that it was last updated from.
     holds: BTreeSet<Owner>,
     embeds: bool,
 }
@@ -228,7 +228,7 @@ impl World {
                         exec: of.graph.instantiate().unwrap(),
                         nodes: of.nodes.map(|(node, _)| node),
                         calls,
-                        holds: calls.into(),
+                        holds: BTreeSet::new(),
                         embeds: of.embeds,
                     });
                 }
@@ -238,15 +238,9 @@ impl World {
                     return;
                 };
                 if let Some(exec) = pick(&mut self.executables, exec) {
-                    match exec.exec.update(exec.nodes[*place], op) {
-                        Ok(()) => {
-                            exec.calls[*place] = owner;
-                            exec.holds.insert(owner);
-                        }
-                        // The definition that names the node was dropped.
-                        Err(Error::GraphGone) => {}
-                        Err(error) => panic!("{error}"),
-                    }
+                    // The definition that names the node may be gone.
+                    exec.exec.update(exec.nodes[*place], op).unwrap();
+                    exec.calls[*place] = owner;
                 }
             }
             Step::UpdateExec(exec, graph) => {
@@ -307,7 +301,10 @@ impl World {
         let mut held: BTreeSet<Owner> = self.handles.iter().map(|(_, owner)| *owner).collect();
         let nodes = self.definitions.iter().flat_map(|of| of.nodes);
         held.extend(nodes.map(|(_, owner)| owner));
-        held.extend(self.executables.iter().flat_map(|exec| &exec.holds));
+        for exec in &self.executables {
+            held.extend(exec.calls);
+            held.extend(&exec.holds);
+        }
         for (owner, watch) in self.watches.iter().enumerate() {
             if held.contains(&owner) {
                 assert!(!watch.is_dropped(), "owner {owner} is gone early");

@@ -1,4 +1,4 @@
-//! The streams, captures and guards of one case, and each step on them.
+//! The streams and recordings of one case, and each step on them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::thread;
 
 use cuda_graph::cudarc::driver::sys::{self, CUresult};
-use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaStream, PushKernelArg, result};
-use cuda_graph::{
-    Buffer, Capture, CaptureInfo, CaptureStatus, Error, Graph, Kind, Mode, NodeId, Result,
-};
+use cuda_graph::cudarc::driver::{CudaContext, CudaStream, result};
+use cuda_graph::{Buffer, Capture, CaptureInfo, CaptureStatus, Error, Graph, NodeId, Path, Result};
 
-use super::held::{Guards, Held, Known, Line, Side, SideGuards, Told, fits, whole};
-use super::{Leaving, Step};
-use crate::capture::scene::apart;
-use crate::fixture::{add, function, one, store, words};
+use super::recorded::{Guards, Known, Nodes, Recording, Side, fits, whole};
+use super::{Act, Leaving, Step};
+use crate::capture::scene::{apart, launch_add, launch_store};
+use crate::fixture::{add, store, words};
 
 const STREAMS: usize = 3;
 const CELLS: usize = 1024;
@@ -35,67 +33,31 @@ fn ancestors(graph: &Graph, node: NodeId) -> HashSet<NodeId> {
     found
 }
 
-pub(super) struct World {
-    pub context: Arc<CudaContext>,
-    pub lines: Vec<Line>,
-    pub check: Arc<CudaStream>,
-    pub store: CudaFunction,
-    pub add: CudaFunction,
-    /// Operation n writes word n.
-    pub cells: Buffer<u32>,
-    /// What runs at once writes here.
-    pub at_once: Buffer<u32>,
-    pub ran: Known,
-    /// What each operation writes.
-    pub values: Vec<u32>,
-    /// For operations recorded by guards, the first node, the last, and the operation that they come after.
-    pub nodes: BTreeMap<usize, (NodeId, NodeId, Option<usize>)>,
-    pub captures: Vec<Told>,
-    pub held: Vec<Held>,
-    /// Streams of branches.
-    pub branches: Vec<Arc<CudaStream>>,
-    /// Captured into.
-    pub base: Option<Graph>,
-    pub base_has: Known,
+fn left() -> Error {
+    Error::other(std::io::Error::other("left"))
 }
 
-impl World {
-    pub(super) fn new() -> World {
-        let context = apart();
-        let stream = || context.new_stream().expect("a stream can be made");
-        let check = stream();
-        let lines = (0..STREAMS).map(|_| Line {
-            stream: stream(),
-            capture: None,
-            known: Known::new(),
-        });
-        World {
-            lines: lines.collect(),
-            store: function("store"),
-            add: function("add"),
-            cells: words(&check, &[0; CELLS]),
-            at_once: words(&check, &[0; CELLS]),
-            ran: Known::new(),
-            values: Vec::new(),
-            nodes: BTreeMap::new(),
-            captures: Vec::new(),
-            held: Vec::new(),
-            branches: Vec::new(),
-            base: Some(Graph::new(&context).expect("a graph can be made")),
-            base_has: Known::new(),
-            check,
-            context,
-        }
+/// What operations write, and which were given to streams that ran them.
+struct Operations {
+    /// Operation n writes word n.
+    cells: Buffer<u32>,
+    /// What runs at once writes here.
+    at_once: Buffer<u32>,
+    ran: Known,
+    /// What each operation writes.
+    values: Vec<u32>,
+    /// Of those recorded as nodes of their own.
+    nodes: BTreeMap<usize, Nodes>,
+}
+
+impl Operations {
+    fn cell(&self, operation: usize) -> Buffer<u32> {
+        let cells = self.cells.slice(operation..=operation);
+        cells.expect("there are enough")
     }
 
-    pub(super) fn cell(&self, operation: usize) -> Buffer<u32> {
-        self.cells
-            .slice(operation..=operation)
-            .expect("there are enough")
-    }
-
-    /// A new operation after one of `known`, or after none: what it is, and what it adds.
-    pub(super) fn operation(&mut self, known: &Known, after: usize) -> (usize, u32, Option<usize>) {
+    /// A new operation after one of `known`, or after none: what it is, and what it stores first.
+    fn next(&mut self, known: &Known, after: usize) -> (usize, u32, Option<usize>) {
         let from = known.iter().nth(after).copied();
         let operation = self.values.len();
         let own = operation as u32 * 7 + 1;
@@ -104,559 +66,663 @@ impl World {
         (operation, own, from)
     }
 
-    /// Records an operation by a guard.
-    pub(super) fn record<K: Kind, M: Mode>(
-        &mut self,
-        guard: &mut Capture<K, M>,
-        known: &mut Known,
-        after: usize,
-    ) -> Result<usize> {
-        let (operation, own, from) = self.operation(known, after);
+    fn record(&mut self, path: &mut Path, known: &mut Known, after: usize) -> Result<usize> {
+        let (operation, own, from) = self.next(known, after);
         let cell = self.cell(operation);
-        let first = guard.record(store(&cell, own))?.id();
+        let first = path.record(store(&cell, own))?.id();
         let mut last = first;
         if let Some(from) = from {
-            last = guard.record(add(&cell, &self.cell(from)))?.id();
+            last = path.record(add(&cell, &self.cell(from)))?.id();
         }
-        self.nodes.insert(operation, (first, last, from));
+        self.nodes.insert(operation, Nodes { first, last, from });
         known.insert(operation);
         Ok(operation)
     }
 
-    /// Gives a stream an operation as other code does.
-    pub(super) fn launch(
-        &mut self,
-        stream: &CudaStream,
-        known: &mut Known,
-        after: usize,
-        captured: bool,
-    ) -> Result<usize> {
-        let (operation, own, from) = match captured {
-            true => self.operation(known, after),
-            false => self.operation(&Known::new(), 0),
-        };
-        let to = match captured {
-            true => self.cell(operation).address(),
-            false => self.at_once.address() + 4 * operation as u64,
-        };
-        let mut launch = stream.launch_builder(&self.store);
-        launch.arg(&to).arg(&own);
-        // SAFETY: `store` writes one word, which the buffers have and outlive the graphs with.
-        unsafe { launch.launch(one()) }?;
+    fn launch(&mut self, stream: &Arc<CudaStream>, known: &Known, after: usize) -> Result<usize> {
+        let (operation, own, from) = self.next(known, after);
+        launch_store(stream, &self.cell(operation), own)?;
         if let Some(from) = from {
-            let from = self.cell(from).address();
-            let mut launch = stream.launch_builder(&self.add);
-            launch.arg(&to).arg(&from);
-            // SAFETY: `add` reads and writes one word of each, as above.
-            unsafe { launch.launch(one()) }?;
+            launch_add(stream, &self.cell(operation), &self.cell(from))?;
         }
-        known.insert(operation);
         Ok(operation)
     }
 
-    pub(super) fn status(&self, line: usize) -> CaptureStatus {
-        CaptureInfo::of(&self.lines[line].stream)
-            .expect("any stream can be asked")
-            .status
+    /// Launches in a stream that may be captured or not.
+    fn stray(&mut self, stream: &Arc<CudaStream>) -> Result<usize> {
+        let (operation, own, _) = self.next(&Known::new(), 0);
+        let word = self.at_once.slice(operation..=operation);
+        launch_store(stream, &word.expect("there are enough"), own)?;
+        Ok(operation)
     }
 
-    /// Runs a graph in another thread, where this one's captures forbid nothing, and looks at what it computes.
-    pub(super) fn check(&self, graph: Graph, has: &Known) -> Graph {
-        let World {
-            cells: all,
-            check: stream,
-            values,
-            nodes,
-            ..
-        } = self;
-        let run = move || {
-            let graph = graph;
-            all.copy_from_host(stream, &[0; CELLS]).expect("it fits");
-            for (operation, (first, last, from)) in nodes {
-                if has.contains(operation) {
-                    let before = ancestors(&graph, *last);
-                    let after = from.and_then(|from| nodes.get(&from));
-                    assert!(first == last || before.contains(first), "{operation}");
-                    assert!(
-                        after.is_none_or(|(_, from, _)| before.contains(from)),
-                        "{operation}"
-                    );
-                }
-            }
-            let mut exec = graph.instantiate().expect("it is whole");
-            exec.launch(stream).expect("it runs");
-            let cells = all.to_host(stream).expect("it runs");
-            for &operation in has {
-                assert_eq!(cells[operation], values[operation], "operation {operation}");
-            }
-            graph
-        };
-        thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| resume_unwind(panic))
-    }
-
-    /// A capture into the graph that was there before is over.
-    pub(super) fn check_base(&mut self) {
-        let base = self.base.take().expect("it is here between steps");
-        self.base = Some(self.check(base, &self.base_has));
-    }
-
-    pub(super) fn is_over(&mut self, capture: usize) {
-        self.captures[capture].over = true;
-        for line in self
-            .lines
-            .iter_mut()
-            .filter(|line| line.capture == Some(capture))
-        {
-            line.capture = None;
-            line.known.clear();
-        }
-    }
-
-    /// The driver's view of each stream is the model's.
-    pub(super) fn compare(&self) {
-        for (index, line) in self.lines.iter().enumerate() {
-            let captured = self.status(index) != CaptureStatus::None;
-            assert_eq!(captured, line.capture.is_some(), "stream {index}");
-        }
-    }
-
-    pub(super) fn begin(&mut self, stream: usize, into: bool) {
-        if self.held.len() >= 5 {
-            return;
-        }
-        let line = &self.lines[stream];
-        let busy = line.capture.is_some();
-        let taken = into
-            && self
-                .held
-                .iter()
-                .any(|held| self.captures[held.capture].into);
-        let begun = match (&self.base, into) {
-            (Some(base), true) => Capture::begin_into(&line.stream, base, ()),
-            _ => Capture::begin(&line.stream),
-        };
-        match begun {
-            Ok(guard) => {
-                assert!(!busy && !taken, "it was begun twice");
-                let capture = self.captures.len();
-                self.captures.push(Told {
-                    origin: stream,
-                    recorded: Known::new(),
-                    into,
-                    over: false,
-                });
-                self.held.push(Held {
-                    capture,
-                    guards: Guards::Whole(guard),
-                });
-                self.lines[stream].capture = Some(capture);
-                self.lines[stream].known.clear();
-            }
-            Err(error) => {
-                assert!(busy || taken, "{error:?}");
+    /// Runs a graph and looks at what it computes.
+    fn check(&self, graph: &Graph, has: &Known, stream: &Arc<CudaStream>) {
+        let cells = &self.cells;
+        cells.copy_from_host(stream, &[0; CELLS]).expect("it fits");
+        for (operation, Nodes { first, last, from }) in &self.nodes {
+            if has.contains(operation) {
+                let before = ancestors(graph, *last);
+                let after = from.and_then(|from| self.nodes.get(&from));
+                assert!(first == last || before.contains(first), "{operation}");
                 assert!(
-                    !busy || matches!(error, Error::AlreadyCapturing { .. }),
-                    "{error:?}"
+                    after.is_none_or(|from| before.contains(&from.last)),
+                    "{operation}"
                 );
-                fits(&error);
             }
         }
-    }
-
-    /// Does something with a branch that is not split.
-    pub(super) fn in_branch(
-        &mut self,
-        capture: usize,
-        lane: usize,
-        act: impl FnOnce(&mut World, &mut Side, bool) -> Option<usize>,
-    ) {
-        let Some(mut held) = self.take(capture) else {
-            return;
-        };
-        let over = self.captures[held.capture].over;
-        if let Guards::Split(_, sides) = &mut held.guards {
-            let leaf = sides[lane % 2].leaf(lane / 2);
-            if let Some(operation) = act(self, leaf, over) {
-                self.captures[held.capture].recorded.insert(operation);
-            }
-        }
-        self.held.push(held);
-    }
-
-    pub(super) fn take(&mut self, capture: usize) -> Option<Held> {
-        match self.held.len() {
-            0 => None,
-            count => Some(self.held.remove(capture % count)),
+        let mut exec = graph.instantiate().expect("it is whole");
+        exec.launch(stream).expect("it runs");
+        let cells = cells.to_host(stream).expect("it runs");
+        for &operation in has {
+            assert_eq!(
+                cells[operation], self.values[operation],
+                "operation {operation}"
+            );
         }
     }
+}
 
-    pub(super) fn step(&mut self, step: &Step) {
-        match *step {
-            Step::Begin { stream, into } => self.begin(stream % STREAMS, into),
-            Step::Record {
-                capture,
-                lane,
-                after,
-            } => self.recording(capture, lane, after),
-            Step::Launch { stream, after } => {
-                let line = stream % STREAMS;
-                let (stream, capture) = (self.lines[line].stream.clone(), self.lines[line].capture);
-                let mut known = std::mem::take(&mut self.lines[line].known);
-                let intact = self.status(line) != CaptureStatus::Invalidated;
-                let launched = self.launch(&stream, &mut known, after, capture.is_some());
-                self.lines[line].known = known;
-                match (launched, capture) {
-                    (Ok(operation), Some(capture)) => {
-                        self.captures[capture].recorded.insert(operation);
-                    }
-                    (Ok(operation), None) => {
-                        self.lines[line].known.clear();
-                        self.ran.insert(operation);
-                    }
-                    (Err(error), _) => {
-                        assert!(!intact, "{error:?}");
-                        fits(&error);
-                    }
-                }
-            }
-            Step::LaunchInBranch {
-                capture,
-                lane,
-                after,
-            } => {
-                self.in_branch(capture, lane, |world, side, over| {
-                    let SideGuards::Whole(branch) = &side.guards else {
-                        return None;
-                    };
-                    if over || !branch.is_active() {
-                        return None;
-                    }
-                    let stream = branch.stream().clone();
-                    let launched = world.launch(&stream, &mut side.known, after, true);
-                    Some(launched.expect("the branch is intact"))
-                });
-            }
-            Step::Order { first, then } => self.order(first % STREAMS, then % STREAMS),
-            Step::Split { capture, lane } => self.split(capture, lane),
-            Step::Join { capture } => self.join(capture),
-            Step::End { capture } => self.end(capture),
-            Step::Drop { capture, panicking } => {
-                let Some(held) = self.take(capture) else {
-                    return;
-                };
-                let capture = held.capture;
-                let left = catch_unwind(AssertUnwindSafe(|| {
-                    let _held = held;
-                    if panicking {
-                        resume_unwind(Box::new("left"));
-                    }
-                }));
-                assert_eq!(left.is_err(), panicking);
-                self.was_left(capture);
-            }
-            Step::DropBranch { capture, lane } => {
-                self.in_branch(capture, lane, |_, side, _| {
-                    side.guards = SideGuards::Gone;
-                    None
-                });
-            }
-            Step::Closure { stream, leaving } => self.closure(stream % STREAMS, leaving),
-            Step::Synchronize { stream, elsewhere } => {
-                let stream = self.lines[stream % STREAMS].stream.clone();
-                let wait = move || stream.synchronize();
-                let waited = match elsewhere {
-                    true => thread::spawn(wait).join().expect("it does not panic"),
-                    false => wait(),
-                };
-                if let Err(error) = waited {
-                    fits(&error.into());
-                }
-            }
-            Step::Query { stream } => {
-                // SAFETY: the stream is alive.
-                let answer =
-                    unsafe { sys::cuStreamQuery(self.lines[stream % STREAMS].stream.cu_stream()) };
-                let fine =
-                    [CUresult::CUDA_SUCCESS, CUresult::CUDA_ERROR_NOT_READY].contains(&answer);
-                assert!(fine || (900..=908).contains(&(answer as u32)), "{answer:?}");
-            }
-            Step::Allocate { elsewhere } => {
-                let context = self.context.clone();
-                let allocate = move || {
-                    context.bind_to_thread()?;
-                    // SAFETY: it is freed at once.
-                    unsafe { result::free_sync(result::malloc_sync(64)?) }
-                };
-                let allocated = match elsewhere {
-                    true => thread::spawn(allocate).join().expect("it does not panic"),
-                    false => allocate(),
-                };
-                assert!(!elsewhere || allocated.is_ok(), "{allocated:?}");
-                if let Err(error) = allocated {
-                    fits(&error.into());
-                }
-            }
-            Step::EndRaw { stream } => {
-                let line = stream % STREAMS;
-                let mut graph = std::ptr::null_mut();
-                // SAFETY: the stream is alive. The graph is left to nobody.
-                let answer = unsafe {
-                    sys::cuStreamEndCapture(self.lines[line].stream.cu_stream(), &mut graph)
-                };
-                if let Some(capture) = self.lines[line].capture
-                    && self.captures[capture].origin == line
-                {
-                    self.is_over(capture);
-                } else {
-                    assert_ne!(answer, CUresult::CUDA_SUCCESS);
-                }
-            }
-        }
+pub(super) struct World {
+    pub context: Arc<CudaContext>,
+    pub streams: Vec<Arc<CudaStream>>,
+    check: Arc<CudaStream>,
+    operations: Operations,
+    recordings: Vec<Recording>,
+    /// Recorded into.
+    base: Graph,
+    base_has: Known,
+}
+
+fn status(stream: &CudaStream) -> CaptureStatus {
+    let info = CaptureInfo::of(stream).expect("any stream can be asked");
+    info.status
+}
+
+/// What calls answer that captures may forbid.
+fn may_fail(result: std::result::Result<(), cuda_graph::cudarc::driver::DriverError>) {
+    if let Err(error) = result {
+        fits(&error.into());
     }
+}
 
-    pub(super) fn recording(&mut self, capture: usize, lane: usize, after: usize) {
-        let Some(mut held) = self.take(capture) else {
-            return;
-        };
-        let (capture, over) = (held.capture, self.captures[held.capture].over);
-        let origin = self.captures[capture].origin;
-        let recorded = match &mut held.guards {
-            Guards::Whole(guard) => {
-                let intact = !over && guard.is_active();
-                let mut known = match over {
-                    true => Known::new(),
-                    false => self.lines[origin].known.clone(),
-                };
-                let recorded = self.record(guard, &mut known, after);
-                if !over {
-                    self.lines[origin].known = known;
-                }
-                Some((recorded, intact))
-            }
-            Guards::Split(_, sides) => {
-                let Side { known, guards } = sides[lane % 2].leaf(lane / 2);
-                match guards {
-                    SideGuards::Whole(branch) => {
-                        let intact = !over && branch.is_active();
-                        Some((self.record(branch, known, after), intact))
-                    }
-                    _ => None,
-                }
-            }
-        };
-        match recorded {
-            Some((Ok(operation), intact)) => {
-                assert!(intact, "it recorded what is over");
-                self.captures[capture].recorded.insert(operation);
-            }
-            Some((Err(error), intact)) => {
-                assert!(!intact, "{error:?}");
-                fits(&error);
-            }
-            None => {}
-        }
-        self.held.push(held);
-    }
-
-    /// Has a stream wait for another, by an event.
-    pub(super) fn order(&mut self, first: usize, then: usize) {
-        let (from, to) = (&self.lines[first], &self.lines[then]);
-        let event = self.context.new_event(None).expect("an event can be made");
-        let ordered = event
-            .record(&from.stream)
-            .and_then(|()| to.stream.wait(&event));
-        let (capture, known) = (from.capture, from.known.clone());
-        match ordered {
-            Ok(()) if capture.is_some() => {
-                assert!(
-                    to.capture.is_none() || to.capture == capture,
-                    "two captures met"
-                );
-                self.lines[then].capture = capture;
-                self.lines[then].known.extend(known);
-            }
-            Ok(()) => assert!(to.capture.is_none(), "a capture waits for what is outside"),
-            Err(error) => fits(&error.into()),
-        }
-    }
-
-    pub(super) fn split(&mut self, capture: usize, lane: usize) {
-        let Some(held) = self.take(capture) else {
-            return;
-        };
-        let Held { capture, guards } = held;
-        match guards {
-            Guards::Whole(guard) => match guard.split() {
-                Ok((joint, branches)) => {
-                    self.branches
-                        .extend(branches.iter().map(|branch| branch.stream().clone()));
-                    let known = &self.lines[self.captures[capture].origin].known;
-                    let guards = Guards::Split(joint, Side::of(branches, known));
-                    self.held.push(Held { capture, guards });
-                }
-                Err(error) => {
-                    fits(&error);
-                    self.was_left(capture);
-                }
+impl World {
+    pub(super) fn new() -> World {
+        let context = apart();
+        let stream = || context.new_stream().expect("a stream can be made");
+        let check = stream();
+        World {
+            streams: (0..STREAMS).map(|_| stream()).collect(),
+            operations: Operations {
+                cells: words(&check, &[0; CELLS]),
+                at_once: words(&check, &[0; CELLS]),
+                ran: Known::new(),
+                values: Vec::new(),
+                nodes: BTreeMap::new(),
             },
-            Guards::Split(joint, mut sides) => {
-                let leaf = sides[lane % 2].leaf(lane / 2);
-                if let SideGuards::Whole(branch) =
-                    std::mem::replace(&mut leaf.guards, SideGuards::Gone)
-                {
-                    match branch.split() {
-                        Ok((joint, branches)) => {
-                            self.branches
-                                .extend(branches.iter().map(|branch| branch.stream().clone()));
-                            leaf.guards = SideGuards::Split(joint, Side::of(branches, &leaf.known));
-                        }
-                        Err(error) => fits(&error),
-                    }
-                }
-                self.held.push(Held {
-                    capture,
-                    guards: Guards::Split(joint, sides),
-                });
+            recordings: Vec::new(),
+            base: Graph::new(&context).expect("a graph can be made"),
+            base_has: Known::new(),
+            check,
+            context,
+        }
+    }
+
+    /// The graph that was there before is what was recorded into it.
+    pub(super) fn check_base(&mut self) {
+        self.operations
+            .check(&self.base, &self.base_has, &self.check);
+    }
+
+    /// What was given to streams that run did run.
+    pub(super) fn check_ran(&self) {
+        let ran = self.operations.at_once.to_host(&self.check);
+        let ran = ran.expect("it is there");
+        for &operation in &self.operations.ran {
+            let value = self.operations.values[operation];
+            assert_eq!(ran[operation], value, "operation {operation}");
+        }
+    }
+
+    /// A stream is captured if a recording holds it; others may take part.
+    pub(super) fn compare(&self) {
+        for recording in &self.recordings {
+            let captured = status(&self.streams[recording.stream]) != CaptureStatus::None;
+            assert!(captured || recording.spoilt, "it is not held");
+        }
+        if self.recordings.is_empty() {
+            for stream in &self.streams {
+                assert_eq!(status(stream), CaptureStatus::None);
             }
         }
     }
 
-    pub(super) fn join(&mut self, capture: usize) {
-        let Some(Held { capture, guards }) = self.take(capture) else {
-            return;
-        };
-        let Guards::Split(joint, mut sides) = guards else {
-            return self.held.push(Held { capture, guards });
-        };
-        if let Some(side) = sides
-            .iter_mut()
-            .find(|side| matches!(side.guards, SideGuards::Split(..)))
-        {
-            side.join();
-            return self.held.push(Held {
-                capture,
-                guards: Guards::Split(joint, sides),
-            });
-        }
-        let (branches, known) = whole(*sides);
-        let Some(branches) = branches else {
-            drop(joint);
-            return self.was_left(capture);
-        };
-        match joint.join(branches) {
-            Ok(guard) => {
-                assert!(!self.captures[capture].over, "it joined what is over");
-                let origin = self.captures[capture].origin;
-                self.lines[origin].known.extend(known);
-                self.held.push(Held {
-                    capture,
-                    guards: Guards::Whole(guard),
-                });
-            }
-            Err(error) => {
-                fits(&error);
-                self.was_left(capture);
-            }
+    fn take(&mut self, which: usize) -> Option<Recording> {
+        let count = self.recordings.len();
+        (count > 0).then(|| self.recordings.swap_remove(which % count))
+    }
+
+    pub(super) fn end_all(&mut self) {
+        while let Some(recording) = self.recordings.pop() {
+            self.leave(recording);
         }
     }
 
-    pub(super) fn end(&mut self, capture: usize) {
-        let Some(Held { capture, guards }) = self.take(capture) else {
-            return;
-        };
-        let Guards::Whole(guard) = guards else {
-            return self.held.push(Held { capture, guards });
-        };
-        let told = &self.captures[capture];
-        let (origin, into) = (told.origin, told.into);
-        let joined = told.recorded.is_subset(&self.lines[origin].known);
-        let intact = !told.over && self.status(origin) == CaptureStatus::Active && joined;
-        let recorded = told.recorded.clone();
-        let ended = guard.end();
-        let over = self.captures[capture].over;
-        if !over {
-            self.is_over(capture);
-        }
-        match ended {
-            Ok(graph) => {
-                assert!(intact, "it ended well");
-                if into {
-                    self.base_has.extend(recorded);
-                    drop(graph);
-                    self.check_base();
-                } else {
-                    drop(self.check(graph, &recorded));
-                }
-            }
-            Err(error) => {
-                assert!(!intact, "{error}");
-                assert!(matches!(error, Error::CaptureInvalidated(_)), "{error:?}");
-                fits(&error);
-                if into {
-                    self.check_base();
-                }
-            }
-        }
-    }
-
-    /// The guards of a capture are gone.
-    pub(super) fn was_left(&mut self, capture: usize) {
-        if !self.captures[capture].over {
-            self.is_over(capture);
-        }
-        if self.captures[capture].into {
+    /// Drops a recording.
+    fn leave(&mut self, recording: Recording) {
+        let into = recording.into;
+        drop(recording);
+        if into {
             self.check_base();
         }
     }
 
-    /// A whole capture by closures.
-    pub(super) fn closure(&mut self, line: usize, leaving: Leaving) {
-        let stream = self.lines[line].stream.clone();
-        let busy = self.lines[line].capture.is_some();
-        let mut recorded = Known::new();
-        let run = || {
-            Graph::capture(&stream, |c| {
-                recorded.insert(self.record(c, &mut Known::new(), 0)?);
-                c.parallel(|p| {
-                    p.branch(|c| {
-                        self.branches.push(c.stream().clone());
-                        recorded.insert(self.record(c, &mut recorded.clone(), 0)?);
-                        match leaving {
-                            Leaving::Well => Ok(()),
-                            Leaving::WithAnError => {
-                                Err(Error::other(std::io::Error::other("left")))
-                            }
-                            Leaving::WithAPanic => resume_unwind(Box::new("left")),
-                            Leaving::Spoilt => Ok(c.stream().synchronize()?),
-                        }
-                    })
-                })?;
-                let known = recorded.clone();
-                recorded.insert(self.record(c, &mut known.clone(), known.len() - 1)?);
-                Ok(())
-            })
-        };
-        let done = catch_unwind(AssertUnwindSafe(run));
-        match done {
-            Err(_) => assert!(matches!(leaving, Leaving::WithAPanic) && !busy),
-            Ok(Err(error)) if busy => assert!(matches!(error, Error::AlreadyCapturing { .. })),
-            Ok(Ok((graph, ()))) => {
-                assert!(matches!(leaving, Leaving::Well));
-                drop(self.check(graph, &recorded));
+    /// Whether nothing spoilt it.
+    fn is_intact(&self, recording: &Recording) -> bool {
+        let stream = &self.streams[recording.stream];
+        !recording.spoilt && status(stream) == CaptureStatus::Active
+    }
+
+    pub(super) fn step(&mut self, step: &Step) {
+        if self.operations.values.len() + 10 > CELLS {
+            return;
+        }
+        match step {
+            Step::Begin { stream, into } => self.begin(stream % STREAMS, *into),
+            Step::Record {
+                capture,
+                lane,
+                after,
+            } => self.record(*capture, *lane, *after),
+            Step::Block {
+                capture,
+                lane,
+                acts,
+                leaving,
+            } => self.block(*capture, *lane, acts, *leaving),
+            Step::Split { capture, lane } => self.split(*capture, *lane),
+            Step::Join { capture } => self.join(*capture),
+            Step::End { capture } => self.end(*capture),
+            Step::Drop { capture, panicking } => {
+                let Some(recording) = self.take(*capture) else {
+                    return;
+                };
+                let left = catch_unwind(AssertUnwindSafe(|| {
+                    let recording = recording;
+                    if *panicking {
+                        resume_unwind(Box::new("left"));
+                    }
+                    self.leave(recording);
+                }));
+                assert_eq!(left.is_err(), *panicking);
             }
-            Ok(Err(error)) => {
-                fits(&error);
-                match leaving {
-                    Leaving::WithAnError => assert!(matches!(error, Error::Other(_)), "{error:?}"),
-                    _ => assert!(
-                        matches!(
-                            (leaving, &error),
-                            (Leaving::Spoilt, Error::CaptureInvalidated(_))
-                        ),
-                        "{error:?}"
-                    ),
+            Step::DropBranch { capture, lane } => {
+                let Some(mut recording) = self.take(*capture) else {
+                    return;
+                };
+                if let Guards::Split(_, sides) = &mut recording.guards {
+                    *sides[lane % 2].leaf(lane / 2) = Side::Gone;
+                }
+                self.recordings.push(recording);
+            }
+            Step::Closure {
+                stream,
+                acts,
+                leaving,
+            } => self.closure(stream % STREAMS, acts, *leaving),
+            Step::Act(act) => self.act(act),
+        }
+    }
+
+    fn begin(&mut self, stream: usize, into: bool) {
+        if self.recordings.len() >= 5 {
+            return;
+        }
+        let busy = status(&self.streams[stream]) != CaptureStatus::None;
+        let begun = match into {
+            true => Capture::begin_into(&self.streams[stream], &self.base, ()),
+            false => Capture::begin(&self.streams[stream]),
+        };
+        match begun {
+            Ok(guard) => {
+                assert!(!busy, "it was begun twice");
+                self.recordings.push(Recording {
+                    stream,
+                    into,
+                    recorded: Known::new(),
+                    guards: Guards::Whole(Box::new(guard), Known::new()),
+                    spoilt: false,
+                });
+            }
+            Err(error) => {
+                assert!(busy, "{error:?}");
+                assert!(matches!(error, Error::AlreadyCapturing { .. }), "{error:?}");
+            }
+        }
+    }
+
+    fn record(&mut self, which: usize, lane: usize, after: usize) {
+        let Some(mut recording) = self.take(which) else {
+            return;
+        };
+        let intact = self.is_intact(&recording);
+        if let Some((path, known)) = recording.guards.lane(lane) {
+            match self.operations.record(path, known, after) {
+                Ok(operation) => {
+                    recording.recorded.insert(operation);
+                }
+                Err(error) => {
+                    assert!(!intact, "{error:?}");
+                    fits(&error);
                 }
             }
         }
+        self.recordings.push(recording);
+    }
+
+    /// What other code does outside of blocks. What it gives to a stream that is held is stray.
+    fn act(&mut self, act: &Act) {
+        let stream = |index: &usize| self.streams[index % STREAMS].clone();
+        match act {
+            Act::Launch { stream: index, .. } => {
+                let stream = stream(index);
+                match (status(&stream), self.operations.stray(&stream)) {
+                    (CaptureStatus::None, launched) => {
+                        self.operations.ran.insert(launched.expect("it runs"));
+                    }
+                    (CaptureStatus::Active, launched) => {
+                        launched.expect("it is recorded");
+                        self.is_reached(&stream);
+                    }
+                    (CaptureStatus::Invalidated, launched) => {
+                        fits(&launched.expect_err("it is invalid"));
+                    }
+                }
+            }
+            Act::EndRaw { stream: index } => {
+                let stream = stream(index);
+                end_raw(&stream);
+                for recording in &mut self.recordings {
+                    recording.spoilt |= recording.stream == index % STREAMS;
+                }
+            }
+            other => disturb(&self.context, &|index| stream(&index), other),
+        }
+    }
+
+    /// Work reached the recording whose capture this stream takes part in.
+    fn is_reached(&mut self, stream: &CudaStream) {
+        let id = CaptureInfo::of(stream).expect("it can be asked").id;
+        for recording in &mut self.recordings {
+            let own = CaptureInfo::of(&self.streams[recording.stream]);
+            recording.spoilt |= own.expect("it can be asked").id == id;
+        }
+    }
+
+    fn block(&mut self, which: usize, lane: usize, acts: &[Act], leaving: Leaving) {
+        let Some(mut recording) = self.take(which) else {
+            return;
+        };
+        let intact = self.is_intact(&recording);
+        // Streams that other recordings hold: what happens to them there is stray.
+        let held: HashSet<usize> = self.recordings.iter().map(|other| other.stream).collect();
+        if let Some((path, known)) = recording.guards.lane(lane) {
+            let mut block = Block {
+                origin: recording.stream,
+                streams: &self.streams,
+                held: &held,
+                context: &self.context,
+                operations: &mut self.operations,
+                known: known.clone(),
+                launched: Known::new(),
+                reached: HashSet::new(),
+                ended: HashSet::new(),
+            };
+            let result = catch_unwind(AssertUnwindSafe(|| block.run(path, acts, leaving)));
+            let Block {
+                launched,
+                reached,
+                ended,
+                ..
+            } = block;
+            match result {
+                Ok(Ok(true)) => {
+                    assert!(intact, "it recorded what is over");
+                    known.extend(&launched);
+                    recording.recorded.extend(&launched);
+                }
+                Ok(Ok(false)) => assert!(intact),
+                Ok(Err(error)) => {
+                    fits(&error);
+                    match error {
+                        Error::Other(_) => assert_eq!(leaving, Leaving::WithAnError),
+                        Error::StrayWork(_) | Error::RecordingOver => assert!(!intact, "{error:?}"),
+                        _ => {}
+                    }
+                }
+                Err(panic) => is_left(panic, leaving),
+            }
+            for other in &mut self.recordings {
+                other.spoilt |= reached.contains(&other.stream) || ended.contains(&other.stream);
+            }
+            recording.spoilt |= !intact;
+        }
+        self.recordings.push(recording);
+    }
+
+    fn split(&mut self, which: usize, lane: usize) {
+        let Some(mut recording) = self.take(which) else {
+            return;
+        };
+        recording.guards = match recording.guards {
+            Guards::Whole(guard, known) => match guard.split() {
+                Ok((joint, branches)) => Guards::Split(joint, Side::both(branches, &known)),
+                Err(error) => {
+                    assert!(recording.into, "{error:?}");
+                    assert!(matches!(error, Error::SplitAside), "{error:?}");
+                    return self.check_base();
+                }
+            },
+            Guards::Split(joint, mut sides) => {
+                let leaf = sides[lane % 2].leaf(lane / 2);
+                if let Side::Whole(branch, known) = std::mem::replace(leaf, Side::Gone) {
+                    let (joint, branches) = branch.split().expect("it is in its own graph");
+                    *leaf = Side::Split(joint, Side::both(branches, &known));
+                }
+                Guards::Split(joint, sides)
+            }
+        };
+        self.recordings.push(recording);
+    }
+
+    fn join(&mut self, which: usize) {
+        let Some(mut recording) = self.take(which) else {
+            return;
+        };
+        recording.guards = match recording.guards {
+            Guards::Split(joint, mut sides) => {
+                let split = |side: &&mut Side| matches!(side, Side::Split(..));
+                if let Some(side) = sides.iter_mut().find(split) {
+                    side.join();
+                    Guards::Split(joint, sides)
+                } else if let Some((branches, known)) = whole(*sides) {
+                    let guard = joint.join(branches).expect("they are its own");
+                    Guards::Whole(Box::new(guard), known)
+                } else {
+                    // A branch is gone, and the recording goes with the joint.
+                    return;
+                }
+            }
+            whole => whole,
+        };
+        self.recordings.push(recording);
+    }
+
+    fn end(&mut self, which: usize) {
+        let Some(recording) = self.take(which) else {
+            return;
+        };
+        let intact = self.is_intact(&recording);
+        let Guards::Whole(guard, _) = recording.guards else {
+            return self.recordings.push(recording);
+        };
+        match guard.end() {
+            Ok(graph) => {
+                assert!(intact, "it ended well");
+                if recording.into {
+                    self.base_has.extend(recording.recorded);
+                } else {
+                    let operations = &self.operations;
+                    operations.check(&graph, &recording.recorded, &self.check);
+                }
+            }
+            Err(error) => {
+                assert!(!intact, "{error}");
+                fits(&error);
+                assert!(
+                    matches!(
+                        error,
+                        Error::CaptureInvalidated(_) | Error::StrayWork(_) | Error::RecordingOver
+                    ),
+                    "{error:?}"
+                );
+            }
+        }
+        if recording.into {
+            self.check_base();
+        }
+    }
+
+    /// A whole recording by a closure: an operation, branches with a block in one, an operation.
+    fn closure(&mut self, origin: usize, acts: &[Act], leaving: Leaving) {
+        let stream = self.streams[origin].clone();
+        let busy = status(&stream) != CaptureStatus::None;
+        let held: HashSet<usize> = self.recordings.iter().map(|other| other.stream).collect();
+        let mut reached: HashSet<usize> = HashSet::new();
+        let mut ended = reached.clone();
+        let mut recorded = Known::new();
+        let World {
+            context,
+            streams,
+            operations,
+            ..
+        } = self;
+        let run = || {
+            Graph::capture(&stream, |path| {
+                operations.record(path, &mut recorded, 0)?;
+                let mut block = Block {
+                    origin,
+                    streams,
+                    held: &held,
+                    context,
+                    operations: &mut *operations,
+                    known: recorded.clone(),
+                    launched: Known::new(),
+                    reached: HashSet::new(),
+                    ended: HashSet::new(),
+                };
+                let result = catch_unwind(AssertUnwindSafe(|| block.run(path, acts, leaving)));
+                reached.extend(&block.reached);
+                ended.extend(&block.ended);
+                let launched = std::mem::take(&mut block.launched);
+                match result {
+                    Ok(Ok(true)) => recorded.extend(launched),
+                    Ok(Ok(false)) => {}
+                    // An error may be swallowed: the recording goes on as before the block.
+                    Ok(Err(Error::CaptureInvalidated(_))) => {}
+                    Ok(Err(error)) => return Err(error),
+                    Err(panic) => resume_unwind(panic),
+                }
+                let count = recorded.len();
+                operations.record(path, &mut recorded, count - 1)?;
+                Ok(())
+            })
+        };
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Err(panic) => {
+                is_left(panic, leaving);
+                assert!(!busy);
+            }
+            Ok(Err(error)) if busy => {
+                assert!(matches!(error, Error::AlreadyCapturing { .. }), "{error:?}");
+            }
+            Ok(Ok((graph, ()))) => {
+                self.operations.check(&graph, &recorded, &self.check);
+            }
+            Ok(Err(error)) => {
+                assert!(matches!(error, Error::Other(_)), "{error:?}");
+                assert_eq!(leaving, Leaving::WithAnError);
+            }
+        }
+        for other in &mut self.recordings {
+            other.spoilt |= reached.contains(&other.stream) || ended.contains(&other.stream);
+        }
+    }
+}
+
+/// A foreign block in progress.
+struct Block<'a> {
+    origin: usize,
+    streams: &'a [Arc<CudaStream>],
+    held: &'a HashSet<usize>,
+    context: &'a Arc<CudaContext>,
+    operations: &'a mut Operations,
+    known: Known,
+    /// In the block's own stream.
+    launched: Known,
+    /// Streams of other recordings that were given work, and whose captures other code ended.
+    reached: HashSet<usize>,
+    ended: HashSet<usize>,
+}
+
+impl Block<'_> {
+    /// Says whether what was launched was recorded.
+    fn run(&mut self, path: &mut Path, acts: &[Act], leaving: Leaving) -> Result<bool> {
+        let Leaving::ByGuard { ended } = leaving else {
+            // SAFETY: the buffers outlive the graphs.
+            return unsafe {
+                path.foreign(|stream| {
+                    assert_eq!(stream.cu_stream(), self.streams[self.origin].cu_stream());
+                    self.work(acts);
+                    match leaving {
+                        Leaving::WithAnError => Err(left()),
+                        Leaving::WithAPanic => resume_unwind(Box::new("left")),
+                        _ => Ok(true),
+                    }
+                })
+            };
+        };
+        // SAFETY: the buffers outlive the graphs.
+        let block = unsafe { path.begin_foreign() }?;
+        self.work(acts);
+        match ended {
+            true => block.end().map(|()| true),
+            false => {
+                drop(block);
+                Ok(false)
+            }
+        }
+    }
+
+    fn work(&mut self, acts: &[Act]) {
+        let origin = self.origin;
+        let index = |number: usize| (number + origin) % STREAMS;
+        for act in acts {
+            match act {
+                Act::Launch { stream, after } => self.launch(index(*stream), *after),
+                Act::EndRaw { stream } => {
+                    let stream = index(*stream);
+                    end_raw(&self.streams[stream]);
+                    self.ended.insert(stream);
+                }
+                Act::Order { first, then } => {
+                    let (first, then) = (index(*first), index(*then));
+                    order(self.context, &self.streams[first], &self.streams[then]);
+                }
+                act => disturb(self.context, &|at| self.streams[index(at)].clone(), act),
+            }
+        }
+    }
+
+    fn launch(&mut self, index: usize, after: usize) {
+        let stream = &self.streams[index];
+        let before = status(stream);
+        // A fork's place among the others is not modelled: it comes after nothing.
+        let own = index == self.origin;
+        let launched = match own && before == CaptureStatus::Active {
+            true => self.operations.launch(stream, &self.known, after),
+            false => self.operations.stray(stream),
+        };
+        match (launched, before) {
+            (Ok(operation), CaptureStatus::None) => {
+                self.operations.ran.insert(operation);
+            }
+            (Ok(operation), _) if own => {
+                self.known.insert(operation);
+                self.launched.insert(operation);
+            }
+            (Ok(_), _) => self.is_reached(index),
+            (Err(error), before) => {
+                assert_eq!(before, CaptureStatus::Invalidated, "{error:?}");
+                fits(&error);
+            }
+        }
+    }
+
+    /// Work reached the recording that holds the capture which this stream takes part in, if it is
+    /// not the block's.
+    fn is_reached(&mut self, index: usize) {
+        let id = |stream: &CudaStream| CaptureInfo::of(stream).expect("it can be asked").id;
+        let reached = id(&self.streams[index]);
+        let held = self.held.iter().filter(|held| id(&self.streams[**held]) == reached);
+        self.reached.extend(held);
+    }
+}
+
+/// A panic that is part of the case, and no assertion's.
+fn is_left(panic: Box<dyn std::any::Any + Send>, leaving: Leaving) {
+    if panic.downcast_ref::<&str>() != Some(&"left") {
+        resume_unwind(panic);
+    }
+    assert_eq!(leaving, Leaving::WithAPanic);
+}
+
+/// Has a stream wait for another, by an event.
+fn order(context: &Arc<CudaContext>, first: &CudaStream, then: &CudaStream) {
+    let event = context.new_event(None).expect("an event can be made");
+    may_fail(event.record(first).and_then(|()| then.wait(&event)));
+}
+
+fn end_raw(stream: &CudaStream) {
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: the stream is alive. The graph is left to nobody.
+    let answer = unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &mut graph) };
+    let fits = (900..=908).contains(&(answer as u32))
+        || [
+            CUresult::CUDA_SUCCESS,
+            CUresult::CUDA_ERROR_ILLEGAL_STATE,
+            CUresult::CUDA_ERROR_INVALID_VALUE,
+        ]
+        .contains(&answer);
+    assert!(fits, "{answer:?}");
+}
+
+/// What gives no work to a stream, and may invalidate captures.
+fn disturb(context: &Arc<CudaContext>, stream: &dyn Fn(usize) -> Arc<CudaStream>, act: &Act) {
+    match act {
+        Act::Order { first, then } => order(context, &stream(*first), &stream(*then)),
+        Act::Synchronize {
+            stream: index,
+            elsewhere,
+        } => {
+            let stream = stream(*index);
+            let wait = move || stream.synchronize();
+            may_fail(match elsewhere {
+                true => thread::spawn(wait).join().expect("it does not panic"),
+                false => wait(),
+            });
+        }
+        Act::Query { stream: index } => {
+            // SAFETY: the stream is alive.
+            let answer = unsafe { sys::cuStreamQuery(stream(*index).cu_stream()) };
+            let fine = [CUresult::CUDA_SUCCESS, CUresult::CUDA_ERROR_NOT_READY].contains(&answer);
+            assert!(fine || (900..=908).contains(&(answer as u32)), "{answer:?}");
+        }
+        Act::Allocate { elsewhere } => {
+            let context = context.clone();
+            let allocate = move || {
+                context.bind_to_thread()?;
+                // SAFETY: it is freed at once.
+                unsafe { result::free_sync(result::malloc_sync(64)?) }
+            };
+            match elsewhere {
+                true => {
+                    let allocated = thread::spawn(allocate).join().expect("it does not panic");
+                    assert!(allocated.is_ok(), "{allocated:?}");
+                }
+                false => may_fail(allocate()),
+            }
+        }
+        Act::Launch { .. } | Act::EndRaw { .. } => unreachable!("done by the caller"),
     }
 }
