@@ -35,17 +35,21 @@ fn raw(work: &Work, nodes: usize) -> Result<sys::CUgraph> {
 }
 
 fn captured(work: &Work, nodes: usize) -> Result<Graph> {
-    let (graph, ()) = Graph::capture(&work.stream, |c| {
-        launches(work, c.stream(), nodes)
-            .map_err(|error| cuda_graph::Error::other(std::io::Error::other(error.to_string())))
+    let (graph, ()) = Graph::capture(&work.stream, |path| {
+        let launch = |stream: &_| {
+            launches(work, stream, nodes)
+                .map_err(|error| cuda_graph::Error::other(std::io::Error::other(error.to_string())))
+        };
+        // SAFETY: the words and the kernel outlive the graph.
+        unsafe { path.foreign(|stream| launch(stream)) }
     })?;
     Ok(graph)
 }
 
 fn recorded(work: &Work, nodes: usize) -> Result<Graph> {
     let ops = library::ops(work, Shape { nodes, lanes: 1 }, 0)?;
-    let (graph, ()) = Graph::capture(&work.stream, |c| {
-        ops.into_iter().try_for_each(|op| c.record(op).map(drop))
+    let (graph, ()) = Graph::capture(&work.stream, |path| {
+        ops.into_iter().try_for_each(|op| path.record(op).map(drop))
     })?;
     Ok(graph)
 }

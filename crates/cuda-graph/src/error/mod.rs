@@ -314,13 +314,6 @@ pub enum Error {
         location: Option<&'static Location<'static>>,
     },
 
-    /// A node cannot embed anew a graph that it holds: the graph would go while it is copied.
-    #[error("the {node} cannot embed a graph that is embedded in it: clone that graph first")]
-    EmbedsItsOwn {
-        /// The node.
-        node: Box<NodeName>,
-    },
-
     /// A graph could not be instantiated.
     #[error("the graph cannot be instantiated: {reason}{}: {code:?}", Of(.node))]
     Instantiate {

@@ -220,11 +220,18 @@ impl Exec {
                 node: id.index,
                 kind: id.kind,
             },
-            Some(_) => {
-                let node = Box::new(self.table.name(id));
-                match self.table.get(id) {
-                    Some(_) => Error::NodeGone { node },
-                    None => Error::NotInExecutable { node },
+            Some((source, _)) => {
+                let state = source.look();
+                let body = state.bodies.get(id.body as usize);
+                match (self.table.get(id), body) {
+                    (Some(_), Some(body)) if body.raw.is_null() => Error::GraphGone,
+                    (Some(now), _) => Error::NodeGone {
+                        node: Box::new(now.name(id.index)),
+                    },
+                    (None, Some(body)) => Error::NotInExecutable {
+                        node: Box::new(body.name(id.index)),
+                    },
+                    (None, None) => Error::GraphGone,
                 }
             }
         }

@@ -90,9 +90,10 @@ impl Graph {
                 location: op.location(),
             });
         }
-        source
-            .try_clone()
-            .map_err(|error| error.about(op.name(None), "adding"))
+        source.try_clone().map_err(|error| match error {
+            Error::GraphGone => error,
+            error => error.about(op.name(None), "adding"),
+        })
     }
 
     /// Makes a node run a copy of another graph. Views of the old copy are gone.

@@ -214,7 +214,12 @@ fn arguments_are_read_back() {
         format!("{:?}", op.arguments())
     );
     assert_eq!((read.grid(), read.block()), (op.grid(), op.block()));
-    assert_eq!(run(read, &to), WORDS);
+    assert!(matches!(
+        Graph::new(&context()).unwrap().add(read.clone(), ()),
+        Err(Error::Unowned { .. })
+    ));
+    // SAFETY: the buffer and the module outlive the launch.
+    assert_eq!(run(unsafe { read.assume_owned() }, &to), WORDS);
 }
 
 /// A node of other code, which gave its arguments as one buffer.
@@ -257,6 +262,8 @@ fn arguments_of_a_buffer_are_read_back() {
     assert_eq!(number_bytes(&read, 0).unwrap(), a.address().to_ne_bytes());
     assert_eq!(number_bytes(&read, 1).unwrap(), 9u32.to_ne_bytes());
     let other = Graph::new(&context()).unwrap();
+    // SAFETY: the buffer and the module outlive the launch.
+    let read = unsafe { read.assume_owned() };
     other.add(read, ()).unwrap();
     other.instantiate().unwrap().launch(&stream).unwrap();
     assert_eq!(a.to_host(&stream).unwrap(), [9]);

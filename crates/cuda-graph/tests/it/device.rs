@@ -39,7 +39,7 @@ fn open_far_ordinal() {
             driver,
         }) => {
             assert!(count >= 1);
-            assert_eq!(driver, first.driver());
+            assert_eq!(driver, first.driver().to_string());
         }
         other => panic!("device 1000 gives {other:?}"),
     }
