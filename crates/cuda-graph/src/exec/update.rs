@@ -150,8 +150,10 @@ impl Exec {
         let held = Table::of(from, view.body);
         driver::exec::set_child(self.raw, raw, inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
-        let mut old = Table::default();
-        state.each_body(inside, &mut |number, _| self.table.move_to(number, &mut old));
+        // Among them those of a graph that was embedded there before, and that the definition lost.
+        let old = self
+            .table
+            .take_if(|number| state.is_inside(number, (id.body, id.index)));
         match &other {
             Some(other) => self.table.pair(&state, inside, other, view.body),
             None => self.table.pair(&state, inside, &state, view.body),
