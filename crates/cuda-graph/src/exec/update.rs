@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use cudarc::driver::sys::CUgraphNode;
 
 use super::table::Table;
-use super::Exec;
+use super::{Exec, Gone};
 use crate::error::{NodeKind, UpdateFailure};
 use crate::graph::content::Content;
 use crate::graph::operation::Holds;
@@ -49,7 +49,7 @@ impl Exec {
                 let old = std::mem::replace(&mut self.table, new);
                 drop(ours);
                 drop(theirs);
-                self.retire(old, |gone, old| gone.tables.push(old));
+                self.retire(old, Gone::all);
                 Ok(())
             }
             Err(Error::Call { code, .. }) => Err(Error::Update {
@@ -114,7 +114,7 @@ impl Exec {
         if !is_same {
             let old = std::mem::replace(content, Content::Op(op.clone().into_any()));
             if !old.is_held_by(op.owners()) {
-                self.retire(old, |gone, old| gone.contents.push(old));
+                self.retire((old, Table::default()), |gone, old| gone.node(id, old));
             }
         }
         Ok(())
@@ -164,10 +164,7 @@ impl Exec {
         let content = Content::other(NodeKind::Child, op.tag().clone(), vec![held.into_owner()]);
         if let Some(place) = self.table.edit(id) {
             let replaced = std::mem::replace(place, content);
-            self.retire((old, replaced), |gone, (old, replaced)| {
-                gone.tables.push(old);
-                gone.contents.push(replaced);
-            });
+            self.retire((replaced, old), |gone, old| gone.node(id, old));
         }
         Ok(())
     }
