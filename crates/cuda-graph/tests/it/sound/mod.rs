@@ -2,3 +2,4 @@
 //! hole that was found, and two that look for more.
 
 mod points;
+mod retention;

@@ -429,32 +429,34 @@ unsafe fn add_node(
     result.result().unwrap();
 }
 
-/// Point 6. A panic in a branch.
+/// Point 6. A panic in a branch, after a loop.
 #[test]
 fn loops_take_turns_after_a_panic_in_a_branch() {
     let _alone = alone();
     let stream = stream();
-    let flags = [words(&stream, &[1]), words(&stream, &[1])];
+    let flags = [0; 3].map(|_| words(&stream, &[1]));
     let looping = |r: &mut dyn Recorder, at: usize| {
         let flag = &flags[at];
         r.while_nonzero(flag, |r| r.record(store(flag, 0)).map(drop))
     };
     let (graph, ()) = Graph::record(&context(), |path| {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            path.parallel(&mut [&mut |r| looping(r, 0), &mut |_| {
+            path.parallel(&mut [&mut |r| looping(r, 0), &mut |r| {
+                looping(r, 1)?;
                 resume_unwind(Box::new("as meant"))
             }])
         }));
         panicked.unwrap_err();
-        looping(path, 1)
+        looping(path, 2)
     })
     .unwrap();
-    let [first, second] = loops(&graph)[..] else {
-        panic!("there are two loops");
+    let [first, second, third] = loops(&graph)[..] else {
+        panic!("there are three loops");
     };
     assert!(waits_for(&graph, second, first));
+    assert!(waits_for(&graph, third, second));
     graph.instantiate().unwrap().launch(&stream).unwrap();
-    assert_eq!(flags.map(|flag| read(&stream, &flag)), [0, 0]);
+    assert_eq!(flags.map(|flag| read(&stream, &flag)), [0; 3]);
 }
 
 fn waits_for(graph: &Graph, node: NodeId, other: NodeId) -> bool {
