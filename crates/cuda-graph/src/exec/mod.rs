@@ -6,7 +6,10 @@ mod turns;
 mod update;
 
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
+use std::hash::BuildHasherDefault;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -19,7 +22,7 @@ use crate::driver::event::Event;
 use crate::graph::content::Content;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
-use crate::retain::{Batch, Fence};
+use crate::retain::{AddressHasher, Batch, Fence};
 use crate::{Result, driver};
 use table::Table;
 use turns::Turns;
@@ -44,7 +47,7 @@ pub struct Exec {
     /// Its last launch. Launches of one executable run one after the other, so when this one is
     /// over, all are.
     last: Launched,
-    /// What updates replaced since the last launch, which may use it.
+    /// What goes with the last launch.
     retired: Option<Batch<Gone>>,
     /// It was made to run kernels at their nodes' priorities.
     node_priority: bool,
@@ -55,11 +58,39 @@ pub struct Exec {
     not_sync: PhantomData<Cell<()>>,
 }
 
-/// What updates replaced.
+/// What updates replaced since the last launch, which may use it. What they put there since and
+/// replaced again, no launch uses.
 #[derive(Default)]
 struct Gone {
-    contents: Vec<Content>,
-    tables: Vec<Table>,
+    /// By node, what it did in that launch, and what was inside of it.
+    nodes: HashMap<u64, (Content, Table), BuildHasherDefault<AddressHasher>>,
+    /// What all others did.
+    rest: Option<Table>,
+}
+
+impl Gone {
+    /// Takes what a node did. Gives it back if that was not in the last launch.
+    fn node(&mut self, id: NodeId, old: (Content, Table)) -> Option<(Content, Table)> {
+        let number = u64::from(id.body) << 32 | u64::from(id.index);
+        match self.nodes.entry(number) {
+            Entry::Vacant(place) if self.rest.is_none() => {
+                place.insert(old);
+                None
+            }
+            _ => Some(old),
+        }
+    }
+
+    /// Takes what all nodes did. Gives it back if they did something else in the last launch.
+    fn all(&mut self, old: Table) -> Option<Table> {
+        match self.rest {
+            None => {
+                self.rest = Some(old);
+                None
+            }
+            Some(_) => Some(old),
+        }
+    }
 }
 
 /// How to tell when the last launch is over.
@@ -140,7 +171,11 @@ impl Exec {
     }
 
     /// Drops `gone` once no launch uses it any more.
-    fn retire<T: Send + 'static>(&mut self, gone: T, add: impl FnOnce(&mut Gone, T)) {
+    fn retire<T: Send + 'static>(
+        &mut self,
+        gone: T,
+        add: impl FnOnce(&mut Gone, T) -> Option<T>,
+    ) {
         let fence = match &self.last {
             Launched::Never => return drop(gone),
             Launched::In(stream) if self.retired.is_none() => Fence::behind(stream.clone()),
@@ -299,7 +334,7 @@ impl Drop for Exec {
                 tracing::error!("an executable leaks: {error}");
             }
             let table = std::mem::take(&mut self.table);
-            self.retire(table, |gone, table| gone.tables.push(table));
+            self.retire(table, Gone::all);
         });
     }
 }

@@ -71,11 +71,18 @@ impl Table {
         Arc::new(self)
     }
 
-    /// Moves the list of one graph to another table.
-    pub(super) fn move_to(&mut self, number: u32, to: &mut Table) {
-        if let Some(contents) = self.graphs.get_mut(number as usize).and_then(Option::take) {
-            to.put(number, contents);
+    /// Takes the lists of some graphs out.
+    pub(super) fn take_if(&mut self, take: impl Fn(u32) -> bool) -> Table {
+        let mut taken = Table::default();
+        for (number, contents) in (0..).zip(&mut self.graphs) {
+            if contents.is_some()
+                && take(number)
+                && let Some(contents) = contents.take()
+            {
+                taken.put(number, contents);
+            }
         }
+        taken
     }
 
     /// Takes over what is known of graph `body` of `other` for graph `root` of `own`.

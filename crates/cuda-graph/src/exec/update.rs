@@ -4,8 +4,8 @@ use std::borrow::Borrow;
 
 use cudarc::driver::sys::CUgraphNode;
 
-use super::Exec;
 use super::table::Table;
+use super::{Exec, Gone};
 use crate::error::{NodeKind, UpdateFailure};
 use crate::graph::content::Content;
 use crate::graph::operation::Holds;
@@ -49,7 +49,7 @@ impl Exec {
                 let old = std::mem::replace(&mut self.table, new);
                 drop(ours);
                 drop(theirs);
-                self.retire(old, |gone, old| gone.tables.push(old));
+                self.retire(old, Gone::all);
                 Ok(())
             }
             Err(Error::Call { code, .. }) => Err(Error::Update {
@@ -116,7 +116,7 @@ impl Exec {
         if !is_same {
             let old = std::mem::replace(content, Content::Op(op.clone().into_any()));
             if !old.is_held_by(op.owners()) {
-                self.retire(old, |gone, old| gone.contents.push(old));
+                self.retire((old, Table::default()), |gone, old| gone.node(id, old));
             }
         }
         Ok(())
@@ -152,10 +152,10 @@ impl Exec {
         let held = Table::of(from, view.body());
         driver::exec::set_child(self.raw, raw, inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
-        let mut old = Table::default();
-        state.each_body(inside, &mut |number, _| {
-            self.table.move_to(number, &mut old)
-        });
+        // Among them those of a graph that was embedded there before, and that the definition lost.
+        let old = self
+            .table
+            .take_if(|number| state.is_inside(number, (id.body, id.index)));
         match &other {
             Some(other) => self.table.pair(&state, inside, other, view.body()),
             None => self.table.pair(&state, inside, &state, view.body()),
@@ -166,10 +166,7 @@ impl Exec {
         let content = Content::other(NodeKind::Child, op.tag().clone(), vec![held.into_owner()]);
         if let Some(place) = self.table.edit(id) {
             let replaced = std::mem::replace(place, content);
-            self.retire((old, replaced), |gone, (old, replaced)| {
-                gone.tables.push(old);
-                gone.contents.push(replaced);
-            });
+            self.retire((replaced, old), |gone, old| gone.node(id, old));
         }
         Ok(())
     }

@@ -406,6 +406,18 @@ impl State {
         false
     }
 
+    /// Whether graph `body` is, or was, inside of a node, at any depth.
+    pub(crate) fn is_inside(&self, body: u32, node: (u32, u32)) -> bool {
+        let mut at = self.bodies.get(body as usize);
+        while let Some(parent) = at.and_then(|body| body.parent) {
+            if parent == node {
+                return true;
+            }
+            at = self.bodies.get(parent.0 as usize);
+        }
+        false
+    }
+
     /// Whether `ancestor` is `body` or contains it.
     pub(crate) fn contains(&self, ancestor: u32, body: u32) -> bool {
         let mut at = Some(body);

@@ -21,16 +21,17 @@ impl<T: Default + Send + 'static> Batch<T> {
         Batch { things }
     }
 
-    /// Adds something. If the fence has passed, nothing uses it any more, and it is dropped now.
-    pub(crate) fn add<U>(&self, thing: U, add: impl FnOnce(&mut T, U)) {
+    /// Adds something, unless `add` gives it back because no work behind the fence uses it: then it
+    /// is dropped now, as it is if the fence has passed.
+    pub(crate) fn add<U>(&self, thing: U, add: impl FnOnce(&mut T, U) -> Option<U>) {
         let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
-        match things.as_mut() {
+        let unused = match things.as_mut() {
             Some(things) => add(things, thing),
-            None => {
-                drop(things);
-                drop(thing);
-            }
-        }
+            None => Some(thing),
+        };
+        // In a statement of its own: the lock is released before user code runs.
+        drop(things);
+        drop(unused);
     }
 }
 

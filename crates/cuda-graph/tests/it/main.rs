@@ -24,4 +24,5 @@ mod random;
 mod raw;
 mod resource;
 mod solve;
+mod sound;
 mod updates;

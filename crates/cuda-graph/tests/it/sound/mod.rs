@@ -1,0 +1,5 @@
+//! Nothing is freed early, kept for ever, lost, or computed wrongly from safe code: a test for each
+//! hole that was found, and two that look for more.
+
+mod points;
+mod retention;
