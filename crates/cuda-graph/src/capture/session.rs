@@ -54,6 +54,8 @@ pub(crate) struct Session {
     /// A foreign block records.
     in_block: Cell<bool>,
     open: Cell<bool>,
+    /// Why the stream could not be held again after a block: the recording is over.
+    lost: RefCell<Option<Error>>,
 }
 
 /// A capture of the session's stream.
@@ -93,6 +95,7 @@ impl Session {
             graph: RefCell::default(),
             in_block: Cell::new(false),
             open: Cell::new(true),
+            lost: RefCell::default(),
         });
         begun::add(session.serial, stream, location);
         session.capture_into(driver::graph::create()?, CaptureMode::Relaxed)?;
@@ -152,6 +155,9 @@ impl Session {
     /// Refuses to go on if the recording is over, or work reached the stream outside of a block.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
+        if let Some(error) = &*self.lost.borrow() {
+            return Err(error.clone());
+        }
         let Some(held) = self.capture.get().filter(|_| self.open.get()) else {
             return Err(Error::RecordingOver);
         };
@@ -486,7 +492,7 @@ impl Block {
         };
         self.session.in_block.set(false);
         if let Err(error) = self.session.capture_into(hold, CaptureMode::Relaxed) {
-            tracing::debug!("a recording is over, as its stream cannot be held: {error}");
+            *self.session.lost.borrow_mut() = Some(error);
         }
     }
 }
