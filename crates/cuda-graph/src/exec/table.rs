@@ -71,10 +71,15 @@ impl Table {
         Arc::new(self)
     }
 
-    /// Moves the list of one graph to another table.
-    pub(super) fn move_to(&mut self, number: u32, to: &mut Table) {
-        if let Some(contents) = self.graphs.get_mut(number as usize).and_then(Option::take) {
-            to.put(number, contents);
+    /// Moves the lists of the graphs inside of `node` to another table, also of those that the
+    /// definition has lost since.
+    pub(super) fn move_inside(&mut self, state: &State, node: NodeId, to: &mut Table) {
+        for number in 0..self.graphs.len() {
+            if self.graphs[number].is_some() && state.is_inside(number as u32, node)
+                && let Some(contents) = self.graphs[number].take()
+            {
+                to.put(number as u32, contents);
+            }
         }
     }
 

@@ -154,7 +154,7 @@ impl Exec {
         driver::exec::set_child(self.raw, raw, inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
         let mut old = Table::default();
-        state.each_body(inside, &mut |number, _| self.table.move_to(number, &mut old));
+        self.table.move_inside(&state, id, &mut old);
         match &other {
             Some(other) => self.table.pair(&state, inside, other, view.body()),
             None => self.table.pair(&state, inside, &state, view.body()),

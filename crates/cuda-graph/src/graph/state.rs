@@ -404,6 +404,18 @@ impl State {
         false
     }
 
+    /// Whether graph `body` is, or was, inside of `node`.
+    pub(crate) fn is_inside(&self, body: u32, node: NodeId) -> bool {
+        let mut at = self.bodies.get(body as usize);
+        while let Some((parent, holder)) = at.and_then(|body| body.parent) {
+            if (parent, holder) == (node.body, node.index) {
+                return true;
+            }
+            at = self.bodies.get(parent as usize);
+        }
+        false
+    }
+
     /// Whether `ancestor` is `body` or contains it.
     pub(crate) fn contains(&self, ancestor: u32, body: u32) -> bool {
         let mut at = Some(body);
@@ -475,6 +487,17 @@ impl Body {
         self.handles.push(raw);
         contents.push(content);
         index
+    }
+
+    /// A number that was given out before gets its node.
+    pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) {
+        self.handles[index as usize] = raw;
+        self.contents.edit()[index as usize] = content;
+        if let Some(by_raw) = &mut self.by_raw
+            && (index as usize) < by_raw.known
+        {
+            by_raw.numbers.insert(raw as usize, index);
+        }
     }
 
     /// The number of a node that the driver named. One that is unknown so far gets one.
