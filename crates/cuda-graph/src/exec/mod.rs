@@ -193,9 +193,7 @@ impl Exec {
                 return;
             }
         };
-        let batch = Batch::after(fence);
-        batch.add(gone, add);
-        self.retired = Some(batch);
+        self.retired = Some(Batch::after(fence, gone, add));
     }
 
     /// Brings it to the device in the order of `stream`, so that the first launch need not.

@@ -307,7 +307,13 @@ impl Graph {
     /// Other than freed, the memory is used only while it lies there: it holds nothing, and once the graph and its executables are gone,
     /// the address may be another allocation's.
     pub unsafe fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
-        let op = self.op(node)?;
+        let mut op = self.op(node)?;
+        if op.address().is_none() {
+            // It could not be asked for when the node was made.
+            let state = self.hierarchy().look();
+            let body = state.body(self.body_index())?;
+            op = AllocOp::read(body.resolve(self.hierarchy().id, self.body_index(), node.id())?)?;
+        }
         // SAFETY: by this function's contract.
         unsafe { op.memory() }.ok_or_else(|| Error::NodeGone {
             node: Box::new(self.name(node)),

@@ -496,6 +496,17 @@ impl Body {
         index
     }
 
+    /// A number that was given out before gets its node.
+    pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) {
+        self.handles[index as usize] = raw;
+        self.contents.edit()[index as usize] = content;
+        if let Some(by_raw) = &mut self.by_raw
+            && (index as usize) < by_raw.known
+        {
+            by_raw.numbers.insert(raw as usize, index);
+        }
+    }
+
     /// The number of a node that the driver named. One that is unknown so far gets one.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
         let by_raw = self.by_raw.get_or_insert_default();

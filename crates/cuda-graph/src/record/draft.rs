@@ -123,6 +123,21 @@ impl Draft {
         Ok(first)
     }
 
+    /// Whether a node has this number when the draft is put into the graph.
+    pub(super) fn plans(&self, index: u32) -> bool {
+        // The nodes have their numbers in order, two of them at most each.
+        let next = |planned: &Planned| planned.first.is_some_and(|first| first <= index);
+        let behind = self.nodes.partition_point(next);
+        let last = behind.checked_sub(1).map(|at| &self.nodes[at]);
+        last.is_some_and(|planned| {
+            let count = match &planned.what {
+                What::Flow(flow) => flow.nodes(self.in_body),
+                _ => 1,
+            };
+            planned.first.is_some_and(|first| index < first + count)
+        })
+    }
+
     fn plan(&mut self, after: &[u32], count: u32, kind: NodeKind, what: What) -> Result<u32> {
         let first = self.number(count, kind)?;
         self.nodes.push(Planned {

@@ -226,10 +226,10 @@ impl Path {
         let body = state.bodies.get(graph.body_index() as usize);
         nodes.each(&mut |node| {
             let own = node.hierarchy == graph.hierarchy().id && node.body == graph.body_index();
-            // A draft's nodes have no handles yet.
-            let is_there = match (&self.place, body) {
-                (Place::Live(_), Some(body)) => body.handle(node.index).is_some(),
-                _ => true,
+            let is_there = match &self.place {
+                // A draft's nodes have no handles yet.
+                Place::Draft(draft) if draft.plans(node.index) => true,
+                _ => body.is_some_and(|body| body.handle(node.index).is_some()),
             };
             let name = || {
                 Box::new(match body {

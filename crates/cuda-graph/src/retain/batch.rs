@@ -14,9 +14,12 @@ pub(crate) struct Batch<T: Default + Send + 'static> {
 struct End<T: Default + Send + 'static>(Arc<Mutex<Option<T>>>);
 
 impl<T: Default + Send + 'static> Batch<T> {
-    /// An empty batch.
-    pub(crate) fn after(fence: Fence) -> Batch<T> {
-        let things = Arc::new(Mutex::new(Some(T::default())));
+    /// A batch of one thing. It is in the batch before the fence is looked at, so the reaper drops
+    /// it.
+    pub(crate) fn after<U>(fence: Fence, first: U, add: impl FnOnce(&mut T, U)) -> Batch<T> {
+        let mut things = T::default();
+        add(&mut things, first);
+        let things = Arc::new(Mutex::new(Some(things)));
         drop_after(fence, End(things.clone()));
         Batch { things }
     }
