@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaStream};
 
-use crate::error::{CaptureInvalidated, NodeName, StrayWork};
+use crate::error::{CaptureInvalidated, NodeKind, NodeName, StrayWork};
 use crate::graph::Graph;
 use crate::op::Op;
 use crate::driver::begun::{self, refuse_captured};
@@ -118,6 +118,15 @@ impl Session {
         *self.last.borrow_mut() = Some(op.name(None));
     }
 
+    /// A foreign block was recorded, as no node yet.
+    pub(crate) fn note_block(&self, location: Option<&'static Location<'static>>) {
+        self.last_node.set(None);
+        *self.last.borrow_mut() = Some(NodeName {
+            location,
+            ..NodeName::of_kind(NodeKind::Child, None)
+        });
+    }
+
     /// Node `index` of the graph was recorded.
     #[inline]
     pub(crate) fn note_node(&self, index: u32) {
@@ -128,7 +137,7 @@ impl Session {
     fn last(&self) -> Option<NodeName> {
         match (self.last_node.get(), &*self.graph.borrow()) {
             (Some(index), Some(graph)) => {
-                Some(graph.name(graph.id_of(index, crate::error::NodeKind::Empty)))
+                Some(graph.name(graph.id_of(index, NodeKind::Empty)))
             }
             _ => self.last.borrow().clone(),
         }
