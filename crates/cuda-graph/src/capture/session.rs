@@ -10,7 +10,7 @@ use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptur
 use cudarc::driver::{CudaContext, CudaStream};
 
 use crate::driver::begun::{self, refuse_captured};
-use crate::error::{CaptureInvalidated, NodeName, StrayWork};
+use crate::error::{CaptureInvalidated, NodeKind, NodeName, StrayWork};
 use crate::graph::Graph;
 use crate::op::Op;
 use crate::{Error, Result, driver};
@@ -121,6 +121,15 @@ impl Session {
         *self.last.borrow_mut() = Some(op.name(None));
     }
 
+    /// A foreign block was recorded, as no node yet.
+    pub(crate) fn note_block(&self, location: Option<&'static Location<'static>>) {
+        self.last_node.set(None);
+        *self.last.borrow_mut() = Some(NodeName {
+            location,
+            ..NodeName::of_kind(NodeKind::Child, None)
+        });
+    }
+
     /// Node `index` of the graph was recorded.
     #[inline]
     pub(crate) fn note_node(&self, index: u32) {
@@ -131,7 +140,7 @@ impl Session {
     fn last(&self) -> Option<NodeName> {
         match (self.last_node.get(), &*self.graph.borrow()) {
             (Some(index), Some(graph)) => {
-                Some(graph.name(graph.id_of(index, crate::error::NodeKind::Empty)))
+                Some(graph.name(graph.id_of(index, NodeKind::Empty)))
             }
             _ => self.last.borrow().clone(),
         }

@@ -500,6 +500,8 @@ impl Body {
     pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) {
         self.handles[index as usize] = raw;
         self.contents.edit()[index as usize] = content;
+        // The driver has it behind nodes with larger numbers.
+        self.ascending &= index + 1 == self.len();
         if let Some(by_raw) = &mut self.by_raw
             && (index as usize) < by_raw.known
         {

@@ -405,6 +405,7 @@ impl Path {
 
     /// Goes on behind a node that runs `graph`.
     fn adopt(&mut self, graph: Graph, tag: Tag) -> Result<()> {
+        let location = tag.location;
         let index = match &mut self.place {
             Place::Live(into) => {
                 let after = &self.after;
@@ -429,7 +430,7 @@ impl Path {
         if let Some(session) = &self.session {
             match &self.place {
                 Place::Live(_) => session.note_node(index),
-                Place::Draft(_) => {}
+                Place::Draft(_) => session.note_block(location),
             }
         }
         Ok(())
@@ -664,6 +665,9 @@ impl ForeignBlock<'_> {
             ..Tag::default()
         };
         if path.is_fresh {
+            if let Some(session) = &path.session {
+                session.note_block(tag.location);
+            }
             path.whole = Some((graph, tag));
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::reaper::drop_later;
 use super::{Fence, drop_after};
 
 /// A collection `T` that is dropped once a fence has passed. More can be added until then.
@@ -16,25 +17,35 @@ struct End<T: Default + Send + 'static>(Arc<Mutex<Option<T>>>);
 impl<T: Default + Send + 'static> Batch<T> {
     /// A batch of one thing. It is in the batch before the fence is looked at, so the reaper drops
     /// it.
-    pub(crate) fn after<U>(fence: Fence, first: U, add: impl FnOnce(&mut T, U)) -> Batch<T> {
+    pub(crate) fn after<U>(
+        fence: Fence,
+        first: U,
+        add: impl FnOnce(&mut T, U) -> Option<U>,
+    ) -> Batch<T> {
         let mut things = T::default();
-        add(&mut things, first);
+        let unused = add(&mut things, first);
+        debug_assert!(unused.is_none(), "an empty batch takes anything");
         let things = Arc::new(Mutex::new(Some(things)));
         drop_after(fence, End(things.clone()));
         Batch { things }
     }
 
-    /// Adds something, unless `add` gives it back because no work behind the fence uses it: then it
-    /// is dropped now, as it is if the fence has passed.
-    pub(crate) fn add<U>(&self, thing: U, add: impl FnOnce(&mut T, U) -> Option<U>) {
+    /// Adds something, unless `add` gives it back because no work behind the fence uses it. Then
+    /// the reaper drops it now, as it does if the fence has passed.
+    pub(crate) fn add<U: Send + 'static>(
+        &self,
+        thing: U,
+        add: impl FnOnce(&mut T, U) -> Option<U>,
+    ) {
         let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = match things.as_mut() {
             Some(things) => add(things, thing),
             None => Some(thing),
         };
-        // In a statement of its own: the lock is released before user code runs.
         drop(things);
-        drop(unused);
+        if let Some(unused) = unused {
+            drop_later(Box::new(unused));
+        }
     }
 }
 
