@@ -75,7 +75,8 @@ impl Table {
     /// definition has lost since.
     pub(super) fn move_inside(&mut self, state: &State, node: NodeId, to: &mut Table) {
         for number in 0..self.graphs.len() {
-            if self.graphs[number].is_some() && state.is_inside(number as u32, node)
+            if self.graphs[number].is_some()
+                && state.is_inside(number as u32, node)
                 && let Some(contents) = self.graphs[number].take()
             {
                 to.put(number as u32, contents);
