@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::reaper::drop_later;
 use super::{Fence, drop_after};
 
 /// A collection `T` that is dropped once a fence has passed. More can be added until then.
@@ -30,22 +29,17 @@ impl<T: Default + Send + 'static> Batch<T> {
         Batch { things }
     }
 
-    /// Adds something, unless `add` gives it back because no work behind the fence uses it. Then
-    /// the reaper drops it now, as it does if the fence has passed.
-    pub(crate) fn add<U: Send + 'static>(
-        &self,
-        thing: U,
-        add: impl FnOnce(&mut T, U) -> Option<U>,
-    ) {
+    /// Adds something, unless `add` gives it back because no work behind the fence uses it: then it
+    /// is dropped now, as it is if the fence has passed.
+    pub(crate) fn add<U>(&self, thing: U, add: impl FnOnce(&mut T, U) -> Option<U>) {
         let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = match things.as_mut() {
             Some(things) => add(things, thing),
             None => Some(thing),
         };
+        // In statements of their own: the lock is released before user code runs.
         drop(things);
-        if let Some(unused) = unused {
-            drop_later(Box::new(unused));
-        }
+        drop(unused);
     }
 }
 

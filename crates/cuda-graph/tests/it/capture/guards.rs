@@ -8,9 +8,7 @@ use std::sync::Arc;
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::cudarc::driver::sys::{self, CUresult};
 use cuda_graph::testing::with_failing_call;
-use cuda_graph::{
-    Branch, Capture, EmptyOp, Error, Graph, HostOp, PinnedBuffer, Recorder, Result,
-};
+use cuda_graph::{Branch, Capture, EmptyOp, Error, Graph, HostOp, PinnedBuffer, Recorder, Result};
 
 use super::scene::{Before, Scene, foreign, launch_add, launch_store};
 use crate::exit::{Exit, How, is_left};
@@ -387,7 +385,11 @@ fn what_other_code_ended_is_told_and_not_touched() {
         let Error::CaptureInvalidated(why) = &error else {
             panic!("{what}: {error:?}");
         };
-        assert_eq!(why.answer, CUresult::CUDA_ERROR_ILLEGAL_STATE, "{what}: {why}");
+        assert_eq!(
+            why.answer,
+            CUresult::CUDA_ERROR_ILLEGAL_STATE,
+            "{what}: {why}"
+        );
         assert!(
             why.to_string().contains("other code ended the capture"),
             "{what}: {why}"

@@ -129,10 +129,7 @@ pub fn launch_add(stream: &Arc<CudaStream>, to: &Buffer<u32>, from: &Buffer<u32>
 
 /// Records what other code does with the stream. What it uses the tests keep.
 #[track_caller]
-pub fn foreign<T>(
-    path: &mut Path,
-    work: impl FnOnce(&Arc<CudaStream>) -> Result<T>,
-) -> Result<T> {
+pub fn foreign<T>(path: &mut Path, work: impl FnOnce(&Arc<CudaStream>) -> Result<T>) -> Result<T> {
     // SAFETY: the tests keep what the work uses for as long as they have the graph.
     unsafe { path.foreign(work) }
 }
