@@ -3,4 +3,5 @@
 mod callbacks;
 mod handles;
 mod lost;
+mod streams;
 mod threads;
