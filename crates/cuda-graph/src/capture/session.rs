@@ -304,6 +304,13 @@ impl Session {
 
     /// Ends the hold, and the recording with it.
     pub(crate) fn end(&self) -> Result<()> {
+        // A block that was forgotten has all that reached the stream since.
+        if self.in_block.get() {
+            self.give_up();
+            return Err(Error::AlreadyCapturing {
+                begun: Some(self.begun),
+            });
+        }
         let checked = self.check_all();
         let found = self.look();
         self.open.set(false);
@@ -502,6 +509,10 @@ impl Block {
             return;
         };
         self.session.in_block.set(false);
+        // The recording was abandoned meanwhile: nobody would end another hold.
+        if !self.session.open.get() {
+            return destroy(hold);
+        }
         if let Err(error) = self.session.capture_into(hold, CaptureMode::Relaxed) {
             *self.session.lost.borrow_mut() = Some(error);
         }

@@ -96,6 +96,11 @@ impl View {
     pub(crate) fn body(&self) -> u32 {
         self.body
     }
+
+    /// Whether both are views of one graph.
+    pub(crate) fn is_same(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.hierarchy, &other.hierarchy) && self.body == other.body
+    }
 }
 
 impl Clone for View {
@@ -325,7 +330,11 @@ impl Graph {
         let id = node.into();
         let state = self.hierarchy().lock();
         match state.bodies.get(id.body as usize) {
-            Some(body) if id.hierarchy == self.hierarchy().id => body.name(id.index),
+            Some(body)
+                if id.hierarchy == self.hierarchy().id && body.content(id.index).is_some() =>
+            {
+                body.name(id.index)
+            }
             _ => NodeName::of_kind(id.kind, id.index),
         }
     }
