@@ -14,6 +14,7 @@ mod exit;
 mod fixture;
 mod graph;
 mod injection;
+mod layers;
 mod lifetimes;
 mod map;
 mod memory;
