@@ -30,20 +30,6 @@
 //!
 //! Code that only knows streams is recorded in a foreign block ([`Path::foreign`]) of a
 //! [`Graph::capture`]. The caller vouches for what such work uses, so the block is `unsafe`.
-//!
-//! | layer, from the bottom to the top | is |
-//! |---|---|
-//! | `error` | what can go wrong, with names and causes |
-//! | `driver` | a checked function per driver call |
-//! | `retain` | fences, the thread that drops what launches may still use, user objects |
-//! | `memory` | buffers, regions, raw and lent memory |
-//! | `kernel` | functions with their parameter layout, arguments |
-//! | `op` | operations as values that hold what they use |
-//! | `graph` | definitions: nodes, edges, embedded graphs, bodies, conditions |
-//! | `exec` | executables: instantiate, launch, update, what their nodes do now |
-//! | `capture` | the stream of a recording: held, and captured in foreign blocks |
-//! | `record` | recorders, drafts of loops and branches |
-//! | `inspect` | pictures |
 #![warn(missing_docs)]
 
 mod capture;
