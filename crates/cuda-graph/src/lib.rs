@@ -1,7 +1,8 @@
 //! CUDA graphs for Rust: safe, fast and pleasant, on any GPU and on a machine with none.
 //!
-//! A [`Graph`] is built from operations, which are values: [`KernelOp`], [`CopyOp`], [`FillOp`], [`HostOp`] and others. Each node holds
-//! what its operation uses. A graph is instantiated into an [`Exec`], which is launched, and updated without being built again.
+//! A [`Graph`] is built from operations, which are values: [`KernelOp`], [`CopyOp`], [`FillOp`],
+//! [`HostOp`] and others. Each node holds what its operation uses. A graph is instantiated into an
+//! [`Exec`], which is launched, and updated without being built again.
 //!
 //! ```
 //! use cuda_graph::{Buffer, CopyOp, FillOp, Graph};
@@ -24,8 +25,11 @@
 //! # Ok::<(), cuda_graph::Error>(())
 //! ```
 //!
-//! Code that gives its work to a stream becomes a graph by [`Graph::capture`]. A step with loops and branches on the device is written once, against
-//! [`Recorder`], and becomes a graph ([`Path`]), a part of a capture ([`Capture`]), or runs at once ([`Eager`]).
+//! A step with operations, loops and branches is written once, against [`Recorder`]. A [`Path`]
+//! records it into a graph ([`Graph::record`]), and [`Eager`] runs it at once.
+//!
+//! Code that only knows streams is recorded in a foreign block ([`Path::foreign`]) of a
+//! [`Graph::capture`]. The caller vouches for what such work uses, so the block is `unsafe`.
 #![warn(missing_docs)]
 
 mod capture;

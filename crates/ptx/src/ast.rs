@@ -1,11 +1,12 @@
 //! The syntax tree of a PTX module.
 //!
-//! The tree is generic in its instructions: an [`Instruction`] is an opcode, its dotted modifiers and its
-//! operands, whatever the opcode. So every instruction of the ISA is a well-formed tree, and giving it a meaning
-//! is the business of whoever compiles it.
+//! The tree is generic in its instructions: an [`Instruction`] is an opcode, its dotted modifiers
+//! and its operands, whatever the opcode. So every instruction of the ISA is a well-formed tree,
+//! and giving it a meaning is the business of whoever compiles it.
 //!
-//! Two trees are equal when they say the same thing: a [`Pos`] never takes part in a comparison, and neither
-//! does layout. Names keep their spelling, registers their `%`, directives lose their dot.
+//! Two trees are equal when they say the same thing: a [`Pos`] never takes part in a comparison,
+//! and neither does layout. Names keep their spelling, registers their `%`, directives lose their
+//! dot.
 
 /// Where a token starts in the source, counted from 1. All positions compare equal, so that trees compare by
 /// what they say.

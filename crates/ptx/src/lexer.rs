@@ -1,12 +1,12 @@
 //! Source text to tokens.
 //!
-//! A token is its kind and its place; its text stays in the source. Whatever the text, the tokens cover it in order
-//! and end with one [`Token::End`]: what no rule knows becomes [`Token::Unknown`], and saying so is the parser's
-//! business.
+//! A token is its kind and its place; its text stays in the source. Whatever the text, the tokens
+//! cover it in order and end with one [`Token::End`]: what no rule knows becomes
+//! [`Token::Unknown`], and saying so is the parser's business.
 //!
-//! No input costs stack: what repeats without bound is scanned by a loop in a callback, never by nested repetition in a
-//! pattern; and what means nothing is a token like any other, dropped by [`tokens`], as the generated lexer would call
-//! itself for each one it skips.
+//! No input costs stack: what repeats without bound is scanned by a loop in a callback, never by
+//! nested repetition in a pattern; and what means nothing is a token like any other, dropped by
+//! [`tokens`], as the generated lexer would call itself for each one it skips.
 
 use logos::Logos;
 

@@ -1,8 +1,8 @@
 //! PTX front end: lexer, parser, syntax tree, printer and kernel signatures.
 //!
-//! Reads PTX as nvcc, NVRTC, LLVM and rustc emit it, ISA versions 6.0 to 9.x, into a [tree](ast) that is generic in its
-//! instructions: every instruction is well formed here, and what it means is for others to say. The tree prints as PTX
-//! again, and parses back to itself.
+//! Reads PTX as nvcc, NVRTC, LLVM and rustc emit it, ISA versions 6.0 to 9.x, into a [tree](ast)
+//! that is generic in its instructions: every instruction is well formed here, and what it means is
+//! for others to say. The tree prints as PTX again, and parses back to itself.
 //!
 //! ```
 //! let module = ptx::parse(
@@ -33,8 +33,9 @@
 //! # Ok::<(), ptx::Errors>(())
 //! ```
 //!
-//! Whatever the source, parsing neither panics nor hangs, takes time linear in its length and a bounded depth of stack,
-//! and reports up to fifty [errors](Errors), each with line, column, the token found and what was expected.
+//! Whatever the source, parsing neither panics nor hangs, takes time linear in its length and a
+//! bounded depth of stack, and reports up to fifty [errors](Errors), each with line, column, the
+//! token found and what was expected.
 
 pub mod ast;
 mod error;

@@ -1,8 +1,9 @@
 //! The syntax tree back to PTX.
 //!
-//! What is printed parses to the same tree, for every tree that the parser can make. To keep that true, numbers are
-//! printed so that their type survives: floating-point ones by their bits, unsigned ones with `U`. What is added to a
-//! symbol or a register is printed `+-8` where it is negative, the one spelling that NVIDIA's assembler takes.
+//! What is printed parses to the same tree, for every tree that the parser can make. To keep that
+//! true, numbers are printed so that their type survives: floating-point ones by their bits,
+//! unsigned ones with `U`. What is added to a symbol or a register is printed `+-8` where it is
+//! negative, the one spelling that NVIDIA's assembler takes.
 
 use std::fmt::{self, Display, Formatter, Result, Write};
 

@@ -1,7 +1,8 @@
 //! Where the parameters of a function lie in its `.param` space.
 //!
-//! Parameters follow one another in order, each at the next multiple of its alignment: the one it declares, or its
-//! natural one, the size of its scalar or vector. A kernel's arguments are packed just so by whoever launches it.
+//! Parameters follow one another in order, each at the next multiple of its alignment: the one it
+//! declares, or its natural one, the size of its scalar or vector. A kernel's arguments are packed
+//! just so by whoever launches it.
 
 use crate::ast::{Function, Type, Variable};
 

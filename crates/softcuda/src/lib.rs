@@ -1,4 +1,5 @@
-//! A CUDA driver in software: it runs CUDA driver programs, kernels included, on a machine with no GPU.
+//! A CUDA driver in software: it runs CUDA driver programs, kernels included, on a machine with no
+//! GPU.
 //!
 //! Layers, each a folder, depend downwards only:
 //!

@@ -15,6 +15,7 @@ mod exit;
 mod fixture;
 mod graph;
 mod injection;
+mod layers;
 mod lifetimes;
 mod map;
 mod memory;

@@ -1,8 +1,8 @@
 //! Numbers and constant expressions, folded as they are read.
 //!
-//! PTX's rules, where its document leaves room those of NVIDIA's assembler: integers are of 64 bits, signed unless a
-//! suffix, a cast or their size says otherwise; floating-point arithmetic is in double; `0f` literals are exact singles
-//! and take no part in arithmetic.
+//! PTX's rules, where its document leaves room those of NVIDIA's assembler: integers are of 64
+//! bits, signed unless a suffix, a cast or their size says otherwise; floating-point arithmetic is
+//! in double; `0f` literals are exact singles and take no part in arithmetic.
 
 use super::{Parsed, Parser};
 use crate::ast::Immediate;

@@ -1,9 +1,9 @@
 //! Tokens to the syntax tree, by recursive descent.
 //!
-//! Every rule that fails has told its error, and answers [`Failed`]; the rule that can go on (a statement, an item)
-//! then skips to where the next of its kind begins. Nesting is bounded by [`MAX_DEPTH`], so neither parsing nor
-//! dropping nor printing a tree costs more stack than that, and each step of a loop takes at least one token, so time is
-//! linear in the source.
+//! Every rule that fails has told its error, and answers [`Failed`]; the rule that can go on (a
+//! statement, an item) then skips to where the next of its kind begins. Nesting is bounded by
+//! [`MAX_DEPTH`], so neither parsing nor dropping nor printing a tree costs more stack than that,
+//! and each step of a loop takes at least one token, so time is linear in the source.
 
 mod debug;
 mod directive;

@@ -1,8 +1,9 @@
 //! Pointers in the parameters of exported functions.
 //!
-//! Invariant: a value of these types comes only from the caller of an exported function, whose contract (`unsafe extern
-//! "C"`) is that each pointer is null or valid for what the CUDA documentation says the function does with it, during
-//! the call. That makes their methods safe for the bodies of exported functions.
+//! Invariant: a value of these types comes only from the caller of an exported function, whose
+//! contract (`unsafe extern "C"`) is that each pointer is null or valid for what the CUDA
+//! documentation says the function does with it, during the call. That makes their methods safe for
+//! the bodies of exported functions.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;

@@ -1,11 +1,13 @@
 //! The exported driver functions: decode, call, encode, nothing else.
 //!
-//! [`export!`] makes each of them. Its body returns a `Result`, runs with panics caught and is traced; functions but for
-//! the `early` ones fail before `cuInit` and in host functions. Enumerations are taken as integers: a value that CUDA has
-//! no name for must be an error, not an undefined Rust value. Pointers of the caller's are [`Out`], [`In`] and [`InOut`],
-//! which know null.
+//! [`export!`] makes each of them. Its body returns a `Result`, runs with panics caught and is
+//! traced; functions but for the `early` ones fail before `cuInit` and in host functions.
+//! Enumerations are taken as integers: a value that CUDA has no name for must be an error, not an
+//! undefined Rust value. Pointers of the caller's are [`Out`], [`In`] and [`InOut`], which know
+//! null.
 //!
-//! Invariant: no panic crosses into the caller, and every function of `cuda.h` is exported (`symbols`).
+//! Invariant: no panic crosses into the caller, and every function of `cuda.h` is exported
+//! (`symbols`).
 
 pub(crate) mod args;
 mod array;

@@ -1,6 +1,8 @@
-//! Every function of `cuda.h` 13.0, with the CUDA version that brought it: what `cuGetProcAddress` finds.
+//! Every function of `cuda.h` 13.0, with the CUDA version that brought it: what `cuGetProcAddress`
+//! finds.
 //!
-//! Invariant: a name in this table that no file of `abi` defines does not link, and one that two define does not compile.
+//! Invariant: a name in this table that no file of `abi` defines does not link, and one that two
+//! define does not compile.
 
 /// An exported function.
 pub(crate) struct Symbol {

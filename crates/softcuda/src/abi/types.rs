@@ -1,4 +1,5 @@
-//! Types of `cuda.h` as they cross the ABI: handles are numbers, enumerations integers, structures plain data.
+//! Types of `cuda.h` as they cross the ABI: handles are numbers, enumerations integers, structures
+//! plain data.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Functions that softcuda does not have: exported, so that a client that looks them up finds them, and each says its name
-//! once in the log.
+//! Functions that softcuda does not have: exported, so that a client that looks them up finds them,
+//! and each says its name once in the log.
 
 use std::sync::Once;
 

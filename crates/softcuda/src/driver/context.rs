@@ -1,8 +1,8 @@
 //! Contexts: the primary one, created ones, and each thread's stack of current ones.
 //!
-//! Invariant: a context that was destroyed is never current to a function of ours: [`current`] answers
-//! `CUDA_ERROR_CONTEXT_IS_DESTROYED`. The primary context keeps its handle from one life to the next, and a thread where
-//! it is current finds the life that is on.
+//! Invariant: a context that was destroyed is never current to a function of ours: [`current`]
+//! answers `CUDA_ERROR_CONTEXT_IS_DESTROYED`. The primary context keeps its handle from one life to
+//! the next, and a thread where it is current finds the life that is on.
 
 use std::cell::RefCell;
 use std::sync::Arc;

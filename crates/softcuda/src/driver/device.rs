@@ -1,4 +1,5 @@
-//! The one device: an H200 as far as a program can tell, with the machine's cores as its multiprocessors.
+//! The one device: an H200 as far as a program can tell, with the machine's cores as its
+//! multiprocessors.
 
 use std::sync::OnceLock;
 

@@ -1,9 +1,9 @@
-//! The failure of the process: a device that faults loses all contexts of the process, and no new one can be made, as an
-//! H200 does it.
+//! The failure of the process: a device that faults loses all contexts of the process, and no new
+//! one can be made, as an H200 does it.
 //!
-//! Work stops as soon as it has failed. Calls answer the error from the first one on that waits for work or asks how
-//! it goes: calls that only put work into streams do not look, so whether they succeed does not depend on how fast the
-//! work before them failed.
+//! Work stops as soon as it has failed. Calls answer the error from the first one on that waits for
+//! work or asks how it goes: calls that only put work into streams do not look, so whether they
+//! succeed does not depend on how fast the work before them failed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -1,7 +1,7 @@
 //! Handles: what the program holds instead of our objects.
 //!
-//! Invariant: a handle is a number that is looked up and never dereferenced, and no number is given out twice, so a
-//! stale handle is known as such and a wild one does no harm.
+//! Invariant: a handle is a number that is looked up and never dereferenced, and no number is given
+//! out twice, so a stale handle is known as such and a wild one does no harm.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

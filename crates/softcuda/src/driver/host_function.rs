@@ -1,5 +1,5 @@
-//! Host functions and stream callbacks: calls into the program, in a stream's turn, on a thread of the driver's where
-//! CUDA may not be called.
+//! Host functions and stream callbacks: calls into the program, in a stream's turn, on a thread of
+//! the driver's where CUDA may not be called.
 
 use std::ffi::c_void;
 

@@ -1,8 +1,8 @@
-//! Code as programs hand it to the driver: PTX text, a fat binary that holds PTX (plain, or compressed by LZ4 or
-//! Zstandard, which is nvcc's default), or something for a real device.
+//! Code as programs hand it to the driver: PTX text, a fat binary that holds PTX (plain, or
+//! compressed by LZ4 or Zstandard, which is nvcc's default), or something for a real device.
 //!
-//! Invariant: of an image in memory, whose size nobody tells us, no byte is read beyond what its own headers, or the
-//! text's NUL, say; and a size in a header is not trusted beyond [`MOST`].
+//! Invariant: of an image in memory, whose size nobody tells us, no byte is read beyond what its
+//! own headers, or the text's NUL, say; and a size in a header is not trusted beyond [`MOST`].
 
 use std::io::Read;
 

@@ -1,5 +1,5 @@
-//! The options of loading and linking PTX: most only tune what a real device's compiler does, and are checked alone; the
-//! logs are filled.
+//! The options of loading and linking PTX: most only tune what a real device's compiler does, and
+//! are checked alone; the logs are filled.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Launches: checked against the kernel and the device, then put into a stream.
 //!
-//! Invariant: a launch in a stream owns all it needs, its parameters' values included; nothing that the program changes
-//! or frees after the call can reach it.
+//! Invariant: a launch in a stream owns all it needs, its parameters' values included; nothing that
+//! the program changes or frees after the call can reach it.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Libraries: code that belongs to no context, and is loaded into each where it is used.
 //!
-//! As on a real device with lazy loading, an image that does not compile is a library nevertheless; what it is asked for
-//! tells the error.
+//! As on a real device with lazy loading, an image that does not compile is a library nevertheless;
+//! what it is asked for tells the error.
 //!
-//! Invariant: a library's variables are apart in each context. The code that loading checked is the module of the first
-//! context that uses the library; others compile the text again.
+//! Invariant: a library's variables are apart in each context. The code that loading checked is the
+//! module of the first context that uses the library; others compile the text again.
 
 use std::collections::HashMap;
 use std::ffi::CStr;

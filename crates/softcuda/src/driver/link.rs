@@ -1,7 +1,8 @@
 //! Linking: several PTX texts become one.
 //!
-//! Linked code is PTX again, with each symbol's definition in the place of its declarations, so it loads like any other.
-//! What one text keeps to itself gets a name of its own where another text has the same.
+//! Linked code is PTX again, with each symbol's definition in the place of its declarations, so it
+//! loads like any other. What one text keeps to itself gets a name of its own where another text
+//! has the same.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,5 @@
-//! Managed memory: what the program said of how it is used. It is remembered and of no effect: host and device share it.
+//! Managed memory: what the program said of how it is used. It is remembered and of no effect: host
+//! and device share it.
 
 use std::sync::Arc;
 

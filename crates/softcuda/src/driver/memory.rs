@@ -1,7 +1,8 @@
-//! Allocations as the program knows them: which context owns each, how it was made, and ranges that calls name.
+//! Allocations as the program knows them: which context owns each, how it was made, and ranges that
+//! calls name.
 //!
-//! Invariant: [`OWNED`] has an entry for every allocation that the program made itself, under its base. Memory of modules
-//! and of kernels' own `malloc` has none, so the program cannot free it.
+//! Invariant: [`OWNED`] has an entry for every allocation that the program made itself, under its
+//! base. Memory of modules and of kernels' own `malloc` has none, so the program cannot free it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Modules: code loaded into a context, with its functions and variables.
 //!
-//! Invariant: a module's code and variables live as long as the module, or as a launch of one of its kernels is in
-//! flight.
+//! Invariant: a module's code and variables live as long as the module, or as a launch of one of
+//! its kernels is in flight.
 
 use std::ffi::CStr;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! How many blocks of a kernel fit on a multiprocessor of compute capability 9.0, by the rules of the CUDA occupancy
-//! calculator. Nothing here limits what runs: it is what programs tune themselves by.
+//! How many blocks of a kernel fit on a multiprocessor of compute capability 9.0, by the rules of
+//! the CUDA occupancy calculator. Nothing here limits what runs: it is what programs tune
+//! themselves by.
 
 /// Threads of a warp.
 const WARP: u32 = 32;

@@ -1,7 +1,8 @@
 //! Memory pools and stream-ordered allocation.
 //!
-//! Memory is taken when the call is made and given back when the stream comes to the free. An allocation of the same
-//! size that follows in the stream has the freed block at once, since all work that used it comes before.
+//! Memory is taken when the call is made and given back when the stream comes to the free. An
+//! allocation of the same size that follows in the stream has the freed block at once, since all
+//! work that used it comes before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,8 @@
-//! Streams: created ones, the legacy default stream of each context, and the default stream of each thread.
+//! Streams: created ones, the legacy default stream of each context, and the default stream of each
+//! thread.
 //!
-//! Invariant: a stream's queue is closed when nobody can submit to it any more, so what it holds still runs and still
-//! counts for the legacy stream and for the synchronization of its context.
+//! Invariant: a stream's queue is closed when nobody can submit to it any more, so what it holds
+//! still runs and still counts for the legacy stream and for the synchronization of its context.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

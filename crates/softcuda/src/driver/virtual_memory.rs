@@ -1,6 +1,8 @@
-//! Addresses and physical memory apart: reservations, physical memory of `cuMemCreate`, mappings, and access to them.
+//! Addresses and physical memory apart: reservations, physical memory of `cuMemCreate`, mappings,
+//! and access to them.
 //!
-//! Invariant: a mapping is an allocation of the arena (`memory::find` knows it) while access was set, and only then.
+//! Invariant: a mapping is an allocation of the arena (`memory::find` knows it) while access was
+//! set, and only then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,14 +1,17 @@
 //! Nodes with edges between them, run in parallel where the edges allow.
 //!
-//! Nodes that can only run one after the other form a segment, which one thread runs without asking anybody; what is
-//! scheduled, counted and locked for is a segment. A line of nodes is one segment, four lanes are four.
+//! Nodes that can only run one after the other form a segment, which one thread runs without asking
+//! anybody; what is scheduled, counted and locked for is a segment. A line of nodes is one segment,
+//! four lanes are four.
 //!
-//! A node may wait for a node beside it, so while a segment is ready and nobody takes it a thread stands by: it comes
-//! in at once where a processor is free, and otherwise when nothing has ended for [`PATIENCE`].
+//! A node may wait for a node beside it, so while a segment is ready and nobody takes it a thread
+//! stands by: it comes in at once where a processor is free, and otherwise when nothing has ended
+//! for [`PATIENCE`].
 //!
 //! Invariants:
 //! - a node runs after all nodes that it has an edge from;
-//! - after a node failed no other starts, and [`run`] returns when all that have started have ended.
+//! - after a node failed no other starts, and [`run`] returns when all that have started have
+//!   ended.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,5 @@
-//! The queues of one context, and the rule of the legacy default stream: its work waits for what blocking streams had
-//! before it, and what they get after it waits for it.
+//! The queues of one context, and the rule of the legacy default stream: its work waits for what
+//! blocking streams had before it, and what they get after it waits for it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The mark of a thread that runs a host function, a callback or a user object's destructor: the driver may not be
-//! called there.
+//! The mark of a thread that runs a host function, a callback or a user object's destructor: the
+//! driver may not be called there.
 
 use std::cell::Cell;
 

@@ -1,16 +1,17 @@
 //! The queues that work waits in and the threads that run it.
 //!
-//! A [`Queue`] is a stream's work: steps, run one after the other. It knows nothing of CUDA but the error code that a
-//! step may answer. A [`Marker`] is a place in a queue that others can wait for; a [`Domain`] is the queues of one
-//! context, with the rule that ties the legacy default stream to the blocking ones. A step may be a whole
-//! [`Dag`](dag::Dag) of nodes, which several threads run.
+//! A [`Queue`] is a stream's work: steps, run one after the other. It knows nothing of CUDA but the
+//! error code that a step may answer. A [`Marker`] is a place in a queue that others can wait for;
+//! a [`Domain`] is the queues of one context, with the rule that ties the legacy default stream to
+//! the blocking ones. A step may be a whole [`Dag`](dag::Dag) of nodes, which several threads run.
 //!
 //! Invariants:
-//! - a step runs after every step pushed before it into the same queue, and after every marker that a
-//!   [`Step::Wait`] before it names;
-//! - a marker can only be waited for once its signal is in a queue, so waits form no cycle and every queue gets on;
-//! - once a context has failed, no device step and no host function of it runs any more; signals still fire and
-//!   callbacks are still called, so nobody waits for ever.
+//! - a step runs after every step pushed before it into the same queue, and after every marker that
+//!   a [`Step::Wait`] before it names;
+//! - a marker can only be waited for once its signal is in a queue, so waits form no cycle and
+//!   every queue gets on;
+//! - once a context has failed, no device step and no host function of it runs any more; signals
+//!   still fire and callbacks are still called, so nobody waits for ever.
 
 pub(crate) mod dag;
 pub(crate) mod domain;

@@ -1,10 +1,11 @@
 //! The threads that run queues, and help where a queue's step can use more than one.
 //!
-//! A step may wait for another queue's step (a kernel that spins on a flag, a host function that waits for another), so
-//! the pool starts a thread whenever a queue is ready and no thread is idle. Idle threads are kept.
+//! A step may wait for another queue's step (a kernel that spins on a flag, a host function that
+//! waits for another), so the pool starts a thread whenever a queue is ready and no thread is idle.
+//! Idle threads are kept.
 //!
-//! Invariant: under the lock, ready entries beyond the number of idle threads have each caused a new thread, up to
-//! [`MOST`]; so an entry is picked up without waiting for a step to end.
+//! Invariant: under the lock, ready entries beyond the number of idle threads have each caused a
+//! new thread, up to [`MOST`]; so an entry is picked up without waiting for a step to end.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

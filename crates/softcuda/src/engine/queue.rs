@@ -7,8 +7,8 @@
 //! | running | a thread runs its steps | that thread |
 //! | blocked | its first step waits for a marker | whoever fires the marker |
 //!
-//! A ready queue that a synchronizing thread took leaves its entry in the pool's list: the worker that finds it sees that
-//! the queue is not ready and lets it be.
+//! A ready queue that a synchronizing thread took leaves its entry in the pool's list: the worker
+//! that finds it sees that the queue is not ready and lets it be.
 //!
 //! A marker inside a step fires at the latest when the step ends or is dropped.
 //!

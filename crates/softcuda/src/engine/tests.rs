@@ -1,4 +1,5 @@
-//! Random programs of streams and events against the order they must keep, and the ways a queue can go wrong.
+//! Random programs of streams and events against the order they must keep, and the ways a queue can
+//! go wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};

@@ -1,7 +1,8 @@
 //! Atomic operations that are no single instruction: loops of compare and exchange.
 //!
-//! Addresses are host addresses that compiled code has checked: they are mapped, writable and aligned for the operation, and
-//! stay mapped. Every operation is sequentially consistent, which is at least what any `.sem` and `.scope` ask for.
+//! Addresses are host addresses that compiled code has checked: they are mapped, writable and
+//! aligned for the operation, and stay mapped. Every operation is sequentially consistent, which is
+//! at least what any `.sem` and `.scope` ask for.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};

@@ -1,7 +1,8 @@
 //! The sixteen barriers of a block.
 //!
-//! A barrier counts threads. Without a count it waits for every thread that has not ended. With one, a warp whose threads have
-//! all arrived or ended counts as 32, as the hardware counts warps; of another warp, the threads that have arrived count.
+//! A barrier counts threads. Without a count it waits for every thread that has not ended. With
+//! one, a warp whose threads have all arrived or ended counts as 32, as the hardware counts warps;
+//! of another warp, the threads that have arrived count.
 
 use std::cell::Cell;
 

@@ -1,8 +1,9 @@
 //! A resident block: its memory, its threads, and what they wait for.
 //!
-//! One worker runs a block from its first thread to its last, so everything here is plain cells. Compiled code and the runtime
-//! functions it calls run inside [`Block::round`], on other stacks of the same thread: they reach the block through
-//! [`BlockContext::runtime`], by shared reference, as the scheduler does. Fibers themselves are the scheduler's alone.
+//! One worker runs a block from its first thread to its last, so everything here is plain cells.
+//! Compiled code and the runtime functions it calls run inside [`Block::round`], on other stacks of
+//! the same thread: they reach the block through [`BlockContext::runtime`], by shared reference, as
+//! the scheduler does. Fibers themselves are the scheduler's alone.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;

@@ -1,7 +1,8 @@
-//! What compiled code sees of the thread and the block it runs in: two C structures at fixed offsets.
+//! What compiled code sees of the thread and the block it runs in: two C structures at fixed
+//! offsets.
 //!
-//! Compiled code reads them through `offset_of!`, so a field may move freely; its type may not change without the
-//! code in `jit::lower` that reads it.
+//! Compiled code reads them through `offset_of!`, so a field may move freely; its type may not
+//! change without the code in `jit::lower` that reads it.
 //!
 //! A block is run in one of the ways that [`Mode`] lists.
 

@@ -1,9 +1,11 @@
-//! Fibers: threads of a block, each with a native stack, that hand the processor to the scheduler and get it back.
+//! Fibers: threads of a block, each with a native stack, that hand the processor to the scheduler
+//! and get it back.
 //!
-//! On x86-64 the switch is our own, elsewhere it is corosensei's. Ours uses no `call` and `ret`, which corosensei's pairs up:
-//! the processor predicts where a `ret` goes by the `call`s before it, so what returns from a wait after a switch with a
-//! pair is mispredicted, and so is the next switch. As the fibers of a block mostly wait at one place, a switch by `jmp`
-//! leaves the predictions right. Measured: 11 ns against 45 for a turn.
+//! On x86-64 the switch is our own, elsewhere it is corosensei's. Ours uses no `call` and `ret`,
+//! which corosensei's pairs up: the processor predicts where a `ret` goes by the `call`s before it,
+//! so what returns from a wait after a switch with a pair is mispredicted, and so is the next
+//! switch. As the fibers of a block mostly wait at one place, a switch by `jmp` leaves the
+//! predictions right. Measured: 11 ns against 45 for a turn.
 //!
 //! A fiber is resumed until it has ended; it is never dropped while it is suspended, see [`super`].
 

@@ -11,8 +11,8 @@
 //! | `atomic` | the atomic operations that are no single instruction |
 //! | `device_functions` | what the driver gives kernels to call |
 //!
-//! Invariant: a fiber is never unwound nor dropped while it is suspended. When a launch must stop, every wait answers
-//! `FAULTED`, compiled code returns it, and the fiber ends by itself.
+//! Invariant: a fiber is never unwound nor dropped while it is suspended. When a launch must stop,
+//! every wait answers `FAULTED`, compiled code returns it, and the fiber ends by itself.
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;

@@ -1,4 +1,5 @@
-//! Threads that help with a launch: the one that starts it works on it too, and others join while blocks are left.
+//! Threads that help with a launch: the one that starts it works on it too, and others join while
+//! blocks are left.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! A launch in flight: which blocks are still to start, whether to go on, and what went wrong first.
+//! A launch in flight: which blocks are still to start, whether to go on, and what went wrong
+//! first.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

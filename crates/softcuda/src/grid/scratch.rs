@@ -1,7 +1,7 @@
 //! The memory behind shared and local addresses: a worker's own buffer, which grows and is reused.
 //!
-//! It is mapped, so that what no thread touches takes no memory: a block reserves local memory for its deepest thread a
-//! thousand times over.
+//! It is mapped, so that what no thread touches takes no memory: a block reserves local memory for
+//! its deepest thread a thousand times over.
 
 /// A buffer whose address stays until it grows, aligned to a page: shared variables may ask for any alignment up to that.
 pub(super) struct Scratch {

@@ -1,9 +1,10 @@
 //! Native stacks: those of fibers, and how far down the current thread's own may be used.
 //!
-//! A compiled function compares its stack pointer with `ThreadContext::stack_limit` on entry and faults below it. The limit
-//! stands [`RED_ZONE`] bytes above the last byte, which is what runtime functions called from there may use. A guard page
-//! lies below, so that a mistake here is a crash and not silent damage; beyond [`GUARDED`] stacks there are none, because the
-//! kernel limits how many separate mappings a process has.
+//! A compiled function compares its stack pointer with `ThreadContext::stack_limit` on entry and
+//! faults below it. The limit stands [`RED_ZONE`] bytes above the last byte, which is what runtime
+//! functions called from there may use. A guard page lies below, so that a mistake here is a crash
+//! and not silent damage; beyond [`GUARDED`] stacks there are none, because the kernel limits how
+//! many separate mappings a process has.
 
 use std::cell::Cell;
 use std::io;

@@ -1,9 +1,11 @@
-//! Where the lanes of a warp meet: an operation completes when every lane of its mask that has not ended has arrived at an
-//! operation of the same kind with the same mask, wherever in the code that is.
+//! Where the lanes of a warp meet: an operation completes when every lane of its mask that has not
+//! ended has arrived at an operation of the same kind with the same mask, wherever in the code that
+//! is.
 //!
-//! What has no mask (`activemask`, and the older forms without `.sync`) means the lanes that are there now. So it waits until
-//! no other lane of the warp can run, and is for the lanes that are at that very instruction then: the mask that `activemask`
-//! gives is one with which all of them can meet again.
+//! What has no mask (`activemask`, and the older forms without `.sync`) means the lanes that are
+//! there now. So it waits until no other lane of the warp can run, and is for the lanes that are at
+//! that very instruction then: the mask that `activemask` gives is one with which all of them can
+//! meet again.
 
 use std::cell::Cell;
 

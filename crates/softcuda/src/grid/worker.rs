@@ -1,9 +1,9 @@
 //! A worker: what one thread needs to run blocks of a launch, kept from launch to launch.
 //!
-//! Units (a cluster of blocks, which is one block where there are no clusters) start in the order of their linear index. A
-//! worker finishes a unit before it takes the next, unless all it has only poll: they may wait for a block that has not
-//! started, so another starts beside them, as on a device, where many are resident. That is also all that a cooperative launch
-//! needs.
+//! Units (a cluster of blocks, which is one block where there are no clusters) start in the order
+//! of their linear index. A worker finishes a unit before it takes the next, unless all it has only
+//! poll: they may wait for a block that has not started, so another starts beside them, as on a
+//! device, where many are resident. That is also all that a cooperative launch needs.
 
 use parking_lot::Mutex;
 

@@ -1,6 +1,8 @@
-//! A library without code: its SONAME is `libcuda.so`, and it needs `libcuda.so.1`, where its symbols are looked up.
+//! A library without code: its SONAME is `libcuda.so`, and it needs `libcuda.so.1`, where its
+//! symbols are looked up.
 //!
-//! Made at run time, because a build makes one library of one name: an ELF file of three segments and a dynamic section.
+//! Made at run time, because a build makes one library of one name: an ELF file of three segments
+//! and a dynamic section.
 
 use std::fs::File;
 use std::io::{self, Write};

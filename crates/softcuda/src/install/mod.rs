@@ -1,8 +1,9 @@
 //! Makes this process's CUDA driver the software one.
 //!
-//! A client such as `cudarc` finds the driver by `dlopen("libcuda.so.1")` or, before that, `dlopen("libcuda.so")`. glibc
-//! answers with a library that is loaded and has that name for its SONAME. [`install`] therefore loads softcuda's library,
-//! whose SONAME is `libcuda.so.1`, and a library of no code whose SONAME is `libcuda.so` and which needs the other.
+//! A client such as `cudarc` finds the driver by `dlopen("libcuda.so.1")` or, before that,
+//! `dlopen("libcuda.so")`. glibc answers with a library that is loaded and has that name for its
+//! SONAME. [`install`] therefore loads softcuda's library, whose SONAME is `libcuda.so.1`, and a
+//! library of no code whose SONAME is `libcuda.so` and which needs the other.
 
 mod alias;
 

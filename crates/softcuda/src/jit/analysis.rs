@@ -1,11 +1,12 @@
-//! What a function may do while it runs: wait for other threads or not. It decides how a kernel's threads are run, its [`Mode`].
+//! What a function may do while it runs: wait for other threads or not. It decides how a kernel's
+//! threads are run, its [`Mode`].
 //!
-//! A kernel whose own body waits at one barrier of the whole block, and nowhere else, runs in rounds. It must run in fiber
-//! mode when it can reach
+//! A kernel whose own body waits at one barrier of the whole block, and nowhere else, runs in
+//! rounds. It must run in fiber mode when it can reach
 //! - an operation that waits elsewhere (another barrier, a warp operation), or
-//! - an operation that polls (looks at memory that another thread may write for it to see) inside a cycle of its own
-//!   control flow, or by a call inside such a cycle, or in a function that calls itself: it may be waiting for a write of
-//!   a thread that loop mode would run later.
+//! - an operation that polls (looks at memory that another thread may write for it to see) inside a
+//!   cycle of its own control flow, or by a call inside such a cycle, or in a function that calls
+//!   itself: it may be waiting for a write of a thread that loop mode would run later.
 
 use super::decode::{Callee, Flow};
 use super::program::{Body, Program, Step};

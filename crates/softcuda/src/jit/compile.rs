@@ -1,8 +1,8 @@
 //! A kernel and the functions it can reach become native code.
 //!
-//! Each kernel is compiled by itself, with its own copies of the functions it reaches: the layout of shared memory, the
-//! numbers of access sites and the mode (loop or fiber) are the kernel's. Nothing is shared between compilations, so
-//! they can run on any thread.
+//! Each kernel is compiled by itself, with its own copies of the functions it reaches: the layout
+//! of shared memory, the numbers of access sites and the mode (loop or fiber) are the kernel's.
+//! Nothing is shared between compilations, so they can run on any thread.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

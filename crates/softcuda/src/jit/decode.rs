@@ -1,7 +1,9 @@
-//! An instruction of the syntax tree becomes an [`Operation`]: every modifier understood, every operand resolved.
+//! An instruction of the syntax tree becomes an [`Operation`]: every modifier understood, every
+//! operand resolved.
 //!
-//! One family of instructions is one file in `lower/`: its `decode` reads modifiers and operands and refuses what it does
-//! not run; its operation lowers itself. An operation that was decoded always lowers.
+//! One family of instructions is one file in `lower/`: its `decode` reads modifiers and operands
+//! and refuses what it does not run; its operation lowers itself. An operation that was decoded
+//! always lowers.
 
 use std::fmt;
 

@@ -1,12 +1,14 @@
-//! Runs PTX in unit tests: any family's tests load a source and run a kernel of it as the driver would.
+//! Runs PTX in unit tests: any family's tests load a source and run a kernel of it as the driver
+//! would.
 //!
 //! ```ignore
 //! let mut out = [0u32; 4];
 //! harness::run(PTX, "kernel", [1, 1, 1], [4, 1, 1], &mut [harness::buffer(&mut out)], &[&7u32.to_le_bytes()])?;
 //! ```
 //!
-//! The kernel's parameters are the device addresses of the buffers, each a `.u64`, and then the scalars, each as its bytes.
-//! After the launch, whatever its end, the buffers hold what device memory holds.
+//! The kernel's parameters are the device addresses of the buffers, each a `.u64`, and then the
+//! scalars, each as its bytes. After the launch, whatever its end, the buffers hold what device
+//! memory holds.
 
 use std::sync::Arc;
 

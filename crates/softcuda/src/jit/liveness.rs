@@ -1,4 +1,5 @@
-//! Which registers hold what is read later: what a thread keeps while it waits for the others of its block.
+//! Which registers hold what is read later: what a thread keeps while it waits for the others of
+//! its block.
 
 use super::analysis::Graph;
 use super::decode::RegId;

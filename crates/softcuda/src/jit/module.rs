@@ -1,7 +1,7 @@
 //! A loaded module as the driver and the grid see it.
 //!
-//! Invariant: the module's variables and the code of its kernels live for as long as anyone holds it, or a kernel of it;
-//! a launch does.
+//! Invariant: the module's variables and the code of its kernels live for as long as anyone holds
+//! it, or a kernel of it; a launch does.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};

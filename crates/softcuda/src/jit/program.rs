@@ -1,5 +1,5 @@
-//! A checked module: names are indices, instructions are [`Operation`]s. Made by [`resolve`](super::resolve), read by
-//! lowering.
+//! A checked module: names are indices, instructions are [`Operation`]s. Made by
+//! [`resolve`](super::resolve), read by lowering.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,9 @@
-//! Reads, writes, copies and fills of memory that was checked before: the one place that touches it.
+//! Reads, writes, copies and fills of memory that was checked before: the one place that touches
+//! it.
 //!
-//! Device memory may be written by kernels and copies at the same time: programs that let this happen without ordering
-//! get arbitrary bytes, as on a device. No Rust reference to it is ever made.
+//! Device memory may be written by kernels and copies at the same time: programs that let this
+//! happen without ordering get arbitrary bytes, as on a device. No Rust reference to it is ever
+//! made.
 
 /// Copies bytes; the ranges may overlap.
 ///

@@ -1,10 +1,12 @@
 //! From an address in the arena to the allocation it is in, without a lock.
 //!
-//! The arena is divided into pages and these into granules. A page that one allocation covers names its slot; a page that
-//! several share says so, and each of its granules names one. No granule is of two allocations.
+//! The arena is divided into pages and these into granules. A page that one allocation covers names
+//! its slot; a page that several share says so, and each of its granules names one. No granule is
+//! of two allocations.
 //!
-//! Invariant: a slot's fields are written only between an odd and the next even value of its sequence number, by the
-//! holder of the writer's lock; a reader that sees the same even number before and after has read one allocation.
+//! Invariant: a slot's fields are written only between an odd and the next even value of its
+//! sequence number, by the holder of the writer's lock; a reader that sees the same even number
+//! before and after has read one allocation.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,8 +1,17 @@
-//! Device memory: one reserved range of the process's address space, in which everything a device address can
-//! mean is allocated, so that a device address is a host address and a look-up says what it belongs to.
+//! Device memory: one reserved range of the process's address space, in which everything a device
+//! address can mean is allocated, so that a device address is a host address and a look-up says
+//! what it belongs to.
 //!
-//! Invariant: arena pages stay mapped readable and writable for the process's life, so an access that was checked
-//! against an allocation freed meanwhile reads or writes stale bytes, never an unmapped page.
+//! Global, constant and generic addresses are host addresses. Shared and local ones are offsets in
+//! the memory of the block and of the thread, so that they fit in 32 bits. Their generic form is
+//! the host address of the same byte. Registered host memory lies outside of the arena and is
+//! looked up in a table.
+//!
+//! Raw device memory is read and written here and by compiled code after its check, nowhere else.
+//!
+//! Invariant: arena pages stay mapped readable and writable for the process's life, so an access
+//! that was checked against an allocation freed meanwhile reads or writes stale bytes, never an
+//! unmapped page.
 
 pub(crate) mod access;
 mod arena;

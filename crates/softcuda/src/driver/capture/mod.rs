@@ -8,13 +8,24 @@
 //! | `event` | events recorded in a capture, forks and joins |
 //! | `info` | what the program may ask of a capture, and the dependencies that it may set |
 //!
-//! A stream in a capture has *dependencies*: the nodes that its next node will depend on. A new node takes their place.
-//! An event recorded in the stream is a copy of them; a stream that waits for it takes part in the capture from then
-//! on, with these as well.
+//! A stream in a capture has *dependencies*: the nodes that its next node will depend on. A new
+//! node takes their place. An event recorded in the stream is a copy of them; a stream that waits
+//! for it takes part in the capture from then on, with these as well.
+//!
+//! A call that puts work into a stream asks the stream's seat after it has checked the stream. In a
+//! capture the request that would have become a step becomes the operation of a node.
+//!
+//! *Open* nodes are those that no later node of the capture depends on. At the end each must be
+//! among the dependencies of the stream where the capture was begun, have got an edge from the
+//! program, or have been taken out of a stream's dependencies by the program.
+//!
+//! What cannot be recorded invalidates: calls that wait for members or ask about them, waits for
+//! work outside, the legacy stream beside a blocking member, unsafe calls as the modes of captures
+//! and threads say. Then every member is an ordinary stream again once the capture has ended.
 //!
 //! Invariants:
-//! - a stream takes part in one capture at most, and its [`Seat`] names it exactly as long as the capture has the
-//!   stream as a member;
+//! - a stream takes part in one capture at most, and its [`Seat`] names it exactly as long as the
+//!   capture has the stream as a member;
 //! - dependencies are nodes of the capture's graph: a graph that is captured to loses no node;
 //! - a capture that was invalidated records nothing more and ends without a graph;
 //! - while nothing is captured, a call pays one relaxed load for all of this.

@@ -1,10 +1,10 @@
 //! What a capture forbids to other calls.
 //!
-//! Some calls are *unsafe* while something is captured: those that wait, or that act at once on what a replayed graph
-//! would need done again. A thread's own mode and the captures' modes decide which captures forbid them to it; such a
-//! call invalidates these and does nothing else. Which calls are unsafe is an H200's answer (`capture/unsafe` in its
-//! record), not to be guessed: allocating is, copying at once is not, nor is loading a module. Each begins with
-//! [`permit`].
+//! Some calls are *unsafe* while something is captured: those that wait, or that act at once on
+//! what a replayed graph would need done again. A thread's own mode and the captures' modes decide
+//! which captures forbid them to it; such a call invalidates these and does nothing else. Which
+//! calls are unsafe is an H200's answer (`capture/unsafe` in its record), not to be guessed:
+//! allocating is, copying at once is not, nor is loading a module. Each begins with [`permit`].
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,10 @@
 //! Condition handles, and conditional nodes with their bodies.
 //!
 //! Invariants:
-//! - a condition belongs to a graph that is in no other, and is used by nodes anywhere inside it, by one at a time;
-//! - a graph with conditions is neither cloned nor embedded, and has one executable at a time, those from before it had
-//!   conditions included; so a condition is used by one launch at a time.
+//! - a condition belongs to a graph that is in no other, and is used by nodes anywhere inside it,
+//!   by one at a time;
+//! - a graph with conditions is neither cloned nor embedded, and has one executable at a time,
+//!   those from before it had conditions included; so a condition is used by one launch at a time.
 
 use std::sync::Arc;
 

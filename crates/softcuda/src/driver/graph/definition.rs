@@ -1,7 +1,8 @@
 //! Graphs as the program defines them: nodes with operations, in a hierarchy of child graphs.
 //!
 //! Invariants:
-//! - a graph that was destroyed has no nodes, and no handle in its hierarchy means anything any more;
+//! - a graph that was destroyed has no nodes, and no handle in its hierarchy means anything any
+//!   more;
 //! - a child graph belongs to one node, and no graph is inside itself;
 //! - handles of nodes rise, so the order of their handles is the order in which they were made.
 

@@ -1,7 +1,7 @@
 //! Dependencies between nodes of a graph.
 //!
-//! Invariant: an edge is in the dependencies of the node it leads to and in the dependents of the one it comes from,
-//! with the same data, and both are nodes of the same graph.
+//! Invariant: an edge is in the dependencies of the node it leads to and in the dependents of the
+//! one it comes from, with the same data, and both are nodes of the same graph.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,12 @@
-//! The memory of allocation nodes: its address is fixed when the node is made, and launches take it and give it back.
+//! The memory of allocation nodes: its address is fixed when the node is made, and launches take it
+//! and give it back.
 //!
-//! Here the memory itself is there as long as anybody knows it, so an address never means something else; what launches
-//! change is who may use it, and the figures of the pool.
+//! Here the memory itself is there as long as anybody knows it, so an address never means something
+//! else; what launches change is who may use it, and the figures of the pool.
 //!
 //! Invariants:
-//! - memory that a launch took and that its own graph does not free is the program's until it is given back;
+//! - memory that a launch took and that its own graph does not free is the program's until it is
+//!   given back;
 //! - while it is, no launch takes it again.
 
 use std::collections::{BTreeMap, BTreeSet};

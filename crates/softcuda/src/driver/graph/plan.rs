@@ -1,9 +1,9 @@
-//! A snapshot laid out to be run: every node of every child graph and body has a slot in one list. A child graph's node has the
-//! slot where it begins, and its nodes follow; where it ends is a slot of its own. A conditional node has a slot, and those of
-//! its bodies follow.
+//! A snapshot laid out to be run: every node of every child graph and body has a slot in one list.
+//! A child graph's node has the slot where it begins, and its nodes follow; where it ends is a slot
+//! of its own. A conditional node has a slot, and those of its bodies follow.
 //!
-//! Slots that run as one are a *level*: those of the graph and its child graphs, and those of each body and its child graphs.
-//! A level has edges, an order and segments of its own.
+//! Slots that run as one are a *level*: those of the graph and its child graphs, and those of each
+//! body and its child graphs. A level has edges, an order and segments of its own.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A definition as it was at some moment, child graphs included: what instantiation and whole-graph updates work on.
+//! A definition as it was at some moment, child graphs included: what instantiation and whole-graph
+//! updates work on.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

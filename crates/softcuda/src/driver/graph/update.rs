@@ -1,4 +1,5 @@
-//! New parameters for an executable: of one node, of a child graph, of all nodes from another definition.
+//! New parameters for an executable: of one node, of a child graph, of all nodes from another
+//! definition.
 //!
 //! Invariant: an update is made as a whole or not at all, and reaches later launches only.
 

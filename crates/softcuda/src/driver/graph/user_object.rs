@@ -1,11 +1,13 @@
-//! User objects: something of the program's with a destructor, kept alive by references of the program's, of graphs, of
-//! executables and of launches in flight.
+//! User objects: something of the program's with a destructor, kept alive by references of the
+//! program's, of graphs, of executables and of launches in flight.
 //!
 //! Invariants:
-//! - an object has one count of references, whoever holds them: who gives back more than it had gives back another's, as an
-//!   H200 has it;
-//! - the destructor runs once, when the count comes to nothing, and never on a thread of the program's;
-//! - a thread of its own runs all destructors, one after the other, and CUDA may not be called there.
+//! - an object has one count of references, whoever holds them: who gives back more than it had
+//!   gives back another's, as an H200 has it;
+//! - the destructor runs once, when the count comes to nothing, and never on a thread of the
+//!   program's;
+//! - a thread of its own runs all destructors, one after the other, and CUDA may not be called
+//!   there.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

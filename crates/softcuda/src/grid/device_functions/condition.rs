@@ -1,7 +1,8 @@
 //! `cudaGraphSetConditional`: conditions, the values that conditional nodes of graphs go by.
 //!
-//! A kernel reaches the conditions of the graph whose launch it is part of, each by one number or several. Those of other graphs
-//! it sets without effect, and in a launch of no such graph they are out of reach: so an H200 has it.
+//! A kernel reaches the conditions of the graph whose launch it is part of, each by one number or
+//! several. Those of other graphs it sets without effect, and in a launch of no such graph they are
+//! out of reach: so an H200 has it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! `malloc` and `free` in kernels: the device heap.
 //!
-//! Each block of the heap is an allocation of its own, so that an access outside it or after `free` is a fault. The heap's
-//! size is a limit on their sum. Blocks live until they are freed or the heap is reset, whatever launch made them.
+//! Each block of the heap is an allocation of its own, so that an access outside it or after `free`
+//! is a fault. The heap's size is a limit on their sum. Blocks live until they are freed or the
+//! heap is reset, whatever launch made them.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! The functions that the driver gives kernels to call: `extern` in their PTX, here in Rust.
 //!
-//! Each has the signature of [`DeviceFn`](super::context::DeviceFn): results and parameters are blocks of bytes, laid out one
-//! after the other as in a kernel's signature.
+//! Each has the signature of [`DeviceFn`](super::context::DeviceFn): results and parameters are
+//! blocks of bytes, laid out one after the other as in a kernel's signature.
 
 mod assert;
 pub(crate) mod condition;

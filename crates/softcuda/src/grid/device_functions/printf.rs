@@ -1,7 +1,7 @@
 //! `vprintf`: a kernel's `printf`.
 //!
-//! The call only takes what it prints, strings included; the text is made when the launch ends, on a large stack, by C's own
-//! `snprintf`, piece by piece.
+//! The call only takes what it prints, strings included; the text is made when the launch ends, on
+//! a large stack, by C's own `snprintf`, piece by piece.
 
 use super::{Caller, give, param};
 use crate::grid::context::{BlockContext, CONTINUE, Status, ThreadContext};

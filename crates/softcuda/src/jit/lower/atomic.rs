@@ -1,7 +1,8 @@
 //! `atom` and `red`.
 //!
-//! Integers of 32 and 64 bits are atomic instructions of the processor; the rest are calls. All are sequentially consistent, so
-//! `.sem` and `.scope` say nothing more. A vector is atomic element by element, as PTX has it.
+//! Integers of 32 and 64 bits are atomic instructions of the processor; the rest are calls. All are
+//! sequentially consistent, so `.sem` and `.scope` say nothing more. A vector is atomic element by
+//! element, as PTX has it.
 
 use cranelift_codegen::ir::{
     AtomicRmwOp, InstBuilder, MemFlags, StackSlotData, StackSlotKind, Value, types,

@@ -1,4 +1,5 @@
-//! Bits that are worked on by a function of the host: fields with counts known at run time only, `fns`, `szext`, `bmsk`, `prmt`.
+//! Bits that are worked on by a function of the host: fields with counts known at run time only,
+//! `fns`, `szext`, `bmsk`, `prmt`.
 
 use super::bits::field_mask;
 use crate::jit::runtime::runtime;

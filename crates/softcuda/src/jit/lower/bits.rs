@@ -1,5 +1,5 @@
-//! Bits: `and`, `or`, `xor`, `not`, `cnot`, `lop3`, shifts, funnel shifts, bit fields, counts, `prmt`, and the packed dot products
-//! `dp4a` and `dp2a`.
+//! Bits: `and`, `or`, `xor`, `not`, `cnot`, `lop3`, shifts, funnel shifts, bit fields, counts,
+//! `prmt`, and the packed dot products `dp4a` and `dp2a`.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};

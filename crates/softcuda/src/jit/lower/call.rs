@@ -1,7 +1,8 @@
 //! `call`: a function of the module, of the device, or one behind a pointer.
 //!
-//! The caller hands over one block of bytes for the results and one for the parameters, each laid out as the callee's
-//! signature says; a `.param` variable that is a whole block is handed over itself.
+//! The caller hands over one block of bytes for the results and one for the parameters, each laid
+//! out as the callee's signature says; a `.param` variable that is a whole block is handed over
+//! itself.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};

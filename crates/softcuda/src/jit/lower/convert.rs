@@ -1,7 +1,8 @@
-//! `cvt`: which conversion it is, and what it may say. Conversions of integers are here, those of floats in
-//! [`convert_float`](super::convert_float).
+//! `cvt`: which conversion it is, and what it may say. Conversions of integers are here, those of
+//! floats in [`convert_float`](super::convert_float).
 //!
-//! What float-to-integer gives for NaN: 0, but 1 in the highest bit where the source is `.f64` or the result has 64 bits.
+//! What float-to-integer gives for NaN: 0, but 1 in the highest bit where the source is `.f64` or
+//! the result has 64 bits.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};

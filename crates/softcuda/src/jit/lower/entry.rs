@@ -1,4 +1,5 @@
-//! Values that stay the same for as long as a function runs: loaded once, in its entry block, when first asked for.
+//! Values that stay the same for as long as a function runs: loaded once, in its entry block, when
+//! first asked for.
 
 use std::collections::HashMap;
 use std::mem::offset_of;

@@ -1,7 +1,8 @@
 //! `membar` and `fence`.
 //!
-//! On x86-64 loads and stores keep every order but that of a store and a later load, so a fence that is weaker than `.sc` only
-//! has to keep the compiler from moving accesses over it, as does one among the threads of a block: one thread runs them all.
+//! On x86-64 loads and stores keep every order but that of a store and a later load, so a fence
+//! that is weaker than `.sc` only has to keep the compiler from moving accesses over it, as does
+//! one among the threads of a block: one thread runs them all.
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, types};
 

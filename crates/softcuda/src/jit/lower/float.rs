@@ -1,8 +1,9 @@
 //! Arithmetic on `.f32` and `.f64` that rounds exactly: add, sub, mul, fma, mad, div, rcp, sqrt.
 //!
-//! Rounding to nearest is the host's own instructions; the other modes call the runtime. Approximate forms of `div`, `rcp`
-//! and `sqrt` are the exact ones rounded to nearest, which is within their documented error; `div.approx` by a divisor above
-//! 2^126 gives a zero, as documented.
+//! Rounding to nearest is the host's own instructions; the other modes call the runtime.
+//! Approximate forms of `div`, `rcp` and `sqrt` are the exact ones rounded to nearest, which is
+//! within their documented error; `div.approx` by a divisor above 2^126 gives a zero, as
+//! documented.
 //!
 //! `.ftz` flushes what is subnormal after rounding.
 

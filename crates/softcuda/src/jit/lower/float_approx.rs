@@ -1,5 +1,5 @@
-//! Approximate functions of `.f32` and `.f64`: rsqrt, sin, cos, lg2, ex2, tanh, and `rcp.approx.ftz.f64`. How near they come is
-//! said in [`approx`].
+//! Approximate functions of `.f32` and `.f64`: rsqrt, sin, cos, lg2, ex2, tanh, and
+//! `rcp.approx.ftz.f64`. How near they come is said in [`approx`].
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 use ptx::ast::Type;

@@ -1,5 +1,5 @@
-//! The modifiers of floating-point instructions. They may stand in any order, and each is said to be allowed or not by the
-//! instruction that reads them.
+//! The modifiers of floating-point instructions. They may stand in any order, and each is said to
+//! be allowed or not by the instruction that reads them.
 
 use crate::jit::decode::{Reader, Refusal};
 use crate::jit::runtime::float::Rounding;

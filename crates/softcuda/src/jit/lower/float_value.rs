@@ -1,4 +1,5 @@
-//! What every floating-point family needs of a value: flush, saturate, canonical NaN, widen and narrow halves.
+//! What every floating-point family needs of a value: flush, saturate, canonical NaN, widen and
+//! narrow halves.
 //!
 //! # NaN
 //!
@@ -9,9 +10,10 @@
 //! | `.f64` arithmetic | the operand's payload, made quiet; `0xfff8000000000000` where no operand is NaN |
 //! | `.f32`, `.f16` from `.f64` | the payload's upper bits, made quiet |
 //!
-//! An H200 gave all of these. What it gives for `.f64` is what x86-64 does by itself, but where two operands of `sub` or `fma`
-//! are NaN the two may pick different ones. For `.f32` it takes an instruction or two for each operation, so it is left
-//! out where nothing can see the bits ([`Lower::nan_bits_matter`]): an operation on NaN gives NaN whatever its payload.
+//! An H200 gave all of these. What it gives for `.f64` is what x86-64 does by itself, but where two
+//! operands of `sub` or `fma` are NaN the two may pick different ones. For `.f32` it takes an
+//! instruction or two for each operation, so it is left out where nothing can see the bits
+//! ([`Lower::nan_bits_matter`]): an operation on NaN gives NaN whatever its payload.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};

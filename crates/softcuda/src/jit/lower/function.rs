@@ -7,7 +7,8 @@
 //! | fiber | one thread | returns | returned |
 //! | device | called | returns | returned |
 //!
-//! Every register is zero when a thread starts, so that what one thread leaves never reaches the next.
+//! Every register is zero when a thread starts, so that what one thread leaves never reaches the
+//! next.
 
 use std::collections::HashMap;
 use std::mem::offset_of;

@@ -1,9 +1,11 @@
-//! Accesses that are checked together: loads and stores of one basic block at one register plus different offsets.
+//! Accesses that are checked together: loads and stores of one basic block at one register plus
+//! different offsets.
 //!
-//! Unrolled loops are full of them. Once the first is reached the others will be, unless one faults: nothing between them
-//! ends the thread, jumps, waits or frees memory. So the first checks the whole range that they span, and the others go
-//! unchecked. A range that does not pass as a whole is looked at access by access, so that what faults is the access that
-//! is wrong, if only a little earlier than its turn.
+//! Unrolled loops are full of them. Once the first is reached the others will be, unless one
+//! faults: nothing between them ends the thread, jumps, waits or frees memory. So the first checks
+//! the whole range that they span, and the others go unchecked. A range that does not pass as a
+//! whole is looked at access by access, so that what faults is the access that is wrong, if only a
+//! little earlier than its turn.
 
 use std::collections::HashMap;
 

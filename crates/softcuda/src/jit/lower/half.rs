@@ -1,11 +1,14 @@
-//! Arithmetic on `.f16`, `.bf16` and their packed pairs: add, sub, mul, fma, neg, abs, min, max, ex2, tanh.
+//! Arithmetic on `.f16`, `.bf16` and their packed pairs: add, sub, mul, fma, neg, abs, min, max,
+//! ex2, tanh.
 //!
 //! Values are widened to `.f32`, computed there, and rounded back once:
-//! - a sum or product of two halves, rounded first to 24 bits and then to 11 or 8, is what rounding once gives, since
-//!   24 is at least twice 11 plus 2, and a product or a sum of subnormals is exact in `.f32`;
-//! - `fma.f16` is computed in `.f64`. The product has 22 bits, and no operand is smaller than 2^-24, so where the sum is
-//!   not exact it is still too far from the middle of two halves to be rounded onto it. On the way to `.f16` through
-//!   `.f32` the bits cut off are kept as one sticky bit;
+//! - a sum or product of two halves, rounded first to 24 bits and then to 11 or 8, is what rounding
+//!   once gives, since 24 is at least twice 11 plus 2, and a product or a sum of subnormals is
+//!   exact in `.f32`;
+//! - `fma.f16` is computed in `.f64`. The product has 22 bits, and no operand is smaller than
+//!   2^-24, so where the sum is not exact it is still too far from the middle of two halves to be
+//!   rounded onto it. On the way to `.f16` through `.f32` the bits cut off are kept as one sticky
+//!   bit;
 //! - `fma.bf16` has no such bound on its operands, so the runtime computes it.
 
 use cranelift_codegen::ir::condcodes::IntCC;

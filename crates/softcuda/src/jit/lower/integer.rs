@@ -1,5 +1,5 @@
-//! Integer arithmetic: `add`, `sub`, `mul`, `mad`, `mul24`, `mad24`, `sad`, `div`, `rem`, `abs`, `neg`, `min`, `max`, with the
-//! carry forms and the packed 16-bit pairs of sm_90.
+//! Integer arithmetic: `add`, `sub`, `mul`, `mad`, `mul24`, `mad24`, `sad`, `div`, `rem`, `abs`,
+//! `neg`, `min`, `max`, with the carry forms and the packed 16-bit pairs of sm_90.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};

@@ -1,7 +1,8 @@
 //! `ld` and `st`, and the hints to caches that have nothing to do here.
 //!
-//! Ordered loads (`.volatile`, `.relaxed`, `.acquire`, `.mmio`) are atomic ones, which the compiler neither merges nor moves;
-//! on x86-64 they cost what plain ones do. Stores are never merged or moved by the compiler.
+//! Ordered loads (`.volatile`, `.relaxed`, `.acquire`, `.mmio`) are atomic ones, which the compiler
+//! neither merges nor moves; on x86-64 they cost what plain ones do. Stores are never merged or
+//! moved by the compiler.
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use ptx::ast::{Space, Type};

@@ -1,4 +1,5 @@
-//! Operations to Cranelift's IR: the state of the function being compiled, and what every family needs of it.
+//! Operations to Cranelift's IR: the state of the function being compiled, and what every family
+//! needs of it.
 //!
 //! | PTX type | value |
 //! |---|---|

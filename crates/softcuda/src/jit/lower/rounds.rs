@@ -1,4 +1,5 @@
-//! A kernel that runs its block in rounds: a loop over the threads, in which each goes on from where it stood to the barrier.
+//! A kernel that runs its block in rounds: a loop over the threads, in which each goes on from
+//! where it stood to the barrier.
 //!
 //! ```text
 //! entry:   every thread stands at its start
@@ -10,8 +11,9 @@
 //!          when a thread came to a barrier: round again
 //! ```
 //!
-//! As the kernel waits nowhere else, all threads that have not ended stand at the barrier when a round is over, so it is
-//! complete. What a thread keeps lies in a record of its own: first where it stands, then the registers that are live there.
+//! As the kernel waits nowhere else, all threads that have not ended stand at the barrier when a
+//! round is over, so it is complete. What a thread keeps lies in a record of its own: first where
+//! it stands, then the registers that are live there.
 
 use std::mem::offset_of;
 

@@ -1,4 +1,5 @@
-//! SIMD video instructions: `vadd2`, `vsub2`, `vavrg2`, `vabsdiff2`, `vmin2`, `vmax2`, `vset2`, and the same of four bytes.
+//! SIMD video instructions: `vadd2`, `vsub2`, `vavrg2`, `vabsdiff2`, `vmin2`, `vmax2`, `vset2`, and
+//! the same of four bytes.
 //!
 //! Operands are taken whole: all lanes, each operand's in its own order.
 

@@ -1,4 +1,5 @@
-//! Operations in which the lanes of a warp meet: `shfl`, `vote`, `match`, `redux`, `activemask`, `elect`, `bar.warp.sync`.
+//! Operations in which the lanes of a warp meet: `shfl`, `vote`, `match`, `redux`, `activemask`,
+//! `elect`, `bar.warp.sync`.
 
 use cranelift_codegen::ir::{InstBuilder, types};
 use ptx::ast::{Immediate, Type};

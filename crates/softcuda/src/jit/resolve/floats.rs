@@ -1,7 +1,7 @@
 //! Which untyped registers (`.b32`, `.b64`) floats go through: they are kept in float registers.
 //!
-//! A guess that costs moves between register files where it is wrong, and nothing else. Each instruction that names a type
-//! votes for the registers it uses; copies pass the answer on.
+//! A guess that costs moves between register files where it is wrong, and nothing else. Each
+//! instruction that names a type votes for the registers it uses; copies pass the answer on.
 
 use ptx::ast::{Instruction, Type};
 

@@ -1,7 +1,8 @@
-//! Names become indices, storage gets its place, and each instruction its [`Operation`](super::decode::Operation).
+//! Names become indices, storage gets its place, and each instruction its
+//! [`Operation`](super::decode::Operation).
 //!
-//! Everything a module says is checked here, for all its functions: what comes out always lowers. Refusals are gathered,
-//! so that one log names several.
+//! Everything a module says is checked here, for all its functions: what comes out always lowers.
+//! Refusals are gathered, so that one log names several.
 
 mod body;
 mod floats;

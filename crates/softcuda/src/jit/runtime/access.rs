@@ -1,4 +1,5 @@
-//! Where compiled code goes when an access is not where its site's last one was, and when something goes wrong.
+//! Where compiled code goes when an access is not where its site's last one was, and when something
+//! goes wrong.
 
 use std::mem::offset_of;
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
 //! The functions that PTX computes approximately.
 //!
-//! The results here are those of the host's mathematical library, which errs by less than one unit in the last place, or
-//! correctly rounded ones. That is inside every documented bound:
+//! The results here are those of the host's mathematical library, which errs by less than one unit
+//! in the last place, or correctly rounded ones. That is inside every documented bound:
 //!
 //! | instruction | documented error | ours |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //! | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | a gross approximation of 20 bits | the true value cut to 20 bits |
 
 //!
-//! `sin` and `cos` work as the device does: the angle is first multiplied by 1/2pi in single precision, so an angle too great
-//! for that to leave a fraction counts as a whole number of turns.
+//! `sin` and `cos` work as the device does: the angle is first multiplied by 1/2pi in single
+//! precision, so an angle too great for that to leave a fraction counts as a whole number of turns.
 
 use std::f64::consts::TAU;
 

@@ -1,12 +1,13 @@
 //! Exact floating-point arithmetic in every rounding mode and binary format.
 //!
-//! The host's own instructions round to nearest. Everything else is computed exactly here, as an integer and an exponent
-//! ([`Exact`]), and rounded once by [`round`]; the host's rounding mode is never touched. Where an intermediate result
-//! does not fit, it keeps a *sticky* last bit: set when anything was cut off. Three bits more than the target has are then
-//! enough to round rightly in every mode.
+//! The host's own instructions round to nearest. Everything else is computed exactly here, as an
+//! integer and an exponent ([`Exact`]), and rounded once by [`round`]; the host's rounding mode is
+//! never touched. Where an intermediate result does not fit, it keeps a *sticky* last bit: set when
+//! anything was cut off. Three bits more than the target has are then enough to round rightly in
+//! every mode.
 //!
-//! Operations on single and half operands go through `f64` instead: their exact results fit, but for a last bit that
-//! [`odd_sum`] and its like set in the same way.
+//! Operations on single and half operands go through `f64` instead: their exact results fit, but
+//! for a last bit that [`odd_sum`] and its like set in the same way.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,8 @@
-//! Functions that compiled code calls: what Cranelift has no instruction for, and the doors to the grid.
+//! Functions that compiled code calls: what Cranelift has no instruction for, and the doors to the
+//! grid.
 //!
-//! A function is defined by the [`runtime!`] macro, which also makes the [`RuntimeFn`] that lowering calls it by.
+//! A function is defined by the [`runtime!`] macro, which also makes the [`RuntimeFn`] that
+//! lowering calls it by.
 
 pub(crate) mod access;
 pub(crate) mod approx;

@@ -1,4 +1,5 @@
-//! Jumps, guards, scopes, ends; and that threads of a block, which run in one loop, do not see each other's registers.
+//! Jumps, guards, scopes, ends; and that threads of a block, which run in one loop, do not see each
+//! other's registers.
 
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer};

@@ -1,4 +1,5 @@
-//! Loads and stores in every space: widths, edges, alignment, windows; and that nothing else is touched.
+//! Loads and stores in every space: widths, edges, alignment, windows; and that nothing else is
+//! touched.
 
 use crate::grid::launch::{Fault, FaultKind};
 use crate::jit::harness::{self, buffer};

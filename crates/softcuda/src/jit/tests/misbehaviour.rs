@@ -1,4 +1,5 @@
-//! Kernels that go wrong while their threads wait for each other: each ends in its fault, and the next launch runs.
+//! Kernels that go wrong while their threads wait for each other: each ends in its fault, and the
+//! next launch runs.
 
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer, module};

@@ -1,4 +1,5 @@
-//! Kernels that run in rounds: what threads keep across a barrier, who may end when, and which kernels run so at all.
+//! Kernels that run in rounds: what threads keep across a barrier, who may end when, and which
+//! kernels run so at all.
 
 use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;

@@ -1,4 +1,5 @@
-//! Conditional nodes: graphs that the node owns, and a condition that says which of them run and how often.
+//! Conditional nodes: graphs that the node owns, and a condition that says which of them run and
+//! how often.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
 //! Event record and wait nodes.
 //!
-//! A launch decides at the call what its events mean, as a stream does: a record node's event is from then on what that
-//! node will reach, and a wait node waits for what its event was when the launch came to it, in an order that the edges
-//! allow.
+//! A launch decides at the call what its events mean, as a stream does: a record node's event is
+//! from then on what that node will reach, and a wait node waits for what its event was when the
+//! launch came to it, in an order that the edges allow.
 
 use std::sync::Arc;
 

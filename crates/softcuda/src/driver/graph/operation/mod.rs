@@ -1,7 +1,7 @@
 //! What nodes do: a value per kind, checked when it is made.
 //!
-//! An operation knows what the program said, so that it can be read back, and becomes [`Work`] when a graph is
-//! instantiated. It is never changed, only replaced.
+//! An operation knows what the program said, so that it can be read back, and becomes [`Work`] when
+//! a graph is instantiated. It is never changed, only replaced.
 
 mod batch;
 mod conditional;

@@ -1,4 +1,5 @@
-//! Which forms are taken and which are refused: as NVIDIA's assembler decides for sm_90, form by form.
+//! Which forms are taken and which are refused: as NVIDIA's assembler decides for sm_90, form by
+//! form.
 
 use crate::jit::harness;
 

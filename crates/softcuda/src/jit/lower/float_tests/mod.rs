@@ -1,5 +1,6 @@
-//! Every floating-point instruction, compiled and run, against references that are exact by another way: the processor's own
-//! rounding modes, integer arithmetic, the pseudocode of the PTX documentation.
+//! Every floating-point instruction, compiled and run, against references that are exact by another
+//! way: the processor's own rounding modes, integer arithmetic, the pseudocode of the PTX
+//! documentation.
 
 mod compare;
 mod convert;

@@ -1,8 +1,9 @@
-//! Special values (zeros, subnormals, limits, infinities, NaNs with and without payload) through every instruction, in every
-//! combination of operands, against what an H200 gave.
+//! Special values (zeros, subnormals, limits, infinities, NaNs with and without payload) through
+//! every instruction, in every combination of operands, against what an H200 gave.
 //!
-//! `special.h200.txt` has a line for each instruction: its name, how many operands it takes, and either the digest of all
-//! results, where they must be equal, or the results themselves, where they are approximate.
+//! `special.h200.txt` has a line for each instruction: its name, how many operands it takes, and
+//! either the digest of all results, where they must be equal, or the results themselves, where
+//! they are approximate.
 
 use super::{kernel, run};
 use crate::jit::harness;

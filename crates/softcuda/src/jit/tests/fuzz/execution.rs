@@ -1,7 +1,8 @@
-//! Damaged kernels, run: whatever a kernel does to memory, barriers and its stack, the process lives and the launch ends.
+//! Damaged kernels, run: whatever a kernel does to memory, barriers and its stack, the process
+//! lives and the launch ends.
 //!
-//! A kernel that loops for ever would hang, as on a device. So jumps back are taken out first, and calls of what was defined
-//! before too: what is left ends by itself.
+//! A kernel that loops for ever would hang, as on a device. So jumps back are taken out first, and
+//! calls of what was defined before too: what is left ends by itself.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,10 @@
-//! Forms of instructions, well formed by construction: what the tree's damage inserts, beside what the corpus has.
+//! Forms of instructions, well formed by construction: what the tree's damage inserts, beside what
+//! the corpus has.
 //!
-//! A line is an opcode with its modifiers, where `[a b]` stands for each of its words (`-` for none), then operands:
-//! `$` a register of the type that the modifiers end with, `^` of the one before it, `w` of twice its width, `p` a predicate,
-//! `h` 16 bits, `r` 32 bits, `q` 64 bits, `i` a small number, `a` an address; brackets, braces and bars as in PTX.
+//! A line is an opcode with its modifiers, where `[a b]` stands for each of its words (`-` for
+//! none), then operands: `$` a register of the type that the modifiers end with, `^` of the one
+//! before it, `w` of twice its width, `p` a predicate, `h` 16 bits, `r` 32 bits, `q` 64 bits, `i` a
+//! small number, `a` an address; brackets, braces and bars as in PTX.
 
 use ptx::ast::{Instruction, Item, Statement};
 

@@ -1,11 +1,14 @@
-//! Damaged modules: whatever the text, loading it ends soon and in an answer, and what loads compiles.
+//! Damaged modules: whatever the text, loading it ends soon and in an answer, and what loads
+//! compiles.
 //!
-//! Three kinds of damage: to bytes, to tokens, and to the syntax tree. The last is what gets past the parser: most of its
-//! modules are well formed, and many load, so it is names, decoding, lowering and Cranelift that are tried.
+//! Three kinds of damage: to bytes, to tokens, and to the syntax tree. The last is what gets past
+//! the parser: most of its modules are well formed, and many load, so it is names, decoding,
+//! lowering and Cranelift that are tried.
 //!
-//! The damage is pseudo-random from a seed, a case at a time, so that any case can be made again by itself:
-//! `SOFTCUDA_FUZZ_CASES` sets the number of cases (a share that takes some seconds by default, 100,000 for a whole run),
-//! `SOFTCUDA_FUZZ_SEED` the seed, `SOFTCUDA_FUZZ_CASE` runs one case alone and prints its text.
+//! The damage is pseudo-random from a seed, a case at a time, so that any case can be made again by
+//! itself: `SOFTCUDA_FUZZ_CASES` sets the number of cases (a share that takes some seconds by
+//! default, 100,000 for a whole run), `SOFTCUDA_FUZZ_SEED` the seed, `SOFTCUDA_FUZZ_CASE` runs one
+//! case alone and prints its text.
 
 #[path = "../../../../../ptx/tests/it/damage.rs"]
 mod damage;

@@ -1,4 +1,5 @@
-//! What damaged syntax trees are made of: names that are there, values at the edges, operands, single instructions.
+//! What damaged syntax trees are made of: names that are there, values at the edges, operands,
+//! single instructions.
 
 use ptx::ast::{
     Address, AddressBase, Ident, Immediate, Instruction, Linkage, Operand, Pos, Space, Type,

@@ -1,5 +1,5 @@
-//! What the damage starts from: the PTX crate's corpus and the project's kernels, function by function, and modules that are
-//! written here.
+//! What the damage starts from: the PTX crate's corpus and the project's kernels, function by
+//! function, and modules that are written here.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};

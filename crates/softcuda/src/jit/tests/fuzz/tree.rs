@@ -1,4 +1,5 @@
-//! Damage to a syntax tree: what comes out prints as PTX whose grammar is right, and whose meaning may be anything.
+//! Damage to a syntax tree: what comes out prints as PTX whose grammar is right, and whose meaning
+//! may be anything.
 
 use std::collections::HashMap;
 
