@@ -139,9 +139,7 @@ impl Session {
     /// What errors call the operation that was recorded last.
     fn last(&self) -> Option<NodeName> {
         match (self.last_node.get(), &*self.graph.borrow()) {
-            (Some(index), Some(graph)) => {
-                Some(graph.name(graph.id_of(index, NodeKind::Empty)))
-            }
+            (Some(index), Some(graph)) => Some(graph.name(graph.id_of(index, NodeKind::Empty))),
             _ => self.last.borrow().clone(),
         }
     }

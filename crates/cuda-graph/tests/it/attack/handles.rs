@@ -195,7 +195,10 @@ fn an_update_pairs_nodes_whose_numbers_are_older_than_they_are() {
     // Take the first away and see what is left.
     exec.disable(first.unwrap()).unwrap();
     exec.launch(&stream).unwrap();
-    let ran = (c.to_host(&stream).unwrap()[0], d.to_host(&stream).unwrap()[0]);
+    let ran = (
+        c.to_host(&stream).unwrap()[0],
+        d.to_host(&stream).unwrap()[0],
+    );
     let remaining = if ran.0 == 3 { 3 } else { 4 };
     if let Some(says) = second_says {
         assert_eq!(says, remaining, "{first_says:?} {ran:?}");

@@ -220,7 +220,11 @@ fn fills_of_nothing_do_nothing() {
         let built = graph
             .and_then(|(graph, ())| graph.instantiate())
             .and_then(|mut exec| exec.launch(&stream));
-        assert_eq!(eager.is_ok(), built.is_ok(), "{index}: {eager:?}, {built:?}");
+        assert_eq!(
+            eager.is_ok(),
+            built.is_ok(),
+            "{index}: {eager:?}, {built:?}"
+        );
         assert_eq!(a.to_host(&stream).unwrap(), [1, 2, 3, 4]);
     }
 }
