@@ -216,6 +216,7 @@ impl State {
             Slot::New => body.push(node, content),
             Slot::Reserved(index) => {
                 body.handles[index as usize] = node;
+                body.is_now(node, index);
                 body.contents.edit()[index as usize] = content;
                 index
             }

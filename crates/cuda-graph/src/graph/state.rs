@@ -500,6 +500,13 @@ impl Body {
         Ok(self.push(raw, Content::unknown(kind)))
     }
 
+    /// A number that was given out before is that of `raw` now.
+    pub(crate) fn is_now(&mut self, raw: CUgraphNode, index: u32) {
+        if let Some(by_raw) = &mut self.by_raw {
+            by_raw.numbers.insert(raw as usize, index);
+        }
+    }
+
     /// The driver's handle of a node, if it is there.
     #[inline]
     pub(crate) fn handle(&self, node: u32) -> Option<CUgraphNode> {
