@@ -205,6 +205,30 @@ fn an_update_pairs_nodes_whose_numbers_are_older_than_they_are() {
     }
 }
 
+/// The graph is looked at while a recording is open: its nodes have one number each later.
+#[test]
+fn a_node_has_one_number() {
+    let graph = graph();
+    let before = graph.add(EmptyOp::new(), ()).unwrap();
+    let mut recorded = None;
+    graph
+        .record_into(before, |path| {
+            recorded = Some(path.record(EmptyOp::new())?);
+            assert_eq!(graph.nodes()?.len(), 1);
+            Ok(())
+        })
+        .unwrap();
+    let recorded = recorded.unwrap();
+    assert_eq!(graph.nodes().unwrap(), [before.id(), recorded.id()]);
+    assert_eq!(graph.successors(before).list().unwrap(), [recorded.id()]);
+    let nodes = graph.nodes().unwrap();
+    for node in nodes {
+        graph.destroy(node).unwrap();
+    }
+    assert!(graph.destroy(recorded).is_err());
+    assert!(graph.destroy(before).is_err());
+}
+
 #[test]
 fn a_switch_without_cases_is_an_error() {
     let graph = graph();
