@@ -10,7 +10,7 @@ use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptur
 use cudarc::driver::{CudaContext, CudaStream};
 
 use crate::driver::begun::{self, refuse_captured};
-use crate::error::{CaptureInvalidated, NodeName, StrayWork};
+use crate::error::{CaptureInvalidated, NodeKind, NodeName, StrayWork};
 use crate::graph::Graph;
 use crate::op::Op;
 use crate::{Error, Result, driver};
@@ -121,6 +121,15 @@ impl Session {
         *self.last.borrow_mut() = Some(op.name(None));
     }
 
+    /// A foreign block was recorded, as no node yet.
+    pub(crate) fn note_block(&self, location: Option<&'static Location<'static>>) {
+        self.last_node.set(None);
+        *self.last.borrow_mut() = Some(NodeName {
+            location,
+            ..NodeName::of_kind(NodeKind::Child, None)
+        });
+    }
+
     /// Node `index` of the graph was recorded.
     #[inline]
     pub(crate) fn note_node(&self, index: u32) {
@@ -130,9 +139,7 @@ impl Session {
     /// What errors call the operation that was recorded last.
     fn last(&self) -> Option<NodeName> {
         match (self.last_node.get(), &*self.graph.borrow()) {
-            (Some(index), Some(graph)) => {
-                Some(graph.name(graph.id_of(index, crate::error::NodeKind::Empty)))
-            }
+            (Some(index), Some(graph)) => Some(graph.name(graph.id_of(index, NodeKind::Empty))),
             _ => self.last.borrow().clone(),
         }
     }
@@ -295,6 +302,13 @@ impl Session {
 
     /// Ends the hold, and the recording with it.
     pub(crate) fn end(&self) -> Result<()> {
+        // A block that was forgotten has all that reached the stream since.
+        if self.in_block.get() {
+            self.give_up();
+            return Err(Error::AlreadyCapturing {
+                begun: Some(self.begun),
+            });
+        }
         let checked = self.check_all();
         let found = self.look();
         self.open.set(false);
@@ -493,6 +507,10 @@ impl Block {
             return;
         };
         self.session.in_block.set(false);
+        // The recording was abandoned meanwhile: nobody would end another hold.
+        if !self.session.open.get() {
+            return destroy(hold);
+        }
         if let Err(error) = self.session.capture_into(hold, CaptureMode::Relaxed) {
             *self.session.lost.borrow_mut() = Some(error);
         }

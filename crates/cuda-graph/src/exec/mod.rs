@@ -171,11 +171,7 @@ impl Exec {
     }
 
     /// Drops `gone` once no launch uses it any more.
-    fn retire<T: Send + 'static>(
-        &mut self,
-        gone: T,
-        add: impl FnOnce(&mut Gone, T) -> Option<T>,
-    ) {
+    fn retire<T: Send + 'static>(&mut self, gone: T, add: impl FnOnce(&mut Gone, T) -> Option<T>) {
         let fence = match &self.last {
             Launched::Never => return drop(gone),
             Launched::In(stream) if self.retired.is_none() => Fence::behind(stream.clone()),
@@ -193,9 +189,7 @@ impl Exec {
                 return;
             }
         };
-        let batch = Batch::after(fence);
-        batch.add(gone, add);
-        self.retired = Some(batch);
+        self.retired = Some(Batch::after(fence, gone, add));
     }
 
     /// Brings it to the device in the order of `stream`, so that the first launch need not.

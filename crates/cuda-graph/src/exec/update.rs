@@ -256,7 +256,7 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
         return Err(Error::ForeignCondition);
     }
     // The driver decides about nodes that this library did not make.
-    if let Content::Op(AnyOp::Kernel(now)) = now
+    if let Content::Op(now @ (AnyOp::Kernel(_) | AnyOp::Fill(_))) = now
         && !(op.attributes().is_empty() && now.attributes().is_empty())
         && op.attributes() != now.attributes()
     {

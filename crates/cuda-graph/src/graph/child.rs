@@ -125,12 +125,17 @@ impl State {
         match self.child(body, node) {
             Ok(child) => self.mirror(from, of, child),
             // The copy cannot be looked into. What its nodes use is held all the same.
-            Err(_) => from.each_body(of, &mut |_, graph| {
-                let owners = graph.contents.as_slice().iter().flat_map(Content::owners);
-                let kept = owners.chain(&graph.lingering).cloned();
-                self.bodies[body as usize].lingering.extend(kept);
-            }),
+            Err(_) => self.hold_all(from, of, body),
         }
+    }
+
+    /// Graph `body` holds what graph `of` of `from`, and everything inside of it, uses.
+    fn hold_all(&mut self, from: &State, of: u32, body: u32) {
+        let lingering = &mut self.bodies[body as usize].lingering;
+        from.each_body(of, &mut |_, graph| {
+            let owners = graph.contents.as_slice().iter().flat_map(Content::owners);
+            lingering.extend(owners.chain(&graph.lingering).cloned());
+        });
     }
 
     /// Gives graph `to`, a copy that the driver made of graph `of` of `from`, what is known of that.
@@ -149,6 +154,9 @@ impl State {
                 complete = false;
                 let lingering = &mut self.bodies[to as usize].lingering;
                 lingering.extend_from_slice(content.owners());
+                for inside in source.inside.get(node as u32) {
+                    self.hold_all(from, inside, to);
+                }
                 continue;
             };
             let index = self.bodies[to as usize].push(copy, content.clone());

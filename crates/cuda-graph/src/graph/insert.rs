@@ -215,8 +215,7 @@ impl State {
         match slot {
             Slot::New => body.push(node, content),
             Slot::Reserved(index) => {
-                body.handles[index as usize] = node;
-                body.contents.edit()[index as usize] = content;
+                body.take_place(index, node, content);
                 index
             }
         }

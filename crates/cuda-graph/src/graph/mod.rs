@@ -96,6 +96,11 @@ impl View {
     pub(crate) fn body(&self) -> u32 {
         self.body
     }
+
+    /// Whether both are views of one graph.
+    pub(crate) fn is_same(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.hierarchy, &other.hierarchy) && self.body == other.body
+    }
 }
 
 impl Clone for View {
@@ -307,7 +312,13 @@ impl Graph {
     /// Other than freed, the memory is used only while it lies there: it holds nothing, and once the graph and its executables are gone,
     /// the address may be another allocation's.
     pub unsafe fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
-        let op = self.op(node)?;
+        let mut op = self.op(node)?;
+        if op.address().is_none() {
+            // It could not be asked for when the node was made.
+            let state = self.hierarchy().look();
+            let body = state.body(self.body_index())?;
+            op = AllocOp::read(body.resolve(self.hierarchy().id, self.body_index(), node.id())?)?;
+        }
         // SAFETY: by this function's contract.
         unsafe { op.memory() }.ok_or_else(|| Error::NodeGone {
             node: Box::new(self.name(node)),
@@ -319,7 +330,11 @@ impl Graph {
         let id = node.into();
         let state = self.hierarchy().lock();
         match state.bodies.get(id.body as usize) {
-            Some(body) if id.hierarchy == self.hierarchy().id => body.name(id.index),
+            Some(body)
+                if id.hierarchy == self.hierarchy().id && body.content(id.index).is_some() =>
+            {
+                body.name(id.index)
+            }
             _ => NodeName::of_kind(id.kind, id.index),
         }
     }

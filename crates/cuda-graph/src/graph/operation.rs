@@ -119,7 +119,14 @@ macro_rules! operations {
             ) -> Result<()> {
                 match (self, old) {
                     $((AnyOp::$variant(op), AnyOp::$variant(old)) => op.set(context, node, Some(old)),)+
-                    _ => self.set(context, node, None),
+                    _ => {
+                        self.set(context, node, None)?;
+                        // A fill can take a launch's place, without its attributes.
+                        let new = Op::attributes(self);
+                        let gone = Op::attributes(old).iter();
+                        gone.filter(|old| new.iter().all(|new| new.id() != old.id()))
+                            .try_for_each(|old| old.plain().set(node))
+                    }
                 }
             }
         }

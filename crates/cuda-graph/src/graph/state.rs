@@ -279,13 +279,6 @@ impl State {
         first..first + count
     }
 
-    /// Gives reserved numbers back, if they are the last.
-    pub(crate) fn give_back(&mut self, numbers: Range<u32>) {
-        if numbers.end as usize == self.bodies.len() {
-            self.bodies.truncate(numbers.start as usize);
-        }
-    }
-
     /// Refuses an operation that a node of graph `body` cannot be.
     #[inline]
     pub(crate) fn check<O: Operation>(&self, id: u64, body: u32, op: &O) -> Result<()> {
@@ -294,53 +287,37 @@ impl State {
 
     /// The node was destroyed: forgets what it did, and everything embedded in it.
     pub(crate) fn forget(&mut self, body: u32, node: u32) {
-        let mut gone = vec![(body, node)];
-        while let Some((body, node)) = gone.pop() {
-            let Some(body) = self.bodies.get_mut(body as usize) else {
-                continue;
-            };
-            let index = node as usize;
-            if let Some(by_raw) = &mut body.by_raw {
-                by_raw.numbers.remove(&(body.handles[index] as usize));
-            }
-            body.handles[index] = std::ptr::null_mut();
-            let content = &mut body.contents.edit()[index];
-            let name = content.name_only();
-            let content = mem::replace(content, name);
-            if let Some(Holds::Bodies(branching)) = content.op().map(AnyOp::holds)
-                && branching.condition.serves_again
-            {
-                self.spare.push(branching.condition);
-            }
-            self.trash.push(content);
-            for inside in body.inside.remove(node) {
-                self.forget_body(inside, &mut gone);
-            }
+        let Some(graph) = self.bodies.get_mut(body as usize) else {
+            return;
+        };
+        let index = node as usize;
+        if let Some(by_raw) = &mut graph.by_raw {
+            by_raw.numbers.remove(&(graph.handles[index] as usize));
         }
+        graph.handles[index] = std::ptr::null_mut();
+        let content = &mut graph.contents.edit()[index];
+        let name = content.name_only();
+        let content = mem::replace(content, name);
+        self.spare.extend(spare(&content));
+        self.trash.push(content);
+        self.forget_child(body, node);
     }
 
-    fn forget_body(&mut self, body: u32, gone: &mut Vec<(u32, u32)>) {
-        let dead = &mut self.bodies[body as usize];
-        dead.raw = std::ptr::null_mut();
-        let kept = mem::take(&mut dead.lingering);
-        let lingering = Content::other(NodeKind::Empty, Default::default(), kept);
-        self.trash.push(lingering);
-        let alive = dead.handles.iter().enumerate();
-        gone.extend(
-            alive
-                .filter(|(_, handle)| !handle.is_null())
-                .map(|(node, _)| (body, node as u32)),
-        );
-    }
-
-    /// The graph embedded in a node is another one now.
+    /// The graphs embedded in a node are gone: forgets them with all that is inside of them. Their
+    /// numbers stay, and where they were (L2).
     pub(crate) fn forget_child(&mut self, body: u32, node: u32) {
-        for child in self.bodies[body as usize].inside.remove(node) {
-            let mut gone = Vec::new();
-            self.forget_body(child, &mut gone);
-            for (body, node) in gone {
-                self.forget(body, node);
-            }
+        let mut gone: Vec<u32> = self.bodies[body as usize].inside.remove(node).collect();
+        while let Some(number) = gone.pop() {
+            let place = &mut self.bodies[number as usize];
+            let nothing = Body::new(std::ptr::null_mut(), place.parent, false);
+            let dead = mem::replace(place, nothing);
+            gone.extend(dead.inside.all());
+            self.spare
+                .extend(dead.contents.as_slice().iter().filter_map(spare));
+            let mut kept = dead.lingering;
+            kept.push(Arc::new(dead.contents));
+            let kept = Content::other(NodeKind::Empty, Default::default(), kept);
+            self.trash.push(kept);
         }
     }
 
@@ -442,6 +419,16 @@ impl State {
     }
 }
 
+/// The condition that serves again once the node that does this is gone.
+fn spare(content: &Content) -> Option<Condition> {
+    match content.op().map(AnyOp::holds) {
+        Some(Holds::Bodies(branching)) if branching.condition.serves_again => {
+            Some(branching.condition)
+        }
+        _ => None,
+    }
+}
+
 /// Refuses an operation that a node of hierarchy `id` cannot be, in a body or elsewhere.
 #[inline]
 pub(crate) fn check<O: Operation>(
@@ -494,6 +481,19 @@ impl Body {
         self.handles.push(raw);
         contents.push(content);
         index
+    }
+
+    /// A number that was given out before gets its node.
+    pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) {
+        self.handles[index as usize] = raw;
+        self.contents.edit()[index as usize] = content;
+        // The driver has it behind nodes with larger numbers.
+        self.ascending &= index + 1 == self.len();
+        if let Some(by_raw) = &mut self.by_raw
+            && (index as usize) < by_raw.known
+        {
+            by_raw.numbers.insert(raw as usize, index);
+        }
     }
 
     /// The number of a node that the driver named. One that is unknown so far gets one.

@@ -62,7 +62,7 @@ impl RawAttribute {
 }
 
 impl LaunchAttribute {
-    pub(super) fn id(&self) -> CUkernelNodeAttrID {
+    pub(crate) fn id(&self) -> CUkernelNodeAttrID {
         use CUlaunchAttributeID as Id;
         match self {
             LaunchAttribute::Cooperative(_) => Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
@@ -99,7 +99,7 @@ impl LaunchAttribute {
     }
 
     /// The same attribute as a plain launch has it.
-    pub(super) fn plain(&self) -> LaunchAttribute {
+    pub(crate) fn plain(&self) -> LaunchAttribute {
         match self {
             LaunchAttribute::Cooperative(_) => LaunchAttribute::Cooperative(false),
             LaunchAttribute::Cluster(..) => LaunchAttribute::Cluster(1, 1, 1),
@@ -121,7 +121,7 @@ impl LaunchAttribute {
     }
 
     /// Gives a node this attribute.
-    pub(super) fn set(&self, node: CUgraphNode) -> Result<()> {
+    pub(crate) fn set(&self, node: CUgraphNode) -> Result<()> {
         driver::node::set_attribute(node, self.id(), &self.value())
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Draft {
     nodes: Vec<Planned>,
     /// The number of the next node, in a graph that is not there yet.
     next: u32,
+    /// How many numbers were given out.
+    numbered: u32,
     /// The conditional nodes of it that take turns, in their order.
     turns: Vec<u32>,
     kept: Vec<Owner>,
@@ -83,6 +85,7 @@ impl Draft {
             is_there: true,
             nodes: Vec::new(),
             next: 0,
+            numbered: 0,
             turns: Vec::new(),
             kept: Vec::new(),
         })
@@ -95,6 +98,7 @@ impl Draft {
             is_there: false,
             nodes: Vec::new(),
             next: 0,
+            numbered: 0,
             turns: Vec::new(),
             kept: Vec::new(),
         }
@@ -110,6 +114,7 @@ impl Draft {
 
     /// Numbers for so many nodes.
     fn number(&mut self, count: u32, kind: NodeKind) -> Result<u32> {
+        self.numbered += count;
         if !self.is_there {
             self.next += count;
             return Ok(self.next - count);
@@ -121,6 +126,21 @@ impl Draft {
             body.push(std::ptr::null_mut(), Content::unknown(kind));
         }
         Ok(first)
+    }
+
+    /// Whether a node has this number when the draft is put into the graph.
+    pub(super) fn plans(&self, index: u32) -> bool {
+        // The nodes have their numbers in order, two of them at most each.
+        let next = |planned: &Planned| planned.first.is_some_and(|first| first <= index);
+        let behind = self.nodes.partition_point(next);
+        let last = behind.checked_sub(1).map(|at| &self.nodes[at]);
+        last.is_some_and(|planned| {
+            let count = match &planned.what {
+                What::Flow(flow) => flow.nodes(self.in_body),
+                _ => 1,
+            };
+            planned.first.is_some_and(|first| index < first + count)
+        })
     }
 
     fn plan(&mut self, after: &[u32], count: u32, kind: NodeKind, what: What) -> Result<u32> {
@@ -190,6 +210,11 @@ impl Draft {
         }
         state.put_planned(hierarchy, self.into.body_index(), &self.nodes)?;
         let body = state.body_mut(self.into.body_index())?;
+        // The driver pairs nodes in the order in which they were added: others came in between.
+        let first = self.nodes.iter().find_map(|planned| planned.first);
+        if first.is_some_and(|first| first + self.numbered < body.len()) {
+            body.ascending = false;
+        }
         body.turns.extend_from_slice(&self.turns);
         state.keep_all(&self);
         Ok(())
@@ -218,17 +243,18 @@ impl FlowPlan {
         need_conditional(flow.control.kind(), count)?;
         let graph = path.graph();
         let setter = setter::of(graph.context())?;
-        let reserved = Reserved::new(graph, count);
+        // Never given back: nodes of bodies that come to nothing may have left handles behind (L2).
+        let numbers = graph.hierarchy().lock().reserve(count);
         let mut plan = FlowPlan {
             control: flow.control,
             flag,
             location: flow.location,
             setter,
-            numbers: reserved.numbers.clone(),
+            numbers: numbers.clone(),
             bodies: Vec::with_capacity(bodies.len()),
             in_turn: flow.control.is_loop() || path.is_in_body(),
         };
-        for (number, record) in reserved.numbers.clone().zip(bodies) {
+        for (number, record) in numbers.zip(bodies) {
             let draft = Draft::of_body(graph.view_of(number));
             let mut inner = path.inside(draft);
             record(&mut inner)?;
@@ -237,7 +263,6 @@ impl FlowPlan {
             plan.in_turn |= draft.nodes.iter().any(holds_flow);
             plan.bodies.push((draft, ends));
         }
-        reserved.take();
         Ok(plan)
     }
 
@@ -258,32 +283,6 @@ impl FlowPlan {
     fn located(&self, mut op: AnyOp) -> AnyOp {
         op.tag_mut().location = Some(self.location);
         op
-    }
-}
-
-/// Numbers for bodies, given back if nothing comes of them.
-struct Reserved<'a> {
-    graph: &'a Graph,
-    numbers: Range<u32>,
-}
-
-impl Reserved<'_> {
-    fn new(graph: &Graph, count: u32) -> Reserved<'_> {
-        let numbers = graph.hierarchy().lock().reserve(count);
-        Reserved { graph, numbers }
-    }
-
-    fn take(mut self) {
-        self.numbers = 0..0;
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        if !self.numbers.is_empty() {
-            let mut state = self.graph.hierarchy().lock();
-            state.give_back(self.numbers.clone());
-        }
     }
 }
 

@@ -359,7 +359,13 @@ impl<K: Kind, const N: usize> Joint<K, N> {
     ///
     /// [`Error::ForeignBranch`] for a branch of another split. The capture is abandoned then.
     pub fn join(mut self, branches: [Capture<Branch>; N]) -> Result<Capture<K>> {
-        if branches.iter().any(|branch| branch.split != self.split) {
+        let parent = self.parent.path.graph().view();
+        let is_foreign = |branch: &Capture<Branch>| {
+            // What a branch derefs to may have been exchanged for another path.
+            let view = branch.path.graph().view();
+            branch.split != self.split || !view.is_same(&parent)
+        };
+        if branches.iter().any(is_foreign) {
             return Err(Error::ForeignBranch);
         }
         if N > 0 {

@@ -226,10 +226,10 @@ impl Path {
         let body = state.bodies.get(graph.body_index() as usize);
         nodes.each(&mut |node| {
             let own = node.hierarchy == graph.hierarchy().id && node.body == graph.body_index();
-            // A draft's nodes have no handles yet.
-            let is_there = match (&self.place, body) {
-                (Place::Live(_), Some(body)) => body.handle(node.index).is_some(),
-                _ => true,
+            let is_there = match &self.place {
+                // A draft's nodes have no handles yet.
+                Place::Draft(draft) if draft.plans(node.index) => true,
+                _ => body.is_some_and(|body| body.handle(node.index).is_some()),
             };
             let name = || {
                 Box::new(match body {
@@ -391,9 +391,8 @@ impl Path {
     }
 
     fn begin_block(&mut self, location: &'static Location<'static>) -> Result<ForeignBlock<'_>> {
-        if let Some((graph, tag)) = self.whole.take() {
-            self.is_fresh = false;
-            self.adopt(graph, tag)?;
+        if self.whole.is_some() {
+            self.settle()?;
         }
         let session = self.session.as_ref().ok_or(Error::NoStream)?;
         Ok(ForeignBlock {
@@ -404,24 +403,25 @@ impl Path {
     }
 
     /// Goes on behind a node that runs `graph`.
-    fn adopt(&mut self, graph: Graph, tag: Tag) -> Result<()> {
+    fn adopt(&mut self, graph: &Graph, tag: Tag) -> Result<()> {
+        let location = tag.location;
         let index = match &mut self.place {
             Place::Live(into) => {
                 let after = &self.after;
-                let added = into.adopt(&graph, tag, |body, nodes| {
+                let added = into.adopt(graph, tag, |body, nodes| {
                     nodes.extend(after.iter().filter_map(|&node| body.handle(node)));
                     Ok(())
                 });
-                added.map_err(|error| match holds_conditional(&graph) {
+                added.map_err(|error| match holds_conditional(graph) {
                     true => Error::ForeignConditional,
                     false => error,
                 })?
             }
             Place::Draft(draft) => {
-                if holds_conditional(&graph) {
+                if holds_conditional(graph) {
                     return Err(Error::ForeignConditional);
                 }
-                draft.embed(graph, tag, &self.after)?
+                draft.embed(Graph::from_view(graph.view()), tag, &self.after)?
             }
         };
         self.after.clear();
@@ -429,7 +429,7 @@ impl Path {
         if let Some(session) = &self.session {
             match &self.place {
                 Place::Live(_) => session.note_node(index),
-                Place::Draft(_) => {}
+                Place::Draft(_) => session.note_block(location),
             }
         }
         Ok(())
@@ -438,11 +438,15 @@ impl Path {
     /// A foreign block that is not all there is becomes a node.
     #[cold]
     fn settle(&mut self) -> Result<()> {
-        self.is_fresh = false;
-        match self.whole.take() {
-            Some((graph, tag)) => self.adopt(graph, tag),
-            None => Ok(()),
+        if let Some((graph, tag)) = self.whole.take()
+            && let Err(error) = self.adopt(&graph, tag.clone())
+        {
+            // It is still all there is.
+            self.whole = Some((graph, tag));
+            return Err(error);
         }
+        self.is_fresh = false;
+        Ok(())
     }
 
     /// Ends the recording, and gives what it is.
@@ -664,10 +668,13 @@ impl ForeignBlock<'_> {
             ..Tag::default()
         };
         if path.is_fresh {
+            if let Some(session) = &path.session {
+                session.note_block(tag.location);
+            }
             path.whole = Some((graph, tag));
             return Ok(());
         }
-        path.adopt(graph, tag)
+        path.adopt(&graph, tag)
     }
 
     fn abandon(mut self, error: Error) -> Error {

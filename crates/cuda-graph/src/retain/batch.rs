@@ -14,9 +14,17 @@ pub(crate) struct Batch<T: Default + Send + 'static> {
 struct End<T: Default + Send + 'static>(Arc<Mutex<Option<T>>>);
 
 impl<T: Default + Send + 'static> Batch<T> {
-    /// An empty batch.
-    pub(crate) fn after(fence: Fence) -> Batch<T> {
-        let things = Arc::new(Mutex::new(Some(T::default())));
+    /// A batch of one thing. It is in the batch before the fence is looked at, so the reaper drops
+    /// it.
+    pub(crate) fn after<U>(
+        fence: Fence,
+        first: U,
+        add: impl FnOnce(&mut T, U) -> Option<U>,
+    ) -> Batch<T> {
+        let mut things = T::default();
+        let unused = add(&mut things, first);
+        debug_assert!(unused.is_none(), "an empty batch takes anything");
+        let things = Arc::new(Mutex::new(Some(things)));
         drop_after(fence, End(things.clone()));
         Batch { things }
     }
@@ -29,7 +37,7 @@ impl<T: Default + Send + 'static> Batch<T> {
             Some(things) => add(things, thing),
             None => Some(thing),
         };
-        // In a statement of its own: the lock is released before user code runs.
+        // In statements of their own: the lock is released before user code runs.
         drop(things);
         drop(unused);
     }

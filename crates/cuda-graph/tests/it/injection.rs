@@ -231,7 +231,11 @@ fn updating_a_node_of_an_executable_is_done_or_not() {
         let mut exec = graph.instantiate().unwrap();
         let (new, seen_new) = make(resource, stream);
         match give(failing, new, |new| exec.update(node, new)) {
-            Ok(()) => seen_new.assert_alive(case),
+            Ok(()) => {
+                seen_new.assert_alive(case);
+                drop(graph);
+                seen_old.assert_dropped(case);
+            }
             Err(_) => {
                 seen_new.assert_dropped(case);
                 drop(graph);

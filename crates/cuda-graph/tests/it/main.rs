@@ -2,6 +2,7 @@
 
 mod allocations;
 mod arguments;
+mod attack;
 mod attributes;
 mod capture;
 mod conditions;

@@ -187,10 +187,11 @@ fn captured_it_is_embedded_and_extended() -> Result<()> {
     let (pair, ()) = Graph::capture(&main, |path| {
         path.record(store(&twice, 21))?;
         path.embed(&step)?;
-        path.parallel(&mut [
-            &mut |r| r.record(ChildOp::new(&step)).map(drop),
-            &mut |r| r.record(add(&twice, &twice)).map(drop),
-        ])
+        path.parallel(
+            &mut [&mut |r| r.record(ChildOp::new(&step)).map(drop), &mut |r| {
+                r.record(add(&twice, &twice)).map(drop)
+            }],
+        )
     })?;
     let whole = Graph::new(&context)?;
     let first = whole.add(ChildOp::new(&pair), ())?;

@@ -83,7 +83,12 @@ impl Told {
             "{what}: {found:?}"
         );
         let text = found.to_string();
-        for part in [self.remedy, "invalidation.rs", "`store` \"the last one\"", "usual"] {
+        for part in [
+            self.remedy,
+            "invalidation.rs",
+            "`store` \"the last one\"",
+            "usual",
+        ] {
             assert!(text.contains(part), "{what}: `{part}` is not in: {text}");
         }
     }
@@ -194,60 +199,110 @@ pub(super) const UNSUPPORTED: CUresult = R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTE
 fn synchronizing_the_stream() {
     let told = "do that before or after the capture";
     let check = "check the answer of every call";
-    spoilt("told", Call::Foreign(UNSUPPORTED), INVALIDATED, told, |_, stream| {
-        Ok(stream.synchronize()?)
-    });
-    spoilt("swallowed", Call::Unknown, INVALIDATED, check, |_, stream| {
-        let _ = stream.synchronize();
-        Ok(())
-    });
+    spoilt(
+        "told",
+        Call::Foreign(UNSUPPORTED),
+        INVALIDATED,
+        told,
+        |_, stream| Ok(stream.synchronize()?),
+    );
+    spoilt(
+        "swallowed",
+        Call::Unknown,
+        INVALIDATED,
+        check,
+        |_, stream| {
+            let _ = stream.synchronize();
+            Ok(())
+        },
+    );
     // What fails afterwards is not what did it.
-    spoilt("gone on", Call::Foreign(INVALIDATED), INVALIDATED, check, |scene, stream| {
-        let _ = stream.synchronize();
-        launch_store(stream, &scene.a, 10)
-    });
-    spoilt("by another thread", Call::Unknown, INVALIDATED, check, |_, stream| {
-        let synchronize = || stream.synchronize().is_err();
-        thread::scope(|scope| scope.spawn(synchronize).join()).expect("it does not panic");
-        Ok(())
-    });
-    spoilt("of a fork", Call::Foreign(UNSUPPORTED), INVALIDATED, told, |scene, stream| {
-        let side = other(scene);
-        side.join(stream)?;
-        side.synchronize()?;
-        Ok(stream.join(&side)?)
-    });
+    spoilt(
+        "gone on",
+        Call::Foreign(INVALIDATED),
+        INVALIDATED,
+        check,
+        |scene, stream| {
+            let _ = stream.synchronize();
+            launch_store(stream, &scene.a, 10)
+        },
+    );
+    spoilt(
+        "by another thread",
+        Call::Unknown,
+        INVALIDATED,
+        check,
+        |_, stream| {
+            let synchronize = || stream.synchronize().is_err();
+            thread::scope(|scope| scope.spawn(synchronize).join()).expect("it does not panic");
+            Ok(())
+        },
+    );
+    spoilt(
+        "of a fork",
+        Call::Foreign(UNSUPPORTED),
+        INVALIDATED,
+        told,
+        |scene, stream| {
+            let side = other(scene);
+            side.join(stream)?;
+            side.synchronize()?;
+            Ok(stream.join(&side)?)
+        },
+    );
 }
 
 #[test]
 fn asking_the_stream_whether_it_is_done() {
-    spoilt("query", Call::Unknown, INVALIDATED, "a query", |_, stream| {
-        query(stream);
-        Ok(())
-    });
+    spoilt(
+        "query",
+        Call::Unknown,
+        INVALIDATED,
+        "a query",
+        |_, stream| {
+            query(stream);
+            Ok(())
+        },
+    );
 }
 
 #[test]
 fn waiting_for_an_event_of_the_capture_or_asking_it() {
     let told = "use another event for work that is not recorded";
     let code = R::CUDA_ERROR_CAPTURED_EVENT;
-    spoilt("synchronized", Call::Foreign(code), INVALIDATED, told, |_, stream| {
-        Ok(stream.record_event(None)?.synchronize()?)
-    });
-    spoilt("asked", Call::Foreign(code), INVALIDATED, told, |_, stream| {
-        stream.record_event(None)?.try_is_complete()?;
-        Ok(())
-    });
+    spoilt(
+        "synchronized",
+        Call::Foreign(code),
+        INVALIDATED,
+        told,
+        |_, stream| Ok(stream.record_event(None)?.synchronize()?),
+    );
+    spoilt(
+        "asked",
+        Call::Foreign(code),
+        INVALIDATED,
+        told,
+        |_, stream| {
+            stream.record_event(None)?.try_is_complete()?;
+            Ok(())
+        },
+    );
 }
 
 #[test]
 fn waiting_for_an_event_from_outside() {
     let code = R::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     let told = "wait for such work before the capture";
-    spoilt("wait", Call::Foreign(code), INVALIDATED, told, |scene, stream| {
-        let event = other(scene).record_event(None)?;
-        Ok(stream.wait(&event)?)
-    });
+    spoilt(
+        "wait",
+        Call::Foreign(code),
+        INVALIDATED,
+        told,
+        |scene, stream| {
+            let event = other(scene).record_event(None)?;
+            Ok(stream.wait(&event)?)
+        },
+    );
     // What was recorded in another block, or in another recording, is over.
     let told = "wait for such work before the capture";
     let invalid = R::CUDA_ERROR_INVALID_VALUE;
@@ -346,10 +401,16 @@ fn instantiating_and_launching_an_executable() {
     spoilt("launch", call(), INVALIDATED, told, |_, stream| {
         exec.borrow_mut().launch(stream)
     });
-    spoilt("launch, swallowed", call(), INVALIDATED, told, |_, stream| {
-        let _ = exec.borrow_mut().launch(stream);
-        Ok(())
-    });
+    spoilt(
+        "launch, swallowed",
+        call(),
+        INVALIDATED,
+        told,
+        |_, stream| {
+            let _ = exec.borrow_mut().launch(stream);
+            Ok(())
+        },
+    );
     let call = Call::Ours("cuGraphUpload", UNSUPPORTED);
     spoilt("upload", call, INVALIDATED, told, |_, stream| {
         exec.borrow_mut().upload(stream)
@@ -394,9 +455,13 @@ fn a_fork_of_other_code_that_is_not_joined() {
         Ok(side)
     };
     let told = "have the first stream wait for it";
-    spoilt("unjoined", Call::Unknown, unjoined, told, |scene, stream| {
-        fork(scene, stream).map(drop)
-    });
+    spoilt(
+        "unjoined",
+        Call::Unknown,
+        unjoined,
+        told,
+        |scene, stream| fork(scene, stream).map(drop),
+    );
     let scene = Scene::new();
     let (graph, ()) = Graph::capture(&scene.stream, |path| {
         foreign(path, |stream| {
@@ -436,7 +501,10 @@ fn two_captures_are_not_merged() {
             let found = why(failed.unwrap_err());
             assert_eq!(found.code(), R::CUDA_ERROR_STREAM_CAPTURE_MERGE);
             let text = found.to_string();
-            assert!(text.contains("record both parts into one capture"), "{text}");
+            assert!(
+                text.contains("record both parts into one capture"),
+                "{text}"
+            );
             let info = CaptureInfo::of(&first.stream)?;
             assert_eq!(info.status, CaptureStatus::Invalidated);
             assert!(info.is_capturing() && info.graph.is_null() && info.dependencies.is_empty());
@@ -525,13 +593,21 @@ fn between_blocks_the_recording_fails() {
             query(stream);
             Ok(())
         }),
-        ("wait", Call::Foreign(isolated), "before the capture", &|scene, stream| {
-            let event = other(scene).record_event(None)?;
-            Ok(stream.wait(&event)?)
-        }),
-        ("launch", Call::Ours("cuGraphLaunch", UNSUPPORTED), told, &|_, stream| {
-            exec.borrow_mut().launch(stream)
-        }),
+        (
+            "wait",
+            Call::Foreign(isolated),
+            "before the capture",
+            &|scene, stream| {
+                let event = other(scene).record_event(None)?;
+                Ok(stream.wait(&event)?)
+            },
+        ),
+        (
+            "launch",
+            Call::Ours("cuGraphLaunch", UNSUPPORTED),
+            told,
+            &|_, stream| exec.borrow_mut().launch(stream),
+        ),
         (
             "launch, swallowed",
             Call::Ours("cuGraphLaunch", UNSUPPORTED),
@@ -571,7 +647,11 @@ fn between_blocks_the_recording_fails() {
         let mut capture = Capture::begin(&scene.stream).unwrap();
         capture.record(store(&scene.a, 5)).unwrap();
         let _ = spoil(&scene, &scene.stream);
-        assert_eq!(why(capture.end().unwrap_err()).answer, INVALIDATED, "{what}");
+        assert_eq!(
+            why(capture.end().unwrap_err()).answer,
+            INVALIDATED,
+            "{what}"
+        );
         scene.is_clean(what);
         // What cannot be recorded runs.
         or_run(&scene, what, spoil);

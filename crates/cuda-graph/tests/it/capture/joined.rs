@@ -61,9 +61,20 @@ fn operations_are_recorded_between_those_of_other_code() {
     assert_eq!(a.to_host(&scene.stream).unwrap(), [8]);
     assert_eq!(b.to_host(&scene.stream).unwrap(), [11]);
     // A store, two calls' worth of `mark`, an add, a store, two branches, a setter, an if, an add.
-    let kinds: Vec<_> = graph.nodes().unwrap().iter().map(|node| node.kind()).collect();
+    let kinds: Vec<_> = graph
+        .nodes()
+        .unwrap()
+        .iter()
+        .map(|node| node.kind())
+        .collect();
     assert_eq!((kinds.len(), edges), (9, 9), "{kinds:?}");
-    assert_eq!(kinds.iter().filter(|kind| **kind == NodeKind::Conditional).count(), 1);
+    assert_eq!(
+        kinds
+            .iter()
+            .filter(|kind| **kind == NodeKind::Conditional)
+            .count(),
+        1
+    );
     drop((graph, exec));
     scene.is_clean("joined");
 }

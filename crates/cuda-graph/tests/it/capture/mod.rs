@@ -1,5 +1,5 @@
-//! Recording: what is recorded runs right, whoever recorded it; what goes wrong is explained, and the
-//! streams work on.
+//! Recording: what is recorded runs right, whoever recorded it; what goes wrong is explained, and
+//! the streams work on.
 
 mod foreign;
 mod guards;

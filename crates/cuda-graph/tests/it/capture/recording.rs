@@ -137,7 +137,14 @@ fn branches_start_together_and_are_waited_for() {
     })
     .unwrap();
     assert_eq!(graph.roots().unwrap().len(), 1);
-    assert_eq!(graph.successors(graph.roots().unwrap()[0]).list().unwrap().len(), 3);
+    assert_eq!(
+        graph
+            .successors(graph.roots().unwrap()[0])
+            .list()
+            .unwrap()
+            .len(),
+        3
+    );
     graph.instantiate().unwrap().launch(&stream).unwrap();
     assert_eq!(sum.to_host(&stream).unwrap(), [29]);
 }

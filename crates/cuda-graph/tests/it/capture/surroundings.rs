@@ -1,21 +1,21 @@
-//! Captures and the rest of a context: cudarc's events, and what waits for everything on the device.
+//! Recordings and the rest of a context: cudarc's events, and what waits for everything on the
+//! device.
 //!
-//! What would disturb the captures of other tests, or be disturbed by them, runs in a process of its own.
+//! What would disturb the captures of other tests, or be disturbed by them, runs in a process of its
+//! own.
 
 use std::thread;
 
 use cuda_graph::cudarc::driver::PushKernelArg;
 use cuda_graph::cudarc::driver::result::{self, stream::StreamKind};
 use cuda_graph::cudarc::driver::sys::CUresult as R;
-use cuda_graph::{
-    Buffer, Capture, CaptureInfo, CaptureMode, Captured, Error, Graph, Result,
-};
+use cuda_graph::{Buffer, Capture, CaptureInfo, CaptureMode, Captured, Error, Graph, Result};
 
 use super::invalidation::{Call, INVALIDATED, UNSUPPORTED, other, spoilt, survives, why};
 use super::scene::{Scene, foreign, launch_store};
 use crate::fixture::{add, context, function, in_process, one, store, words};
 
-/// cudarc has streams wait for the events of its slices, which were recorded outside of the capture.
+/// cudarc has streams wait for the events of its slices, which were recorded outside of the block.
 #[test]
 fn event_tracking_is_named_where_it_breaks_a_capture() {
     let scene = Scene::new();

@@ -328,6 +328,12 @@ fn conditional_nodes_side_by_side_are_refused() {
     check(&loops, &options, Some([first, second]));
     loops.remove_edge(first, second).unwrap();
     check(&loops, &options, None);
+    // Known by its raw handle alone.
+    // SAFETY: its owner outlives it.
+    let known = unsafe { Graph::from_raw_borrowed(loops.raw().unwrap(), &context()) };
+    check(&known, &options, None);
+    loops.add_edge(first, second).unwrap();
+    known.instantiate().unwrap();
 
     // Two branches in a body.
     let inside = graph();

@@ -72,11 +72,14 @@ fn a_launch_in_flight_holds_what_both_updates_replaced() {
         exec.launch(stream).unwrap();
         door.until_someone_waits();
         exec.update_from(&next).unwrap();
-        drop((graph, next, exec));
+        drop(exec);
         seen_extra.assert_alive(case);
         door.open();
         stream.synchronize().unwrap();
         seen_extra.assert_dropped(case);
+        seen_old.assert_alive(case);
+        // Not before: to free what nothing uses waits for the device.
+        drop((graph, next));
         seen_old.assert_dropped(case);
     });
 }

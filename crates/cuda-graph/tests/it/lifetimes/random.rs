@@ -3,6 +3,7 @@
 //!
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -71,14 +72,17 @@ struct Definition {
     place: Graph,
     nodes: [(Node<HostOp>, Owner); NODES],
     embeds: bool,
+    id: usize,
 }
 
 struct Executable {
     exec: Exec,
+    /// The definition that it was made of.
+    of: usize,
     nodes: [Node<HostOp>; NODES],
     /// What its nodes call.
     calls: [Owner; NODES],
-    /// What the definition called that it was last updated from.
+    /// What the definition called that it was last updated from, if that is another one.
     holds: BTreeSet<Owner>,
     embeds: bool,
 }
@@ -93,6 +97,7 @@ struct World {
     executables: Vec<Executable>,
     /// What launches call that cannot be over.
     in_flight: BTreeSet<Owner>,
+    defined: Cell<usize>,
 }
 
 impl Drop for World {
@@ -123,7 +128,13 @@ impl World {
             definitions: Vec::new(),
             executables: Vec::new(),
             in_flight: BTreeSet::new(),
+            defined: Cell::new(0),
         }
+    }
+
+    fn next_id(&self) -> usize {
+        self.defined.set(self.defined.get() + 1);
+        self.defined.get()
     }
 
     fn handle(&self, index: &Index) -> Option<(HostOp, Owner)> {
@@ -146,6 +157,7 @@ impl World {
             place,
             nodes,
             embeds: true,
+            id: self.next_id(),
         }
     }
 
@@ -178,6 +190,7 @@ impl World {
                     place,
                     nodes,
                     embeds: false,
+                    id: self.next_id(),
                 });
             }
             // Making things anew may wait for what is in flight, on some drivers.
@@ -198,6 +211,7 @@ impl World {
                     place,
                     nodes,
                     embeds: false,
+                    id: self.next_id(),
                 });
             }
             Step::Embed(graph) => {
@@ -226,6 +240,7 @@ impl World {
                     let calls = of.nodes.map(|(_, owner)| owner);
                     self.executables.push(Executable {
                         exec: of.graph.instantiate().unwrap(),
+                        of: of.id,
                         nodes: of.nodes.map(|(node, _)| node),
                         calls,
                         holds: BTreeSet::new(),
@@ -254,7 +269,10 @@ impl World {
                     Ok(()) => {
                         assert_eq!(exec.embeds, from.embeds);
                         exec.calls = from.nodes.map(|(_, owner)| owner);
-                        exec.holds = exec.calls.into();
+                        exec.holds = match exec.of == from.id {
+                            true => BTreeSet::new(),
+                            false => exec.calls.into(),
+                        };
                     }
                     Err(Error::Update { .. }) => assert_ne!(exec.embeds, from.embeds),
                     Err(error) => panic!("{error}"),

@@ -253,7 +253,7 @@ fn branches_have_no_streams_of_their_own() {
     let sums = [words(&stream, &[0]), words(&stream, &[0])];
     let mut seen = Vec::new();
     let (graph, ()) = Graph::capture(&stream, |path| {
-        let [mut left, mut right] = [&sums[0], &sums[1]].map(|sum| {
+        let [left, right] = [&sums[0], &sums[1]].map(|sum| {
             let (one, stream) = (&one, &stream);
             move |r: &mut dyn Recorder, seen: &mut Vec<Arc<CudaStream>>| {
                 let work = |given: &Arc<CudaStream>| {

@@ -288,14 +288,16 @@ pub(crate) fn replace_child(node: CUgraphNode, child: &Arc<Graph>, moved: bool) 
     replaced
 }
 
-/// `cuGraphAddMemAllocNode`.
+/// `cuGraphAddMemAllocNode`. A capture is not refused: an H200 takes what it records.
 pub(crate) fn add_alloc(
     by: By,
     graph: &Arc<Graph>,
     dependencies: &[Edge],
     memory: &Arc<GraphMemory>,
 ) -> Result<CUgraphNode> {
-    graph.check_memory_nodes()?;
+    if by == By::Program {
+        graph.check_memory_nodes()?;
+    }
     memory.set_owner(graph.handle);
     graph.add(by, dependencies, Operation::Alloc(memory.clone()))
 }
@@ -307,7 +309,9 @@ pub(crate) fn add_free(
     dependencies: &[Edge],
     address: u64,
 ) -> Result<CUgraphNode> {
-    graph.check_memory_nodes()?;
+    if by == By::Program {
+        graph.check_memory_nodes()?;
+    }
     let memory = GraphMemory::at(address)?;
     memory.set_freed_in(graph.handle)?;
     let added = graph.add(by, dependencies, Operation::Free(memory.clone()));

@@ -1,7 +1,7 @@
-//! Random sequences of what programs may and may not do with recordings, on a few streams, against a
-//! model of what must hold: nothing crashes, every failure is an error of a kind that fits, a
-//! recording that is intact ends well and its graph computes what was recorded, stray work fails it,
-//! a graph that was there before is what it was, and in the end every stream takes new work.
+//! Random sequences of what programs may and may not do with recordings, on a few streams, against
+//! a model of what must hold: nothing crashes, every failure is an error of a kind that fits, a
+//! recording that is intact ends well and its graph computes what was recorded, stray work fails
+//! it, a graph that was there before is what it was, and in the end every stream takes new work.
 //!
 //! The model knows what was recorded in which order, and which recordings stray work has reached.
 //! Whether a capture was invalidated the driver is asked: what invalidates one is told apart by the
@@ -83,7 +83,9 @@ enum Leaving {
     WithAnError,
     WithAPanic,
     /// By a guard that is dropped, or ended.
-    ByGuard { ended: bool },
+    ByGuard {
+        ended: bool,
+    },
 }
 
 fn number() -> std::ops::Range<usize> {

@@ -22,13 +22,13 @@ pub(super) struct Recording {
 
 pub(super) enum Guards {
     Whole(Box<Capture>, Known),
-    Split(Joint<Root, 2>, Box<[Side; 2]>),
+    Split(Box<Joint<Root, 2>>, Box<[Side; 2]>),
 }
 
 /// A branch, and what is before its end.
 pub(super) enum Side {
     Whole(Box<Capture<Branch>>, Known),
-    Split(Joint<Branch, 2>, Box<[Side; 2]>),
+    Split(Box<Joint<Branch, 2>>, Box<[Side; 2]>),
     Gone,
 }
 
@@ -51,7 +51,10 @@ impl Side {
         let Side::Split(_, sides) = self else {
             return;
         };
-        if let Some(inner) = sides.iter_mut().find(|side| matches!(side, Side::Split(..))) {
+        if let Some(inner) = sides
+            .iter_mut()
+            .find(|side| matches!(side, Side::Split(..)))
+        {
             return inner.join();
         }
         let Side::Split(joint, sides) = std::mem::replace(self, Side::Gone) else {

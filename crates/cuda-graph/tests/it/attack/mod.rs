@@ -1,0 +1,7 @@
+//! Attempts to go wrong from safe code: those that did, and those that came close.
+
+mod callbacks;
+mod handles;
+mod lost;
+mod streams;
+mod threads;
