@@ -86,6 +86,7 @@ impl Scaler {
 
 /// A step, and the memory that it works on.
 pub struct Job {
+    /// The stream that everything runs on, the scaler's own among it.
     pub stream: Arc<CudaStream>,
     scaler: Arc<Scaler>,
     count: CudaFunction,
@@ -98,6 +99,7 @@ pub struct Job {
 }
 
 impl Job {
+    /// Loads the kernels and allocates the memory.
     pub fn new(context: &Arc<CudaContext>) -> Result<Job> {
         let stream = context.new_stream()?;
         let module = context.load_module(Ptx::from_src(KERNELS))?;
@@ -139,10 +141,10 @@ impl Job {
     }
 
     fn add(&self, to: &Buffer<u32>, by: u32) -> Result<KernelOp> {
-        let one = LaunchConfig::for_num_elems(1);
         let one = LaunchConfig {
+            grid_dim: (1, 1, 1),
             block_dim: (1, 1, 1),
-            ..one
+            shared_mem_bytes: 0,
         };
         // SAFETY: `count` adds to one word.
         unsafe { KernelOp::new(&self.count, one, (to, by)) }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::{CudaStream, sys};
-use cuda_graph::{Buffer, Capture, CopyOp, Eager, Graph, Recorder, Result};
+use cuda_graph::{Buffer, Capture, CopyOp, Eager, Graph, Result};
 
 use crate::fixture::{alone, context, store, stream, words};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cuda_graph::{Buffer, ChildOp, EmptyOp, Graph, Recorder, Result};
+use cuda_graph::{Buffer, ChildOp, EmptyOp, Graph, Result};
 
 use crate::fixture::{alone, context, store, stream, words};
 
