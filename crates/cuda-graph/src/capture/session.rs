@@ -324,9 +324,15 @@ impl Session {
                 Err(stray)
             }
             (Ok(()), Ok(graph)) => {
+                // Another thread may have given the stream something since the check.
+                let late = match driver::graph::is_empty(graph) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(self.stray(Held { id: 0, graph })),
+                    Err(error) => Err(error),
+                };
                 destroy(graph);
                 self.give_back(found);
-                Ok(())
+                late
             }
             (Ok(()), Err(error)) => Err(self.invalidated(found, error, None)),
         }

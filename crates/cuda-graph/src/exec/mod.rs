@@ -321,12 +321,15 @@ impl Exec {
 impl Drop for Exec {
     fn drop(&mut self) {
         driver::capture::undisturbed(|| {
-            // Before what it uses is let go, on this thread or another: the driver may look at it.
+            // The driver looks at the definition too: on an H200 it crashes where another thread
+            // edits that meanwhile. What the executable uses goes afterwards.
+            let definition = self.source.as_ref().map(|(source, _)| source.look());
             if self.owned
                 && let Err(error) = driver::exec::destroy(self.raw)
             {
                 tracing::error!("an executable leaks: {error}");
             }
+            drop(definition);
             let table = std::mem::take(&mut self.table);
             self.retire(table, Gone::all);
         });

@@ -163,26 +163,6 @@ fn memory_nodes_go_into_no_child_graph() {
 }
 
 #[test]
-fn copies_with_memory_nodes_share_the_memory() {
-    unsafe {
-        context();
-        let (root, child) = (graph(), with_memory());
-        for _ in 0..2 {
-            let mut params = node_params(4, &[child as u64, 2]);
-            cuGraphAddNode(&mut 0, root, NONE, 0, &mut params).must();
-        }
-        let (stream, exec, alone) = (stream(), instantiate(root), instantiate(child));
-        for _ in 0..2 {
-            run(exec, stream);
-            run(alone, stream);
-        }
-        assert_ne!(cuGraphClone(&mut 0, root).code, 0);
-        cuGraphDestroy(child).must();
-        run(exec, stream);
-    }
-}
-
-#[test]
 fn a_node_set_to_own_a_graph_has_none() {
     unsafe {
         context();

@@ -182,7 +182,7 @@ fn simple() -> impl Strategy<Value = Step> {
         20 => (cell(), cell()).prop_map(|(to, from)| Step::Plus(to, from)),
         30 => (pieces(), failing).prop_map(|(works, fails)| Step::Foreign(works, fails)),
         4 => Just(Step::Keep),
-        1 => Just(Step::Stray),
+        5 => Just(Step::Stray),
     ]
 }
 
