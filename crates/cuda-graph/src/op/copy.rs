@@ -94,7 +94,7 @@ impl CopyOp {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] when a side is too small, [`Error::InvalidOperation`] when a pitch is smaller than a row.
+    /// [`Error::OutOfRange`] if a side is too small, [`Error::PitchTooSmall`].
     #[track_caller]
     pub fn rows(
         to: impl Target,

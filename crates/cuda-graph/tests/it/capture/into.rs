@@ -223,9 +223,25 @@ fn record(
     exit()
 }
 
+fn is_gpu() -> bool {
+    cuda_graph::device(0).unwrap().driver() == Driver::Gpu
+}
+
 fn runs(scene: &Scene, place: &Place, stores: u32) {
     scene.a.copy_from_host(&scene.stream, &[0]).unwrap();
-    let mut exec = place.whole.instantiate().unwrap();
+    let mut exec = match place.whole.instantiate() {
+        // An H200 makes no executable of conditional nodes in embedded graphs, nor of those that
+        // came to a graph that allocates; software does.
+        Err(Error::Instantiate { code, .. })
+            if code == CUresult::CUDA_ERROR_NOT_SUPPORTED && is_gpu() =>
+        {
+            return println!(
+                "{}: skipped, the driver has no such executables",
+                place.name
+            );
+        }
+        exec => exec.unwrap(),
+    };
     exec.launch(&scene.stream).unwrap();
     let a = scene.a.to_host(&scene.stream).unwrap();
     assert_eq!(a, [stores], "{}", place.name);
@@ -276,7 +292,7 @@ fn every_graph_takes_all_or_nothing() {
             );
             as_before(&format!("{what}, left at {at}"));
             // An H200 makes no second executable of some graphs that get conditions after a first.
-            if cuda_graph::device(0).unwrap().driver() == Driver::Software {
+            if !is_gpu() {
                 runs(&scene, &place, 0);
             }
         }
