@@ -196,7 +196,8 @@ fn put_user_object(stream: &CudaStream, drops: &'static AtomicU32) -> Result<()>
     assert!(info.is_capturing());
     let data = std::ptr::from_ref(drops).cast_mut().cast();
     let mut object = std::ptr::null_mut();
-    // SAFETY: the counter lives for good; the graph is the capture's, which takes the reference over.
+    // SAFETY: the counter lives for good; the graph is the capture's, which takes the reference
+    // over.
     unsafe {
         sys::cuUserObjectCreate(&mut object, data, Some(count_drop), 1, 1).result()?;
         sys::cuGraphRetainUserObject(info.graph, object, 1, 1).result()?;
@@ -466,7 +467,8 @@ fn waits_for(graph: &Graph, node: NodeId, other: NodeId) -> bool {
         .any(|node| node == other || waits_for(graph, node, other))
 }
 
-/// Point 7. What updates gave is let go: three thousand buffers of 4 MiB, of which a few are there at once.
+/// Point 7. What updates gave is let go: three thousand buffers of 4 MiB, of which a few are there
+/// at once.
 #[test]
 fn updates_do_not_gather_memory() {
     let stream = stream();

@@ -13,37 +13,13 @@ use cuda_graph::{
 
 use super::is_free;
 use super::program::{Act, Around, CELLS, Control, Failing, How, Work};
-use crate::fixture::{Watch, assert_soon, context, one, stream};
+use crate::fixture::{Watch, assert_soon, context, function, kernel, one, stream};
 
-/// `put(to, value)`: `*to = value`. `plus(to, from)`: `*to += *from`. `few(to, from)`: `*to = *from & 3`.
-/// `stray(to)`: `*to = 77`.
+/// `few(to, from)`: `*to = *from & 3`. `stray(to)`: `*to = 77`. The others are of the fixture.
 const PTX: &str = "
 .version 7.0
 .target sm_70
 .address_size 64
-
-.visible .entry put(.param .u64 to, .param .u32 value)
-{
-    .reg .b32 %v;
-    .reg .b64 %p;
-    ld.param.u64 %p, [to];
-    ld.param.u32 %v, [value];
-    st.global.u32 [%p], %v;
-    ret;
-}
-
-.visible .entry plus(.param .u64 to, .param .u64 from)
-{
-    .reg .b32 %v, %w;
-    .reg .b64 %p, %q;
-    ld.param.u64 %p, [to];
-    ld.param.u64 %q, [from];
-    ld.global.u32 %v, [%p];
-    ld.global.u32 %w, [%q];
-    add.u32 %v, %v, %w;
-    st.global.u32 [%p], %v;
-    ret;
-}
 
 .visible .entry few(.param .u64 to, .param .u64 from)
 {
@@ -80,13 +56,13 @@ fn kernels() -> &'static Kernels {
     static KERNELS: OnceLock<(Arc<CudaModule>, Kernels)> = OnceLock::new();
     let (_, kernels) = KERNELS.get_or_init(|| {
         let module = context().load_module(Ptx::from_src(PTX)).expect("it loads");
-        let function = |name| module.load_function(name).expect("it is there");
-        let kernel = |name| Kernel::new(&function(name)).expect("its parameters are known");
+        let own = |name| module.load_function(name).expect("it is there");
+        let few = Kernel::new(&own("few")).expect("its parameters are known");
         let kernels = Kernels {
-            put: function("put"),
-            plus: function("plus"),
-            stray: function("stray"),
-            typed: [kernel("put"), kernel("plus"), kernel("few")],
+            put: function("store"),
+            plus: function("add"),
+            stray: own("stray"),
+            typed: [kernel("store"), kernel("add"), few],
         };
         (module, kernels)
     });
