@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __shared__ double sums[3][LANES], step[2];
     __shared__ bool stop;
     unsigned thread = threadIdx.x;
-    // Read before `go` is looked at, so that all is waited for at once; the first of this thread's rows, too.
+    // All that is read here is waited for at once; the first of this thread's rows, too.
     double sum[3] = {};
     if (thread < LANES) {
         const double* own = partials + thread * EACH;
@@ -141,23 +141,26 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Turn turn = {};
     double tolerance = 0.0;
     unsigned limit = 0;
+    bool over = false;
     if (thread == 0) {
         turn = state->now;
         tolerance = state->tolerance;
         limit = state->limit;
+        // The first block may clear `go` in this very launch. So one thread reads it for the whole block: if each
+        // thread did, some of a block could go on without the others' sums.
+        over = *go == 0;
     }
     unsigned first = blockIdx.x * rows, to = min(n, first + rows), i = first + thread;
     Row row = {};
     if (i < to) row = {u[i], w[i], p[i], s[i], x[i], r[i], inverse[i]};
-    // The first block may have set it to 0 in this very launch: then there is no step to take, in any block.
-    if (*go == 0) return;
 
 #pragma unroll 1
     for (unsigned round = 0; round < 2; round++) {
         if (round == 0 && thread < LANES) {
             for (unsigned kind = 0; kind < 3; kind++) sums[kind][thread] = sum[kind];
         }
-        if (round == 1 && thread == 0) {
+        if (round == 1 && thread == 0) stop = over;
+        if (round == 1 && thread == 0 && !over) {
             double gamma = in_pairs<LANES>(sums[0], 1), delta = in_pairs<LANES>(sums[1], 1);
             double residual = in_pairs<LANES>(sums[2], 1);
             bool begins = turn.iterations == 0;

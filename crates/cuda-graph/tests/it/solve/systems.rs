@@ -88,9 +88,12 @@ fn solve(name: &str, matrix: &Matrix, b: &[f64], limits: Limits) -> Outcome {
             (other.reason, other.iterations),
             "{name} by {by:?}, {unroll} in a turn"
         );
+        let differ = (first.x.iter().zip(&other.x))
+            .filter(|(one, other)| one.to_bits() != other.to_bits())
+            .count();
         assert!(
             bits(&first) == bits(&other),
-            "{name} by {by:?}, {unroll} in a turn"
+            "{name} by {by:?}, {unroll} in a turn: {differ} values differ"
         );
     }
     let (iterations, residual) = solver.progress().read();
