@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags, CUgraphInstantiateResult, CUresult,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags as Flags, CUgraphInstantiateResult,
+    CUresult,
 };
 
 use super::Exec;
@@ -31,42 +32,32 @@ pub struct InstantiateOptions {
     pub upload: Option<Arc<CudaStream>>,
 }
 
+const AUTO_FREE: u32 = Flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.0;
+const DEVICE_LAUNCH: u32 = Flags::CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.0;
+const NODE_PRIORITY: u32 = Flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.0;
+const UPLOAD: u32 = Flags::CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.0;
+
 impl InstantiateOptions {
     fn flags(&self) -> u64 {
-        use CUgraphInstantiate_flags as F;
-        let mut flags = 0;
-        let mut set = |on: bool, flag: F| flags |= if on { u64::from(flag_bits(flag)) } else { 0 };
-        set(
-            self.auto_free,
-            F::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
-        );
-        set(
-            self.device_launch,
-            F::CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH,
-        );
-        set(
-            self.node_priority,
-            F::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,
-        );
-        set(self.upload.is_some(), F::CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
-        flags
+        let flags = [
+            (self.auto_free, AUTO_FREE),
+            (self.device_launch, DEVICE_LAUNCH),
+            (self.node_priority, NODE_PRIORITY),
+            (self.upload.is_some(), UPLOAD),
+        ];
+        let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+        set.fold(0, |flags, (_, flag)| flags | u64::from(flag))
     }
 
     pub(super) fn from_flags(flags: u64) -> InstantiateOptions {
-        use CUgraphInstantiate_flags as F;
-        let has = |flag: F| flags & u64::from(flag_bits(flag)) != 0;
+        let has = |flag| flags & u64::from(flag) != 0;
         InstantiateOptions {
-            auto_free: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
-            device_launch: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
-            node_priority: has(F::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
-            loops_at_once: false,
-            upload: None,
+            auto_free: has(AUTO_FREE),
+            device_launch: has(DEVICE_LAUNCH),
+            node_priority: has(NODE_PRIORITY),
+            ..InstantiateOptions::default()
         }
     }
-}
-
-fn flag_bits(flag: CUgraphInstantiate_flags) -> u32 {
-    flag.0
 }
 
 impl Graph {
@@ -107,17 +98,17 @@ impl Graph {
             result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
         };
         let (raw, result) = driver::exec::instantiate(graph, &mut params);
-        match result {
-            Ok(()) => {
-                let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
-                exec.node_priority = options.node_priority;
-                exec.loops_at_once = options.loops_at_once;
-                exec.turns = turns;
-                Ok(exec)
-            }
-            Err(Error::Call { code, .. }) => Err(self.why_not(&state, &params, code)),
-            Err(error) => Err(error),
-        }
+        result.map_err(|error| match error {
+            Error::Call { code, .. } => self.why_not(&state, &params, code),
+            error => error,
+        })?;
+        let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
+        exec.turns = turns;
+        exec.options = Some(InstantiateOptions {
+            upload: None,
+            ..options.clone()
+        });
+        Ok(exec)
     }
 
     fn why_not(

@@ -29,12 +29,12 @@ use turns::Turns;
 
 /// An executable graph.
 ///
-/// It holds what its nodes use, and so does every launch in flight: the definition, and the executable itself while it runs, may be
-/// dropped. It keeps the stream that it was last launched in. Launching is `&mut`: the driver wants launches of one executable one
-/// after the other.
+/// It holds what its nodes use, and so does every launch in flight. So the definition may be
+/// dropped, and so may the executable while it runs. It keeps the stream that it was last launched
+/// in. Launching is `&mut`: the driver wants launches of one executable one after the other.
 ///
-/// To drop one that has conditional nodes waits until the context has run everything that was launched in it, and other calls in that
-/// context wait meanwhile: the driver does so, as it does where memory is freed.
+/// Dropping one that has conditional nodes waits until its context has run everything launched in
+/// it. Other calls in that context wait meanwhile, as they do where memory is freed.
 pub struct Exec {
     raw: CUgraphExec,
     owned: bool,
@@ -49,11 +49,9 @@ pub struct Exec {
     last: Launched,
     /// What goes with the last launch.
     retired: Option<Batch<Gone>>,
-    /// It was made to run kernels at their nodes' priorities.
-    node_priority: bool,
-    /// It was made to run its loops beside those of others.
-    loops_at_once: bool,
-    /// Otherwise, and where it has loops, who else in its context has.
+    /// How it was made, if this library made it.
+    options: Option<InstantiateOptions>,
+    /// Who else in its context has loops, if it has any and takes turns.
     turns: Option<Arc<Turns>>,
     not_sync: PhantomData<Cell<()>>,
 }
@@ -107,12 +105,12 @@ enum Launched {
 /// The other name of the null stream.
 const LEGACY: usize = 1;
 
-// SAFETY: a handle that may be used from any thread, one at a time, which `&mut` and the lack of `Sync` see to.
+// SAFETY: any thread may use the handle, one at a time; `&mut` and the lack of `Sync` see to that.
 unsafe impl Send for Exec {}
 
 impl Exec {
-    /// Launches it in the order of `stream`. Before it has run, a further launch waits for it; where it has loops, so do
-    /// launches of others with loops in its context ([`InstantiateOptions::loops_at_once`]).
+    /// Launches it in the order of `stream`. A further launch waits for this one. So do launches of
+    /// other executables in the context if both have loops ([`InstantiateOptions::loops_at_once`]).
     #[inline]
     pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         match self.turns.clone() {
@@ -142,14 +140,15 @@ impl Exec {
         Ok(())
     }
 
-    /// Launches it in the calling thread's own stream. From another thread nothing can be recorded behind that, so it is now.
+    /// Launches it in the calling thread's own stream. Another thread cannot record an event there
+    /// later, so one is recorded now.
     #[cold]
     fn launch_in_own(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         driver::bind(stream.context())?;
         let event = Event::new()?;
         driver::exec::launch(self.raw, stream.cu_stream())?;
         self.retired = None;
-        // A stream that goes with it makes its own context the thread's: after what is asked about this one.
+        // Dropped last: a stream that goes with it makes its own context the thread's.
         let _before = std::mem::replace(&mut self.last, Launched::Unknown);
         self.last = match event.record(stream.cu_stream()) {
             Ok(()) => Launched::Before(stream.context().clone(), Arc::new(event)),
@@ -203,15 +202,13 @@ impl Exec {
         &self.context
     }
 
-    /// The options that it was made with. The driver does not tell of priorities, and nobody of the upload: of an executable that
-    /// came as a raw handle, `node_priority` and `loops_at_once` are false.
+    /// The options that it was made with, but for the upload. The driver does not tell all of them:
+    /// for a raw handle, `node_priority` and `loops_at_once` are false.
     pub fn options(&self) -> Result<InstantiateOptions> {
-        let told = driver::exec::flags(self.raw).map(InstantiateOptions::from_flags)?;
-        Ok(InstantiateOptions {
-            node_priority: told.node_priority || self.node_priority,
-            loops_at_once: self.loops_at_once,
-            ..told
-        })
+        match &self.options {
+            Some(options) => Ok(options.clone()),
+            None => driver::exec::flags(self.raw).map(InstantiateOptions::from_flags),
+        }
     }
 
     /// Returns whether the node is enabled. A disabled node is skipped.
@@ -245,18 +242,20 @@ impl Exec {
 
     /// The driver's handle, good while this is.
     ///
-    /// What its nodes use is held until this is dropped and the last launch made with [`launch`](Exec::launch) is over: of launches made
-    /// with the handle this library does not know.
+    /// What its nodes use is held until this is dropped and the last [`launch`](Exec::launch) is
+    /// over. This library does not know of launches made with the handle.
     pub fn raw(&self) -> CUgraphExec {
         self.raw
     }
 
-    /// Takes over an executable: it is destroyed when this is dropped. With the graph that it was made from, its nodes can be updated.
+    /// Takes over an executable: it is destroyed when this is dropped. With the graph that it was
+    /// made from, its nodes can be updated.
     ///
     /// # Safety
     ///
-    /// `raw` is an executable of this context's device, made from `source` if that is given, no other owner destroys it, and nothing else
-    /// launches or updates it at the same time. What its nodes use lives while they can run.
+    /// `raw` is an executable of this context's device, made from `source` if that is given. No
+    /// other owner destroys it, and nothing else launches or updates it at the same time. What its
+    /// nodes use lives while they can run.
     pub unsafe fn from_raw(
         raw: CUgraphExec,
         context: &Arc<CudaContext>,
@@ -287,8 +286,7 @@ impl Exec {
             table: Table::default(),
             last: Launched::Never,
             retired: None,
-            node_priority: false,
-            loops_at_once: false,
+            options: None,
             turns: None,
             not_sync: PhantomData,
         };
@@ -304,8 +302,9 @@ impl Exec {
     ///
     /// # Safety
     ///
-    /// As [`from_raw`](Exec::from_raw), except that the owner destroys it, after this is dropped. What updates through this handle gave is
-    /// held by it alone: then the owner launches the executable only if that lives otherwise.
+    /// As [`from_raw`](Exec::from_raw), except that the owner destroys it, after this is dropped.
+    /// Only this value holds what updates through it gave: afterwards the owner launches the
+    /// executable only if that lives otherwise.
     pub unsafe fn from_raw_borrowed(
         raw: CUgraphExec,
         context: &Arc<CudaContext>,

@@ -1,8 +1,8 @@
 //! Launches of graphs with loops, one after the other.
 //!
-//! Where loops of two executables run at once, an H200 ends both in LAUNCH_FAILED (driver for CUDA 13.0, each time, with
-//! plain driver calls too), and no context survives that. So such launches wait for each other, in whatever streams of a
-//! context they are (invariant L16).
+//! Where loops of two executables run at once, an H200 ends both in LAUNCH_FAILED (driver for CUDA
+//! 13.0, each time, with plain driver calls too), and no context survives that. So such launches
+//! wait for each other, in whatever streams of a context they are (invariant L16).
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,8 +49,8 @@ impl Turns {
             driver::run::wait(self.last.raw(), raw)?;
         }
         launch()?;
-        // The stream of the launch before may have gone, and made its own context the thread's. Where it cannot be told later when the
-        // launch is over, it is to be over now.
+        // The stream of the launch before may have gone, and made its own context the thread's.
+        // Without an event nothing tells later when the launch is over, so it is to be over now.
         driver::bind(stream.context())
             .and_then(|()| self.last.record(raw))
             .or_else(|_| driver::stream::synchronize(raw))

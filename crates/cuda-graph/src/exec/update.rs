@@ -1,6 +1,7 @@
 //! Updates of executables: from a definition, and node by node.
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphNode;
 
@@ -10,7 +11,7 @@ use crate::error::{NodeKind, UpdateFailure};
 use crate::graph::content::Content;
 use crate::graph::operation::Holds;
 use crate::graph::state::{Hierarchy, State, lock_both};
-use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
+use crate::graph::{ChildOp, Graph, Node, NodeId, Operation};
 use crate::op::Op;
 use crate::{Error, Result, driver};
 
@@ -25,34 +26,20 @@ impl Exec {
         driver::bind(&self.context)?;
         let own = self.source.clone();
         let (mut theirs, ours) = match &own {
-            Some((own, _)) => {
-                let (theirs, ours) = lock_both(graph.hierarchy(), own);
-                (theirs, ours)
-            }
+            Some((own, _)) => lock_both(graph.hierarchy(), own),
             None => (graph.hierarchy().lock(), None),
         };
         let raw = theirs.body(graph.body_index())?.raw;
-        if theirs.may_branch && !self.loops_at_once {
+        let at_once = self
+            .options
+            .as_ref()
+            .is_some_and(|options| options.loops_at_once);
+        if theirs.may_branch && !at_once {
             graph.check_turns(&mut theirs)?;
         }
         let (result, verdict) = driver::exec::update(self.raw, raw);
-        match result {
-            Ok(()) => {
-                let body = graph.body_index();
-                let mut new = Table::of(&mut theirs, body);
-                if let Some((_, root)) = own
-                    && (ours.is_some() || root != body)
-                {
-                    new = Table::holding(new);
-                    new.pair(ours.as_deref().unwrap_or(&theirs), root, &theirs, body);
-                }
-                let old = std::mem::replace(&mut self.table, new);
-                drop(ours);
-                drop(theirs);
-                self.retire(old, Gone::all);
-                Ok(())
-            }
-            Err(Error::Call { code, .. }) => Err(Error::Update {
+        result.map_err(|error| match error {
+            Error::Call { code, .. } => Error::Update {
                 reason: match verdict.result {
                     0 | 1 => UpdateFailure::Driver,
                     2 => UpdateFailure::TopologyChanged,
@@ -66,9 +53,21 @@ impl Exec {
                 },
                 node: theirs.name_of_raw(verdict.node),
                 code,
-            }),
-            Err(error) => Err(error),
+            },
+            error => error,
+        })?;
+        let body = graph.body_index();
+        let mut new = Table::of(&mut theirs, body);
+        if let Some((_, root)) = own
+            && (ours.is_some() || root != body)
+        {
+            new = Table::holding(new);
+            new.pair(ours.as_deref().unwrap_or(&theirs), root, &theirs, body);
         }
+        let old = std::mem::replace(&mut self.table, new);
+        drop((ours, theirs));
+        self.retire(old, Gone::all);
+        Ok(())
     }
 
     /// Makes one node do `op` from the next launch on. The definition stays as it is.
@@ -125,10 +124,7 @@ impl Exec {
     /// Makes one node run what another graph does now.
     fn update_child(&mut self, id: NodeId, op: &ChildOp) -> Result<()> {
         driver::bind(&self.context)?;
-        let (source, _) = self.source.clone().ok_or(Error::UnknownSource)?;
-        if id.hierarchy != source.id || self.table.get(id).is_none() {
-            return Err(self.why_not_found(id));
-        }
+        let source = self.find(id)?.0.clone();
         if id.kind != NodeKind::Child {
             return Err(Error::WrongKind {
                 is: id.kind,
@@ -179,9 +175,7 @@ impl Exec {
     /// replaced what was known. Otherwise as [`update`](Exec::update).
     pub fn op<O: Operation>(&self, node: Node<O>) -> Result<O> {
         let id = node.id();
-        let (source, _) = self.source.as_ref().ok_or(Error::UnknownSource)?;
-        let content = self.table.get(id).filter(|_| id.hierarchy == source.id);
-        let content = content.ok_or_else(|| self.why_not_found(id))?;
+        let (_, content) = self.find(id)?;
         let name = || Box::new(content.name(id.index));
         let op = content
             .op()
@@ -196,11 +190,8 @@ impl Exec {
         call: impl FnOnce(CUgraphNode) -> Result<R>,
     ) -> Result<R> {
         driver::bind(&self.context)?;
-        let (source, _) = self.source.as_ref().ok_or(Error::UnknownSource)?;
-        if id.hierarchy != source.id || self.table.get(id).is_none() {
-            return Err(self.why_not_found(id));
-        }
-        let name = || self.table.name(id);
+        let (source, content) = self.find(id)?;
+        let name = || content.name(id.index);
         if id.kind == NodeKind::Conditional {
             let node = Box::new(name());
             return Err(Error::ConditionalFixed { node }.about(name(), action));
@@ -211,6 +202,13 @@ impl Exec {
             return Err(self.why_not_found(id));
         };
         call(raw).map_err(|error| error.about(name(), action))
+    }
+
+    /// The definition, and what the node does now.
+    fn find(&self, id: NodeId) -> Result<(&Arc<Hierarchy>, &Content)> {
+        let (source, _) = self.source.as_ref().ok_or(Error::UnknownSource)?;
+        let content = self.table.get(id).filter(|_| id.hierarchy == source.id);
+        Ok((source, content.ok_or_else(|| self.why_not_found(id))?))
     }
 
     #[cold]
@@ -256,7 +254,7 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
         return Err(Error::ForeignCondition);
     }
     // The driver decides about nodes that this library did not make.
-    if let Content::Op(now @ (AnyOp::Kernel(_) | AnyOp::Fill(_))) = now
+    if let Content::Op(now) = now
         && !(op.attributes().is_empty() && now.attributes().is_empty())
         && op.attributes() != now.attributes()
     {

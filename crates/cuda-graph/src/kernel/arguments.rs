@@ -210,52 +210,42 @@ impl Arguments {
         &self.owners
     }
 
-    /// Takes over the values of `other`, if the owners and the forms are the same.
-    #[inline]
+    /// Takes over the values of `other`, if there are as many and their owners are the same.
+    #[inline(always)]
     pub(crate) fn assign(&mut self, other: &Arguments) -> bool {
-        let same_owners = self.owners.len() == other.owners.len()
-            && self
-                .owners
-                .iter()
-                .zip(&other.owners)
-                .all(|(a, b)| Arc::ptr_eq(a, b));
-        let same_forms = self.forms.len() == other.forms.len()
-            && self.forms.iter().zip(&other.forms).all(|(a, b)| a.0 == b.0);
-        if !(same_owners && same_forms) {
-            return false;
+        let is_same = self.forms.len() == other.forms.len()
+            && self.words.len() == other.words.len()
+            && self.owners.len() == other.owners.len()
+            && (self.owners.iter().zip(&other.owners)).all(|(own, other)| Arc::ptr_eq(own, other));
+        if is_same {
+            copy_values(&mut self.words, &other.words);
+            copy_values(&mut self.forms, &other.forms);
+            self.conditions_of = other.conditions_of;
         }
-        self.words.copy_from_slice(&other.words);
-        self.conditions_of = other.conditions_of;
-        true
+        is_same
     }
 
     /// Gives a pointer to each argument, as the driver wants them. It copies what they lead to, by
     /// size, so a word's alignment is enough.
     #[inline(always)]
     pub(crate) fn with_pointers<R>(&self, call: impl FnOnce(*mut *mut c_void) -> R) -> R {
-        let words = self.words.as_ptr();
-        let mut few: [*mut c_void; FEW] =
-            std::array::from_fn(|word| words.wrapping_add(word).cast_mut().cast());
-        let mut many = Vec::new();
-        let mut pointers = few.as_mut_ptr();
         // Otherwise each argument is one word.
         if self.words.len() != self.len() || self.len() > FEW {
-            many = self.many_pointers();
-            pointers = many.as_mut_ptr();
+            return self.with_many_pointers(call);
         }
-        // One place that calls, so that the call is compiled into it.
-        let result = call(pointers);
-        drop(many);
-        result
+        let words = self.words.as_ptr();
+        let mut pointers: [*mut c_void; FEW] =
+            std::array::from_fn(|word| words.wrapping_add(word).cast_mut().cast());
+        call(pointers.as_mut_ptr())
     }
 
     #[cold]
     #[inline(never)]
-    fn many_pointers(&self) -> Vec<*mut c_void> {
+    fn with_many_pointers<R>(&self, call: impl FnOnce(*mut *mut c_void) -> R) -> R {
         let words = self.words.as_ptr();
-        self.places()
-            .map(|(start, _)| words.wrapping_add(start).cast_mut().cast())
-            .collect()
+        let pointers = self.places().map(|(start, _)| words.wrapping_add(start));
+        let mut pointers: Vec<_> = pointers.map(|word| word.cast_mut().cast()).collect();
+        call(pointers.as_mut_ptr())
     }
 
     /// Checks them against what `kernel` takes.
@@ -288,6 +278,25 @@ impl Arguments {
                 got: self.len(),
             },
         }
+    }
+}
+
+/// Copies all of a list to one that is as long.
+#[inline(always)]
+fn copy_values<T: Copy, const N: usize>(to: &mut SmallVec<[T; N]>, from: &SmallVec<[T; N]>)
+where
+    [T; N]: smallvec::Array<Item = T>,
+{
+    if from.len() > N {
+        return to.copy_from_slice(from);
+    }
+    // SAFETY: each list has room for `N` values, of which those beyond its length may be
+    // uninitialized. A copy of fixed size is a few instructions, without a call.
+    unsafe {
+        let from = from.as_ptr().cast::<MaybeUninit<[T; N]>>();
+        to.as_mut_ptr()
+            .cast::<MaybeUninit<[T; N]>>()
+            .write(from.read());
     }
 }
 
