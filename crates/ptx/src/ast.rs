@@ -8,8 +8,8 @@
 //! and neither does layout. Names keep their spelling, registers their `%`, directives lose their
 //! dot.
 
-/// Where a token starts in the source, counted from 1. All positions compare equal, so that trees compare by
-/// what they say.
+/// Where a token starts in the source, counted from 1. All positions compare equal, so that trees
+/// compare by what they say.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct Pos {
     /// Line, from 1.
@@ -74,8 +74,9 @@ pub enum Item {
         /// What stands in it.
         lines: Vec<SectionLine>,
     },
-    /// A `.callprototype`, `.branchtargets`, `.calltargets` is a [`Statement`], as it only stands in a body.
-    /// This item is a `.loc` or another directive that debug builds leave between functions.
+    /// A `.callprototype`, `.branchtargets`, `.calltargets` is a [`Statement`], as it only stands
+    /// in a body. This item is a `.loc` or another directive that debug builds leave between
+    /// functions.
     Loc(Loc),
 }
 
@@ -177,7 +178,8 @@ pub enum Type {
     Surfref,
 }
 
-/// A declared variable, parameter or range of registers: `.shared .align 4 .v4 .f32 name[16] = {...}`.
+/// A declared variable, parameter or range of registers: `.shared .align 4 .v4 .f32 name[16] =
+/// {...}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
     /// Where its name stands.
@@ -274,8 +276,9 @@ pub struct Function {
 /// A performance or other directive of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FunctionDirective {
-    /// `.maxntid`, `.reqntid`, `.minnctapersm`, `.maxnctapersm`, `.maxnreg`, `.noreturn`, `.reqnctapercluster`,
-    /// `.maxclusterrank`, `.explicitcluster`, `.blocksareclusters`, `.abi_preserve`, ...: name without the dot, and numbers.
+    /// `.maxntid`, `.reqntid`, `.minnctapersm`, `.maxnctapersm`, `.maxnreg`, `.noreturn`,
+    /// `.reqnctapercluster`, `.maxclusterrank`, `.explicitcluster`, `.blocksareclusters`,
+    /// `.abi_preserve`, ...: name without the dot, and numbers.
     Numbers(Ident, Vec<u32>),
     /// `.pragma "text", ...;`
     Pragma(Vec<String>),
@@ -359,15 +362,16 @@ pub struct Instruction {
     pub opcode: Ident,
     /// What follows it, without the dots, in order: `["lo", "s32"]`, `["L2::128B", "b32"]`.
     pub modifiers: Vec<Ident>,
-    /// Operands in source order, destinations first. A `call` has: the list of returns (if given), the callee,
-    /// the list of arguments (if given), the prototype or target list (if given).
+    /// Operands in source order, destinations first. A `call` has: the list of returns (if given),
+    /// the callee, the list of arguments (if given), the prototype or target list (if given).
     pub operands: Vec<Operand>,
 }
 
 /// An operand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
-    /// A register, a variable, a function, a label, a named constant: `%r1`, `foo`, `$L1`, `WARP_SZ`, `%laneid`.
+    /// A register, a variable, a function, a label, a named constant: `%r1`, `foo`, `$L1`,
+    /// `WARP_SZ`, `%laneid`.
     Name(Ident),
     /// `%tid.x`, `%v.y`: a component, without its dot.
     Member(Ident, Ident),
@@ -414,7 +418,8 @@ pub enum AddressBase {
 /// A number as PTX gives it. Constant expressions are folded by the parser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Immediate {
-    /// An integer of 64 bits, and whether it is of signed type (`.s64`, as PTX's constant rules give it).
+    /// An integer of 64 bits, and whether it is of signed type (`.s64`, as PTX's constant rules
+    /// give it).
     Int {
         /// The bits.
         bits: u64,
@@ -467,8 +472,8 @@ impl Type {
 }
 
 impl Variable {
-    /// The size of the whole variable in bytes; an open first dimension counts as 0 elements, and a size beyond
-    /// 64 bits saturates.
+    /// The size of the whole variable in bytes; an open first dimension counts as 0 elements, and a
+    /// size beyond 64 bits saturates.
     pub fn size(&self) -> u64 {
         self.dims.iter().fold(
             u64::from(self.ty.size()) * u64::from(self.vector),

@@ -16,7 +16,8 @@ pub(crate) enum Token {
     /// A name: of a register, a symbol, an opcode.
     #[regex(r"[a-zA-Z][a-zA-Z0-9_$]*|[_$%][a-zA-Z0-9_$]+")]
     Ident,
-    /// A dot and what follows it: a directive, a type, a modifier (`.1d`, `.L2::128B`), a component.
+    /// A dot and what follows it: a directive, a type, a modifier (`.1d`, `.L2::128B`), a
+    /// component.
     #[regex(r"\.[a-zA-Z0-9_$]+", qualified)]
     Dotted,
     /// An integer in any base, with or without `U`.
@@ -109,8 +110,8 @@ pub(crate) enum Token {
     /// A comment in `/*` and `*/`; leaves this module where nothing closes it.
     #[token("/*", block_comment)]
     BlockComment,
-    /// A `#`. Where that is the first in its line it takes the line with it, as C preprocessors leave them, and never
-    /// leaves this module.
+    /// A `#`. Where that is the first in its line it takes the line with it, as C preprocessors
+    /// leave them, and never leaves this module.
     #[token("#", preprocessor)]
     Hash,
     /// A string that its line does not close.
@@ -179,8 +180,9 @@ fn qualified(lexer: &mut logos::Lexer<Token>) {
     lexer.bump(taken);
 }
 
-/// Takes in a string up to its closing quote, or to the end of the line where that is missing. Nothing escapes a
-/// quote: a backslash is a character like any other, as NVIDIA's assembler has it.
+/// Takes in a string up to its closing quote, or to the end of the line where that is missing.
+/// Nothing escapes a quote: a backslash is a character like any other, as NVIDIA's assembler has
+/// it.
 fn string(lexer: &mut logos::Lexer<Token>) {
     let rest = lexer.remainder();
     let end = rest.find(['"', '\n']).unwrap_or(rest.len());

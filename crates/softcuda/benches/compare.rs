@@ -1,8 +1,10 @@
-//! What softcuda costs beside the same work written in Rust with rayon, all in one run: `cargo bench -p softcuda`.
+//! What softcuda costs beside the same work written in Rust with rayon, all in one run: `cargo
+//! bench -p softcuda`.
 //!
-//! Each row runs a kernel of `kernels/` through the driver API and its Rust counterpart on the same data, checks that they
-//! agree, and prints the median of several runs. Copies are not timed. The last rows are the cost of an empty launch with
-//! synchronize and the time to compile each kernel. Times are of this machine's CPU; they say nothing about a GPU.
+//! Each row runs a kernel of `kernels/` through the driver API and its Rust counterpart on the same
+//! data, checks that they agree, and prints the median of several runs. Copies are not timed. The
+//! last rows are the cost of an empty launch with synchronize and the time to compile each kernel.
+//! Times are of this machine's CPU; they say nothing about a GPU.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -231,8 +233,8 @@ fn nbody_plain(device: &Device) -> Outcome<()> {
             .collect();
         Ok(())
     })?;
-    // In Rust the products are rounded before they are added: without target features it has no fused multiply-add but a
-    // slow call.
+    // In Rust the products are rounded before they are added: without target features it has no
+    // fused multiply-add but a slow call.
     for (got, want) in stream.clone_dtoh(&force)?.iter().zip(&host) {
         if (got - want).abs() > 1e-9 * want.abs().max(1.0) {
             return Err(format!("n-body f64: {got} is {want} in Rust").into());
@@ -270,7 +272,8 @@ fn gemm(device: &Device) -> Outcome<()> {
         Ok(stream.synchronize()?)
     })?;
     let mut c = vec![0.0f32; n * n];
-    // The same tiling: 16 rows at a time against 16 rows of B, the inner loop along a row of B and C.
+    // The same tiling: 16 rows at a time against 16 rows of B, the inner loop along a row of B and
+    // C.
     let rust = median(|| {
         let (a, b) = (black_box(&a), black_box(&b));
         c.par_chunks_mut(16 * n).enumerate().for_each(|(tile, c)| {
@@ -310,7 +313,8 @@ fn reduction(device: &Device) -> Outcome<()> {
         let count = n as u32;
         let mut call = stream.launch_builder(&function);
         call.arg(&input_device).arg(&mut sums).arg(&count);
-        // SAFETY: the arguments are those of `reduce_shared_f32`; `sums` has an element for each block.
+        // SAFETY: the arguments are those of `reduce_shared_f32`; `sums` has an element for each
+        // block.
         unsafe {
             call.launch(LaunchConfig {
                 shared_mem_bytes: 4 * 256,

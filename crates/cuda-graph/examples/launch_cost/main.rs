@@ -1,9 +1,11 @@
-//! What graphs cost: the raw driver, this library, and plain cudarc capture on the same work, in one run.
+//! What graphs cost: the raw driver, this library, and plain cudarc capture on the same work, in
+//! one run.
 //!
 //! `cargo run --release --example launch_cost [-- --nodes 1000] [--repeats 50]`
 //!
-//! The work is kernels of one thread that each write a word of their own, in a line or in four lanes. Everything is the median over the
-//! repeats, and the three take turns within each, so that what else the machine does hits them alike. The last words written are checked.
+//! The work is kernels of one thread that each write a word of their own, in a line or in four
+//! lanes. Everything is the median over the repeats, and the three take turns within each, so that
+//! what else the machine does hits them alike. The last words written are checked.
 
 mod captured;
 mod library;

@@ -1,5 +1,6 @@
-//! What it costs to make a graph by capture: the driver's own functions and this library, around the same launches of cudarc; and
-//! operations recorded through this library beside the same ones added.
+//! What it costs to make a graph by capture: the driver's own functions and this library, around
+//! the same launches of cudarc; and operations recorded through this library beside the same ones
+//! added.
 
 use std::ptr;
 use std::time::Duration;

@@ -9,10 +9,12 @@ use cudarc::nvrtc::Ptx;
 
 use crate::Result;
 
-/// `counts[0]` counts the turns of a loop and begins again with the turn `limit`; `counts[1]` counts all turns there ever were.
+/// `counts[0]` counts the turns of a loop and begins again with the turn `limit`; `counts[1]`
+/// counts all turns there ever were.
 ///
-/// `count_and_set(counts, limit, condition)` sets the condition while there are turns to come, `count_to_flag(counts, limit, flag)` writes
-/// that to a word, `set_from(condition, flag)` sets the condition to a word, `count(counts)` counts in `counts[1]` alone.
+/// `count_and_set(counts, limit, condition)` sets the condition while there are turns to come,
+/// `count_to_flag(counts, limit, flag)` writes that to a word, `set_from(condition, flag)` sets the
+/// condition to a word, `count(counts)` counts in `counts[1]` alone.
 const PTX: &str = "
 .version 8.4
 .target sm_70

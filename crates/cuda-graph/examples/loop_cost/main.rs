@@ -1,10 +1,11 @@
-//! What loops and branches on the device cost: the raw driver's conditional nodes, this library's, and loops that the host drives, on the
-//! same work in one run.
+//! What loops and branches on the device cost: the raw driver's conditional nodes, this library's,
+//! and loops that the host drives, on the same work in one run.
 //!
 //! `cargo run --release --example loop_cost [-- --turns 1000] [--repeats 50]`
 //!
-//! A turn is a kernel of one thread that counts. Times are from the launch to the end of all turns, divided by the turns: medians over the
-//! repeats, in each of which every way has its turn, and the first one is another each time. All counts are checked.
+//! A turn is a kernel of one thread that counts. Times are from the launch to the end of all turns,
+//! divided by the turns: medians over the repeats, in each of which every way has its turn, and the
+//! first one is another each time. All counts are checked.
 
 mod kernels;
 mod library;

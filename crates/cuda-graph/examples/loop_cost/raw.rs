@@ -1,4 +1,5 @@
-//! Conditional nodes by the driver's own functions, as a C program would make them, and the loop that the host drives.
+//! Conditional nodes by the driver's own functions, as a C program would make them, and the loop
+//! that the host drives.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -34,8 +35,8 @@ struct Exec(CUgraphExec);
 
 impl Exec {
     fn launch(&self, stream: &CudaStream) -> Result<()> {
-        // SAFETY: executable and stream are alive, launches come one after the other, and what the graph uses goes with its contender, after
-        // all work.
+        // SAFETY: executable and stream are alive, launches come one after the other, and what the
+        // graph uses goes with its contender, after all work.
         Ok(unsafe { sys::cuGraphLaunch(self.0, stream.cu_stream()) }.result()?)
     }
 }
@@ -50,7 +51,8 @@ impl Drop for Exec {
 /// Adds a kernel node of one thread.
 ///
 /// # Safety
-/// The graph lives, `values` are what the kernel takes, and what they point at outlives the graph's executables.
+/// The graph lives, `values` are what the kernel takes, and what they point at outlives the graph's
+/// executables.
 unsafe fn add_kernel<const N: usize>(
     graph: CUgraph,
     after: Option<CUgraphNode>,
@@ -113,7 +115,8 @@ impl<'a> Graph<'a> {
         kind: CUgraphConditionalNodeType,
     ) -> Result<(CUgraphNode, CUgraph)> {
         let mut params = MaybeUninit::<CUgraphNodeParams>::zeroed();
-        // SAFETY: the structure is a kind, which gets a value here, and plain data for which zero is a value.
+        // SAFETY: the structure is a kind, which gets a value here, and plain data for which zero
+        // is a value.
         let mut params = unsafe {
             (*params.as_mut_ptr()).type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
             params.assume_init()
@@ -232,7 +235,8 @@ pub fn ifs(work: &Work, count: u32) -> Result<Contender<'_>> {
     Contender::new(count, &counts, graph.launched()?)
 }
 
-/// A loop that the host drives: a launch, a copy of the flag to pinned memory, a wait, again and again.
+/// A loop that the host drives: a launch, a copy of the flag to pinned memory, a wait, again and
+/// again.
 pub fn host_driven(work: &Work, turns: u32) -> Result<Contender<'_>> {
     let (counts, flag) = (work.counts()?, work.flag()?);
     let seen = PinnedBuffer::<u32>::zeroed(work.stream.context(), 1)?;
@@ -245,7 +249,8 @@ pub fn host_driven(work: &Work, turns: u32) -> Result<Contender<'_>> {
                 (&raw mut limit).cast(),
                 (&raw mut to).cast(),
             ];
-            // SAFETY: the kernel takes two addresses and a number between them; the memory outlives the wait, and is read after it.
+            // SAFETY: the kernel takes two addresses and a number between them; the memory outlives
+            // the wait, and is read after it.
             let goes_on = unsafe {
                 let (values, extra, kernel) = (
                     values.as_mut_ptr(),

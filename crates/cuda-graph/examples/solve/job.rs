@@ -119,7 +119,8 @@ fn report(
 ) -> io::Result<Exit> {
     let (iterations, tolerance, x) = (outcome.iterations, options.tolerance, &outcome.x);
     let true_residual = relative_residual(&problem.matrix, x, &problem.b);
-    // The device goes by a residual that it keeps up to date. Below what rounding allows, that parts from the true one.
+    // The device goes by a residual that it keeps up to date. Below what rounding allows, that
+    // parts from the true one.
     let reason = match outcome.reason {
         Reason::Converged if true_residual <= FAITHFUL * tolerance => Reason::Converged,
         Reason::Converged => Reason::RoundedOff,

@@ -1,7 +1,8 @@
-//! Solves a sparse symmetric positive definite system by conjugate gradients, wholly on the device: one graph, one
-//! launch.
+//! Solves a sparse symmetric positive definite system by conjugate gradients, wholly on the device:
+//! one graph, one launch.
 //!
-//! `cargo run --release --example solve [-- matrix.mtx] [--compare] [--svg graph.svg]`; `--help` says the rest.
+//! `cargo run --release --example solve [-- matrix.mtx] [--compare] [--svg graph.svg]`; `--help`
+//! says the rest.
 
 mod compare;
 mod job;

@@ -1,12 +1,13 @@
-//! Sparse square matrices, a row after the other, and what must hold of one that conjugate gradients are to solve with.
+//! Sparse square matrices, a row after the other, and what must hold of one that conjugate
+//! gradients are to solve with.
 
 use std::fmt;
 
 /// Rows, and entries, are counted in 31 bits, so that kernels may count a little further in 32.
 pub const MOST: usize = i32::MAX as usize;
 
-/// How far entries (i, j) and (j, i) may be apart, as a part of the larger: duplicates may have been summed in another
-/// order.
+/// How far entries (i, j) and (j, i) may be apart, as a part of the larger: duplicates may have
+/// been summed in another order.
 const ASYMMETRY: f64 = 1e-12;
 
 /// A value and where it is, counted from 0.
@@ -17,8 +18,8 @@ pub struct Entry {
     pub value: f64,
 }
 
-/// A square matrix of `n` rows: row `i` has `columns[starts[i]..starts[i + 1]]`, in ascending order, each once, and as
-/// many `values`.
+/// A square matrix of `n` rows: row `i` has `columns[starts[i]..starts[i + 1]]`, in ascending
+/// order, each once, and as many `values`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     n: usize,
@@ -27,8 +28,8 @@ pub struct Matrix {
     values: Vec<f64>,
 }
 
-/// Why a matrix is not symmetric positive definite, as far as its entries show. Rows are counted from 1, as files count
-/// them.
+/// Why a matrix is not symmetric positive definite, as far as its entries show. Rows are counted
+/// from 1, as files count them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Flaw {
     #[error(
@@ -47,8 +48,8 @@ pub enum Flaw {
 }
 
 impl Matrix {
-    /// The matrix of `entries`, which lie within `n` rows and columns. Those of one place are added up in the order
-    /// given.
+    /// The matrix of `entries`, which lie within `n` rows and columns. Those of one place are added
+    /// up in the order given.
     pub fn from_entries(n: usize, mut entries: Vec<Entry>) -> Matrix {
         assert!(n <= MOST && entries.len() <= MOST, "31 bits count them");
         entries.sort_by_key(|entry| (entry.row, entry.column));
@@ -74,7 +75,8 @@ impl Matrix {
         }
     }
 
-    /// The 5-point Laplacian on `side` × `side` points with zero around them: 4 on the diagonal, -1 for each neighbour.
+    /// The 5-point Laplacian on `side` × `side` points with zero around them: 4 on the diagonal, -1
+    /// for each neighbour.
     pub fn poisson(side: usize) -> Matrix {
         let n = side * side;
         let mut entries = Vec::with_capacity(5 * n);
@@ -152,8 +154,8 @@ impl Matrix {
         (0..self.n).map(product).collect()
     }
 
-    /// Looks for what shows that it is not symmetric positive definite. That it is cannot be told from single entries:
-    /// the solver may still come upon a direction in which it is not positive.
+    /// Looks for what shows that it is not symmetric positive definite. That it is cannot be told
+    /// from single entries: the solver may still come upon a direction in which it is not positive.
     pub fn check(&self) -> Result<(), Flaw> {
         for row in 0..self.n {
             for (column, value) in self.row(row) {

@@ -1,11 +1,11 @@
 //! Reads sparse symmetric matrices in the Matrix Market exchange format.
 //!
-//! What is read: `matrix coordinate`, `real`, `integer` or `pattern` (every entry is 1), `general` or `symmetric` (the
-//! part on and below the diagonal alone). Rows and columns are counted from 1. Entries of one place are added up.
-//! Comments begin with `%`.
+//! What is read: `matrix coordinate`, `real`, `integer` or `pattern` (every entry is 1), `general`
+//! or `symmetric` (the part on and below the diagonal alone). Rows and columns are counted from 1.
+//! Entries of one place are added up. Comments begin with `%`.
 //!
-//! No input makes it panic, and memory is taken for what is in the file, not for what its second line promises. An
-//! error names the line, what stands there, and what should.
+//! No input makes it panic, and memory is taken for what is in the file, not for what its second
+//! line promises. An error names the line, what stands there, and what should.
 
 use std::io::{self, BufRead};
 

@@ -1,5 +1,5 @@
-//! A bar on the terminal that follows what the device says, from a thread of its own: the device is not asked, let
-//! alone stopped.
+//! A bar on the terminal that follows what the device says, from a thread of its own: the device is
+//! not asked, let alone stopped.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,7 +12,8 @@ use super::solver::Progress;
 const PERIOD: Duration = Duration::from_millis(100);
 const LENGTH: u64 = 1000;
 
-/// Runs `solve`, which brings the residual down to `tolerance`, with a bar if standard error is a terminal.
+/// Runs `solve`, which brings the residual down to `tolerance`, with a bar if standard error is a
+/// terminal.
 pub fn watched<T>(progress: &Progress, tolerance: f64, solve: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return solve();

@@ -1,9 +1,10 @@
 //! Conjugate gradients, preconditioned by the diagonal, as one step for any recorder.
 //!
-//! The arithmetic is that of `kernels/solve.cu`, two kernels an iteration; the step is a first kernel, and a loop of
-//! iterations while the device says that it goes on. Nothing but that flag decides, so the same step is a graph that
-//! loops on the device, a capture, or a sequence of launches around which the host loops. Sums are taken in a fixed
-//! order: all of them give the same bits.
+//! The arithmetic is that of `kernels/solve.cu`, two kernels an iteration; the step is a first
+//! kernel, and a loop of iterations while the device says that it goes on. Nothing but that flag
+//! decides, so the same step is a graph that loops on the device, a capture, or a sequence of
+//! launches around which the host loops. Sums are taken in a fixed order: all of them give the same
+//! bits.
 
 use std::sync::Arc;
 
@@ -16,12 +17,13 @@ use super::matrix::Matrix;
 
 const PTX: &str = include_str!("../../../../kernels/ptx/solve.ptx");
 
-/// What the kernels are compiled for: the most blocks whose sums they add up, and the threads of a block.
+/// What the kernels are compiled for: the most blocks whose sums they add up, and the threads of a
+/// block.
 const BLOCKS: usize = 128;
 const THREADS: usize = 256;
 
-/// A direction d is one in which the matrix is not positive if d·Ad is below this part of the sum of what it is made
-/// of: as far as double precision can tell, it is zero at most.
+/// A direction d is one in which the matrix is not positive if d·Ad is below this part of the sum
+/// of what it is made of: as far as double precision can tell, it is zero at most.
 const NOTHING: f64 = 1e-13;
 
 /// When to stop.
@@ -37,10 +39,11 @@ pub struct Limits {
 pub enum Reason {
     Converged,
     LimitReached,
-    /// The device came upon a direction in which the matrix is not positive, and the host finds so too.
+    /// The device came upon a direction in which the matrix is not positive, and the host finds so
+    /// too.
     NotPositive,
-    /// The device came upon such a direction, but there it is positive: the residual is as small as rounding errors let
-    /// it be.
+    /// The device came upon such a direction, but there it is positive: the residual is as small as
+    /// rounding errors let it be.
     RoundedOff,
     /// Numbers became too large.
     NotFinite,
@@ -104,7 +107,8 @@ pub struct Solver {
     u: Buffer<f64>,
     p: Buffer<f64>,
     progress: Progress,
-    /// The device's right-hand side is `b` divided by this power of two, so that squares neither vanish nor overflow.
+    /// The device's right-hand side is `b` divided by this power of two, so that squares neither
+    /// vanish nor overflow.
     scale: f64,
 }
 
@@ -197,8 +201,8 @@ impl Solver {
         })
     }
 
-    /// The step: solves, testing after every `unroll` iterations whether there is more to do. Iterations after the last
-    /// do nothing.
+    /// The step: solves, testing after every `unroll` iterations whether there is more to do.
+    /// Iterations after the last do nothing.
     pub fn record(&self, to: &mut dyn Recorder, unroll: u32) -> Result<()> {
         to.record(self.start.clone())?;
         to.do_while_nonzero(&self.go, |turn| {
@@ -261,8 +265,8 @@ fn power_of_two(value: f64) -> f64 {
     }
 }
 
-/// Whether d·Ad is more than rounding errors could make of zero. Of a direction that has no length nothing can be said
-/// against it.
+/// Whether d·Ad is more than rounding errors could make of zero. Of a direction that has no length
+/// nothing can be said against it.
 fn is_positive_along(matrix: &Matrix, direction: &[f64]) -> bool {
     let scale = power_of_two(largest(direction));
     let (mut sum, mut parts) = (0.0, 0.0);

@@ -10,7 +10,8 @@ fn graph() -> Graph {
     Graph::new(&context()).unwrap()
 }
 
-/// Allocates, fills, reads and frees memory at a place, and says whether the driver has such memory.
+/// Allocates, fills, reads and frees memory at a place, and says whether the driver has such
+/// memory.
 fn lives(op: AllocOp) -> bool {
     let stream = stream();
     let to = words(&stream, &[0; 16]);

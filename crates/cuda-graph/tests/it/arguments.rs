@@ -1,4 +1,5 @@
-//! Arguments of kernels: of every size and alignment, few and many, through copies of their operation.
+//! Arguments of kernels: of every size and alignment, few and many, through copies of their
+//! operation.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
@@ -124,7 +125,8 @@ fn every_size_and_alignment_more_than_fit_in_place() {
     assert_eq!(run(op, &to), WORDS);
 }
 
-/// Changing a copy of an operation leaves the others as they were, and each runs when the others are gone.
+/// Changing a copy of an operation leaves the others as they were, and each runs when the others
+/// are gone.
 #[test]
 fn copies_are_changed_apart() {
     let to = Buffer::<u64>::zeroed(&stream(), WORDS.len()).unwrap();
@@ -198,7 +200,8 @@ fn copies_are_changed_on_many_threads() {
     }
 }
 
-/// A node of this library whose launch is read back from the driver, by way of a copy that does not know it.
+/// A node of this library whose launch is read back from the driver, by way of a copy that does not
+/// know it.
 #[test]
 fn arguments_are_read_back() {
     let to = Buffer::<u64>::zeroed(&stream(), WORDS.len()).unwrap();

@@ -10,7 +10,8 @@ use cuda_graph::{
 
 use crate::fixture::{context, store, stream, words};
 
-/// `shape(to)`: the first thread of each block writes the number of blocks in its cluster, and its own number there, to `to`.
+/// `shape(to)`: the first thread of each block writes the number of blocks in its cluster, and its
+/// own number there, to `to`.
 const SHAPE: &str = "
 .version 7.8
 .target sm_90

@@ -338,7 +338,8 @@ fn conditions_made_while_a_capture_fails_serve() {
     stream.synchronize().unwrap();
 }
 
-/// An operation read back, whose node is destroyed, is added again; its condition serves nobody else then.
+/// An operation read back, whose node is destroyed, is added again; its condition serves nobody
+/// else then.
 #[test]
 fn a_loop_destroyed_and_added_again_keeps_its_condition() {
     let stream = stream();

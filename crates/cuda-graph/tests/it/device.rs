@@ -1,6 +1,7 @@
 //! Opening a device: which driver is taken, and what is said when there is none.
 //!
-//! The choice is made once for a process, so each case runs this test binary again with its own environment.
+//! The choice is made once for a process, so each case runs this test binary again with its own
+//! environment.
 
 use cuda_graph::{Driver, Error};
 

@@ -1,6 +1,7 @@
 //! Two devices beside each other: whichever's context is current, a graph is its own device's.
 //!
-//! They are ignored where most tests run, the software driver having one device; `--ignored devices::` runs them where there are two.
+//! They are ignored where most tests run, the software driver having one device; `--ignored
+//! devices::` runs them where there are two.
 
 use std::ptr;
 use std::sync::Arc;
@@ -124,7 +125,8 @@ fn the_other_context_is_current() {
     }
 }
 
-/// Loops, whose condition kernel is loaded for each context, run on both at once; captured and eager too.
+/// Loops, whose condition kernel is loaded for each context, run on both at once; captured and
+/// eager too.
 #[test]
 #[ignore = "wants two devices"]
 fn loops_on_both() {
@@ -191,7 +193,8 @@ fn loops_on_both() {
     assert_eq!(counts(), [5, 5]);
 }
 
-/// Has the device of `to` reach what pools of the device of `of` give, as all memory that cudarc and this library allocate is given.
+/// Has the device of `to` reach what pools of the device of `of` give, as all memory that cudarc
+/// and this library allocate is given.
 fn share(of: usize, to: usize) {
     let (mut device, mut pool) = (0, ptr::null_mut());
     let access = sys::CUmemAccessDesc {
@@ -211,7 +214,8 @@ fn share(of: usize, to: usize) {
     }
 }
 
-/// A copy from one device to the other, as a node of either's graph: refused until the memory's pool lets the other device in.
+/// A copy from one device to the other, as a node of either's graph: refused until the memory's
+/// pool lets the other device in.
 #[test]
 #[ignore = "wants two devices"]
 fn copies_between_them() {
@@ -243,8 +247,8 @@ fn copies_between_them() {
     }
 }
 
-/// A kernel of the other device's module, and a launch into the other device's stream: the driver takes both, and both devices work
-/// afterwards.
+/// A kernel of the other device's module, and a launch into the other device's stream: the driver
+/// takes both, and both devices work afterwards.
 #[test]
 #[ignore = "wants two devices"]
 fn what_is_the_others() {

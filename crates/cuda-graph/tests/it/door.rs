@@ -1,4 +1,5 @@
-//! A host operation that can be made to wait, so that a launch is in flight for as long as a test needs.
+//! A host operation that can be made to wait, so that a launch is in flight for as long as a test
+//! needs.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

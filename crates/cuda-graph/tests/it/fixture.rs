@@ -9,8 +9,8 @@ use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStre
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{AllocOp, Buffer, Graph, Kernel, KernelOp, Node, RawMemory};
 
-/// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds 1 to `to[i]`.
-/// `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
+/// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds
+/// 1 to `to[i]`. `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
 pub const PTX: &str = "
 .version 7.0
 .target sm_70
@@ -73,8 +73,8 @@ pub const PTX: &str = "
 }
 ";
 
-/// The same for all tests. cudarc waits for everything on the device when a context makes its first stream, which no capture survives: that
-/// one is made here.
+/// The same for all tests. cudarc waits for everything on the device when a context makes its first
+/// stream, which no capture survives: that one is made here.
 pub fn context() -> Arc<CudaContext> {
     static CONTEXT: OnceLock<(Arc<CudaContext>, Arc<CudaStream>)> = OnceLock::new();
     let (context, _) = CONTEXT.get_or_init(|| {
@@ -120,7 +120,8 @@ pub fn one() -> cuda_graph::cudarc::driver::LaunchConfig {
     }
 }
 
-/// Held by a test while it launches loops: on an H200, loops in several streams at once have failed.
+/// Held by a test while it launches loops: on an H200, loops in several streams at once have
+/// failed.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,7 +145,8 @@ pub fn words(stream: &Arc<CudaStream>, values: &[u32]) -> Buffer<u32> {
     Buffer::from_host(stream, values).expect("it fits")
 }
 
-/// The memory that a node allocates. A test uses it after that node and before the one that frees it, or sees it refused.
+/// The memory that a node allocates. A test uses it after that node and before the one that frees
+/// it, or sees it refused.
 #[track_caller]
 pub fn allocated(graph: &Graph, node: Node<AllocOp>) -> RawMemory {
     // SAFETY: as this function's callers do.

@@ -1,5 +1,5 @@
-//! Every call of the driver made to fail in turn, for every kind of operation: what fails leaves neither node nor owner behind, takes
-//! nothing early, and can be done again (invariant L4).
+//! Every call of the driver made to fail in turn, for every kind of operation: what fails leaves
+//! neither node nor owner behind, takes nothing early, and can be done again (invariant L4).
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -67,8 +67,8 @@ fn make(resource: Resource, stream: &Arc<CudaStream>) -> (AnyOp, Seen) {
     (op, seen)
 }
 
-/// Gives an operation to `body` while a call of its fails. A graph that the operation embeds is kept meanwhile: a driver that cannot
-/// destroy it leaks it, whatever else is done.
+/// Gives an operation to `body` while a call of its fails. A graph that the operation embeds is
+/// kept meanwhile: a driver that cannot destroy it leaks it, whatever else is done.
 fn give<R>(failing: &Failing, op: AnyOp, body: impl FnOnce(AnyOp) -> R) -> R {
     let kept = matches!(op, AnyOp::Child(_)).then(|| op.clone());
     let result = failing.run(|| body(op));
@@ -150,7 +150,8 @@ fn updating_a_definition_changes_all_or_nothing() {
             op => op,
         };
         match give(failing, new, |new| graph.update(node, new)) {
-            // Where the call that failed was to let go of the old version, the graph holds it until it is gone itself.
+            // Where the call that failed was to let go of the old version, the graph holds it until
+            // it is gone itself.
             Ok(()) => seen_new.assert_alive(case),
             Err(_) => {
                 seen_new.assert_dropped(case);

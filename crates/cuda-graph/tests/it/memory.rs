@@ -341,8 +341,8 @@ fn buffers_are_not_made_or_read_in_a_capture() {
     assert_eq!(buffer.to_host(&stream).unwrap(), [1; 4]);
 }
 
-/// Where freeing waits for the device, nobody waits for whoever frees: neither the thread that drops a
-/// buffer, nor one that begins a capture meanwhile.
+/// Where freeing waits for the device, nobody waits for whoever frees: neither the thread that
+/// drops a buffer, nor one that begins a capture meanwhile.
 #[test]
 fn a_buffer_that_is_dropped_waits_for_nothing() {
     let (busy, free) = (stream(), stream());

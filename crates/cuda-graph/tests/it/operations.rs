@@ -20,7 +20,8 @@ fn graph() -> Graph {
     Graph::new(&context()).unwrap()
 }
 
-/// Memory may be an argument by value too: it is kept as it is by reference, by the operation and by those made of it.
+/// Memory may be an argument by value too: it is kept as it is by reference, by the operation and
+/// by those made of it.
 #[test]
 fn arguments_by_value_are_kept() {
     let stream = stream();

@@ -84,7 +84,8 @@ fn the_drivers_picture_has_its_flags() {
     assert!(all.len() > plain.len() && all.contains("store"), "{all}");
 }
 
-/// Every kind of loop and branch, nested: a switch of three in an if/else in a do-while loop in a while loop.
+/// Every kind of loop and branch, nested: a switch of three in an if/else in a do-while loop in a
+/// while loop.
 fn control(r: &mut dyn Recorder, flag: &Buffer<u32>, a: &Buffer<u32>) -> Result<()> {
     let say = |r: &mut dyn Recorder, what: &'static str| {
         let op = FillOp::new(a, 1u32)?.label(what);

@@ -58,7 +58,8 @@ fn foreign(to: &Buffer<u32>, value: u32) -> (sys::CUgraph, sys::CUgraphNode) {
         width: to.len(),
         height: 1,
     };
-    // SAFETY: the places for answers are there, the context is alive, the buffer outlives the graph in the tests below.
+    // SAFETY: the places for answers are there, the context is alive, the buffer outlives the graph
+    // in the tests below.
     let made = unsafe {
         let created = sys::cuGraphCreate(&mut graph, 0);
         assert_eq!(created, sys::CUresult::CUDA_SUCCESS);

@@ -1,4 +1,5 @@
-//! The kinds of resources, each in an operation that is the only one to use it, and a way to see it go.
+//! The kinds of resources, each in an operation that is the only one to use it, and a way to see it
+//! go.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -209,7 +210,8 @@ impl Resource {
             Resource::Raw => {
                 let (watch, watched) = Watch::new();
                 let buffer = words(stream, &[0; 4]);
-                // SAFETY: plain data for which zero is a value; the kind is written before it is read.
+                // SAFETY: plain data for which zero is a value; the kind is written before it is
+                // read.
                 let mut params: CUgraphNodeParams = unsafe {
                     let mut params = std::mem::MaybeUninit::<CUgraphNodeParams>::zeroed();
                     (*params.as_mut_ptr()).type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET;

@@ -1,5 +1,5 @@
-//! What each kind of node does after its operation was replaced: in the definition, which reaches no executable, and in an executable,
-//! which reaches no definition.
+//! What each kind of node does after its operation was replaced: in the definition, which reaches
+//! no executable, and in an executable, which reaches no definition.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -110,9 +110,11 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a directive stands here that only begins an item, and so also ends whatever is unfinished before it.
+    /// Whether a directive stands here that only begins an item, and so also ends whatever is
+    /// unfinished before it.
     pub(super) fn at_item(&self) -> bool {
-        // Some of the words are modifiers too (`ld.weak`), but those stand close to what they modify.
+        // Some of the words are modifiers too (`ld.weak`), but those stand close to what they
+        // modify.
         let close = self.at > 0 && self.tokens[self.at - 1].end == self.tokens[self.at].start;
         !close
             && matches!(
@@ -133,7 +135,8 @@ impl Parser<'_> {
             )
     }
 
-    /// Goes on after an error in the item that began at `start`: past its `;` or its body, or at the next item.
+    /// Goes on after an error in the item that began at `start`: past its `;` or its body, or at
+    /// the next item.
     fn recover_item(&mut self, start: usize) {
         if self.at == start {
             self.bump();

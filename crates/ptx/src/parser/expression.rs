@@ -180,7 +180,8 @@ impl Parser<'_> {
 
     /// `1.5`, `.5`, `1e-3`: a double.
     fn decimal(&mut self) -> Parsed<Immediate> {
-        // Rust's reading is correctly rounded, as PTX wants it, and it takes each of these spellings.
+        // Rust's reading is correctly rounded, as PTX wants it, and it takes each of these
+        // spellings.
         let Ok(value) = self.text().parse::<f64>() else {
             return Err(self.expected("a decimal number"));
         };
@@ -250,7 +251,8 @@ impl Parser<'_> {
             Token::Slash => a / b,
             // A remainder is unsigned whatever its operands.
             Token::Percent => return Ok(unsigned(a % b)),
-            // The amount counts modulo 64, as ptxas has it; the result is of the first operand's type.
+            // The amount counts modulo 64, as ptxas has it; the result is of the first operand's
+            // type.
             Token::ShiftLeft => {
                 return Ok(Immediate::Int {
                     bits: a << (b & 63),

@@ -15,7 +15,8 @@ use crate::ast::{Module, Pos};
 use crate::error::{Error, Errors, MAX_ERRORS};
 use crate::lexer::{self, Lexeme, Token};
 
-/// How deep scopes, initializers, operands and expressions may nest, all together. nvcc needs three.
+/// How deep scopes, initializers, operands and expressions may nest, all together. nvcc needs
+/// three.
 const MAX_DEPTH: u32 = 128;
 
 /// Parses a PTX source.
@@ -50,7 +51,8 @@ pub fn parse(source: &str) -> Result<Module, Errors> {
     }
 }
 
-/// Parses a PTX source as a driver receives it: bytes that should be UTF-8, and that one or more NUL may end.
+/// Parses a PTX source as a driver receives it: bytes that should be UTF-8, and that one or more
+/// NUL may end.
 ///
 /// # Errors
 /// Those of [`parse`]; the first byte that is not UTF-8.
@@ -215,8 +217,9 @@ impl<'s> Parser<'s> {
 
     /// Tells that `what` was expected where the token `at` stands.
     fn error_at(&mut self, at: usize, what: &str) -> Failed {
-        // One token, one error: what the rules around the one that failed have to add is no news. Nor is anything from
-        // the end of the file, to which the parser goes after the last error that is told.
+        // One token, one error: what the rules around the one that failed have to add is no news.
+        // Nor is anything from the end of the file, to which the parser goes after the last error
+        // that is told.
         if self.errors.len() < MAX_ERRORS && self.told != Some(at) {
             self.told = Some(at);
             let pos = self.pos_of(at);

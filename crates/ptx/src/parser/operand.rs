@@ -5,7 +5,8 @@ use crate::ast::{Address, AddressBase, Immediate, Operand};
 use crate::lexer::Token;
 
 impl Parser<'_> {
-    /// One operand. Parentheses hold a list of operands in a `call`, and part of an expression elsewhere.
+    /// One operand. Parentheses hold a list of operands in a `call`, and part of an expression
+    /// elsewhere.
     pub(super) fn operand(&mut self, call: bool) -> Parsed<Operand> {
         let first = match self.token() {
             Token::OpenBrace => self.nested(|p| {

@@ -143,7 +143,8 @@ impl Parser<'_> {
         while let Some(modifier) = self.dotted() {
             let mut modifier = modifier.to_owned();
             self.bump();
-            // A constant bank, `ld.const[2].f32`: an address in this place would be followed by no modifier.
+            // A constant bank, `ld.const[2].f32`: an address in this place would be followed by no
+            // modifier.
             if modifier == "const"
                 && (self.token(), self.ahead(1), self.ahead(2), self.ahead(3))
                     == (

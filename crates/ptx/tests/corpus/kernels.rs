@@ -1,4 +1,5 @@
-// What rustc makes of kernels, without its core library: compiled by generate.sh, not a part of this crate.
+// What rustc makes of kernels, without its core library: compiled by generate.sh, not a part of
+// this crate.
 #![no_std]
 #![no_core]
 #![feature(no_core, lang_items, abi_ptx, intrinsics, auto_traits, rustc_attrs, asm_experimental_arch, link_llvm_intrinsics)]

@@ -1,5 +1,5 @@
-//! Damage to source text, pseudo-random and repeatable. It knows nothing of this crate, so that the tests of another
-//! can take this file in by its path.
+//! Damage to source text, pseudo-random and repeatable. It knows nothing of this crate, so that the
+//! tests of another can take this file in by its path.
 
 /// SplitMix64: small, and its whole state is its seed.
 pub struct Random(pub u64);

@@ -1,4 +1,5 @@
-//! Constant expressions fold as NVIDIA's assembler folds them: these values are what ptxas 13.0 put in its object files.
+//! Constant expressions fold as NVIDIA's assembler folds them: these values are what ptxas 13.0 put
+//! in its object files.
 
 use ptx::ast::{Immediate, Init, Item};
 

@@ -1,8 +1,8 @@
-//! Damaged sources: whatever happens to the text, parsing ends soon and in an answer; and where it still parses, the
-//! tree prints and parses to itself.
+//! Damaged sources: whatever happens to the text, parsing ends soon and in an answer; and where it
+//! still parses, the tree prints and parses to itself.
 //!
-//! The damage is pseudo-random from a fixed seed, so that a run can be repeated. `PTX_FUZZ_CASES` sets the number of
-//! cases (20,000 by default), `PTX_FUZZ_SEED` the seed.
+//! The damage is pseudo-random from a fixed seed, so that a run can be repeated. `PTX_FUZZ_CASES`
+//! sets the number of cases (20,000 by default), `PTX_FUZZ_SEED` the seed.
 
 use std::time::{Duration, Instant};
 

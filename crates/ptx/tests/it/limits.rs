@@ -6,7 +6,8 @@ use ptx::ast::{Item, Statement};
 
 const HEADER: &str = ".version 8.0 .target sm_90\n";
 
-/// Parses on a small stack, in time; far more than a linear parser needs, far less than a quadratic one.
+/// Parses on a small stack, in time; far more than a linear parser needs, far less than a quadratic
+/// one.
 fn parse(source: String) -> Result<ptx::ast::Module, ptx::Errors> {
     let start = Instant::now();
     let result = std::thread::Builder::new()
@@ -176,7 +177,8 @@ fn length_costs_linear_time() {
     }
 }
 
-/// A megabyte takes tens of milliseconds, even without optimization; the bound leaves room for a busy machine.
+/// A megabyte takes tens of milliseconds, even without optimization; the bound leaves room for a
+/// busy machine.
 #[test]
 fn a_megabyte_is_read_quickly() {
     let body = crate::corpus::files()

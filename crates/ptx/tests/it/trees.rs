@@ -9,7 +9,8 @@ fn pos() -> Pos {
     Pos::default()
 }
 
-/// Names as PTX takes them, keywords of its own among them; `WARP_SZ` is a number rather than a name.
+/// Names as PTX takes them, keywords of its own among them; `WARP_SZ` is a number rather than a
+/// name.
 fn name() -> impl Strategy<Value = Ident> {
     prop_oneof![
         3 => "[a-zA-Z][a-zA-Z0-9_$]{0,8}",

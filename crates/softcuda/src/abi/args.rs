@@ -78,8 +78,8 @@ impl<T> Out<T> {
     /// Writes the result; `CUDA_ERROR_INVALID_VALUE` where there is nowhere to.
     pub(crate) fn set(self, value: T) -> Result {
         self.some()?;
-        // SAFETY: by this module's invariant a pointer that is not null takes a value of this type; the caller need not
-        // have aligned it.
+        // SAFETY: by this module's invariant a pointer that is not null takes a value of this type;
+        // the caller need not have aligned it.
         unsafe { self.0.write_unaligned(value) };
         Ok(())
     }
@@ -101,8 +101,8 @@ impl<T: Copy> In<T> {
     /// The argument; `CUDA_ERROR_INVALID_VALUE` for null.
     pub(crate) fn get(self) -> Result<T> {
         self.some()?;
-        // SAFETY: by this module's invariant a pointer that is not null gives a value of this type; the caller need not
-        // have aligned it.
+        // SAFETY: by this module's invariant a pointer that is not null gives a value of this type;
+        // the caller need not have aligned it.
         Ok(unsafe { self.0.read_unaligned() })
     }
 
@@ -123,8 +123,8 @@ impl In<c_char> {
     /// A C string; `CUDA_ERROR_INVALID_VALUE` for null.
     pub(crate) fn text<'a>(self) -> Result<&'a CStr> {
         self.some()?;
-        // SAFETY: by this module's invariant this is a C string that lives during the call, and callers in this crate
-        // do not keep it longer.
+        // SAFETY: by this module's invariant this is a C string that lives during the call, and
+        // callers in this crate do not keep it longer.
         Ok(unsafe { CStr::from_ptr(self.0) })
     }
 }
@@ -145,8 +145,8 @@ impl In<u8> {
     /// `count` bytes; `CUDA_ERROR_INVALID_VALUE` for null.
     pub(crate) fn bytes<'a>(self, count: usize) -> Result<&'a [u8]> {
         self.some()?;
-        // SAFETY: by this module's invariant so many bytes live during the call, and callers in this crate do not keep them
-        // longer.
+        // SAFETY: by this module's invariant so many bytes live during the call, and callers in
+        // this crate do not keep them longer.
         Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
     }
 }

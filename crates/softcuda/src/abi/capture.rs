@@ -134,7 +134,8 @@ export! {
         Wanted { status, id, graph, nodes, data, count }.tell(handle, null)
     }
 
-    /// Says whether the stream is in capture, in which, and what its next node will depend on and how.
+    /// Says whether the stream is in capture, in which, and what its next node will depend on and
+    /// how.
     fn cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz(null;
         handle: CUstream, status: Out<u32>, id: Out<u64>, graph: Out<CUgraph>, nodes: Out<usize>, data: Out<usize>,
         count: Out<usize>,

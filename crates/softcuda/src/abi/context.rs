@@ -45,7 +45,8 @@ export! {
         create(handle, flags, device)
     }
 
-    /// Makes a context and makes it current; execution affinity and shared contexts are not supported.
+    /// Makes a context and makes it current; execution affinity and shared contexts are not
+    /// supported.
     fn cuCtxCreate_v4(handle: Out<CUcontext>, parameters: In<ContextParameters>, flags: u32, device: CUdevice) {
         if let Some(parameters) = parameters.get_if_given() {
             if parameters.affinity_count != 0 || parameters.affinity != 0 {

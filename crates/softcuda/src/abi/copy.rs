@@ -42,7 +42,8 @@ pub struct Copy2d {
     height: usize,
 }
 
-/// One end of `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`; `context` is of the latter alone, and reserved in the former.
+/// One end of `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`; `context` is of the latter alone, and
+/// reserved in the former.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Side3d {
@@ -298,7 +299,8 @@ fn bytes(target: End, source: End, size: usize) -> Result<Request> {
     })
 }
 
-/// A copy between an array of one dimension, from an offset in bytes, and memory or another such array.
+/// A copy between an array of one dimension, from an offset in bytes, and memory or another such
+/// array.
 fn array_bytes(target: (End, usize), source: (End, usize), size: usize) -> Result<Request> {
     let side = |(end, offset): (End, usize)| Side {
         end,

@@ -38,7 +38,8 @@ pub(super) fn dependencies(
     (0..count).map(edge).collect()
 }
 
-/// Gives a list, or how long it is where there is no array for one. Room that is left gets nulls; no room at all is an error.
+/// Gives a list, or how long it is where there is no array for one. Room that is left gets nulls;
+/// no room at all is an error.
 fn give_nodes(list: &[CUgraphNode], to: Out<CUgraphNode>, count: InOut<usize>) -> Result {
     count.out().some()?;
     if to.is_null() {

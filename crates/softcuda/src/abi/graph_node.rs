@@ -17,8 +17,8 @@ use crate::driver::graph::{Kind, Operation, conditional, definition};
 use crate::driver::stream::Attribute;
 use crate::driver::{CUresult, Result, context};
 
-/// `CUgraphChildGraphNodeOwnership`. Any other number asks for a copy too, and no one looks for memory nodes then: so an H200
-/// does.
+/// `CUgraphChildGraphNodeOwnership`. Any other number asks for a copy too, and no one looks for
+/// memory nodes then: so an H200 does.
 mod ownership {
     pub const CLONE: u32 = 0;
     pub const MOVE: u32 = 1;

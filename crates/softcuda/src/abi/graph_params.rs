@@ -213,7 +213,8 @@ fn context_for(handle: CUcontext, addresses: &[u64]) -> Result<Arc<Context>> {
     }
 }
 
-/// Parameters of one kind of node: to an operation that takes the place of `old`, where there is one, and back.
+/// Parameters of one kind of node: to an operation that takes the place of `old`, where there is
+/// one, and back.
 pub(super) trait Params: Copy + Sized {
     fn decode(&self, old: Option<&Operation>) -> Result<Operation>;
     fn encode(operation: &Operation) -> Result<Self>;
@@ -488,7 +489,8 @@ pub(super) fn member_in_out<T>(params: Out<NodeParams>) -> InOut<T> {
 }
 
 impl NodeParams {
-    /// `CUgraphNodeType`, in a structure whose unused bytes are zero where `used` is what its kind has.
+    /// `CUgraphNodeType`, in a structure whose unused bytes are zero where `used` is what its kind
+    /// has.
     pub(super) fn kind(&self) -> Result<u32> {
         let used = match self.kind {
             0 => size_of::<KernelParams>(),

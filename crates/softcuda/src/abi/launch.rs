@@ -78,7 +78,8 @@ impl LaunchConfig {
                 attribute::PROGRAMMATIC_EVENT => config.ended = Some(trigger(&value)?),
                 attribute::LAUNCH_COMPLETION_EVENT => config.begun = Some(trigger(&value)?),
                 attribute::PROGRAMMATIC_STREAM_SERIALIZATION => config.programmatic = first != 0,
-                // They say how a device would best run the launch, or let it run earlier than it must.
+                // They say how a device would best run the launch, or let it run earlier than it
+                // must.
                 attribute::IGNORE
                 | attribute::ACCESS_POLICY_WINDOW
                 | attribute::PRIORITY
@@ -113,7 +114,8 @@ impl LaunchConfig {
     }
 }
 
-/// The event of an attribute that names one: a handle, flags, and whether the start of the blocks is meant.
+/// The event of an attribute that names one: a handle, flags, and whether the start of the blocks
+/// is meant.
 fn trigger(value: &Attribute) -> Result<Trigger> {
     let [_, _, flags, at_block_start] = words(value);
     Ok(Trigger {

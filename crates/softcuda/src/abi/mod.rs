@@ -109,9 +109,11 @@ pub(crate) fn call(
 ///
 /// - `fn cuName(arg: Type, ..) { body }`: the body's value is a `Result<()>`.
 /// - `early fn cuName(..) { body }`: may be called before `cuInit`.
-/// - `fn cuName | cuName_ptsz(null; arg: Type, ..) { body }`: two functions; `null` is the [`NullStream`] of each.
+/// - `fn cuName | cuName_ptsz(null; arg: Type, ..) { body }`: two functions; `null` is the
+///   [`NullStream`] of each.
 ///
-/// A parameter's type must be one that C passes the same way and for which every bit pattern is a value.
+/// A parameter's type must be one that C passes the same way and for which every bit pattern is a
+/// value.
 macro_rules! export {
     () => {};
     ($(#[$meta:meta])* early fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block $($rest:tt)*) => {

@@ -67,7 +67,8 @@ export! {
         active_blocks(count, handle, threads, shared, flags)
     }
 
-    /// The block size with which a kernel fills a multiprocessor best, and the blocks that fill the device.
+    /// The block size with which a kernel fills a multiprocessor best, and the blocks that fill the
+    /// device.
     fn cuOccupancyMaxPotentialBlockSize(
         grid: Out<i32>, block: Out<i32>, handle: CUfunction, by_block: Option<BlockToShared>, shared: usize,
         limit: i32,
@@ -75,7 +76,8 @@ export! {
         best_block(grid, block, handle, by_block, shared, limit, 0)
     }
 
-    /// The block size with which a kernel fills a multiprocessor best, and the blocks that fill the device.
+    /// The block size with which a kernel fills a multiprocessor best, and the blocks that fill the
+    /// device.
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         grid: Out<i32>, block: Out<i32>, handle: CUfunction, by_block: Option<BlockToShared>, shared: usize,
         limit: i32, flags: u32,

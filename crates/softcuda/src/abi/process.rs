@@ -61,7 +61,8 @@ fn search(name: &str, version: i32, per_thread: bool) -> std::result::Result<&'s
     })
 }
 
-/// The address of the function; `Err` in it says why there is none. A negative version is the newest.
+/// The address of the function; `Err` in it says why there is none. A negative version is the
+/// newest.
 fn find(
     name: In<c_char>,
     version: i32,
@@ -110,7 +111,8 @@ export! {
         }
     }
 
-    /// A function by name and CUDA version; where there is none, the status says why, and the answer is no error.
+    /// A function by name and CUDA version; where there is none, the status says why, and the
+    /// answer is no error.
     early fn cuGetProcAddress_v2(name: In<c_char>, function: Out<*mut c_void>, version: i32, flags: u64, status: Out<u32>) {
         function.some()?;
         let (address, how) = match find(name, version, flags)? {

@@ -111,7 +111,8 @@ export! {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
         let stream = stream::resolve_to_run(handle, null)?;
-        // SAFETY: the caller passes a callback that may be called once with its data, on a thread of ours.
+        // SAFETY: the caller passes a callback that may be called once with its data, on a thread
+        // of ours.
         unsafe { host_function::add_callback(&stream, callback, data) }
     }
 
@@ -121,8 +122,8 @@ export! {
     ) {
         let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let stream = resolve(handle, null)?;
-        // SAFETY: the caller passes a function that may be called with its data, on a thread of ours: once, or by every
-        // launch of the graph that is captured.
+        // SAFETY: the caller passes a function that may be called with its data, on a thread of
+        // ours: once, or by every launch of the graph that is captured.
         unsafe { host_function::launch(&stream, function, data) }
     }
 

@@ -22,7 +22,8 @@ pub(crate) struct Refused {
     pub log: String,
 }
 
-/// A compiled image: kernels, and variables with their memory. The variables live as long as it does.
+/// A compiled image: kernels, and variables with their memory. The variables live as long as it
+/// does.
 pub(crate) struct Code {
     module: Arc<Module>,
     /// Its kernels, in source order.

@@ -44,7 +44,8 @@ thread_local! {
     static STACK: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A context that is on a thread's stack, by handle; the object while it lived when it was last looked at.
+/// A context that is on a thread's stack, by handle; the object while it lived when it was last
+/// looked at.
 struct Entry {
     handle: usize,
     context: Option<Arc<Context>>,
@@ -141,8 +142,8 @@ impl Context {
         super::failure::notice()
     }
 
-    /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels allocated goes with the
-    /// last context: contexts share one heap.
+    /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels
+    /// allocated goes with the last context: contexts share one heap.
     fn end(&self) {
         let _ = super::stream::synchronize_context(self);
         self.destroyed.store(true, Ordering::Release);
@@ -283,7 +284,8 @@ pub(crate) fn top_handle() -> Result<CUcontext> {
     })
 }
 
-/// The context that is current to the calling thread and may be used: not destroyed, without a sticky error.
+/// The context that is current to the calling thread and may be used: not destroyed, without a
+/// sticky error.
 pub(crate) fn current() -> Result<Arc<Context>> {
     let context = usable()?;
     context.check()?;
@@ -384,7 +386,8 @@ pub(crate) fn detach(handle: CUcontext) -> Result {
     }
 }
 
-/// An entry for the stack: a context that was destroyed can be made current, one that never was cannot.
+/// An entry for the stack: a context that was destroyed can be made current, one that never was
+/// cannot.
 fn entry(handle: CUcontext) -> Result<Entry> {
     let context = match CONTEXTS.get(handle.0) {
         Found::Live(context) => Some(context),
@@ -424,7 +427,8 @@ pub(crate) fn set_current(handle: CUcontext) -> Result {
     })
 }
 
-/// The primary context's life that is on, starting one if need be, for as long as it is not released.
+/// The primary context's life that is on, starting one if need be, for as long as it is not
+/// released.
 pub(crate) fn primary_retain() -> Result<Arc<Context>> {
     super::failure::check()?;
     let mut primary = PRIMARY.lock();

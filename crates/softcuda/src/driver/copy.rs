@@ -7,7 +7,8 @@ use super::stream::Stream;
 use super::{CUresult, Result, array, capture, device, graph};
 use crate::memory::access::{self, Rows};
 
-/// The most that is read from pageable memory during the call and written later; a larger copy is waited for.
+/// The most that is read from pageable memory during the call and written later; a larger copy is
+/// waited for.
 const STAGED: u64 = 64 << 10;
 
 /// When a copy's call returns.
@@ -267,17 +268,19 @@ impl Copy {
             pitch: width,
             slice: width * height,
         };
-        // SAFETY: the source is the program's memory, which it gave for this call; the target is the vector.
+        // SAFETY: the source is the program's memory, which it gave for this call; the target is
+        // the vector.
         unsafe { self.copy_rows(packed(staged.as_mut_ptr() as u64), self.source) };
         stream.submit_sized(self.extent.bytes(), move || {
-            // SAFETY: the target was checked to be allocations in the arena, which stays mapped, or registered memory,
-            // which is not unregistered before this has run.
+            // SAFETY: the target was checked to be allocations in the arena, which stays mapped, or
+            // registered memory, which is not unregistered before this has run.
             unsafe { self.copy_rows(self.target, packed(staged.as_ptr() as u64)) };
             Ok(())
         })
     }
 
-    /// Copies, on the calling thread, some time after the call: memory of the device's may have been freed since.
+    /// Copies, on the calling thread, some time after the call: memory of the device's may have
+    /// been freed since.
     pub fn execute_late(&self) -> Result {
         let ends = [
             (self.target, self.target_place),
@@ -299,9 +302,9 @@ impl Copy {
 
     /// Copies, on the calling thread.
     fn execute(&self) -> Result {
-        // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or registered memory,
-        // which is not unregistered before this has run; or they are the program's memory, which it gave for a call
-        // that waits, or for the launches of a graph.
+        // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or
+        // registered memory, which is not unregistered before this has run; or they are the
+        // program's memory, which it gave for a call that waits, or for the launches of a graph.
         unsafe { self.copy_rows(self.target, self.source) };
         Ok(())
     }
@@ -384,7 +387,8 @@ mod tests {
 
     const SIZE: u64 = 4096;
 
-    /// The ends of a copy and its size, right for the most part; `wrong` is where one number is anything, and what.
+    /// The ends of a copy and its size, right for the most part; `wrong` is where one number is
+    /// anything, and what.
     fn copies() -> impl Strategy<Value = ([u64; 5], [u64; 5], [u64; 3])> {
         let side = || [0u64..8, 0..4, 0..3, 20..40, 8..12];
         let anything = prop_oneof![
@@ -416,8 +420,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for, a copy that is accepted touches the allocations alone, and does what its description
-        /// says.
+        /// Whatever is asked for, a copy that is accepted touches the allocations alone, and does
+        /// what its description says.
         #[test]
         fn rows_stay_inside_and_arrive((source, target, size) in copies()) {
             let [width, height, depth] = size;
@@ -443,7 +447,8 @@ mod tests {
                         }
                     }
                 }
-                // An offset may lead into another allocation that lives: that is no fault, but not ours to copy.
+                // An offset may lead into another allocation that lives: that is no fault, but not
+                // ours to copy.
                 if !own {
                     memory::free(from.base);
                     memory::free(to.base);

@@ -64,7 +64,8 @@ pub(crate) fn resolve(handle: CUevent) -> Result<Arc<Event>> {
     Ok(event)
 }
 
-/// As [`resolve`], whatever became of the context. A null or stale handle is an error before all others.
+/// As [`resolve`], whatever became of the context. A null or stale handle is an error before all
+/// others.
 pub(crate) fn resolve_any(handle: CUevent) -> Result<Arc<Event>> {
     match EVENTS.get(handle.0) {
         Found::Live(event) => Ok(event),
@@ -143,7 +144,8 @@ impl Event {
         }
     }
 
-    /// `cuEventRecord`: from now on the event is what the stream was given so far, in a capture what it depends on.
+    /// `cuEventRecord`: from now on the event is what the stream was given so far, in a capture
+    /// what it depends on.
     pub fn record(&self, stream: &Stream) -> Result {
         if stream.context().id() != self.context.id() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
@@ -155,7 +157,8 @@ impl Event {
         Ok(())
     }
 
-    /// `cuCtxRecordEvent`: from now on the event is what all streams of a context were given so far.
+    /// `cuCtxRecordEvent`: from now on the event is what all streams of a context were given so
+    /// far.
     pub fn record_context(&self, context: &Context) -> Result {
         if context.id() != self.context.id() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
@@ -164,8 +167,9 @@ impl Event {
         Ok(())
     }
 
-    /// `cuStreamWaitEvent`: later work of the stream waits for what is recorded now. An event recorded in a capture
-    /// draws the stream into it; in a capture there is no waiting for work outside.
+    /// `cuStreamWaitEvent`: later work of the stream waits for what is recorded now. An event
+    /// recorded in a capture draws the stream into it; in a capture there is no waiting for work
+    /// outside.
     pub fn order_before(&self, stream: &Stream) -> Result {
         if let Some(captured) = self.captured() {
             return captured.join(stream);

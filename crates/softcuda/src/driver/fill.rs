@@ -76,7 +76,8 @@ pub(crate) struct Fill {
 impl Fill {
     /// A fill of elements in a line; `None` where there are none.
     ///
-    /// More bytes than a number of 64 bits can say are accepted, as the device's driver does, and fail when they run.
+    /// More bytes than a number of 64 bits can say are accepted, as the device's driver does, and
+    /// fail when they run.
     pub fn line(address: u64, value: u32, element: u32, count: u64) -> Result<Option<Self>> {
         if count.checked_mul(element.into()).is_some() {
             return Self::rows(address, 0, value, element, count, 1);
@@ -138,7 +139,8 @@ impl Fill {
         }
     }
 
-    /// Fills, on the calling thread, some time after the call: the memory may have been freed since.
+    /// Fills, on the calling thread, some time after the call: the memory may have been freed
+    /// since.
     pub fn execute_late(&self) -> Result {
         let row = self.width * u64::from(self.element);
         match device_place(self.address, (self.height - 1) * self.pitch + row) {
@@ -151,8 +153,8 @@ impl Fill {
     fn execute(&self) -> Result {
         for row in 0..self.height {
             let address = self.address + row * self.pitch;
-            // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or registered memory,
-            // which is not unregistered before this has run.
+            // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or
+            // registered memory, which is not unregistered before this has run.
             unsafe { access::fill(address, self.value, self.element, self.width) };
         }
         match self.runs_over {

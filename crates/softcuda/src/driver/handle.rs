@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
-/// Where the numbers of all tables begin: no address of the process, and no special stream handle, is above it.
+/// Where the numbers of all tables begin: no address of the process, and no special stream handle,
+/// is above it.
 const ORIGIN: usize = 0x5c << 48;
 
 /// What a handle turned out to be.

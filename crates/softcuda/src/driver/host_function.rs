@@ -19,8 +19,8 @@ pub(crate) type StreamCallback = unsafe extern "C" fn(CUstream, CUresult, *mut c
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UserData(pub *mut c_void);
 
-// SAFETY: we only hand the pointer back; the program that passed it to a function which says that it is used on
-// another thread has made it fit for that.
+// SAFETY: we only hand the pointer back; the program that passed it to a function which says that
+// it is used on another thread has made it fit for that.
 unsafe impl Send for UserData {}
 
 // SAFETY: as above; nothing is reached through it here.
@@ -36,7 +36,8 @@ impl UserData {
 /// `cuLaunchHostFunc`: not called once the context has failed. In a capture it becomes a node.
 ///
 /// # Safety
-/// `function` may be called with `data`, on any thread: once, or from a capture by every launch of its graph.
+/// `function` may be called with `data`, on any thread: once, or from a capture by every launch of
+/// its graph.
 pub(crate) unsafe fn launch(stream: &Stream, function: HostFn, data: *mut c_void) -> Result {
     let data = UserData(data);
     if stream.is_capturing() {

@@ -16,7 +16,8 @@ const ELF: [u8; 4] = *b"\x7fELF";
 /// No image is larger, plain or unpacked.
 const MOST: u64 = 1 << 30;
 
-/// An entry's kind: PTX text. A compiled one is 2, and others are the compiler's intermediate forms.
+/// An entry's kind: PTX text. A compiled one is 2, and others are the compiler's intermediate
+/// forms.
 const KIND_PTX: u16 = 1;
 const COMPRESSED_LZ4: u64 = 0x2000;
 const COMPRESSED_ZSTD: u64 = 0x8000;
@@ -24,12 +25,14 @@ const COMPRESSED_ZSTD: u64 = 0x8000;
 /// The PTX text of an image, without its NUL.
 ///
 /// # Safety
-/// `image` points at an image that is complete by its own account: text to its NUL, headers and what they span.
+/// `image` points at an image that is complete by its own account: text to its NUL, headers and
+/// what they span.
 pub(crate) unsafe fn read(image: *const u8, capability: u32) -> Result<Vec<u8>> {
     if image.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: the text's NUL is a byte of the image, so reading up to it or to a fourth byte stays inside.
+    // SAFETY: the text's NUL is a byte of the image, so reading up to it or to a fourth byte stays
+    // inside.
     let start: Vec<u8> = (0..4)
         .map(|index| unsafe { *image.add(index) })
         .scan(false, |over, byte| {
@@ -187,7 +190,8 @@ fn unpack_zstd(packed: &[u8], size: u64) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// An LZ4 block: literals, then a copy of what was unpacked before, until the block ends after literals.
+/// An LZ4 block: literals, then a copy of what was unpacked before, until the block ends after
+/// literals.
 fn unpack_lz4(packed: &[u8], size: u64) -> Option<Vec<u8>> {
     let size = usize::try_from(size.min(MOST)).ok()?;
     let mut text = Vec::new();

@@ -29,8 +29,9 @@ pub(crate) fn check() -> Result {
 /// Sends events to standard error when `SOFTCUDA_LOG` names a level (`info`) or targets with levels
 /// (`softcuda::abi=debug`).
 ///
-/// The library as `libcuda.so.1` has its own copy of `tracing`, which no subscriber of the program's can reach. Where it
-/// is linked as a crate and the program has set a subscriber, that one stays.
+/// The library as `libcuda.so.1` has its own copy of `tracing`, which no subscriber of the
+/// program's can reach. Where it is linked as a crate and the program has set a subscriber, that
+/// one stays.
 pub(crate) fn start_log() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {

@@ -27,8 +27,8 @@ const TARGETS: [u32; 22] = [
     30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120,
 ];
 
-/// The options of a call, and where their results go. The caller keeps the arrays and log buffers alive for as long as
-/// the call, or the linker's state, lasts.
+/// The options of a call, and where their results go. The caller keeps the arrays and log buffers
+/// alive for as long as the call, or the linker's state, lasts.
 #[derive(Default)]
 pub(crate) struct Options {
     wall_time: Option<Out<usize>>,
@@ -37,13 +37,14 @@ pub(crate) struct Options {
     error: Log,
 }
 
-// SAFETY: the pointers are the program's, which promises that they are good for as long as the options are; nothing here
-// is bound to a thread.
+// SAFETY: the pointers are the program's, which promises that they are good for as long as the
+// options are; nothing here is bound to a thread.
 unsafe impl Send for Options {}
 // SAFETY: as above; what is written through them the program reads after the call that wrote.
 unsafe impl Sync for Options {}
 
-/// A log: a buffer, its size, and the place in the array of values that gets the length of what there was to write.
+/// A log: a buffer, its size, and the place in the array of values that gets the length of what
+/// there was to write.
 #[derive(Default)]
 struct Log {
     buffer: Option<Out<u8>>,
@@ -121,7 +122,8 @@ impl Log {
         }
     }
 
-    /// As much of the text as fits, with its NUL; the length that is told back is the text's, up to the buffer's size.
+    /// As much of the text as fits, with its NUL; the length that is told back is the text's, up to
+    /// the buffer's size.
     fn write(&self, text: &str) {
         let (Some(buffer), Some((size, length))) = (self.buffer, self.size) else {
             return;

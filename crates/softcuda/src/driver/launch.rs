@@ -176,8 +176,8 @@ pub(crate) fn check(function: &Function, config: &Config) -> Result<[u32; 3]> {
     Ok(cluster)
 }
 
-/// Local memory of a thread: the kernel's own frame, and those of functions it calls, which take more here than on a
-/// device, so the limit is taken as a measure.
+/// Local memory of a thread: the kernel's own frame, and those of functions it calls, which take
+/// more here than on a device, so the limit is taken as a measure.
 fn local_memory(kernel: &Kernel, stack_limit: u32) -> u32 {
     let frames = stack_limit.saturating_mul(4).clamp(16 << 10, 4 << 20);
     kernel.local.saturating_add(frames).next_multiple_of(16)

@@ -107,12 +107,14 @@ pub(crate) fn kernel(handle: CUkernel) -> Result<Arc<Kernel>> {
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// A kernel's function in the current context, for calls that take a kernel's handle for a function's.
+/// A kernel's function in the current context, for calls that take a kernel's handle for a
+/// function's.
 pub(crate) fn function_of(handle: usize) -> Result<Arc<Function>> {
     kernel(CUkernel(handle))?.function(&context::current()?)
 }
 
-/// `cuLibraryUnload`: waits for all work of each context in which a kernel of it was asked for or launched, as `cuModuleUnload` does.
+/// `cuLibraryUnload`: waits for all work of each context in which a kernel of it was asked for or
+/// launched, as `cuModuleUnload` does.
 pub(crate) fn unload(handle: CUlibrary) -> Result {
     let Found::Live(library) = LIBRARIES.remove(handle.0) else {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);

@@ -81,7 +81,8 @@ impl Link {
         Ok(())
     }
 
-    /// The error of a text that does not load, with its log. What it leaves to other texts to define is in the log too.
+    /// The error of a text that does not load, with its log. What it leaves to other texts to
+    /// define is in the log too.
     fn refuse(&self, text: &[u8]) -> CUresult {
         match Code::load(text) {
             Err(Refused { error, log }) => {
@@ -109,7 +110,8 @@ impl Link {
     }
 }
 
-/// The module with something in the place of all that it leaves to others to define, so that it can be checked alone.
+/// The module with something in the place of all that it leaves to others to define, so that it can
+/// be checked alone.
 fn closed(module: &Module) -> Module {
     let mut module = module.clone();
     let defined: HashSet<String> = module
@@ -233,8 +235,9 @@ fn merge(modules: &[Module]) -> Module {
     merged
 }
 
-/// The module with names replaced wherever they stand. Local names that happen to be the same change with them, which
-/// changes no meaning; opcodes and directives stand next to a dot, and stay.
+/// The module with names replaced wherever they stand. Local names that happen to be the same
+/// change with them, which changes no meaning; opcodes and directives stand next to a dot, and
+/// stay.
 fn renamed_module(module: &Module, names: &HashMap<String, String>) -> Module {
     let text = module.to_string();
     let part_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%');

@@ -31,7 +31,8 @@ impl Location {
         }
     }
 
-    /// Of `CUmemLocationType` and number: device, host, a node of the host's memory, the nearest one.
+    /// Of `CUmemLocationType` and number: device, host, a node of the host's memory, the nearest
+    /// one.
     pub fn of_kind(kind: u32, number: i32) -> Result<Self> {
         match kind {
             1 => device::check(number).map(|()| Location::Device),
@@ -109,7 +110,8 @@ impl Advice {
         }
     }
 
-    /// What was said of all bytes from `start` to `end`; where pieces differ, what `get` gives for nothing said.
+    /// What was said of all bytes from `start` to `end`; where pieces differ, what `get` gives for
+    /// nothing said.
     fn common<T: PartialEq>(&self, start: u64, end: u64, get: impl Fn(&Said) -> T) -> T {
         let first = self.0.partition_point(|&(to, _)| to <= start);
         let last = self.0.partition_point(|&(to, _)| to < end);
@@ -170,7 +172,8 @@ pub(crate) fn advise(
     Ok(())
 }
 
-/// `cuMemPrefetchAsync`: there is nowhere to bring the memory to, so all that happens is that it is remembered.
+/// `cuMemPrefetchAsync`: there is nowhere to bring the memory to, so all that happens is that it is
+/// remembered.
 pub(crate) fn prefetch(
     address: u64,
     size: u64,
@@ -183,8 +186,8 @@ pub(crate) fn prefetch(
     Ok(())
 }
 
-/// `cuStreamAttachMemAsync`, by the flags of `CUmemAttach_flags`: a whole allocation; to one stream, it must not be the
-/// legacy default one.
+/// `cuStreamAttachMemAsync`, by the flags of `CUmemAttach_flags`: a whole allocation; to one
+/// stream, it must not be the legacy default one.
 pub(crate) fn attach(address: u64, size: u64, flags: u32, to_legacy: bool) -> Result {
     const SINGLE: u32 = 4;
     let whole = owner(address).is_some_and(|owned| {
@@ -202,7 +205,8 @@ pub(crate) fn check_range(address: u64, size: u64) -> Result {
     range(address, size).map(drop)
 }
 
-/// `cuMemRangeGetAttribute`, by the numbers of `CUmem_range_attribute`: the value as numbers of 32 bits.
+/// `cuMemRangeGetAttribute`, by the numbers of `CUmem_range_attribute`: the value as numbers of 32
+/// bits.
 pub(crate) fn range_attribute(
     address: u64,
     size: u64,

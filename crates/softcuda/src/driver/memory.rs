@@ -105,7 +105,8 @@ pub(crate) fn owner(address: u64) -> Option<Owned> {
     entry.allocation.contains(address).then(|| entry.clone())
 }
 
-/// Sets `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of the allocation that an address is in; false when it is in none.
+/// Sets `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of the allocation that an address is in; false when it
+/// is in none.
 pub(crate) fn set_sync_memops(address: u64, on: bool) -> bool {
     let mut owned = OWNED.write();
     match owned.range_mut(..=address).next_back() {
@@ -167,8 +168,8 @@ pub(crate) fn alloc_pitch(width: u64, height: u64, element: u32) -> Result<(CUde
     Ok((alloc(size)?, pitch))
 }
 
-/// `cuMemFree`: waits for the work that may use the memory, unless it is from a pool: that is taken to be out of use.
-/// Null is fine.
+/// `cuMemFree`: waits for the work that may use the memory, unless it is from a pool: that is taken
+/// to be out of use. Null is fine.
 pub(crate) fn free(address: CUdeviceptr) -> Result {
     context::check_if_any()?;
     if address == 0 {
@@ -189,7 +190,8 @@ pub(crate) fn free(address: CUdeviceptr) -> Result {
     waited
 }
 
-/// `cuMemFreeAsync`: the memory is not the program's any more, and is free again when the stream comes to it.
+/// `cuMemFreeAsync`: the memory is not the program's any more, and is free again when the stream
+/// comes to it.
 pub(crate) fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> Result {
     stream.context().check()?;
     if address == 0 {
@@ -348,13 +350,15 @@ pub(crate) fn host_device_pointer(address: u64, flags: u32) -> Result<CUdevicept
 pub(crate) enum Place {
     /// The device's.
     Device,
-    /// The host's, where the device reaches it: copies may still be under way when the call returns.
+    /// The host's, where the device reaches it: copies may still be under way when the call
+    /// returns.
     Reachable,
     /// The host's, pageable: the call is done with it when it returns.
     Pageable,
 }
 
-/// Whose memory a range is; an error where it is in the arena and not all in live allocations, and for null.
+/// Whose memory a range is; an error where it is in the arena and not all in live allocations, and
+/// for null.
 pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
     let end = address
         .checked_add(size)

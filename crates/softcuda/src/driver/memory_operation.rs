@@ -100,7 +100,8 @@ impl Place {
         }
     }
 
-    /// It is in memory that is neither managed nor a pool's nor a graph's: an H200 takes none of those.
+    /// It is in memory that is neither managed nor a pool's nor a graph's: an H200 takes none of
+    /// those.
     fn check_memory(self) -> Result {
         let made = owned::owner(self.address).map(|owned| owned.made);
         let taken = !matches!(
@@ -127,7 +128,8 @@ impl Place {
         if !self.is_live() {
             return None;
         }
-        // SAFETY: aligned, and in a live allocation; device memory is shared, so it is only accessed atomically here.
+        // SAFETY: aligned, and in a live allocation; device memory is shared, so it is only
+        // accessed atomically here.
         Some(unsafe {
             match self.wide {
                 true => AtomicU64::from_ptr(self.address as *mut u64).load(Ordering::Acquire),
@@ -273,7 +275,8 @@ impl Batch {
     }
 }
 
-/// `cuStreamBatchMemOp`: all operations in order, or none where one is wrong; in a capture they become a node.
+/// `cuStreamBatchMemOp`: all operations in order, or none where one is wrong; in a capture they
+/// become a node.
 pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
     if stream.is_capturing() {
         let node = BatchNode::new(stream.context().clone(), operations.to_vec(), 0)?;

@@ -64,8 +64,8 @@ pub(crate) fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// `cuModuleUnload`: waits for all work of the module's context, whether or not a kernel of the module is in flight;
-/// until then the module is there.
+/// `cuModuleUnload`: waits for all work of the module's context, whether or not a kernel of the
+/// module is in flight; until then the module is there.
 pub(crate) fn unload(handle: CUmodule) -> Result {
     let module = resolve(handle)?;
     if module.of_library {
@@ -79,8 +79,8 @@ pub(crate) fn unload(handle: CUmodule) -> Result {
     }
 }
 
-/// The module's handle and those of its functions mean nothing any more; launches in flight go on. False when it was so
-/// already.
+/// The module's handle and those of its functions mean nothing any more; launches in flight go on.
+/// False when it was so already.
 pub(crate) fn remove(module: &Module) -> bool {
     let Found::Live(module) = MODULES.remove(module.handle) else {
         return false;

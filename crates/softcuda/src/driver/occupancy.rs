@@ -40,7 +40,8 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Blocks of `threads` threads, be they more than it may be launched with, with so much dynamic shared memory that fit on a multiprocessor at once.
+    /// Blocks of `threads` threads, be they more than it may be launched with, with so much dynamic
+    /// shared memory that fit on a multiprocessor at once.
     pub fn blocks(&self, threads: u32, dynamic_shared: u64) -> u32 {
         if threads == 0 || threads > BLOCK_THREADS {
             return 0;
@@ -76,8 +77,9 @@ impl Needs {
         (SHARED / (wanted + SHARED_RESERVED).next_multiple_of(SHARED_UNIT)) as u32
     }
 
-    /// The block size with which the most threads fit on a multiprocessor, and how many such blocks do; the largest
-    /// such size, up to `limit` where that is not 0. `shared` gives a block size's dynamic shared memory.
+    /// The block size with which the most threads fit on a multiprocessor, and how many such blocks
+    /// do; the largest such size, up to `limit` where that is not 0. `shared` gives a block size's
+    /// dynamic shared memory.
     pub fn best_block(&self, limit: u32, mut shared: impl FnMut(u32) -> u64) -> (u32, u32) {
         let most = self.max_threads.min(BLOCK_THREADS);
         let most = if limit == 0 { most } else { most.min(limit) };
@@ -97,8 +99,8 @@ impl Needs {
         (best, best_blocks)
     }
 
-    /// The dynamic shared memory that each of `blocks` blocks of `threads` threads can have when they share a
-    /// multiprocessor; `None` where they do not fit at all.
+    /// The dynamic shared memory that each of `blocks` blocks of `threads` threads can have when
+    /// they share a multiprocessor; `None` where they do not fit at all.
     pub fn shared_left(&self, blocks: u32, threads: u32) -> Option<u64> {
         if blocks == 0 || self.blocks(threads, 0) < blocks {
             return None;

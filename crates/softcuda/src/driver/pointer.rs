@@ -30,7 +30,8 @@ pub(crate) fn is_attribute(number: u32) -> bool {
     (1..=LAST).contains(&number)
 }
 
-/// An attribute of an address; an error where the address is no allocation's or the attribute not the allocation's.
+/// An attribute of an address; an error where the address is no allocation's or the attribute not
+/// the allocation's.
 pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
     let allocation = memory::find(address).ok_or(INVALID)?;
@@ -68,7 +69,8 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     })
 }
 
-/// An attribute of an address that may be no allocation's: `cuPointerGetAttributes` answers nothing rather than an error.
+/// An attribute of an address that may be no allocation's: `cuPointerGetAttributes` answers nothing
+/// rather than an error.
 pub(crate) fn attribute_or_nothing(address: u64, number: u32) -> Result<PointerValue> {
     if !is_attribute(number) {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);

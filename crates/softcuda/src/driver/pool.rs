@@ -62,7 +62,8 @@ struct Figures {
 struct Freed {
     allocation: Allocation,
     stream: u64,
-    /// Which free this is: a block that was taken again may be freed again before the first free runs.
+    /// Which free this is: a block that was taken again may be freed again before the first free
+    /// runs.
     ticket: u64,
 }
 
@@ -325,7 +326,8 @@ pub(crate) enum PoolValue {
     Size(u64),
 }
 
-/// `cuMemPoolSetAccess` of one location: the device reaches its pools always, and there is no other.
+/// `cuMemPoolSetAccess` of one location: the device reaches its pools always, and there is no
+/// other.
 pub(crate) fn set_access(pool: CUmemoryPool, location: (u32, i32), flags: u32) -> Result {
     resolve(pool)?;
     let (kind, number) = location;

@@ -127,16 +127,17 @@ pub(crate) struct Stream {
     lane: Arc<Lane>,
 }
 
-/// The stream that a handle means in a call of the current thread; the null handle and the special ones mean the
-/// current context's default streams. A stream of a context that failed or was destroyed answers with that, and one in
-/// a capture that was invalidated.
+/// The stream that a handle means in a call of the current thread; the null handle and the special
+/// ones mean the current context's default streams. A stream of a context that failed or was
+/// destroyed answers with that, and one in a capture that was invalidated.
 pub(crate) fn resolve(handle: CUstream, null: NullStream) -> Result<Arc<Stream>> {
     let stream = resolve_quietly(handle, null)?;
     capture::admit(&stream)?;
     Ok(stream)
 }
 
-/// As [`resolve`], for a call that no capture records: it fails for a stream in one, and invalidates the capture.
+/// As [`resolve`], for a call that no capture records: it fails for a stream in one, and
+/// invalidates the capture.
 pub(crate) fn resolve_to_run(handle: CUstream, null: NullStream) -> Result<Arc<Stream>> {
     let stream = resolve_quietly(handle, null)?;
     capture::refuse(&stream)?;
@@ -300,15 +301,16 @@ impl Stream {
         self.lane.handle == LEGACY
     }
 
-    /// Puts work behind all that the stream was given before. The work's error becomes the context's sticky one.
+    /// Puts work behind all that the stream was given before. The work's error becomes the
+    /// context's sticky one.
     pub fn submit(&self, task: impl FnOnce() -> Result + Send + 'static) -> Result {
         self.push(Step::Device(Box::new(move || {
             task().map_err(|error| Failure(error.0))
         })))
     }
 
-    /// As [`submit`](Self::submit), for work on so few bytes that the calling thread may do it at once when it is its
-    /// turn.
+    /// As [`submit`](Self::submit), for work on so few bytes that the calling thread may do it at
+    /// once when it is its turn.
     pub fn submit_sized(
         &self,
         bytes: u64,

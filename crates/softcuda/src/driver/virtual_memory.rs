@@ -229,7 +229,8 @@ pub(crate) fn map(address: CUdeviceptr, size: u64, offset: u64, handle: u64, fla
     Ok(())
 }
 
-/// The mappings that make up a range; an error where one is cut, or where `gaps` may not be and there is one.
+/// The mappings that make up a range; an error where one is cut, or where `gaps` may not be and
+/// there is one.
 fn whole_mappings(
     reservation: &Reservation,
     address: u64,

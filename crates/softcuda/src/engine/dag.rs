@@ -95,7 +95,8 @@ impl Dag {
         if sorted.len() < size {
             return Err(Cycle(on_cycle(edges, &left)));
         }
-        // A node goes on its predecessor's segment where neither has another neighbour on that side.
+        // A node goes on its predecessor's segment where neither has another neighbour on that
+        // side.
         let mut segment = vec![u32::MAX; size];
         let mut segments = 0;
         for &node in &sorted {
@@ -131,7 +132,8 @@ impl Dag {
 
     /// All nodes in an order that the edges allow.
     pub fn order(&self) -> impl Iterator<Item = u32> + '_ {
-        // Segments are numbered in the order of their first nodes, but one may need the end of a later one.
+        // Segments are numbered in the order of their first nodes, but one may need the end of a
+        // later one.
         let mut left = self.needs.to_vec();
         let mut ready: VecDeque<u32> = self.roots().collect();
         std::iter::from_fn(move || {
@@ -218,13 +220,14 @@ fn processors() -> u32 {
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32))
 }
 
-/// Runs all nodes once, on this thread and others; `lane` is their priority. The error is the first one.
+/// Runs all nodes once, on this thread and others; `lane` is their priority. The error is the first
+/// one.
 pub(crate) fn run<N: Nodes>(nodes: &Arc<N>, lane: usize) -> Result<(), Failure> {
     Rounds::new(nodes.clone(), lane).run()
 }
 
-/// Nodes that are run any number of times, one time after the other. Each time uses what the first one needed, and finds
-/// the threads that have not gone since.
+/// Nodes that are run any number of times, one time after the other. Each time uses what the first
+/// one needed, and finds the threads that have not gone since.
 pub(crate) struct Rounds<N> {
     nodes: Arc<N>,
     /// Where there is more than one segment.
@@ -264,8 +267,8 @@ impl<N: Nodes> Rounds<N> {
             };
         };
         let mut state = run.state.lock();
-        // All segments of the time before have ended, so nobody looks at these; threads may still be on their way out, or
-        // take part again.
+        // All segments of the time before have ended, so nobody looks at these; threads may still
+        // be on their way out, or take part again.
         for (left, &needs) in run.needs.iter().zip(&dag.needs) {
             left.store(needs, Ordering::Relaxed);
         }
@@ -364,7 +367,8 @@ impl<N: Nodes> Run<N> {
         let mut next = Some(first);
         while let Some(now) = next {
             if let Err(failure) = segment(&*self.nodes, now) {
-                // Known before anything is counted down: another thread that then finds a segment ready skips it.
+                // Known before anything is counted down: another thread that then finds a segment
+                // ready skips it.
                 self.state.lock().failure.get_or_insert(failure);
             }
             let mut ready: SmallVec<[u32; 8]> = SmallVec::new();
@@ -497,10 +501,12 @@ mod tests {
         }
     }
 
-    /// Two nodes that others wait for, one of which fails at the moment in which the other one ends.
+    /// Two nodes that others wait for, one of which fails at the moment in which the other one
+    /// ends.
     #[test]
     fn a_failure_is_known_before_what_waits_for_it_is_ready() {
-        // One waits for both. The many that wait for the failing one alone make it take long to count down.
+        // One waits for both. The many that wait for the failing one alone make it take long to
+        // count down.
         let mut edges: Vec<(u32, u32)> = (2..2_000).map(|node| (1, node)).collect();
         edges.push((0, 2));
         for _ in 0..3_000 {

@@ -73,7 +73,8 @@ impl Domain {
         queue.record()
     }
 
-    /// Waits for all that is in `queue` now; for the legacy queue also for all that is in blocking ones.
+    /// Waits for all that is in `queue` now; for the legacy queue also for all that is in blocking
+    /// ones.
     pub fn synchronize(&self, queue: &Arc<Queue>) {
         let ticket = queue.last();
         if queue.role() == Role::Legacy {

@@ -31,7 +31,8 @@ impl Failure {
     const PANICKED: Failure = Failure(719);
 }
 
-/// Whether a context still runs work: the engine asks before each step and reports a step that failed.
+/// Whether a context still runs work: the engine asks before each step and reports a step that
+/// failed.
 pub(crate) trait Fate: Send + Sync {
     /// The error that the context failed with.
     fn failure(&self) -> Option<Failure>;

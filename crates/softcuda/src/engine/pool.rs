@@ -56,14 +56,16 @@ fn pool() -> &'static Pool {
 /// Gives a queue that is ready to a thread.
 pub(super) fn schedule(queue: Arc<Queue>, lane: usize) {
     let threads = put(Entry::Queue(queue), lane);
-    // Without any thread there is nobody, and that is an environment in which nothing can run asynchronously.
+    // Without any thread there is nobody, and that is an environment in which nothing can run
+    // asynchronously.
     assert!(
         threads > 0,
         "softcuda could not start a thread to run streams"
     );
 }
 
-/// Has a thread do a part of a step that the calling thread has begun, and can end alone where there is no other.
+/// Has a thread do a part of a step that the calling thread has begun, and can end alone where
+/// there is no other.
 pub(super) fn start(task: Box<dyn FnOnce() + Send>, lane: usize) {
     put(Entry::Task(task), lane);
 }
@@ -102,7 +104,8 @@ fn work() {
             drop(ready);
             match entry {
                 Entry::Queue(queue) => queue.run_as_worker(),
-                // A panic that reaches us has been reported by its hook; the thread is good for others.
+                // A panic that reaches us has been reported by its hook; the thread is good for
+                // others.
                 Entry::Task(task) => drop(catch_unwind(AssertUnwindSafe(task))),
             }
             ready = pool.ready.lock();

@@ -27,7 +27,8 @@ use super::{Failure, Fate, pool};
 
 /// Something a queue does.
 pub(crate) enum Step {
-    /// Work of the device: not run once the context has failed, which an error of its own makes it do.
+    /// Work of the device: not run once the context has failed, which an error of its own makes it
+    /// do.
     Device(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
     /// As `Device`, and over so soon that the thread which pushes it into an idle queue runs it.
     Brief(Box<dyn FnOnce() -> Result<(), Failure> + Send>),
@@ -67,7 +68,8 @@ enum Run {
 enum Runner {
     /// A thread of the pool: all.
     Worker,
-    /// A thread that synchronizes: those up to a ticket, but no host functions, which expect a driver's thread.
+    /// A thread that synchronizes: those up to a ticket, but no host functions, which expect a
+    /// driver's thread.
     Helper(u64),
     /// A thread that pushed a step: only what takes no time.
     Pusher,
@@ -158,7 +160,8 @@ impl Queue {
         self.append(|_| step)
     }
 
-    /// Appends a signal, or gives the one that stands last already: reached when all steps so far have ended.
+    /// Appends a signal, or gives the one that stands last already: reached when all steps so far
+    /// have ended.
     pub fn mark(self: &Arc<Self>) -> Arc<Marker> {
         if let Some(Step::Signal(last)) = self.state.lock().steps.back() {
             return last.clone();
@@ -202,7 +205,8 @@ impl Queue {
         ticket
     }
 
-    /// Waits until the step of this ticket has ended; runs steps itself when no thread has taken the queue yet.
+    /// Waits until the step of this ticket has ended; runs steps itself when no thread has taken
+    /// the queue yet.
     pub fn synchronize(self: &Arc<Self>, ticket: u64) {
         let ended = || self.done.load(SeqCst) >= ticket;
         if ended() {
@@ -259,7 +263,8 @@ impl Queue {
         }
     }
 
-    /// Runs steps as far as `runner` may. The caller has set the state to running, and is the only one who did.
+    /// Runs steps as far as `runner` may. The caller has set the state to running, and is the only
+    /// one who did.
     fn run(self: &Arc<Self>, runner: Runner) {
         loop {
             let mut state = self.state.lock();
@@ -334,8 +339,8 @@ impl Marker {
         }
     }
 
-    /// A marker inside a step, which [fires](Inside) it before it ends. Nobody may wait for it before the step is in
-    /// its queue.
+    /// A marker inside a step, which [fires](Inside) it before it ends. Nobody may wait for it
+    /// before the step is in its queue.
     pub fn inside() -> Inside {
         Inside(Arc::new(Marker::at(Place::Inside(Condvar::new()))))
     }

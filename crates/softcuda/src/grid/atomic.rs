@@ -29,7 +29,8 @@ pub(crate) const BF16: u32 = 4;
 
 const NAN_F32: u32 = 0x7fff_ffff;
 
-/// Adds singles as the global memory's atomic units do: subnormals, taken or given, are zeros of their sign.
+/// Adds singles as the global memory's atomic units do: subnormals, taken or given, are zeros of
+/// their sign.
 fn add_flushed(a: f32, b: f32) -> f32 {
     let flush = |x: f32| {
         if x.is_subnormal() {
@@ -85,7 +86,8 @@ fn half_op(op: u32, a: u16, b: u16) -> u16 {
 }
 
 runtime! {
-    /// `atom.add.f32`: the old value. It depends on where the address points whether subnormals are flushed.
+    /// `atom.add.f32`: the old value. It depends on where the address points whether subnormals are
+    /// flushed.
     ATOM_ADD_F32 = fn atom_add_f32(block: *mut BlockContext, address: *mut u8, value: f32) -> f32 {
         // SAFETY: compiled code passes on the context that the grid gave it.
         let (base, size) = unsafe { ((*block).shared_base as u64, (*block).shared_size) };
@@ -172,8 +174,9 @@ mod wide {
             return super::locked::compare_exchange(address, compare, new);
         }
         let (low, high): (u64, u64);
-        // SAFETY: see the module of the callers: mapped, writable and aligned to 16; the processor has the instruction. The
-        // compiler keeps `rbx` for itself, so it is exchanged and put back.
+        // SAFETY: see the module of the callers: mapped, writable and aligned to 16; the processor
+        // has the instruction. The compiler keeps `rbx` for itself, so it is exchanged and put
+        // back.
         unsafe {
             asm!(
                 "xchg rbx, rsi",

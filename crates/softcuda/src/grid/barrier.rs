@@ -37,7 +37,8 @@ enum Part {
 }
 
 runtime! {
-    /// `bar.sync`, `barrier.sync`: waits at barrier `id` for `count` threads, 0 for all. The answer is a status.
+    /// `bar.sync`, `barrier.sync`: waits at barrier `id` for `count` threads, 0 for all. The answer
+    /// is a status.
     BARRIER_SYNC = fn barrier_sync(thread: *mut ThreadContext, block: *mut BlockContext, id: u32, count: u32) -> u32 {
         arrive(thread, block, id, count, None, Part::Wait)
     }
@@ -47,8 +48,8 @@ runtime! {
         arrive(thread, block, id, count, None, Part::Arrive)
     }
 
-    /// `bar.red`, `barrier.red`: waits, with a predicate. The low half of the answer is how many predicates were
-    /// true or, unless `all` is 0, whether all were; the high half is a status.
+    /// `bar.red`, `barrier.red`: waits, with a predicate. The low half of the answer is how many
+    /// predicates were true or, unless `all` is 0, whether all were; the high half is a status.
     BARRIER_RED = fn barrier_red(
         thread: *mut ThreadContext, block: *mut BlockContext, id: u32, count: u32, predicate: u32, all: u32,
     ) -> u64 {

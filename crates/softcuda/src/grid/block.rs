@@ -79,7 +79,8 @@ pub(crate) struct Block {
     /// A bit for each barrier that threads have arrived at.
     pub(super) barriers_open: Cell<u16>,
     exited: Cell<u32>,
-    /// Counts everything that brings the block forward: a thread's start or end, or its arrival anywhere but at a poll.
+    /// Counts everything that brings the block forward: a thread's start or end, or its arrival
+    /// anywhere but at a poll.
     pub(super) events: Cell<u64>,
     shared: Scratch,
     local: Scratch,
@@ -128,20 +129,23 @@ impl Block {
 
     /// The block that runs with this context.
     pub fn of<'a>(context: *mut BlockContext) -> &'a Block {
-        // SAFETY: compiled code passes on the context that the grid gave it, whose `runtime` is its block; the block stays
-        // where it is, and is only referred to by shared references, as long as compiled code runs.
+        // SAFETY: compiled code passes on the context that the grid gave it, whose `runtime` is its
+        // block; the block stays where it is, and is only referred to by shared references, as long
+        // as compiled code runs.
         unsafe { &*(*context).runtime.cast::<Block>() }
     }
 
     /// The launch it is part of.
     pub fn running(&self) -> &Running<'_> {
-        // SAFETY: set by `prepare` to the launch that runs the block; it outlives every block's run.
+        // SAFETY: set by `prepare` to the launch that runs the block; it outlives every block's
+        // run.
         unsafe { &*self.running.get() }
     }
 
     /// The cluster it is part of.
     pub(super) fn cluster(&self) -> &Cluster {
-        // SAFETY: set by `place` to the cluster's state, which stays where it is while its blocks run.
+        // SAFETY: set by `place` to the cluster's state, which stays where it is while its blocks
+        // run.
         unsafe { &*self.cluster.get() }
     }
 
@@ -166,8 +170,8 @@ impl Block {
         self.exited.get()
     }
 
-    /// Makes it ready for blocks of a launch. `lanes` is how many threads need a context of their own: all of them, or one
-    /// that stands for each in turn. `None`: there is no memory for it.
+    /// Makes it ready for blocks of a launch. `lanes` is how many threads need a context of their
+    /// own: all of them, or one that stands for each in turn. `None`: there is no memory for it.
     pub(super) fn prepare(
         &mut self,
         running: &Running<'_>,
@@ -278,8 +282,8 @@ impl Block {
     /// Runs the whole block on the current stack, as a loop over its threads or in rounds.
     pub(super) fn run_loop(&self) {
         let thread = self.threads[0].context.get();
-        // SAFETY: nothing else refers to the contexts now; the entry is compiled code for this kind of run, which keeps its
-        // accesses inside what the contexts describe.
+        // SAFETY: nothing else refers to the contexts now; the entry is compiled code for this kind
+        // of run, which keeps its accesses inside what the contexts describe.
         let status = unsafe { (self.running().launch.code.entry)(thread, self.context.get()) };
         self.check(status, None);
     }
@@ -302,11 +306,13 @@ impl Block {
 
     /// `%tid` of a thread.
     fn tid(&self, linear: u32) -> [u32; 3] {
-        // SAFETY: compiled code never writes it in fiber mode, and `prepare` has no other reference while threads run.
+        // SAFETY: compiled code never writes it in fiber mode, and `prepare` has no other reference
+        // while threads run.
         unsafe { (*self.threads[linear as usize].context.get()).tid }
     }
 
-    /// Gives every thread turns until each has ended, waits, or polls. `fibers` has a place for each thread.
+    /// Gives every thread turns until each has ended, waits, or polls. `fibers` has a place for
+    /// each thread.
     pub(super) fn round(&self, fibers: &mut [Option<Fiber>], stacks: &mut Stacks) -> Outcome {
         loop {
             let mut ran = false;
@@ -401,9 +407,9 @@ impl Block {
         // SAFETY: the thread has not started, so nothing else refers to its context.
         unsafe { (*thread.context.get()).stack_limit = stack.soft_limit() };
         let contexts = (thread.context.get(), self.context.get());
-        // SAFETY: the entry is compiled code for one thread, which keeps its accesses inside what the contexts describe. The
-        // thread and the block stay where they are until the fiber has ended: the scheduler resumes every fiber to its end
-        // before the block is used again.
+        // SAFETY: the entry is compiled code for one thread, which keeps its accesses inside what
+        // the contexts describe. The thread and the block stay where they are until the fiber has
+        // ended: the scheduler resumes every fiber to its end before the block is used again.
         Some(unsafe { Fiber::start(stack, &thread.seat, entry, contexts.0, contexts.1) })
     }
 
@@ -422,7 +428,8 @@ impl Block {
         self.cluster().exit();
     }
 
-    /// Lets every thread that has started return, after the launch was stopped: each wait ends at once with `FAULTED`.
+    /// Lets every thread that has started return, after the launch was stopped: each wait ends at
+    /// once with `FAULTED`.
     pub(super) fn abort(&self, fibers: &mut [Option<Fiber>], stacks: &mut Stacks) {
         for (fiber, thread) in fibers.iter_mut().zip(&self.threads) {
             while let Some(running) = fiber {
@@ -438,8 +445,8 @@ impl Block {
 
 /// The thread that runs with this context; `None` in loop mode.
 pub(super) fn thread_of<'a>(context: *mut ThreadContext) -> Option<&'a Thread> {
-    // SAFETY: compiled code passes on the context that the grid gave it, whose `fiber` is its thread or null; the thread stays
-    // where it is as long as compiled code runs.
+    // SAFETY: compiled code passes on the context that the grid gave it, whose `fiber` is its
+    // thread or null; the thread stays where it is as long as compiled code runs.
     unsafe { (*context).fiber.cast::<Thread>().as_ref() }
 }
 
@@ -449,8 +456,8 @@ pub(super) fn linear_of(context: *mut ThreadContext) -> u32 {
     unsafe { (*context).linear }
 }
 
-/// Gives up the running thread's turn. It has put itself where somebody makes it ready again. The answer is `CONTINUE`, or
-/// `FAULTED` when the launch was stopped meanwhile.
+/// Gives up the running thread's turn. It has put itself where somebody makes it ready again. The
+/// answer is `CONTINUE`, or `FAULTED` when the launch was stopped meanwhile.
 pub(super) fn suspend(block: &Block, thread: &Thread) -> Status {
     // SAFETY: only the running fiber asks, for its own thread.
     unsafe { thread.seat.suspend() };

@@ -56,7 +56,8 @@ impl Cluster {
         self.arrived.set(0);
         self.phase.set(self.phase.get().wrapping_add(1));
         for (block, linear) in self.waiting.borrow_mut().drain(..) {
-            // SAFETY: the block is of this cluster and waits for this; it stays where it is until all its threads have ended.
+            // SAFETY: the block is of this cluster and waits for this; it stays where it is until
+            // all its threads have ended.
             let block = unsafe { &*block };
             let warp = &block.warps()[linear as usize / 32];
             warp.ready.set(warp.ready.get() | 1 << (linear % 32));

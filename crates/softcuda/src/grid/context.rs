@@ -10,24 +10,26 @@ use std::ffi::c_void;
 
 /// What a compiled function answers: 0 to go on, otherwise why the thread ends.
 ///
-/// A function that gets a status other than [`CONTINUE`] from a call returns it to its own caller at once, so a thread
-/// is unwound by returning, never by jumping.
+/// A function that gets a status other than [`CONTINUE`] from a call returns it to its own caller
+/// at once, so a thread is unwound by returning, never by jumping.
 pub(crate) type Status = u32;
 /// Go on.
 pub(crate) const CONTINUE: Status = 0;
 /// The thread ended by `exit`.
 pub(crate) const EXITED: Status = 1;
-/// The thread ended by a fault, which has been recorded in the launch, or because another thread's fault stops the launch.
+/// The thread ended by a fault, which has been recorded in the launch, or because another thread's
+/// fault stops the launch.
 pub(crate) const FAULTED: Status = 2;
 
 /// How the threads of a block are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The compiled function runs all threads of a block one after the other, each to its end, with one [`ThreadContext`]
-    /// that it rewrites for each.
+    /// The compiled function runs all threads of a block one after the other, each to its end, with
+    /// one [`ThreadContext`] that it rewrites for each.
     Loop,
-    /// The compiled function runs all threads of a block in rounds: each thread up to the block's barrier, then each on from
-    /// there. Each has its own [`ThreadContext`], and keeps what it needs after the barrier in [`BlockContext::kept`].
+    /// The compiled function runs all threads of a block in rounds: each thread up to the block's
+    /// barrier, then each on from there. Each has its own [`ThreadContext`], and keeps what it
+    /// needs after the barrier in [`BlockContext::kept`].
     Rounds,
     /// The compiled function runs one thread; each has its own [`ThreadContext`] and stack.
     Fibers,
@@ -35,9 +37,9 @@ pub(crate) enum Mode {
 
 /// The range that an access site last touched: a check that passes costs no look-up.
 ///
-/// An access of `size` bytes (a power of two, up to 32) at `address` is inside when
-/// `(address - base).rotate_right(log2(size)) < units`: one comparison for below, above and misaligned, because the
-/// low bits of a misaligned distance become its high bits.
+/// An access of `size` bytes (a power of two, up to 32) at `address` is inside when `(address -
+/// base).rotate_right(log2(size)) < units`: one comparison for below, above and misaligned, because
+/// the low bits of a misaligned distance become its high bits.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Site {
@@ -54,17 +56,21 @@ pub(crate) struct ThreadContext {
     pub tid: [u32; 3],
     /// The thread's number in its block: x fastest.
     pub linear: u32,
-    /// The thread's local memory: local addresses are offsets from here, generic ones host addresses in it.
+    /// The thread's local memory: local addresses are offsets from here, generic ones host
+    /// addresses in it.
     pub local_base: *mut u8,
     /// Its size in bytes.
     pub local_size: u64,
     /// Where the next function's local frame starts: an offset from `local_base`.
     pub local_top: u64,
-    /// The lowest address that the native stack may reach: compiled functions compare with it on entry.
+    /// The lowest address that the native stack may reach: compiled functions compare with it on
+    /// entry.
     pub stack_limit: u64,
-    /// Polls (volatile and acquire loads, atomics, `nanosleep`) left before the thread lets others run; fiber mode only.
+    /// Polls (volatile and acquire loads, atomics, `nanosleep`) left before the thread lets others
+    /// run; fiber mode only.
     pub polls: i32,
-    /// What the last call out of a cold path answered: such calls leave all registers as they are, so they return nothing.
+    /// What the last call out of a cold path answered: such calls leave all registers as they are,
+    /// so they return nothing.
     pub status: u32,
     /// The fiber of this thread, for the runtime alone; null in loop mode.
     pub fiber: *mut c_void,
@@ -82,7 +88,8 @@ pub(crate) struct BlockContext {
     pub ntid: [u32; 3],
     /// `%nctaid`.
     pub nctaid: [u32; 3],
-    /// `%nclusterid` would be `nctaid / cluster`; this is the cluster's size in blocks, 1 without clusters.
+    /// `%nclusterid` would be `nctaid / cluster`; this is the cluster's size in blocks, 1 without
+    /// clusters.
     pub cluster: [u32; 3],
     /// Threads in the block.
     pub threads: u32,
@@ -98,30 +105,31 @@ pub(crate) struct BlockContext {
     pub params: *const u8,
     /// Size of the parameters in bytes.
     pub params_size: u64,
-    /// The block's shared memory: shared addresses are offsets from here, generic ones host addresses in it.
-    /// Static variables come first, dynamic shared memory after them.
+    /// The block's shared memory: shared addresses are offsets from here, generic ones host
+    /// addresses in it. Static variables come first, dynamic shared memory after them.
     pub shared_base: *mut u8,
     /// Its size in bytes, static and dynamic: also `%total_smem_size`.
     pub shared_size: u64,
     /// One entry for each access site of the kernel and the functions it can reach.
     pub sites: *mut Site,
-    /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's workspace; 0 without.
+    /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's
+    /// workspace; 0 without.
     pub workspace: u64,
     /// In rounds: what each thread keeps from round to round.
     pub kept: *mut u8,
-    /// In rounds: how many threads have come to the barrier in this round with a predicate, and with a true one; then the
-    /// same of the last round.
+    /// In rounds: how many threads have come to the barrier in this round with a predicate, and
+    /// with a true one; then the same of the last round.
     pub tally: [u32; 4],
     /// The launch and the block's own state, for the runtime alone.
     pub runtime: *mut c_void,
 }
 
-/// A compiled kernel: runs the whole block or, in fiber mode, one thread. Ends with [`EXITED`] or [`CONTINUE`] when it
-/// ended well.
+/// A compiled kernel: runs the whole block or, in fiber mode, one thread. Ends with [`EXITED`] or
+/// [`CONTINUE`] when it ended well.
 pub(crate) type KernelFn = unsafe extern "C" fn(*mut ThreadContext, *mut BlockContext) -> Status;
 
-/// A compiled device function: thread, block, where the return parameters go, where the parameters are (each laid out one
-/// after the other as in a kernel's signature).
+/// A compiled device function: thread, block, where the return parameters go, where the parameters
+/// are (each laid out one after the other as in a kernel's signature).
 #[cfg_attr(
     not(test),
     allow(dead_code, reason = "compiled code alone calls through it")

@@ -60,8 +60,8 @@ mod backend {
         /// A fiber that will run `entry(thread, block)` when it is first resumed.
         ///
         /// # Safety
-        /// `entry` may be called so from the first time the fiber is resumed, and the seat and both contexts stay until it has
-        /// ended.
+        /// `entry` may be called so from the first time the fiber is resumed, and the seat and both
+        /// contexts stay until it has ended.
         pub unsafe fn start(
             stack: FiberStack,
             seat: &Seat,
@@ -79,8 +79,9 @@ mod backend {
                 block as usize,
                 seat_address,
             ];
-            // SAFETY: the stack is larger than this, and nobody else's. After `begin` has taken these words off and made room
-            // for one, the stack pointer is 48 below the 16-byte aligned base.
+            // SAFETY: the stack is larger than this, and nobody else's. After `begin` has taken
+            // these words off and made room for one, the stack pointer is 48 below the 16-byte
+            // aligned base.
             unsafe {
                 let top = base.sub(10);
                 top.copy_from_nonoverlapping(start.as_ptr(), start.len());
@@ -92,7 +93,8 @@ mod backend {
         /// Gives the fiber a turn; the status when it has ended.
         #[inline(always)]
         pub fn resume(&mut self, seat: &Seat) -> Option<Status> {
-            // SAFETY: the fiber is suspended, or has not started, with its stack pointer in its seat.
+            // SAFETY: the fiber is suspended, or has not started, with its stack pointer in its
+            // seat.
             unsafe { switch(&seat.scheduler, seat.fiber.get()) };
             seat.status.get()
         }
@@ -103,14 +105,17 @@ mod backend {
         }
     }
 
-    /// Leaves the current stack, with its pointer in `from`, for the one at `to`, and returns when somebody comes back.
+    /// Leaves the current stack, with its pointer in `from`, for the one at `to`, and returns when
+    /// somebody comes back.
     ///
     /// # Safety
-    /// `to` is what `switch` left in some `from`, or where [`Fiber::start`] prepared a stack; nobody came back to it before.
+    /// `to` is what `switch` left in some `from`, or where [`Fiber::start`] prepared a stack;
+    /// nobody came back to it before.
     #[inline(always)]
     unsafe fn switch(from: &Cell<*mut c_void>, to: *mut c_void) {
-        // SAFETY: everything that the other side may change is clobbered, saved by this side, or a control register, which
-        // neither compiled code nor the runtime changes. The stack grows by what is pushed, and is back where it was after.
+        // SAFETY: everything that the other side may change is clobbered, saved by this side, or a
+        // control register, which neither compiled code nor the runtime changes. The stack grows by
+        // what is pushed, and is back where it was after.
         unsafe {
             asm!(
                 "push rbp",
@@ -196,8 +201,8 @@ mod backend {
         /// A fiber that will run `entry(thread, block)` when it is first resumed.
         ///
         /// # Safety
-        /// `entry` may be called so from the first time the fiber is resumed, and the seat and both contexts stay until it has
-        /// ended.
+        /// `entry` may be called so from the first time the fiber is resumed, and the seat and both
+        /// contexts stay until it has ended.
         pub unsafe fn start(
             stack: FiberStack,
             seat: &Seat,
@@ -205,7 +210,8 @@ mod backend {
             thread: *mut ThreadContext,
             block: *mut BlockContext,
         ) -> Fiber {
-            // SAFETY: what the closure borrows stays until the fiber has ended, and the caller vouches for the call.
+            // SAFETY: what the closure borrows stays until the fiber has ended, and the caller
+            // vouches for the call.
             Fiber(unsafe {
                 Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
                     seat.0.set(yielder);

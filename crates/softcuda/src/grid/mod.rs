@@ -83,7 +83,8 @@ pub(crate) fn run_in_graph(launch: &Launch, conditions: Option<&Conditions>) -> 
     running.result()
 }
 
-/// The memory by which the blocks of a cooperative launch meet: device code finds it through `%envreg1` and `%envreg2`.
+/// The memory by which the blocks of a cooperative launch meet: device code finds it through
+/// `%envreg1` and `%envreg2`.
 struct Workspace(memory::Allocation);
 
 impl Workspace {

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 pub(crate) enum Piece {
     /// As it is.
     Text(Vec<u8>),
-    /// A value, by C's conversion specification with its zero byte; an integer's is for `long long`.
+    /// A value, by C's conversion specification with its zero byte; an integer's is for `long
+    /// long`.
     Conversion(Vec<u8>, Value),
 }
 
@@ -50,8 +51,8 @@ impl Output {
         }
     }
 
-    /// Writes what there is, some calls at a time: a conversion of two bytes can print thousands. What one call prints is
-    /// written at once unless it is very long.
+    /// Writes what there is, some calls at a time: a conversion of two bytes can print thousands.
+    /// What one call prints is written at once unless it is very long.
     pub fn flush(&self) {
         const SOME: usize = 1 << 16;
         const MUCH: usize = 1 << 24;
@@ -111,8 +112,8 @@ impl Piece {
         // The value's text, or as much of it as fits, and how long it is.
         let print = |to: &mut [u8]| {
             let (to, size, format) = (to.as_mut_ptr().cast(), to.len(), spec.as_ptr().cast());
-            // SAFETY: the format is one conversion that ends in a zero byte and fits the one value passed; C writes no more than
-            // `size` bytes. A string ends in a zero byte.
+            // SAFETY: the format is one conversion that ends in a zero byte and fits the one value
+            // passed; C writes no more than `size` bytes. A string ends in a zero byte.
             let length = unsafe {
                 match value {
                     Value::Int(value) if spec.ends_with(b"c\0") => {
@@ -141,10 +142,11 @@ unsafe extern "C" {
     static stdout: *mut libc::FILE;
 }
 
-/// Writes to C's standard output stream and flushes it: text that a C program printed before stays before.
+/// Writes to C's standard output stream and flushes it: text that a C program printed before stays
+/// before.
 fn write(text: &[u8]) {
-    // SAFETY: `stdout` is libc's own stream, open unless the program closed it, in which case writing to it fails; the
-    // pointer and length are a live slice's.
+    // SAFETY: `stdout` is libc's own stream, open unless the program closed it, in which case
+    // writing to it fails; the pointer and length are a live slice's.
     unsafe {
         libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout);
         libc::fflush(stdout);

@@ -4,14 +4,15 @@ use super::block::{Block, linear_of, suspend, thread_of};
 use super::context::{BlockContext, CONTINUE, FAULTED, ThreadContext};
 use crate::jit::runtime::runtime;
 
-/// How many polls a thread has before it lets others run: enough for code that only happens to use volatile loads, few enough
-/// that a thread in a spin loop wastes little.
+/// How many polls a thread has before it lets others run: enough for code that only happens to use
+/// volatile loads, few enough that a thread in a spin loop wastes little.
 pub(crate) const BUDGET: i32 = 32;
 
 runtime! {
     /// Lets the other threads run and starts a new budget of polls. The answer is a status.
     POLL = fn poll(thread: *mut ThreadContext, block: *mut BlockContext) -> u32 {
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it exists meanwhile.
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
         unsafe { (*thread).polls = BUDGET };
         let block = Block::of(block);
         if block.running().stopped() {

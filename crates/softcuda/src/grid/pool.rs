@@ -20,7 +20,8 @@ struct Job {
     active: u32,
 }
 
-// SAFETY: a `Running` may be shared between threads; the pointer is good while the job is in the pool, see `Invitation`.
+// SAFETY: a `Running` may be shared between threads; the pointer is good while the job is in the
+// pool, see `Invitation`.
 unsafe impl Send for Job {}
 
 #[derive(Default)]
@@ -73,7 +74,8 @@ impl Pool {
             let running = job.running;
             drop(jobs);
             let mut worker = Worker::take();
-            // SAFETY: `active` counts this helper, and the launch lives until its invitation has seen it leave.
+            // SAFETY: `active` counts this helper, and the launch lives until its invitation has
+            // seen it leave.
             worker.work(unsafe { &*running }, smid, workers(), u64::MAX);
             worker.put();
             jobs = self.jobs.lock();

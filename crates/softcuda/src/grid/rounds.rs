@@ -10,7 +10,8 @@ runtime! {
         if Block::of(block).running().stopped() {
             return FAULTED;
         }
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it exists meanwhile.
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
         unsafe {
             let [came, true_ones, ..] = (*block).tally;
             (*block).tally = [0, 0, came, true_ones];

@@ -57,7 +57,8 @@ impl<'a> Running<'a> {
         self.units
     }
 
-    /// The next `count` units to start, in order of their linear index; fewer at the end, none after it or after a fault.
+    /// The next `count` units to start, in order of their linear index; fewer at the end, none
+    /// after it or after a fault.
     pub fn take(&self, count: u64) -> std::ops::Range<u64> {
         if self.stopped() || self.next.load(Ordering::Relaxed) >= self.units {
             return 0..0;
@@ -110,7 +111,8 @@ pub(super) fn volume(dims: [u32; 3]) -> u64 {
     dims.iter().map(|&dim| u64::from(dim)).product()
 }
 
-/// Ends the launch of a running thread with a fault, unless there was one before. The thread returns what this returns.
+/// Ends the launch of a running thread with a fault, unless there was one before. The thread
+/// returns what this returns.
 ///
 /// For runtime functions: the contexts are those that compiled code passed on.
 pub(crate) fn fault(
@@ -120,7 +122,8 @@ pub(crate) fn fault(
     access: Option<(u64, u32)>,
     detail: impl Display,
 ) -> Status {
-    // SAFETY: compiled code passes on the thread context that the grid gave it, and no reference to it exists meanwhile.
+    // SAFETY: compiled code passes on the thread context that the grid gave it, and no reference to
+    // it exists meanwhile.
     let tid = unsafe { (*thread).tid };
     let owner = Block::of(block);
     owner

@@ -3,7 +3,8 @@
 //! It is mapped, so that what no thread touches takes no memory: a block reserves local memory for
 //! its deepest thread a thousand times over.
 
-/// A buffer whose address stays until it grows, aligned to a page: shared variables may ask for any alignment up to that.
+/// A buffer whose address stays until it grows, aligned to a page: shared variables may ask for any
+/// alignment up to that.
 pub(super) struct Scratch {
     base: *mut u8,
     size: usize,
@@ -24,7 +25,8 @@ impl Scratch {
         }
     }
 
-    /// At least `size` bytes, which hold what is left from before, or zeros; `None` when there is no memory.
+    /// At least `size` bytes, which hold what is left from before, or zeros; `None` when there is
+    /// no memory.
     pub fn reserve(&mut self, size: usize) -> Option<*mut u8> {
         if size > self.size {
             let size = size.checked_next_multiple_of(PAGE)?;

@@ -20,7 +20,8 @@ const RED_ZONE: usize = 24 << 10;
 const SMALLEST: usize = 64 << 10;
 /// The guard below a stack: a page, or several where pages are small.
 const GUARD: usize = 4 << 10;
-/// How many stacks have a guard page: Linux allows 65,530 mappings by default, and a guarded stack takes two.
+/// How many stacks have a guard page: Linux allows 65,530 mappings by default, and a guarded stack
+/// takes two.
 const GUARDED: usize = 16 << 10;
 /// How many stacks of one size a worker keeps between launches.
 const KEPT: usize = 2048;
@@ -64,7 +65,8 @@ impl FiberStack {
             // SAFETY: the range is the lowest page of the mapping just made.
             unsafe { libc::mprotect(map, GUARD, libc::PROT_NONE) };
         }
-        // Stacks lie at multiples of a large power of two, so without this all their tops would share a few cache sets.
+        // Stacks lie at multiples of a large power of two, so without this all their tops would
+        // share a few cache sets.
         let colour = EVER.fetch_add(1, Ordering::Relaxed) * 5 % 63 * 64;
         // SAFETY: the mapping is far larger than its last page and a bit.
         let top = unsafe { map.byte_add(size - 64 - colour) }.cast::<Mapping>();
@@ -95,8 +97,9 @@ impl Drop for FiberStack {
     }
 }
 
-// SAFETY: `base` is 64-byte aligned, the mapping is far larger than the minimum, and its lowest page is a guard; where there
-// is none, compiled code's own check against `soft_limit` upholds what it is for.
+// SAFETY: `base` is 64-byte aligned, the mapping is far larger than the minimum, and its lowest
+// page is a guard; where there is none, compiled code's own check against `soft_limit` upholds what
+// it is for.
 unsafe impl Stack for FiberStack {
     fn base(&self) -> StackPointer {
         self.0.addr()
@@ -167,7 +170,8 @@ pub(super) fn native_soft_limit() -> u64 {
             let mut low = std::ptr::null_mut();
             let mut size = 0;
             if libc::pthread_attr_getstack(&attr, &mut low, &mut size) == 0 {
-                // The first thread's stack grows on demand; with no limit set it is reported far larger than it can become.
+                // The first thread's stack grows on demand; with no limit set it is reported far
+                // larger than it can become.
                 limit = (low as u64).max(here.saturating_sub(8 << 20)) + (64 << 10);
             }
             libc::pthread_attr_destroy(&mut attr);

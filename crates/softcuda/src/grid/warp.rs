@@ -75,7 +75,8 @@ impl Meeting {
 /// Set in a kind: the operation has no mask, and the rest of the kind says which instruction it is.
 const UNMASKED: u32 = 1 << 31;
 
-/// The kind that an operation without a mask has: `site` tells it from every other instruction of the module.
+/// The kind that an operation without a mask has: `site` tells it from every other instruction of
+/// the module.
 pub(crate) const fn unmasked(meeting: Meeting, site: u32) -> u32 {
     UNMASKED | (site & 0x7f_ffff) << 8 | meeting as u32
 }
@@ -164,7 +165,8 @@ impl Warp {
         }
     }
 
-    /// No lane is ready: completes an operation without a mask, if lanes are at one, and says whether it did.
+    /// No lane is ready: completes an operation without a mask, if lanes are at one, and says
+    /// whether it did.
     pub fn settle(&self) -> bool {
         let found = (0..self.open.get())
             .find(|&index| self.groups[index as usize].get().kind & UNMASKED != 0);
@@ -174,7 +176,8 @@ impl Warp {
         found.is_some()
     }
 
-    /// Completes the operation of a group whose lanes are all there: they become ready, with their results.
+    /// Completes the operation of a group whose lanes are all there: they become ready, with their
+    /// results.
     fn release(&self, index: u32) {
         let group = self.groups[index as usize].get();
         let last = self.open.get() - 1;
@@ -300,7 +303,8 @@ impl Warp {
                     (source, source <= highest)
                 }
             };
-            // A lane that takes no part has nothing to give: what the taker gets then is undefined, and here its own.
+            // A lane that takes no part has nothing to give: what the taker gets then is undefined,
+            // and here its own.
             let source = if inside && lanes >> (source & 0x1f) & 1 != 0 {
                 source as usize & 0x1f
             } else {
@@ -340,9 +344,10 @@ pub(crate) const PREDICATE: u64 = 1 << 32;
 pub(crate) const STATUS_SHIFT: u32 = 40;
 
 runtime! {
-    /// Meets the other lanes of `mask` in an operation of `kind`: a [`Meeting`], or what [`unmasked`] makes of one. `value` is
-    /// what the lane brings; `b` and `c` are `shfl`'s. The low half of the answer is the value, bit 32 the predicate, and
-    /// the bits from [`STATUS_SHIFT`] are a status.
+    /// Meets the other lanes of `mask` in an operation of `kind`: a [`Meeting`], or what
+    /// [`unmasked`] makes of one. `value` is what the lane brings; `b` and `c` are `shfl`'s. The
+    /// low half of the answer is the value, bit 32 the predicate, and the bits from
+    /// [`STATUS_SHIFT`] are a status.
     MEET = fn meet(
         thread: *mut ThreadContext, block: *mut BlockContext, kind: u32, mask: u32, value: u64, b: u32, c: u32,
     ) -> u64 {

@@ -52,8 +52,8 @@ pub(super) struct Worker {
     deep: Option<(u64, FiberStack)>,
 }
 
-// SAFETY: a worker moves between threads only when no launch uses it. Then it has no fibers, and its blocks' cells and pointers
-// are only read again after `prepare` and `place` have set them.
+// SAFETY: a worker moves between threads only when no launch uses it. Then it has no fibers, and
+// its blocks' cells and pointers are only read again after `prepare` and `place` have set them.
 unsafe impl Send for Worker {}
 
 impl Worker {
@@ -190,8 +190,8 @@ impl Unit {
         }
     }
 
-    /// Makes it ready for units of a launch of `blocks` blocks each, whose threads get `lanes` contexts.
-    /// `false`: there is no memory for it, and the launch has been stopped.
+    /// Makes it ready for units of a launch of `blocks` blocks each, whose threads get `lanes`
+    /// contexts. `false`: there is no memory for it, and the launch has been stopped.
     fn prepare(
         &mut self,
         running: &Running<'_>,
@@ -261,7 +261,8 @@ impl Unit {
         }
     }
 
-    /// Makes it the unit `index` of the launch, of which no thread has started. `false`: see [`Unit::prepare`].
+    /// Makes it the unit `index` of the launch, of which no thread has started. `false`: see
+    /// [`Unit::prepare`].
     fn start(&mut self, index: u64, running: &Running<'_>, smid: u32, nsmid: u32) -> bool {
         let blocks = volume(running.launch.cluster).max(1);
         let threads = volume(running.launch.block) as u32;
@@ -324,7 +325,8 @@ impl Unit {
     }
 }
 
-/// Bytes of native stack of a thread: the kernel's own frame, which nothing else is to lack, and what it asks for.
+/// Bytes of native stack of a thread: the kernel's own frame, which nothing else is to lack, and
+/// what it asks for.
 fn native_stack(running: &Running<'_>) -> u64 {
     u64::from(running.launch.code.frame) + u64::from(running.launch.stack)
 }

@@ -84,8 +84,8 @@ fn image() -> Vec<u8> {
     for half in [HEADER as u16, SEGMENT as u16, SEGMENTS as u16, 64, 0, 0] {
         image.extend(half.to_le_bytes());
     }
-    // The loader writes addresses into the dynamic section, so it is loaded writable; without the last segment the loader
-    // would make the program's stack executable.
+    // The loader writes addresses into the dynamic section, so it is loaded writable; without the
+    // last segment the loader would make the program's stack executable.
     let segments = [
         (PT_LOAD, 0, size, 4096),
         (PT_DYNAMIC, dynamic, dynamic_size, 8),

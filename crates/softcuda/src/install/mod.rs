@@ -65,11 +65,12 @@ pub extern "C" fn softcuda_version() -> *const std::ffi::c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Makes this process's CUDA driver the software one: call it before the first CUDA call. Does nothing when it is already.
+/// Makes this process's CUDA driver the software one: call it before the first CUDA call. Does
+/// nothing when it is already.
 ///
-/// The library is, in this order, what the environment variable `SOFTCUDA_LIBRARY` names; `libsoftcuda.so` beside the
-/// program, in the folders above it and in their `deps`; where the build of this crate left it; or wherever the system's
-/// loader finds it.
+/// The library is, in this order, what the environment variable `SOFTCUDA_LIBRARY` names;
+/// `libsoftcuda.so` beside the program, in the folders above it and in their `deps`; where the
+/// build of this crate left it; or wherever the system's loader finds it.
 ///
 /// # Errors
 /// [`InstallError`] says what is in the way.
@@ -125,8 +126,8 @@ fn find() -> Result<PathBuf, InstallError> {
     }
 }
 
-/// Where the library may be. Cargo renews `deps` with each build, and the folder above only when softcuda itself is built,
-/// so `deps` comes first.
+/// Where the library may be. Cargo renews `deps` with each build, and the folder above only when
+/// softcuda itself is built, so `deps` comes first.
 fn candidates() -> Vec<PathBuf> {
     let program = env::current_exe().ok();
     let above = program
@@ -157,7 +158,8 @@ impl Library {
         };
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|error| not_loaded(error.to_string()))?;
-        // SAFETY: the name is a C string. Loading runs the library's initializers: it is the program's choice to install it.
+        // SAFETY: the name is a C string. Loading runs the library's initializers: it is the
+        // program's choice to install it.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         NonNull::new(handle)
             .map(Library)
@@ -174,7 +176,8 @@ impl Library {
         let Some(version) = self.symbol(c"softcuda_version") else {
             return false;
         };
-        // SAFETY: no other library has a function of this name; it takes nothing and gives a C string that lives forever.
+        // SAFETY: no other library has a function of this name; it takes nothing and gives a C
+        // string that lives forever.
         let version = unsafe {
             let version: extern "C" fn() -> *const std::ffi::c_char =
                 std::mem::transmute(version.as_ptr());
@@ -195,7 +198,8 @@ impl Library {
         if unsafe { libc::dladdr(symbol.as_ptr(), &mut info) } == 0 || info.dli_fname.is_null() {
             return unknown();
         }
-        // SAFETY: dladdr gave the name of a loaded library's file, which is a C string as long as it is loaded.
+        // SAFETY: dladdr gave the name of a loaded library's file, which is a C string as long as
+        // it is loaded.
         let name = unsafe { CStr::from_ptr(info.dli_fname) };
         PathBuf::from(OsStr::from_bytes(name.to_bytes()))
     }
@@ -203,7 +207,8 @@ impl Library {
 
 /// What the loader said of its last failure on this thread.
 fn loader_error() -> String {
-    // SAFETY: dlerror gives null or a C string that lives until the thread's next call of the loader.
+    // SAFETY: dlerror gives null or a C string that lives until the thread's next call of the
+    // loader.
     match NonNull::new(unsafe { libc::dlerror() }) {
         // SAFETY: as above.
         Some(text) => unsafe { CStr::from_ptr(text.as_ptr()) }

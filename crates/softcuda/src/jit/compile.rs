@@ -26,10 +26,11 @@ use super::program::{Body, Program, Signature, Step};
 use super::runtime::RuntimeFn;
 use crate::grid::context::{KernelFn, Mode, ThreadContext};
 
-/// The largest frame that a compiled function may take of the native stack: what the grid leaves below the limit that
-/// functions compare with must hold one, and what runtime functions need.
+/// The largest frame that a compiled function may take of the native stack: what the grid leaves
+/// below the limit that functions compare with must hold one, and what runtime functions need.
 const MAX_NATIVE_FRAME: u32 = 16 << 10;
-/// The largest frame of a kernel, for which the grid makes room: thousands of registers at once, and arguments of calls.
+/// The largest frame of a kernel, for which the grid makes room: thousands of registers at once,
+/// and arguments of calls.
 const MAX_KERNEL_FRAME: u32 = 1 << 20;
 /// The most instructions of one compilation: beyond, it would take minutes.
 const MAX_INSTRUCTIONS: usize = 400_000;
@@ -61,7 +62,8 @@ pub(crate) struct Code {
 impl Drop for Code {
     fn drop(&mut self) {
         if let Some(module) = self.module.lock().take() {
-            // SAFETY: a launch keeps the module of its kernel, and so this code, for as long as it runs.
+            // SAFETY: a launch keeps the module of its kernel, and so this code, for as long as it
+            // runs.
             unsafe { module.free_memory() };
         }
     }
@@ -81,7 +83,8 @@ impl std::fmt::Debug for Code {
 pub(crate) struct Target {
     /// Where it is.
     pub code: u64,
-    /// The sizes of its blocks of returns and parameters: a caller that has others would write past them.
+    /// The sizes of its blocks of returns and parameters: a caller that has others would write past
+    /// them.
     pub blocks: u64,
 }
 
@@ -210,7 +213,8 @@ pub(crate) struct Unit {
     pub shared: SharedLayout,
     /// How the kernel runs a block.
     pub mode: Mode,
-    /// In rounds: for each of the kernel's barriers, in source order, the registers that are live after it.
+    /// In rounds: for each of the kernel's barriers, in source order, the registers that are live
+    /// after it.
     pub live: Vec<Vec<RegId>>,
     /// In rounds: the bytes that each thread keeps from round to round.
     pub kept: u32,
@@ -280,9 +284,9 @@ impl Unit {
         id
     }
 
-    /// A stub for a runtime function with a status, to be called in cold paths: it changes no register, and puts the
-    /// status into the `ThreadContext`, which is the function's first argument. So values that live across the call
-    /// need not be spilled on the hot path.
+    /// A stub for a runtime function with a status, to be called in cold paths: it changes no
+    /// register, and puts the status into the `ThreadContext`, which is the function's first
+    /// argument. So values that live across the call need not be spilled on the hot path.
     pub fn cold(&mut self, function: &'static RuntimeFn) -> FuncId {
         let address = (function.address)();
         if let Some((_, id)) = self.cold.get(&address) {
@@ -331,7 +335,8 @@ impl Unit {
     /// Makes a function known to the one being compiled.
     pub fn import(&mut self, function: FuncId, into: &mut ir::Function) -> ir::FuncRef {
         let reference = self.jit.declare_func_in_func(function, into);
-        // Code is placed function by function, anywhere: a call must be able to reach all of the address space.
+        // Code is placed function by function, anywhere: a call must be able to reach all of the
+        // address space.
         into.dfg.ext_funcs[reference].colocated = false;
         reference
     }
@@ -394,7 +399,8 @@ pub(crate) fn compile(
     kernel: u32,
     mode: Mode,
 ) -> Result<Code, CompileError> {
-    // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the program down.
+    // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the
+    // program down.
     let result = catch_unwind(AssertUnwindSafe(|| compile_unit(program, kernel, mode)));
     let what = match result {
         Ok(Ok(code)) => return Ok(code),
@@ -411,7 +417,8 @@ pub(crate) fn compile(
     })
 }
 
-/// For each barrier of a kernel, the registers that are live after it; `None` for a kernel that is too large.
+/// For each barrier of a kernel, the registers that are live after it; `None` for a kernel that is
+/// too large.
 fn live_at_barriers(program: &Program, kernel: u32) -> Option<Vec<Vec<RegId>>> {
     let body = program.functions[kernel as usize].body.as_ref()?;
     let is_barrier = |step: &Step| matches!(step, Step::Instruction(instruction) if instruction.operation.block_barrier().is_some());
@@ -527,7 +534,8 @@ impl Unit {
                 true => self.kernel_signature(),
                 false => self.device_signature(),
             };
-            // Names of functions may be anything, so the number keeps them apart from runtime functions.
+            // Names of functions may be anything, so the number keeps them apart from runtime
+            // functions.
             let name = format!("{}#{at}", program.functions[*at as usize].name);
             let id = self
                 .jit

@@ -62,7 +62,8 @@ pub(crate) enum ClusterReg {
     Nctaid,
 }
 
-/// A symbol that has an address or is a jump or call target: an index into a table of the function's or module's.
+/// A symbol that has an address or is a jump or call target: an index into a table of the
+/// function's or module's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Symbol {
     /// A module-level variable or a variable of a body in `.global` or `.const`.
@@ -121,8 +122,8 @@ pub(crate) struct Refusal {
 
 /// A decoded instruction.
 pub(crate) trait Operation: fmt::Debug + Send + Sync {
-    /// Emits the operation at the builder's position. The guard has been dealt with; a terminator (`bra`, `ret`) leaves the
-    /// builder in a fresh block.
+    /// Emits the operation at the builder's position. The guard has been dealt with; a terminator
+    /// (`bra`, `ret`) leaves the builder in a fresh block.
     fn lower(&self, l: &mut Lower<'_>);
 
     /// The thread may have to wait for others here, so its kernel must run in fiber mode.
@@ -135,8 +136,8 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The operation looks at memory that another thread may write for it to see (a volatile or acquire load, an atomic whose
-    /// result is used): in a loop, that waits.
+    /// The operation looks at memory that another thread may write for it to see (a volatile or
+    /// acquire load, an atomic whose result is used): in a loop, that waits.
     fn polls(&self) -> bool {
         false
     }
@@ -151,7 +152,8 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The operation is a load or store at a register plus an offset, whose check may be made together with others'.
+    /// The operation is a load or store at a register plus an offset, whose check may be made
+    /// together with others'.
     fn plain_access(&self) -> Option<PlainAccess> {
         None
     }
@@ -207,7 +209,8 @@ pub(crate) struct Reader<'a> {
     pub registers: &'a [Type],
     /// Names and storage of the body.
     pub tables: &'a Tables,
-    /// The module's functions, by [`Symbol::Function`], without their bodies where those are still to come.
+    /// The module's functions, by [`Symbol::Function`], without their bodies where those are still
+    /// to come.
     pub functions: &'a [Function],
 }
 

@@ -23,7 +23,8 @@ const STACK: u32 = 256 << 10;
 
 /// The bytes of a typed buffer. For types of plain numbers alone.
 pub(crate) fn buffer<T: Copy>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: numbers have no padding and any bytes are a number; the slice covers exactly the values.
+    // SAFETY: numbers have no padding and any bytes are a number; the slice covers exactly the
+    // values.
     unsafe {
         std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), std::mem::size_of_val(values))
     }

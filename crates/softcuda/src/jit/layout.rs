@@ -51,7 +51,8 @@ impl Layout {
     }
 }
 
-/// A variable's alignment: a power of two, or 1 where the source gives none such (which is refused elsewhere).
+/// A variable's alignment: a power of two, or 1 where the source gives none such (which is refused
+/// elsewhere).
 pub(crate) fn alignment(variable: &Variable) -> u64 {
     let align = u64::from(variable.alignment());
     if align.is_power_of_two() { align } else { 1 }

@@ -8,7 +8,8 @@ use super::program::{Body, Instruction, Step};
 /// The most bits that all sets of a body take; beyond, nobody asks how much is live.
 const MOST: usize = 1 << 28;
 
-/// For each of these steps, in ascending order, the registers that are live after it. `None` for a body that is too large.
+/// For each of these steps, in ascending order, the registers that are live after it. `None` for a
+/// body that is too large.
 pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>> {
     let graph = Graph::of(body);
     let words = body.tables.registers.len().div_ceil(64);

@@ -31,10 +31,11 @@ pub(crate) struct Compiled {
     pub mode: Mode,
     /// In rounds: the bytes that each thread keeps from round to round.
     pub kept: u32,
-    /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must have.
+    /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must
+    /// have.
     pub sites: u32,
-    /// Bytes that `entry` itself takes of the native stack. It does not look whether there are so many; functions that it calls
-    /// do.
+    /// Bytes that `entry` itself takes of the native stack. It does not look whether there are so
+    /// many; functions that it calls do.
     pub frame: u32,
 }
 
@@ -187,7 +188,8 @@ impl Module {
 pub(crate) struct Attributes {
     /// Bytes of shared memory that its static variables take.
     pub static_shared: u32,
-    /// Where dynamic shared memory starts: the same, aligned for it. What a launch gives as its static shared memory.
+    /// Where dynamic shared memory starts: the same, aligned for it. What a launch gives as its
+    /// static shared memory.
     pub shared_offset: u32,
     /// Bytes of constant memory of its module.
     pub constant: u32,

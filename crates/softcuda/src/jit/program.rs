@@ -24,7 +24,8 @@ pub(crate) struct Program {
     pub shared: Vec<Shared>,
     /// The functions whose address is taken, by a body or an initializer.
     pub address_taken: Vec<u32>,
-    /// Where the addresses of its functions start: numbers of this module alone, which are no addresses of memory.
+    /// Where the addresses of its functions start: numbers of this module alone, which are no
+    /// addresses of memory.
     pub function_base: u64,
 }
 
@@ -135,15 +136,18 @@ pub(crate) struct Tables {
     pub registers: Vec<Type>,
     /// For each register, whether it is kept in a float register.
     pub floats: Vec<bool>,
-    /// For each register, whether it may hold a NaN with any bits: who reads its bits puts them right.
+    /// For each register, whether it may hold a NaN with any bits: who reads its bits puts them
+    /// right.
     pub lazy_nans: Vec<bool>,
     /// For each register, whether anything but arithmetic reads it.
     pub seen_nans: Vec<bool>,
-    /// For each register, how many times the instructions name it: what is named once is written and never read.
+    /// For each register, how many times the instructions name it: what is named once is written
+    /// and never read.
     pub mentions: Vec<u32>,
     /// By [`Symbol::Param`](super::decode::Symbol::Param).
     pub params: Vec<Param>,
-    /// Variables in `.local`, by [`Symbol::Local`](super::decode::Symbol::Local): offsets in the frame.
+    /// Variables in `.local`, by [`Symbol::Local`](super::decode::Symbol::Local): offsets in the
+    /// frame.
     pub locals: Vec<Local>,
     /// Size of the frame in local memory.
     pub frame: u64,
@@ -177,7 +181,8 @@ pub(crate) struct Param {
     pub size: u64,
     /// In bytes.
     pub align: u64,
-    /// A device function takes its address: the frame holds a copy, at this offset, and that is the parameter then.
+    /// A device function takes its address: the frame holds a copy, at this offset, and that is the
+    /// parameter then.
     pub copy: Option<u64>,
 }
 
@@ -190,7 +195,8 @@ pub(crate) enum Place {
     Incoming(u64),
     /// In a device function's returns, at this offset.
     Outgoing(u64),
-    /// In the native stack frame, at this offset of the area for calls: an argument or a result of one.
+    /// In the native stack frame, at this offset of the area for calls: an argument or a result of
+    /// one.
     Call(u64),
 }
 

@@ -181,7 +181,8 @@ impl Image<'_> {
             ));
         }
         let bytes = u128::from(bits).to_le_bytes();
-        // SAFETY: the allocation has the variable's `size` bytes, these are among them, and nobody else knows it yet.
+        // SAFETY: the allocation has the variable's `size` bytes, these are among them, and nobody
+        // else knows it yet.
         unsafe { memory::access::write(self.global.address + at, &bytes[..size as usize]) };
         Ok(())
     }

@@ -13,7 +13,8 @@ use super::index::{GRANULE, Index};
 use super::space::Space;
 use super::{OutOfMemory, size};
 
-/// Addresses between two allocations that belong to neither, so that running over the end of one is found.
+/// Addresses between two allocations that belong to neither, so that running over the end of one is
+/// found.
 const GUARD: u64 = GRANULE;
 /// Freed blocks from this size on give their pages back.
 const DECOMMIT: u64 = 64 << 10;
@@ -39,7 +40,8 @@ pub(super) fn arena() -> &'static Arena {
 }
 
 impl Arena {
-    /// Reserves several times the device's memory, so that addresses rarely run out before memory does.
+    /// Reserves several times the device's memory, so that addresses rarely run out before memory
+    /// does.
     fn reserve() -> io::Result<Self> {
         let capacity = size::configured();
         let least = capacity + BASE_ALIGNMENT;
@@ -99,14 +101,15 @@ impl Arena {
         if size >= DECOMMIT {
             let start = base.next_multiple_of(OS_PAGE);
             let end = (base + size) & !(OS_PAGE - 1);
-            // SAFETY: these whole pages lie in a block that is no allocation's any more. They stay mapped, and read as
-            // zero from now on.
+            // SAFETY: these whole pages lie in a block that is no allocation's any more. They stay
+            // mapped, and read as zero from now on.
             unsafe { libc::madvise(start as *mut _, (end - start) as usize, libc::MADV_DONTNEED) };
         }
         space.give(base);
     }
 
-    /// Makes an allocation of ordinary pages read as zero: many pages are given back rather than written.
+    /// Makes an allocation of ordinary pages read as zero: many pages are given back rather than
+    /// written.
     pub fn clear(&self, base: u64, size: u64) {
         assert!(
             size == 0 || (self.contains(base) && self.contains(base + size - 1)),
@@ -117,7 +120,8 @@ impl Arena {
             true => base.next_multiple_of(OS_PAGE)..end & !(OS_PAGE - 1),
             false => end..end,
         };
-        // SAFETY: the range lies in the arena, whose pages are always mapped and writable; those given back read as zero.
+        // SAFETY: the range lies in the arena, whose pages are always mapped and writable; those
+        // given back read as zero.
         unsafe {
             std::ptr::write_bytes(base as *mut u8, 0, (whole.start - base) as usize);
             std::ptr::write_bytes(whole.end as *mut u8, 0, (end - whole.end) as usize);
@@ -140,8 +144,8 @@ impl Arena {
             self.contains(base) && self.contains(base + size - 1),
             "the range was reserved here"
         );
-        // SAFETY: the range lies in the arena, in a block that was reserved for this, and MAP_FIXED replaces its pages at
-        // once: at no time is it unmapped.
+        // SAFETY: the range lies in the arena, in a block that was reserved for this, and MAP_FIXED
+        // replaces its pages at once: at no time is it unmapped.
         let at = unsafe {
             libc::mmap(
                 base as *mut _,
@@ -203,7 +207,8 @@ impl PageFile {
     }
 }
 
-/// Maps pages that read as zero and take memory only once they are written. They are never unmapped.
+/// Maps pages that read as zero and take memory only once they are written. They are never
+/// unmapped.
 fn map_anonymous(size: u64) -> io::Result<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let size = usize::try_from(size).map_err(io::Error::other)?;
@@ -251,7 +256,8 @@ impl<T: Zero> At<u64> for Zeroed<T> {
 
     fn index(&self, index: u64) -> &T {
         assert!(index < self.count);
-        // SAFETY: the table has `count` elements, is aligned to a page, is never unmapped, and zeros are a `T`.
+        // SAFETY: the table has `count` elements, is aligned to a page, is never unmapped, and
+        // zeros are a `T`.
         unsafe { self.base.add(index as usize).as_ref() }
     }
 }

@@ -111,8 +111,8 @@ pub(crate) fn discharge(size: u64) {
     USED.fetch_sub(size, Ordering::Relaxed);
 }
 
-/// Allocates. `align` is a power of two; the base is a multiple of it and of [`ALIGNMENT`]. What the memory holds is
-/// arbitrary. No address belongs to an allocation of no bytes.
+/// Allocates. `align` is a power of two; the base is a multiple of it and of [`ALIGNMENT`]. What
+/// the memory holds is arbitrary. No address belongs to an allocation of no bytes.
 pub(crate) fn alloc(size: u64, align: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
     let charged = if kind.is_charged() {
         footprint(size)?
@@ -139,7 +139,8 @@ pub(crate) fn free(base: u64) -> Option<Allocation> {
     Some(allocation)
 }
 
-/// Makes a fresh allocation read as zero. However large it is, it takes no more of the machine's memory by that.
+/// Makes a fresh allocation read as zero. However large it is, it takes no more of the machine's
+/// memory by that.
 pub(crate) fn clear(allocation: &Allocation) {
     arena().clear(allocation.base, allocation.size);
 }
@@ -151,7 +152,8 @@ fn footprint(size: u64) -> Result<u64, OutOfMemory> {
         .ok_or(OutOfMemory)
 }
 
-/// The live allocation that an address is in. Any thread may ask at any time; takes no lock for addresses in the arena.
+/// The live allocation that an address is in. Any thread may ask at any time; takes no lock for
+/// addresses in the arena.
 pub(crate) fn find(address: u64) -> Option<Allocation> {
     let arena = arena();
     match arena.contains(address) {

@@ -25,7 +25,8 @@ impl Space {
         }
     }
 
-    /// Takes `size` bytes, more than none, at a multiple of `align`, a power of two: the smallest block that they fit in.
+    /// Takes `size` bytes, more than none, at a multiple of `align`, a power of two: the smallest
+    /// block that they fit in.
     pub fn take(&mut self, size: u64, align: u64) -> Option<u64> {
         let fits = |&(block_size, block): &(u64, u64)| {
             let base = block.checked_next_multiple_of(align)?;

@@ -1,7 +1,8 @@
 //! Which driver the tests run on, and its functions by name.
 //!
-//! `CUDA_GRAPH_DRIVER` decides: `gpu`, `software`, or `auto`, the default, which takes the GPU's driver where the
-//! loader finds one. The choice is made once a process, before the first driver call.
+//! `CUDA_GRAPH_DRIVER` decides: `gpu`, `software`, or `auto`, the default, which takes the GPU's
+//! driver where the loader finds one. The choice is made once a process, before the first driver
+//! call.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -67,6 +68,7 @@ fn software() -> Library {
 }
 
 fn open(path: impl libloading::AsFilename) -> Result<Library, libloading::Error> {
-    // SAFETY: a CUDA driver runs no code of consequence when it is loaded, and it is never unloaded.
+    // SAFETY: a CUDA driver runs no code of consequence when it is loaded, and it is never
+    // unloaded.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
 }

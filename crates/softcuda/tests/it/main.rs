@@ -1,5 +1,5 @@
-//! The integration tests of `softcuda`, in one binary that also travels to a GPU machine: it needs nothing there but
-//! the driver.
+//! The integration tests of `softcuda`, in one binary that also travels to a GPU machine: it needs
+//! nothing there but the driver.
 
 mod capture;
 mod conformance;

@@ -1,8 +1,8 @@
 //! Recordings and the rest of a context: cudarc's events, and what waits for everything on the
 //! device.
 //!
-//! What would disturb the captures of other tests, or be disturbed by them, runs in a process of its
-//! own.
+//! What would disturb the captures of other tests, or be disturbed by them, runs in a process of
+//! its own.
 
 use std::thread;
 

@@ -1,5 +1,6 @@
-//! Bodies that are left half-way, by an error, a panic or a driver call that fails, at any depth and through each recorder: of the loop or
-//! branch around them no node stays, what they held is dropped, the stream works, and what was there before goes on.
+//! Bodies that are left half-way, by an error, a panic or a driver call that fails, at any depth
+//! and through each recorder: of the loop or branch around them no node stays, what they held is
+//! dropped, the stream works, and what was there before goes on.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -83,7 +84,8 @@ impl Stage {
         }
     }
 
-    /// A loop or branch of each kind, each inside the one before; adds 1 at last. What is left at depth `again` is done again at once.
+    /// A loop or branch of each kind, each inside the one before; adds 1 at last. What is left at
+    /// depth `again` is done again at once.
     fn level(&self, r: &mut dyn Recorder, depth: usize, again: usize, exit: &Exit) -> Result<()> {
         let cell = |number| self.memory.cell(number);
         self.holds(r, exit)?;
@@ -173,7 +175,8 @@ fn left_by_a_panic_at_every_point() {
     left(How::Panic);
 }
 
-/// What was left is done again at once, in the same place: loops in graphs, branches in them, and so on.
+/// What was left is done again at once, in the same place: loops in graphs, branches in them, and
+/// so on.
 #[test]
 fn done_again_at_any_depth() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! Bodies that other code fills, which knows nothing of this library: launches, fills, copies and forks by plain cudarc and driver calls, in the
-//! stream of the recorder.
+//! Bodies that other code fills, which knows nothing of this library: launches, fills, copies and
+//! forks by plain cudarc and driver calls, in the stream of the recorder.
 
 use std::sync::Arc;
 

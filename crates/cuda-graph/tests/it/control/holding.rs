@@ -1,4 +1,5 @@
-//! What bodies use, and flags, live as long as what runs them needs, and no longer (L4, L5): seen by drops.
+//! What bodies use, and flags, live as long as what runs them needs, and no longer (L4, L5): seen
+//! by drops.
 
 use std::sync::Arc;
 
@@ -183,7 +184,8 @@ fn destroying_a_node_lets_go_of_its_bodies() {
         used.is_alive(what);
         launch(&mut exec, stream).unwrap();
         drop(exec);
-        // The kernel before the node reads the first flag, and what was kept by the graph itself stays.
+        // The kernel before the node reads the first flag, and what was kept by the graph itself
+        // stays.
         used.seen[1].assert_dropped(what);
         used.seen[4].assert_dropped(what);
         assert_soon(|| used.watches[2].is_dropped(), what);

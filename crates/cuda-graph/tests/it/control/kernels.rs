@@ -8,10 +8,11 @@ use cuda_graph::{Buffer, Condition, Kernel, KernelOp};
 
 use crate::fixture::{context, one};
 
-/// `put(to, value)`: `*to = value`. `plus(to, from)`: `*to += *from`. `count(to, from, sign)`: `*to = (*from & 3) * sign`. `nearer(at)`:
-/// `*at` moves by one towards 0, if it is not there. `set(condition, from)`: the condition is what the word at `from` is.
-/// `arm(condition, value)`: the condition is `value`. `step(condition, counter, limit)`: counts, and the condition is whether the count is below
-/// the limit.
+/// `put(to, value)`: `*to = value`. `plus(to, from)`: `*to += *from`. `count(to, from, sign)`: `*to
+/// = (*from & 3) * sign`. `nearer(at)`: `*at` moves by one towards 0, if it is not there.
+/// `set(condition, from)`: the condition is what the word at `from` is. `arm(condition, value)`:
+/// the condition is `value`. `step(condition, counter, limit)`: counts, and the condition is
+/// whether the count is below the limit.
 const PTX: &str = "
 .version 8.3
 .target sm_70

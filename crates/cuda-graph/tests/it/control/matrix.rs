@@ -1,4 +1,5 @@
-//! Every kind of loop and branch, taken and not, alone and inside each other, filled in every way, launched again with other flags.
+//! Every kind of loop and branch, taken and not, alone and inside each other, filled in every way,
+//! launched again with other flags.
 
 use cuda_graph::{Graph, Path};
 
@@ -23,7 +24,8 @@ const KINDS: [Kind; 5] = [
     Kind::Switch,
 ];
 
-// The cells of these programs: what is given to them, what they count with, what they add up, and a flag for each level.
+// The cells of these programs: what is given to them, what they count with, what they add up, and a
+// flag for each level.
 const INPUT: usize = 0;
 const ONE: usize = 1;
 const TEN: usize = 2;
@@ -139,7 +141,8 @@ fn loops_run_thousands_of_times() {
     }
 }
 
-/// A program of `kinds`, each inside the one before. The flag of each is what that of the one around it is at the time.
+/// A program of `kinds`, each inside the one before. The flag of each is what that of the one
+/// around it is at the time.
 fn nested(kinds: &[Kind], from: usize, flag: usize) -> Vec<Act> {
     let Some((&kind, inner)) = kinds.split_first() else {
         return vec![adds(SUM, ONE)];
@@ -224,7 +227,8 @@ fn loops_beside_each_other_and_branches_inside() {
     agrees(&within, 13, &given(0..4), &every_way());
 }
 
-/// Each launch enters its loops anew, whatever the one before it left, and however many are waiting.
+/// Each launch enters its loops anew, whatever the one before it left, and however many are
+/// waiting.
 #[test]
 fn launches_in_a_row_are_not_waited_for() {
     let _alone = alone();

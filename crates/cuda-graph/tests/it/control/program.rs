@@ -1,5 +1,5 @@
-//! Programs of nested loops and branches over a few numbers: what they compute by an interpreter on the host, and ways to have a device
-//! compute it.
+//! Programs of nested loops and branches over a few numbers: what they compute by an interpreter on
+//! the host, and ways to have a device compute it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -261,7 +261,8 @@ pub enum Fill {
     Path,
     /// By a capture into it.
     Capture,
-    /// The first half by a path, what comes then node by node, what decides about another turn by a capture.
+    /// The first half by a path, what comes then node by node, what decides about another turn by a
+    /// capture.
     Parts,
 }
 
@@ -430,8 +431,9 @@ pub fn every_way() -> Vec<Way> {
         .collect()
 }
 
-/// Builds a program in each of `ways`, once, and runs it with each of `inputs`, which the first cells are at first, while the others are 0. It
-/// computes what it is to compute; gives the number of bodies that ran each time.
+/// Builds a program in each of `ways`, once, and runs it with each of `inputs`, which the first
+/// cells are at first, while the others are 0. It computes what it is to compute; gives the number
+/// of bodies that ran each time.
 #[track_caller]
 pub fn agrees(acts: &[Act], cells: usize, inputs: &[Vec<i32>], ways: &[Way]) -> Vec<u32> {
     let stream = stream();

@@ -1,5 +1,6 @@
-//! Random programs of nested loops and branches: through a path, a capture, eagerly, and node by node with bodies filled in every way, they
-//! compute what an interpreter on the host computes, and do so again when they are launched again with other numbers.
+//! Random programs of nested loops and branches: through a path, a capture, eagerly, and node by
+//! node with bodies filled in every way, they compute what an interpreter on the host computes, and
+//! do so again when they are launched again with other numbers.
 //!
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many.
 
@@ -12,7 +13,8 @@ use crate::random::cases;
 /// The cells that programs work on; each loop has one more of its own.
 const CELLS: usize = 6;
 
-/// A statement whose cells are told apart once it is known which there are: a number counts among those that it may use.
+/// A statement whose cells are told apart once it is known which there are: a number counts among
+/// those that it may use.
 #[derive(Clone, Debug)]
 enum Step {
     Put(usize, i32, How),

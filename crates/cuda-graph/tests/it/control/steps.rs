@@ -1,4 +1,5 @@
-//! Steps that pick how they run, and drivers that are too old for some loops and branches, or for all.
+//! Steps that pick how they run, and drivers that are too old for some loops and branches, or for
+//! all.
 
 use std::sync::{Arc, Mutex};
 

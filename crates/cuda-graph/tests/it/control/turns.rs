@@ -1,5 +1,6 @@
-//! Launches of graphs with loops wait for each other, and so do conditional nodes of branches (invariant L16): an H200 fails loops of several executables
-//! that run at once, and does not end some bodies whose conditional nodes do.
+//! Launches of graphs with loops wait for each other, and so do conditional nodes of branches
+//! (invariant L16): an H200 fails loops of several executables that run at once, and does not end
+//! some bodies whose conditional nodes do.
 
 use std::sync::{Arc, Mutex};
 
@@ -41,7 +42,8 @@ impl Waiting {
     }
 }
 
-/// What a loop waits for. It stays: to free it would wait for whatever loop goes on then, and have all other calls wait too.
+/// What a loop waits for. It stays: to free it would wait for whatever loop goes on then, and have
+/// all other calls wait too.
 fn signal() -> PinnedBuffer<u32> {
     static KEPT: Mutex<Vec<PinnedBuffer<u32>>> = Mutex::new(Vec::new());
     let signal = PinnedBuffer::from_slice(&context(), &[1]).unwrap();
@@ -373,7 +375,8 @@ fn conditional_nodes_side_by_side_are_refused() {
     check(&recorded, &options, Some([second, first]));
 }
 
-/// Bodies whose conditional nodes an H200 does not get to the end of where they run at once: each has three branches, of which two have such nodes.
+/// Bodies whose conditional nodes an H200 does not get to the end of where they run at once: each
+/// has three branches, of which two have such nodes.
 #[test]
 fn branches_of_bodies_end() {
     let _alone = alone();
@@ -416,7 +419,8 @@ fn branches_of_bodies_end() {
     }
 }
 
-/// Inside a body all conditional nodes of branches take turns; outside of all, those that loop or have others inside.
+/// Inside a body all conditional nodes of branches take turns; outside of all, those that loop or
+/// have others inside.
 #[test]
 fn conditional_nodes_of_branches_wait_for_each_other_where_they_must() {
     let _alone = alone();

@@ -1,4 +1,5 @@
-//! Executables of loops and branches that recorders made: nodes in bodies updated, disabled and enabled, and all of it from another graph.
+//! Executables of loops and branches that recorders made: nodes in bodies updated, disabled and
+//! enabled, and all of it from another graph.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use super::kernels::{kernels, nearer, plus, put};
 use super::{BUILT, Through, alone, launch, recorded};
 use crate::fixture::stream;
 
-/// What a step works on: a count of turns, a flag, two numbers that are added up, and what is copied.
+/// What a step works on: a count of turns, a flag, two numbers that are added up, and what is
+/// copied.
 struct Cells {
     all: Buffer<i32>,
     turns: Buffer<i32>,
@@ -38,7 +40,8 @@ impl Cells {
         }
     }
 
-    /// Runs it for three turns with the flag set; gives the sum, what was copied and what was filled.
+    /// Runs it for three turns with the flag set; gives the sum, what was copied and what was
+    /// filled.
     fn run(&self, exec: &mut Exec, stream: &Arc<CudaStream>) -> [i32; 3] {
         let start = [3, 1, 0, 1, 0, 0];
         self.all.copy_from_host(stream, &start).unwrap();

@@ -14,8 +14,8 @@ use crate::door::Door;
 use crate::fixture::{assert_soon, context, load, store, stream, words};
 use crate::resource::Seen;
 
-/// Freeing, unloading and destroying are calls that a capture of the same thread forbids: in a block
-/// and between blocks.
+/// Freeing, unloading and destroying are calls that a capture of the same thread forbids: in a
+/// block and between blocks.
 #[test]
 fn whatever_is_dropped_in_a_recording_the_recording_goes_on() {
     for in_block in [false, true] {

@@ -1,9 +1,10 @@
 //! Every kind of resource, in every consumer, let go in every way: 12 x 7 x 5 cases.
 //!
-//! In each, the resource is held by the consumer alone once everything else has let go; the consumer still works, and when it ends, or
-//! lets go, the resource goes. Seen by drops: never early, never leaked. Every combination can be: to destroy a node or replace its
-//! operation is done to what the consumer came from, which must not reach it, then to the consumer itself where it is a graph or an
-//! executable; a definition's executable in flight is one made of it.
+//! In each, the resource is held by the consumer alone once everything else has let go; the
+//! consumer still works, and when it ends, or lets go, the resource goes. Seen by drops: never
+//! early, never leaked. Every combination can be: to destroy a node or replace its operation is
+//! done to what the consumer came from, which must not reach it, then to the consumer itself where
+//! it is a graph or an executable; a definition's executable in flight is one made of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -245,7 +246,8 @@ fn destroy_node(mut scene: Scene, seen: &Seen) {
     scene.works();
 }
 
-/// Replaces the operation of a definition's node. A driver may refuse to give a child another graph: then the node is destroyed.
+/// Replaces the operation of a definition's node. A driver may refuse to give a child another
+/// graph: then the node is destroyed.
 fn replace((graph, node): &Place, other: &AnyOp) {
     match graph.update(*node, other.clone()) {
         Ok(()) => {}
@@ -274,7 +276,8 @@ fn replace_operation(mut scene: Scene, other: &AnyOp, seen: &Seen) {
         }
         Consumer::Launch => {
             let exec = scene.exec.as_mut().unwrap();
-            // Where the definition's child could not be replaced, its node is gone, and the executable's cannot be named.
+            // Where the definition's child could not be replaced, its node is gone, and the
+            // executable's cannot be named.
             if scene.source.as_ref().unwrap().0.contains(scene.node) {
                 exec.update(scene.node, other).unwrap();
                 seen.assert_alive("with the executable's operation");
@@ -322,7 +325,8 @@ fn drop_executable_in_flight(mut scene: Scene, seen: &Seen) {
 }
 
 fn run(stream: &Arc<CudaStream>, resource: Resource, consumer: Consumer, let_go: LetGo) {
-    // Freeing what another case let go waits on a GPU for every launch, this case's among them, which waits for this case in turn.
+    // Freeing what another case let go waits on a GPU for every launch, this case's among them,
+    // which waits for this case in turn.
     cuda_graph::testing::settle();
     let other = resource.other(stream);
     let scene = || {

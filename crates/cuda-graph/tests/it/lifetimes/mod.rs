@@ -173,7 +173,8 @@ fn call(last: impl FnMut() + Send + Sync + 'static) -> (HostOp, Watch) {
 
 #[test]
 fn what_is_dropped_may_use_the_graph_that_held_it() {
-    // Wherever the last reference goes, no lock of the library's is held: not in destroying, not in replacing, not at the end.
+    // Wherever the last reference goes, no lock of the library's is held: not in destroying, not in
+    // replacing, not at the end.
     for replace in [false, true] {
         let graph = Graph::new(&context()).unwrap();
         let same = Mutex::new(Some(ChildOp::new(&graph).graph()));
@@ -255,7 +256,8 @@ fn an_owner_that_panics_when_dropped_keeps_no_other() {
     }
 }
 
-/// The thread that drops goes on whatever happens: without it, what is let go of would be dropped at once, or never.
+/// The thread that drops goes on whatever happens: without it, what is let go of would be dropped
+/// at once, or never.
 #[test]
 fn a_panic_that_panics_when_dropped_stops_nobody() {
     struct Again;
@@ -289,7 +291,8 @@ fn a_panic_that_panics_when_dropped_stops_nobody() {
     assert_soon(|| watch.is_dropped(), "an owner leaks");
 }
 
-/// What an operation holds may use the graph as it goes, whichever call lets it go: no lock is held by then (L3).
+/// What an operation holds may use the graph as it goes, whichever call lets it go: no lock is held
+/// by then (L3).
 #[test]
 fn owners_may_use_the_graph_as_they_go() {
     /// Looks at a graph embedded in the one that it is used in: they are behind one lock.
@@ -347,7 +350,8 @@ fn owners_may_use_the_graph_as_they_go() {
     thread.join().unwrap();
 }
 
-/// cudarc keeps an error that a drop could not answer with, and gives it to the next call about the context, whatever it means.
+/// cudarc keeps an error that a drop could not answer with, and gives it to the next call about the
+/// context, whatever it means.
 #[test]
 #[ignore = "run by the next test, in a process of its own"]
 fn errors_are_left_in_the_context() {

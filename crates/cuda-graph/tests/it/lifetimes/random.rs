@@ -1,5 +1,6 @@
-//! Random programs that define, clone, embed, instantiate, update, launch and drop, with a model of who needs what: nothing goes while
-//! someone needs it, and when all launches are over, what nobody holds is gone.
+//! Random programs that define, clone, embed, instantiate, update, launch and drop, with a model of
+//! who needs what: nothing goes while someone needs it, and when all launches are over, what nobody
+//! holds is gone.
 //!
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many.
 

@@ -1,4 +1,5 @@
-//! Each misuse gives its typed error and changes nothing, on drivers that crash on it too (invariant L2).
+//! Each misuse gives its typed error and changes nothing, on drivers that crash on it too
+//! (invariant L2).
 
 mod allocations;
 mod edges;

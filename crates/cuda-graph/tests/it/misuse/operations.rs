@@ -141,7 +141,8 @@ fn regions_that_do_not_fit_are_refused() {
             "{origin:?}"
         );
     }
-    // To the driver a pitch of 0, or planes of 0 rows, lie close together, which leads out of a region of one row.
+    // To the driver a pitch of 0, or planes of 0 rows, lie close together, which leads out of a
+    // region of one row.
     let row = a.slice(..4).unwrap();
     let apart = rows(16, 1, (0, 0, 0));
     for (there, size) in [

@@ -1,4 +1,5 @@
-//! The memory that random graphs compute in, and the two ways to compute: a kernel and a host function that do the same.
+//! The memory that random graphs compute in, and the two ways to compute: a kernel and a host
+//! function that do the same.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,8 +10,8 @@ use cuda_graph::{HostOp, Kernel, KernelOp, Owner, RawMemory};
 
 use crate::fixture::{context, kernel, one};
 
-/// `gather(words, rows, cell, value)`: `words[cell] = value` plus every `words[i]` with `i` in row `cell`. A row lies in `rows` from
-/// `rows[cell]` up to `rows[cell + 1]`.
+/// `gather(words, rows, cell, value)`: `words[cell] = value` plus every `words[i]` with `i` in row
+/// `cell`. A row lies in `rows` from `rows[cell]` up to `rows[cell + 1]`.
 const GATHER: &str = "
 .version 7.0
 .target sm_70
@@ -59,8 +60,8 @@ pub fn constant(cell: u32) -> u32 {
     0x0101_0101_u32.wrapping_mul(cell + 1)
 }
 
-/// Managed memory, which kernels, copies, fills and the host all reach: words, and the rows that say which words a node reads. It also
-/// counts the calls of host functions.
+/// Managed memory, which kernels, copies, fills and the host all reach: words, and the rows that
+/// say which words a node reads. It also counts the calls of host functions.
 pub struct Cells {
     context: Arc<CudaContext>,
     address: u64,
@@ -100,8 +101,9 @@ impl Cells {
     }
 
     pub fn word(&self, cell: u32) -> u32 {
-        // SAFETY: within the allocation. Devices write it only where an edge or a synchronization orders it with this; where a test
-        // proves that wrong, the volatile read gives a wrong word.
+        // SAFETY: within the allocation. Devices write it only where an edge or a synchronization
+        // orders it with this; where a test proves that wrong, the volatile read gives a wrong
+        // word.
         unsafe { self.at(cell as usize).read_volatile() }
     }
 

@@ -1,6 +1,7 @@
-//! Random graphs, edited at random: they keep the nodes and edges that they are to have, run in an order that their edges allow, and
-//! compute what they are to compute; so do their clones, and executables that are updated in part, as a whole, and whose nodes are
-//! disabled and enabled again.
+//! Random graphs, edited at random: they keep the nodes and edges that they are to have, run in an
+//! order that their edges allow, and compute what they are to compute; so do their clones, and
+//! executables that are updated in part, as a whole, and whose nodes are disabled and enabled
+//! again.
 //!
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many cases.
 
@@ -63,7 +64,8 @@ fn some(model: &Model, choose: impl Fn(&model::Known) -> bool, start: &Index) ->
         .collect()
 }
 
-/// Builds a graph by `steps`, and does everything to it that leaves its nodes and edges as they are.
+/// Builds a graph by `steps`, and does everything to it that leaves its nodes and edges as they
+/// are.
 fn live(steps: &[Step], start: &Index) {
     let cells = Cells::new();
     let mut runner = Runner {

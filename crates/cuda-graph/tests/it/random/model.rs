@@ -1,4 +1,5 @@
-//! What a random graph is to be: its nodes, its edges, and the words that a run leaves, in plain Rust.
+//! What a random graph is to be: its nodes, its edges, and the words that a run leaves, in plain
+//! Rust.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -57,7 +58,8 @@ pub struct Model {
 const READS: usize = 24;
 
 impl Known {
-    /// Whether it does not read what it waits for, so that only what comes after it can tell that it waited.
+    /// Whether it does not read what it waits for, so that only what comes after it can tell that
+    /// it waited.
     fn passes_on(&self) -> bool {
         !matches!(self.kind, Kind::Gather | Kind::Call | Kind::Child)
     }
@@ -277,8 +279,9 @@ impl Model {
         sorted
     }
 
-    /// The cells that each node reads when it runs: those of the nodes that it waits for, and through nodes that do not read, those of
-    /// what these wait for. So an edge into such a node is proved by what comes after it.
+    /// The cells that each node reads when it runs: those of the nodes that it waits for, and
+    /// through nodes that do not read, those of what these wait for. So an edge into such a node is
+    /// proved by what comes after it.
     fn reads(&self, sorted: &[Name], off: &BTreeSet<Name>) -> BTreeMap<Name, Vec<u32>> {
         let mut reads: BTreeMap<Name, Vec<u32>> = BTreeMap::new();
         for name in sorted {
@@ -302,7 +305,8 @@ impl Model {
         reads
     }
 
-    /// Launches an executable and checks that every node did what it was to do, when it was to. Nodes in `off` are to pass their turn.
+    /// Launches an executable and checks that every node did what it was to do, when it was to.
+    /// Nodes in `off` are to pass their turn.
     pub fn check_run(&self, mut launch: impl FnMut(), off: &BTreeSet<Name>, poison: u32) {
         let sorted = self.sorted();
         let reads = self.reads(&sorted, off);
@@ -365,7 +369,8 @@ impl Model {
         }
     }
 
-    /// The graph has the nodes and edges that it is to have, and each node says that it does what it is to do.
+    /// The graph has the nodes and edges that it is to have, and each node says that it does what
+    /// it is to do.
     pub fn check_structure(&self, graph: &Graph) {
         let nodes: HashSet<_> = graph
             .nodes()

@@ -1,5 +1,5 @@
-//! The example `solve`: its files are compiled into this binary too, so that its tests run on every device that the
-//! others run on.
+//! The example `solve`: its files are compiled into this binary too, so that its tests run on every
+//! device that the others run on.
 
 #[path = "../../../examples/solve/compare.rs"]
 mod compare;

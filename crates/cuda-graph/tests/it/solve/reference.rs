@@ -1,4 +1,5 @@
-//! Conjugate gradients as textbooks write them, on the host, and matrices of many structures to solve with.
+//! Conjugate gradients as textbooks write them, on the host, and matrices of many structures to
+//! solve with.
 
 use super::matrix::{Entry, Matrix};
 

@@ -1,5 +1,5 @@
-//! Systems of many structures, solved by each recorder: the same to the bit, and what the host finds; and what cannot
-//! be solved.
+//! Systems of many structures, solved by each recorder: the same to the bit, and what the host
+//! finds; and what cannot be solved.
 
 use std::sync::Arc;
 
@@ -217,7 +217,8 @@ fn what_is_indefinite_is_told() {
     is_not_positive("of two", small, &[1.0, -1.0]);
     let small = reference::symmetric(2, [(0, 0, 1.0), (1, 1, 1.0), (1, 0, 2.0)]);
     is_not_positive("of two, seen in the second iteration", small, &[1.0, 0.5]);
-    // The least eigenvalue of the Poisson problem here is 0.04, and one less of each makes it negative.
+    // The least eigenvalue of the Poisson problem here is 0.04, and one less of each makes it
+    // negative.
     let mut shifted = Vec::new();
     let poisson = Matrix::poisson(20);
     for row in 0..poisson.n() {

@@ -1,6 +1,6 @@
 //! Random recordings with foreign work: typed operations, foreign blocks with forks of their own,
-//! blocks and bodies that fail, loops, branches, and stray launches. Each gives what [`Eager`] gives,
-//! or an error that names the stray work; afterwards its streams take new work.
+//! blocks and bodies that fail, loops, branches, and stray launches. Each gives what [`Eager`]
+//! gives, or an error that names the stray work; afterwards its streams take new work.
 //!
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many.
 

@@ -1,5 +1,5 @@
-//! What an update replaced goes as soon as nothing can run it: each kind of node, wherever it stands,
-//! is updated a thousand times with fresh owners, and the owners' drops are counted.
+//! What an update replaced goes as soon as nothing can run it: each kind of node, wherever it
+//! stands, is updated a thousand times with fresh owners, and the owners' drops are counted.
 //!
 //! Nodes of other kinds hold nothing (empty, allocation, free), cannot be updated (conditional), or
 //! need handles that no software has (semaphores).
@@ -208,7 +208,8 @@ impl Maker {
                 ChildOp::new(&inner).into()
             }
             Kind::Raw => {
-                // SAFETY: plain data for which zero is a value; the kind is written before it is read.
+                // SAFETY: plain data for which zero is a value; the kind is written before it is
+                // read.
                 let mut params: CUgraphNodeParams = unsafe {
                     let mut params = std::mem::MaybeUninit::<CUgraphNodeParams>::zeroed();
                     (*params.as_mut_ptr()).type_ = CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET;

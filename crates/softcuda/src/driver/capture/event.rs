@@ -35,7 +35,8 @@ impl Captured {
         }
     }
 
-    /// What asking for the event's work answers: in a capture there is none, and afterwards it is not known.
+    /// What asking for the event's work answers: in a capture there is none, and afterwards it is
+    /// not known.
     pub fn asked(&self) -> CUresult {
         let ongoing = ONGOING.lock();
         match ongoing.get(&self.capture) {
@@ -44,7 +45,8 @@ impl Captured {
         }
     }
 
-    /// As [`asked`](Self::asked), by a call that would wait for it or depend on it: the capture is of no use any more.
+    /// As [`asked`](Self::asked), by a call that would wait for it or depend on it: the capture is
+    /// of no use any more.
     pub fn awaited(&self) -> CUresult {
         let answer = self.asked();
         if let Some(capture) = ONGOING.lock().get_mut(&self.capture) {
@@ -53,7 +55,8 @@ impl Captured {
         answer
     }
 
-    /// `cuStreamWaitEvent` of a stream, in a capture or not: it takes part in the event's from now on.
+    /// `cuStreamWaitEvent` of a stream, in a capture or not: it takes part in the event's from now
+    /// on.
     pub fn join(&self, stream: &Stream) -> Result {
         const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
         let seat = stream.seat();

@@ -49,8 +49,8 @@ impl Info {
     }
 }
 
-/// `cuStreamGetCaptureInfo`. The legacy stream has no answer while a stream that it waits for is in a capture, which is
-/// not invalidated.
+/// `cuStreamGetCaptureInfo`. The legacy stream has no answer while a stream that it waits for is in
+/// a capture, which is not invalidated.
 pub(crate) fn info(stream: &Stream) -> Result<Info> {
     let seat = stream.seat();
     if stream.is_legacy() {
@@ -90,7 +90,8 @@ pub(crate) fn info(stream: &Stream) -> Result<Info> {
     })
 }
 
-/// Dependencies that a program names, each once, where they are nodes of the graph that can have their data.
+/// Dependencies that a program names, each once, where they are nodes of the graph that can have
+/// their data.
 pub(super) fn checked(dependencies: &[Edge], graph: &Graph) -> Result<Edges> {
     let mut all = Edges::new();
     graph.read(|definition| {
@@ -105,8 +106,8 @@ pub(super) fn checked(dependencies: &[Edge], graph: &Graph) -> Result<Edges> {
     Ok(all)
 }
 
-/// `cuStreamUpdateCaptureDependencies`: adds to a stream's dependencies, or replaces them. What goes need not be
-/// joined.
+/// `cuStreamUpdateCaptureDependencies`: adds to a stream's dependencies, or replaces them. What
+/// goes need not be joined.
 pub(crate) fn update(stream: &Stream, dependencies: &[Edge], replace: bool) -> Result {
     with(stream.seat(), |capture, place| {
         capture.check()?;

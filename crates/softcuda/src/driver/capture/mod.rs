@@ -68,7 +68,8 @@ pub(crate) struct Seat {
     context: usize,
     /// The legacy stream waits for it, and it for the legacy stream.
     blocking: bool,
-    /// The id of the capture that it takes part in; 0 for none. Changes under the lock of [`ONGOING`].
+    /// The id of the capture that it takes part in; 0 for none. Changes under the lock of
+    /// [`ONGOING`].
     capture: AtomicU64,
 }
 
@@ -99,8 +100,8 @@ struct Capture {
     graph: Arc<Graph>,
     invalid: bool,
     members: Vec<Member>,
-    /// Recorded nodes that no node recorded later depends on. Those that the program took out of a stream's
-    /// dependencies are not among them.
+    /// Recorded nodes that no node recorded later depends on. Those that the program took out of a
+    /// stream's dependencies are not among them.
     open: BTreeSet<usize>,
 }
 
@@ -323,8 +324,9 @@ pub(crate) fn end_context(context: &Context) {
     ended.iter().for_each(|seat| leave(seat));
 }
 
-/// Checks a stream that a call names: the legacy stream is of no use while a stream that it waits for is in a capture,
-/// and asking invalidates; a stream in a capture that was invalidated takes nothing.
+/// Checks a stream that a call names: the legacy stream is of no use while a stream that it waits
+/// for is in a capture, and asking invalidates; a stream in a capture that was invalidated takes
+/// nothing.
 pub(crate) fn admit(stream: &Stream) -> Result {
     if !any() {
         return Ok(());
@@ -343,8 +345,8 @@ pub(crate) fn admit(stream: &Stream) -> Result {
     }
 }
 
-/// Fails for a stream in a capture, which it invalidates: for calls that a capture can make nothing of. So does
-/// [`admit`] for the legacy stream.
+/// Fails for a stream in a capture, which it invalidates: for calls that a capture can make nothing
+/// of. So does [`admit`] for the legacy stream.
 pub(crate) fn refuse(stream: &Stream) -> Result {
     if !any() {
         return Ok(());
@@ -370,8 +372,8 @@ pub(crate) fn fail(stream: &Stream, error: CUresult) -> CUresult {
     error
 }
 
-/// Fails while streams of a context are in captures, which it invalidates: for calls that are about all streams of the
-/// context.
+/// Fails while streams of a context are in captures, which it invalidates: for calls that are about
+/// all streams of the context.
 pub(crate) fn refuse_context(context: &Context) -> Result {
     if !any() {
         return Ok(());

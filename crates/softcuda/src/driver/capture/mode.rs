@@ -54,8 +54,8 @@ pub(super) fn thread() -> u64 {
     NUMBER.try_with(number).unwrap_or(0)
 }
 
-/// `cuThreadExchangeStreamCaptureMode`: sets the calling thread's mode, gives the one before. An H200 takes any number;
-/// one that is no mode's acts as thread-local.
+/// `cuThreadExchangeStreamCaptureMode`: sets the calling thread's mode, gives the one before. An
+/// H200 takes any number; one that is no mode's acts as thread-local.
 pub(crate) fn exchange(mode: u32) -> u32 {
     OWN.try_with(|own| own.replace(mode)).unwrap_or(0)
 }

@@ -55,7 +55,8 @@ pub(crate) fn copy(stream: &Stream, request: CopyRequest) -> Result {
     }
 }
 
-/// Records a fill; one of nothing is none. Whether the memory is there is looked at when the graph is instantiated.
+/// Records a fill; one of nothing is none. Whether the memory is there is looked at when the graph
+/// is instantiated.
 pub(crate) fn fill(stream: &Stream, request: FillRequest) -> Result {
     match FillNode::captured(request, stream.context().clone())? {
         Some(node) => record(stream, Operation::Fill(Arc::new(node))),
@@ -107,8 +108,8 @@ pub(crate) fn free(stream: &Stream, address: u64) -> Result {
     }
 }
 
-/// The data of an edge that a kernel may start before the one it depends on has ended, and of one from a kernel's
-/// moments.
+/// The data of an edge that a kernel may start before the one it depends on has ended, and of one
+/// from a kernel's moments.
 mod data {
     use super::EdgeData;
 
@@ -129,7 +130,8 @@ mod data {
     pub const BEGUN: EdgeData = of(2, 0);
 }
 
-/// Records a launch that was asked for as `config` says. One whose shape cannot be invalidates the capture.
+/// Records a launch that was asked for as `config` says. One whose shape cannot be invalidates the
+/// capture.
 pub(crate) fn launch(
     stream: &Stream,
     function: &Arc<Function>,

@@ -17,7 +17,8 @@ use crate::driver::{CUresult, Result};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-/// `cuGraphConditionalHandleCreate`: its number. `default` is what each launch begins with, where it is set.
+/// `cuGraphConditionalHandleCreate`: its number. `default` is what each launch begins with, where
+/// it is set.
 pub(crate) fn create(
     graph: &Arc<Graph>,
     context: Arc<Context>,

@@ -47,10 +47,11 @@ pub(crate) struct Definition {
     pub references: References,
     /// The node that each node of the graph it was cloned from became.
     clones: HashMap<usize, usize>,
-    /// Conditions of nodes in it and in all graphs inside it, by number. A graph inside another has none of its own.
+    /// Conditions of nodes in it and in all graphs inside it, by number. A graph inside another has
+    /// none of its own.
     pub conditions: BTreeMap<u64, Arc<GraphCondition>>,
-    /// Nodes allocate or free memory, in child graphs as well. They stay: none of these nodes goes, and no child graph with
-    /// one.
+    /// Nodes allocate or free memory, in child graphs as well. They stay: none of these nodes goes,
+    /// and no child graph with one.
     has_memory_nodes: bool,
     /// The executable of a graph that can have only one at a time because of memory.
     instance: Weak<()>,
@@ -64,7 +65,8 @@ pub(crate) struct Definition {
     gone: bool,
 }
 
-/// Who adds a node: the data of its edges is looked at more closely where the program says it itself.
+/// Who adds a node: the data of its edges is looked at more closely where the program says it
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// The program.
@@ -90,7 +92,8 @@ pub(crate) struct Node {
     pub dependencies: Edges,
     /// Edges to others.
     pub dependents: Edges,
-    /// Since when it has no dependencies, where it has none: lists begin with the newest, as an H200 has them.
+    /// Since when it has no dependencies, where it has none: lists begin with the newest, as an
+    /// H200 has them.
     pub root_since: u64,
     /// Since when it has no dependents, where it has none.
     pub exit_since: u64,
@@ -256,8 +259,9 @@ pub(crate) fn move_child(
     Ok(node)
 }
 
-/// `cuGraphNodeSetParams` of a child graph's node: it gets a copy of another graph. Told to own that graph itself, it is left
-/// with one that is gone, as an H200 has it; `child` stays what it was.
+/// `cuGraphNodeSetParams` of a child graph's node: it gets a copy of another graph. Told to own
+/// that graph itself, it is left with one that is gone, as an H200 has it; `child` stays what it
+/// was.
 pub(crate) fn replace_child(node: CUgraphNode, child: &Arc<Graph>, moved: bool) -> Result {
     let graph = graph_of(node)?;
     if graph.is_inside(child) {
@@ -373,8 +377,9 @@ impl Graph {
         })
     }
 
-    /// Fails where it cannot go because a capture adds nodes to it or to a graph inside it. One in there that is gone is in
-    /// nobody's way: a capture that failed has ended its graph, and left the node that it is the graph of.
+    /// Fails where it cannot go because a capture adds nodes to it or to a graph inside it. One in
+    /// there that is gone is in nobody's way: a capture that failed has ended its graph, and left
+    /// the node that it is the graph of.
     fn check_end(&self) -> Result {
         let definition = self.definition.lock();
         definition.check_loss()?;
@@ -389,8 +394,8 @@ impl Graph {
         })
     }
 
-    /// What another executable of it shares with the others. With conditions there must be no other; those that were made
-    /// before it had conditions count.
+    /// What another executable of it shares with the others. With conditions there must be no
+    /// other; those that were made before it had conditions count.
     pub fn count_executable(&self) -> Result<Arc<()>> {
         self.edit(|definition| {
             if let Some(others) = definition.executables.upgrade() {
@@ -405,8 +410,8 @@ impl Graph {
         })
     }
 
-    /// The right to have an executable, where a graph with memory nodes has it once at a time. `own` is what the asking
-    /// executable has.
+    /// The right to have an executable, where a graph with memory nodes has it once at a time.
+    /// `own` is what the asking executable has.
     pub fn take_instance(&self, own: Option<&Arc<()>>) -> Result<Option<Arc<()>>> {
         self.edit(|definition| {
             if !definition.has_memory_nodes() {
@@ -589,8 +594,9 @@ impl Graph {
         }
     }
 
-    /// Fills an empty graph with copies of another's nodes, as if they were made one after the other, each with its
-    /// dependencies; which of them have no dependents is said in the original's order.
+    /// Fills an empty graph with copies of another's nodes, as if they were made one after the
+    /// other, each with its dependencies; which of them have no dependents is said in the
+    /// original's order.
     fn fill_from(self: &Arc<Self>, from: &Definition, memory: MemoryNodes) -> Result {
         if from.has_memory_nodes() && memory == MemoryNodes::Refused {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);

@@ -109,7 +109,8 @@ fn ends(definition: &Definition, from: usize, to: usize) -> Result<(&Node, &Node
 
 fn exists(definition: &Definition, from: usize, to: usize) -> Result<bool> {
     let (source, target) = ends(definition, from, to)?;
-    // The shorter list, so that neither a node with many dependents nor one with many dependencies costs much.
+    // The shorter list, so that neither a node with many dependents nor one with many dependencies
+    // costs much.
     Ok(match source.dependents.len() < target.dependencies.len() {
         true => find(&source.dependents, to).is_some(),
         false => find(&target.dependencies, from).is_some(),
@@ -153,8 +154,8 @@ fn remove(definition: &mut Definition, from: usize, to: usize) {
 pub(crate) type Pair = (CUgraphNode, CUgraphNode, EdgeData);
 
 impl Graph {
-    /// `cuGraphAddDependencies`: none where one cannot be; where one is there already, those before it. So an H200
-    /// does.
+    /// `cuGraphAddDependencies`: none where one cannot be; where one is there already, those before
+    /// it. So an H200 does.
     pub fn add_dependencies(&self, pairs: &[Pair]) -> Result {
         self.edit(|definition| {
             for &(from, to, data) in pairs {
@@ -170,7 +171,8 @@ impl Graph {
         })
     }
 
-    /// `cuGraphRemoveDependencies`: the edges before the first that is not there, whatever their data. So an H200 does.
+    /// `cuGraphRemoveDependencies`: the edges before the first that is not there, whatever their
+    /// data. So an H200 does.
     pub fn remove_dependencies(&self, pairs: &[Pair]) -> Result {
         self.edit(|definition| {
             if pairs.is_empty() {

@@ -48,7 +48,8 @@ pub(crate) struct Executable {
 pub(super) struct State {
     /// What the next launch runs.
     pub plan: Arc<Plan>,
-    /// The right to be, where it takes or frees memory of a graph, which can have one executable at a time.
+    /// The right to be, where it takes or frees memory of a graph, which can have one executable at
+    /// a time.
     pub instance: Option<Arc<()>>,
     /// The end of the last launch.
     last: Option<Arc<Marker>>,
@@ -110,8 +111,9 @@ pub(crate) fn resolve(handle: CUgraphExec) -> Result<Arc<Executable>> {
     }
 }
 
-/// `cuGraphExecDestroy`: launches in flight go on. With conditional nodes it waits for all work of their contexts, as an
-/// H200 does, whether or not the executable is in flight; until then the executable is there.
+/// `cuGraphExecDestroy`: launches in flight go on. With conditional nodes it waits for all work of
+/// their contexts, as an H200 does, whether or not the executable is in flight; until then the
+/// executable is there.
 pub(crate) fn destroy(handle: CUgraphExec) -> Result {
     let executable = resolve(handle)?;
     for context in executable.contexts_of_conditions() {

@@ -37,7 +37,8 @@ static FIGURES: Mutex<Figures> = Mutex::new(Figures {
     reserved_high: 0,
 });
 
-/// What graphs use is what the pool has, as an H200 counts it: what launches gave back stays until the pool is trimmed.
+/// What graphs use is what the pool has, as an H200 counts it: what launches gave back stays until
+/// the pool is trimmed.
 struct Figures {
     /// Bytes that launches took and nobody gave back.
     taken: u64,
@@ -206,7 +207,8 @@ impl GraphMemory {
         self.state.lock().taken
     }
 
-    /// It is not the program's any more: the caller has taken it out of the program's hands, or a launch does.
+    /// It is not the program's any more: the caller has taken it out of the program's hands, or a
+    /// launch does.
     pub fn give_back(&self) {
         let taken = std::mem::take(&mut self.state.lock().taken);
         if taken {
@@ -258,7 +260,8 @@ impl PlanMemory {
         }
     }
 
-    /// A launch begins. What an earlier one took and nobody gave back is given back, or is an error.
+    /// A launch begins. What an earlier one took and nobody gave back is given back, or is an
+    /// error.
     pub fn launch(&self, auto_free: bool) -> Result {
         let taken = |memory: &Arc<GraphMemory>| memory.is_taken();
         if !auto_free && self.takes.iter().any(|(memory, _)| taken(memory)) {
@@ -281,7 +284,8 @@ impl PlanMemory {
     }
 }
 
-/// Fails for memory of an allocation node that is not the program's: no call outside graphs reaches it.
+/// Fails for memory of an allocation node that is not the program's: no call outside graphs reaches
+/// it.
 pub(crate) fn check_reach(address: u64) -> Result {
     let memory = MEMORY.lock();
     let found = memory.range(..=address).next_back();

@@ -81,7 +81,8 @@ struct Level {
     slots: Box<[u32]>,
 }
 
-/// What an executable runs. Launches in flight share it with the executable: who changes it changes a copy of its own.
+/// What an executable runs. Launches in flight share it with the executable: who changes it changes
+/// a copy of its own.
 #[derive(Clone)]
 pub(super) struct Plan {
     /// The graph's, then those of bodies.
@@ -194,8 +195,8 @@ impl Layout {
 
 /// What the conditional nodes of a plan go by.
 struct PlanConditions {
-    /// What kernels can set: each by the number that it had when the executable was made, and by that of the condition in its
-    /// place in the graph that the executable was updated from.
+    /// What kernels can set: each by the number that it had when the executable was made, and by
+    /// that of the condition in its place in the graph that the executable was updated from.
     all: Conditions,
     /// What is set at the beginning of a launch, and to what.
     defaults: Box<[(Arc<Condition>, u32)]>,
@@ -357,7 +358,8 @@ impl Plan {
         })
     }
 
-    /// The operations of its slots have changed: so may have the memory that launches take, and the conditions.
+    /// The operations of its slots have changed: so may have the memory that launches take, and the
+    /// conditions.
     pub fn refresh(&mut self) {
         if self.conditions.is_some() {
             self.conditions = PlanConditions::of(&self.slots);
@@ -391,7 +393,8 @@ impl Plan {
         }
     }
 
-    /// Fails where a node's context was destroyed, and where memory operations are none that can be made there.
+    /// Fails where a node's context was destroyed, and where memory operations are none that can be
+    /// made there.
     pub fn check(&self) -> Result {
         self.contexts
             .iter()
@@ -447,15 +450,15 @@ pub(super) struct Run {
     plan: Arc<Plan>,
     /// For each slot with an event, in the order of their numbers.
     marks: Vec<(u32, Mark)>,
-    /// For each level, what it takes to run it again; levels are numbered as the plan's. Each is run by one thread at a time:
-    /// the one that performs its conditional node.
+    /// For each level, what it takes to run it again; levels are numbered as the plan's. Each is
+    /// run by one thread at a time: the one that performs its conditional node.
     rounds: Box<[Mutex<Option<Rounds<Part>>>]>,
     lane: usize,
 }
 
 impl Run {
-    /// A launch, which decides what events mean in it. It also gives what events are to be from then on: that takes effect
-    /// once the launch is in a queue.
+    /// A launch, which decides what events mean in it. It also gives what events are to be from
+    /// then on: that takes effect once the launch is in a queue.
     pub fn new(plan: Arc<Plan>, lane: usize) -> (Run, Vec<Recorded>) {
         let mut marks = Vec::with_capacity(plan.events.len());
         let mut recorded: Vec<Recorded> = Vec::new();

@@ -15,7 +15,8 @@ use crate::driver::{CUresult, Result};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-/// Why a node cannot do something else without the executable being made again: `CUgraphExecUpdateResult`.
+/// Why a node cannot do something else without the executable being made again:
+/// `CUgraphExecUpdateResult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Refusal {
@@ -196,7 +197,8 @@ impl Changes {
     }
 }
 
-/// The first slot of each member, where the first member's is `first`: as a plan's layout gives them.
+/// The first slot of each member, where the first member's is `first`: as a plan's layout gives
+/// them.
 fn first_slots(snapshot: &Snapshot, first: u32) -> Vec<u32> {
     let mut next = first;
     let slot = |member: &Member| {
@@ -268,7 +270,8 @@ impl Executable {
         Ok(())
     }
 
-    /// `cuGraphExecUpdate`: all nodes do what a graph's do, and the executable keeps alive what that graph does.
+    /// `cuGraphExecUpdate`: all nodes do what a graph's do, and the executable keeps alive what
+    /// that graph does.
     pub fn update(&self, graph: &Arc<Graph>) -> std::result::Result<(), Refused> {
         if graph.is_child() {
             return Err(INVALID.into());

@@ -61,8 +61,8 @@ impl UserObject {
         // Its handle goes once, and the destructor with it.
         if last && matches!(OBJECTS.remove(self.handle), Found::Live(_)) {
             let (destroy, data) = (self.destroy, self.data);
-            // SAFETY: the program said that the function may be called with this data when no reference is left; that is
-            // now.
+            // SAFETY: the program said that the function may be called with this data when no
+            // reference is left; that is now.
             let call = move || unsafe { destroy(data.get()) };
             later(Box::new(call));
         }
@@ -173,8 +173,8 @@ pub(crate) fn retain_for(
     Ok(())
 }
 
-/// `cuGraphReleaseUserObject`: takes references from a graph, and the rest from others. The caller drops what is given when
-/// it has let go of locks.
+/// `cuGraphReleaseUserObject`: takes references from a graph, and the rest from others. The caller
+/// drops what is given when it has let go of locks.
 pub(crate) fn release_from(
     references: &mut References,
     handle: CUuserObject,

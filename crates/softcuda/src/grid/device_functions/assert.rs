@@ -9,7 +9,8 @@ use crate::grid::running::fault;
 use crate::jit::runtime::runtime;
 
 runtime! {
-    /// `__assertfail(message, file, line, function, size of a character)`: says what failed, and ends the launch.
+    /// `__assertfail(message, file, line, function, size of a character)`: says what failed, and
+    /// ends the launch.
     ASSERTFAIL = fn assertfail(
         thread: *mut ThreadContext, block: *mut BlockContext, _returns: *mut u8, params: *const u8,
     ) -> u32 {

@@ -98,7 +98,8 @@ runtime! {
         CONTINUE
     }
 
-    /// `void free(void*)`: null is ignored, anything else that `malloc` did not give ends the launch.
+    /// `void free(void*)`: null is ignored, anything else that `malloc` did not give ends the
+    /// launch.
     FREE = fn free(thread: *mut ThreadContext, block: *mut BlockContext, _returns: *mut u8, params: *const u8) -> u32 {
         let address: u64 = param(params, 0);
         if address == 0 || release(address) {

@@ -27,8 +27,9 @@ pub(crate) fn device_function(name: &str) -> Option<&'static RuntimeFn> {
     })
 }
 
-/// Whether a declaration with these sizes of results and parameters is that of the device function of this name: with any
-/// other, the function would read and write past what its caller handed over.
+/// Whether a declaration with these sizes of results and parameters is that of the device function
+/// of this name: with any other, the function would read and write past what its caller handed
+/// over.
 pub(crate) fn declared_right(name: &str, returns: &[u64], params: &[u64]) -> bool {
     let (result, takes): (&[u64], &[u64]) = match name {
         "vprintf" => (&[4], &[8, 8]),
@@ -43,8 +44,8 @@ pub(crate) fn declared_right(name: &str, returns: &[u64], params: &[u64]) -> boo
 
 /// The parameter that starts at `offset` of the block of parameters that compiled code handed over.
 fn param<T: Copy>(params: *const u8, offset: usize) -> T {
-    // SAFETY: the block is laid out as the function's signature says, see `declared_right`, which every call was checked against
-    // when it was compiled; it may have any alignment.
+    // SAFETY: the block is laid out as the function's signature says, see `declared_right`, which
+    // every call was checked against when it was compiled; it may have any alignment.
     unsafe { params.add(offset).cast::<T>().read_unaligned() }
 }
 
@@ -68,7 +69,8 @@ struct Caller {
 impl Caller {
     /// How many bytes the thread may read from a generic address on.
     fn readable(&self, address: u64) -> u64 {
-        // SAFETY: compiled code passes on the contexts that the grid gave it, and no reference to them exists meanwhile.
+        // SAFETY: compiled code passes on the contexts that the grid gave it, and no reference to
+        // them exists meanwhile.
         let windows = unsafe {
             let (thread, block) = (self.thread.read(), &*self.block);
             [

@@ -12,7 +12,8 @@ use crate::jit::runtime::runtime;
 const WIDEST: i64 = 1 << 12;
 
 runtime! {
-    /// `int vprintf(const char* format, void* arguments)`: the number of arguments, or -1 without a format.
+    /// `int vprintf(const char* format, void* arguments)`: the number of arguments, or -1 without a
+    /// format.
     VPRINTF = fn vprintf(
         thread: *mut ThreadContext, block: *mut BlockContext, returns: *mut u8, params: *const u8,
     ) -> u32 {
@@ -45,7 +46,8 @@ fn print(caller: &Caller, format: u64, arguments: u64) -> Result<i32, Status> {
     Ok(arguments.count)
 }
 
-/// The arguments of a call: each at the next multiple of its size, integers shorter than 32 bits and singles promoted.
+/// The arguments of a call: each at the next multiple of its size, integers shorter than 32 bits
+/// and singles promoted.
 struct Arguments<'a> {
     caller: &'a Caller,
     start: u64,
@@ -198,7 +200,8 @@ fn conversion<'a>(
     Ok(Some((Piece::Conversion(spec, value), after)))
 }
 
-/// A width or precision: digits, a `*` that takes an argument, or nothing, which is 0; `None` when it is too large.
+/// A width or precision: digits, a `*` that takes an argument, or nothing, which is 0; `None` when
+/// it is too large.
 fn number(rest: &mut &[u8], arguments: &mut Arguments<'_>) -> Result<Option<i64>, Status> {
     if let [b'*', after @ ..] = *rest {
         *rest = after;

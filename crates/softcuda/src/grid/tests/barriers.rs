@@ -172,7 +172,8 @@ extern "C" fn thousand(thread: *mut ThreadContext, block: *mut BlockContext) -> 
     CONTINUE
 }
 
-/// Prints what a barrier costs: `cargo test -p softcuda --release -- --ignored --nocapture barrier_cost`.
+/// Prints what a barrier costs: `cargo test -p softcuda --release -- --ignored --nocapture
+/// barrier_cost`.
 #[test]
 #[ignore = "a measurement"]
 fn barrier_cost() {

@@ -37,7 +37,8 @@ fn every_block_runs_once() {
 
 /// Fills its shared and local memory and its stack, and finds them as it left them.
 extern "C" fn memories(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {
-    // SAFETY: the grid gave the kernel these contexts, whose memory is as large as they say; each thread writes its own part.
+    // SAFETY: the grid gave the kernel these contexts, whose memory is as large as they say; each
+    // thread writes its own part.
     unsafe {
         let (local, size) = ((*thread).local_base, (*thread).local_size as usize);
         assert_eq!(
@@ -173,7 +174,8 @@ fn cooperative_grids_meet() {
     }
 }
 
-/// Blocks of a cluster meet; the last thread of each leaves early, and one arrives and does something else meanwhile.
+/// Blocks of a cluster meet; the last thread of each leaves early, and one arrives and does
+/// something else meanwhile.
 extern "C" fn clusters(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {
     // SAFETY: the grid gave the kernel this context.
     let ([x, y, _], threads, nx) =
@@ -247,7 +249,8 @@ fn a_loop_may_ask_for_a_deep_stack() {
     }
 }
 
-/// Prints what launches cost: `cargo test -p softcuda --release -- --ignored --nocapture launch_cost`.
+/// Prints what launches cost: `cargo test -p softcuda --release -- --ignored --nocapture
+/// launch_cost`.
 #[test]
 #[ignore = "a measurement"]
 fn launch_cost() {

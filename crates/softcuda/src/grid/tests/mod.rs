@@ -52,7 +52,8 @@ fn cells(count: usize) -> Vec<AtomicU32> {
 
 /// The cell `index` of the running kernel's parameter.
 fn cell<'a>(block: *mut BlockContext, index: u32) -> &'a AtomicU32 {
-    // SAFETY: `run` made the parameter the address of a slice that outlives the launch, and the test keeps inside it.
+    // SAFETY: `run` made the parameter the address of a slice that outlives the launch, and the
+    // test keeps inside it.
     unsafe {
         let base = (*block).params.cast::<u64>().read_unaligned() as *const AtomicU32;
         &*base.add(index as usize)

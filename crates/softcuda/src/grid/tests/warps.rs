@@ -135,7 +135,8 @@ fn votes_matches_and_reductions() {
     assert_eq!(cells[0].load(Relaxed), 32);
 }
 
-/// The two halves meet at operations of the same kind and mask that stand in different places; a quarter leaves early.
+/// The two halves meet at operations of the same kind and mask that stand in different places; a
+/// quarter leaves early.
 extern "C" fn diverged(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {
     let lane = tid(thread);
     let ballot = if lane < 16 {

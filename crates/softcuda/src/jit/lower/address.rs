@@ -21,8 +21,9 @@ use crate::jit::program::Place;
 use crate::jit::runtime::access;
 
 impl Lower<'_> {
-    /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the operand's address in `space`
-    /// (`None` is generic); leaves the function with a fault when it is not allowed. `write` also for atomics.
+    /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the
+    /// operand's address in `space` (`None` is generic); leaves the function with a fault when it
+    /// is not allowed. `write` also for atomics.
     pub fn checked_address(
         &mut self,
         address: &Arg,
@@ -197,7 +198,8 @@ impl Lower<'_> {
         address
     }
 
-    /// Compares an address with a site; the builder is where it does not fit, and what is answered is where it does.
+    /// Compares an address with a site; the builder is where it does not fit, and what is answered
+    /// is where it does.
     fn host_check(&mut self, address: Value, site: u32, log2: u32) -> Block {
         let sites = self.entry(Entry::Sites);
         let flags = MemFlags::trusted();
@@ -215,7 +217,8 @@ impl Lower<'_> {
         self.branch_unless_below(distance, units)
     }
 
-    /// Compares a distance with its limit; the builder is where it is not below, and what is answered is where it is.
+    /// Compares a distance with its limit; the builder is where it is not below, and what is
+    /// answered is where it is.
     fn branch_unless_below(&mut self, distance: Value, limit: Value) -> Block {
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, limit);
         let cold = self.cold_block();

@@ -55,7 +55,8 @@ const OPS: &[(&str, Op)] = &[
     ("xor", Op::Xor),
 ];
 
-/// `atom{.sem}{.scope}{.space}.op{.noftz}{.level::cache_hint}{.vec}.type d, [a], b{, c}{, policy}`, and `red` without `d`.
+/// `atom{.sem}{.scope}{.space}.op{.noftz}{.level::cache_hint}{.vec}.type d, [a], b{, c}{, policy}`,
+/// and `red` without `d`.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let fetches = r.opcode == "atom";
     // Compilers and generations of the ISA order these differently.
@@ -161,8 +162,8 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     }))
 }
 
-/// The operation may leave memory as it is, and so serve to read it: not with a number that always changes it. What always
-/// changes memory is no way to wait for another thread to do so.
+/// The operation may leave memory as it is, and so serve to read it: not with a number that always
+/// changes it. What always changes memory is no way to wait for another thread to do so.
 fn is_read(op: Op, value: &Arg) -> bool {
     match (op, value) {
         (Op::Inc | Op::Dec, _) => false,

@@ -39,8 +39,8 @@ enum Reduction {
     Or,
 }
 
-/// `bar{.cta}.sync a{, b}`, `.arrive a, b`, `.red.op.type d, a{, b}, c`, `bar.warp.sync mask`; `barrier` likewise, with
-/// `.aligned`; `barrier.cluster.arrive` and `.wait`.
+/// `bar{.cta}.sync a{, b}`, `.arrive a, b`, `.red.op.type d, a{, b}, c`, `bar.warp.sync mask`;
+/// `barrier` likewise, with `.aligned`; `barrier.cluster.arrive` and `.wait`.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     if r.opcode == "bar" && r.eat("warp") {
         if !r.eat("sync") {

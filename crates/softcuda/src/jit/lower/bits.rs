@@ -395,8 +395,8 @@ fn funnel(l: &mut Lower<'_>, wrap: bool, a: Value, b: Value, amount: Value) -> (
     (joined, amount)
 }
 
-/// The position of the highest bit that is set (for a negative number: clear), all ones when there is none; or its
-/// distance from the top.
+/// The position of the highest bit that is set (for a negative number: clear), all ones when there
+/// is none; or its distance from the top.
 fn find_leading(l: &mut Lower<'_>, ty: Type, a: Value, shift_amount: bool) -> Value {
     let kind = value_type(ty);
     let a = if signed(ty) {
@@ -439,7 +439,8 @@ fn extract(
     })
 }
 
-/// `bfi`: the low `len` bits of `a` over `b` from `pos`; positions and lengths are taken modulo 256.
+/// `bfi`: the low `len` bits of `a` over `b` from `pos`; positions and lengths are taken modulo
+/// 256.
 fn insert(
     l: &mut Lower<'_>,
     ty: Type,
@@ -496,7 +497,8 @@ pub(super) fn field_mask(pos: u64, len: u64, width: u64) -> u64 {
         }
 }
 
-/// `prmt` with a constant selector: each byte of the result is a byte of `b:a`, or that byte's sign spread over it.
+/// `prmt` with a constant selector: each byte of the result is a byte of `b:a`, or that byte's sign
+/// spread over it.
 fn permute_by_constant(l: &mut Lower<'_>, a: Value, b: Value, selector: u32) -> Value {
     let low = l.b.ins().uextend(types::I64, a);
     let high = l.b.ins().uextend(types::I64, b);

@@ -223,7 +223,8 @@ impl Operation for Call {
 }
 
 impl Lower<'_> {
-    /// The arguments are `.param` variables of the body that lie as the block is laid out, so they are the block.
+    /// The arguments are `.param` variables of the body that lie as the block is laid out, so they
+    /// are the block.
     fn lies_so(&self, layout: &Layout, args: &[Arg]) -> bool {
         let mut start = None;
         args.iter().zip(&layout.fields).all(|(arg, field)| {
@@ -238,7 +239,8 @@ impl Lower<'_> {
         })
     }
 
-    /// The address of the block that these arguments are handed over in: the parameters (0) or the returns (1).
+    /// The address of the block that these arguments are handed over in: the parameters (0) or the
+    /// returns (1).
     fn call_block(&mut self, which: usize, layout: &Layout, args: &[Arg]) -> Value {
         match args {
             [] => self.b.ins().iconst(types::I64, 0),
@@ -259,7 +261,8 @@ impl Lower<'_> {
         }
     }
 
-    /// A function's address is a number that only the module's table turns into code: any other number is a fault.
+    /// A function's address is a number that only the module's table turns into code: any other
+    /// number is a fault.
     fn call_pointer(
         &mut self,
         pointer: &Arg,

@@ -258,7 +258,8 @@ impl Operation for Compare {
             match &self.to {
                 Destination::Predicates(p, q) => {
                     if !matches!(q, Arg::Sink) {
-                        // The second predicate combines the complement of the comparison, not of the result.
+                        // The second predicate combines the complement of the comparison, not of
+                        // the result.
                         let complement = l.b.ins().bxor_imm(plain, 1);
                         let complement = self.combined(l, complement);
                         l.write(q, Type::Pred, complement);

@@ -516,7 +516,8 @@ impl Operation for Pack {
     }
 }
 
-/// An `I16` half, with a negative value made zero (`.relu`) and infinity the greatest number (`.satfinite`).
+/// An `I16` half, with a negative value made zero (`.relu`) and infinity the greatest number
+/// (`.satfinite`).
 pub(crate) fn limit_half(l: &mut Lower<'_>, ty: Type, modifiers: Modifiers, value: Value) -> Value {
     let mut value = value;
     if modifiers.has(Flag::Satfinite) {

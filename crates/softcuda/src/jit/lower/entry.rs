@@ -49,8 +49,8 @@ pub(super) enum Entry {
 pub(super) struct Entries {
     /// The last instruction of the entry block; values go before it.
     pub end: Option<Inst>,
-    /// In rounds: the last instruction of the block where a thread's turn begins. What differs from thread to thread goes
-    /// before it.
+    /// In rounds: the last instruction of the block where a thread's turn begins. What differs from
+    /// thread to thread goes before it.
     pub thread_end: Option<Inst>,
     /// The `ThreadContext` that the function was given.
     pub thread: Value,

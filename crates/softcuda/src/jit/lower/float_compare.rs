@@ -74,10 +74,12 @@ impl FloatCmp {
     }
 }
 
-/// Compares two values of a scalar floating-point type (`.f16`, `.bf16`, `.f32`, `.f64`, carried as `value_type` says):
-/// `I8`, 0 or 1. `ftz` treats subnormal operands as zeros, for `.f16` and `.f32`.
+/// Compares two values of a scalar floating-point type (`.f16`, `.bf16`, `.f32`, `.f64`, carried as
+/// `value_type` says): `I8`, 0 or 1. `ftz` treats subnormal operands as zeros, for `.f16` and
+/// `.f32`.
 ///
-/// For `.f16x2` and `.bf16x2` compare the halves that [`halves`](super::float_value::halves) gives, as `.f16` and `.bf16`.
+/// For `.f16x2` and `.bf16x2` compare the halves that [`halves`](super::float_value::halves) gives,
+/// as `.f16` and `.bf16`.
 pub(crate) fn compare(
     l: &mut Lower<'_>,
     op: FloatCmp,

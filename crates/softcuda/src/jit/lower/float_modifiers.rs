@@ -111,7 +111,8 @@ impl Modifiers {
         }
     }
 
-    /// The rounding mode out of `.rn`, `.rz`, `.rm` and `.rp`; `.rn` where none was given and it is `optional`.
+    /// The rounding mode out of `.rn`, `.rz`, `.rm` and `.rp`; `.rn` where none was given and it is
+    /// `optional`.
     pub fn mode(&self, r: &Reader<'_>, optional: bool) -> Result<Rounding, Refusal> {
         match self.rounding {
             Some(Rounding::Away) => Err(r.invalid(".rna is not allowed here".into())),

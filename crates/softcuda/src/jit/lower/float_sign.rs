@@ -9,8 +9,8 @@ use super::float_modifiers::{Flag, Modifiers};
 use super::float_value::{bits, const_f32, const_f64, flush_if, from_bits};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
-/// `min` or `max` of two floats: with NaN as with a missing operand unless `propagate`, and -0 below +0. Where the result
-/// is NaN its bits are open.
+/// `min` or `max` of two floats: with NaN as with a missing operand unless `propagate`, and -0
+/// below +0. Where the result is NaN its bits are open.
 pub(crate) fn extremum(
     l: &mut Lower<'_>,
     max: bool,
@@ -250,7 +250,8 @@ impl Testp {
             Property::Number => IntCC::UnsignedLessThanOrEqual,
             Property::NotANumber => IntCC::UnsignedGreaterThan,
             Property::Normal | Property::Subnormal => {
-                // Zero less one is the greatest integer, so it is neither below the limit nor in the subnormal range.
+                // Zero less one is the greatest integer, so it is neither below the limit nor in
+                // the subnormal range.
                 let less_one = l.b.ins().iadd_imm(magnitude, -1);
                 let limit = l.b.ins().iconst(integer, least_normal - 1);
                 let subnormal = l.b.ins().icmp(IntCC::UnsignedLessThan, less_one, limit);

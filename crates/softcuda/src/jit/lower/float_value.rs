@@ -114,8 +114,8 @@ pub(crate) fn pair(l: &mut Lower<'_>, [low, high]: [Value; 2]) -> Value {
     l.b.ins().bor(low, high)
 }
 
-/// A `.f16` or `.bf16` (its bits, `I16`) as the single of the same value; `ftz` flushes a subnormal `.f16`. NaN stays
-/// NaN, with its payload moved to the top of the single's.
+/// A `.f16` or `.bf16` (its bits, `I16`) as the single of the same value; `ftz` flushes a subnormal
+/// `.f16`. NaN stays NaN, with its payload moved to the top of the single's.
 pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Value {
     let wide = l.b.ins().uextend(types::I32, value);
     if ty == Type::Bf16 {
@@ -126,8 +126,8 @@ pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Val
     let sign = l.b.ins().band_imm(wide, 0x8000);
     let sign = l.b.ins().ishl_imm(sign, 16);
     let shifted = l.b.ins().ishl_imm(magnitude, 13);
-    // The exponent field is now off by 127 - 15. A multiplication corrects it for subnormals too; infinity and NaN need
-    // the full exponent.
+    // The exponent field is now off by 127 - 15. A multiplication corrects it for subnormals too;
+    // infinity and NaN need the full exponent.
     let number = from_bits(l, shifted);
     let scale = const_f32(l, (127 + 127 - 15) << 23);
     let scaled = l.b.ins().fmul(number, scale);
@@ -148,7 +148,8 @@ pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Val
     from_bits(l, signed)
 }
 
-/// A single rounded to the nearest `.f16` or `.bf16`, ties to even, as its bits (`I16`); NaN becomes [`NAN_HALF`].
+/// A single rounded to the nearest `.f16` or `.bf16`, ties to even, as its bits (`I16`); NaN
+/// becomes [`NAN_HALF`].
 pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
     let all = bits(l, value);
     let sign = l.b.ins().ushr_imm(all, 16);
@@ -158,8 +159,8 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
         Type::Bf16 => (16, 0),
         _ => (13, -((127 - 15) << 23)),
     };
-    // Half a unit less one, and one more where the last bit kept is odd: ties go to even, and a carry moves on into the
-    // exponent, up to infinity.
+    // Half a unit less one, and one more where the last bit kept is odd: ties go to even, and a
+    // carry moves on into the exponent, up to infinity.
     let odd = l.b.ins().ushr_imm(magnitude, drop);
     let odd = l.b.ins().band_imm(odd, 1);
     let half = (1i64 << (drop - 1)) - 1 + bias;
@@ -167,7 +168,8 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
     let rounded = l.b.ins().iadd(rounded, odd);
     let mut result = l.b.ins().ushr_imm(rounded, drop);
     if ty != Type::Bf16 {
-        // Below the least normal half: adding one half leaves a sum whose last bit weighs 2^-24, so the adder rounds.
+        // Below the least normal half: adding one half leaves a sum whose last bit weighs 2^-24, so
+        // the adder rounds.
         let small = from_bits(l, magnitude);
         let half = const_f32(l, 0.5f32.to_bits());
         let sum = l.b.ins().fadd(small, half);
@@ -195,7 +197,8 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
 }
 
 impl Lower<'_> {
-    /// Puts the result of `.f32` or `.f64` arithmetic into a destination, with the NaN that the device gives.
+    /// Puts the result of `.f32` or `.f64` arithmetic into a destination, with the NaN that the
+    /// device gives.
     pub(crate) fn write_float(&mut self, dst: &Arg, ty: Type, value: Value) {
         let value = match ty == Type::F32 && self.nan_bits_matter(dst) {
             true => canonical_f32(self, value),

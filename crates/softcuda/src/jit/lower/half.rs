@@ -160,7 +160,8 @@ impl Half {
         if matches!(self.op, Op::Neg | Op::Abs) {
             return self.sign(l, operands[0]);
         }
-        // `ex2.ftz.bf16` needs no flush: what is subnormal in `.bf16` is near 1 when raised, and flushed as a single.
+        // `ex2.ftz.bf16` needs no flush: what is subnormal in `.bf16` is near 1 when raised, and
+        // flushed as a single.
         let ftz = self.modifiers.has(Flag::Ftz) && self.ty == Type::F16;
         let wide: SmallVec<[Value; 3]> = operands
             .iter()
@@ -266,8 +267,8 @@ impl Half {
 /// The NaN that marks an element from outside of a tensor.
 const OOB_NAN: i64 = 0x7fff;
 
-/// A double as a single whose last bit is sticky. For values that a single holds without becoming subnormal, or that are
-/// zero once rounded to `.f16`.
+/// A double as a single whose last bit is sticky. For values that a single holds without becoming
+/// subnormal, or that are zero once rounded to `.f16`.
 fn sticky_demote(l: &mut Lower<'_>, value: Value) -> Value {
     let all = bits(l, value);
     let cut = l.b.ins().band_imm(all, (1 << 29) - 1);

@@ -64,7 +64,8 @@ enum Op {
     },
 }
 
-/// An integer instruction: a destination and up to three sources, of the types that `ty` and `op` say.
+/// An integer instruction: a destination and up to three sources, of the types that `ty` and `op`
+/// say.
 #[derive(Debug)]
 struct Integer {
     op: Op,
@@ -430,8 +431,9 @@ fn add(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: C
     sum
 }
 
-/// The manual calls the carry flag of a subtraction its borrow, but the device adds the complement: the flag is set when nothing
-/// was borrowed. An `addc` that follows sees it, as in the division of 128-bit integers that nvcc emits.
+/// The manual calls the carry flag of a subtraction its borrow, but the device adds the complement:
+/// the flag is set when nothing was borrowed. An `addc` that follows sees it, as in the division of
+/// 128-bit integers that nvcc emits.
 fn sub(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: Carry) -> Value {
     if saturate {
         let [a, b] = [a, b].map(|v| l.b.ins().sextend(types::I64, v));
@@ -500,8 +502,8 @@ fn multiply24(l: &mut Lower<'_>, ty: Type, high: bool, a: Value, b: Value) -> Va
     l.b.ins().ireduce(types::I32, product)
 }
 
-/// Quotient and remainder as an H200 gives them where PTX leaves them open: both are all ones by zero; the most negative
-/// number by -1 is itself, remainder 0. The host's division never traps.
+/// Quotient and remainder as an H200 gives them where PTX leaves them open: both are all ones by
+/// zero; the most negative number by -1 is itself, remainder 0. The host's division never traps.
 fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>) -> (Value, Value) {
     let kind = value_type(ty);
     let mask = if kind.bits() == 64 {

@@ -53,7 +53,8 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 impl Operation for Lop3 {
     fn lower(&self, l: &mut Lower<'_>) {
         let [a, b, c] = [0, 1, 2].map(|i| l.read(&self.sources[i], Type::B32));
-        // A sum of minterms over the truth table, with the forms compilers emit most as one or two instructions.
+        // A sum of minterms over the truth table, with the forms compilers emit most as one or two
+        // instructions.
         let result = match self.table {
             0x00 => l.b.ins().iconst(types::I32, 0),
             0xff => l.b.ins().iconst(types::I32, -1),

@@ -31,7 +31,8 @@ struct Store(Access);
 #[derive(Debug)]
 struct Hint;
 
-/// `ld{.weak, .volatile, .relaxed.scope, .acquire.scope}{.ss}{caching}{.nc}{caching}{.vec}.type d, [a]{, policy}`
+/// `ld{.weak, .volatile, .relaxed.scope, .acquire.scope}{.ss}{caching}{.nc}{caching}{.vec}.type d,
+/// [a]{, policy}`
 pub(super) fn decode_load(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let access = access(reader, false)?;
     Ok(Box::new(Load(access)))
@@ -207,7 +208,8 @@ impl Access {
         matches!(&self.address, Arg::Address(base, _) if matches!(**base, Arg::Symbol(Symbol::Param(_), _)))
     }
 
-    /// The type to access memory by: the register's own, where that saves a move between register files.
+    /// The type to access memory by: the register's own, where that saves a move between register
+    /// files.
     fn held(&self, l: &Lower<'_>, register: &Arg) -> ValueType {
         let ty = value_type(self.ty);
         match l.held_type(register) {

@@ -117,7 +117,8 @@ fn approximate_by_type(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal
     }
 }
 
-/// A function that the device brings, called as any other: `(thread, block, returns, params) -> Status`.
+/// A function that the device brings, called as any other: `(thread, block, returns, params) ->
+/// Status`.
 pub(crate) fn device_function(name: &str) -> Option<&'static RuntimeFn> {
     crate::grid::device_functions::device_function(name)
 }
@@ -177,8 +178,9 @@ pub(crate) struct Lower<'a> {
 }
 
 impl Lower<'_> {
-    /// The operand as a value of type `ty` (see the table above). A register wider than `ty` gives its low bits; the bits
-    /// of a register of another type of the same width are taken as they are.
+    /// The operand as a value of type `ty` (see the table above). A register wider than `ty` gives
+    /// its low bits; the bits of a register of another type of the same width are taken as they
+    /// are.
     pub fn read(&mut self, arg: &Arg, ty: Type) -> Value {
         let want = value_type(ty);
         match arg {
@@ -223,8 +225,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Puts a value of type `ty` into a destination. A wider register gets it sign-extended where `ty` is signed,
-    /// otherwise zero-extended. [`Arg::Sink`] drops it.
+    /// Puts a value of type `ty` into a destination. A wider register gets it sign-extended where
+    /// `ty` is signed, otherwise zero-extended. [`Arg::Sink`] drops it.
     pub fn write(&mut self, arg: &Arg, ty: Type, value: Value) {
         if let Arg::Reg(id) = arg {
             let variable = self.variable(*id);
@@ -234,8 +236,8 @@ impl Lower<'_> {
         }
     }
 
-    /// The type of the value that a register holds: `F32` and `F64` also for an untyped register that floats mostly go through.
-    /// Reading and writing it as this type costs nothing.
+    /// The type of the value that a register holds: `F32` and `F64` also for an untyped register
+    /// that floats mostly go through. Reading and writing it as this type costs nothing.
     pub fn held_type(&self, arg: &Arg) -> Option<ir::Type> {
         match arg {
             Arg::Reg(id) => Some(self.register_types[id.0 as usize]),
@@ -260,8 +262,9 @@ impl Lower<'_> {
             .expect("the caller names a function with a result")
     }
 
-    /// Calls a runtime function with a status, whose first argument is the thread, where that rarely happens: the call
-    /// costs the code around it no registers. Goes on in `next`, or leaves the function.
+    /// Calls a runtime function with a status, whose first argument is the thread, where that
+    /// rarely happens: the call costs the code around it no registers. Goes on in `next`, or leaves
+    /// the function.
     pub fn cold_call(&mut self, function: &'static RuntimeFn, args: &[Value], next: ir::Block) {
         self.sync();
         let function = self.unit.cold(function);
@@ -334,7 +337,8 @@ impl Lower<'_> {
         self.b.seal_block(block);
     }
 
-    /// A value's bits in another type: bits as they are between float and integer, then cut or extended.
+    /// A value's bits in another type: bits as they are between float and integer, then cut or
+    /// extended.
     pub fn fit(&mut self, value: Value, want: ir::Type, signed: bool) -> Value {
         let have = self.b.func.dfg.value_type(value);
         if have == want {
@@ -384,7 +388,8 @@ impl Lower<'_> {
 
     /// A number as PTX takes it in a place of type `ty`.
     fn immediate(&mut self, immediate: Immediate, ty: Type) -> Value {
-        // A float literal in an untyped place of half its size is rounded; elsewhere it gives its bits.
+        // A float literal in an untyped place of half its size is rounded; elsewhere it gives its
+        // bits.
         let want = value_type(ty);
         match want {
             types::F32 => self.b.ins().f32const(match immediate {

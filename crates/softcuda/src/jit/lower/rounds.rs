@@ -79,7 +79,8 @@ impl Lower<'_> {
         self.rounds.is_some()
     }
 
-    /// Where what is live at a barrier lies in a record: the larger before the smaller, so that each is aligned.
+    /// Where what is live at a barrier lies in a record: the larger before the smaller, so that
+    /// each is aligned.
     fn record(&self, live: &[RegId]) -> Record {
         let bytes = |register: &RegId| self.register_types[register.0 as usize].bytes();
         let mut registers = live.to_vec();
@@ -191,7 +192,8 @@ impl Lower<'_> {
         self.enter(start);
     }
 
-    /// The thread has come to the barrier: the next thread's turn. What is lowered next, it does in the next round.
+    /// The thread has come to the barrier: the next thread's turn. What is lowered next, it does in
+    /// the next round.
     pub(super) fn next_round(&mut self) {
         let Some(rounds) = &mut self.rounds else {
             return;
@@ -261,7 +263,8 @@ impl Lower<'_> {
         }
     }
 
-    /// How many threads came to the barrier of the last round with a predicate, and with a true one.
+    /// How many threads came to the barrier of the last round with a predicate, and with a true
+    /// one.
     pub(super) fn last_tally(&mut self) -> [Value; 2] {
         [self.tally(2), self.tally(3)]
     }
@@ -274,7 +277,8 @@ impl Lower<'_> {
             .load(types::I32, MemFlags::trusted(), block, offset)
     }
 
-    /// A thread has ended; the builder is where all that end come together. Goes on to the next thread, and the next round.
+    /// A thread has ended; the builder is where all that end come together. Goes on to the next
+    /// thread, and the next round.
     pub(super) fn close_rounds(&mut self) {
         let Some(rounds) = self.rounds.take() else {
             return;

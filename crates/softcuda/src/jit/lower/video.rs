@@ -34,7 +34,8 @@ struct Video {
     args: [Arg; 4],
 }
 
-/// `vop{2,4}.dtype.atype.btype{.sat}{.add} d, a, b, c`, `vset{2,4}.atype.btype.cmp{.add} d, a, b, c`
+/// `vop{2,4}.dtype.atype.btype{.sat}{.add} d, a, b, c`, `vset{2,4}.atype.btype.cmp{.add} d, a, b,
+/// c`
 pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     const SIGNS: &[(&str, bool)] = &[("u32", false), ("s32", true)];
     let (name, lanes) = reader.opcode.split_at(reader.opcode.len() - 1);

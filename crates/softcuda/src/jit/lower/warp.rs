@@ -140,8 +140,8 @@ fn shuffle(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }))
 }
 
-/// `vote{.sync}.mode.pred d, {!}a{, mask}`, `vote{.sync}.ballot.b32 d, {!}a{, mask}`. CUB writes `.sync` behind the mode, which the
-/// device's compiler takes as well.
+/// `vote{.sync}.mode.pred d, {!}a{, mask}`, `vote{.sync}.ballot.b32 d, {!}a{, mask}`. CUB writes
+/// `.sync` behind the mode, which the device's compiler takes as well.
 fn vote(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let mut sync = r.eat("sync");
     let meeting = r.expect_any(&[

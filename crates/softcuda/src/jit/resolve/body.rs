@@ -82,7 +82,8 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
             ),
         );
     }
-    // The area lies in the native stack: bounded, so that a frame fits into what the grid leaves below its limit.
+    // The area lies in the native stack: bounded, so that a frame fits into what the grid leaves
+    // below its limit.
     if resolve.call_area > MAX_CALL_AREA {
         resolve.module.invalid(
             function.pos,
@@ -228,8 +229,8 @@ fn decode(
     decoded
 }
 
-/// The registers that an instruction writes, which are those of its first operand unless it has no destination, and those that
-/// it reads.
+/// The registers that an instruction writes, which are those of its first operand unless it has no
+/// destination, and those that it reads.
 fn named(
     instruction: &ast::Instruction,
     args: &[Arg],
@@ -322,8 +323,8 @@ impl<'a> Resolve<'_, 'a> {
     /// A scope. Labels and targets can be named before they stand, so they are declared first.
     fn block(&mut self, statements: &'a [Statement]) {
         self.scopes.push();
-        // Scopes side by side share the area for calls. Each starts aligned, so that parameters declared in the order of the
-        // callee's lie just as it takes them.
+        // Scopes side by side share the area for calls. Each starts aligned, so that parameters
+        // declared in the order of the callee's lie just as it takes them.
         let call_top = self.call_top;
         self.call_top = align_up(call_top, 16);
         for statement in statements {

@@ -24,7 +24,8 @@ use super::program::{Function, Global, MAX_FUNCTIONS, Program, Shared, Signature
 /// At most this many refusals are told of one module.
 const MAX_REFUSALS: usize = 50;
 
-/// The largest shared memory of a block that a module may declare, and the largest frame of a function in local memory.
+/// The largest shared memory of a block that a module may declare, and the largest frame of a
+/// function in local memory.
 const MAX_SHARED: u64 = 228 << 10;
 const MAX_FRAME: u64 = 512 << 10;
 /// The largest area for arguments and results of calls.
@@ -35,7 +36,8 @@ const MAX_PARAMS: u64 = 32_764;
 /// Checks a module.
 ///
 /// # Errors
-/// Everything found wrong or not run, up to [`MAX_REFUSALS`], in the order of the source for each function.
+/// Everything found wrong or not run, up to [`MAX_REFUSALS`], in the order of the source for each
+/// function.
 pub(crate) fn resolve(module: &ast::Module) -> Result<(Program, Names), Vec<Refusal>> {
     let mut resolver = Resolver {
         program: Program {
@@ -132,7 +134,8 @@ impl Resolver {
     }
 
     fn declare_variable(&mut self, variable: &Variable) {
-        // A second declaration of the same variable is right where one of the two is `.extern` or both are `.common` or `.weak`.
+        // A second declaration of the same variable is right where one of the two is `.extern` or
+        // both are `.common` or `.weak`.
         if let Some(symbol) = self.names.get(&variable.name).copied() {
             let Symbol::Global(at) = symbol else {
                 self.invalid(
@@ -413,7 +416,8 @@ fn symbols_of(init: &ast::Init, symbols: &mut Vec<String>) {
     }
 }
 
-/// How many elements an open first dimension has: nested lists count as rows, plain numbers fill rows.
+/// How many elements an open first dimension has: nested lists count as rows, plain numbers fill
+/// rows.
 fn open_dimension(init: &ast::Init, inner: &[u64], vector: u32) -> u64 {
     let ast::Init::List(items) = init else {
         return 1;

@@ -87,7 +87,8 @@ impl Resolve<'_, '_> {
         }
     }
 
-    /// A variable that is declared here and defined nowhere cannot be used. Functions are looked at when all are known.
+    /// A variable that is declared here and defined nowhere cannot be used. Functions are looked at
+    /// when all are known.
     fn check_extern(&mut self, pos: Pos, symbol: Symbol) {
         if let Symbol::Global(at) = symbol {
             let global = &self.module.program.globals[at as usize];

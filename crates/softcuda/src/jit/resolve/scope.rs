@@ -66,7 +66,8 @@ impl Scopes {
         self.insert(name, Named::Symbol(symbol))
     }
 
-    /// Declares a register, or a range of `count`, in the innermost scope; false where the name is there already.
+    /// Declares a register, or a range of `count`, in the innermost scope; false where the name is
+    /// there already.
     #[must_use]
     pub fn declare_register(
         &mut self,

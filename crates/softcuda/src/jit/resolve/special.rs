@@ -4,8 +4,8 @@ use ptx::ast::Immediate;
 
 use crate::jit::decode::{Arg, ClusterReg, Special};
 
-/// Bytes of shared memory that are reserved for the system's libraries in kernels that ask where it is. Cooperative groups keep
-/// barriers there.
+/// Bytes of shared memory that are reserved for the system's libraries in kernels that ask where it
+/// is. Cooperative groups keep barriers there.
 pub(super) const RESERVED_SHARED: u64 = 1024;
 
 /// A special register or named constant; with its components, where it has some.
@@ -55,7 +55,8 @@ pub(super) fn named(name: &str) -> Option<Arg> {
     }))
 }
 
-/// Where in the shared memory that is reserved for the system's libraries a special register points.
+/// Where in the shared memory that is reserved for the system's libraries a special register
+/// points.
 pub(super) fn reserved_shared(name: &str) -> Option<i64> {
     Some(match name.strip_prefix("%reserved_smem_offset_")? {
         "begin" | "0" | "1" => 0,

@@ -22,8 +22,8 @@ pub(crate) const LOCAL: u64 = 1 << 42;
 const WRITE: u64 = 1 << 40;
 const SPAN: u32 = 43;
 
-/// An access as [`RESOLVE`] takes it: which site, the logarithm of its size, whether it writes; of a group, how many
-/// accesses the highest one is above the lowest.
+/// An access as [`RESOLVE`] takes it: which site, the logarithm of its size, whether it writes; of
+/// a group, how many accesses the highest one is above the lowest.
 pub(crate) fn pack(site: u32, log2: u32, write: bool, span: u32) -> u64 {
     let write = if write { WRITE } else { 0 };
     u64::from(site) | u64::from(log2) << 32 | write | u64::from(span) << SPAN
@@ -45,7 +45,8 @@ fn look_up(
     size: u64,
     write: bool,
 ) -> Result<Range, Status> {
-    // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them meanwhile.
+    // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them
+    // meanwhile.
     let (thread_ref, block_ref) = unsafe { (&*thread, &*block) };
     let local = (thread_ref.local_base as u64, thread_ref.local_size);
     let shared = (block_ref.shared_base as u64, block_ref.shared_size);
@@ -84,7 +85,8 @@ fn look_up(
             }
         }
     };
-    // Windows that are not in the arena start where the host put them: alignment counts from their start.
+    // Windows that are not in the arena start where the host put them: alignment counts from their
+    // start.
     let in_memory = memory::is_in_arena(base) || memory::find(base).is_some();
     let skip = if in_memory {
         base.wrapping_neg() % size
@@ -122,8 +124,8 @@ fn remember(block: *mut BlockContext, access: u64, range: &Range, log2: u32, spa
     if !range.common {
         return;
     }
-    // SAFETY: the contexts are those of the running block, and the site's number is below the kernel's count of sites, of
-    // which the grid gives as many.
+    // SAFETY: the contexts are those of the running block, and the site's number is below the
+    // kernel's count of sites, of which the grid gives as many.
     unsafe {
         *(*block).sites.add(access as u32 as usize) = Site {
             base: range.base,
@@ -133,7 +135,8 @@ fn remember(block: *mut BlockContext, access: u64, range: &Range, log2: u32, spa
 }
 
 runtime! {
-    /// Looks up what an access touches: `CONTINUE` when it is allowed, and the site remembers where; otherwise a fault.
+    /// Looks up what an access touches: `CONTINUE` when it is allowed, and the site remembers
+    /// where; otherwise a fault.
     RESOLVE = fn resolve(thread: *mut ThreadContext, block: *mut BlockContext, address: u64, access: u64) -> u32 {
         let log2 = (access >> 32) as u32 & 0xff;
         match look_up(thread, block, address, 1 << log2, access & WRITE != 0) {
@@ -145,8 +148,9 @@ runtime! {
         }
     }
 
-    /// The same for accesses that are checked together; `first` is the lowest one's address or offset, and the distances of
-    /// all from there are in `offsets`, in the order in which they come.
+    /// The same for accesses that are checked together; `first` is the lowest one's address or
+    /// offset, and the distances of all from there are in `offsets`, in the order in which they
+    /// come.
     RESOLVE_GROUP = fn resolve_group(
         thread: *mut ThreadContext, block: *mut BlockContext, first: u64, access: u64, offsets: *const u64, count: u64,
     ) -> u32 {
@@ -155,7 +159,8 @@ runtime! {
         // SAFETY: lowering made the numbers, which live as long as the code that calls this.
         let offsets = unsafe { std::slice::from_raw_parts(offsets, count as usize) };
         if access & (SHARED | LOCAL) != 0 {
-            // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them meanwhile.
+            // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses
+            // them meanwhile.
             let length = unsafe { if access & SHARED != 0 { (*block).shared_size } else { (*thread).local_size } };
             for offset in offsets {
                 let at = first.wrapping_add(*offset);
@@ -180,7 +185,8 @@ runtime! {
         CONTINUE
     }
 
-    /// An access outside shared or local memory or the parameters, or misaligned there; the address is the offset.
+    /// An access outside shared or local memory or the parameters, or misaligned there; the address
+    /// is the offset.
     OUTSIDE = fn outside(thread: *mut ThreadContext, block: *mut BlockContext, offset: u64, size: u32) -> u32 {
         let kind = if offset.is_multiple_of(u64::from(size)) { FaultKind::IllegalAddress } else { FaultKind::Misaligned };
         fault_at(thread, block, kind, offset, u64::from(size))
@@ -217,7 +223,8 @@ runtime! {
 
     /// Copies bytes between blocks of parameters.
     COPY = fn copy(to: *mut u8, from: *const u8, size: u64) {
-        // SAFETY: lowering names two blocks of parameters or returns, each of at least this size; they may be the same.
+        // SAFETY: lowering names two blocks of parameters or returns, each of at least this size;
+        // they may be the same.
         unsafe { std::ptr::copy(from, to, size as usize) };
     }
 

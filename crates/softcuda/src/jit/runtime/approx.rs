@@ -31,7 +31,8 @@ fn turn(angle: f32) -> f64 {
     }
 }
 
-/// The high word alone, as `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64` read and write it, without subnormals.
+/// The high word alone, as `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64` read and write it,
+/// without subnormals.
 fn high_word(value: f64) -> f64 {
     let cut = f64::from_bits(value.to_bits() & 0xffff_ffff_0000_0000);
     match cut.abs() < f64::MIN_POSITIVE {
@@ -66,7 +67,8 @@ runtime! {
     EX2_F32 = fn softcuda_ex2_f32(x: f32) -> f32 { x.exp2() }
     /// The hyperbolic tangent.
     TANH_F32 = fn softcuda_tanh_f32(x: f32) -> f32 { x.tanh() }
-    /// `rsqrt.approx.f64`: `1 / sqrt(x)`, and a step of Newton's method with its residual to twice the precision.
+    /// `rsqrt.approx.f64`: `1 / sqrt(x)`, and a step of Newton's method with its residual to twice
+    /// the precision.
     RSQRT_F64 = fn softcuda_rsqrt_f64(x: f64) -> f64 {
         // Squares of very great and very small roots leave the range: by 2^200 at a time.
         let (scaled, back) = match x.abs() {

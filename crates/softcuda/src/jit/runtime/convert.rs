@@ -31,11 +31,12 @@ impl Target {
     }
 }
 
-/// `.e4m3` rounded to nearest, without infinity: what is greater than 448 becomes 448. NaN has all bits but the sign.
+/// `.e4m3` rounded to nearest, without infinity: what is greater than 448 becomes 448. NaN has all
+/// bits but the sign.
 fn e4m3(value: f64) -> u8 {
     let sign = u8::from(value.is_sign_negative()) << 7;
-    // The format has the greatest exponent for numbers too. With one bit more of exponent, whose bias is 15 rather than
-    // 7, the same fields stand for a number 2^8 times smaller.
+    // The format has the greatest exponent for numbers too. With one bit more of exponent, whose
+    // bias is 15 rather than 7, the same fields stand for a number 2^8 times smaller.
     const WIDER: Format = Format {
         exponent: 5,
         fraction: 3,
@@ -88,7 +89,8 @@ fn e5m2_to_f16(bits: u8) -> u16 {
     }
 }
 
-/// Added to a [`Target::code`]: a NaN stays itself, as far as there is room for it, rather than become canonical.
+/// Added to a [`Target::code`]: a NaN stays itself, as far as there is room for it, rather than
+/// become canonical.
 pub(crate) const KEEP_PAYLOAD: i64 = 1 << 24;
 /// Set in the code of an 8-bit conversion for `.e4m3`; otherwise `.e5m2`.
 pub(crate) const FP8_E4M3: i64 = 1;
@@ -96,7 +98,8 @@ pub(crate) const FP8_E4M3: i64 = 1;
 pub(crate) const FP8_RELU: i64 = 2;
 
 runtime! {
-    /// A double in a format that is no wider, as its bits; `code` is a [`Target::code`], with [`KEEP_PAYLOAD`] or without.
+    /// A double in a format that is no wider, as its bits; `code` is a [`Target::code`], with
+    /// [`KEEP_PAYLOAD`] or without.
     NARROW = fn softcuda_narrow(value: f64, code: u32) -> u64 {
         let Target { format, mode } = Target::from_code(code);
         match value.is_nan() && code >> 24 != 0 {
@@ -120,7 +123,8 @@ runtime! {
         let target = Target::from_code(code);
         narrow_integer(target.format, value < 0, value.unsigned_abs(), target.mode)
     }
-    /// A pair of 8-bit floats, `high` in the upper byte; `code` is made of [`FP8_E4M3`] and [`FP8_RELU`].
+    /// A pair of 8-bit floats, `high` in the upper byte; `code` is made of [`FP8_E4M3`] and
+    /// [`FP8_RELU`].
     TO_FP8X2 = fn softcuda_to_fp8x2(high: f32, low: f32, code: u32) -> u32 {
         let [high, low] = [high, low].map(|value| {
             let value = match i64::from(code) & FP8_RELU != 0 && value <= 0.0 {

@@ -160,8 +160,8 @@ impl Exact {
         if large.exponent < small.exponent {
             (large, small) = (small, large);
         }
-        // Normalized, both have 20 zeros at the end: a shift that loses bits is at least 21, so no cancellation can
-        // bring the sticky bit near the bits that count.
+        // Normalized, both have 20 zeros at the end: a shift that loses bits is at least 21, so no
+        // cancellation can bring the sticky bit near the bits that count.
         let distance = (large.exponent - small.exponent) as u32;
         small.significand = shift_right_sticky(small.significand, distance);
         let (negative, significand) = if large.negative == small.negative {
@@ -189,15 +189,16 @@ fn shift_right_sticky(value: u128, distance: u32) -> u128 {
     }
 }
 
-/// Rounds to a format: its bits, the last of them lowest. Overflow gives infinity or the greatest finite number, as the
-/// mode says.
+/// Rounds to a format: its bits, the last of them lowest. Overflow gives infinity or the greatest
+/// finite number, as the mode says.
 pub(crate) fn round(format: Format, value: Exact, mode: Rounding) -> u64 {
     let leading = value.exponent + 127 - value.significand.leading_zeros() as i32;
     let scale = leading.max(1 - format.bias());
     let last = scale - format.fraction as i32;
     let (kept, rest) = match last - value.exponent {
         up @ ..=0 => (value.significand << -up, Ordering::Less),
-        // Twice what is cut off against one unit of what is kept; `Less` with an exact result means nothing was cut off.
+        // Twice what is cut off against one unit of what is kept; `Less` with an exact result means
+        // nothing was cut off.
         down @ 1..=127 => {
             let kept = value.significand >> down;
             let cut = value.significand & ((1 << down) - 1);
@@ -241,7 +242,8 @@ pub(crate) fn round(format: Format, value: Exact, mode: Rounding) -> u64 {
     }
 }
 
-/// A double rounded to a format that is no wider. Zeros and infinities keep their sign, NaN becomes canonical.
+/// A double rounded to a format that is no wider. Zeros and infinities keep their sign, NaN becomes
+/// canonical.
 pub(crate) fn narrow(format: Format, value: f64, mode: Rounding) -> u64 {
     match Exact::of(value) {
         Some(exact) => round(format, exact, mode),
@@ -288,8 +290,8 @@ fn zero_sum(a: f64, b: f64, mode: Rounding) -> f64 {
     }
 }
 
-/// `value` moved one step toward `error`, if there is an error and the last bit of `value` is 0: rounding to odd, which
-/// any later rounding to fewer bits sees as the exact value.
+/// `value` moved one step toward `error`, if there is an error and the last bit of `value` is 0:
+/// rounding to odd, which any later rounding to fewer bits sees as the exact value.
 fn odd(value: f64, error: f64) -> f64 {
     let bits = value.to_bits();
     if error == 0.0 || bits & 1 == 1 || !value.is_finite() {
@@ -301,7 +303,8 @@ fn odd(value: f64, error: f64) -> f64 {
     }
 }
 
-/// The sum rounded to odd. For operands far from the ends of the range, as those made of singles are.
+/// The sum rounded to odd. For operands far from the ends of the range, as those made of singles
+/// are.
 pub(crate) fn odd_sum(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let rest = sum - a;
@@ -333,7 +336,8 @@ fn odd_quotient(a: f32, b: f32) -> f64 {
     }
 }
 
-/// A NaN made quiet, any other value as it is. (An addition of 0 would be left out by the compiler.)
+/// A NaN made quiet, any other value as it is. (An addition of 0 would be left out by the
+/// compiler.)
 fn quiet(value: f64) -> f64 {
     match value.is_nan() {
         true => f64::from_bits(value.to_bits() | 1 << 51),
@@ -373,7 +377,8 @@ pub(crate) fn fma_exact(a: f64, b: f64, c: f64, mode: Rounding) -> f64 {
 pub(crate) fn mul_exact(a: f64, b: f64, mode: Rounding) -> f64 {
     match (Exact::of(a), Exact::of(b)) {
         (Some(a), Some(b)) => f64::from_bits(round(Format::F64, a.times(b), mode)),
-        // Of two NaNs the second, as the device gives; the compiler is free to exchange the factors.
+        // Of two NaNs the second, as the device gives; the compiler is free to exchange the
+        // factors.
         _ if b.is_nan() => quiet(b),
         _ if a.is_nan() => quiet(a),
         _ => a * b,

@@ -41,9 +41,11 @@ impl<T> Crosses for *const T {
     const TYPE: Type = types::I64;
 }
 
-/// Defines runtime functions: `runtime! { /// What it does. SIN_F32 = fn sin_f32(x: f32) -> f32 { x.sin() } }`.
+/// Defines runtime functions: `runtime! { /// What it does. SIN_F32 = fn sin_f32(x: f32) -> f32 {
+/// x.sin() } }`.
 ///
-/// Integers narrower than 32 bits may not cross: the two sides could disagree about their upper bits.
+/// Integers narrower than 32 bits may not cross: the two sides could disagree about their upper
+/// bits.
 macro_rules! runtime {
     ($($(#[$meta:meta])* $konst:ident = fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => { $(
         $(#[$meta])*

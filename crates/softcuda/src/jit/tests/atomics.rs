@@ -203,7 +203,8 @@ fn many_threads_count_together() {
     );
 }
 
-/// A lock that every thread of a warp takes in turn: it hangs where a thread spins without letting the others run.
+/// A lock that every thread of a warp takes in turn: it hangs where a thread spins without letting
+/// the others run.
 #[test]
 fn a_spin_lock_among_the_threads_of_a_warp() {
     let source = kernel(

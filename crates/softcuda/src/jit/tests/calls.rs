@@ -191,7 +191,8 @@ fn register_parameters_and_immediates() {
 
 #[test]
 fn parameters_in_memory() {
-    // A structure by value, of which the callee takes the address, changes it, and the caller's stays.
+    // A structure by value, of which the callee takes the address, changes it, and the caller's
+    // stays.
     let f = format!(
         ".func (.param .align 4 .b8 r[12]) swap(.param .b8 x, .param .align 4 .b8 s[12]) {{
     .reg .b32 %r<8>; .reg .b64 %rd<4>; mov.b64 %rd1, s; cvta.local.u64 %rd2, %rd1; ld.u32 %r1, [%rd2]; ld.local.u32 %r2, [%rd1+4];
@@ -234,7 +235,8 @@ fn aliases() {
 
 #[test]
 fn dynamic_frames() {
-    // Each thread and each call finds the stack as it was; what it allocates is apart from the frames.
+    // Each thread and each call finds the stack as it was; what it allocates is apart from the
+    // frames.
     let f = format!(
         "{HEAD} {{ .local .u32 mine; {REGISTERS} stacksave.u64 %rd2; st.local.u32 [mine], 7; shl.b32 %r3, %r1, 4; add.u32 %r3, %r3, 4;
     cvt.u64.u32 %rd5, %r3; alloca.u64 %rd3, %rd5, 16; add.u64 %rd6, %rd3, %rd5; st.local.u32 [%rd6+-4], %r1; st.local.u32 [%rd3], %r1;
@@ -265,7 +267,8 @@ fn dynamic_frames() {
     );
 }
 
-/// A device function reads its parameters where its own signature has them: a declaration that differs is refused.
+/// A device function reads its parameters where its own signature has them: a declaration that
+/// differs is refused.
 #[test]
 fn device_functions_are_declared_as_they_are() {
     let call = |declared: &str, call: &str| {

@@ -20,7 +20,8 @@ fn outputs(body: &str, threads: u32) -> Vec<u32> {
     out
 }
 
-/// `%r0` is `%tid.x`, `%rd1` the address of the thread's output, `%r1` what is stored there at `$end`.
+/// `%r0` is `%tid.x`, `%rd1` the address of the thread's output, `%r1` what is stored there at
+/// `$end`.
 fn kernel(body: &str) -> String {
     harness::module(&format!(
         "

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::jit::module::{LoadErrorKind, LoadOptions, Module};
 
-/// Every kernel of a folder compiles; what is refused is an instruction that is not run, and is named.
+/// Every kernel of a folder compiles; what is refused is an instruction that is not run, and is
+/// named.
 fn compile_all(folder: &str, wanted: impl Fn(&str) -> bool) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut kernels = 0;

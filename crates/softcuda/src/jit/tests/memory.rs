@@ -528,7 +528,8 @@ fn nans_keep_their_bits_through_copies() {
     );
 }
 
-/// Accesses at one register in one basic block are checked together: every one of them must still be.
+/// Accesses at one register in one basic block are checked together: every one of them must still
+/// be.
 #[test]
 fn accesses_checked_together() {
     let four = "ld.global.u32 %r1, [%rd4]; ld.global.u32 %r2, [%rd4+8]; st.global.u32 [%rd4+-8], %r2; st.global.u32 [%rd4+4], %r1;";
@@ -609,7 +610,8 @@ fn accesses_checked_together_in_windows() {
 
 #[test]
 fn a_check_made_together_ends_where_its_register_changes() {
-    // The register is moved out of bounds between two accesses; under a guard; by the load itself; and after a jump.
+    // The register is moved out of bounds between two accesses; under a guard; by the load itself;
+    // and after a jump.
     for (body, n) in [
         (
             "ld.global.u32 %r1, [%rd4]; add.u64 %rd4, %rd4, %rd3; ld.global.u32 %r1, [%rd4+4];",

@@ -5,7 +5,8 @@ use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer, module};
 
-/// A kernel `k(.u64 out)`, where `%rd2` is the address of the thread's own word and `%r1` its number.
+/// A kernel `k(.u64 out)`, where `%rd2` is the address of the thread's own word and `%r1` its
+/// number.
 fn kernel(body: &str) -> String {
     module(&format!(
         ".extern .func (.param .b32 status) vprintf (.param .b64 format, .param .b64 arguments);
@@ -333,7 +334,8 @@ fn who_runs_in_rounds() {
         ("bar.sync 0; call meets, ();", Mode::Fibers),
         // Another wait.
         ("bar.sync 0; bar.warp.sync -1;", Mode::Fibers),
-        // A wait for another thread's write, also where the loop is entered from above by falling through.
+        // A wait for another thread's write, also where the loop is entered from above by falling
+        // through.
         (
             "bar.sync 0; again: ld.volatile.global.u32 %r3, [%rd1]; setp.eq.u32 %p1, %r3, 0; @%p1 bra again;",
             Mode::Fibers,

@@ -2,7 +2,8 @@
 
 use crate::jit::harness::{self, buffer};
 
-/// Each thread of a 2x3x2 grid of 3x2x7 blocks stores a register's value, in order of linear block and thread.
+/// Each thread of a 2x3x2 grid of 3x2x7 blocks stores a register's value, in order of linear block
+/// and thread.
 fn values(register: &str) -> Vec<u32> {
     let source = harness::module(&format!(
         ".visible .entry k(.param .u64 out) {{

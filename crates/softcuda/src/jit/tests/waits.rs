@@ -223,7 +223,8 @@ fn a_vote_has_sync_before_or_behind_its_mode() {
 
 #[test]
 fn reserved_shared_memory_lies_beside_the_kernels_own() {
-    // A thread writes all of it, between a static variable and what the launch adds; neither changes.
+    // A thread writes all of it, between a static variable and what the launch adds; neither
+    // changes.
     let source = module(
         ".extern .shared .align 4 .b8 more[];
         .visible .entry k(.param .u64 out)

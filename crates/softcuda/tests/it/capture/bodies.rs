@@ -1,5 +1,5 @@
-//! Captures into bodies that fail: the body is gone, its node and the graph around it are not, and all of it can be
-//! asked, instantiated and destroyed. A real driver crashes on most of that.
+//! Captures into bodies that fail: the body is gone, its node and the graph around it are not, and
+//! all of it can be asked, instantiated and destroyed. A real driver crashes on most of that.
 
 use super::*;
 use crate::graphs::conditions::*;
@@ -79,8 +79,8 @@ unsafe fn instantiating(graph: Handle) -> u32 {
     answer.code
 }
 
-/// A loop that turns three times around a branch, each with a kernel, in a graph with a kernel before it; in the branch an
-/// embedded graph.
+/// A loop that turns three times around a branch, each with a kernel, in a graph with a kernel
+/// before it; in the branch an embedded graph.
 struct Nest {
     graph: Handle,
     first: Handle,
@@ -156,7 +156,8 @@ impl Nest {
     }
 }
 
-/// At every depth, however it fails, whatever is done then, with an executable from before and without.
+/// At every depth, however it fails, whatever is done then, with an executable from before and
+/// without.
 #[test]
 fn what_is_left_can_be_asked_instantiated_and_destroyed() {
     if !is_software() {
@@ -231,7 +232,8 @@ fn what_is_left_can_be_asked_instantiated_and_destroyed() {
     });
 }
 
-/// The graph around it goes while a body is captured: with its node, or with the failure of a capture of its own.
+/// The graph around it goes while a body is captured: with its node, or with the failure of a
+/// capture of its own.
 #[test]
 fn a_body_may_go_while_it_is_captured() {
     if !is_software() {

@@ -1,5 +1,5 @@
-//! Captures that fail, in every way, at any point and in any stream of theirs: afterwards all streams take and finish
-//! new work.
+//! Captures that fail, in every way, at any point and in any stream of theirs: afterwards all
+//! streams take and finish new work.
 
 use super::*;
 

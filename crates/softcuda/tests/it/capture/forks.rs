@@ -28,7 +28,8 @@ fn a_fork_and_its_join_are_a_diamond() {
     });
 }
 
-/// A stream drawn in by a stream that was drawn in, a wait for an older event, and one that waits twice.
+/// A stream drawn in by a stream that was drawn in, a wait for an older event, and one that waits
+/// twice.
 #[test]
 fn forks_of_forks_depend_on_what_they_waited_for() {
     alone(|| unsafe {
@@ -131,7 +132,8 @@ fn a_capture_does_not_wait_for_work_outside() {
     });
 }
 
-/// An event that was recorded in a capture tells nothing, then and later, until it is recorded again.
+/// An event that was recorded in a capture tells nothing, then and later, until it is recorded
+/// again.
 #[test]
 fn a_captured_event_is_of_no_use_outside() {
     alone(|| unsafe {
@@ -172,7 +174,8 @@ fn a_captured_event_is_of_no_use_outside() {
     });
 }
 
-/// A blocking stream may be drawn in; then the legacy stream is of no use. It cannot be drawn in itself.
+/// A blocking stream may be drawn in; then the legacy stream is of no use. It cannot be drawn in
+/// itself.
 #[test]
 fn the_legacy_stream_stays_outside() {
     alone(|| unsafe {

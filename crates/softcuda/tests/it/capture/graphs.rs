@@ -1,4 +1,5 @@
-//! The graph of a capture while it goes on: what it tells, what the program may do with it, captures into graphs.
+//! The graph of a capture while it goes on: what it tells, what the program may do with it,
+//! captures into graphs.
 
 use super::*;
 
@@ -139,7 +140,8 @@ fn a_capture_continues_a_graph_after_chosen_nodes() {
     });
 }
 
-/// A graph that is captured to loses nothing, and a capture that fails leaves none, not even one that was there before.
+/// A graph that is captured to loses nothing, and a capture that fails leaves none, not even one
+/// that was there before.
 #[test]
 fn the_graph_is_the_capture_s_while_it_goes_on() {
     alone(|| unsafe {

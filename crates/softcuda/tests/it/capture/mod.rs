@@ -1,8 +1,9 @@
-//! Stream capture, end to end through the driver's functions: what becomes of what streams are given, which streams
-//! take part, what is forbidden meanwhile, and that streams are of use afterwards whatever went wrong.
+//! Stream capture, end to end through the driver's functions: what becomes of what streams are
+//! given, which streams take part, what is forbidden meanwhile, and that streams are of use
+//! afterwards whatever went wrong.
 //!
-//! On a GPU or in software alike. What a capture forbids, it forbids to all threads of its process, so each test is a
-//! process of its own.
+//! On a GPU or in software alike. What a capture forbids, it forbids to all threads of its process,
+//! so each test is a process of its own.
 
 #![allow(
     unsafe_op_in_unsafe_fn,

@@ -19,7 +19,8 @@ unsafe fn exchange(mode: u32) -> u32 {
     mode
 }
 
-/// The mode of a capture, of the calling thread, and whether that is another: only then an unsafe call goes through.
+/// The mode of a capture, of the calling thread, and whether that is another: only then an unsafe
+/// call goes through.
 #[test]
 fn modes_decide_who_may_call_what() {
     alone(|| unsafe {
@@ -62,7 +63,8 @@ fn modes_decide_who_may_call_what() {
     });
 }
 
-/// The captures that forbid a call are invalidated, and no others. One that was invalidated goes on forbidding.
+/// The captures that forbid a call are invalidated, and no others. One that was invalidated goes on
+/// forbidding.
 #[test]
 fn an_unsafe_call_invalidates_what_forbids_it() {
     alone(|| unsafe {
@@ -160,8 +162,8 @@ fn threads_capture_side_by_side() {
     });
 }
 
-/// Threads that record into one capture while it ends and begins again: each call is recorded, runs or is an error, and
-/// nothing is left behind. A real driver crashes on it.
+/// Threads that record into one capture while it ends and begins again: each call is recorded, runs
+/// or is an error, and nothing is left behind. A real driver crashes on it.
 #[test]
 fn threads_that_share_a_stream_get_answers() {
     if !is_software() {

@@ -1,5 +1,5 @@
-//! Programs made up at random: legal ones, whose graph must say what streams and events say, and any at all, after
-//! which streams must be of use.
+//! Programs made up at random: legal ones, whose graph must say what streams and events say, and
+//! any at all, after which streams must be of use.
 
 use std::collections::BTreeSet;
 
@@ -47,8 +47,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct Model {
     before: Vec<BTreeSet<usize>>,
-    /// What each stream has been given, and what each event is, with all that comes before; `None` outside of the
-    /// capture.
+    /// What each stream has been given, and what each event is, with all that comes before; `None`
+    /// outside of the capture.
     streams: [Option<BTreeSet<usize>>; STREAMS],
     events: [Option<BTreeSet<usize>>; EVENTS],
 }

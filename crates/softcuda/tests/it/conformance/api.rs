@@ -1,8 +1,9 @@
 //! The driver's C functions as raw calls.
 //!
-//! Every enumeration is a plain integer here, every handle an integer as wide as a pointer: the suite passes values no
-//! enumeration has and handles that never were, which typed bindings could not hold. A function is looked up on its
-//! first call; one that the driver does not export answers [`NOT_EXPORTED`].
+//! Every enumeration is a plain integer here, every handle an integer as wide as a pointer: the
+//! suite passes values no enumeration has and handles that never were, which typed bindings could
+//! not hold. A function is looked up on its first call; one that the driver does not export answers
+//! [`NOT_EXPORTED`].
 #![allow(
     non_snake_case,
     clippy::too_many_arguments,
@@ -16,7 +17,8 @@ use super::error_name;
 use super::structs::*;
 use crate::driver;
 
-/// A context, stream, event, module, function, library, kernel, pool, array or graph. Zero is the null handle.
+/// A context, stream, event, module, function, library, kernel, pool, array or graph. Zero is the
+/// null handle.
 pub type Handle = usize;
 /// A function on the host that the driver calls, or `None` for a null pointer.
 pub type HostFn = Option<unsafe extern "C" fn(*mut c_void)>;
@@ -57,7 +59,8 @@ macro_rules! driver_functions {
         /// The driver's function of this name.
         ///
         /// # Safety
-        /// As the CUDA driver API says for it; a call meant to be wrong relies on the driver to notice.
+        /// As the CUDA driver API says for it; a call meant to be wrong relies on the driver to
+        /// notice.
         pub unsafe fn $name($($argument: $type),*) -> Answer {
             static ADDRESS: OnceLock<usize> = OnceLock::new();
             let address = *ADDRESS.get_or_init(|| driver::symbol(stringify!($name)));

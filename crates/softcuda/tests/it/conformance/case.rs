@@ -10,7 +10,8 @@ use super::error_name;
 pub struct Case {
     /// Its name in the record: a path from the topic down.
     pub name: &'static str,
-    /// Whether it runs in a process of its own, because it needs an untouched driver or leaves a broken one.
+    /// Whether it runs in a process of its own, because it needs an untouched driver or leaves a
+    /// broken one.
     pub alone: bool,
     /// Asks it. Runs on a fresh thread, with no context current.
     pub ask: unsafe fn(&mut Line),
@@ -46,7 +47,8 @@ macro_rules! alone {
 
 pub(super) use {alone, case};
 
-/// What a case writes down. Each item goes to the parent process at once, so that a crash loses nothing before it.
+/// What a case writes down. Each item goes to the parent process at once, so that a crash loses
+/// nothing before it.
 pub struct Line {
     name: &'static str,
 }

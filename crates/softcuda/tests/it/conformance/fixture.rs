@@ -1,5 +1,5 @@
-//! What cases start from: a device, a context, memory, streams, kernels. Preparation that fails ends the case with the
-//! call that failed; nothing is given back, the child process ends soon.
+//! What cases start from: a device, a context, memory, streams, kernels. Preparation that fails
+//! ends the case with the call that failed; nothing is given back, the child process ends soon.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +37,8 @@ pub unsafe fn context() -> Handle {
     context
 }
 
-/// Whether the primary context, where there is one, has no error that would answer the next case's calls. On a thread of
-/// its own, to leave nothing current.
+/// Whether the primary context, where there is one, has no error that would answer the next case's
+/// calls. On a thread of its own, to leave nothing current.
 pub unsafe fn context_is_healthy() -> bool {
     let check = std::thread::spawn(|| {
         // SAFETY: calls that are right whatever state the driver is in.
@@ -68,7 +68,8 @@ pub unsafe fn memory(bytes: usize) -> u64 {
     pointer
 }
 
-/// Fills words in the legacy stream, and waits for that: streams that do not wait for it may use the memory then.
+/// Fills words in the legacy stream, and waits for that: streams that do not wait for it may use
+/// the memory then.
 pub unsafe fn fill_words(at: u64, value: u32, count: usize) {
     cuMemsetD32_v2(at, value, count).must();
     cuStreamSynchronize(LEGACY).must();
@@ -184,8 +185,8 @@ pub unsafe fn text(pointer: *const std::ffi::c_char) -> String {
     format!("{:?}", CStr::from_ptr(pointer).to_string_lossy())
 }
 
-/// Makes a call while a gate is closed, and opens it when the call has not returned for so long: also gives whether the call
-/// returned only after that.
+/// Makes a call while a gate is closed, and opens it when the call has not returned for so long:
+/// also gives whether the call returned only after that.
 pub unsafe fn while_held(
     gate: Gate,
     patience: Duration,

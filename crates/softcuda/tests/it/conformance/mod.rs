@@ -1,9 +1,9 @@
 //! The driver's answers, call by call.
 //!
-//! A case is a few raw driver calls, right or wrong, and one line of what they answered. The answers of a real driver
-//! (an H200, driver 580, CUDA 13.0) are in `tests/conformance.h200.txt`; the driver under test, whichever it is, must
-//! give the same. Lines hold error names and numbers that are part of the contract, never addresses, clocks or sizes
-//! of a particular machine.
+//! A case is a few raw driver calls, right or wrong, and one line of what they answered. The
+//! answers of a real driver (an H200, driver 580, CUDA 13.0) are in `tests/conformance.h200.txt`;
+//! the driver under test, whichever it is, must give the same. Lines hold error names and numbers
+//! that are part of the contract, never addresses, clocks or sizes of a particular machine.
 //!
 //! | variable | effect |
 //! |---|---|
@@ -11,10 +11,12 @@
 //! | `SOFTCUDA_CASES=text` | run the cases whose name has the text, and compare those alone |
 //! | `CUDA_GRAPH_DRIVER` | `gpu`, `software` or `auto` |
 
-// Every case is an `unsafe fn` that is wrong on purpose somewhere: a comment on each call would say the same thing. The
-// cases run in child processes that hold nothing of value, and all memory they hand to the driver outlives the call.
+// Every case is an `unsafe fn` that is wrong on purpose somewhere: a comment on each call would say
+// the same thing. The cases run in child processes that hold nothing of value, and all memory they
+// hand to the driver outlives the call.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc)]
-// Small numbers stand where the driver takes pointers: options passed by value, and pointers meant to be wrong.
+// Small numbers stand where the driver takes pointers: options passed by value, and pointers meant
+// to be wrong.
 #![allow(clippy::manual_dangling_ptr)]
 
 pub(crate) mod api;

@@ -1,7 +1,9 @@
-//! Runs cases in child processes, so that one that crashes, hangs or breaks its context is an answer like any other.
+//! Runs cases in child processes, so that one that crashes, hangs or breaks its context is an
+//! answer like any other.
 //!
-//! Cases of one topic share a child until one of them does not come back; those it took down with it run again, each in
-//! a child of its own. Children run one after another: a case may ask for what its neighbours on a device would change.
+//! Cases of one topic share a child until one of them does not come back; those it took down with
+//! it run again, each in a child of its own. Children run one after another: a case may ask for
+//! what its neighbours on a device would change.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -161,7 +163,8 @@ pub fn run_as_child(names: &str) -> ! {
             .expect("parent and child are the same program");
         let (name, ask) = (case.name, case.ask);
         let asked = std::thread::spawn(move || {
-            // SAFETY: the case runs in a child process, on a thread with no context, as cases are written for.
+            // SAFETY: the case runs in a child process, on a thread with no context, as cases are
+            // written for.
             unsafe { ask(&mut Line::new(name)) };
         });
         let mut line = Line::new(name);

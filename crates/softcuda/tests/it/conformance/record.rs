@@ -41,8 +41,8 @@ pub fn write(path: &Path, lines: &Lines) {
     println!("{} cases recorded in {}", lines.len(), path.display());
 }
 
-/// Every case whose answers differ, is in one of the two only, told item by item. `wanted` is the part of the names that
-/// were run.
+/// Every case whose answers differ, is in one of the two only, told item by item. `wanted` is the
+/// part of the names that were run.
 pub fn compare(recorded: &Lines, lines: &Lines, wanted: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, got) in lines {
@@ -63,8 +63,8 @@ pub fn compare(recorded: &Lines, lines: &Lines, wanted: &str) -> Vec<String> {
     differences
 }
 
-/// Where the real driver crashed, the software driver need not: it answers as recorded up to there, and then with
-/// anything but a crash of its own.
+/// Where the real driver crashed, the software driver need not: it answers as recorded up to there,
+/// and then with anything but a crash of its own.
 fn stands_in_for_crash(expected: &str, got: &str) -> bool {
     let before = match expected.rsplit_once("crash signal") {
         Some((before, _)) => before.trim_end_matches("; "),

@@ -1,4 +1,5 @@
-//! The structures the driver's functions take, laid out as `cuda.h` does, every enumeration a plain integer.
+//! The structures the driver's functions take, laid out as `cuda.h` does, every enumeration a plain
+//! integer.
 
 use std::ffi::c_void;
 

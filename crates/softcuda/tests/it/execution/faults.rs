@@ -45,7 +45,8 @@ fn child() {
     }
 }
 
-/// Calls that put work into streams succeed until one has waited or asked, however long ago the work failed.
+/// Calls that put work into streams succeed until one has waited or asked, however long ago the
+/// work failed.
 unsafe fn submitting_does_not_look() {
     context();
     let (module, stream, pointer) = (module(), stream(), memory(64));
@@ -150,7 +151,8 @@ fn a_failure_leaves_no_stream_hanging() {
     run("streams");
 }
 
-/// Many threads launch and synchronize while one kernel fails: each meets the error, and none anything else.
+/// Many threads launch and synchronize while one kernel fails: each meets the error, and none
+/// anything else.
 unsafe fn threads_meet_it() {
     context();
     let (module, pointer) = (module(), memory(64));

@@ -45,7 +45,8 @@ fn unloading_a_library_waits_once_a_kernel_of_it_ran() {
             let (library, mut kernel) = (library(), 0);
             cuLibraryGetKernel(&mut kernel, library, c"store".as_ptr()).must();
             if ran {
-                // Before the gate closes: a driver loads a kernel at its first launch, and waits for the device to do so.
+                // Before the gate closes: a driver loads a kernel at its first launch, and waits
+                // for the device to do so.
                 store(kernel, stream, pointer, 77).must();
                 cuStreamSynchronize(stream).must();
             }

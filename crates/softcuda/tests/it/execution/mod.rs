@@ -1,4 +1,5 @@
-//! Work in streams, end to end through the driver's functions: what runs, in which order, and what outlives what.
+//! Work in streams, end to end through the driver's functions: what runs, in which order, and what
+//! outlives what.
 //!
 //! On a GPU or in software alike.
 

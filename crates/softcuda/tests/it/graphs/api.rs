@@ -81,7 +81,8 @@ pub struct InstantiateParams {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AllocParams {
-    /// `CUmemPoolProps`: allocation type, handle types, location type and number, and nothing else set.
+    /// `CUmemPoolProps`: allocation type, handle types, location type and number, and nothing else
+    /// set.
     pub properties: [u32; 4],
     pub rest: [u64; 9],
     pub access: usize,

@@ -84,7 +84,8 @@ fn a_body_of_branches_is_over_before_it_begins_again() {
                 kernels.count(body, &[one], at + 4 * lane)
             })
             .collect();
-        // Each counter is read and written by one kernel at a time, so a turn that overtakes another loses counts.
+        // Each counter is read and written by one kernel at a time, so a turn that overtakes
+        // another loses counts.
         let join = kernels.count(body, &lanes, at);
         kernels.count_to(body, &[join], condition, at + 4 * (LANES + 1), 500);
         let exec = instantiate(graph);
@@ -184,7 +185,8 @@ fn expect(parts: &[Part], counts: &mut [u32; 8]) {
     }
 }
 
-/// Makes a program into nodes, one after the other; loops count in words of their own behind the first eight.
+/// Makes a program into nodes, one after the other; loops count in words of their own behind the
+/// first eight.
 unsafe fn build(
     kernels: &Kernels,
     root: Handle,
@@ -269,8 +271,8 @@ fn random_programs_count_as_they_say() {
 
 #[test]
 fn loops_run_beside_each_other_in_one_launch_and_in_several() {
-    // On an H200 (driver 580) this ends in LAUNCH_FAILED, and four loops in one launch do so from time to time; why is
-    // not known.
+    // On an H200 (driver 580) this ends in LAUNCH_FAILED, and four loops in one launch do so from
+    // time to time; why is not known.
     if !super::is_software() {
         return;
     }

@@ -238,7 +238,8 @@ pub unsafe fn add_single(
     (node, bodies[0])
 }
 
-/// A graph that fills a word, with the conditional nodes of these kinds around the fill, the first outermost.
+/// A graph that fills a word, with the conditional nodes of these kinds around the fill, the first
+/// outermost.
 pub unsafe fn graph_around_a_fill(kinds: &[u32], at: u64) -> Handle {
     let root = graph();
     let mut inside = root;

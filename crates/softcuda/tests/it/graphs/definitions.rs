@@ -16,7 +16,8 @@ fn wrong_edges_are_refused_and_leave_nothing_behind() {
         for (from, to) in [(a, b), (a, a), (a, c), (c, a)] {
             assert_eq!(add_edge(one, from, to).code, INVALID_VALUE);
         }
-        // The second pair cannot be, so the first is not added either; a second pair that is there already stops after the first.
+        // The second pair cannot be, so the first is not added either; a second pair that is there
+        // already stops after the first.
         for (from, to, edges) in [([b, a], [a, a], 1), ([b, a], [a, b], 2)] {
             assert_eq!(
                 cuGraphAddDependencies(one, from.as_ptr(), to.as_ptr(), 2).code,

@@ -1,5 +1,5 @@
-//! The end of executables with conditional nodes: it waits for the work of their context. Graphs that get conditions when they
-//! have executables already.
+//! The end of executables with conditional nodes: it waits for the work of their context. Graphs
+//! that get conditions when they have executables already.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 

@@ -38,7 +38,8 @@ fn child() {
     }
 }
 
-/// What comes after a node that failed does not run; everybody who waits gets the error, and all is let go of.
+/// What comes after a node that failed does not run; everybody who waits gets the error, and all is
+/// let go of.
 unsafe fn a_node_in_the_middle() {
     context();
     let (before, after, beside) = (counter(), counter(), counter());

@@ -1,5 +1,5 @@
-//! Graphs, end to end through the driver's functions: what runs and in which order, what an executable keeps, and when
-//! what the program gave a graph is let go of.
+//! Graphs, end to end through the driver's functions: what runs and in which order, what an
+//! executable keeps, and when what the program gave a graph is let go of.
 //!
 //! On a GPU or in software alike.
 

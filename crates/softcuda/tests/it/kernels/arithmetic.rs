@@ -1,4 +1,5 @@
-//! `rounding.cu`, `ftz.cu`: float arithmetic with named roundings, comparisons, flushed subnormals, bits of no numbers.
+//! `rounding.cu`, `ftz.cu`: float arithmetic with named roundings, comparisons, flushed subnormals,
+//! bits of no numbers.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 

@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 
-/// How the bytes of a buffer read, which decides what makes two of them equal: any two values that are no number are.
+/// How the bytes of a buffer read, which decides what makes two of them equal: any two values that
+/// are no number are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bits that must be equal, by their size in bytes.
@@ -53,15 +54,15 @@ pub fn bytes_of<T: Element>(values: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// The error one implementation may make against the true value; each of the three suffices. Two implementations may
-/// be twice that apart.
+/// The error one implementation may make against the true value; each of the three suffices. Two
+/// implementations may be twice that apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     pub ulp: u64,
     pub absolute: f64,
     pub relative: f64,
-    /// The code is made of exact instructions only: far from the true value it may be, but every implementation of
-    /// those instructions gives the same.
+    /// The code is made of exact instructions only: far from the true value it may be, but every
+    /// implementation of those instructions gives the same.
     pub determined: bool,
 }
 

@@ -26,8 +26,8 @@ pub fn canonical(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(size).flat_map(one).collect()
 }
 
-/// The differences between two buffers of canonical bytes: none, or a text that shows the first of them. Without
-/// bounds they must be equal.
+/// The differences between two buffers of canonical bytes: none, or a text that shows the first of
+/// them. Without bounds they must be equal.
 pub fn differences(
     contents: &Contents,
     inputs: &[&Contents],

@@ -56,8 +56,8 @@ impl Integer {
         }
     }
 
-    /// What a float becomes: the nearest the type has; no number is zero, or the top bit alone where either side has
-    /// 64 bits.
+    /// What a float becomes: the nearest the type has; no number is zero, or the top bit alone
+    /// where either side has 64 bits.
     fn of(self, format: Format, a: u64, round: Round) -> i128 {
         match exact::to_integer(format, a, round) {
             Some(n) => self.clamp(n),
@@ -268,8 +268,9 @@ fn f32_pairs(name: &'static str) -> Case {
             };
             (one(x) << 16 | one(y)) as u32
         };
-        // The ten bits of tf32: to the nearest, halves away from zero, and to even. The low bits are zero, which the
-        // manual leaves open; of no number, the first keeps the bits that fit, the second makes one.
+        // The ten bits of tf32: to the nearest, halves away from zero, and to even. The low bits
+        // are zero, which the manual leaves open; of no number, the first keeps the bits that fit,
+        // the second makes one.
         let tf32 = |bits: u64, away: bool| match () {
             () if F32.is_nan(bits) && away => bits as u32 & !0x1fff,
             () if F32.is_nan(bits) => F32.nan() as u32 & !0x1fff,

@@ -47,7 +47,8 @@ pub fn module(ptx: Ptx) -> sys::CUmodule {
     ];
     let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
     let mut module = null_mut();
-    // SAFETY: the image ends in zero, the options and their values are two, and the log outlives the call.
+    // SAFETY: the image ends in zero, the options and their values are two, and the log outlives
+    // the call.
     let status = unsafe {
         sys::cuModuleLoadDataEx(
             &mut module,
@@ -118,8 +119,8 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from an allocation and is freed here alone. After a failed launch the context
-        // answers everything with its error, which the test has told already.
+        // SAFETY: the pointer came from an allocation and is freed here alone. After a failed
+        // launch the context answers everything with its error, which the test has told already.
         let _ = unsafe { result::free_sync(self.pointer) };
     }
 }
@@ -144,8 +145,8 @@ pub fn start(
         .iter_mut()
         .map(|value| value.as_mut_ptr().cast())
         .collect();
-    // SAFETY: the case gives the kernel's own parameters, each as long as the kernel takes it, and buffers as long as
-    // the kernel reaches.
+    // SAFETY: the case gives the kernel's own parameters, each as long as the kernel takes it, and
+    // buffers as long as the kernel reaches.
     unsafe {
         if launch.cooperative {
             result::launch_cooperative_kernel(

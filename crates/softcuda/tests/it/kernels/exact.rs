@@ -1,9 +1,12 @@
-//! Exactly rounded arithmetic on IEEE formats, in integers alone: the oracle for every kernel whose result the PTX
-//! manual determines. It shares nothing with the software driver's own arithmetic, nor with the host's.
+//! Exactly rounded arithmetic on IEEE formats, in integers alone: the oracle for every kernel whose
+//! result the PTX manual determines. It shares nothing with the software driver's own arithmetic,
+//! nor with the host's.
 //!
-//! Values travel as bits in a `u64`. A result that is no number is the format's canonical one, all ones but the sign.
+//! Values travel as bits in a `u64`. A result that is no number is the format's canonical one, all
+//! ones but the sign.
 
-/// A binary floating-point format: precision with the hidden bit, and the exponents of its normal numbers.
+/// A binary floating-point format: precision with the hidden bit, and the exponents of its normal
+/// numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Format {
     width: u32,
@@ -132,7 +135,8 @@ impl Format {
         self.zero(negative) | self.infinity()
     }
 
-    /// The one place that rounds: `magnitude * 2^exponent`, plus something below its last bit where `sticky`.
+    /// The one place that rounds: `magnitude * 2^exponent`, plus something below its last bit where
+    /// `sticky`.
     fn round(
         self,
         negative: bool,
@@ -259,8 +263,8 @@ impl Wide {
         }
     }
 
-    /// The value without its lowest `count` bits, the first bit dropped, and whether any further one was set. A
-    /// negative count shifts up.
+    /// The value without its lowest `count` bits, the first bit dropped, and whether any further
+    /// one was set. A negative count shifts up.
     fn split(self, count: i32) -> (u128, bool, bool) {
         if count <= 0 {
             return (self.left(count.unsigned_abs()).low, false, false);
@@ -523,7 +527,8 @@ fn sum(format: Format, a: Value, b: Value, round: Round) -> u64 {
     if x == 0 && y == 0 {
         return format.zero(if n == m { n } else { cancelled });
     }
-    // The operand whose top bit is higher comes first, at bit 240; the other is cut off far below it.
+    // The operand whose top bit is higher comes first, at bit 240; the other is cut off far below
+    // it.
     let top = |magnitude: u128, exponent: i32| match magnitude {
         0 => i32::MIN,
         _ => exponent + 128 - magnitude.leading_zeros() as i32,

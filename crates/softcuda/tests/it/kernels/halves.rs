@@ -231,7 +231,8 @@ fn half_functions(name: &'static str) -> Case {
         ];
         values.map(f16::from_f64)
     };
-    // Each is within an ulp by the math API's tables; sine and cosine near their zeros by what float gives.
+    // Each is within an ulp by the math API's tables; sine and cosine near their zeros by what
+    // float gives.
     let mut bounds = [ulp(1); 12];
     bounds[9] = ulp(1).or_absolute(2f64.powi(-20));
     bounds[10] = bounds[9];

@@ -1,4 +1,5 @@
-//! The kernels' inputs: the same on every machine and every run, with the values that break arithmetic among them.
+//! The kernels' inputs: the same on every machine and every run, with the values that break
+//! arithmetic among them.
 
 use half::{bf16, f16};
 

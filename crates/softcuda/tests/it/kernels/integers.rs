@@ -143,7 +143,8 @@ fn bits_32(name: &'static str) -> Case {
     three_words(name, 384, 32, |x, y, z| row_32(x, y, z).to_vec())
 }
 
-/// The field of `length` bits at `position`, zero or sign extended; past the top it reads what is there.
+/// The field of `length` bits at `position`, zero or sign extended; past the top it reads what is
+/// there.
 fn extract(x: u64, width: u32, position: u32, length: u32, signed: bool) -> u64 {
     let (position, length) = (position & 255, length & 255);
     let bit = |at: u32| x >> at & 1;
@@ -199,7 +200,8 @@ fn permute_mode(mode: &str, x: u32, y: u32, selector: u32) -> u32 {
     permute(x, y, b3 << 12 | b2 << 8 | b1 << 4 | b0)
 }
 
-/// `fns`: the place of the n-th set bit from `base` on, upward for positive and downward for negative `n`.
+/// `fns`: the place of the n-th set bit from `base` on, upward for positive and downward for
+/// negative `n`.
 fn nth_set(mask: u32, base: u32, n: i32) -> u32 {
     let set = |at: &u32| mask >> at & 1 == 1;
     let found = match n {
@@ -354,7 +356,8 @@ fn predicates(name: &'static str) -> Case {
     let row = |(&x, &y): (&i32, &i32)| {
         let (ux, uy) = (x as u32, y as u32);
         let s = y < 0;
-        // The second destination takes the comparison's complement, combined with the same predicate.
+        // The second destination takes the comparison's complement, combined with the same
+        // predicate.
         let (p, q) = ((x < y) && s, (x >= y) && s);
         let mut r0 = p as u32 + 2 * q as u32;
         let (p, q) = ((ux >= uy) ^ s, (ux < uy) ^ s);
@@ -433,7 +436,8 @@ fn philox_uniform(name: &'static str) -> Case {
     case
 }
 
-/// SHA-256 of one block; its constants are computed, not copied: fractions of roots of the first primes.
+/// SHA-256 of one block; its constants are computed, not copied: fractions of roots of the first
+/// primes.
 fn sha256_of(message: &[u8]) -> [u32; 8] {
     let primes: Vec<u128> = (2u128..312)
         .filter(|n| (2..*n).all(|d| n % d != 0))

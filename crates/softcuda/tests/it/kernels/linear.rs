@@ -1,4 +1,5 @@
-//! `transpose.cu`, `gemm.cu`, `spmv.cu`, `nbody.cu`, `softmax.cu`, `stencil.cu`: numerical work on arrays.
+//! `transpose.cu`, `gemm.cu`, `spmv.cu`, `nbody.cu`, `softmax.cu`, `stencil.cu`: numerical work on
+//! arrays.
 
 use super::case::{Case, Ptx, args, relative, structure, ulp};
 use super::input::Inputs;
@@ -51,7 +52,8 @@ fn transpose_u8(name: &'static str) -> Case {
     case
 }
 
-/// `C = A B`, each sum in the order of `k`, by `step(sum, a, b)`. The tiles pad `k` with zeros up to a multiple of 16.
+/// `C = A B`, each sum in the order of `k`, by `step(sum, a, b)`. The tiles pad `k` with zeros up
+/// to a multiple of 16.
 fn product<T: Copy + Default>(
     a: &[T],
     b: &[T],

@@ -1,7 +1,9 @@
-//! `math_f32.cu`, `math_f64.cu`: the math library, within the errors that the CUDA programming guide gives for each
-//! function, and the approximating instructions, within those of the PTX manual.
+//! `math_f32.cu`, `math_f64.cu`: the math library, within the errors that the CUDA programming
+//! guide gives for each function, and the approximating instructions, within those of the PTX
+//! manual.
 //!
-//! A column marked as determined is compiled to exact instructions alone, and must be the H200's bit for bit.
+//! A column marked as determined is compiled to exact instructions alone, and must be the H200's
+//! bit for bit.
 
 use super::case::{Bound, Case, Ptx, absolute, args, relative, ulp};
 use super::input::Inputs;

@@ -1,8 +1,9 @@
-//! The kernels of `kernels/`, run on whatever device there is, and compared with the host's own answer where there is
-//! one and with what an H200 gave. Each case is a test named after its kernel.
+//! The kernels of `kernels/`, run on whatever device there is, and compared with the host's own
+//! answer where there is one and with what an H200 gave. Each case is a test named after its
+//! kernel.
 //!
-//! A result that the PTX manual determines must be equal, bit for bit (all values that are no number count as one);
-//! an approximation must be within the bound its documentation gives.
+//! A result that the PTX manual determines must be equal, bit for bit (all values that are no
+//! number count as one); an approximation must be within the bound its documentation gives.
 
 mod arithmetic;
 mod atomics;

@@ -1,10 +1,11 @@
 //! What the H200 gave, case by case, checked in under `kernels/h200/` and carried in the test.
 //!
-//! `digests.txt` holds a line per buffer that must be equal: its name, its length, 128 bits over its canonical bytes,
-//! and its first sixteen words to look at. `outputs.txt` holds buffers compared within bounds, and texts, whole, in
-//! hexadecimal. With `SOFTCUDA_RECORD_KERNELS=folder` the test writes both there instead of comparing, and every
-//! buffer's bytes under `folder/full/`; with `SOFTCUDA_KERNELS_FULL=folder/full` it compares with those too, which
-//! shows where a buffer differs and not only that it does.
+//! `digests.txt` holds a line per buffer that must be equal: its name, its length, 128 bits over
+//! its canonical bytes, and its first sixteen words to look at. `outputs.txt` holds buffers
+//! compared within bounds, and texts, whole, in hexadecimal. With `SOFTCUDA_RECORD_KERNELS=folder`
+//! the test writes both there instead of comparing, and every buffer's bytes under `folder/full/`;
+//! with `SOFTCUDA_KERNELS_FULL=folder/full` it compares with those too, which shows where a buffer
+//! differs and not only that it does.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

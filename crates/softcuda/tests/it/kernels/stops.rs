@@ -1,7 +1,7 @@
 //! `printf_assert.cu`: what kernels print, and how a failed assertion or a trap ends a context.
 //!
-//! Each case runs in a process of its own, which is this test again with `SOFTCUDA_KERNELS_CHILD` set: output goes to
-//! the process's own descriptors, and a context that has failed stays so.
+//! Each case runs in a process of its own, which is this test again with `SOFTCUDA_KERNELS_CHILD`
+//! set: output goes to the process's own descriptors, and a context that has failed stays so.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -18,7 +18,8 @@ use super::record::{Keep, Recorded, from_hex, record, to_hex};
 const PTX: Ptx = super::ptx!("printf_assert");
 const CHILD: &str = "SOFTCUDA_KERNELS_CHILD";
 
-/// What a child saw: the launch's result, a later call's result, standard output and standard error.
+/// What a child saw: the launch's result, a later call's result, standard output and standard
+/// error.
 struct Seen {
     status: i32,
     later: i32,
@@ -222,7 +223,8 @@ fn assert_holds() {
     assert_eq!((seen.status, seen.later, seen.errors.as_str()), (0, 0, ""));
 }
 
-/// CUDA_ERROR_ASSERT, now and for every call after; the message names file, line, function, block and thread.
+/// CUDA_ERROR_ASSERT, now and for every call after; the message names file, line, function, block
+/// and thread.
 #[test]
 fn assert_fails() {
     let Some(seen) = seen("assert_fails", || {

@@ -1,9 +1,10 @@
-//! Calls and jumps that go wrong: recursion without end, pointers to no function, tables left behind; and stacks as such.
+//! Calls and jumps that go wrong: recursion without end, pointers to no function, tables left
+//! behind; and stacks as such.
 
 use super::*;
 
-/// A function that calls itself until its parameter is zero, with this much local memory in its frame, and so many registers
-/// that live across the call.
+/// A function that calls itself until its parameter is zero, with this much local memory in its
+/// frame, and so many registers that live across the call.
 fn recursive(local: u32, live: u32) -> String {
     let mut before = String::new();
     let mut after = String::new();

@@ -1,4 +1,5 @@
-//! Functions of the device, called wrongly: `printf`, `assert`, `malloc`, `free`. And arithmetic that has no answer.
+//! Functions of the device, called wrongly: `printf`, `assert`, `malloc`, `free`. And arithmetic
+//! that has no answer.
 
 use super::*;
 
@@ -51,7 +52,8 @@ fn format(text: &str) -> String {
     )
 }
 
-/// Prints with a format of the test's own, and arguments in the kernel's buffer: the buffer's own address first.
+/// Prints with a format of the test's own, and arguments in the kernel's buffer: the buffer's own
+/// address first.
 fn prints(name: &str, answer: u32, text: &str) -> Case {
     case(
         format!("printf/{name}"),
@@ -191,7 +193,8 @@ pub fn cases() -> Vec<Case> {
         ("u64", "%rd"),
         ("s64", "%rd"),
     ] {
-        // A division by zero gives ones, and so does its remainder; the least by -1 gives itself, with no remainder.
+        // A division by zero gives ones, and so does its remainder; the least by -1 gives itself,
+        // with no remainder.
         let least = match ty {
             "s16" => "0x8000",
             "s32" => "0x80000000",

@@ -1,7 +1,8 @@
 //! Kernels that do what they must not: each ends in its error, and the process lives.
 //!
-//! A failure is the process's, so every case runs in a process of its own, with a time limit: one that crashes or hangs
-//! fails its case and no other. These are promises of the software driver alone; a GPU would take some of them for ever.
+//! A failure is the process's, so every case runs in a process of its own, with a time limit: one
+//! that crashes or hangs fails its case and no other. These are promises of the software driver
+//! alone; a GPU would take some of them for ever.
 
 #![allow(
     unsafe_op_in_unsafe_fn,
@@ -59,7 +60,8 @@ struct Attack {
     result: Option<u32>,
 }
 
-/// A case of one block of one thread, whose parameters are a buffer of 4096 bytes of zeros and two zeros.
+/// A case of one block of one thread, whose parameters are a buffer of 4096 bytes of zeros and two
+/// zeros.
 fn case(name: impl Into<String>, answer: u32, ptx: String) -> Case {
     Case {
         name: name.into(),
@@ -118,7 +120,8 @@ fn buffer() -> u64 {
     }
 }
 
-/// A module whose kernel `k(a, b, c)` does this with its parameters, which are in `%a`, `%b` and `%c`; `%t` is `%tid.x`.
+/// A module whose kernel `k(a, b, c)` does this with its parameters, which are in `%a`, `%b` and
+/// `%c`; `%t` is `%tid.x`.
 fn kernel(outside: &str, body: &str) -> String {
     format!(
         ".version 8.8

@@ -58,7 +58,8 @@ impl BatchNode {
         self.batch.execute()
     }
 
-    /// Addresses, values and conditions may change, neither how many operations there are nor of which kinds.
+    /// Addresses, values and conditions may change, neither how many operations there are nor of
+    /// which kinds.
     pub fn check_update(&self, next: &BatchNode) -> std::result::Result<(), Refusal> {
         let kinds = |node: &BatchNode| -> Vec<u32> {
             node.parameters.iter().map(|it| it.operation).collect()

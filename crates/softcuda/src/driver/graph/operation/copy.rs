@@ -76,7 +76,8 @@ impl CopyNode {
         self.copy.execute_late()
     }
 
-    /// Why an executable that kernels launch cannot have it: the device does not reach both ends, or one is an array.
+    /// Why an executable that kernels launch cannot have it: the device does not reach both ends,
+    /// or one is an array.
     pub fn why_not_for_kernels(&self) -> Option<Why> {
         let (target, source) = self.copy.places();
         let array = |side: &Side| matches!(side.end, End::Array(_));
@@ -90,7 +91,8 @@ impl CopyNode {
         self.extent.height <= 1 && self.extent.depth <= 1
     }
 
-    /// Addresses and sizes of a line may change, not the kinds of memory as the program names them; of rows nothing may.
+    /// Addresses and sizes of a line may change, not the kinds of memory as the program names them;
+    /// of rows nothing may.
     pub fn check_update(&self, next: &CopyNode) -> std::result::Result<(), Refusal> {
         let kinds = |node: &CopyNode| (memory_type(node.target.end), memory_type(node.source.end));
         let fine = self.context.id() == next.context.id()

@@ -54,8 +54,8 @@ impl FillNode {
         })
     }
 
-    /// A node that does what was asked of a stream, whose memory need not be there; `None` where there is nothing to
-    /// fill.
+    /// A node that does what was asked of a stream, whose memory need not be there; `None` where
+    /// there is nothing to fill.
     pub fn captured(request: Request, context: Arc<Context>) -> Result<Option<FillNode>> {
         if request.width == 0 || request.height == 0 {
             return Ok(None);

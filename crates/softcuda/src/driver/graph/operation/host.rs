@@ -14,8 +14,8 @@ pub(crate) struct HostNode {
 impl HostNode {
     /// Calls the function.
     pub fn call(&self) {
-        // SAFETY: the program said that the function may be called with this data by every launch of the graph, on a thread
-        // of ours.
+        // SAFETY: the program said that the function may be called with this data by every launch
+        // of the graph, on a thread of ours.
         unsafe { (self.function)(self.data.get()) }
     }
 }

@@ -115,8 +115,8 @@ impl Operation {
         }
     }
 
-    /// Why the body of a conditional node cannot have it: what kernels cannot launch it cannot run, but for other conditional
-    /// nodes and those that do nothing.
+    /// Why the body of a conditional node cannot have it: what kernels cannot launch it cannot run,
+    /// but for other conditional nodes and those that do nothing.
     pub fn why_not_in_body(&self) -> Option<Why> {
         match self {
             Operation::Empty | Operation::Conditional(_) => None,
@@ -149,7 +149,8 @@ impl Operation {
         })
     }
 
-    /// Whether a node of an executable may do `next` instead, without the executable being made again.
+    /// Whether a node of an executable may do `next` instead, without the executable being made
+    /// again.
     pub fn check_update(&self, next: &Operation) -> std::result::Result<(), Refusal> {
         match (self, next) {
             (Operation::Kernel(node), Operation::Kernel(next)) => node.check_update(next),

@@ -56,7 +56,8 @@ fn integer(bits: u64, width: u32, signed: bool) -> i128 {
     }
 }
 
-/// A double in a narrower format. Where the device converts by itself, a NaN stays itself as far as there is room.
+/// A double in a narrower format. Where the device converts by itself, a NaN stays itself as far as
+/// there is room.
 fn narrowed(format: Format, from: &str, x: f64, mode: Rounding) -> u64 {
     match x.is_nan() && from == "f64" && format != Format::BF16 {
         true => {

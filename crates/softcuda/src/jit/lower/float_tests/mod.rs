@@ -22,7 +22,8 @@ type Reference = Box<dyn Fn([u64; 3]) -> u64>;
 struct Form {
     /// With operands `%d` (the destination), `%a`, `%b`, `%c`.
     text: String,
-    /// Classes of the destination and the operands: `p`redicate, `h`alf (16 bits), `r` (32), `l` (64), `f`32, `d` (f64).
+    /// Classes of the destination and the operands: `p`redicate, `h`alf (16 bits), `r` (32), `l`
+    /// (64), `f`32, `d` (f64).
     classes: &'static str,
     reference: Reference,
 }

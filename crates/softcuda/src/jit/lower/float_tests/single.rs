@@ -275,7 +275,8 @@ fn signs_and_properties_are_bits() {
     check(forms);
 }
 
-/// A NaN that arithmetic makes is the device's wherever its bits are seen, and one that is only copied keeps its own.
+/// A NaN that arithmetic makes is the device's wherever its bits are seen, and one that is only
+/// copied keeps its own.
 #[test]
 fn nan_is_canonical_where_it_is_seen() {
     let nan = |_: [u64; 3]| 0x7fff_ffff;

@@ -103,7 +103,8 @@ pub(crate) mod processor {
         ($name:ident, $ty:ty, $inst:literal) => {
             pub fn $name(a: $ty, b: $ty, mode: Rounding) -> $ty {
                 let (set, back, mut result) = (mxcsr(mode), 0x1f80u32, a);
-                // SAFETY: the rounding mode is set for one instruction and set back within the block.
+                // SAFETY: the rounding mode is set for one instruction and set back within the
+                // block.
                 unsafe {
                     asm!("ldmxcsr [{set}]", concat!($inst, " {x}, {y}"), "ldmxcsr [{back}]",
                         set = in(reg) &set, back = in(reg) &back, x = inout(xmm_reg) result, y = in(xmm_reg) b);

@@ -19,7 +19,8 @@ use crate::memory::{self, Kind};
 const DEFAULT_CASES: u64 = 600;
 const SHARE: u64 = 5;
 
-/// Takes out what can go back: jumps to labels that stand before, and calls of functions that are not defined later.
+/// Takes out what can go back: jumps to labels that stand before, and calls of functions that are
+/// not defined later.
 fn straighten(module: &mut Module) {
     let order: HashMap<Ident, usize> = module
         .items

@@ -56,7 +56,8 @@ pub(super) struct Tally {
     kernels: AtomicU64,
 }
 
-/// Runs `one` for each case on every processor, and fails with what it says of those that went wrong.
+/// Runs `one` for each case on every processor, and fails with what it says of those that went
+/// wrong.
 ///
 /// Each case has its own random numbers, so that its outcome does not depend on the others.
 pub(super) fn run_cases(

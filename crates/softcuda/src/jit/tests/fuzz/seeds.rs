@@ -139,7 +139,8 @@ fn sources() -> Vec<String> {
     sources
 }
 
-/// A module for each function that has a body, with all that it names, and that names, without debug data.
+/// A module for each function that has a body, with all that it names, and that names, without
+/// debug data.
 fn slices(module: &Module) -> Vec<Module> {
     let name = |item: &Item| match item {
         Item::Variable(variable) => Some(variable.name.clone()),
@@ -248,7 +249,8 @@ fn caller(function: &Function) -> Function {
     }
 }
 
-/// The module without the instructions that are refused, as far as so many rounds tell: one of them would hide all others.
+/// The module without the instructions that are refused, as far as so many rounds tell: one of them
+/// would hide all others.
 pub(super) fn loadable(module: Module, rounds: u32) -> Module {
     let mut module = module;
     for _ in 0..rounds {
@@ -301,7 +303,8 @@ fn remove(body: &mut Vec<Statement>, lines: &HashSet<u32>, removed: &mut bool) {
     });
 }
 
-/// The declared registers of a body and their types; a range by its prefix and by its first elements.
+/// The declared registers of a body and their types; a range by its prefix and by its first
+/// elements.
 pub(super) fn registers(body: &[Statement], found: &mut HashMap<Ident, Type>) {
     for statement in body {
         match statement {

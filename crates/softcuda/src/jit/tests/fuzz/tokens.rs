@@ -68,7 +68,8 @@ const STRANGE: &[&str] = &[
     ".param",
 ];
 
-/// Words, numbers and names, with their dots and percent signs; blank space; anything else by itself.
+/// Words, numbers and names, with their dots and percent signs; blank space; anything else by
+/// itself.
 fn split(text: &str) -> Vec<&str> {
     let mut tokens = vec![];
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! What a capture tells, the dependencies that the program sets, the modes, and the graph meanwhile.
+//! What a capture tells, the dependencies that the program sets, the modes, and the graph
+//! meanwhile.
 
 use std::ptr::{null, null_mut};
 

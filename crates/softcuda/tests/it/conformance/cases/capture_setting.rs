@@ -1,4 +1,5 @@
-//! What the cases of captures share: a call asked in captures of several kinds, and what became of each.
+//! What the cases of captures share: a call asked in captures of several kinds, and what became of
+//! each.
 
 use std::ffi::c_void;
 use std::fmt::Write;
@@ -100,8 +101,8 @@ const KINDS: [Kind; 7] = [
     },
 ];
 
-/// Makes a call in captures of every kind; writes down what it answered, the status of the stream then, and how the
-/// capture ended.
+/// Makes a call in captures of every kind; writes down what it answered, the status of the stream
+/// then, and how the capture ended.
 pub unsafe fn ask_everywhere(
     line: &mut Line,
     thing: unsafe fn() -> u64,

@@ -1,5 +1,6 @@
-//! What waits for work that is held up: the end of executables with conditional nodes, of memory, of modules. And graphs that
-//! get conditions, or memory nodes, when they have an executable already.
+//! What waits for work that is held up: the end of executables with conditional nodes, of memory,
+//! of modules. And graphs that get conditions, or memory nodes, when they have an executable
+//! already.
 
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ unsafe fn asks(line: &mut Line, what: &str, gate: Gate, call: impl FnOnce() -> A
     line.value("returned", if waited { "after" } else { "before" });
 }
 
-/// An executable that fills a word, with the conditional nodes of these kinds around the fill, the first outermost.
+/// An executable that fills a word, with the conditional nodes of these kinds around the fill, the
+/// first outermost.
 unsafe fn around_a_fill(kinds: &[u32]) -> Handle {
     instantiate(graph_around_a_fill(kinds, memory(4)))
 }

@@ -60,8 +60,8 @@ unsafe fn sets(line: &mut Line, place: Place) {
     }
 }
 
-/// A loop of three turns around IFs in each other, each armed by the kernel before it. `loops`: every other one of them is a
-/// loop of two turns.
+/// A loop of three turns around IFs in each other, each armed by the kernel before it. `loops`:
+/// every other one of them is a loop of two turns.
 unsafe fn deep(line: &mut Line, depth: u32, loops: bool) {
     context();
     let (kernels, stream, at, graph) = (Kernels::load(), stream(), memory(64), graph());

@@ -1,7 +1,8 @@
-//! Launches of graphs with conditional nodes: which bodies run, how often, and what a condition is when.
+//! Launches of graphs with conditional nodes: which bodies run, how often, and what a condition is
+//! when.
 //!
-//! Loops that may run at once, in one launch or in two, are in no case: an H200 (driver 580) runs them one time and ends
-//! in LAUNCH_FAILED another.
+//! Loops that may run at once, in one launch or in two, are in no case: an H200 (driver 580) runs
+//! them one time and ends in LAUNCH_FAILED another.
 
 use super::graph_run::launches;
 use crate::conformance::api::*;

@@ -1,4 +1,5 @@
-//! Captures into bodies that fail, and what can be done with the body, its node and the graph around it then.
+//! Captures into bodies that fail, and what can be done with the body, its node and the graph
+//! around it then.
 
 use super::capture_setting::*;
 use super::graph_run::{launches, runs};

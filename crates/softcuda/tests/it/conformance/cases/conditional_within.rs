@@ -1,4 +1,5 @@
-//! Bodies that are captured while the graph around them is: both captures end well, or one of them is spoilt, in either order.
+//! Bodies that are captured while the graph around them is: both captures end well, or one of them
+//! is spoilt, in either order.
 
 use super::capture_setting::*;
 use super::graph_run::launches;

@@ -1,4 +1,5 @@
-//! Executables of graphs with allocation and free nodes: one at a time, and what they are updated to.
+//! Executables of graphs with allocation and free nodes: one at a time, and what they are updated
+//! to.
 
 use super::graph_run::launches;
 use crate::conformance::api::*;

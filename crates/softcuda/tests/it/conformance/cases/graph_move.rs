@@ -1,4 +1,5 @@
-//! Child graphs that change owner: where they may go, what they may hold, and what their handles are good for afterwards.
+//! Child graphs that change owner: where they may go, what they may hold, and what their handles
+//! are good for afterwards.
 //!
 //! Each case has a process of its own: what the header forbids may crash a real driver. Where
 //! that is likely, the name contains `risky`. No case destroys a moved graph by its handle, or

@@ -5,7 +5,8 @@ use crate::conformance::case::Line;
 use crate::conformance::fixture::*;
 use crate::graphs::api::*;
 
-/// Instantiates a graph, launches it and waits for it, and writes down what that answered as far as it went.
+/// Instantiates a graph, launches it and waits for it, and writes down what that answered as far as
+/// it went.
 pub unsafe fn runs(line: &mut Line, what: &str, graph: Handle) {
     let (mut exec, stream) = (0, stream());
     let instantiated = cuGraphInstantiateWithFlags(&mut exec, graph, 0);
@@ -20,7 +21,8 @@ pub unsafe fn launches(line: &mut Line, what: &str, exec: Handle, stream: Handle
     line.says_as(format!("{what}_end"), cuStreamSynchronize(stream));
 }
 
-/// Updates, and writes down the answer and what it says: the reason, the node, the node at an edge's other end.
+/// Updates, and writes down the answer and what it says: the reason, the node, the node at an
+/// edge's other end.
 pub unsafe fn updates(
     line: &mut Line,
     what: &str,

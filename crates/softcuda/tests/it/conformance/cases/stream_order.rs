@@ -1,4 +1,5 @@
-//! What happens in which order: waits, host functions, memory operations, and the default streams' implicit ordering.
+//! What happens in which order: waits, host functions, memory operations, and the default streams'
+//! implicit ordering.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
