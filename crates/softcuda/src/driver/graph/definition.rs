@@ -55,8 +55,10 @@ pub(crate) struct Definition {
     has_memory_nodes: bool,
     /// The executable of a graph that can have only one at a time because of memory.
     instance: Weak<()>,
-    /// What all executables made of it share.
-    executables: Weak<()>,
+    /// What all executables made of it, and its clones, share.
+    copies: Weak<()>,
+    /// It is a clone, and shares this with the original's other copies.
+    copy_of: Option<Arc<()>>,
     /// A capture adds nodes to it: it loses none, and there is no second capture to it.
     captured: bool,
     /// How often a node has become one without dependencies or without dependents.
@@ -109,6 +111,15 @@ impl Definition {
     /// The graph or a child graph has nodes that allocate or free memory.
     pub fn has_memory_nodes(&self) -> bool {
         self.has_memory_nodes
+    }
+
+    /// What one more copy shares with the others.
+    fn count_copy(&mut self) -> Arc<()> {
+        self.copies.upgrade().unwrap_or_else(|| {
+            let first = Arc::new(());
+            self.copies = Arc::downgrade(&first);
+            first
+        })
     }
 
     /// Fails where nodes cannot go because a capture adds some.
@@ -394,19 +405,15 @@ impl Graph {
         })
     }
 
-    /// What another executable of it shares with the others. With conditions there must be no
-    /// other; those that were made before it had conditions count.
+    /// What another executable of it shares with its other copies. With conditions there must be
+    /// none; those that were made before it had conditions count.
     pub fn count_executable(&self) -> Result<Arc<()>> {
         self.edit(|definition| {
-            if let Some(others) = definition.executables.upgrade() {
-                return match definition.conditions.is_empty() {
-                    true => Ok(others),
-                    false => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-                };
+            let is_alone = definition.copies.strong_count() == 0;
+            match is_alone || definition.conditions.is_empty() {
+                true => Ok(definition.count_copy()),
+                false => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             }
-            let first = Arc::new(());
-            definition.executables = Arc::downgrade(&first);
-            Ok(first)
         })
     }
 
@@ -584,7 +591,11 @@ impl Graph {
     pub fn copy(self: &Arc<Self>, memory: MemoryNodes) -> Result<Arc<Graph>> {
         self.check_conditions()?;
         let copy = new_graph();
-        let filled = self.read(|definition| copy.fill_from(definition, memory));
+        let filled = self.edit(|definition| {
+            copy.fill_from(definition, memory)?;
+            copy.definition.lock().copy_of = Some(definition.count_copy());
+            Ok(())
+        });
         match filled {
             Ok(()) => Ok(copy),
             Err(error) => {

@@ -11,6 +11,7 @@ mod capture_setting;
 mod capture_unsafe;
 mod conditional_afterwards;
 mod conditional_body;
+mod conditional_grown;
 mod conditional_node;
 mod conditional_place;
 mod conditional_run;
@@ -81,6 +82,7 @@ pub fn all() -> Vec<&'static Case> {
         capture_unsafe::CASES,
         conditional_afterwards::CASES,
         conditional_body::CASES,
+        conditional_grown::CASES,
         conditional_node::CASES,
         conditional_place::CASES,
         conditional_run::CASES,
