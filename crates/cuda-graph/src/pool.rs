@@ -52,8 +52,8 @@ impl GraphPool {
         use CUgraphMem_attribute as A;
         driver::bind(&self.context)?;
         let device = self.context.cu_device();
-        driver::memory::set_pool_figure(device, A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, 0)?;
-        driver::memory::set_pool_figure(device, A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, 0)
+        driver::memory::reset_pool_figure(device, A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)?;
+        driver::memory::reset_pool_figure(device, A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
     }
 
     /// Gives back to the device what the pool holds and no graph uses.

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUstream,
 };
 
-use super::call;
+use super::{ask, call, calls, values};
 use crate::Result;
 
 /// Instantiates. The executable comes with the driver's verdict in `params`; it is null unless the call succeeded.
@@ -26,25 +26,25 @@ pub(crate) fn instantiate(
     (exec, result)
 }
 
-/// The flags that it was instantiated with.
-pub(crate) fn flags(exec: CUgraphExec) -> Result<u64> {
-    let mut flags = 0;
-    call!(cuGraphExecGetFlags(exec, &mut flags))?;
-    Ok(flags)
+calls! {
+    destroy(exec: CUgraphExec): cuGraphExecDestroy;
+    upload(exec: CUgraphExec, stream: CUstream): cuGraphUpload;
+
+    #[inline]
+    launch(exec: CUgraphExec, stream: CUstream): cuGraphLaunch;
+
+    #[inline(always)]
+    set_kernel(exec: CUgraphExec, node: CUgraphNode, params: &CUDA_KERNEL_NODE_PARAMS):
+        cuGraphExecKernelNodeSetParams_v2;
+    set(exec: CUgraphExec, node: CUgraphNode, params: &mut CUgraphNodeParams):
+        cuGraphExecNodeSetParams;
+    set_child(exec: CUgraphExec, node: CUgraphNode, graph: CUgraph):
+        cuGraphExecChildGraphNodeSetParams;
 }
 
-/// Has nothing to do with what the calling thread captures, and leaves it alone.
-pub(crate) fn destroy(exec: CUgraphExec) -> Result<()> {
-    super::capture::undisturbed(|| call!(cuGraphExecDestroy(exec)))
-}
-
-pub(crate) fn upload(exec: CUgraphExec, stream: CUstream) -> Result<()> {
-    call!(cuGraphUpload(exec, stream))
-}
-
-#[inline]
-pub(crate) fn launch(exec: CUgraphExec, stream: CUstream) -> Result<()> {
-    call!(cuGraphLaunch(exec, stream))
+values! {
+    /// The flags that it was instantiated with.
+    flags(exec: CUgraphExec) -> u64: cuGraphExecGetFlags;
 }
 
 /// What the driver says about an update.
@@ -76,33 +76,13 @@ pub(crate) fn update(exec: CUgraphExec, graph: CUgraph) -> (Result<()>, Verdict)
     (result, verdict)
 }
 
-#[inline(always)]
-pub(crate) fn set_kernel(
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    params: &CUDA_KERNEL_NODE_PARAMS,
-) -> Result<()> {
-    call!(cuGraphExecKernelNodeSetParams_v2(exec, node, params))
-}
-
-pub(crate) fn set(
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    params: &mut CUgraphNodeParams,
-) -> Result<()> {
-    call!(cuGraphExecNodeSetParams(exec, node, params))
-}
-
-pub(crate) fn set_child(exec: CUgraphExec, node: CUgraphNode, graph: CUgraph) -> Result<()> {
-    call!(cuGraphExecChildGraphNodeSetParams(exec, node, graph))
-}
-
 pub(crate) fn set_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: bool) -> Result<()> {
     call!(cuGraphNodeSetEnabled(exec, node, u32::from(enabled)))
 }
 
 pub(crate) fn is_enabled(exec: CUgraphExec, node: CUgraphNode) -> Result<bool> {
-    let mut enabled = 0;
-    call!(cuGraphNodeGetEnabled(exec, node, &mut enabled))?;
-    Ok(enabled != 0)
+    ask(0, |enabled| {
+        call!(cuGraphNodeGetEnabled(exec, node, enabled))
+    })
+    .map(|enabled| enabled != 0)
 }

@@ -6,8 +6,8 @@ use cudarc::driver::CudaContext;
 
 use crate::Result;
 
-/// Values by the driver's handle of a context. A value is let go some time after the context is gone: what it has there
-/// went with that, and is not given back.
+/// Values by the driver's handle of a context. A value is let go some time after the context is
+/// gone: what it has there went with that, and is not given back.
 pub(crate) struct PerContext<T> {
     entries: Mutex<Vec<Entry<T>>>,
 }

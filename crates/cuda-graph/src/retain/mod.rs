@@ -22,7 +22,8 @@ pub(crate) use address::AddressHasher;
 pub(crate) use batch::Batch;
 pub(crate) use fence::Fence;
 pub(crate) use object::UserObject;
-pub(crate) use reaper::{contain, drop_after, settle};
+pub use reaper::settle;
+pub(crate) use reaper::{contain, drop_after};
 
 /// Anything that an operation keeps alive.
 pub type Owner = Arc<dyn Any + Send + Sync>;

@@ -123,7 +123,7 @@ pub(crate) fn drop_after(fence: Fence, payload: impl Any + Send) {
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
 /// Waits until everything that was given to the thread so far, and since, is dropped.
-pub(crate) fn settle() {
+pub fn settle() {
     while PENDING.load(Ordering::Acquire) > 0 {
         thread::sleep(SOONEST);
     }
