@@ -11,19 +11,14 @@ use cudarc::driver::sys::{
 use super::{ask, call, calls, values};
 use crate::Result;
 
-/// Instantiates. The executable comes with the driver's verdict in `params`; it is null unless the call succeeded.
+/// Instantiates. The driver's verdict is in `params`.
 pub(crate) fn instantiate(
     graph: CUgraph,
     params: &mut CUDA_GRAPH_INSTANTIATE_PARAMS,
-) -> (CUgraphExec, Result<()>) {
-    let mut exec = ptr::null_mut();
-    let mut make = || call!(cuGraphInstantiateWithParams(&mut exec, graph, params));
-    let result = make();
-    if result.is_err() {
-        // What a failed call leaves here is nobody's.
-        exec = ptr::null_mut();
-    }
-    (exec, result)
+) -> Result<CUgraphExec> {
+    ask(ptr::null_mut(), |exec| {
+        call!(cuGraphInstantiateWithParams(exec, graph, params))
+    })
 }
 
 calls! {

@@ -56,8 +56,8 @@ pub(crate) struct RawEdge {
     pub data: CUgraphEdgeData,
 }
 
-/// Calls `get` with nulls for the number of entries, then with room for them. A driver function that
-/// has fewer columns leaves the others null or plain.
+/// Calls `get` with nulls for the number of entries, then with room for them. Where a driver
+/// function has fewer columns, the others stay null or plain.
 fn list(
     get: impl Fn(*mut CUgraphNode, *mut CUgraphNode, *mut CUgraphEdgeData, *mut usize) -> Result<()>,
 ) -> Result<impl Iterator<Item = RawEdge>> {

@@ -1,7 +1,8 @@
 //! The one place that calls the driver.
 //!
-//! A function here is a driver function: its answer checked, its name in the error. It holds nothing
-//! and knows nothing of ownership; the layers above uphold what each asks of handles and pointers.
+//! A function here is a driver function: its answer checked, its name in the error. It holds
+//! nothing and knows nothing of ownership; the layers above uphold what each asks of handles and
+//! pointers.
 //!
 //! cudarc panics when it looks up a function that the installed driver lacks, so each call site
 //! asks once whether it is there, and an old driver is [`Error::Unsupported`].
@@ -40,8 +41,8 @@ macro_rules! call {
             $crate::driver::find(&FOUND, stringify!($function))?;
         }
         $crate::driver::check(stringify!($function), || {
-            // SAFETY: the function exists in this driver (just looked up). The caller, a function of
-            // this layer, states of its own arguments that the handles are alive, and that the
+            // SAFETY: the function exists in this driver (just looked up). The caller, a function
+            // of this layer, states of its own arguments that the handles are alive, and that the
             // pointers point at what the driver reads and writes.
             unsafe { cudarc::driver::sys::$function($($argument),*) }
         })
@@ -51,7 +52,10 @@ pub(crate) use call;
 
 /// Declares functions that pass their arguments to a driver function as they are.
 macro_rules! calls {
-    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),*): $function:ident;)+) => {$(
+    ($(
+        $(#[$attribute:meta])*
+        $name:ident($($argument:ident: $type:ty),*): $function:ident;
+    )+) => {$(
         $(#[$attribute])*
         pub(crate) fn $name($($argument: $type),*) -> $crate::Result<()> {
             $crate::driver::call!($function($($argument),*))
@@ -71,7 +75,9 @@ macro_rules! values {
         pub(crate) fn $name($($argument: $type),*) -> $crate::Result<$value> {
             // SAFETY: zero is a value of those types that the macro is used with.
             let zero: $value = unsafe { std::mem::zeroed() };
-            $crate::driver::ask(zero, |value| $crate::driver::call!($function($($argument,)* value)))
+            $crate::driver::ask(zero, |value| {
+                $crate::driver::call!($function($($argument,)* value))
+            })
         }
     )+};
 }

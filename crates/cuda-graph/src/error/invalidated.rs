@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use cudarc::driver::sys::CUresult;
 
-use super::{Error, NodeName};
+use super::{Error, NodeName, or_nothing};
 
 /// A capture that was invalidated: the driver ended it without a graph.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub struct CaptureInvalidated {
     pub begun: &'static Location<'static>,
     /// The operation that was recorded last through this library.
     pub last: Option<NodeName>,
-    /// The call that did it, where it went through this library, or its answer came to it: through the closure's
-    /// result, or because cudarc kept it.
+    /// The call that did it, where it went through this library, or its answer came to it: through
+    /// the closure's result, or because cudarc kept it.
     pub call: Option<Error>,
     /// What the driver answered when the capture was ended.
     pub answer: CUresult,
@@ -27,7 +27,8 @@ pub struct CaptureInvalidated {
 }
 
 impl CaptureInvalidated {
-    /// The driver's answer that says most: that to the call that did it, or else that to the end of the capture.
+    /// The driver's answer that says most: that to the call that did it, or else that to the end of
+    /// the capture.
     pub fn code(&self) -> CUresult {
         let of_call = self.call.as_ref().and_then(Error::capture_code);
         // That the capture was invalid says nothing of why.
@@ -119,9 +120,7 @@ impl fmt::Display for CaptureInvalidated {
             "the capture of stream {:#x} begun at {} was invalidated: {:?}",
             self.stream, self.begun, self.answer
         )?;
-        if let Some(call) = &self.call {
-            write!(f, "\n  call: {call}")?;
-        }
+        f.write_str(&or_nothing("\n  call: ", &self.call, ""))?;
         match &self.last {
             Some(last) => write!(f, "\n  recorded last: the {last}")?,
             None => f.write_str("\n  recorded last: nothing through this library")?,
@@ -155,17 +154,17 @@ impl fmt::Display for StrayWork {
             "work reached stream {:#x} outside of a foreign block of the recording begun at {}",
             self.stream, self.begun
         )?;
-        f.write_str("\n  found: ")?;
-        for (i, node) in self.found.iter().enumerate() {
-            write!(f, "{}the {node}", if i == 0 { "" } else { ", " })?;
-        }
+        let found: Vec<String> = self
+            .found
+            .iter()
+            .map(|node| format!("the {node}"))
+            .collect();
+        write!(f, "\n  found: {}", found.join(", "))?;
         match &self.after {
             Some(node) => write!(f, "\n  after: the {node}")?,
             None => f.write_str("\n  after: the beginning")?,
         }
-        if let Some(node) = &self.before {
-            write!(f, "\n  before: the {node}")?;
-        }
+        f.write_str(&or_nothing("\n  before: the ", &self.before, ""))?;
         f.write_str("\n  what to do: record it as an operation, or launch it inside of `foreign`")
     }
 }

@@ -106,9 +106,8 @@ impl Graph {
             hErrNode_out: std::ptr::null_mut(),
             result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
         };
-        let (raw, result) = driver::exec::instantiate(graph, &mut params);
-        match result {
-            Ok(()) => {
+        match driver::exec::instantiate(graph, &mut params) {
+            Ok(raw) => {
                 let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
                 exec.node_priority = options.node_priority;
                 exec.loops_at_once = options.loops_at_once;

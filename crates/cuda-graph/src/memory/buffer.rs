@@ -51,13 +51,6 @@ struct Allocation {
     lender: Option<Owner>,
 }
 
-impl Allocation {
-    /// Whether it cannot be freed now, because its stream is captured.
-    fn must_wait(&self) -> bool {
-        driver::capture::is_captured(self.stream.cu_stream()).unwrap_or(false)
-    }
-}
-
 impl Drop for Allocation {
     /// The stream may be captured by the time that the last launch which used the memory is over,
     /// or where a program drops it. Then it is freed once the capture has ended.
@@ -68,31 +61,34 @@ impl Drop for Allocation {
         // The null stream is the current context's.
         let _ = driver::bind(self.stream.context());
         let stream = self.stream.cu_stream();
+        let fence = || Fence::behind(self.stream.clone());
         if !driver::memory::frees_in_order(self.stream.context()) {
             // To free it waits for the device. No thread that drops a buffer waits for that.
-            let plain = Plain {
-                context: self.stream.context().clone(),
-                address: self.address,
-            };
-            return drop_after(Fence::behind(self.stream.clone()), plain);
+            let context = self.stream.context().clone();
+            let address = self.address;
+            return drop_after(fence(), Plain { context, address });
         }
         let free = || driver::memory::free_in_order(self.address, stream);
         let freed = driver::capture::unless_captured(stream, || driver::capture::undisturbed(free));
-        let freed = match freed {
-            Some(Ok(())) => return,
-            Some(freed) if !self.must_wait() => freed,
+        match freed {
+            Some(Ok(())) => {}
+            Some(freed) if !driver::capture::is_captured(stream).unwrap_or(false) => {
+                driver::log_leak("device memory", freed);
+            }
             // Captured, or by other code since it was asked.
             _ => {
-                let again = Allocation {
-                    address: self.address,
-                    bytes: self.bytes,
-                    stream: self.stream.clone(),
-                    lender: None,
-                };
-                return drop_after(Fence::behind(self.stream.clone()), again);
+                let stream = self.stream.clone();
+                let lender = None;
+                drop_after(
+                    fence(),
+                    Allocation {
+                        stream,
+                        lender,
+                        ..*self
+                    },
+                );
             }
-        };
-        log_leak(freed);
+        }
     }
 }
 
@@ -105,13 +101,8 @@ struct Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         let free = || driver::memory::free(self.address);
-        log_leak(driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free)));
-    }
-}
-
-fn log_leak(freed: Result<()>) {
-    if let Err(error) = freed {
-        tracing::error!("device memory leaks: {error}");
+        let freed = driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free));
+        driver::log_leak("device memory", freed);
     }
 }
 
@@ -182,19 +173,10 @@ impl<T> Clone for Buffer<T> {
 
 impl<T> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Buffer of {} {} at {:#x}",
-            self.len,
-            std::any::type_name::<T>(),
-            self.address
-        )?;
-        if self.address != self.allocation.address || self.bytes() != self.allocation.bytes {
-            write!(
-                f,
-                ", part of {} bytes at {:#x}",
-                self.allocation.bytes, self.allocation.address
-            )?;
+        let (name, whole) = (std::any::type_name::<T>(), &self.allocation);
+        write!(f, "Buffer of {} {name} at {:#x}", self.len, self.address)?;
+        if self.bytes() != whole.bytes {
+            write!(f, ", part of {} bytes at {:#x}", whole.bytes, whole.address)?;
         }
         Ok(())
     }
@@ -212,19 +194,6 @@ impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
 
 /// Lends memory that a program goes on using by cudarc's own type. Work in other streams than the
 /// launches' must be ordered with them by the program: cudarc does not know of launches.
-///
-/// ```
-/// # use std::sync::Arc;
-/// # use cuda_graph::{Buffer, FillOp, Graph};
-/// # let device = cuda_graph::device(0)?;
-/// # let stream = device.context().default_stream();
-/// let memory = Arc::new(stream.clone_htod(&[1u32, 2, 3, 4])?);
-/// let graph = Graph::new(device.context())?;
-/// graph.add(FillOp::new(&Buffer::from(&memory).slice(1..3)?, 7)?, ())?;
-/// graph.instantiate()?.launch(&stream)?;
-/// assert_eq!(stream.clone_dtoh(&*memory)?, [1, 7, 7, 4]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 impl<T: 'static> From<Arc<CudaSlice<T>>> for Buffer<T> {
     fn from(memory: Arc<CudaSlice<T>>) -> Self {
         let lender = Arc::new(Lender(Some(memory.clone())));
@@ -245,50 +214,20 @@ impl<T> Buffer<T> {
     /// a part of one, and `owner` keeps it allocated. The memory is never freed by this buffer.
     ///
     /// ```
-    /// use std::sync::{Arc, RwLock};
-    ///
-    /// use cuda_graph::cudarc::driver::CudaSlice;
-    /// use cuda_graph::{Buffer, FillOp, Graph};
-    ///
+    /// # use std::sync::{Arc, RwLock};
+    /// # use cuda_graph::{Buffer, FillOp, Graph};
+    /// # let device = cuda_graph::device(0)?;
+    /// # let stream = device.context().default_stream();
     /// // As in candle: a tensor holds its storage behind a lock, which other tensors share.
-    /// struct CudaStorage {
-    ///     slice: CudaSlice<f32>,
-    /// }
-    /// #[derive(Clone)]
-    /// struct Tensor {
-    ///     storage: Arc<RwLock<CudaStorage>>,
-    /// }
-    ///
-    /// // As in burn: a server owns the memory, and a handle keeps the server from reusing it.
-    /// struct Server {
-    ///     page: CudaSlice<f32>,
-    /// }
-    /// #[derive(Clone)]
-    /// struct Handle {
-    ///     lock: Arc<()>,
-    ///     range: std::ops::Range<usize>,
-    /// }
-    ///
-    /// let device = cuda_graph::device(0)?;
-    /// let stream = device.context().default_stream();
-    /// let slice = stream.clone_htod(&[0f32; 4])?;
-    /// let tensor = Tensor { storage: Arc::new(RwLock::new(CudaStorage { slice })) };
-    /// let server = Server { page: stream.clone_htod(&[0f32; 8])? };
-    /// let handle = Handle { lock: Arc::new(()), range: 2..6 };
+    /// let storage = Arc::new(RwLock::new(stream.clone_htod(&[0f32; 4])?));
     ///
     /// // SAFETY: nobody replaces the slice in the storage, which the owner keeps.
-    /// let storage = tensor.storage.read().unwrap();
-    /// let a = unsafe { Buffer::lent(&storage.slice, tensor.storage.clone()) };
-    /// // SAFETY: the server keeps the page while it is there, and the part while the handle is.
-    /// let part = server.page.slice(handle.range.clone());
-    /// let b = unsafe { Buffer::lent(&part, handle.lock.clone()) };
+    /// let part = unsafe { Buffer::lent(&storage.read().unwrap().slice(1..3), storage.clone()) };
     ///
     /// let graph = Graph::new(device.context())?;
-    /// graph.add(FillOp::new(&a, 1.5)?, ())?;
-    /// graph.add(FillOp::new(&b, 2.5)?, ())?;
+    /// graph.add(FillOp::new(&part, 1.5)?, ())?;
     /// graph.instantiate()?.launch(&stream)?;
-    /// assert_eq!(a.to_host(&stream)?, [1.5; 4]);
-    /// assert_eq!(stream.clone_dtoh(&server.page)?, [0.0, 0.0, 2.5, 2.5, 2.5, 2.5, 0.0, 0.0]);
+    /// assert_eq!(stream.clone_dtoh(&*storage.read().unwrap())?, [0.0, 1.5, 1.5, 0.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -455,18 +394,14 @@ impl<T> Buffer<T> {
             Bound::Excluded(&end) => end,
             Bound::Unbounded => self.len,
         };
-        if start > end || end > self.len {
-            return Err(Error::OutOfRange {
-                start,
-                end,
-                len: self.len,
-            });
+        let len = self.len;
+        if start > end || end > len {
+            return Err(Error::OutOfRange { start, end, len });
         }
         Ok(Buffer {
-            allocation: self.allocation.clone(),
             address: self.address + (start * size_of::<T>()) as u64,
             len: end - start,
-            element: PhantomData,
+            ..self.clone()
         })
     }
 

@@ -68,20 +68,16 @@ impl Region {
 
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let side = match self.space {
-            Space::Device => "device",
-            Space::Host => "host",
-            Space::Managed => "managed",
-        };
-        let owned = if self.owner.is_some() {
-            "owned"
-        } else {
-            "unowned"
-        };
+        let Region {
+            space,
+            address,
+            bytes,
+            owner,
+        } = self;
+        let owned = if owner.is_some() { "owned" } else { "unowned" };
         write!(
             f,
-            "{} bytes of {side} memory at {:#x}, {owned}",
-            self.bytes, self.address
+            "{bytes} bytes of {space:?} memory at {address:#x}, {owned}"
         )
     }
 }

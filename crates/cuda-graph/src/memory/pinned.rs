@@ -1,7 +1,7 @@
 //! Page-locked host memory with shared ownership.
 
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
@@ -22,7 +22,7 @@ use crate::{Error, Owner, Result, driver};
 pub struct PinnedBuffer<T> {
     memory: Arc<Pinned>,
     len: usize,
-    element: std::marker::PhantomData<fn() -> T>,
+    element: PhantomData<fn() -> T>,
 }
 
 struct Pinned {
@@ -46,9 +46,7 @@ impl Drop for Pinned {
             unsafe { result::free_host(self.start.cast()) }.map_err(Error::call("cuMemFreeHost"))
         };
         let freed = driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free));
-        if let Err(error) = freed {
-            tracing::error!("pinned memory leaks: {error}");
-        }
+        driver::log_leak("pinned memory", freed);
     }
 }
 
@@ -57,7 +55,7 @@ impl<T> Clone for PinnedBuffer<T> {
         PinnedBuffer {
             memory: self.memory.clone(),
             len: self.len,
-            element: std::marker::PhantomData,
+            element: PhantomData,
         }
     }
 }
@@ -65,11 +63,8 @@ impl<T> Clone for PinnedBuffer<T> {
 impl<T> fmt::Debug for PinnedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = std::any::type_name::<T>();
-        write!(
-            f,
-            "PinnedBuffer of {} {name} at {:p}",
-            self.len, self.memory.start
-        )
+        let (len, start) = (self.len, self.memory.start);
+        write!(f, "PinnedBuffer of {len} {name} at {start:p}")
     }
 }
 
@@ -102,7 +97,7 @@ impl<T> PinnedBuffer<T> {
         Ok(PinnedBuffer {
             memory,
             len,
-            element: std::marker::PhantomData,
+            element: PhantomData,
         })
     }
 
@@ -132,11 +127,8 @@ impl<T> PinnedBuffer<T> {
                 got: size_of_val(values),
             });
         }
-        let _alone = self
-            .memory
-            .access
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let access = &self.memory.access;
+        let _alone = access.write().unwrap_or_else(PoisonError::into_inner);
         let start = self.memory.start.cast::<T>();
         for (i, value) in values.iter().enumerate() {
             // SAFETY: within the allocation, aligned as the driver aligns (256 bytes); the memory
@@ -159,28 +151,15 @@ impl<T> PinnedBuffer<T> {
     where
         T: AnyBitPattern,
     {
-        let _unwritten = self
-            .memory
-            .access
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let start = self.memory.start.cast_const().cast::<MaybeUninit<T>>();
-        let mut values = Vec::<T>::with_capacity(self.len);
-        for (i, place) in values.spare_capacity_mut()[..self.len]
-            .iter_mut()
-            .enumerate()
-        {
-            // SAFETY: within the allocation, initialized when made, aligned as the driver aligns;
-            // the memory is never borrowed.
-            *place = unsafe { start.add(i).read_volatile() };
-        }
-        // SAFETY: all of them were just written, and any bytes are values.
-        unsafe { values.set_len(self.len) };
-        values
+        let access = &self.memory.access;
+        let _unwritten = access.read().unwrap_or_else(PoisonError::into_inner);
+        let start = self.memory.start.cast::<T>();
+        // SAFETY: within the allocation, initialized when made, aligned as the driver aligns; any
+        // bytes are a value, and the memory is never borrowed.
+        let value = |i| unsafe { start.add(i).read_volatile() };
+        (0..self.len).map(value).collect()
     }
-}
 
-impl<T> PinnedBuffer<T> {
     /// The address of its first value.
     pub fn address(&self) -> u64 {
         self.memory.start as u64

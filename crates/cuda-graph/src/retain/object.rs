@@ -41,9 +41,10 @@ impl UserObject {
 
 impl Drop for UserObject {
     fn drop(&mut self) {
-        if let Err(error) = driver::graph::release_user_object(self.raw) {
-            tracing::error!("a user object leaks: {error}");
-        }
+        driver::log_leak(
+            "a user object",
+            driver::graph::release_user_object(self.raw),
+        );
     }
 }
 
