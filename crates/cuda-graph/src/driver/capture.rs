@@ -16,9 +16,8 @@ use crate::Result;
 /// Held while a capture begins or takes in a stream, and while a stream that is not captured is
 /// given something behind its users' backs: what another thread gives a stream in capture is a node
 /// of a graph that the driver does not lock, and has crashed an H200's.
-static BEGINNING: Mutex<()> = Mutex::new(());
-
 fn beginning() -> MutexGuard<'static, ()> {
+    static BEGINNING: Mutex<()> = Mutex::new(());
     BEGINNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,13 +125,6 @@ pub(crate) fn is_captured(stream: CUstream) -> Result<bool> {
         // The null stream, beside a capture that waits for it.
         Err(error) if error.capture_code().is_some() => Ok(true),
         Err(error) => Err(error),
-    }
-}
-
-/// What the calling thread asks of the driver from now on does not disturb what is captured.
-pub(crate) fn allow_during_captures() {
-    if let Err(error) = exchange_mode(RELAXED) {
-        tracing::debug!("the reaper's thread may disturb captures: {error}");
     }
 }
 

@@ -1,6 +1,5 @@
 //! Why a capture came to nothing, and what to do about it.
 
-use std::fmt;
 use std::panic::Location;
 
 use cudarc::driver::sys::CUresult;
@@ -8,7 +7,15 @@ use cudarc::driver::sys::CUresult;
 use super::{Error, NodeName, or_nothing};
 
 /// A capture that was invalidated: the driver ended it without a graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "the capture of stream {stream:#x} begun at {begun} was invalidated: {answer:?}{}\
+     \n  recorded last: {}\n  usual cause: {}\n  what to do: {}",
+    or_nothing("\n  call: ", .call, ""),
+    the(.last, "nothing through this library"),
+    self.cause(),
+    self.remedy()
+)]
 #[non_exhaustive]
 pub struct CaptureInvalidated {
     /// The driver's handle of the stream that it was begun on.
@@ -113,26 +120,17 @@ impl CaptureInvalidated {
     }
 }
 
-impl fmt::Display for CaptureInvalidated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the capture of stream {:#x} begun at {} was invalidated: {:?}",
-            self.stream, self.begun, self.answer
-        )?;
-        f.write_str(&or_nothing("\n  call: ", &self.call, ""))?;
-        match &self.last {
-            Some(last) => write!(f, "\n  recorded last: the {last}")?,
-            None => f.write_str("\n  recorded last: nothing through this library")?,
-        }
-        let (cause, remedy) = self.explanation();
-        write!(f, "\n  usual cause: {cause}\n  what to do: {remedy}")
-    }
-}
-
 /// Work that reached a recording's stream outside of a foreign block. It was neither run nor
 /// recorded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "work reached stream {stream:#x} outside of a foreign block of the recording begun at {begun}\
+     \n  found: {}\n  after: {}{}\
+     \n  what to do: record it as an operation, or launch it inside of `foreign`",
+    Vec::from_iter(.found.iter().map(|node| format!("the {node}"))).join(", "),
+    the(.after, "the beginning"),
+    or_nothing("\n  before: the ", .before, "")
+)]
 #[non_exhaustive]
 pub struct StrayWork {
     /// The driver's handle of the stream.
@@ -147,24 +145,8 @@ pub struct StrayWork {
     pub before: Option<NodeName>,
 }
 
-impl fmt::Display for StrayWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "work reached stream {:#x} outside of a foreign block of the recording begun at {}",
-            self.stream, self.begun
-        )?;
-        let found: Vec<String> = self
-            .found
-            .iter()
-            .map(|node| format!("the {node}"))
-            .collect();
-        write!(f, "\n  found: {}", found.join(", "))?;
-        match &self.after {
-            Some(node) => write!(f, "\n  after: the {node}")?,
-            None => f.write_str("\n  after: the beginning")?,
-        }
-        f.write_str(&or_nothing("\n  before: the ", &self.before, ""))?;
-        f.write_str("\n  what to do: record it as an operation, or launch it inside of `foreign`")
-    }
+/// Names a node, or says what there is instead.
+fn the(node: &Option<NodeName>, otherwise: &str) -> String {
+    let name = node.as_ref().map(|node| format!("the {node}"));
+    name.unwrap_or_else(|| otherwise.to_owned())
 }

@@ -368,14 +368,21 @@ fn or_nothing(before: &str, what: &Option<impl fmt::Display>, after: &str) -> St
 impl Error {
     /// The driver's answer, where there is one.
     pub fn code(&self) -> Option<CUresult> {
-        match self {
+        match self.root() {
             Error::Call { code, .. }
             | Error::Foreign { code }
             | Error::Instantiate { code, .. }
             | Error::Update { code, .. } => Some(*code),
-            Error::Node { error, .. } => error.code(),
             Error::CaptureInvalidated(why) => Some(why.code()),
             _ => None,
+        }
+    }
+
+    /// What went wrong, whatever node it is about.
+    fn root(&self) -> &Error {
+        match self {
+            Error::Node { error, .. } => error.root(),
+            error => error,
         }
     }
 
@@ -396,11 +403,7 @@ impl Error {
 
     /// Whether the driver is too old.
     pub(crate) fn is_unsupported(&self) -> bool {
-        match self {
-            Error::Unsupported { .. } => true,
-            Error::Node { error, .. } => error.is_unsupported(),
-            _ => false,
-        }
+        matches!(self.root(), Error::Unsupported { .. })
     }
 
     /// Whether it is this answer of the driver.
@@ -410,12 +413,11 @@ impl Error {
 
     /// The driver's answer, where a capture caused it.
     pub(crate) fn capture_code(&self) -> Option<CUresult> {
-        match self {
-            Error::Call { .. } | Error::Foreign { .. } | Error::Node { .. } => {
-                self.code().filter(|code| is_capture_code(*code))
-            }
+        match self.root() {
+            Error::Call { code, .. } | Error::Foreign { code } => Some(*code),
             _ => None,
         }
+        .filter(|code| is_capture_code(*code))
     }
 
     /// Names the call that failed.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, result};
 
-use super::{Region, Source, Space, Target, bytes_of};
+use super::{bytes_of, shared};
 use crate::driver::begun::refuse_captured;
-use crate::retain::{Fence, drop_after};
+use crate::retain::{Fence, drop_after, run_after};
 use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in device memory, or on a part of them.
@@ -24,6 +24,9 @@ use crate::{Error, Owner, Result, driver};
 /// | `CudaSlice<T>` | by this library |
 /// | `Arc<CudaSlice<T>>`, or a reference to one | with the last clone of the `Arc` |
 /// | a `CudaView`, or part of something else, by [`lent`](Buffer::lent) | by who lends it |
+///
+/// What takes a stream uses it at once, so it is [`Error::AlreadyCapturing`] while the stream is
+/// captured. The capture goes on.
 ///
 /// ```
 /// # use cuda_graph::Buffer;
@@ -52,57 +55,39 @@ struct Allocation {
 }
 
 impl Drop for Allocation {
-    /// The stream may be captured by the time that the last launch which used the memory is over,
-    /// or where a program drops it. Then it is freed once the capture has ended.
     fn drop(&mut self) {
-        if self.lender.is_some() {
-            return;
-        }
-        // The null stream is the current context's.
-        let _ = driver::bind(self.stream.context());
-        let stream = self.stream.cu_stream();
-        let fence = || Fence::behind(self.stream.clone());
-        if !driver::memory::frees_in_order(self.stream.context()) {
-            // To free it waits for the device. No thread that drops a buffer waits for that.
-            let context = self.stream.context().clone();
-            let address = self.address;
-            return drop_after(fence(), Plain { context, address });
-        }
-        let free = || driver::memory::free_in_order(self.address, stream);
-        let freed = driver::capture::unless_captured(stream, || driver::capture::undisturbed(free));
-        match freed {
-            Some(Ok(())) => {}
-            Some(freed) if !driver::capture::is_captured(stream).unwrap_or(false) => {
-                driver::log_leak("device memory", freed);
-            }
-            // Captured, or by other code since it was asked.
-            _ => {
-                let stream = self.stream.clone();
-                let lender = None;
-                drop_after(
-                    fence(),
-                    Allocation {
-                        stream,
-                        lender,
-                        ..*self
-                    },
-                );
-            }
+        if self.lender.is_none() {
+            free(self.address, self.stream.clone());
         }
     }
 }
 
-/// Memory that is freed in no stream's order, when nothing uses it any more.
-struct Plain {
-    context: Arc<CudaContext>,
-    address: u64,
-}
-
-impl Drop for Plain {
-    fn drop(&mut self) {
-        let free = || driver::memory::free(self.address);
-        let freed = driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free));
-        driver::log_leak("device memory", freed);
+/// Frees what was allocated in the order of `stream`. That may be captured by the time that the
+/// last launch which used the memory is over, or where a program drops it. Then the memory is freed
+/// once the capture has ended.
+fn free(address: u64, stream: Arc<CudaStream>) {
+    // The null stream is the current context's.
+    let _ = driver::bind(stream.context());
+    if !driver::memory::frees_in_order(stream.context()) {
+        // To free it waits for the device. No thread that drops a buffer waits for that.
+        return run_after(Some(Fence::behind(stream.clone())), move || {
+            let free = || driver::memory::free(address);
+            let bound = driver::bind(stream.context());
+            let freed = bound.and_then(|()| driver::capture::undisturbed(free));
+            driver::log_leak("device memory", freed);
+        });
+    }
+    let raw = stream.cu_stream();
+    let in_order = || driver::memory::free_in_order(address, raw);
+    match driver::capture::unless_captured(raw, || driver::capture::undisturbed(in_order)) {
+        Some(Ok(())) => {}
+        Some(freed) if !driver::capture::is_captured(raw).unwrap_or(false) => {
+            driver::log_leak("device memory", freed);
+        }
+        // Captured, or by other code since it was asked.
+        _ => run_after(Some(Fence::behind(stream.clone())), move || {
+            free(address, stream)
+        }),
     }
 }
 
@@ -126,15 +111,12 @@ impl<T: 'static> Drop for Lender<T> {
 impl Allocation {
     /// What `memory` owned.
     fn of<T>(memory: CudaSlice<T>) -> Allocation {
-        let stream = memory.stream().clone();
-        let bytes = bytes(&memory);
-        // What cudarc tracked of it in other streams, its own stream waits for now.
-        let address = memory.leak();
         Allocation {
-            address,
-            bytes,
-            stream,
+            bytes: bytes(&memory),
+            stream: memory.stream().clone(),
             lender: None,
+            // What cudarc tracked of it in other streams, its own stream waits for now.
+            address: memory.leak(),
         }
     }
 }
@@ -158,17 +140,6 @@ fn address<T>(memory: &impl DevicePtr<T>) -> u64 {
     // It would record that the stream has read the memory, into a capture if there is one.
     std::mem::forget(used);
     address
-}
-
-impl<T> Clone for Buffer<T> {
-    fn clone(&self) -> Self {
-        Buffer {
-            allocation: self.allocation.clone(),
-            address: self.address,
-            len: self.len,
-            element: PhantomData,
-        }
-    }
 }
 
 impl<T> fmt::Debug for Buffer<T> {
@@ -257,11 +228,6 @@ impl<T> Buffer<T> {
 
     /// Allocates `len` values on `stream`, all bits zero. Work in other streams must wait for that,
     /// as for any work of `stream`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured: there would be no memory until the
-    /// graph is launched. The capture goes on. So do the captures of the other functions.
     pub fn zeroed(stream: &Arc<CudaStream>, len: usize) -> Result<Self>
     where
         T: Zeroable,
@@ -278,10 +244,6 @@ impl<T> Buffer<T> {
     }
 
     /// Allocates on `stream`, copies `values` there, and waits until they are there.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured.
     pub fn from_host(stream: &Arc<CudaStream>, values: &[T]) -> Result<Self>
     where
         T: NoUninit,
@@ -303,7 +265,6 @@ impl<T> Buffer<T> {
     /// # Errors
     ///
     /// [`Error::SizeMismatch`] unless there are as many values as the buffer holds.
-    /// [`Error::AlreadyCapturing`] while the stream is captured.
     pub fn copy_from_host(&self, stream: &CudaStream, values: &[T]) -> Result<()>
     where
         T: NoUninit,
@@ -332,10 +293,6 @@ impl<T> Buffer<T> {
     ///     buffer.to_host(stream).unwrap()
     /// }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured.
     pub fn to_host(&self, stream: &CudaStream) -> Result<Vec<T>>
     where
         T: AnyBitPattern,
@@ -356,26 +313,6 @@ impl<T> Buffer<T> {
     /// The context that the memory was allocated in.
     pub(crate) fn context(&self) -> &Arc<CudaContext> {
         self.allocation.stream.context()
-    }
-
-    /// The address of its first value.
-    pub fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// How many values it holds.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Its size in bytes.
-    pub fn bytes(&self) -> usize {
-        self.len * size_of::<T>()
     }
 
     /// A part of it, which shares the allocation.
@@ -404,29 +341,6 @@ impl<T> Buffer<T> {
             ..self.clone()
         })
     }
-
-    /// What keeps the allocation alive.
-    #[inline]
-    pub fn owner(&self) -> Owner {
-        self.allocation.clone()
-    }
-
-    #[inline]
-    pub(crate) fn into_owner(self) -> Owner {
-        self.allocation
-    }
 }
 
-impl<T> Source for Buffer<T> {
-    fn source(&self) -> Region {
-        Region {
-            space: Space::Device,
-            address: self.address,
-            bytes: self.bytes(),
-            owner: Some(self.owner()),
-        }
-    }
-}
-
-// SAFETY: device memory is never borrowed, and read only as types of which all bytes are values.
-unsafe impl<T> Target for Buffer<T> {}
+shared!(Buffer, Device);

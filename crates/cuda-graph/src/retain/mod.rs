@@ -23,7 +23,7 @@ pub(crate) use batch::Batch;
 pub(crate) use fence::Fence;
 pub(crate) use object::UserObject;
 pub use reaper::settle;
-pub(crate) use reaper::{contain, drop_after};
+pub(crate) use reaper::{contain, drop_after, run_after};
 
 /// Anything that an operation keeps alive.
 pub type Owner = Arc<dyn Any + Send + Sync>;

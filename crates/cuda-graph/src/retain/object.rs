@@ -9,8 +9,8 @@ use cudarc::driver::sys::{CUgraph, CUuserObject};
 use super::reaper;
 use crate::{Result, driver};
 
-/// A user object that holds a clone of an `Arc`, with one reference of ours until it is moved to a graph. Dropped before, it gives that
-/// reference up, and with it the payload.
+/// A user object that holds a clone of an `Arc`, with one reference of ours until it is moved to a
+/// graph. Dropped before, it gives that reference up, and with it the payload.
 #[derive(Debug)]
 pub(crate) struct UserObject {
     raw: CUuserObject,
@@ -19,7 +19,8 @@ pub(crate) struct UserObject {
 impl UserObject {
     /// Makes one that holds `payload`.
     pub(crate) fn new<T: Any + Send + Sync>(payload: Arc<T>) -> Result<UserObject> {
-        reaper::start();
+        // The thread runs by now, so that a destructor need not start it.
+        reaper::queue();
         let payload = Arc::into_raw(payload);
         match driver::graph::create_user_object(payload.cast_mut().cast(), destroy::<T>) {
             Ok(raw) => Ok(UserObject { raw }),
@@ -56,6 +57,7 @@ impl Drop for UserObject {
 unsafe extern "C" fn destroy<T: Any + Send + Sync>(payload: *mut c_void) {
     // SAFETY: by this function's contract, which `UserObject::new` keeps.
     let payload = unsafe { Arc::from_raw(payload.cast_const().cast::<T>()) };
-    // A panic must not cross into the driver: boxing and sending have none but for lack of memory, which aborts.
-    reaper::drop_later(Box::new(payload));
+    // A panic must not cross into the driver: boxing and sending have none but for lack of memory,
+    // which aborts.
+    reaper::run_after(None, || drop(payload));
 }
