@@ -42,7 +42,6 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let destroy = || call!(cuEventDestroy_v2(self.0));
-        log_leak("an event", destroy());
+        log_leak("an event", call!(cuEventDestroy_v2(self.0)));
     }
 }

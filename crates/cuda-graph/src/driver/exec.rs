@@ -53,22 +53,15 @@ pub(crate) struct Verdict {
 /// Updates from a definition.
 pub(crate) fn update(exec: CUgraphExec, graph: CUgraph) -> (Result<()>, Verdict) {
     let mut info = mem::MaybeUninit::<CUgraphExecUpdateResultInfo>::zeroed();
-    let mut update = || call!(cuGraphExecUpdate_v2(exec, graph, info.as_mut_ptr()));
-    let result = update();
+    let answer = call!(cuGraphExecUpdate_v2(exec, graph, info.as_mut_ptr()));
     let info = info.as_ptr();
     // SAFETY: zeroed, then written by the driver alone; the enumeration is read as a number.
-    let verdict = unsafe {
-        let node = (*info).errorNode;
-        Verdict {
-            result: (&raw const (*info).result).cast::<u32>().read(),
-            node: if node.is_null() {
-                (*info).errorFromNode
-            } else {
-                node
-            },
-        }
+    let (result, node, from) = unsafe {
+        let result = (&raw const (*info).result).cast::<u32>().read();
+        (result, (*info).errorNode, (*info).errorFromNode)
     };
-    (result, verdict)
+    let node = if node.is_null() { from } else { node };
+    (answer, Verdict { result, node })
 }
 
 pub(crate) fn set_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: bool) -> Result<()> {
@@ -76,8 +69,6 @@ pub(crate) fn set_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: bool) -
 }
 
 pub(crate) fn is_enabled(exec: CUgraphExec, node: CUgraphNode) -> Result<bool> {
-    ask(0, |enabled| {
-        call!(cuGraphNodeGetEnabled(exec, node, enabled))
-    })
-    .map(|enabled| enabled != 0)
+    let enabled = ask(0, |on| call!(cuGraphNodeGetEnabled(exec, node, on)))?;
+    Ok(enabled != 0)
 }

@@ -56,10 +56,12 @@ pub(crate) struct RawEdge {
     pub data: CUgraphEdgeData,
 }
 
+type Nodes = *mut CUgraphNode;
+
 /// Calls `get` with nulls for the number of entries, then with room for them. Where a driver
 /// function has fewer columns, the others stay null or plain.
 fn list(
-    get: impl Fn(*mut CUgraphNode, *mut CUgraphNode, *mut CUgraphEdgeData, *mut usize) -> Result<()>,
+    get: impl Fn(Nodes, Nodes, *mut CUgraphEdgeData, *mut usize) -> Result<()>,
 ) -> Result<impl Iterator<Item = RawEdge>> {
     let (null, none) = (ptr::null_mut(), ptr::null_mut());
     let size = ask(0, |count| get(null, null, none, count))?;
@@ -113,13 +115,8 @@ pub(crate) fn add_edges(
     data: &[CUgraphEdgeData],
 ) -> Result<()> {
     assert!(from.len() == to.len() && to.len() == data.len());
-    call!(cuGraphAddDependencies_v2(
-        graph,
-        from.as_ptr(),
-        to.as_ptr(),
-        data.as_ptr(),
-        from.len()
-    ))
+    let (count, from, to, data) = (from.len(), from.as_ptr(), to.as_ptr(), data.as_ptr());
+    call!(cuGraphAddDependencies_v2(graph, from, to, data, count))
 }
 
 /// Removes edges, all of them in one call. The slices have one length, and the data are those of
@@ -131,13 +128,8 @@ pub(crate) fn remove_edges(
     data: &[CUgraphEdgeData],
 ) -> Result<()> {
     assert!(from.len() == to.len() && to.len() == data.len());
-    call!(cuGraphRemoveDependencies_v2(
-        graph,
-        from.as_ptr(),
-        to.as_ptr(),
-        data.as_ptr(),
-        from.len()
-    ))
+    let (count, from, to, data) = (from.len(), from.as_ptr(), to.as_ptr(), data.as_ptr());
+    call!(cuGraphRemoveDependencies_v2(graph, from, to, data, count))
 }
 
 /// A condition for a node of `graph`.

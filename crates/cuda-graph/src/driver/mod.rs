@@ -37,10 +37,7 @@ use crate::{Error, Result};
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {{
         static FOUND: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        if !FOUND.load(std::sync::atomic::Ordering::Relaxed) {
-            $crate::driver::find(&FOUND, stringify!($function))?;
-        }
-        $crate::driver::check(stringify!($function), || {
+        $crate::driver::check(&FOUND, stringify!($function), || {
             // SAFETY: the function exists in this driver (just looked up). The caller, a function
             // of this layer, states of its own arguments that the handles are alive, and that the
             // pointers point at what the driver reads and writes.
@@ -90,9 +87,16 @@ pub(crate) fn ask<T>(mut value: T, call: impl FnOnce(&mut T) -> Result<()>) -> R
     Ok(value)
 }
 
-/// Makes one call, unless a test asked for it to fail.
+/// Makes one call of a function that was found, unless a test asked for it to fail.
 #[inline(always)]
-pub(crate) fn check(name: &'static str, call: impl FnOnce() -> CUresult) -> Result<()> {
+pub(crate) fn check(
+    found: &AtomicBool,
+    name: &'static str,
+    call: impl FnOnce() -> CUresult,
+) -> Result<()> {
+    if !found.load(Ordering::Relaxed) {
+        find(found, name)?;
+    }
     if INJECTING.load(Ordering::Relaxed) && injected() {
         return Err(Error::Call {
             call: name,

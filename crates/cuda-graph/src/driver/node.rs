@@ -62,16 +62,9 @@ pub(crate) fn add(
     after: &[CUgraphNode],
     params: &mut CUgraphNodeParams,
 ) -> Result<CUgraphNode> {
-    let (from, count) = (after.as_ptr(), after.len());
+    let (from, plain, count) = (after.as_ptr(), ptr::null(), after.len());
     ask(ptr::null_mut(), |node| {
-        call!(cuGraphAddNode_v2(
-            node,
-            graph,
-            from,
-            ptr::null(),
-            count,
-            params
-        ))
+        call!(cuGraphAddNode_v2(node, graph, from, plain, count, params))
     })
 }
 
