@@ -31,13 +31,10 @@ pub(super) fn queue() -> Option<&'static Sender<Message>> {
                 .name("cuda-graph-reaper".into())
                 // Asking for an event must not disturb what other threads capture.
                 .spawn(move || driver::capture::undisturbed(|| reap(&receive)));
-            match spawned {
-                Ok(_) => Some(send),
-                Err(error) => {
-                    tracing::error!("no thread to drop what graphs held, so it is leaked: {error}");
-                    None
-                }
+            if let Err(error) = &spawned {
+                tracing::error!("no thread to drop what graphs held, so it is leaked: {error}");
             }
+            spawned.ok().map(|_| send)
         })
         .as_ref()
 }
@@ -53,10 +50,7 @@ fn reap(messages: &Receiver<Message>) {
             // The sender lives in a static.
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let passed = |message: &mut Message| {
-            let fence = message.after.as_mut();
-            fence.is_none_or(Fence::has_passed)
-        };
+        let passed = |message: &mut Message| message.after.as_mut().is_none_or(Fence::has_passed);
         let over: Vec<Message> = waiting.extract_if(.., passed).collect();
         pause = if over.is_empty() {
             (pause * 2).min(LATEST)
