@@ -6,22 +6,24 @@ use cudarc::driver::CudaContext;
 
 use crate::{Driver, Error, Result, driver};
 
-/// An open device: cudarc's context, and which driver runs it. Clones are cheap and share the context.
+/// An open device: cudarc's context, and which driver runs it. Clones share the context.
 #[derive(Clone, Debug)]
 pub struct Device {
     context: Arc<CudaContext>,
     driver: Driver,
 }
 
-/// Opens device `ordinal`: a GPU where there is one, otherwise software where the feature `software` allows it.
+/// Opens device `ordinal`: a GPU where there is one, otherwise software where the feature
+/// `software` allows it.
 ///
-/// `CUDA_GRAPH_DRIVER=gpu` or `=software` decides by hand; `auto` is the default. The choice is made once for the process. Call this
-/// before any other use of cudarc: the first call loads the driver, and without one cudarc panics where this answers with an error.
+/// `CUDA_GRAPH_DRIVER=gpu` or `=software` decides by hand; `auto` is the default. The choice is
+/// made once for the process. Call this before any other use of cudarc: the first call loads the
+/// driver, and without one cudarc panics where this answers with an error.
 ///
 /// # Errors
 ///
-/// [`Error::NoDriver`] says what was looked for and what to do, [`Error::NoDevice`] how many devices there are,
-/// [`Error::UnknownDriver`] that the variable's value means nothing.
+/// [`Error::NoDriver`], [`Error::NoDevice`], or [`Error::UnknownDriver`] if the variable's value
+/// means nothing.
 pub fn device(ordinal: usize) -> Result<Device> {
     let driver = driver::choose()?;
     let count = CudaContext::device_count().map_err(Error::call("cuDeviceGetCount"))?;

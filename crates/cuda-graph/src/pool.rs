@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::CUgraphMem_attribute;
+use cudarc::driver::sys::CUgraphMem_attribute as A;
 
 use crate::{Result, driver};
 
@@ -36,7 +36,6 @@ impl GraphPool {
 
     /// Its figures.
     pub fn figures(&self) -> Result<PoolFigures> {
-        use CUgraphMem_attribute as A;
         driver::bind(&self.context)?;
         let figure = |figure| driver::memory::pool_figure(self.context.cu_device(), figure);
         Ok(PoolFigures {
@@ -49,11 +48,10 @@ impl GraphPool {
 
     /// Starts the two high figures anew.
     pub fn reset_high(&self) -> Result<()> {
-        use CUgraphMem_attribute as A;
         driver::bind(&self.context)?;
         let device = self.context.cu_device();
-        driver::memory::set_pool_figure(device, A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, 0)?;
-        driver::memory::set_pool_figure(device, A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, 0)
+        driver::memory::reset_pool_figure(device, A::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)?;
+        driver::memory::reset_pool_figure(device, A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
     }
 
     /// Gives back to the device what the pool holds and no graph uses.

@@ -10,15 +10,14 @@ use cudarc::driver::sys::{
 };
 use smallvec::SmallVec;
 
-use super::call;
+use super::{ask, call, values};
 use crate::Result;
 
 /// Held while a capture begins or takes in a stream, and while a stream that is not captured is
 /// given something behind its users' backs: what another thread gives a stream in capture is a node
 /// of a graph that the driver does not lock, and has crashed an H200's.
-static BEGINNING: Mutex<()> = Mutex::new(());
-
 fn beginning() -> MutexGuard<'static, ()> {
+    static BEGINNING: Mutex<()> = Mutex::new(());
     BEGINNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -38,21 +37,23 @@ pub(crate) fn begin(
     mode: CUstreamCaptureMode,
 ) -> Result<()> {
     let _nothing_is_given = beginning();
+    let (from, count) = (after.as_ptr(), after.len());
     call!(cuStreamBeginCaptureToGraph(
         stream,
         graph,
-        after.as_ptr(),
+        from,
         ptr::null(),
-        after.len(),
+        count,
         mode
     ))
 }
 
-/// Ends what was begun. The graph that comes back is the one it was begun with.
-pub(crate) fn end(stream: CUstream) -> Result<CUgraph> {
-    let mut graph = ptr::null_mut();
-    call!(cuStreamEndCapture(stream, &mut graph))?;
-    Ok(graph)
+values! {
+    /// Ends what was begun. The graph that comes back is the one it was begun with.
+    end(stream: CUstream) -> CUgraph: cuStreamEndCapture;
+
+    /// Whether a stream is being captured.
+    status(stream: CUstream) -> CUstreamCaptureStatus: cuStreamIsCapturing;
 }
 
 /// What a stream is recorded into.
@@ -106,20 +107,14 @@ pub(crate) fn info(stream: CUstream) -> Result<Info> {
 /// What the stream is given next waits for `nodes` alone.
 pub(crate) fn set_dependencies(stream: CUstream, nodes: &[CUgraphNode]) -> Result<()> {
     let flags = CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+    let (from, count) = (nodes.as_ptr().cast_mut(), nodes.len());
     call!(cuStreamUpdateCaptureDependencies_v2(
         stream,
-        nodes.as_ptr().cast_mut(),
+        from,
         ptr::null(),
-        nodes.len(),
+        count,
         flags as u32
     ))
-}
-
-/// Whether a stream is being captured.
-pub(crate) fn status(stream: CUstream) -> Result<CUstreamCaptureStatus> {
-    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    call!(cuStreamIsCapturing(stream, &mut status))?;
-    Ok(status)
 }
 
 /// Whether a stream takes part in a capture, be it one that was invalidated, or cannot be used
@@ -130,13 +125,6 @@ pub(crate) fn is_captured(stream: CUstream) -> Result<bool> {
         // The null stream, beside a capture that waits for it.
         Err(error) if error.capture_code().is_some() => Ok(true),
         Err(error) => Err(error),
-    }
-}
-
-/// What the calling thread asks of the driver from now on does not disturb what is captured.
-pub(crate) fn allow_during_captures() {
-    if let Err(error) = exchange_mode(RELAXED) {
-        tracing::debug!("the reaper's thread may disturb captures: {error}");
     }
 }
 
@@ -162,7 +150,8 @@ pub(crate) fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
 const RELAXED: u32 = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
 
 /// Sets the calling thread's mode, gives the one before. As numbers: the driver takes any.
-fn exchange_mode(mut mode: u32) -> Result<u32> {
-    call!(cuThreadExchangeStreamCaptureMode((&raw mut mode).cast()))?;
-    Ok(mode)
+fn exchange_mode(mode: u32) -> Result<u32> {
+    ask(mode, |mode| {
+        call!(cuThreadExchangeStreamCaptureMode((&raw mut *mode).cast()))
+    })
 }

@@ -1,9 +1,11 @@
 //! Which driver runs the program: a GPU's, or `softcuda`.
 //!
-//! The choice is made once, before the first call of the driver, because cudarc loads the driver then and keeps it. Software is
-//! put in place by loading `softcuda`'s library first: its SONAME is `libcuda.so.1`, so the loader answers cudarc with it.
+//! The choice is made once, before the first call of the driver, because cudarc loads the driver
+//! then and keeps it. Software is put in place by loading `softcuda`'s library first: its SONAME is
+//! `libcuda.so.1`, so the loader answers cudarc with it.
 //!
-//! cudarc panics when it finds no driver. So nothing in this crate calls the driver before [`choose`] said yes.
+//! cudarc panics when it finds no driver. So nothing here calls the driver before [`choose`] said
+//! yes.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -36,81 +38,54 @@ impl fmt::Display for Driver {
     }
 }
 
-/// What `CUDA_GRAPH_DRIVER` asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    Auto,
-    Gpu,
-    Software,
-}
-
-impl Wanted {
-    fn from_environment() -> Result<Wanted> {
-        let Some(value) = std::env::var_os("CUDA_GRAPH_DRIVER") else {
-            return Ok(Wanted::Auto);
-        };
-        match value.to_str() {
-            Some("" | "auto") => Ok(Wanted::Auto),
-            Some("gpu") => Ok(Wanted::Gpu),
-            Some("software") => Ok(Wanted::Software),
-            _ => Err(Error::UnknownDriver {
-                value: value.to_string_lossy().into_owned(),
-            }),
-        }
-    }
-}
-
 /// Chooses the driver, once for the process.
 pub(crate) fn choose() -> Result<Driver> {
     static CHOICE: OnceLock<Result<Driver>> = OnceLock::new();
-    CHOICE
-        .get_or_init(|| choose_as(Wanted::from_environment()?))
-        .clone()
+    CHOICE.get_or_init(choose_as_asked).clone()
 }
 
-fn choose_as(wanted: Wanted) -> Result<Driver> {
-    if wanted == Wanted::Software {
-        return software().map_err(|why| Error::NoDriver {
-            looked_for: why,
-            remedy: "CUDA_GRAPH_DRIVER asks for software: enable the feature `software`, or unset the variable.",
-        });
-    }
-    let gpu = match installed() {
-        Ok(driver) => return Ok(driver),
-        Err(why) => why,
+fn choose_as_asked() -> Result<Driver> {
+    let value = std::env::var_os("CUDA_GRAPH_DRIVER").unwrap_or_default();
+    let (chosen, remedy) = match value.to_str() {
+        Some("" | "auto") => (
+            installed().or_else(|gpu| software().map_err(|why| format!("{gpu}; {why}"))),
+            "Install NVIDIA's driver, or enable the feature `software` to run on the CPU.",
+        ),
+        Some("gpu") => (
+            installed(),
+            "CUDA_GRAPH_DRIVER asks for a GPU: install NVIDIA's driver, or unset the variable.",
+        ),
+        Some("software") => (
+            software(),
+            "CUDA_GRAPH_DRIVER asks for software: enable the feature `software`, or unset the \
+             variable.",
+        ),
+        _ => {
+            return Err(Error::UnknownDriver {
+                value: value.to_string_lossy().into_owned(),
+            });
+        }
     };
-    if wanted == Wanted::Gpu {
-        return Err(Error::NoDriver {
-            looked_for: gpu,
-            remedy: "CUDA_GRAPH_DRIVER asks for a GPU: install NVIDIA's driver, or unset the variable.",
-        });
-    }
-    software().map_err(|why| Error::NoDriver {
-        looked_for: format!("{gpu}; {why}"),
-        remedy: "Install NVIDIA's driver, or enable the feature `software` to run on the CPU.",
-    })
+    chosen.map_err(|looked_for| Error::NoDriver { looked_for, remedy })
 }
 
 /// The driver that cudarc would find by itself, if it has a device; otherwise what was looked for.
 fn installed() -> std::result::Result<Driver, String> {
     let mut tried = Vec::new();
     for name in ["libcuda.so", "libcuda.so.1"] {
-        // SAFETY: loading a CUDA driver runs its initializers, which is what cudarc's first call would do.
-        let library = match unsafe { Library::new(name) } {
-            Ok(library) => library,
-            Err(_) => {
-                tried.push(format!("{name} is not installed"));
-                continue;
-            }
+        // SAFETY: this runs the initializers of a CUDA driver, as cudarc's first call would do.
+        let why = match unsafe { Library::new(name) } {
+            Err(_) => "is not installed".into(),
+            Ok(library) => match start(&library) {
+                Ok(driver) => {
+                    // It stays loaded for cudarc.
+                    std::mem::forget(library);
+                    return Ok(driver);
+                }
+                Err(why) => format!("is installed, but {why}"),
+            },
         };
-        match start(&library) {
-            Ok(driver) => {
-                // It stays loaded for cudarc.
-                std::mem::forget(library);
-                return Ok(driver);
-            }
-            Err(why) => tried.push(format!("{name} is installed, but {why}")),
-        }
+        tried.push(format!("{name} {why}"));
     }
     Err(tried.join(", "))
 }
@@ -144,15 +119,12 @@ fn start(library: &Library) -> std::result::Result<Driver, String> {
     Ok(if ours { Driver::Software } else { Driver::Gpu })
 }
 
-#[cfg(feature = "software")]
 fn software() -> std::result::Result<Driver, String> {
-    match softcuda::install() {
+    #[cfg(feature = "software")]
+    return match softcuda::install() {
         Ok(()) => Ok(Driver::Software),
         Err(error) => Err(format!("the software driver could not be loaded: {error}")),
-    }
-}
-
-#[cfg(not(feature = "software"))]
-fn software() -> std::result::Result<Driver, String> {
+    };
+    #[cfg(not(feature = "software"))]
     Err("the feature `software` is off".into())
 }

@@ -4,7 +4,7 @@ use std::ptr;
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUresult, CUstream};
 
-use super::call;
+use super::{ask, call, log_leak};
 use crate::Result;
 
 /// An event of ours, without timing.
@@ -18,10 +18,8 @@ unsafe impl Sync for Event {}
 impl Event {
     /// In the current context.
     pub(crate) fn new() -> Result<Event> {
-        let mut event = ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-        call!(cuEventCreate(&mut event, flags))?;
-        Ok(Event(event))
+        ask(ptr::null_mut(), |event| call!(cuEventCreate(event, flags))).map(Event)
     }
 
     pub(crate) fn record(&self, stream: CUstream) -> Result<()> {
@@ -44,9 +42,6 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let destroy = || call!(cuEventDestroy_v2(self.0));
-        if let Err(error) = destroy() {
-            tracing::error!("an event leaks: {error}");
-        }
+        log_leak("an event", call!(cuEventDestroy_v2(self.0)));
     }
 }

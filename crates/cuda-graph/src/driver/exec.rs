@@ -8,43 +8,38 @@ use cudarc::driver::sys::{
     CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUstream,
 };
 
-use super::call;
+use super::{ask, call, calls, values};
 use crate::Result;
 
-/// Instantiates. The executable comes with the driver's verdict in `params`; it is null unless the call succeeded.
+/// Instantiates. The driver's verdict is in `params`.
 pub(crate) fn instantiate(
     graph: CUgraph,
     params: &mut CUDA_GRAPH_INSTANTIATE_PARAMS,
-) -> (CUgraphExec, Result<()>) {
-    let mut exec = ptr::null_mut();
-    let mut make = || call!(cuGraphInstantiateWithParams(&mut exec, graph, params));
-    let result = make();
-    if result.is_err() {
-        // What a failed call leaves here is nobody's.
-        exec = ptr::null_mut();
-    }
-    (exec, result)
+) -> Result<CUgraphExec> {
+    ask(ptr::null_mut(), |exec| {
+        call!(cuGraphInstantiateWithParams(exec, graph, params))
+    })
 }
 
-/// The flags that it was instantiated with.
-pub(crate) fn flags(exec: CUgraphExec) -> Result<u64> {
-    let mut flags = 0;
-    call!(cuGraphExecGetFlags(exec, &mut flags))?;
-    Ok(flags)
+calls! {
+    destroy(exec: CUgraphExec): cuGraphExecDestroy;
+    upload(exec: CUgraphExec, stream: CUstream): cuGraphUpload;
+
+    #[inline]
+    launch(exec: CUgraphExec, stream: CUstream): cuGraphLaunch;
+
+    #[inline(always)]
+    set_kernel(exec: CUgraphExec, node: CUgraphNode, params: &CUDA_KERNEL_NODE_PARAMS):
+        cuGraphExecKernelNodeSetParams_v2;
+    set(exec: CUgraphExec, node: CUgraphNode, params: &mut CUgraphNodeParams):
+        cuGraphExecNodeSetParams;
+    set_child(exec: CUgraphExec, node: CUgraphNode, graph: CUgraph):
+        cuGraphExecChildGraphNodeSetParams;
 }
 
-/// Has nothing to do with what the calling thread captures, and leaves it alone.
-pub(crate) fn destroy(exec: CUgraphExec) -> Result<()> {
-    super::capture::undisturbed(|| call!(cuGraphExecDestroy(exec)))
-}
-
-pub(crate) fn upload(exec: CUgraphExec, stream: CUstream) -> Result<()> {
-    call!(cuGraphUpload(exec, stream))
-}
-
-#[inline]
-pub(crate) fn launch(exec: CUgraphExec, stream: CUstream) -> Result<()> {
-    call!(cuGraphLaunch(exec, stream))
+values! {
+    /// The flags that it was instantiated with.
+    flags(exec: CUgraphExec) -> u64: cuGraphExecGetFlags;
 }
 
 /// What the driver says about an update.
@@ -58,43 +53,15 @@ pub(crate) struct Verdict {
 /// Updates from a definition.
 pub(crate) fn update(exec: CUgraphExec, graph: CUgraph) -> (Result<()>, Verdict) {
     let mut info = mem::MaybeUninit::<CUgraphExecUpdateResultInfo>::zeroed();
-    let mut update = || call!(cuGraphExecUpdate_v2(exec, graph, info.as_mut_ptr()));
-    let result = update();
+    let answer = call!(cuGraphExecUpdate_v2(exec, graph, info.as_mut_ptr()));
     let info = info.as_ptr();
     // SAFETY: zeroed, then written by the driver alone; the enumeration is read as a number.
-    let verdict = unsafe {
-        let node = (*info).errorNode;
-        Verdict {
-            result: (&raw const (*info).result).cast::<u32>().read(),
-            node: if node.is_null() {
-                (*info).errorFromNode
-            } else {
-                node
-            },
-        }
+    let (result, node, from) = unsafe {
+        let result = (&raw const (*info).result).cast::<u32>().read();
+        (result, (*info).errorNode, (*info).errorFromNode)
     };
-    (result, verdict)
-}
-
-#[inline(always)]
-pub(crate) fn set_kernel(
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    params: &CUDA_KERNEL_NODE_PARAMS,
-) -> Result<()> {
-    call!(cuGraphExecKernelNodeSetParams_v2(exec, node, params))
-}
-
-pub(crate) fn set(
-    exec: CUgraphExec,
-    node: CUgraphNode,
-    params: &mut CUgraphNodeParams,
-) -> Result<()> {
-    call!(cuGraphExecNodeSetParams(exec, node, params))
-}
-
-pub(crate) fn set_child(exec: CUgraphExec, node: CUgraphNode, graph: CUgraph) -> Result<()> {
-    call!(cuGraphExecChildGraphNodeSetParams(exec, node, graph))
+    let node = if node.is_null() { from } else { node };
+    (answer, Verdict { result, node })
 }
 
 pub(crate) fn set_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: bool) -> Result<()> {
@@ -102,7 +69,6 @@ pub(crate) fn set_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: bool) -
 }
 
 pub(crate) fn is_enabled(exec: CUgraphExec, node: CUgraphNode) -> Result<bool> {
-    let mut enabled = 0;
-    call!(cuGraphNodeGetEnabled(exec, node, &mut enabled))?;
+    let enabled = ask(0, |on| call!(cuGraphNodeGetEnabled(exec, node, on)))?;
     Ok(enabled != 0)
 }

@@ -7,76 +7,52 @@ use cudarc::driver::sys::{
     CUdevice, CUdeviceptr, CUgraphMem_attribute, CUpointer_attribute, CUstream,
 };
 
-use super::call;
+use super::{ask, call, calls};
 use crate::Result;
 
-/// Frees what was allocated in stream order, in the order of `stream`. A captured stream refuses,
-/// unless the memory is its graph's.
-pub(crate) fn free_in_order(address: CUdeviceptr, stream: CUstream) -> Result<()> {
-    call!(cuMemFreeAsync(address, stream))
+calls! {
+    /// Frees what was allocated in stream order, in the order of `stream`. A captured stream
+    /// refuses, unless the memory is its graph's.
+    free_in_order(address: CUdeviceptr, stream: CUstream): cuMemFreeAsync;
+
+    /// Frees at once.
+    free(address: CUdeviceptr): cuMemFree_v2;
+    trim_pool(device: CUdevice): cuDeviceGraphMemTrim;
 }
 
 /// Whether memory of `context` is freed in stream order. Otherwise to free it waits for the device.
 pub(crate) fn frees_in_order(context: &CudaContext) -> bool {
-    context.has_async_alloc() && !WITHOUT_ORDER.with(Cell::get)
+    context.has_async_alloc() && !WITHOUT_ORDER.get()
 }
 
 thread_local! {
-    static WITHOUT_ORDER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `body` as if devices freed memory in no stream's order, as far as this thread asks.
-pub(crate) fn without_order<R>(body: impl FnOnce() -> R) -> R {
-    struct Back(bool);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            WITHOUT_ORDER.set(self.0);
-        }
-    }
-    let _back = Back(WITHOUT_ORDER.replace(true));
-    body()
-}
-
-/// Frees at once.
-pub(crate) fn free(address: CUdeviceptr) -> Result<()> {
-    call!(cuMemFree_v2(address))
+    /// A test has this thread free in no order.
+    pub(super) static WITHOUT_ORDER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether the driver knows the address: it does of memory that it allocated or page-locked.
 pub(crate) fn is_known(address: CUdeviceptr) -> bool {
-    let mut kind: u32 = 0;
-    let mut ask = || {
+    let kind = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    ask(0u32, |value| {
         call!(cuPointerGetAttribute(
-            (&raw mut kind).cast(),
-            CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            (&raw mut *value).cast(),
+            kind,
             address
         ))
-    };
-    ask().is_ok()
+    })
+    .is_ok()
 }
 
 pub(crate) fn pool_figure(device: CUdevice, figure: CUgraphMem_attribute) -> Result<u64> {
-    let mut value: u64 = 0;
-    call!(cuDeviceGetGraphMemAttribute(
-        device,
-        figure,
-        (&raw mut value).cast()
-    ))?;
-    Ok(value)
+    ask(0u64, |value| {
+        let value = (&raw mut *value).cast();
+        call!(cuDeviceGetGraphMemAttribute(device, figure, value))
+    })
 }
 
-pub(crate) fn set_pool_figure(
-    device: CUdevice,
-    figure: CUgraphMem_attribute,
-    mut value: u64,
-) -> Result<()> {
-    call!(cuDeviceSetGraphMemAttribute(
-        device,
-        figure,
-        (&raw mut value).cast()
-    ))
-}
-
-pub(crate) fn trim_pool(device: CUdevice) -> Result<()> {
-    call!(cuDeviceGraphMemTrim(device))
+/// Starts one of the two high figures anew.
+pub(crate) fn reset_pool_figure(device: CUdevice, figure: CUgraphMem_attribute) -> Result<()> {
+    let mut zero: u64 = 0;
+    let value = (&raw mut zero).cast();
+    call!(cuDeviceSetGraphMemAttribute(device, figure, value))
 }

@@ -1,10 +1,11 @@
 //! The one place that calls the driver.
 //!
-//! A function here is a driver function: its arguments in Rust's words, its answer checked, its name in the error. It holds nothing
-//! and knows nothing of ownership; the layers above uphold what each asks of handles and pointers.
+//! A function here is a driver function: its answer checked, its name in the error. It holds
+//! nothing and knows nothing of ownership; the layers above uphold what each asks of handles and
+//! pointers.
 //!
-//! cudarc panics when it looks up a function that the installed driver lacks, so each call site asks once whether it is there, and an
-//! old driver is [`Error::Unsupported`].
+//! cudarc panics when it looks up a function that the installed driver lacks, so each call site
+//! asks once whether it is there, and an old driver is [`Error::Unsupported`].
 
 pub(crate) mod begun;
 pub(crate) mod capture;
@@ -21,6 +22,7 @@ pub(crate) mod stream;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::LocalKey;
 
 use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, result};
@@ -35,21 +37,66 @@ use crate::{Error, Result};
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {{
         static FOUND: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        if !FOUND.load(std::sync::atomic::Ordering::Relaxed) {
-            $crate::driver::find(&FOUND, stringify!($function))?;
-        }
-        $crate::driver::check(stringify!($function), || {
-            // SAFETY: the function exists in this driver (just looked up). That the handles are alive and the pointers point at
-            // what the driver reads and writes is what the caller, a function of this layer, states about its own arguments.
+        $crate::driver::check(&FOUND, stringify!($function), || {
+            // SAFETY: the function exists in this driver (just looked up). The caller, a function
+            // of this layer, states of its own arguments that the handles are alive, and that the
+            // pointers point at what the driver reads and writes.
             unsafe { cudarc::driver::sys::$function($($argument),*) }
         })
     }};
 }
 pub(crate) use call;
 
-/// Makes one call, unless a test asked for it to fail.
+/// Declares functions that pass their arguments to a driver function as they are.
+macro_rules! calls {
+    ($(
+        $(#[$attribute:meta])*
+        $name:ident($($argument:ident: $type:ty),*): $function:ident;
+    )+) => {$(
+        $(#[$attribute])*
+        pub(crate) fn $name($($argument: $type),*) -> $crate::Result<()> {
+            $crate::driver::call!($function($($argument),*))
+        }
+    )+};
+}
+pub(crate) use calls;
+
+/// Declares functions that return what a driver function writes to its last argument. Zero must be
+/// a value of that: of a handle, a number, or each field of plain data.
+macro_rules! values {
+    ($(
+        $(#[$attribute:meta])*
+        $name:ident($($argument:ident: $type:ty),*) -> $value:ty: $function:ident;
+    )+) => {$(
+        $(#[$attribute])*
+        pub(crate) fn $name($($argument: $type),*) -> $crate::Result<$value> {
+            // SAFETY: zero is a value of those types that the macro is used with.
+            let zero: $value = unsafe { std::mem::zeroed() };
+            $crate::driver::ask(zero, |value| {
+                $crate::driver::call!($function($($argument,)* value))
+            })
+        }
+    )+};
+}
+pub(crate) use values;
+
+/// Returns what `call` makes of `value`.
 #[inline(always)]
-pub(crate) fn check(name: &'static str, call: impl FnOnce() -> CUresult) -> Result<()> {
+pub(crate) fn ask<T>(mut value: T, call: impl FnOnce(&mut T) -> Result<()>) -> Result<T> {
+    call(&mut value)?;
+    Ok(value)
+}
+
+/// Makes one call of a function that was found, unless a test asked for it to fail.
+#[inline(always)]
+pub(crate) fn check(
+    found: &AtomicBool,
+    name: &'static str,
+    call: impl FnOnce() -> CUresult,
+) -> Result<()> {
+    if !found.load(Ordering::Relaxed) {
+        find(found, name)?;
+    }
     if INJECTING.load(Ordering::Relaxed) && injected() {
         return Err(Error::Call {
             call: name,
@@ -65,49 +112,34 @@ pub(crate) fn check(name: &'static str, call: impl FnOnce() -> CUresult) -> Resu
 #[cold]
 fn failed(call: &'static str, status: CUresult) -> Error {
     if is_capture_code(status) {
-        OFFENCE.with(|offence| {
-            if offence.get().is_none() {
-                offence.set(Some((call, status)));
-            }
-        });
+        OFFENCE.set(OFFENCE.get().or(Some((call, status))));
     }
     Error::Call { call, code: status }
 }
 
 /// The first call of this thread that failed because of a capture, since it was last asked for.
 pub(crate) fn take_offence() -> Option<(&'static str, CUresult)> {
-    OFFENCE.with(Cell::take)
+    OFFENCE.take()
 }
 
 /// Whether the driver has function `name`; notes it in `found`.
 #[cold]
 pub(crate) fn find(found: &AtomicBool, name: &'static str) -> Result<()> {
     choose()?;
-    let symbol = symbol(name);
+    let symbol = format!("{name}\0");
     // SAFETY: `choose` has said that there is a driver, and the symbol's address alone is taken.
-    let there = unsafe { sys::culib().get::<*const ()>(symbol.as_bytes()) }.is_ok();
-    if !there {
+    if unsafe { sys::culib().get::<*const ()>(symbol.as_bytes()) }.is_err() {
         return Err(Error::Unsupported {
             what: name,
             needs: "a driver that has this function".into(),
-            have: version(),
+            have: match version_number() {
+                Ok(version) => format!("a driver for CUDA {}", in_words(version)),
+                Err(error) => format!("a driver whose version is unknown ({error})"),
+            },
         });
     }
     found.store(true, Ordering::Relaxed);
     Ok(())
-}
-
-/// The name that the dynamic linker knows a function by; cudarc uses the same.
-fn symbol(name: &str) -> String {
-    format!("{name}\0")
-}
-
-/// The driver's version, in words.
-fn version() -> String {
-    match version_number() {
-        Ok(version) => format!("a driver for CUDA {}", in_words(version)),
-        Err(error) => format!("a driver whose version is unknown ({error})"),
-    }
 }
 
 fn in_words(version: i32) -> String {
@@ -116,13 +148,10 @@ fn in_words(version: i32) -> String {
 
 /// The driver's version: 12030 is 12.3.
 fn version_number() -> Result<i32> {
-    if let Some(pretended) = PRETENDED.with(Cell::get) {
-        return Ok(pretended);
+    match PRETENDED.get() {
+        Some(pretended) => Ok(pretended),
+        None => ask(0, |version| call!(cuDriverGetVersion(version))),
     }
-    choose()?;
-    let mut version = 0;
-    call!(cuDriverGetVersion(&mut version))?;
-    Ok(version)
 }
 
 /// Whether the driver has what CUDA `version` brought.
@@ -143,22 +172,17 @@ pub(crate) fn need(version: i32, what: &'static str) -> Result<()> {
     })
 }
 
-/// Runs `body` as if the driver were of `version`, as far as this thread asks.
-pub(crate) fn with_version<R>(version: i32, body: impl FnOnce() -> R) -> R {
-    struct Back(Option<i32>);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            PRETENDED.with(|pretended| pretended.set(self.0));
-        }
+/// Logs that what could not be given back leaks.
+pub(crate) fn log_leak(what: &str, given_back: Result<()>) {
+    if let Err(error) = given_back {
+        tracing::error!("{what} leaks: {error}");
     }
-    let _back = Back(PRETENDED.with(|pretended| pretended.replace(Some(version))));
-    body()
 }
 
 /// Makes `context` the calling thread's.
 ///
-/// cudarc's own way answers first with an error that some drop left in the context, and then binds nothing. Such an error is not this
-/// call's, and stays for who asks cudarc for it.
+/// cudarc's own way answers first with an error that some drop left in the context, and then binds
+/// nothing. Such an error is not this call's, and stays for who asks cudarc for it.
 #[inline]
 pub(crate) fn bind(context: &CudaContext) -> Result<()> {
     let bind = || {
@@ -200,21 +224,37 @@ thread_local! {
 
 #[cold]
 fn injected() -> bool {
-    COUNTDOWN.with(|countdown| {
-        let left = countdown.get();
-        if left >= 0 {
-            countdown.set(left - 1);
-        }
-        left == 0
-    })
+    let left = COUNTDOWN.get();
+    COUNTDOWN.set((left - 1).max(-1));
+    left == 0
 }
 
-/// Runs `body` while call number `nth` (from 0) of this crate's layer `driver` on this thread fails with OUT_OF_MEMORY without being
-/// made. Says whether there was such a call.
-pub(crate) fn with_failing_call<R>(nth: u32, body: impl FnOnce() -> R) -> (R, bool) {
+/// Runs `body` while call number `nth` (from 0) that this crate makes of the driver on this thread
+/// fails with OUT_OF_MEMORY, without being made. Says whether there was such a call.
+pub fn with_failing_call<R>(nth: u32, body: impl FnOnce() -> R) -> (R, bool) {
     INJECTING.store(true, Ordering::Relaxed);
-    COUNTDOWN.with(|countdown| countdown.set(i64::from(nth)));
-    let result = body();
-    let fired = COUNTDOWN.with(|countdown| countdown.replace(-1)) < 0;
-    (result, fired)
+    let body = || (body(), COUNTDOWN.get() < 0);
+    with(&COUNTDOWN, i64::from(nth), body)
+}
+
+/// Runs `body` as if the driver were of `version` (12030 is 12.3), as far as this thread asks.
+pub fn with_driver_version<R>(version: i32, body: impl FnOnce() -> R) -> R {
+    with(&PRETENDED, Some(version), body)
+}
+
+/// Runs `body` as if devices freed memory in no stream's order, as far as this thread asks.
+pub fn without_ordered_frees<R>(body: impl FnOnce() -> R) -> R {
+    with(&memory::WITHOUT_ORDER, true, body)
+}
+
+/// Runs `body` while `cell` has `value` in this thread.
+fn with<T: Copy, R>(cell: &'static LocalKey<Cell<T>>, value: T, body: impl FnOnce() -> R) -> R {
+    struct Back<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
+    impl<T: Copy> Drop for Back<T> {
+        fn drop(&mut self) {
+            self.0.set(self.1);
+        }
+    }
+    let _back = Back(cell, cell.replace(value));
+    body()
 }

@@ -6,8 +6,8 @@ use cudarc::driver::CudaContext;
 
 use crate::Result;
 
-/// Values by the driver's handle of a context. A value is let go some time after the context is gone: what it has there
-/// went with that, and is not given back.
+/// Values by the driver's handle of a context. A value is let go some time after the context is
+/// gone: what it has there went with that, and is not given back.
 pub(crate) struct PerContext<T> {
     entries: Mutex<Vec<Entry<T>>>,
 }
@@ -15,8 +15,9 @@ pub(crate) struct PerContext<T> {
 struct Entry<T> {
     /// The driver's handle of the context.
     context: usize,
-    /// cudarc's handles of it: while one of them is there, so is the context.
-    by: Vec<Weak<CudaContext>>,
+    /// A handle of cudarc's, of which a context may have several, each with an entry. While one of
+    /// them is there, so is the context.
+    by: Weak<CudaContext>,
     value: T,
 }
 
@@ -34,25 +35,22 @@ impl<T: Clone> PerContext<T> {
         make: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain_mut(|entry| {
-            entry.by.retain(|handle| handle.strong_count() > 0);
-            !entry.by.is_empty()
-        });
+        entries.retain(|entry| entry.by.strong_count() > 0);
         let handle = context.cu_ctx() as usize;
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.context == handle) {
-            let is_this =
-                |handle: &Weak<CudaContext>| std::ptr::eq(handle.as_ptr(), Arc::as_ptr(context));
-            if !entry.by.iter().any(is_this) {
-                entry.by.push(Arc::downgrade(context));
-            }
-            return Ok(entry.value.clone());
+        let value = match entries.iter().find(|entry| entry.context == handle) {
+            Some(entry) => entry.value.clone(),
+            None => make()?,
+        };
+        if !entries
+            .iter()
+            .any(|entry| std::ptr::eq(entry.by.as_ptr(), &**context))
+        {
+            entries.push(Entry {
+                context: handle,
+                by: Arc::downgrade(context),
+                value: value.clone(),
+            });
         }
-        let value = make()?;
-        entries.push(Entry {
-            context: handle,
-            by: vec![Arc::downgrade(context)],
-            value: value.clone(),
-        });
         Ok(value)
     }
 }

@@ -7,30 +7,14 @@ use cudarc::driver::sys::{
     CUlaunchConfig, CUstream,
 };
 
-use super::call;
+use super::{call, calls};
 use crate::Result;
 
-/// Launches a kernel. With no attribute, the shortest way.
 pub(crate) fn kernel(
     params: &CUDA_KERNEL_NODE_PARAMS,
     attributes: &mut [CUlaunchAttribute],
     stream: CUstream,
 ) -> Result<()> {
-    if attributes.is_empty() {
-        return call!(cuLaunchKernel(
-            params.func,
-            params.gridDimX,
-            params.gridDimY,
-            params.gridDimZ,
-            params.blockDimX,
-            params.blockDimY,
-            params.blockDimZ,
-            params.sharedMemBytes,
-            stream,
-            params.kernelParams,
-            params.extra
-        ));
-    }
     let config = CUlaunchConfig {
         gridDimX: params.gridDimX,
         gridDimY: params.gridDimY,
@@ -43,16 +27,13 @@ pub(crate) fn kernel(
         attrs: attributes.as_mut_ptr(),
         numAttrs: attributes.len() as u32,
     };
-    call!(cuLaunchKernelEx(
-        &config,
-        params.func,
-        params.kernelParams,
-        params.extra
-    ))
+    let (function, arguments) = (params.func, params.kernelParams);
+    call!(cuLaunchKernelEx(&config, function, arguments, params.extra))
 }
 
-pub(crate) fn copy(params: &CUDA_MEMCPY3D, stream: CUstream) -> Result<()> {
-    call!(cuMemcpy3DAsync_v2(params, stream))
+calls! {
+    copy(params: &CUDA_MEMCPY3D, stream: CUstream): cuMemcpy3DAsync_v2;
+    record(event: CUevent, stream: CUstream): cuEventRecord;
 }
 
 /// Reads a word of the device into host memory.
@@ -62,30 +43,17 @@ pub(crate) fn read_word(to: u64, from: u64, stream: CUstream) -> Result<()> {
 
 pub(crate) fn fill(params: &CUDA_MEMSET_NODE_PARAMS_v2, stream: CUstream) -> Result<()> {
     let (to, value) = (params.dst, params.value);
+    let (byte, half) = (value as u8, value as u16);
     let (width, height, pitch) = (params.width, params.height, params.pitch);
     if width == 0 || height == 0 {
         return Ok(());
     }
     match (params.elementSize, height) {
-        (1, 1) => call!(cuMemsetD8Async(to, value as u8, width, stream)),
-        (2, 1) => call!(cuMemsetD16Async(to, value as u16, width, stream)),
+        (1, 1) => call!(cuMemsetD8Async(to, byte, width, stream)),
+        (2, 1) => call!(cuMemsetD16Async(to, half, width, stream)),
         (_, 1) => call!(cuMemsetD32Async(to, value, width, stream)),
-        (1, _) => call!(cuMemsetD2D8Async(
-            to,
-            pitch,
-            value as u8,
-            width,
-            height,
-            stream
-        )),
-        (2, _) => call!(cuMemsetD2D16Async(
-            to,
-            pitch,
-            value as u16,
-            width,
-            height,
-            stream
-        )),
+        (1, _) => call!(cuMemsetD2D8Async(to, pitch, byte, width, height, stream)),
+        (2, _) => call!(cuMemsetD2D16Async(to, pitch, half, width, height, stream)),
         (_, _) => call!(cuMemsetD2D32Async(to, pitch, value, width, height, stream)),
     }
 }
@@ -96,10 +64,6 @@ pub(crate) fn host(
     stream: CUstream,
 ) -> Result<()> {
     call!(cuLaunchHostFunc(stream, Some(function), data))
-}
-
-pub(crate) fn record(event: CUevent, stream: CUstream) -> Result<()> {
-    call!(cuEventRecord(event, stream))
 }
 
 pub(crate) fn wait(event: CUevent, stream: CUstream) -> Result<()> {

@@ -2,13 +2,12 @@
 
 use cudarc::driver::sys::CUstream;
 
-use super::call;
-use crate::Result;
+use super::calls;
 
 /// A thread's own default stream: another one for each thread that names it so.
 pub(crate) const PER_THREAD: usize = 2;
 
-/// Waits for all that the stream was given.
-pub(crate) fn synchronize(stream: CUstream) -> Result<()> {
-    call!(cuStreamSynchronize(stream))
+calls! {
+    /// Waits for all that the stream was given.
+    synchronize(stream: CUstream): cuStreamSynchronize;
 }

@@ -1,14 +1,21 @@
 //! Why a capture came to nothing, and what to do about it.
 
-use std::fmt;
 use std::panic::Location;
 
 use cudarc::driver::sys::CUresult;
 
-use super::{Error, NodeName};
+use super::{Error, NodeName, or_nothing};
 
 /// A capture that was invalidated: the driver ended it without a graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "the capture of stream {stream:#x} begun at {begun} was invalidated: {answer:?}{}\
+     \n  recorded last: {}\n  usual cause: {}\n  what to do: {}",
+    or_nothing("\n  call: ", .call, ""),
+    the(.last, "nothing through this library"),
+    self.cause(),
+    self.remedy()
+)]
 #[non_exhaustive]
 pub struct CaptureInvalidated {
     /// The driver's handle of the stream that it was begun on.
@@ -17,8 +24,8 @@ pub struct CaptureInvalidated {
     pub begun: &'static Location<'static>,
     /// The operation that was recorded last through this library.
     pub last: Option<NodeName>,
-    /// The call that did it, where it went through this library, or its answer came to it: through the closure's
-    /// result, or because cudarc kept it.
+    /// The call that did it, where it went through this library, or its answer came to it: through
+    /// the closure's result, or because cudarc kept it.
     pub call: Option<Error>,
     /// What the driver answered when the capture was ended.
     pub answer: CUresult,
@@ -27,7 +34,8 @@ pub struct CaptureInvalidated {
 }
 
 impl CaptureInvalidated {
-    /// The driver's answer that says most: that to the call that did it, or else that to the end of the capture.
+    /// The driver's answer that says most: that to the call that did it, or else that to the end of
+    /// the capture.
     pub fn code(&self) -> CUresult {
         let of_call = self.call.as_ref().and_then(Error::capture_code);
         // That the capture was invalid says nothing of why.
@@ -112,28 +120,17 @@ impl CaptureInvalidated {
     }
 }
 
-impl fmt::Display for CaptureInvalidated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the capture of stream {:#x} begun at {} was invalidated: {:?}",
-            self.stream, self.begun, self.answer
-        )?;
-        if let Some(call) = &self.call {
-            write!(f, "\n  call: {call}")?;
-        }
-        match &self.last {
-            Some(last) => write!(f, "\n  recorded last: the {last}")?,
-            None => f.write_str("\n  recorded last: nothing through this library")?,
-        }
-        let (cause, remedy) = self.explanation();
-        write!(f, "\n  usual cause: {cause}\n  what to do: {remedy}")
-    }
-}
-
 /// Work that reached a recording's stream outside of a foreign block. It was neither run nor
 /// recorded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "work reached stream {stream:#x} outside of a foreign block of the recording begun at {begun}\
+     \n  found: {}\n  after: {}{}\
+     \n  what to do: record it as an operation, or launch it inside of `foreign`",
+    Vec::from_iter(.found.iter().map(|node| format!("the {node}"))).join(", "),
+    the(.after, "the beginning"),
+    or_nothing("\n  before: the ", .before, "")
+)]
 #[non_exhaustive]
 pub struct StrayWork {
     /// The driver's handle of the stream.
@@ -148,24 +145,8 @@ pub struct StrayWork {
     pub before: Option<NodeName>,
 }
 
-impl fmt::Display for StrayWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "work reached stream {:#x} outside of a foreign block of the recording begun at {}",
-            self.stream, self.begun
-        )?;
-        f.write_str("\n  found: ")?;
-        for (i, node) in self.found.iter().enumerate() {
-            write!(f, "{}the {node}", if i == 0 { "" } else { ", " })?;
-        }
-        match &self.after {
-            Some(node) => write!(f, "\n  after: the {node}")?,
-            None => f.write_str("\n  after: the beginning")?,
-        }
-        if let Some(node) = &self.before {
-            write!(f, "\n  before: the {node}")?;
-        }
-        f.write_str("\n  what to do: record it as an operation, or launch it inside of `foreign`")
-    }
+/// Names a node, or says what there is instead.
+fn the(node: &Option<NodeName>, otherwise: &str) -> String {
+    let name = node.as_ref().map(|node| format!("the {node}"));
+    name.unwrap_or_else(|| otherwise.to_owned())
 }

@@ -22,31 +22,32 @@ pub use name::{NodeKind, NodeName};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of this crate.
+///
+/// Sizes are in bytes, and counting begins at 0. `node` is the node that the error is about,
+/// `wants` what was needed, `got` what there was, and `code` what the driver answered.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(
+    missing_docs,
+    reason = "what is not said here of a field, its name and the text say"
+)]
 pub enum Error {
     /// There is no driver to run on.
     #[error("no CUDA driver to run on: {looked_for}. {remedy}")]
     NoDriver {
         /// What was looked for, and what came of it.
         looked_for: String,
-        /// What to do about it.
         remedy: &'static str,
     },
 
     /// The environment variable `CUDA_GRAPH_DRIVER` has an unknown value.
     #[error("CUDA_GRAPH_DRIVER is `{value}`: it takes `auto`, `gpu` or `software`")]
-    UnknownDriver {
-        /// Its value.
-        value: String,
-    },
+    UnknownDriver { value: String },
 
     /// There is no device of this number.
     #[error("no device {ordinal}: the {driver} driver has {count}, counted from 0")]
     NoDevice {
-        /// The device asked for.
         ordinal: usize,
-        /// How many there are.
         count: usize,
         /// The driver that was asked: `gpu` or `software`.
         driver: &'static str,
@@ -57,16 +58,12 @@ pub enum Error {
     Call {
         /// The driver function.
         call: &'static str,
-        /// What it answered.
         code: CUresult,
     },
 
     /// A driver call failed that did not go through this library.
     #[error("a driver call of other code failed: {code:?}")]
-    Foreign {
-        /// What the driver answered.
-        code: CUresult,
-    },
+    Foreign { code: CUresult },
 
     /// An error of other code, passed through by [`Error::other`].
     #[error(transparent)]
@@ -75,11 +72,8 @@ pub enum Error {
     /// The driver is too old for what was asked.
     #[error("{what} needs {needs}, and this is {have}")]
     Unsupported {
-        /// What was asked.
         what: &'static str,
-        /// What that takes.
         needs: String,
-        /// What there is.
         have: String,
     },
 
@@ -88,113 +82,75 @@ pub enum Error {
     Node {
         /// What was done to it.
         action: &'static str,
-        /// The node.
         node: Box<NodeName>,
-        /// What went wrong.
         error: Box<Error>,
     },
 
     /// A kernel takes another number of arguments.
     #[error("kernel `{kernel}` takes {wants} arguments and got {got}")]
     ArgumentCount {
-        /// The kernel.
         kernel: Box<str>,
-        /// How many it takes.
         wants: usize,
-        /// How many it got.
         got: usize,
     },
 
     /// An argument of a kernel has another size.
     #[error("argument {index} of kernel `{kernel}` takes {wants} bytes and got {got}")]
     ArgumentSize {
-        /// The kernel.
         kernel: Box<str>,
-        /// Which argument, counted from 0.
         index: usize,
-        /// The bytes that it takes.
         wants: usize,
-        /// The bytes that it got.
         got: usize,
     },
 
     /// The driver does not tell the arguments of a launch that other code made.
     #[error("the arguments of kernel `{kernel}` cannot be read: {why}")]
-    UnknownArguments {
-        /// The kernel.
-        kernel: Box<str>,
-        /// What is missing.
-        why: &'static str,
-    },
+    UnknownArguments { kernel: Box<str>, why: &'static str },
 
     /// Two sizes differ that must be the same.
     #[error("{what}: {wants} bytes are wanted and {got} given")]
     SizeMismatch {
         /// What was to be done.
         what: &'static str,
-        /// The bytes wanted.
         wants: usize,
-        /// The bytes given.
         got: usize,
     },
 
     /// A range is not within what it is a part of.
     #[error("{start}..{end} is not within 0..{len}")]
     OutOfRange {
-        /// Where it starts.
         start: usize,
-        /// Where it ends.
         end: usize,
-        /// How much there is.
         len: usize,
     },
 
-    /// Rows do not fit in their pitch.
+    /// Rows of `width` bytes, each from byte `start`, do not fit in their pitch.
     #[error("rows of {width} bytes from byte {start} do not fit in a pitch of {pitch} bytes")]
     PitchTooSmall {
-        /// The bytes of a row.
         width: usize,
-        /// The byte where each row starts.
         start: usize,
-        /// The bytes from one row to the next.
         pitch: usize,
     },
 
-    /// Rows do not fit in their plane.
+    /// `height` rows from row `start` do not fit in a plane.
     #[error("{height} rows from row {start} do not fit in planes of {rows} rows")]
     PlaneTooSmall {
-        /// The rows wanted.
         height: usize,
-        /// The first of them.
         start: usize,
-        /// The rows of a plane.
         rows: usize,
     },
 
     /// A region is not a whole number of values.
     #[error("{bytes} bytes are no whole number of values of {size} bytes")]
-    NotWhole {
-        /// The bytes of the region.
-        bytes: usize,
-        /// The bytes of a value.
-        size: usize,
-    },
+    NotWhole { bytes: usize, size: usize },
 
     /// A fill takes values of 1 to 256 bytes. Copy longer ones.
     #[error("a fill takes values of 1 to 256 bytes, and got one of {bytes}: copy it instead")]
-    FillValueSize {
-        /// The bytes of the value.
-        bytes: usize,
-    },
+    FillValueSize { bytes: usize },
 
     /// An address is not aligned to the values there.
     #[error("{address:#x} is not aligned to values of {size} bytes")]
-    Misaligned {
-        /// The address.
-        address: u64,
-        /// The bytes of a value.
-        size: usize,
-    },
+    Misaligned { address: u64, size: usize },
 
     /// The graph is gone. The node that held it was destroyed or updated, or the graph was never
     /// completed.
@@ -203,52 +159,29 @@ pub enum Error {
 
     /// The node was destroyed.
     #[error("the {node} was destroyed")]
-    NodeGone {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    NodeGone { node: Box<NodeName> },
 
-    /// The node belongs to another graph.
+    /// The node belongs to another graph, where it has number `node`.
     #[error("{kind} node {node} belongs to another graph")]
-    ForeignNode {
-        /// Its number there.
-        node: u32,
-        /// Its kind.
-        kind: NodeKind,
-    },
+    ForeignNode { node: u32, kind: NodeKind },
 
     /// The node has no copy in the graph.
     #[error("the {node} has no copy in that graph")]
-    NotInClone {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    NotInClone { node: Box<NodeName> },
 
-    /// The executable does not have the node: the node was added later, or is outside of the graph
-    /// that was instantiated.
+    /// The executable does not have the node.
     #[error(
         "the executable does not have the {node}: it was added later, or is outside of its graph"
     )]
-    NotInExecutable {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    NotInExecutable { node: Box<NodeName> },
 
     /// The operation is of another kind than the node.
     #[error("the node is of kind {is}, not {wanted}")]
-    WrongKind {
-        /// The node's kind.
-        is: NodeKind,
-        /// The kind asked for.
-        wanted: NodeKind,
-    },
+    WrongKind { is: NodeKind, wanted: NodeKind },
 
     /// A conditional node branches in another way than asked for: it is an if and not a loop, say.
     #[error("the {node} branches in another way")]
-    WrongBranching {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    WrongBranching { node: Box<NodeName> },
 
     /// Nobody holds what the operation uses. It was read from a node that other code made, or from
     /// raw parameters.
@@ -256,74 +189,54 @@ pub enum Error {
         "the operation was read from the driver, so nobody holds what the {node} uses: take \
          responsibility with the unsafe `assume_owned`"
     )]
-    Unowned {
-        /// The node that it was to be.
-        node: Box<NodeName>,
-    },
+    Unowned { node: Box<NodeName> },
 
     /// What the node does cannot be told: other code made it, or an update replaced what was known.
     #[error("what the {node} does is not known here")]
-    UnknownOperation {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    UnknownOperation { node: Box<NodeName> },
 
     /// A node is named twice where each counts once.
     #[error("the {node} is named twice")]
-    DuplicateNode {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    DuplicateNode { node: Box<NodeName> },
 
     /// An edge from a node to itself.
     #[error("the {node} cannot wait for itself")]
-    SelfEdge {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    SelfEdge { node: Box<NodeName> },
 
     /// The edge exists already, or is named twice.
     #[error("the {to} waits for the {from} already")]
     DuplicateEdge {
-        /// What is waited for.
         from: Box<NodeName>,
-        /// What waits.
         to: Box<NodeName>,
     },
 
     /// There is no such edge.
     #[error("the {to} does not wait for the {from}")]
     NoEdge {
-        /// What would be waited for.
         from: Box<NodeName>,
-        /// What would wait.
         to: Box<NodeName>,
     },
 
     /// The edge would close a cycle.
     #[error("the {to} cannot wait for the {from}, which waits for it in turn: that is a cycle")]
     Cycle {
-        /// What would be waited for.
         from: Box<NodeName>,
-        /// What would wait.
         to: Box<NodeName>,
     },
 
     /// A graph embedded in itself, or in something embedded in it.
-    #[error("a graph cannot be embedded in itself{}", At(*.location))]
+    #[error("a graph cannot be embedded in itself{}", or_nothing(" (", .location, ")"))]
     SelfEmbed {
         /// Where the operation was made.
         location: Option<&'static Location<'static>>,
     },
 
     /// A graph could not be instantiated.
-    #[error("the graph cannot be instantiated: {reason}{}: {code:?}", Of(.node))]
+    #[error("the graph cannot be instantiated: {reason}{}: {code:?}", or_nothing(" (", .node, ")"))]
     Instantiate {
-        /// Why.
         reason: InstantiateFailure,
         /// The node at fault, where the driver names one.
         node: Option<Box<NodeName>>,
-        /// What the driver answered.
         code: CUresult,
     },
 
@@ -333,20 +246,16 @@ pub enum Error {
          between them, or instantiate with `loops_at_once`"
     )]
     SideBySide {
-        /// One node.
         first: Box<NodeName>,
-        /// The other.
         second: Box<NodeName>,
     },
 
     /// An executable could not be updated. It is what it was.
-    #[error("the executable cannot be updated: {reason}{}: {code:?}", Of(.node))]
+    #[error("the executable cannot be updated: {reason}{}: {code:?}", or_nothing(" (", .node, ")"))]
     Update {
-        /// Why.
         reason: UpdateFailure,
         /// The node of the new definition at fault, where the driver names one.
         node: Option<Box<NodeName>>,
-        /// What the driver answered.
         code: CUresult,
     },
 
@@ -355,33 +264,27 @@ pub enum Error {
         "the {node} cannot change its launch attributes in an executable: update the whole \
          executable from a definition"
     )]
-    AttributesFixed {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    AttributesFixed { node: Box<NodeName> },
 
     /// A conditional node stays what it is. Change what its bodies hold, or set its condition.
     #[error(
         "the {node} stays what it is: change or disable what its bodies hold, or set its condition"
     )]
-    ConditionalFixed {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    ConditionalFixed { node: Box<NodeName> },
 
     /// The node has no body.
     #[error("the {node} has no body")]
-    NoBody {
-        /// The node.
-        node: Box<NodeName>,
-    },
+    NoBody { node: Box<NodeName> },
 
-    /// The executable came as a raw handle without its graph, so its nodes are not known.
+    /// The executable came as a raw handle without its graph.
     #[error("the executable came as a raw handle without its graph, so its nodes are not known")]
     UnknownSource,
 
     /// The stream is being captured.
-    #[error("the stream is being captured{}: end that capture first", BegunAt(*.begun))]
+    #[error(
+        "the stream is being captured{}: end that capture first",
+        or_nothing(" since ", .begun, "")
+    )]
     AlreadyCapturing {
         /// Where that capture was begun, if this library began it.
         begun: Option<&'static Location<'static>>,
@@ -419,10 +322,7 @@ pub enum Error {
         "a body of a conditional node cannot hold the {node}: it holds kernels, copies of memory \
          that is not pageable, fills, empty nodes, graphs and conditional nodes"
     )]
-    NotInBody {
-        /// What was to be added.
-        node: Box<NodeName>,
-    },
+    NotInBody { node: Box<NodeName> },
 
     /// Foreign work with a conditional node is only a graph by itself: the driver embeds none.
     #[error(
@@ -456,56 +356,33 @@ pub enum Error {
 
     /// A picture could not be drawn or read.
     #[error("the picture: {why}")]
-    Picture {
-        /// Why.
-        why: String,
-    },
+    Picture { why: String },
 }
 
-struct BegunAt(Option<&'static Location<'static>>);
-
-impl fmt::Display for BegunAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(location) => write!(f, " since {location}"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct At(Option<&'static Location<'static>>);
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(location) => write!(f, " ({location})"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct Of<'a>(&'a Option<Box<NodeName>>);
-
-impl fmt::Display for Of<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(node) => write!(f, " ({node})"),
-            None => Ok(()),
-        }
-    }
+/// Says `what` between `before` and `after`, or nothing where there is none.
+fn or_nothing(before: &str, what: &Option<impl fmt::Display>, after: &str) -> String {
+    let text = what.as_ref().map(|what| format!("{before}{what}{after}"));
+    text.unwrap_or_default()
 }
 
 impl Error {
     /// The driver's answer, where there is one.
     pub fn code(&self) -> Option<CUresult> {
-        match self {
+        match self.root() {
             Error::Call { code, .. }
             | Error::Foreign { code }
             | Error::Instantiate { code, .. }
             | Error::Update { code, .. } => Some(*code),
-            Error::Node { error, .. } => error.code(),
             Error::CaptureInvalidated(why) => Some(why.code()),
             _ => None,
+        }
+    }
+
+    /// What went wrong, whatever node it is about.
+    fn root(&self) -> &Error {
+        match self {
+            Error::Node { error, .. } => error.root(),
+            error => error,
         }
     }
 
@@ -526,11 +403,7 @@ impl Error {
 
     /// Whether the driver is too old.
     pub(crate) fn is_unsupported(&self) -> bool {
-        match self {
-            Error::Unsupported { .. } => true,
-            Error::Node { error, .. } => error.is_unsupported(),
-            _ => false,
-        }
+        matches!(self.root(), Error::Unsupported { .. })
     }
 
     /// Whether it is this answer of the driver.
@@ -540,12 +413,11 @@ impl Error {
 
     /// The driver's answer, where a capture caused it.
     pub(crate) fn capture_code(&self) -> Option<CUresult> {
-        match self {
-            Error::Call { .. } | Error::Foreign { .. } | Error::Node { .. } => {
-                self.code().filter(|code| is_capture_code(*code))
-            }
+        match self.root() {
+            Error::Call { code, .. } | Error::Foreign { code } => Some(*code),
             _ => None,
         }
+        .filter(|code| is_capture_code(*code))
     }
 
     /// Names the call that failed.

@@ -6,77 +6,59 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphNodeType;
 
-/// The kinds of nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[allow(missing_docs, reason = "the names are CUDA's own")]
-pub enum NodeKind {
-    Kernel,
-    Copy,
-    Fill,
-    Host,
-    Child,
-    Empty,
-    WaitEvent,
-    RecordEvent,
-    SignalSemaphores,
-    WaitSemaphores,
-    Alloc,
-    Free,
-    Batch,
-    Conditional,
-    /// A kind that this library does not know.
-    Other(u32),
+use super::or_nothing;
+
+/// Declares the kinds, each with the driver's name for it and its name in errors.
+macro_rules! kinds {
+    ($($kind:ident = $driver:ident: $name:literal,)+) => {
+        /// The kinds of nodes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[allow(missing_docs, reason = "the names are CUDA's own")]
+        pub enum NodeKind {
+            $($kind,)+
+            /// A kind that this library does not know.
+            Other(u32),
+        }
+
+        impl NodeKind {
+            pub(crate) fn from_driver(kind: u32) -> NodeKind {
+                match kind {
+                    $(_ if kind == CUgraphNodeType::$driver as u32 => NodeKind::$kind,)+
+                    _ => NodeKind::Other(kind),
+                }
+            }
+        }
+
+        impl fmt::Display for NodeKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(NodeKind::$kind => f.write_str($name),)+
+                    NodeKind::Other(kind) => write!(f, "kind {kind}"),
+                }
+            }
+        }
+    };
 }
 
-/// Each kind with the driver's number and its name in errors.
-const NAMES: [(CUgraphNodeType, NodeKind, &str); 14] = {
-    use CUgraphNodeType as T;
-    use NodeKind as K;
-    [
-        (T::CU_GRAPH_NODE_TYPE_KERNEL, K::Kernel, "kernel"),
-        (T::CU_GRAPH_NODE_TYPE_MEMCPY, K::Copy, "copy"),
-        (T::CU_GRAPH_NODE_TYPE_MEMSET, K::Fill, "fill"),
-        (T::CU_GRAPH_NODE_TYPE_HOST, K::Host, "host"),
-        (T::CU_GRAPH_NODE_TYPE_GRAPH, K::Child, "child graph"),
-        (T::CU_GRAPH_NODE_TYPE_EMPTY, K::Empty, "empty"),
-        (T::CU_GRAPH_NODE_TYPE_WAIT_EVENT, K::WaitEvent, "event wait"),
-        (
-            T::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-            K::RecordEvent,
-            "event record",
-        ),
-        (
-            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL,
-            K::SignalSemaphores,
-            "semaphore signal",
-        ),
-        (
-            T::CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
-            K::WaitSemaphores,
-            "semaphore wait",
-        ),
-        (T::CU_GRAPH_NODE_TYPE_MEM_ALLOC, K::Alloc, "alloc"),
-        (T::CU_GRAPH_NODE_TYPE_MEM_FREE, K::Free, "free"),
-        (
-            T::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-            K::Batch,
-            "batch memory operation",
-        ),
-        (
-            T::CU_GRAPH_NODE_TYPE_CONDITIONAL,
-            K::Conditional,
-            "conditional",
-        ),
-    ]
-};
+kinds! {
+    Kernel = CU_GRAPH_NODE_TYPE_KERNEL: "kernel",
+    Copy = CU_GRAPH_NODE_TYPE_MEMCPY: "copy",
+    Fill = CU_GRAPH_NODE_TYPE_MEMSET: "fill",
+    Host = CU_GRAPH_NODE_TYPE_HOST: "host",
+    Child = CU_GRAPH_NODE_TYPE_GRAPH: "child graph",
+    Empty = CU_GRAPH_NODE_TYPE_EMPTY: "empty",
+    WaitEvent = CU_GRAPH_NODE_TYPE_WAIT_EVENT: "event wait",
+    RecordEvent = CU_GRAPH_NODE_TYPE_EVENT_RECORD: "event record",
+    SignalSemaphores = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: "semaphore signal",
+    WaitSemaphores = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: "semaphore wait",
+    Alloc = CU_GRAPH_NODE_TYPE_MEM_ALLOC: "alloc",
+    Free = CU_GRAPH_NODE_TYPE_MEM_FREE: "free",
+    Batch = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: "batch memory operation",
+    Conditional = CU_GRAPH_NODE_TYPE_CONDITIONAL: "conditional",
+}
 
 impl NodeKind {
-    pub(crate) fn from_driver(kind: u32) -> NodeKind {
-        let named = NAMES.iter().find(|(driver, ..)| *driver as u32 == kind);
-        named.map_or(NodeKind::Other(kind), |(_, kind, _)| *kind)
-    }
-
     /// Whether a body of a conditional node may hold a node of this kind. The driver decides about
     /// kinds that this library does not know.
     pub(crate) fn fits_in_body(self) -> bool {
@@ -85,18 +67,6 @@ impl NodeKind {
             self,
             K::Kernel | K::Copy | K::Fill | K::Empty | K::Child | K::Conditional | K::Other(_)
         )
-    }
-}
-
-impl fmt::Display for NodeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match NAMES.iter().find(|(_, kind, _)| kind == self) {
-            Some((.., name)) => f.write_str(name),
-            None => match self {
-                NodeKind::Other(kind) => write!(f, "kind {kind}"),
-                _ => unreachable!("every other kind has a name"),
-            },
-        }
     }
 }
 
@@ -132,19 +102,10 @@ impl NodeName {
 
 impl fmt::Display for NodeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} node", self.kind)?;
-        if let Some(index) = self.index {
-            write!(f, " {index}")?;
-        }
-        if let Some(kernel) = &self.kernel {
-            write!(f, " `{kernel}`")?;
-        }
-        if let Some(label) = &self.label {
-            write!(f, " \"{label}\"")?;
-        }
-        if let Some(location) = self.location {
-            write!(f, " ({location})")?;
-        }
-        Ok(())
+        let index = or_nothing(" ", &self.index, "");
+        let kernel = or_nothing(" `", &self.kernel, "`");
+        let label = or_nothing(" \"", &self.label, "\"");
+        let location = or_nothing(" (", &self.location, ")");
+        write!(f, "{} node{index}{kernel}{label}{location}", self.kind)
     }
 }

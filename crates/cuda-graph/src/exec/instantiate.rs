@@ -97,8 +97,8 @@ impl Graph {
             hErrNode_out: std::ptr::null_mut(),
             result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
         };
-        let (raw, result) = driver::exec::instantiate(graph, &mut params);
-        result.map_err(|error| match error {
+        let made = driver::exec::instantiate(graph, &mut params);
+        let raw = made.map_err(|error| match error {
             Error::Call { code, .. } => self.why_not(&state, &params, code),
             error => error,
         })?;

@@ -8,7 +8,6 @@ use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeParams};
 use super::content::Contents;
 use super::{Graph, Node, NodeId, NodeSet};
 use crate::op::RawOp;
-use crate::retain::UserObject;
 use crate::{Owner, Result, driver};
 
 impl Graph {
@@ -37,7 +36,7 @@ impl Graph {
         state.each_body(self.body_index(), &mut |_, body| {
             held.push((body.contents.clone(), body.lingering.clone()));
         });
-        UserObject::new(Arc::new(held))?.give_to(raw)?;
+        crate::retain::hold(raw, held)?;
         Ok(raw)
     }
 

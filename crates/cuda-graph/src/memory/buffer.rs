@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, result};
 
-use super::{Region, Source, Space, Target, bytes_of};
+use super::{bytes_of, shared};
 use crate::driver::begun::refuse_captured;
-use crate::retain::{Fence, drop_after};
+use crate::retain::{Fence, drop_after, run_after};
 use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in device memory, or on a part of them.
@@ -24,6 +24,9 @@ use crate::{Error, Owner, Result, driver};
 /// | `CudaSlice<T>` | by this library |
 /// | `Arc<CudaSlice<T>>`, or a reference to one | with the last clone of the `Arc` |
 /// | a `CudaView`, or part of something else, by [`lent`](Buffer::lent) | by who lends it |
+///
+/// What takes a stream uses it at once, so it is [`Error::AlreadyCapturing`] while the stream is
+/// captured. The capture goes on.
 ///
 /// ```
 /// # use cuda_graph::Buffer;
@@ -51,67 +54,40 @@ struct Allocation {
     lender: Option<Owner>,
 }
 
-impl Allocation {
-    /// Whether it cannot be freed now, because its stream is captured.
-    fn must_wait(&self) -> bool {
-        driver::capture::is_captured(self.stream.cu_stream()).unwrap_or(false)
-    }
-}
-
 impl Drop for Allocation {
-    /// The stream may be captured by the time that the last launch which used the memory is over,
-    /// or where a program drops it. Then it is freed once the capture has ended.
     fn drop(&mut self) {
-        if self.lender.is_some() {
-            return;
+        if self.lender.is_none() {
+            free(self.address, self.stream.clone());
         }
-        // The null stream is the current context's.
-        let _ = driver::bind(self.stream.context());
-        let stream = self.stream.cu_stream();
-        if !driver::memory::frees_in_order(self.stream.context()) {
-            // To free it waits for the device. No thread that drops a buffer waits for that.
-            let plain = Plain {
-                context: self.stream.context().clone(),
-                address: self.address,
-            };
-            return drop_after(Fence::behind(self.stream.clone()), plain);
-        }
-        let free = || driver::memory::free_in_order(self.address, stream);
-        let freed = driver::capture::unless_captured(stream, || driver::capture::undisturbed(free));
-        let freed = match freed {
-            Some(Ok(())) => return,
-            Some(freed) if !self.must_wait() => freed,
-            // Captured, or by other code since it was asked.
-            _ => {
-                let again = Allocation {
-                    address: self.address,
-                    bytes: self.bytes,
-                    stream: self.stream.clone(),
-                    lender: None,
-                };
-                return drop_after(Fence::behind(self.stream.clone()), again);
-            }
-        };
-        log_leak(freed);
     }
 }
 
-/// Memory that is freed in no stream's order, when nothing uses it any more.
-struct Plain {
-    context: Arc<CudaContext>,
-    address: u64,
-}
-
-impl Drop for Plain {
-    fn drop(&mut self) {
-        let free = || driver::memory::free(self.address);
-        log_leak(driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free)));
+/// Frees what was allocated in the order of `stream`. That may be captured by the time that the
+/// last launch which used the memory is over, or where a program drops it. Then the memory is freed
+/// once the capture has ended.
+fn free(address: u64, stream: Arc<CudaStream>) {
+    // The null stream is the current context's.
+    let _ = driver::bind(stream.context());
+    if !driver::memory::frees_in_order(stream.context()) {
+        // To free it waits for the device. No thread that drops a buffer waits for that.
+        return run_after(Some(Fence::behind(stream.clone())), move || {
+            let free = || driver::memory::free(address);
+            let bound = driver::bind(stream.context());
+            let freed = bound.and_then(|()| driver::capture::undisturbed(free));
+            driver::log_leak("device memory", freed);
+        });
     }
-}
-
-fn log_leak(freed: Result<()>) {
-    if let Err(error) = freed {
-        tracing::error!("device memory leaks: {error}");
+    let raw = stream.cu_stream();
+    let in_order = || driver::memory::free_in_order(address, raw);
+    match driver::capture::unless_captured(raw, || driver::capture::undisturbed(in_order)) {
+        Some(Ok(())) => {}
+        Some(freed) if !driver::capture::is_captured(raw).unwrap_or(false) => {
+            driver::log_leak("device memory", freed);
+        }
+        // Captured, or by other code since it was asked.
+        _ => run_after(Some(Fence::behind(stream.clone())), move || {
+            free(address, stream)
+        }),
     }
 }
 
@@ -135,15 +111,12 @@ impl<T: 'static> Drop for Lender<T> {
 impl Allocation {
     /// What `memory` owned.
     fn of<T>(memory: CudaSlice<T>) -> Allocation {
-        let stream = memory.stream().clone();
-        let bytes = bytes(&memory);
-        // What cudarc tracked of it in other streams, its own stream waits for now.
-        let address = memory.leak();
         Allocation {
-            address,
-            bytes,
-            stream,
+            bytes: bytes(&memory),
+            stream: memory.stream().clone(),
             lender: None,
+            // What cudarc tracked of it in other streams, its own stream waits for now.
+            address: memory.leak(),
         }
     }
 }
@@ -169,32 +142,12 @@ fn address<T>(memory: &impl DevicePtr<T>) -> u64 {
     address
 }
 
-impl<T> Clone for Buffer<T> {
-    fn clone(&self) -> Self {
-        Buffer {
-            allocation: self.allocation.clone(),
-            address: self.address,
-            len: self.len,
-            element: PhantomData,
-        }
-    }
-}
-
 impl<T> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Buffer of {} {} at {:#x}",
-            self.len,
-            std::any::type_name::<T>(),
-            self.address
-        )?;
-        if self.address != self.allocation.address || self.bytes() != self.allocation.bytes {
-            write!(
-                f,
-                ", part of {} bytes at {:#x}",
-                self.allocation.bytes, self.allocation.address
-            )?;
+        let (name, whole) = (std::any::type_name::<T>(), &self.allocation);
+        write!(f, "Buffer of {} {name} at {:#x}", self.len, self.address)?;
+        if self.bytes() != whole.bytes {
+            write!(f, ", part of {} bytes at {:#x}", whole.bytes, whole.address)?;
         }
         Ok(())
     }
@@ -212,19 +165,6 @@ impl<T: 'static> From<CudaSlice<T>> for Buffer<T> {
 
 /// Lends memory that a program goes on using by cudarc's own type. Work in other streams than the
 /// launches' must be ordered with them by the program: cudarc does not know of launches.
-///
-/// ```
-/// # use std::sync::Arc;
-/// # use cuda_graph::{Buffer, FillOp, Graph};
-/// # let device = cuda_graph::device(0)?;
-/// # let stream = device.context().default_stream();
-/// let memory = Arc::new(stream.clone_htod(&[1u32, 2, 3, 4])?);
-/// let graph = Graph::new(device.context())?;
-/// graph.add(FillOp::new(&Buffer::from(&memory).slice(1..3)?, 7)?, ())?;
-/// graph.instantiate()?.launch(&stream)?;
-/// assert_eq!(stream.clone_dtoh(&*memory)?, [1, 7, 7, 4]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 impl<T: 'static> From<Arc<CudaSlice<T>>> for Buffer<T> {
     fn from(memory: Arc<CudaSlice<T>>) -> Self {
         let lender = Arc::new(Lender(Some(memory.clone())));
@@ -245,50 +185,20 @@ impl<T> Buffer<T> {
     /// a part of one, and `owner` keeps it allocated. The memory is never freed by this buffer.
     ///
     /// ```
-    /// use std::sync::{Arc, RwLock};
-    ///
-    /// use cuda_graph::cudarc::driver::CudaSlice;
-    /// use cuda_graph::{Buffer, FillOp, Graph};
-    ///
+    /// # use std::sync::{Arc, RwLock};
+    /// # use cuda_graph::{Buffer, FillOp, Graph};
+    /// # let device = cuda_graph::device(0)?;
+    /// # let stream = device.context().default_stream();
     /// // As in candle: a tensor holds its storage behind a lock, which other tensors share.
-    /// struct CudaStorage {
-    ///     slice: CudaSlice<f32>,
-    /// }
-    /// #[derive(Clone)]
-    /// struct Tensor {
-    ///     storage: Arc<RwLock<CudaStorage>>,
-    /// }
-    ///
-    /// // As in burn: a server owns the memory, and a handle keeps the server from reusing it.
-    /// struct Server {
-    ///     page: CudaSlice<f32>,
-    /// }
-    /// #[derive(Clone)]
-    /// struct Handle {
-    ///     lock: Arc<()>,
-    ///     range: std::ops::Range<usize>,
-    /// }
-    ///
-    /// let device = cuda_graph::device(0)?;
-    /// let stream = device.context().default_stream();
-    /// let slice = stream.clone_htod(&[0f32; 4])?;
-    /// let tensor = Tensor { storage: Arc::new(RwLock::new(CudaStorage { slice })) };
-    /// let server = Server { page: stream.clone_htod(&[0f32; 8])? };
-    /// let handle = Handle { lock: Arc::new(()), range: 2..6 };
+    /// let storage = Arc::new(RwLock::new(stream.clone_htod(&[0f32; 4])?));
     ///
     /// // SAFETY: nobody replaces the slice in the storage, which the owner keeps.
-    /// let storage = tensor.storage.read().unwrap();
-    /// let a = unsafe { Buffer::lent(&storage.slice, tensor.storage.clone()) };
-    /// // SAFETY: the server keeps the page while it is there, and the part while the handle is.
-    /// let part = server.page.slice(handle.range.clone());
-    /// let b = unsafe { Buffer::lent(&part, handle.lock.clone()) };
+    /// let part = unsafe { Buffer::lent(&storage.read().unwrap().slice(1..3), storage.clone()) };
     ///
     /// let graph = Graph::new(device.context())?;
-    /// graph.add(FillOp::new(&a, 1.5)?, ())?;
-    /// graph.add(FillOp::new(&b, 2.5)?, ())?;
+    /// graph.add(FillOp::new(&part, 1.5)?, ())?;
     /// graph.instantiate()?.launch(&stream)?;
-    /// assert_eq!(a.to_host(&stream)?, [1.5; 4]);
-    /// assert_eq!(stream.clone_dtoh(&server.page)?, [0.0, 0.0, 2.5, 2.5, 2.5, 2.5, 0.0, 0.0]);
+    /// assert_eq!(stream.clone_dtoh(&*storage.read().unwrap())?, [0.0, 1.5, 1.5, 0.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -318,11 +228,6 @@ impl<T> Buffer<T> {
 
     /// Allocates `len` values on `stream`, all bits zero. Work in other streams must wait for that,
     /// as for any work of `stream`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured: there would be no memory until the
-    /// graph is launched. The capture goes on. So do the captures of the other functions.
     pub fn zeroed(stream: &Arc<CudaStream>, len: usize) -> Result<Self>
     where
         T: Zeroable,
@@ -339,10 +244,6 @@ impl<T> Buffer<T> {
     }
 
     /// Allocates on `stream`, copies `values` there, and waits until they are there.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured.
     pub fn from_host(stream: &Arc<CudaStream>, values: &[T]) -> Result<Self>
     where
         T: NoUninit,
@@ -364,7 +265,6 @@ impl<T> Buffer<T> {
     /// # Errors
     ///
     /// [`Error::SizeMismatch`] unless there are as many values as the buffer holds.
-    /// [`Error::AlreadyCapturing`] while the stream is captured.
     pub fn copy_from_host(&self, stream: &CudaStream, values: &[T]) -> Result<()>
     where
         T: NoUninit,
@@ -393,10 +293,6 @@ impl<T> Buffer<T> {
     ///     buffer.to_host(stream).unwrap()
     /// }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured.
     pub fn to_host(&self, stream: &CudaStream) -> Result<Vec<T>>
     where
         T: AnyBitPattern,
@@ -419,26 +315,6 @@ impl<T> Buffer<T> {
         self.allocation.stream.context()
     }
 
-    /// The address of its first value.
-    pub fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// How many values it holds.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Its size in bytes.
-    pub fn bytes(&self) -> usize {
-        self.len * size_of::<T>()
-    }
-
     /// A part of it, which shares the allocation.
     ///
     /// # Errors
@@ -455,43 +331,16 @@ impl<T> Buffer<T> {
             Bound::Excluded(&end) => end,
             Bound::Unbounded => self.len,
         };
-        if start > end || end > self.len {
-            return Err(Error::OutOfRange {
-                start,
-                end,
-                len: self.len,
-            });
+        let len = self.len;
+        if start > end || end > len {
+            return Err(Error::OutOfRange { start, end, len });
         }
         Ok(Buffer {
-            allocation: self.allocation.clone(),
             address: self.address + (start * size_of::<T>()) as u64,
             len: end - start,
-            element: PhantomData,
+            ..self.clone()
         })
     }
-
-    /// What keeps the allocation alive.
-    #[inline]
-    pub fn owner(&self) -> Owner {
-        self.allocation.clone()
-    }
-
-    #[inline]
-    pub(crate) fn into_owner(self) -> Owner {
-        self.allocation
-    }
 }
 
-impl<T> Source for Buffer<T> {
-    fn source(&self) -> Region {
-        Region {
-            space: Space::Device,
-            address: self.address,
-            bytes: self.bytes(),
-            owner: Some(self.owner()),
-        }
-    }
-}
-
-// SAFETY: device memory is never borrowed, and read only as types of which all bytes are values.
-unsafe impl<T> Target for Buffer<T> {}
+shared!(Buffer, Device);

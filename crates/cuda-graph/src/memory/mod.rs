@@ -68,11 +68,7 @@ impl Region {
 
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let side = match self.space {
-            Space::Device => "device",
-            Space::Host => "host",
-            Space::Managed => "managed",
-        };
+        let (bytes, side, address) = (self.bytes, self.space, self.address);
         let owned = if self.owner.is_some() {
             "owned"
         } else {
@@ -80,8 +76,7 @@ impl std::fmt::Debug for Region {
         };
         write!(
             f,
-            "{} bytes of {side} memory at {:#x}, {owned}",
-            self.bytes, self.address
+            "{bytes} bytes of {side:?} memory at {address:#x}, {owned}"
         )
     }
 }
@@ -137,6 +132,70 @@ impl<T: NoUninit + Send + Sync + 'static> Source for Arc<Vec<T>> {
         }
     }
 }
+
+/// What every kind of buffer is: `len` values in an allocation that its clones share.
+macro_rules! shared {
+    ($buffer:ident, $space:ident) => {
+        impl<T> $buffer<T> {
+            /// How many values it holds.
+            pub fn len(&self) -> usize {
+                self.len
+            }
+
+            /// Whether it holds none.
+            pub fn is_empty(&self) -> bool {
+                self.len == 0
+            }
+
+            /// Its size in bytes.
+            pub fn bytes(&self) -> usize {
+                self.len * size_of::<T>()
+            }
+
+            /// The address of its first value.
+            pub fn address(&self) -> u64 {
+                self.address
+            }
+
+            /// What keeps the allocation alive.
+            #[inline]
+            pub fn owner(&self) -> $crate::Owner {
+                self.allocation.clone()
+            }
+
+            #[inline]
+            pub(crate) fn into_owner(self) -> $crate::Owner {
+                self.allocation
+            }
+        }
+
+        impl<T> Clone for $buffer<T> {
+            fn clone(&self) -> Self {
+                let allocation = self.allocation.clone();
+                $buffer {
+                    allocation,
+                    ..*self
+                }
+            }
+        }
+
+        impl<T> $crate::Source for $buffer<T> {
+            fn source(&self) -> $crate::Region {
+                $crate::Region {
+                    space: $crate::Space::$space,
+                    address: self.address,
+                    bytes: self.bytes(),
+                    owner: Some(self.owner()),
+                }
+            }
+        }
+
+        // SAFETY: the memory is never borrowed, and read only as types of which all bytes are
+        // values.
+        unsafe impl<T> $crate::Target for $buffer<T> {}
+    };
+}
+use shared;
 
 /// The bytes that `len` values take; [`Error::SizeMismatch`] where no memory has so many.
 fn bytes_of<T>(len: usize, what: &'static str) -> Result<usize> {

@@ -1,14 +1,14 @@
 //! Page-locked host memory with shared ownership.
 
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cudarc::driver::{CudaContext, result};
 
-use super::{Region, Source, Space, Target, bytes_of};
-use crate::{Error, Owner, Result, driver};
+use super::{bytes_of, shared};
+use crate::{Error, Result, driver};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and
 /// write directly.
@@ -20,45 +20,30 @@ use crate::{Error, Owner, Result, driver};
 /// everything that was launched in it, and other calls in that context wait meanwhile: so the
 /// driver does it. Keep what will be needed again, above all where a launch waits for the host.
 pub struct PinnedBuffer<T> {
-    memory: Arc<Pinned>,
+    allocation: Arc<Pinned>,
+    address: u64,
     len: usize,
-    element: std::marker::PhantomData<fn() -> T>,
+    element: PhantomData<fn() -> T>,
 }
 
+/// Plain bytes, read and written by volatile accesses under `access` alone.
 struct Pinned {
     context: Arc<CudaContext>,
-    start: *mut u8,
+    address: u64,
     /// Held while the program reads or writes: a device does not care, but two threads must not
     /// meet.
     access: RwLock<()>,
 }
 
-// SAFETY: the memory is plain bytes, read and written by volatile accesses under `access` alone,
-// and freed once.
-unsafe impl Send for Pinned {}
-// SAFETY: as above.
-unsafe impl Sync for Pinned {}
-
 impl Drop for Pinned {
     fn drop(&mut self) {
         let free = || {
             // SAFETY: `malloc_host` gave this address, and this is the last handle.
-            unsafe { result::free_host(self.start.cast()) }.map_err(Error::call("cuMemFreeHost"))
+            unsafe { result::free_host(self.address as *mut _) }
+                .map_err(Error::call("cuMemFreeHost"))
         };
         let freed = driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free));
-        if let Err(error) = freed {
-            tracing::error!("pinned memory leaks: {error}");
-        }
-    }
-}
-
-impl<T> Clone for PinnedBuffer<T> {
-    fn clone(&self) -> Self {
-        PinnedBuffer {
-            memory: self.memory.clone(),
-            len: self.len,
-            element: std::marker::PhantomData,
-        }
+        driver::log_leak("pinned memory", freed);
     }
 }
 
@@ -67,8 +52,8 @@ impl<T> fmt::Debug for PinnedBuffer<T> {
         let name = std::any::type_name::<T>();
         write!(
             f,
-            "PinnedBuffer of {} {name} at {:p}",
-            self.len, self.memory.start
+            "PinnedBuffer of {} {name} at {:#x}",
+            self.len, self.address
         )
     }
 }
@@ -92,17 +77,18 @@ impl<T> PinnedBuffer<T> {
         let allocate = || unsafe { result::malloc_host(bytes.max(1), 0) };
         let start =
             driver::capture::undisturbed(allocate).map_err(Error::call("cuMemHostAlloc"))?;
-        let memory = Arc::new(Pinned {
+        let pinned = Pinned {
             context: context.clone(),
-            start: start.cast(),
+            address: start as u64,
             access: RwLock::default(),
-        });
+        };
         // SAFETY: the allocation has `bytes` bytes and is ours alone so far.
-        unsafe { memory.start.write_bytes(0, bytes) };
+        unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         Ok(PinnedBuffer {
-            memory,
+            address: pinned.address,
+            allocation: Arc::new(pinned),
             len,
-            element: std::marker::PhantomData,
+            element: PhantomData,
         })
     }
 
@@ -128,16 +114,13 @@ impl<T> PinnedBuffer<T> {
         if values.len() != self.len {
             return Err(Error::SizeMismatch {
                 what: "writing values into pinned memory",
-                wants: self.len * size_of::<T>(),
+                wants: self.bytes(),
                 got: size_of_val(values),
             });
         }
-        let _alone = self
-            .memory
-            .access
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let start = self.memory.start.cast::<T>();
+        let access = &self.allocation.access;
+        let _alone = access.write().unwrap_or_else(PoisonError::into_inner);
+        let start = self.address as *mut T;
         for (i, value) in values.iter().enumerate() {
             // SAFETY: within the allocation, aligned as the driver aligns (256 bytes); the memory
             // is never borrowed.
@@ -159,63 +142,14 @@ impl<T> PinnedBuffer<T> {
     where
         T: AnyBitPattern,
     {
-        let _unwritten = self
-            .memory
-            .access
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let start = self.memory.start.cast_const().cast::<MaybeUninit<T>>();
-        let mut values = Vec::<T>::with_capacity(self.len);
-        for (i, place) in values.spare_capacity_mut()[..self.len]
-            .iter_mut()
-            .enumerate()
-        {
-            // SAFETY: within the allocation, initialized when made, aligned as the driver aligns;
-            // the memory is never borrowed.
-            *place = unsafe { start.add(i).read_volatile() };
-        }
-        // SAFETY: all of them were just written, and any bytes are values.
-        unsafe { values.set_len(self.len) };
-        values
+        let access = &self.allocation.access;
+        let _unwritten = access.read().unwrap_or_else(PoisonError::into_inner);
+        let start = self.address as *mut T;
+        // SAFETY: within the allocation, initialized when made, aligned as the driver aligns; any
+        // bytes are a value, and the memory is never borrowed.
+        let value = |i| unsafe { start.add(i).read_volatile() };
+        (0..self.len).map(value).collect()
     }
 }
 
-impl<T> PinnedBuffer<T> {
-    /// The address of its first value.
-    pub fn address(&self) -> u64 {
-        self.memory.start as u64
-    }
-
-    /// How many values it holds.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// What keeps the allocation alive.
-    pub fn owner(&self) -> Owner {
-        self.memory.clone()
-    }
-
-    pub(crate) fn into_owner(self) -> Owner {
-        self.memory
-    }
-}
-
-impl<T> Source for PinnedBuffer<T> {
-    fn source(&self) -> Region {
-        Region {
-            space: Space::Host,
-            address: self.address(),
-            bytes: self.len * size_of::<T>(),
-            owner: Some(self.owner()),
-        }
-    }
-}
-
-// SAFETY: the memory is never borrowed, and read only as types of which all bytes are values.
-unsafe impl<T> Target for PinnedBuffer<T> {}
+shared!(PinnedBuffer, Host);

@@ -50,17 +50,13 @@ impl Fence {
             }),
             (None, None) => Ok(true),
         });
-        match over {
-            Ok(over) => over,
+        over.unwrap_or_else(|error| {
             // A capture began and ended around the record, which became a part of it.
-            Err(error)
-                if self.stream.is_some() && error.is(CUresult::CUDA_ERROR_CAPTURED_EVENT) =>
-            {
+            if self.stream.is_some() && error.is(CUresult::CUDA_ERROR_CAPTURED_EVENT) {
                 self.event = None;
-                false
             }
-            Err(error) => nothing_runs(&error),
-        }
+            nothing_runs(&error)
+        })
     }
 }
 
@@ -70,12 +66,9 @@ fn record(stream: &CudaStream) -> Result<Option<Arc<Event>>> {
     driver::bind(stream.context())?;
     let event = Event::new()?;
     let raw = stream.cu_stream();
-    match driver::capture::unless_captured(raw, || event.record(raw)) {
-        None => return Ok(None),
-        Some(recorded) => recorded?,
-    }
+    let recorded = driver::capture::unless_captured(raw, || event.record(raw)).transpose()?;
     // Other code may have begun a capture in between.
-    let whole = !driver::capture::is_captured(raw)?;
+    let whole = recorded.is_some() && !driver::capture::is_captured(raw)?;
     Ok(whole.then(|| Arc::new(event)))
 }
 

@@ -1,7 +1,6 @@
 //! The thread that drops what must not be dropped where it was let go: on a thread where CUDA is
 //! forbidden, or while a launch uses it.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,11 +11,9 @@ use std::time::Duration;
 use super::fence::Fence;
 use crate::driver;
 
-type Payload = Box<dyn Any + Send>;
-
-/// Something to drop, at once or once a fence has passed.
-struct Message {
-    _payload: Payload,
+/// What to do, at once or once a fence has passed.
+pub(super) struct Message {
+    work: Box<dyn FnOnce() + Send>,
     after: Option<Fence>,
 }
 
@@ -24,59 +21,48 @@ struct Message {
 const SOONEST: Duration = Duration::from_micros(50);
 const LATEST: Duration = Duration::from_millis(4);
 
-fn queue() -> Option<&'static Sender<Message>> {
+/// Where the thread gets messages from. The first call starts it.
+pub(super) fn queue() -> Option<&'static Sender<Message>> {
     static QUEUE: OnceLock<Option<Sender<Message>>> = OnceLock::new();
     QUEUE
         .get_or_init(|| {
             let (send, receive) = channel();
             let spawned = thread::Builder::new()
                 .name("cuda-graph-reaper".into())
-                .spawn(move || reap(&receive));
-            match spawned {
-                Ok(_) => Some(send),
-                Err(error) => {
-                    tracing::error!("no thread to drop what graphs held, so it is leaked: {error}");
-                    None
-                }
+                // Asking for an event must not disturb what other threads capture.
+                .spawn(move || driver::capture::undisturbed(|| reap(&receive)));
+            if let Err(error) = &spawned {
+                tracing::error!("no thread to drop what graphs held, so it is leaked: {error}");
             }
+            spawned.ok().map(|_| send)
         })
         .as_ref()
 }
 
 fn reap(messages: &Receiver<Message>) {
-    // Asking for an event must not disturb what other threads capture.
-    driver::capture::allow_during_captures();
     let mut waiting: Vec<Message> = Vec::new();
     let mut pause = SOONEST;
     loop {
-        let message = if waiting.is_empty() {
-            pause = SOONEST;
-            match messages.recv() {
-                Ok(message) => Some(message),
-                // The sender lives in a static.
-                Err(_) => return,
-            }
-        } else {
-            match messages.recv_timeout(pause) {
-                Ok(message) => Some(message),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        };
-        waiting.extend(message);
-        let passed = |message: &mut Message| match &mut message.after {
-            None => true,
-            Some(fence) => fence.has_passed(),
-        };
+        let idle = waiting.is_empty();
+        match messages.recv_timeout(if idle { Duration::MAX } else { pause }) {
+            Ok(message) => waiting.push(message),
+            Err(RecvTimeoutError::Timeout) => {}
+            // The sender lives in a static.
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let passed = |message: &mut Message| message.after.as_mut().is_none_or(Fence::has_passed);
         let over: Vec<Message> = waiting.extract_if(.., passed).collect();
         pause = if over.is_empty() {
             (pause * 2).min(LATEST)
         } else {
             SOONEST
         };
-        for message in over {
+        for Message { work, after } in over {
             let what = "an owner that a graph held panicked when it was dropped";
-            contain(what, || drop(message));
+            contain(what, || {
+                work();
+                drop(after);
+            });
             PENDING.fetch_sub(1, Ordering::Release);
         }
     }
@@ -98,47 +84,35 @@ pub(crate) fn contain(what: &str, body: impl FnOnce()) {
     end(&mut || tracing::error!("{what}"));
 }
 
-/// Starts the thread, so that a destructor need not.
-pub(super) fn start() {
-    queue();
-}
-
-/// Has `payload` dropped on the reaper's thread.
-pub(super) fn drop_later(payload: Payload) {
-    send(Message {
-        _payload: payload,
-        after: None,
-    });
-}
-
 /// Has `payload` dropped once `fence` has passed.
-pub(crate) fn drop_after(fence: Fence, payload: impl Any + Send) {
-    send(Message {
-        _payload: Box::new(payload),
-        after: Some(fence),
-    });
+pub(crate) fn drop_after(fence: Fence, payload: impl Send + 'static) {
+    run_after(Some(fence), move || drop(payload));
 }
 
 /// How many things are not dropped yet.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
 /// Waits until everything that was given to the thread so far, and since, is dropped.
-pub(crate) fn settle() {
+pub fn settle() {
     while PENDING.load(Ordering::Acquire) > 0 {
         thread::sleep(SOONEST);
     }
 }
 
-fn send(message: Message) {
+/// Runs `work` on the reaper's thread, once the fence has passed if there is one.
+pub(crate) fn run_after(after: Option<Fence>, work: impl FnOnce() + Send + 'static) {
     PENDING.fetch_add(1, Ordering::Relaxed);
+    let work = Box::new(work);
     match queue() {
         // The thread receives until the process ends. Without it nothing could be dropped in time.
         Some(queue) => {
-            let _ = queue.send(message).map_err(std::mem::forget);
+            let _ = queue
+                .send(Message { work, after })
+                .map_err(std::mem::forget);
         }
         None => {
             PENDING.fetch_sub(1, Ordering::Relaxed);
-            std::mem::forget(message);
+            std::mem::forget((work, after));
         }
     }
 }
