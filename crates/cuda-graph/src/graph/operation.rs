@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUstream};
+use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
 
 use super::child_op::ChildOp;
 use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
@@ -211,14 +211,6 @@ impl Op for AnyOp {
 
     fn owners(&self) -> &[Owner] {
         each!(self, op => op.owners())
-    }
-
-    fn with_params<R>(
-        &self,
-        context: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
-        each!(self, op => op.with_params(context, call))
     }
 
     fn add_to(

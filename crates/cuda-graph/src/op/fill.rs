@@ -1,21 +1,22 @@
 //! Filling memory with one value.
 
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 
 use bytemuck::NoUninit;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
-    CUgraphNodeType, CUstream,
+    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUstream,
 };
 use smallvec::SmallVec;
 
 use super::copy::{Pitched, fits};
-use super::{KernelOp, Op, Tag, fill_kernel, labelled, shared_tag};
+use super::{KernelOp, Op, Shared, Tag, fill_kernel, labelled, shared};
 use crate::error::NodeKind;
 use crate::memory::{Buffer, Region, Space, Target};
-use crate::{Error, Owner, Result, driver};
+use crate::{Error, Result, driver};
 
 /// Fills a region, or rows of it, with a value.
 ///
@@ -40,9 +41,7 @@ use crate::{Error, Owner, Result, driver};
 /// # Ok::<(), cuda_graph::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct FillOp {
-    fill: Arc<Fill>,
-}
+pub struct FillOp(Arc<Shared<Fill>>);
 
 #[derive(Clone)]
 struct Fill {
@@ -56,7 +55,6 @@ struct Fill {
     pitch: usize,
     /// What fills, if no memset does.
     kernel: Option<KernelOp>,
-    tag: Tag,
 }
 
 labelled!(FillOp);
@@ -93,9 +91,7 @@ impl FillOp {
     /// answers if it cannot load the kernel.
     #[track_caller]
     pub fn new<T: NoUninit>(to: &Buffer<T>, value: T) -> Result<FillOp> {
-        let value = bytemuck::bytes_of(&value);
-        let shape = (to.len(), 1, 0);
-        FillOp::make(to.target(), value, shape, By::Either(to.context()))
+        FillOp::rows(to, value, to.len(), 1, 0)
     }
 
     /// Fills all of `to` as [`new`](FillOp::new) does, by a kernel whatever the value is: its node
@@ -137,16 +133,11 @@ impl FillOp {
     /// [`Error::NotWhole`], [`Error::Misaligned`].
     #[track_caller]
     pub fn pattern<V: FillValue>(to: impl Target, value: V) -> Result<FillOp> {
-        let to = to.target();
-        let size = size_of::<V>();
-        if !to.bytes().is_multiple_of(size) {
-            return Err(Error::NotWhole {
-                bytes: to.bytes(),
-                size,
-            });
+        let (bytes, size) = (to.target().bytes(), size_of::<V>());
+        if !bytes.is_multiple_of(size) {
+            return Err(Error::NotWhole { bytes, size });
         }
-        let shape = (to.bytes() / size, 1, 0);
-        FillOp::make(to, bytemuck::bytes_of(&value), shape, By::Memset)
+        FillOp::pattern_rows(to, value, bytes / size, 1, 0)
     }
 
     /// Fills `height` rows of `width` patterns of 1, 2 or 4 bytes. The rows lie `pitch` bytes
@@ -175,7 +166,6 @@ impl FillOp {
         (width, height, pitch): (usize, usize, usize),
         by: By<'_>,
     ) -> Result<FillOp> {
-        let tag = Tag::here();
         if value.is_empty() {
             return Err(Error::FillValueSize { bytes: 0 });
         }
@@ -189,23 +179,28 @@ impl FillOp {
                     .chunks_exact(*period)
                     .all(|part| part == &value[..*period])
         };
-        let shape = (width, height, pitch);
-        let (period, kernel) = match ([4, 2, 1].into_iter().find(repeats), by) {
-            (_, By::Kernel(context)) | (None, By::Either(context)) => {
+        let memset = [4, 2, 1].into_iter().find(repeats);
+        let (period, kernel) = match (by, memset) {
+            (By::Kernel(context), _) | (By::Either(context), None) => {
+                let shape = (width, height, pitch);
                 (0, Some(fill_kernel::launch(context, &to, value, shape)?))
             }
-            (Some(period), By::Either(_)) => (period, None),
-            (_, By::Memset) if to.address().is_multiple_of(value.len() as u64) => {
+            (By::Either(_), Some(period)) => (period, None),
+            (By::Memset, _) if to.address().is_multiple_of(value.len() as u64) => {
                 (value.len(), None)
             }
-            (_, By::Memset) => {
+            (By::Memset, _) => {
                 return Err(Error::Misaligned {
                     address: to.address(),
                     size: value.len(),
                 });
             }
         };
-        let fill = Arc::new(Fill {
+        let owners: SmallVec<[_; 2]> = match &kernel {
+            Some(kernel) => kernel.owners().into(),
+            None => to.owner.iter().cloned().collect(),
+        };
+        let fill = Fill {
             to,
             value: SmallVec::from_slice(value),
             period,
@@ -213,29 +208,27 @@ impl FillOp {
             height,
             pitch,
             kernel,
-            tag,
-        });
-        Ok(FillOp { fill })
+        };
+        Ok(FillOp(Shared::new(fill, owners, Tag::here())))
     }
 
     /// Where it writes.
     pub fn to(&self) -> &Region {
-        &self.fill.to
+        &self.0.value.to
     }
 
     /// The value's bytes.
     pub fn value(&self) -> &[u8] {
-        &self.fill.value
+        &self.0.value.value
     }
 
     /// Values in a row, and rows.
     pub fn size(&self) -> (usize, usize) {
-        (self.fill.width, self.fill.height)
+        (self.0.value.width, self.0.value.height)
     }
 
-    /// The parameters of a memset.
-    fn params(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
-        let fill = &*self.fill;
+    fn memset(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
+        let fill = &self.0.value;
         let period = fill.value[..fill.period].iter().rev();
         CUDA_MEMSET_NODE_PARAMS_v2 {
             dst: fill.to.address(),
@@ -259,65 +252,35 @@ enum By<'a> {
 }
 
 impl Op for FillOp {
-    shared_tag!(fill);
+    shared!();
 
     fn kind(&self) -> NodeKind {
-        match self.fill.kernel {
+        match self.launch() {
             Some(_) => NodeKind::Kernel,
             None => NodeKind::Fill,
         }
     }
 
-    fn owners(&self) -> &[Owner] {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.owners(),
-            None => self.fill.to.owner.as_slice(),
-        }
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (width, height) = self.size();
+        let (value, to) = (hex(self.value()), self.to());
+        write!(f, " of {width}x{height} values {value} to [{to:?}]")
     }
 
-    fn with_params<R>(
-        &self,
-        context: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
+    fn node_params(&self, context: &CudaContext) -> Result<CUgraphNodeParams> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET);
-        params.__bindgen_anon_1.memset = self.params(context.cu_ctx());
-        Ok(call(&mut params))
+        params.__bindgen_anon_1.memset = self.memset(context.cu_ctx());
+        Ok(params)
     }
 
-    fn add_to(
-        &self,
-        context: &CudaContext,
-        graph: CUgraph,
-        after: &[CUgraphNode],
-    ) -> Result<CUgraphNode> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.add_to(context, graph, after),
-            None => self.with_params(context, |params| driver::node::add(graph, after, params))?,
-        }
-    }
-
-    fn set(&self, context: &CudaContext, node: CUgraphNode, _: Option<&Self>) -> Result<()> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.set(context, node, None),
-            None => self.with_params(context, |params| driver::node::set(node, params))?,
-        }
-    }
-
-    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.set_in(context, exec, node),
-            None => self.with_params(context, |params| driver::exec::set(exec, node, params))?,
-        }
+    fn launch(&self) -> Option<&KernelOp> {
+        self.0.value.kernel.as_ref()
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.run(stream),
-            None => Some(driver::run::fill(
-                &self.params(std::ptr::null_mut()),
-                stream,
-            )),
+        match self.launch() {
+            Some(launch) => launch.run(stream),
+            None => Some(driver::run::fill(&self.memset(ptr::null_mut()), stream)),
         }
     }
 
@@ -325,7 +288,7 @@ impl Op for FillOp {
         let params = driver::node::fill_params(node)?;
         let period = params.elementSize as usize;
         let row = params.width * period;
-        let fill = Arc::new(Fill {
+        let fill = Fill {
             to: Region {
                 space: Space::Device,
                 address: params.dst,
@@ -338,23 +301,8 @@ impl Op for FillOp {
             height: params.height,
             pitch: params.pitch,
             kernel: None,
-            tag: Tag::read(),
-        });
-        Ok(FillOp { fill })
-    }
-}
-
-impl fmt::Debug for FillOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "FillOp of {}x{} values {} to [{:?}] made at {:?}",
-            self.fill.width,
-            self.fill.height,
-            hex(&self.fill.value),
-            self.fill.to,
-            self.fill.tag
-        )
+        };
+        Ok(FillOp(Shared::new(fill, None, Tag::read())))
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ptr;
 
 use cudarc::driver::sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
-    CUlaunchAttribute, CUstream,
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUlaunchAttribute,
+    CUstream,
 };
 use cudarc::driver::{CudaContext, LaunchConfig};
 use smallvec::SmallVec;
@@ -207,34 +207,6 @@ impl KernelOp {
             })
         })
     }
-
-    /// The launch that has these parameters.
-    ///
-    /// # Safety
-    ///
-    /// As for a call of the driver with them.
-    unsafe fn of_params(params: &CUDA_KERNEL_NODE_PARAMS) -> Result<KernelOp> {
-        let function = if params.func.is_null() {
-            // The driver gives functions of libraries as kernels; both name a function to the calls
-            // made here.
-            params.kern.cast()
-        } else {
-            params.func
-        };
-        let kernel = Kernel::unowned(function)?;
-        let config = LaunchConfig {
-            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
-            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
-            shared_mem_bytes: params.sharedMemBytes,
-        };
-        let mut launch = unshared(&kernel, config, Tag::read());
-        // SAFETY: by the caller.
-        launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
-        launch.arguments.keep(kernel.into_owner());
-        Ok(KernelOp {
-            launch: launch.shareable(),
-        })
-    }
 }
 
 impl Op for KernelOp {
@@ -255,6 +227,17 @@ impl Op for KernelOp {
     #[inline]
     fn owners(&self) -> &[Owner] {
         self.launch.arguments.owners()
+    }
+
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((gx, gy, gz), (bx, by, bz)) = (self.grid(), self.block());
+        write!(f, " `{}`", self.kernel().name())?;
+        write!(f, " <<<{gx}x{gy}x{gz}, {bx}x{by}x{bz}, ")?;
+        write!(f, "{}>>> {:?}", self.shared_bytes(), self.arguments())?;
+        match self.attributes() {
+            [] => Ok(()),
+            attributes => write!(f, " {attributes:?}"),
+        }
     }
 
     #[inline]
@@ -293,14 +276,6 @@ impl Op for KernelOp {
         to.config = from.config;
         to.tag.location = from.tag.location;
         true
-    }
-
-    fn with_params<R>(
-        &self,
-        _: &CudaContext,
-        _: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
-        unreachable!("launches have driver calls of their own")
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
@@ -359,36 +334,27 @@ impl Op for KernelOp {
 
     fn read(node: CUgraphNode) -> Result<KernelOp> {
         let params = driver::node::kernel_params(node)?;
+        // The driver gives functions of libraries as kernels; both name a function to the calls
+        // made here.
+        let function = if params.func.is_null() {
+            params.kern.cast()
+        } else {
+            params.func
+        };
+        let kernel = Kernel::unowned(function)?;
+        let config = LaunchConfig {
+            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
+            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_mem_bytes: params.sharedMemBytes,
+        };
+        let mut launch = unshared(&kernel, config, Tag::read());
         // SAFETY: the driver gives lists and values of its own, which live as long as the node.
-        let mut op = unsafe { KernelOp::of_params(&params) }?;
+        launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
+        launch.arguments.keep(kernel.into_owner());
         let attributes = LaunchAttribute::read(node);
-        if !attributes.is_empty() {
-            Arc::make_mut(&mut op.launch).attributes = Some(Box::new(attributes));
-        }
-        Ok(op)
-    }
-}
-
-impl fmt::Debug for KernelOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let launch = &*self.launch;
-        let (grid, block) = (self.grid(), self.block());
-        write!(
-            f,
-            "KernelOp `{}` <<<{}x{}x{}, {}x{}x{}, {}>>> {:?}",
-            self.kernel().name(),
-            grid.0,
-            grid.1,
-            grid.2,
-            block.0,
-            block.1,
-            block.2,
-            self.shared_bytes(),
-            launch.arguments
-        )?;
-        if !self.attributes().is_empty() {
-            write!(f, " {:?}", self.attributes())?;
-        }
-        write!(f, " made at {:?}", launch.tag)
+        launch.attributes = (!attributes.is_empty()).then(|| Box::new(attributes));
+        Ok(KernelOp {
+            launch: launch.shareable(),
+        })
     }
 }
