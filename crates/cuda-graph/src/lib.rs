@@ -66,7 +66,7 @@ pub use inspect::DriverDot;
 pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Parameter};
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{
-    AllocOp, BatchOp, CopyOp, EmptyOp, EventHandle, FillOp, FillValue, FreeOp, HostOp, KernelOp,
+    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FillValue, FreeOp, HostOp, KernelOp,
     LaunchAttribute, MemoryLocation, MemoryOperation, Pitched, RawAttribute, RawOp, RecordEventOp,
     SignalSemaphoresOp, WaitCondition, WaitEventOp, WaitSemaphoresOp,
 };

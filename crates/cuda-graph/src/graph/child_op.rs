@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUgraphNode;
 
 use super::operation::Holds;
 use super::{Graph, View};
-use crate::op::{Op, Shared, Tag, labelled, shared};
+use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result};
 
 /// Runs an embedded copy of a graph.
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub struct ChildOp(Arc<Shared<View>>);
 
-labelled!(ChildOp);
+operation!(ChildOp);
 
 impl ChildOp {
     /// Embeds a copy of `graph`.

@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 
 use super::operation::{Holds, Operation};
 use super::{Condition, Graph, Node};
-use crate::op::{Op, Shared, Tag, labelled, shared};
+use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result, driver};
 
 /// An operation whose node has bodies.
@@ -74,7 +74,7 @@ macro_rules! conditionals {
         #[derive(Clone)]
         pub struct $op(Arc<Shared<Branching>>);
 
-        labelled!($op);
+        operation!($op);
 
         impl $op {
             $new

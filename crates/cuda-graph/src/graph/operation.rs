@@ -10,8 +10,8 @@ use super::child_op::ChildOp;
 use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
 use crate::error::NodeKind;
 use crate::op::{
-    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute, Op,
-    RawOp, RecordEventOp, SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
+    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, Op, RawOp, RecordEventOp,
+    SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
 };
 use crate::{Owner, Result};
 
@@ -264,12 +264,8 @@ impl Op for AnyOp {
         each!(self, op => op.condition_of())
     }
 
-    fn attributes(&self) -> &[LaunchAttribute] {
-        each!(self, op => op.attributes())
-    }
-
-    fn kernel_name(&self) -> Option<String> {
-        each!(self, op => op.kernel_name())
+    fn launch(&self) -> Option<&KernelOp> {
+        each!(self, op => op.launch())
     }
 }
 

@@ -298,10 +298,8 @@ impl Arguments {
 /// There are 8 of them at most, and each is initialized.
 unsafe fn number(bytes: &[MaybeUninit<u8>]) -> u64 {
     let mut value = [0; 8];
-    for (to, from) in value.iter_mut().zip(bytes) {
-        // SAFETY: by the caller.
-        *to = unsafe { from.assume_init() };
-    }
+    // SAFETY: by the caller.
+    value[..bytes.len()].copy_from_slice(unsafe { bytes.assume_init_ref() });
     u64::from_le_bytes(value)
 }
 
@@ -394,36 +392,27 @@ impl KernelArguments for Arguments {
     }
 }
 
-impl KernelArguments for () {
-    fn add_to(self, _: &mut Arguments) {}
-}
-
 macro_rules! tuples {
-    ($($name:ident)+) => {
-        impl<$($name: KernelArgument),+> KernelArguments for ($($name,)+) {
+    () => {
+        impl KernelArguments for () {
+            fn add_to(self, _: &mut Arguments) {}
+        }
+    };
+    ($first:ident $($rest:ident)*) => {
+        impl<$first: KernelArgument, $($rest: KernelArgument),*> KernelArguments
+            for ($first, $($rest,)*)
+        {
             #[inline]
             fn add_to(self, arguments: &mut Arguments) {
                 #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
-                let ($($name,)+) = self;
-                $(KernelArgument::add_to($name, arguments);)+
+                let ($first, $($rest,)*) = self;
+                KernelArgument::add_to($first, arguments);
+                $(KernelArgument::add_to($rest, arguments);)*
             }
         }
+
+        tuples!($($rest)*);
     };
 }
 
-tuples!(A);
-tuples!(A B);
-tuples!(A B C);
-tuples!(A B C D);
-tuples!(A B C D E);
-tuples!(A B C D E F);
-tuples!(A B C D E F G);
-tuples!(A B C D E F G H);
-tuples!(A B C D E F G H I);
-tuples!(A B C D E F G H I J);
-tuples!(A B C D E F G H I J K);
-tuples!(A B C D E F G H I J K L);
-tuples!(A B C D E F G H I J K L M);
-tuples!(A B C D E F G H I J K L M N);
-tuples!(A B C D E F G H I J K L M N O);
 tuples!(A B C D E F G H I J K L M N O P);

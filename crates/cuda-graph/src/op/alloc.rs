@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
     CUmemAllocationType, CUmemLocation, CUmemLocationType as Type,
 };
 
-use super::{Op, Shared, Tag, copied, labelled, shared};
+use super::{Op, Shared, Tag, copied, operation, shared};
 use crate::memory::{RawMemory, Space};
 use crate::{Result, driver};
 
@@ -49,7 +49,7 @@ struct Allocation {
     address: u64,
 }
 
-labelled!(AllocOp);
+operation!(AllocOp);
 
 impl AllocOp {
     /// Allocates `bytes` bytes at `location`.

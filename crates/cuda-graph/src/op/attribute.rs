@@ -98,12 +98,10 @@ impl LaunchAttribute {
         RawAttribute { id, value }
     }
 
-    /// The same attribute as a plain launch has it.
+    /// The same attribute as a plain launch has it: zero, but for a cluster.
     pub(crate) fn plain(&self) -> LaunchAttribute {
         match self {
-            LaunchAttribute::Cooperative(_) => LaunchAttribute::Cooperative(false),
             LaunchAttribute::Cluster(..) => LaunchAttribute::Cluster(1, 1, 1),
-            LaunchAttribute::Priority(_) => LaunchAttribute::Priority(0),
             other => LaunchAttribute::Raw(RawAttribute {
                 id: other.id(),
                 // SAFETY: the union is plain data with a member of bytes; zero is no attribute's

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
     CUstreamBatchMemOpParams, CUstreamBatchMemOpType as Type, CUstreamWaitValue_flags as Flags,
 };
 
-use super::{Op, Shared, Tag, copied, labelled, shared};
+use super::{Op, Shared, Tag, copied, operation, shared};
 use crate::memory::{Region, Target};
 use crate::{Error, Result, driver};
 
@@ -56,15 +56,11 @@ pub enum MemoryOperation {
 #[derive(Clone)]
 pub struct BatchOp(Arc<Shared<Vec<CUstreamBatchMemOpParams>>>);
 
-labelled!(BatchOp);
+operation!(BatchOp);
 
 impl BatchOp {
     /// An empty batch, to be filled by the other functions.
     #[track_caller]
-    #[expect(
-        clippy::new_without_default,
-        reason = "a default would not know where it was made"
-    )]
     pub fn new() -> BatchOp {
         BatchOp(Shared::new(Vec::new(), None, Tag::here()))
     }

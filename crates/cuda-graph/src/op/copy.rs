@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
     CUmemorytype as Type, CUstream,
 };
 
-use super::{Op, Shared, Tag, labelled, shared};
+use super::{Op, Shared, Tag, operation, shared};
 use crate::memory::{Region, Source, Space, Target};
 use crate::{Error, Result, driver};
 
@@ -35,7 +35,7 @@ unsafe impl Send for Copy {}
 // SAFETY: as above.
 unsafe impl Sync for Copy {}
 
-labelled!(CopyOp);
+operation!(CopyOp);
 
 /// How rows lie in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -225,7 +225,7 @@ impl Op for CopyOp {
         let (rows, planes) = (params.Height.max(1), params.Depth.max(1));
         // A pitch or height of 0 is that of the box.
         let or = |given: usize, of_box: usize| if given == 0 { of_box } else { given };
-        let side = |kind, host: u64, device: u64, pitch: usize, height: usize| {
+        let side = |(kind, host, device): (Type, u64, u64), pitch: usize, height: usize| {
             let (pitch, height) = (or(pitch, params.WidthInBytes), or(height, rows));
             let (space, address) = match kind {
                 Type::CU_MEMORYTYPE_HOST => (Space::Host, host),
@@ -239,21 +239,21 @@ impl Op for CopyOp {
                 owner: None,
             }
         };
-        let to = side(
+        let to = (
             params.dstMemoryType,
             params.dstHost as u64,
             params.dstDevice,
-            params.dstPitch,
-            params.dstHeight,
         );
-        let from = side(
+        let from = (
             params.srcMemoryType,
             params.srcHost as u64,
             params.srcDevice,
-            params.srcPitch,
-            params.srcHeight,
         );
-        let copy = Copy { to, from, params };
+        let copy = Copy {
+            to: side(to, params.dstPitch, params.dstHeight),
+            from: side(from, params.srcPitch, params.srcHeight),
+            params,
+        };
         Ok(CopyOp(Shared::new(copy, None, Tag::read())))
     }
 }

@@ -5,22 +5,18 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
 
-use super::{Op, Shared, Tag, labelled, shared};
+use super::{Op, Shared, Tag, operation, shared};
 use crate::{Result, driver};
 
 /// Does nothing. Its node joins the nodes that it waits for.
 #[derive(Clone)]
 pub struct EmptyOp(Arc<Shared<()>>);
 
-labelled!(EmptyOp);
+operation!(EmptyOp);
 
 impl EmptyOp {
     /// Makes one.
     #[track_caller]
-    #[expect(
-        clippy::new_without_default,
-        reason = "a default would not know where it was made"
-    )]
     pub fn new() -> EmptyOp {
         EmptyOp(Shared::new((), None, Tag::here()))
     }

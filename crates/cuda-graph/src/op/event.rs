@@ -6,64 +6,37 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUevent, CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUstream};
 use cudarc::driver::{CudaContext, CudaEvent};
 
-use super::{Op, Shared, Tag, labelled, shared};
+use super::{Op, Shared, Tag, operation, shared};
 use crate::{Owner, Result, driver};
 
-/// An event, kept alive or read from a node.
 #[derive(Clone)]
-pub struct EventHandle {
-    raw: CUevent,
-    owner: Option<Owner>,
-}
+struct Event(CUevent);
 
-// SAFETY: an event handle may be used from any thread.
-unsafe impl Send for EventHandle {}
+// SAFETY: an event's handle may be used from any thread.
+unsafe impl Send for Event {}
 // SAFETY: as above.
-unsafe impl Sync for EventHandle {}
-
-impl EventHandle {
-    /// The driver's handle.
-    pub fn raw(&self) -> CUevent {
-        self.raw
-    }
-}
-
-impl From<&Arc<CudaEvent>> for EventHandle {
-    fn from(event: &Arc<CudaEvent>) -> EventHandle {
-        EventHandle {
-            raw: event.cu_event(),
-            owner: Some(event.clone()),
-        }
-    }
-}
-
-impl fmt::Debug for EventHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event {:p}", self.raw)
-    }
-}
+unsafe impl Sync for Event {}
 
 macro_rules! event_operations {
     ($($(#[$doc:meta])* $op:ident: $what:literal, $kind:ident, $node:ident, $member:ident,
        $read:path, $run:path;)+) => {$(
         $(#[$doc])*
         #[derive(Clone)]
-        pub struct $op(Arc<Shared<EventHandle>>);
+        pub struct $op(Arc<Shared<Event>>);
 
-        labelled!($op);
+        operation!($op);
 
         impl $op {
             #[doc = $what]
             #[track_caller]
-            pub fn new(event: impl Into<EventHandle>) -> $op {
-                let event = event.into();
-                let owner = event.owner.clone();
-                $op(Shared::new(event, owner, Tag::here()))
+            pub fn new(event: &Arc<CudaEvent>) -> $op {
+                let owner: Owner = event.clone();
+                $op(Shared::new(Event(event.cu_event()), [owner], Tag::here()))
             }
 
-            /// The event.
-            pub fn event(&self) -> &EventHandle {
-                &self.0.value
+            /// The driver's handle of the event.
+            pub fn event(&self) -> CUevent {
+                self.0.value.0
             }
         }
 
@@ -71,23 +44,21 @@ macro_rules! event_operations {
             shared!($kind);
 
             fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, " of {:?}", self.event())
+                write!(f, " of event {:p}", self.event())
             }
 
             fn node_params(&self, _: &CudaContext) -> Result<CUgraphNodeParams> {
                 let mut params = driver::node::blank(CUgraphNodeType::$node);
-                params.__bindgen_anon_1.$member.event = self.event().raw;
+                params.__bindgen_anon_1.$member.event = self.event();
                 Ok(params)
             }
 
             fn run(&self, stream: CUstream) -> Option<Result<()>> {
-                Some($run(self.event().raw, stream))
+                Some($run(self.event(), stream))
             }
 
             fn read(node: CUgraphNode) -> Result<$op> {
-                let raw = $read(node)?;
-                let event = EventHandle { raw, owner: None };
-                Ok($op(Shared::new(event, None, Tag::read())))
+                Ok($op(Shared::new(Event($read(node)?), None, Tag::read())))
             }
         }
     )+};

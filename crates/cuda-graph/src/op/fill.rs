@@ -13,7 +13,7 @@ use cudarc::driver::sys::{
 use smallvec::SmallVec;
 
 use super::copy::{Pitched, fits};
-use super::{KernelOp, Op, Shared, Tag, fill_kernel, labelled, shared};
+use super::{KernelOp, Op, Shared, Tag, fill_kernel, operation, shared};
 use crate::error::NodeKind;
 use crate::memory::{Buffer, Region, Space, Target};
 use crate::{Error, Result, driver};
@@ -49,15 +49,13 @@ struct Fill {
     value: SmallVec<[u8; 16]>,
     /// How many bytes of the value a memset repeats.
     period: usize,
-    /// In values.
-    width: usize,
-    height: usize,
-    pitch: usize,
+    /// Values in a row, rows, and bytes from a row to the next.
+    shape: (usize, usize, usize),
     /// What fills, if no memset does.
     kernel: Option<KernelOp>,
 }
 
-labelled!(FillOp);
+operation!(FillOp);
 
 /// A value that a memset node takes: of 1, 2 or 4 bytes.
 pub trait FillValue: sealed::Sealed + NoUninit {}
@@ -160,15 +158,11 @@ impl FillOp {
     }
 
     #[track_caller]
-    fn make(
-        to: Region,
-        value: &[u8],
-        (width, height, pitch): (usize, usize, usize),
-        by: By<'_>,
-    ) -> Result<FillOp> {
+    fn make(to: Region, value: &[u8], shape: (usize, usize, usize), by: By<'_>) -> Result<FillOp> {
         if value.is_empty() {
             return Err(Error::FillValueSize { bytes: 0 });
         }
+        let (width, height, pitch) = shape;
         let row = width.saturating_mul(value.len());
         fits(&to, Pitched::rows(pitch), (row, height, 1))?;
         let repeats = |period: &usize| {
@@ -182,7 +176,6 @@ impl FillOp {
         let memset = [4, 2, 1].into_iter().find(repeats);
         let (period, kernel) = match (by, memset) {
             (By::Kernel(context), _) | (By::Either(context), None) => {
-                let shape = (width, height, pitch);
                 (0, Some(fill_kernel::launch(context, &to, value, shape)?))
             }
             (By::Either(_), Some(period)) => (period, None),
@@ -204,9 +197,7 @@ impl FillOp {
             to,
             value: SmallVec::from_slice(value),
             period,
-            width,
-            height,
-            pitch,
+            shape,
             kernel,
         };
         Ok(FillOp(Shared::new(fill, owners, Tag::here())))
@@ -224,19 +215,21 @@ impl FillOp {
 
     /// Values in a row, and rows.
     pub fn size(&self) -> (usize, usize) {
-        (self.0.value.width, self.0.value.height)
+        let (width, height, _) = self.0.value.shape;
+        (width, height)
     }
 
     fn memset(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
         let fill = &self.0.value;
+        let (width, height, pitch) = fill.shape;
         let period = fill.value[..fill.period].iter().rev();
         CUDA_MEMSET_NODE_PARAMS_v2 {
             dst: fill.to.address(),
-            pitch: fill.pitch,
+            pitch,
             value: period.fold(0, |value, &byte| value << 8 | u32::from(byte)),
             elementSize: fill.period as u32,
-            width: fill.width.saturating_mul(fill.value.len() / fill.period),
-            height: fill.height,
+            width: width.saturating_mul(fill.value.len() / fill.period),
+            height,
             ctx: context,
         }
     }
@@ -297,9 +290,7 @@ impl Op for FillOp {
             },
             value: SmallVec::from_slice(&params.value.to_le_bytes()[..period.min(4)]),
             period: period.min(4),
-            width: params.width,
-            height: params.height,
-            pitch: params.pitch,
+            shape: (params.width, params.height, params.pitch),
             kernel: None,
         };
         Ok(FillOp(Shared::new(fill, None, Tag::read())))

@@ -38,17 +38,15 @@ const KERNEL: &str = "
     mov.u32 %a, %ctaid.x;
     mov.u32 %b, %ntid.x;
     mov.u32 %c, %tid.x;
-    mul.wide.u32 %i, %a, %b;
-    cvt.u64.u32 %j, %c;
-    add.u64 %i, %i, %j;
+    mad.lo.u32 %c, %a, %b, %c;
+    cvt.u64.u32 %i, %c;
     ld.param.u64 %stride, [stride];
     setp.ge.u64 %over, %i, %stride;
     @%over ret;
     ld.param.u64 %period, [period];
     rem.u64 %j, %i, %period;
-    mul.lo.u64 %j, %j, BYTES;
     mov.u64 %at, value;
-    add.u64 %at, %at, %j;
+    mad.lo.u64 %at, %j, BYTES, %at;
     ld.param.uBITS %word, [%at];
     ld.param.u64 %to, [to];
     cvta.to.global.u64 %to, %to;
@@ -62,14 +60,12 @@ const KERNEL: &str = "
 ROW:
     setp.ge.u64 %over, %r, %rows;
     @%over ret;
-    mul.lo.u64 %row, %r, %pitch;
-    add.u64 %row, %row, %to;
+    mad.lo.u64 %row, %r, %pitch, %to;
     mov.u64 %j, %i;
 WORD:
     setp.ge.u64 %over, %j, %count;
     @%over bra NEXT;
-    mul.lo.u64 %at, %j, BYTES;
-    add.u64 %at, %at, %row;
+    mad.lo.u64 %at, %j, BYTES, %row;
     st.global.uBITS [%at], %word;
     add.u64 %j, %j, %stride;
     bra WORD;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams, CUgraphNodeType};
 
-use super::{Op, Shared, Tag, labelled, shared};
+use super::{Op, Shared, Tag, operation, shared};
 use crate::memory::RawMemory;
 use crate::{Result, driver};
 
@@ -14,7 +14,7 @@ use crate::{Result, driver};
 #[derive(Clone)]
 pub struct FreeOp(Arc<Shared<u64>>);
 
-labelled!(FreeOp);
+operation!(FreeOp);
 
 impl FreeOp {
     /// Frees `memory`, which [`Graph::allocation`](crate::Graph::allocation) gave. The driver

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUstream};
 
-use super::{Op, Shared, Tag, labelled, shared};
+use super::{Op, Shared, Tag, operation, shared};
 use crate::retain::contain;
 use crate::{Owner, Result, driver};
 
@@ -29,7 +29,7 @@ unsafe impl Send for Call {}
 // SAFETY: as above.
 unsafe impl Sync for Call {}
 
-labelled!(HostOp);
+operation!(HostOp);
 
 impl HostOp {
     /// Calls `function` each time the node runs. Several launches may call it at once. If it

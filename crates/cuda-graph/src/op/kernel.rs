@@ -11,7 +11,7 @@ use cudarc::driver::{CudaContext, LaunchConfig};
 use smallvec::SmallVec;
 use triomphe::{Arc, UniqueArc};
 
-use super::{LaunchAttribute, Op, Tag, labelled};
+use super::{LaunchAttribute, Op, Tag, operation};
 use crate::error::NodeKind;
 use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments};
 use crate::{Owner, Result, driver};
@@ -88,7 +88,7 @@ fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch
     }
 }
 
-labelled!(KernelOp);
+operation!(KernelOp);
 
 impl KernelOp {
     /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the
@@ -246,12 +246,8 @@ impl Op for KernelOp {
     }
 
     #[inline]
-    fn attributes(&self) -> &[LaunchAttribute] {
-        KernelOp::attributes(self)
-    }
-
-    fn kernel_name(&self) -> Option<String> {
-        Some(self.kernel().name().to_owned())
+    fn launch(&self) -> Option<&KernelOp> {
+        Some(self)
     }
 
     /// Copies the launch into an operation that nobody shares and that holds the same owners.

@@ -6,6 +6,10 @@
 //!
 //! Each file is one operation: how it is made, how it becomes the driver's parameters, and how it
 //! is read back from them. Operations that hold graphs are in [`graph`](crate::graph).
+#![expect(
+    clippy::new_without_default,
+    reason = "a default would not know where an operation was made"
+)]
 
 mod alloc;
 mod attribute;
@@ -34,7 +38,7 @@ pub use attribute::{LaunchAttribute, RawAttribute};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
 pub use copy::{CopyOp, Pitched};
 pub use empty::EmptyOp;
-pub use event::{EventHandle, RecordEventOp, WaitEventOp};
+pub use event::{RecordEventOp, WaitEventOp};
 pub(crate) use fill::hex;
 pub use fill::{FillOp, FillValue};
 pub use free::FreeOp;
@@ -197,12 +201,7 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Its launch attributes, if it is a launch.
     fn attributes(&self) -> &[LaunchAttribute] {
-        &[]
-    }
-
-    /// The kernel's name, if it is a launch.
-    fn kernel_name(&self) -> Option<String> {
-        None
+        self.launch().map_or(&[], KernelOp::attributes)
     }
 
     /// Makes `other` the same operation in place, if that is cheap and changes no hold.
@@ -214,7 +213,7 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
     fn name(&self, index: Option<u32>) -> NodeName {
         let tag = self.tag();
         NodeName {
-            kernel: self.kernel_name(),
+            kernel: self.launch().map(|op| op.kernel().name().to_owned()),
             label: tag.label.clone(),
             location: tag.location,
             ..NodeName::of_kind(self.kind(), index)
@@ -222,7 +221,7 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Gives an operation its public label and location, and `Debug`.
+/// Gives an operation its public label and location.
 macro_rules! labelled {
     ($op:ident) => {
         impl $op {
@@ -254,6 +253,14 @@ macro_rules! labelled {
                 self
             }
         }
+    };
+}
+pub(crate) use labelled;
+
+/// Gives an operation what is public of every one.
+macro_rules! operation {
+    ($op:ident) => {
+        $crate::op::labelled!($op);
 
         impl std::fmt::Debug for $op {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -264,7 +271,7 @@ macro_rules! labelled {
         }
     };
 }
-pub(crate) use labelled;
+pub(crate) use operation;
 
 /// What [`Op`] asks of an operation that is a [`Shared`] value, of a kind.
 macro_rules! shared {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams};
 
-use super::{Op, Shared, Tag, labelled, shared};
+use super::{Op, Shared, Tag, operation, shared};
 use crate::error::NodeKind;
 use crate::{Error, Owner, Result, driver};
 
@@ -26,7 +26,7 @@ unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
-labelled!(RawOp);
+operation!(RawOp);
 
 impl RawOp {
     /// The operation that `params` describes. `owners` are kept alive.

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
     CUexternalSemaphore, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
 };
 
-use super::{Op, Shared, Tag, labelled, shared};
+use super::{Op, Shared, Tag, operation, shared};
 use crate::{Owner, Result, driver};
 
 #[derive(Clone)]
@@ -30,7 +30,7 @@ macro_rules! semaphore_operations {
         #[derive(Clone)]
         pub struct $op(Arc<Shared<Semaphores<$params>>>);
 
-        labelled!($op);
+        operation!($op);
 
         impl $op {
             /// Of each of `semaphores`, with its parameters; `owner` is kept alive.
