@@ -1,7 +1,6 @@
 //! Running a graph as one node of another.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphNode;
 
@@ -10,14 +9,14 @@ use super::{Graph, View};
 use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result};
 
-/// Runs an embedded copy of a graph.
-///
-/// The graph is copied when the operation is added or updated, with all that its nodes hold. Later
-/// changes of the original do not reach the copy. [`Graph::child`] gives a view of the copy.
-#[derive(Clone)]
-pub struct ChildOp(Arc<Shared<View>>);
-
-operation!(ChildOp);
+operation! {
+    /// Runs an embedded copy of a graph.
+    ///
+    /// The graph is copied when the operation is added or updated, with all that its nodes hold.
+    /// Later changes of the original do not reach the copy. [`Graph::child`] gives a view of the
+    /// copy.
+    ChildOp(View)
+}
 
 impl ChildOp {
     /// Embeds a copy of `graph`.

@@ -373,9 +373,7 @@ impl KernelArgument for RawMemory {
 impl KernelArgument for &RawMemory {
     fn add_to(self, arguments: &mut Arguments) {
         arguments.value(&self.address());
-        if let Some(owner) = &self.region().owner {
-            arguments.keep(owner.clone());
-        }
+        arguments.owners.extend(self.region().owner.clone());
     }
 }
 

@@ -80,7 +80,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// The kernel behind a handle read from a node, kept loaded by nothing.
+    /// The kernel of a handle, kept loaded by nothing.
     pub(crate) fn unowned(raw: CUfunction) -> Result<Kernel> {
         Kernel::of(raw, None)
     }

@@ -31,12 +31,13 @@ pub enum MemoryLocation {
     Managed(i32),
 }
 
-/// Allocates memory when its node runs. The address is fixed when the node is added:
-/// [`Graph::allocation`](crate::Graph::allocation).
-///
-/// The driver does not clone or embed a graph with allocations, nor instantiate it twice.
-#[derive(Clone)]
-pub struct AllocOp(Arc<Shared<Allocation>>);
+operation! {
+    /// Allocates memory when its node runs. The address is fixed when the node is added:
+    /// [`Graph::allocation`](crate::Graph::allocation).
+    ///
+    /// The driver does not clone or embed a graph with allocations, nor instantiate it twice.
+    AllocOp(Allocation)
+}
 
 #[derive(Clone)]
 struct Allocation {
@@ -48,8 +49,6 @@ struct Allocation {
     /// 0 until it is a node.
     address: u64,
 }
-
-operation!(AllocOp);
 
 impl AllocOp {
     /// Allocates `bytes` bytes at `location`.

@@ -30,10 +30,7 @@ pub enum LaunchAttribute {
 
 /// An attribute by its number. Its value may be an address or a handle, which the driver trusts.
 #[derive(Clone, Copy)]
-pub struct RawAttribute {
-    id: CUkernelNodeAttrID,
-    value: CUkernelNodeAttrValue,
-}
+pub struct RawAttribute(CUlaunchAttribute);
 
 // SAFETY: plain data; addresses and handles in it may be used from any thread, by `new`'s contract.
 unsafe impl Send for RawAttribute {}
@@ -48,17 +45,18 @@ impl RawAttribute {
     /// The value is one of this attribute, its unused bytes are zero, and what its addresses and
     /// handles mean lives for as long as a graph, executable or launch has the attribute.
     pub unsafe fn new(id: CUkernelNodeAttrID, value: CUkernelNodeAttrValue) -> RawAttribute {
-        RawAttribute { id, value }
+        let pad = [0; 4];
+        RawAttribute(CUlaunchAttribute { id, pad, value })
     }
 
     /// Which attribute it is.
     pub fn id(&self) -> CUkernelNodeAttrID {
-        self.id
+        self.0.id
     }
 
     /// Its value.
     pub fn value(&self) -> &CUkernelNodeAttrValue {
-        &self.value
+        &self.0.value
     }
 }
 
@@ -67,7 +65,8 @@ impl LaunchAttribute {
         self.raw().id
     }
 
-    fn raw(&self) -> RawAttribute {
+    /// As the driver takes it.
+    pub(super) fn raw(&self) -> CUlaunchAttribute {
         // SAFETY: the union is plain data with a member of bytes.
         let mut value: CUkernelNodeAttrValue = unsafe { mem::zeroed() };
         let id = match *self {
@@ -93,35 +92,25 @@ impl LaunchAttribute {
                 value.sharedMemCarveout = percent;
                 Id::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
             }
-            LaunchAttribute::Raw(raw) => return raw,
+            LaunchAttribute::Raw(raw) => return raw.0,
         };
-        RawAttribute { id, value }
+        let pad = [0; 4];
+        CUlaunchAttribute { id, pad, value }
     }
 
     /// The same attribute as a plain launch has it: zero, but for a cluster.
     pub(crate) fn plain(&self) -> LaunchAttribute {
         match self {
             LaunchAttribute::Cluster(..) => LaunchAttribute::Cluster(1, 1, 1),
-            other => LaunchAttribute::Raw(RawAttribute {
-                id: other.id(),
-                // SAFETY: the union is plain data with a member of bytes; zero is no attribute's
-                // address or handle.
-                value: unsafe { mem::zeroed() },
-            }),
+            // SAFETY: the union is plain data with a member of bytes; zero is no attribute's
+            // address or handle.
+            _ => LaunchAttribute::Raw(unsafe { RawAttribute::new(self.id(), mem::zeroed()) }),
         }
-    }
-
-    /// As launches outside of graphs take it.
-    pub(super) fn of_launch(&self) -> CUlaunchAttribute {
-        let RawAttribute { id, value } = self.raw();
-        let pad = [0; 4];
-        CUlaunchAttribute { id, pad, value }
     }
 
     /// Gives a node this attribute.
     pub(crate) fn set(&self, node: CUgraphNode) -> Result<()> {
-        let RawAttribute { id, value } = self.raw();
-        driver::node::set_attribute(node, id, &value)
+        driver::node::set_attribute(node, self.id(), &self.raw().value)
     }
 
     /// The attributes of a node that differ from a plain launch, as far as the driver tells.
@@ -147,7 +136,7 @@ impl LaunchAttribute {
 
 impl fmt::Debug for RawAttribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.id)
+        write!(f, "{:?}", self.id())
     }
 }
 

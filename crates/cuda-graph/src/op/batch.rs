@@ -52,11 +52,10 @@ pub enum MemoryOperation {
     Other { kind: u32 },
 }
 
-/// Waits for, and writes, words of memory, in order.
-#[derive(Clone)]
-pub struct BatchOp(Arc<Shared<Vec<CUstreamBatchMemOpParams>>>);
-
-operation!(BatchOp);
+operation! {
+    /// Waits for, and writes, words of memory, in order.
+    BatchOp(Vec<CUstreamBatchMemOpParams>)
+}
 
 impl BatchOp {
     /// An empty batch, to be filled by the other functions.

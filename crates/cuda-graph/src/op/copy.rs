@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
@@ -14,14 +13,15 @@ use super::{Op, Shared, Tag, operation, shared};
 use crate::memory::{Region, Source, Space, Target};
 use crate::{Error, Result, driver};
 
-/// A copy from one region to another: of one row, of rows, or of a box. Each side is device, host
-/// or managed memory.
-///
-/// Between two devices it is a node of either's graph. Both must reach the memory: what cudarc and
-/// this library allocate lies in pools that their own device alone reaches until
-/// `cuMemPoolSetAccess` lets another in; before, the driver answers `CUDA_ERROR_INVALID_VALUE`.
-#[derive(Clone)]
-pub struct CopyOp(Arc<Shared<Copy>>);
+operation! {
+    /// A copy from one region to another: of one row, of rows, or of a box. Each side is device,
+    /// host or managed memory.
+    ///
+    /// Between two devices it is a node of either's graph. Both must reach the memory: what cudarc
+    /// and this library allocate lies in pools that their own device alone reaches until
+    /// `cuMemPoolSetAccess` lets another in; before, the driver answers `CUDA_ERROR_INVALID_VALUE`.
+    CopyOp(Copy)
+}
 
 #[derive(Clone)]
 struct Copy {
@@ -34,8 +34,6 @@ struct Copy {
 unsafe impl Send for Copy {}
 // SAFETY: as above.
 unsafe impl Sync for Copy {}
-
-operation!(CopyOp);
 
 /// How rows lie in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,9 +147,8 @@ impl CopyOp {
             Height: size.1,
             Depth: size.2,
         };
-        let owners = [to.owner.clone(), from.owner.clone()];
+        let owners = [to.owner.clone(), from.owner.clone()].into_iter().flatten();
         let copy = Copy { to, from, params };
-        let owners = owners.into_iter().flatten();
         Ok(CopyOp(Shared::new(copy, owners, Tag::here())))
     }
 
@@ -175,10 +172,7 @@ impl CopyOp {
     pub fn bytes(&self) -> usize {
         let (width, height, depth) = self.size();
         // A box without bytes may have sides of any length.
-        if width == 0 || height == 0 || depth == 0 {
-            return 0;
-        }
-        width * height * depth
+        width.saturating_mul(height).saturating_mul(depth)
     }
 }
 
@@ -187,11 +181,8 @@ impl Op for CopyOp {
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (width, height, depth) = self.size();
-        let (from, to) = (self.from(), self.to());
-        write!(
-            f,
-            " of {width}x{height}x{depth} from [{from:?}] to [{to:?}]"
-        )
+        write!(f, " of {width}x{height}x{depth}")?;
+        write!(f, " from [{:?}] to [{:?}]", self.from(), self.to())
     }
 
     fn node_params(&self, context: &CudaContext) -> Result<CUgraphNodeParams> {
@@ -221,12 +212,12 @@ impl Op for CopyOp {
     }
 
     fn read(node: CUgraphNode) -> Result<CopyOp> {
-        let params = driver::node::copy_params(node)?;
-        let (rows, planes) = (params.Height.max(1), params.Depth.max(1));
+        let copy = driver::node::copy_params(node)?;
+        let (rows, planes) = (copy.Height.max(1), copy.Depth.max(1));
         // A pitch or height of 0 is that of the box.
         let or = |given: usize, of_box: usize| if given == 0 { of_box } else { given };
         let side = |(kind, host, device): (Type, u64, u64), pitch: usize, height: usize| {
-            let (pitch, height) = (or(pitch, params.WidthInBytes), or(height, rows));
+            let (pitch, height) = (or(pitch, copy.WidthInBytes), or(height, rows));
             let (space, address) = match kind {
                 Type::CU_MEMORYTYPE_HOST => (Space::Host, host),
                 Type::CU_MEMORYTYPE_UNIFIED => (Space::Managed, device),
@@ -235,24 +226,16 @@ impl Op for CopyOp {
             Region {
                 space,
                 address,
-                bytes: pitch * height * (planes - 1) + pitch * (rows - 1) + params.WidthInBytes,
+                bytes: pitch * height * (planes - 1) + pitch * (rows - 1) + copy.WidthInBytes,
                 owner: None,
             }
         };
-        let to = (
-            params.dstMemoryType,
-            params.dstHost as u64,
-            params.dstDevice,
-        );
-        let from = (
-            params.srcMemoryType,
-            params.srcHost as u64,
-            params.srcDevice,
-        );
+        let to = (copy.dstMemoryType, copy.dstHost as u64, copy.dstDevice);
+        let from = (copy.srcMemoryType, copy.srcHost as u64, copy.srcDevice);
         let copy = Copy {
-            to: side(to, params.dstPitch, params.dstHeight),
-            from: side(from, params.srcPitch, params.srcHeight),
-            params,
+            to: side(to, copy.dstPitch, copy.dstHeight),
+            from: side(from, copy.srcPitch, copy.srcHeight),
+            params: copy,
         };
         Ok(CopyOp(Shared::new(copy, None, Tag::read())))
     }

@@ -1,18 +1,15 @@
 //! Doing nothing, at one point of the order.
 
-use std::sync::Arc;
-
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
 
 use super::{Op, Shared, Tag, operation, shared};
 use crate::{Result, driver};
 
-/// Does nothing. Its node joins the nodes that it waits for.
-#[derive(Clone)]
-pub struct EmptyOp(Arc<Shared<()>>);
-
-operation!(EmptyOp);
+operation! {
+    /// Does nothing. Its node joins the nodes that it waits for.
+    EmptyOp(())
+}
 
 impl EmptyOp {
     /// Makes one.

@@ -20,11 +20,10 @@ unsafe impl Sync for Event {}
 macro_rules! event_operations {
     ($($(#[$doc:meta])* $op:ident: $what:literal, $kind:ident, $node:ident, $member:ident,
        $read:path, $run:path;)+) => {$(
-        $(#[$doc])*
-        #[derive(Clone)]
-        pub struct $op(Arc<Shared<Event>>);
-
-        operation!($op);
+        operation! {
+            $(#[$doc])*
+            $op(Event)
+        }
 
         impl $op {
             #[doc = $what]

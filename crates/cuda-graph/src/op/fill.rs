@@ -18,30 +18,31 @@ use crate::error::NodeKind;
 use crate::memory::{Buffer, Region, Space, Target};
 use crate::{Error, Result, driver};
 
-/// Fills a region, or rows of it, with a value.
-///
-/// A memset node takes patterns of 1, 2 or 4 bytes. A value whose bytes repeat such a pattern
-/// becomes a memset node, of kind [`Fill`](NodeKind::Fill): any value of these sizes, and zeros of
-/// any type. Any other value becomes a node of kind [`Kernel`](NodeKind::Kernel), of a kernel of
-/// this library's own. A node keeps its kind: make a fill that is to be updated between both
-/// [`by_kernel`](FillOp::by_kernel).
-///
-/// ```
-/// # use cuda_graph::{Buffer, FillOp, Graph};
-/// # let device = cuda_graph::device(0)?;
-/// # let stream = device.context().default_stream();
-/// let points = Buffer::<[f32; 3]>::zeroed(&stream, 100)?;
-/// let ids = Buffer::<u64>::zeroed(&stream, 100)?;
-/// let graph = Graph::new(device.context())?;
-/// graph.add(FillOp::new(&points, [1.0, 2.0, 3.0])?, ())?;
-/// graph.add(FillOp::new(&ids, 5)?, ())?;
-/// graph.instantiate()?.launch(&stream)?;
-/// assert_eq!(points.to_host(&stream)?, [[1.0, 2.0, 3.0]; 100]);
-/// assert_eq!(ids.to_host(&stream)?, [5; 100]);
-/// # Ok::<(), cuda_graph::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct FillOp(Arc<Shared<Fill>>);
+operation! {
+    /// Fills a region, or rows of it, with a value.
+    ///
+    /// A memset node takes patterns of 1, 2 or 4 bytes. A value whose bytes repeat such a pattern
+    /// becomes a memset node, of kind [`Fill`](NodeKind::Fill): any value of these sizes, and zeros
+    /// of any type. Any other value becomes a node of kind [`Kernel`](NodeKind::Kernel), of a
+    /// kernel of this library's own. A node keeps its kind: make a fill that is to be updated
+    /// between both [`by_kernel`](FillOp::by_kernel).
+    ///
+    /// ```
+    /// # use cuda_graph::{Buffer, FillOp, Graph};
+    /// # let device = cuda_graph::device(0)?;
+    /// # let stream = device.context().default_stream();
+    /// let points = Buffer::<[f32; 3]>::zeroed(&stream, 100)?;
+    /// let ids = Buffer::<u64>::zeroed(&stream, 100)?;
+    /// let graph = Graph::new(device.context())?;
+    /// graph.add(FillOp::new(&points, [1.0, 2.0, 3.0])?, ())?;
+    /// graph.add(FillOp::new(&ids, 5)?, ())?;
+    /// graph.instantiate()?.launch(&stream)?;
+    /// assert_eq!(points.to_host(&stream)?, [[1.0, 2.0, 3.0]; 100]);
+    /// assert_eq!(ids.to_host(&stream)?, [5; 100]);
+    /// # Ok::<(), cuda_graph::Error>(())
+    /// ```
+    FillOp(Fill)
+}
 
 #[derive(Clone)]
 struct Fill {
@@ -54,8 +55,6 @@ struct Fill {
     /// What fills, if no memset does.
     kernel: Option<KernelOp>,
 }
-
-operation!(FillOp);
 
 /// A value that a memset node takes: of 1, 2 or 4 bytes.
 pub trait FillValue: sealed::Sealed + NoUninit {}
@@ -163,15 +162,17 @@ impl FillOp {
             return Err(Error::FillValueSize { bytes: 0 });
         }
         let (width, height, pitch) = shape;
-        let row = width.saturating_mul(value.len());
-        fits(&to, Pitched::rows(pitch), (row, height, 1))?;
-        let repeats = |period: &usize| {
-            to.address().is_multiple_of(*period as u64)
-                && (height <= 1 || pitch.is_multiple_of(*period))
-                && value.len().is_multiple_of(*period)
-                && value
-                    .chunks_exact(*period)
-                    .all(|part| part == &value[..*period])
+        let (address, size) = (to.address(), value.len());
+        fits(
+            &to,
+            Pitched::rows(pitch),
+            (width.saturating_mul(size), height, 1),
+        )?;
+        let repeats = |&period: &usize| {
+            address.is_multiple_of(period as u64)
+                && (height <= 1 || pitch.is_multiple_of(period))
+                && size.is_multiple_of(period)
+                && value.chunks(period).all(|part| *part == value[..period])
         };
         let memset = [4, 2, 1].into_iter().find(repeats);
         let (period, kernel) = match (by, memset) {
@@ -179,15 +180,8 @@ impl FillOp {
                 (0, Some(fill_kernel::launch(context, &to, value, shape)?))
             }
             (By::Either(_), Some(period)) => (period, None),
-            (By::Memset, _) if to.address().is_multiple_of(value.len() as u64) => {
-                (value.len(), None)
-            }
-            (By::Memset, _) => {
-                return Err(Error::Misaligned {
-                    address: to.address(),
-                    size: value.len(),
-                });
-            }
+            (By::Memset, _) if address.is_multiple_of(size as u64) => (size, None),
+            (By::Memset, _) => return Err(Error::Misaligned { address, size }),
         };
         let owners: SmallVec<[_; 2]> = match &kernel {
             Some(kernel) => kernel.owners().into(),
@@ -248,10 +242,7 @@ impl Op for FillOp {
     shared!();
 
     fn kind(&self) -> NodeKind {
-        match self.launch() {
-            Some(_) => NodeKind::Kernel,
-            None => NodeKind::Fill,
-        }
+        self.launch().map_or(NodeKind::Fill, Op::kind)
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -299,11 +290,8 @@ impl Op for FillOp {
 
 /// A value's bytes as one number, of which the first byte is the lowest.
 pub(crate) fn hex(value: &[u8]) -> String {
-    let digits: String = value
-        .iter()
-        .rev()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digits = value.iter().rev().map(|byte| format!("{byte:02x}"));
+    let digits: String = digits.collect();
     let digits = digits.trim_start_matches('0');
     format!("0x{}", if digits.is_empty() { "0" } else { digits })
 }

@@ -114,10 +114,8 @@ pub(super) fn launch(
     let kernel = kernels(context)?[log as usize].clone();
     let period = (value.len() >> log) as u64;
     let count = (width as u64).saturating_mul(period);
-    let (blocks, rows) = (
-        count.div_ceil(u64::from(BLOCK)).clamp(1, MOST_BLOCKS),
-        (height as u64).clamp(1, MOST_ROWS),
-    );
+    let blocks = count.div_ceil(u64::from(BLOCK)).clamp(1, MOST_BLOCKS);
+    let rows = (height as u64).clamp(1, MOST_ROWS);
     // A block has at least as many threads as a value has words.
     let stride = blocks * u64::from(BLOCK) / period * period;
     let mut padded = [0u8; MOST];

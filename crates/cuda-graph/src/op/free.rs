@@ -1,7 +1,6 @@
 //! Freeing what a graph allocated.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams, CUgraphNodeType};
@@ -10,11 +9,10 @@ use super::{Op, Shared, Tag, operation, shared};
 use crate::memory::RawMemory;
 use crate::{Result, driver};
 
-/// Frees, when its node runs, memory that an [`AllocOp`](super::AllocOp) allocated.
-#[derive(Clone)]
-pub struct FreeOp(Arc<Shared<u64>>);
-
-operation!(FreeOp);
+operation! {
+    /// Frees, when its node runs, memory that an [`AllocOp`](super::AllocOp) allocated.
+    FreeOp(u64)
+}
 
 impl FreeOp {
     /// Frees `memory`, which [`Graph::allocation`](crate::Graph::allocation) gave. The driver

@@ -11,11 +11,12 @@ use super::{Op, Shared, Tag, operation, shared};
 use crate::retain::contain;
 use crate::{Owner, Result, driver};
 
-/// Calls a Rust closure, or a C function with its data, on a thread of the driver.
-///
-/// The function must not call CUDA: the driver answers NOT_PERMITTED.
-#[derive(Clone)]
-pub struct HostOp(Arc<Shared<Call>>);
+operation! {
+    /// Calls a Rust closure, or a C function with its data, on a thread of the driver.
+    ///
+    /// The function must not call CUDA: the driver answers NOT_PERMITTED.
+    HostOp(Call)
+}
 
 #[derive(Clone)]
 struct Call {
@@ -28,8 +29,6 @@ struct Call {
 unsafe impl Send for Call {}
 // SAFETY: as above.
 unsafe impl Sync for Call {}
-
-operation!(HostOp);
 
 impl HostOp {
     /// Calls `function` each time the node runs. Several launches may call it at once. If it

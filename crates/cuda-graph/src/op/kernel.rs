@@ -148,9 +148,8 @@ impl KernelOp {
     /// The kernel.
     pub fn kernel(&self) -> Kernel {
         let owner = self.launch.arguments.owners().last();
-        owner
-            .and_then(Kernel::from_owner)
-            .expect("the kernel is the last of the owners")
+        let kernel = owner.and_then(Kernel::from_owner);
+        kernel.expect("the kernel is the last of the owners")
     }
 
     /// The grid, in blocks.
@@ -175,10 +174,7 @@ impl KernelOp {
 
     /// The attributes.
     pub fn attributes(&self) -> &[LaunchAttribute] {
-        match &self.launch.attributes {
-            None => &[],
-            Some(attributes) => attributes,
-        }
+        self.launch.attributes.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// Calls the driver with this launch's parameters, in a context or the current one (null).
@@ -277,7 +273,7 @@ impl Op for KernelOp {
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
         let attributes = KernelOp::attributes(self).iter();
         let mut attributes: SmallVec<[CUlaunchAttribute; 4]> =
-            attributes.map(LaunchAttribute::of_launch).collect();
+            attributes.map(LaunchAttribute::raw).collect();
         Some(self.with_launch(ptr::null_mut(), |params| {
             driver::run::kernel(params, &mut attributes, stream)
         }))

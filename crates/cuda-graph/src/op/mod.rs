@@ -257,8 +257,16 @@ macro_rules! labelled {
 }
 pub(crate) use labelled;
 
-/// Gives an operation what is public of every one.
+/// Gives an operation what is public of every one. With its documentation and the type of its value
+/// it declares the operation too.
 macro_rules! operation {
+    ($(#[$doc:meta])* $op:ident($value:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $op(std::sync::Arc<$crate::op::Shared<$value>>);
+
+        $crate::op::operation!($op);
+    };
     ($op:ident) => {
         $crate::op::labelled!($op);
 

@@ -1,7 +1,6 @@
 //! An operation given as the driver's own parameters.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams};
@@ -10,9 +9,11 @@ use super::{Op, Shared, Tag, operation, shared};
 use crate::error::NodeKind;
 use crate::{Error, Owner, Result, driver};
 
-/// Whatever the driver's own node parameters say: the way to kinds that this library does not know.
-#[derive(Clone)]
-pub struct RawOp(Arc<Shared<Raw>>);
+operation! {
+    /// Whatever the driver's own node parameters say: the way to kinds that this library does not
+    /// know.
+    RawOp(Raw)
+}
 
 #[derive(Clone)]
 struct Raw {
@@ -25,8 +26,6 @@ struct Raw {
 unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
-
-operation!(RawOp);
 
 impl RawOp {
     /// The operation that `params` describes. `owners` are kept alive.

@@ -1,7 +1,6 @@
 //! Signalling, and waiting for, external semaphores.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
@@ -26,11 +25,10 @@ unsafe impl<P> Sync for Semaphores<P> {}
 macro_rules! semaphore_operations {
     ($($(#[$doc:meta])* $op:ident: $params:ident, $kind:ident, $node:ident, $member:ident,
        $read:path;)+) => {$(
-        $(#[$doc])*
-        #[derive(Clone)]
-        pub struct $op(Arc<Shared<Semaphores<$params>>>);
-
-        operation!($op);
+        operation! {
+            $(#[$doc])*
+            $op(Semaphores<$params>)
+        }
 
         impl $op {
             /// Of each of `semaphores`, with its parameters; `owner` is kept alive.
