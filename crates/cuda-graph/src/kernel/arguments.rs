@@ -273,20 +273,17 @@ impl Arguments {
 
     #[cold]
     fn why_not(&self, kernel: &Kernel) -> Error {
-        let parameters = kernel.parameters();
-        let sizes = || parameters.iter().zip((0..self.len()).map(|i| self.size(i)));
-        match sizes().position(|(parameter, size)| parameter.size != size) {
-            Some(index) if parameters.len() == self.len() => Error::ArgumentSize {
-                kernel: kernel.name().into(),
+        let (parameters, kernel) = (kernel.parameters(), kernel.name().into());
+        let (wants, got) = (parameters.len(), self.len());
+        let differs = |&index: &usize| parameters[index].size != self.size(index);
+        match (0..wants.min(got)).find(differs) {
+            Some(index) if wants == got => Error::ArgumentSize {
+                kernel,
                 index,
                 wants: parameters[index].size,
                 got: self.size(index),
             },
-            _ => Error::ArgumentCount {
-                kernel: kernel.name().into(),
-                wants: parameters.len(),
-                got: self.len(),
-            },
+            _ => Error::ArgumentCount { kernel, wants, got },
         }
     }
 }

@@ -124,12 +124,9 @@ impl Op for AllocOp {
     shared!(Alloc);
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, " of {} bytes", self.bytes())?;
-        write!(f, " at {:?}", self.location_of_memory())?;
-        match self.address() {
-            Some(address) => write!(f, ", address {address:#x},"),
-            None => Ok(()),
-        }
+        let (bytes, location) = (self.bytes(), self.location_of_memory());
+        let address = self.0.value.address;
+        write!(f, " of {bytes} bytes at {location:?}, {address:#x},")
     }
 
     fn node_params(&self, _: &CudaContext) -> Result<CUgraphNodeParams> {

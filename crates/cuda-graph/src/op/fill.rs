@@ -56,22 +56,6 @@ struct Fill {
     kernel: Option<KernelOp>,
 }
 
-/// A value that a memset node takes: of 1, 2 or 4 bytes.
-pub trait FillValue: sealed::Sealed + NoUninit {}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-macro_rules! fill_values {
-    ($($value:ty),+) => {$(
-        impl sealed::Sealed for $value {}
-        impl FillValue for $value {}
-    )+};
-}
-
-fill_values!(u8, i8, u16, i16, u32, i32, f32);
-
 impl FillOp {
     /// Fills all of `to` with a value of its element type: any type without padding, of up to 256
     /// bytes.
@@ -123,13 +107,14 @@ impl FillOp {
         FillOp::make(to.target(), value, shape, By::Either(to.context()))
     }
 
-    /// Fills all of `to`, whatever it holds, with a pattern of 1, 2 or 4 bytes.
+    /// Fills all of `to`, whatever it holds, with a pattern of 1, 2 or 4 bytes. Patterns of other
+    /// sizes do not compile.
     ///
     /// # Errors
     ///
     /// [`Error::NotWhole`], [`Error::Misaligned`].
     #[track_caller]
-    pub fn pattern<V: FillValue>(to: impl Target, value: V) -> Result<FillOp> {
+    pub fn pattern<V: NoUninit>(to: impl Target, value: V) -> Result<FillOp> {
         let (bytes, size) = (to.target().bytes(), size_of::<V>());
         if !bytes.is_multiple_of(size) {
             return Err(Error::NotWhole { bytes, size });
@@ -145,13 +130,19 @@ impl FillOp {
     /// [`Error::OutOfRange`] when the region is too small, [`Error::PitchTooSmall`],
     /// [`Error::Misaligned`].
     #[track_caller]
-    pub fn pattern_rows<V: FillValue>(
+    pub fn pattern_rows<V: NoUninit>(
         to: impl Target,
         value: V,
         width: usize,
         height: usize,
         pitch: usize,
     ) -> Result<FillOp> {
+        const {
+            assert!(
+                matches!(size_of::<V>(), 1 | 2 | 4),
+                "a pattern has 1, 2 or 4 bytes"
+            )
+        };
         let shape = (width, height, pitch);
         FillOp::make(to.target(), bytemuck::bytes_of(&value), shape, By::Memset)
     }

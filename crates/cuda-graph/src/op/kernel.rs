@@ -28,16 +28,15 @@ use crate::{Owner, Result, driver};
 /// # .version 7.0
 /// # .target sm_70
 /// # .address_size 64
-/// # .visible .entry store(.param .u64 to, .param .u32 value)
-/// # {
-/// #     .reg .b32 %v;
-/// #     .reg .b64 %p;
+/// # .visible .entry store(.param .u64 to, .param .u32 value) {
+/// #     .reg .b32 %v; .reg .b64 %p;
 /// #     ld.param.u64 %p, [to];
 /// #     ld.param.u32 %v, [value];
 /// #     st.global.u32 [%p], %v;
 /// #     ret;
 /// # }";
-/// # let store = device.context().load_module(cudarc::nvrtc::Ptx::from_src(ptx))?.load_function("store")?;
+/// # let module = device.context().load_module(cudarc::nvrtc::Ptx::from_src(ptx))?;
+/// # let store = module.load_function("store")?;
 /// let buffer = Buffer::<u32>::zeroed(&stream, 1)?;
 /// // SAFETY: `store` writes one value to where its first argument points.
 /// let op = unsafe { KernelOp::new(&store, LaunchConfig::for_num_elems(1), (&buffer, 7u32)) }?;
