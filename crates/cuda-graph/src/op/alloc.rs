@@ -1,7 +1,6 @@
 //! Allocating memory when the graph runs.
 
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -16,6 +15,20 @@ use crate::{Result, driver};
 
 /// What names managed memory since CUDA 13.0; the enumeration of 12.8 has no name for it.
 const MANAGED: u32 = 2;
+const PINNED: u32 = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
+
+const DEVICE: i32 = Type::CU_MEM_LOCATION_TYPE_DEVICE as i32;
+const HOST: i32 = Type::CU_MEM_LOCATION_TYPE_HOST as i32;
+const HOST_NUMA: i32 = Type::CU_MEM_LOCATION_TYPE_HOST_NUMA as i32;
+const HOST_CURRENT: i32 = Type::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT as i32;
+const READ_WRITE: i32 = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as i32;
+
+/// A location in every CUDA version: a kind and a number.
+type Location = [i32; 2];
+/// Who has access, in every CUDA version: a location and flags.
+type Access = [i32; 3];
+const _: () = assert!(size_of::<Location>() == size_of::<CUmemLocation>());
+const _: () = assert!(size_of::<Access>() == size_of::<CUmemAccessDesc>());
 
 /// Where an allocation lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +58,7 @@ struct Allocation {
     location: MemoryLocation,
     peers: Vec<i32>,
     /// The peers as the driver takes them.
-    access: Vec<CUmemAccessDesc>,
+    access: Vec<Access>,
     /// 0 until it is a node.
     address: u64,
 }
@@ -72,10 +85,7 @@ impl AllocOp {
     pub fn peer(mut self, ordinal: i32) -> Self {
         let allocation = &mut Arc::make_mut(&mut self.0).value;
         allocation.peers.push(ordinal);
-        allocation.access.push(CUmemAccessDesc {
-            location: location(Type::CU_MEM_LOCATION_TYPE_DEVICE, ordinal),
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        });
+        allocation.access.push([DEVICE, ordinal, READ_WRITE]);
         self
     }
 
@@ -131,27 +141,24 @@ impl Op for AllocOp {
 
     fn node_params(&self, _: &CudaContext) -> Result<CUgraphNodeParams> {
         let allocation = &self.0.value;
-        let (kind, id) = match allocation.location {
-            MemoryLocation::Device(ordinal) | MemoryLocation::Managed(ordinal) => {
-                (Type::CU_MEM_LOCATION_TYPE_DEVICE, ordinal)
-            }
-            MemoryLocation::Host => (Type::CU_MEM_LOCATION_TYPE_HOST, 0),
-            MemoryLocation::HostNuma(node) => (Type::CU_MEM_LOCATION_TYPE_HOST_NUMA, node),
+        let (allocated, location) = match allocation.location {
+            MemoryLocation::Device(ordinal) => (PINNED, [DEVICE, ordinal]),
+            MemoryLocation::Managed(ordinal) => (MANAGED, [DEVICE, ordinal]),
+            MemoryLocation::Host => (PINNED, [HOST, 0]),
+            MemoryLocation::HostNuma(node) => (PINNED, [HOST_NUMA, node]),
         };
         let mut node = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC);
         let params = &raw mut node.__bindgen_anon_1.alloc;
-        // SAFETY: the pointer is to `node`. The kind of allocation is written as a number, which
-        // may have no name.
+        // SAFETY: the pointer is to `node`. Kinds are written as numbers, which may have no name.
         unsafe {
             let props = &raw mut (*params).poolProps;
-            let pinned = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
-            let is_managed = matches!(allocation.location, MemoryLocation::Managed(_));
-            let allocated = if is_managed { MANAGED } else { pinned };
             (&raw mut (*props).allocType).cast::<u32>().write(allocated);
-            (*props).location = location(kind, id);
+            (&raw mut (*props).location)
+                .cast::<Location>()
+                .write(location);
             (*params).bytesize = allocation.bytes;
             if !allocation.access.is_empty() {
-                (*params).accessDescs = allocation.access.as_ptr();
+                (*params).accessDescs = allocation.access.as_ptr().cast();
                 (*params).accessDescCount = allocation.access.len();
             }
         }
@@ -159,20 +166,16 @@ impl Op for AllocOp {
     }
 
     fn read(node: CUgraphNode) -> Result<AllocOp> {
-        const HOST: i32 = Type::CU_MEM_LOCATION_TYPE_HOST as i32;
-        const HOST_CURRENT: i32 = Type::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT as i32;
-        const HOST_NUMA: i32 = Type::CU_MEM_LOCATION_TYPE_HOST_NUMA as i32;
         let params = driver::node::alloc_params(node)?;
         let params = params.as_ptr();
         // SAFETY: the driver has filled it in, and what it points to lives as long as the node.
-        // Kinds are read as numbers, for a later driver may have more of them. In every CUDA
-        // version a location is a kind and a number, and flags follow it in a description.
+        // Kinds are read as numbers, for a later driver may have more of them.
         let (allocated, [kind, id], peers, bytes, address) = unsafe {
             let props = &raw const (*params).poolProps;
             (
                 (&raw const (*props).allocType).cast::<u32>().read(),
-                (&raw const (*props).location).cast::<[i32; 2]>().read(),
-                copied::<[i32; 3]>((*params).accessDescs.cast(), (*params).accessDescCount),
+                (&raw const (*props).location).cast::<Location>().read(),
+                copied::<Access>((*params).accessDescs.cast(), (*params).accessDescCount),
                 (*params).bytesize,
                 (*params).dptr,
             )
@@ -186,16 +189,5 @@ impl Op for AllocOp {
         let op = AllocOp::of(location, bytes, address, Tag::default());
         let peers = peers.into_iter().map(|[_, ordinal, _]| ordinal);
         Ok(peers.fold(op, AllocOp::peer))
-    }
-}
-
-fn location(kind: Type, id: i32) -> CUmemLocation {
-    let mut location = MaybeUninit::<CUmemLocation>::zeroed();
-    // SAFETY: in every CUDA version the structure is a kind and a number.
-    unsafe {
-        let start = location.as_mut_ptr();
-        (&raw mut (*start).type_).write(kind);
-        start.cast::<i32>().add(1).write(id);
-        location.assume_init()
     }
 }
