@@ -160,8 +160,7 @@ conditionals! {
         SwitchOp::of(condition, bodies)
     }
 
-    /// Runs its body again and again while the condition is not zero; not at all if it is zero at
-    /// first.
+    /// Runs its body again and again while the condition is not zero; not at all if it is zero at first.
     WhileOp: CU_GRAPH_COND_TYPE_WHILE,
     /// Runs a body while `condition` is not zero.
     #[track_caller]
@@ -171,12 +170,10 @@ conditionals! {
 }
 
 impl Graph {
-    /// Views of the bodies of a node, in the order of their numbers. They are filled as graphs are,
-    /// and run by the node alone.
+    /// Views of the bodies of a node, in the order of their numbers. They are filled as graphs are, and run by the node alone.
     ///
-    /// Have edges put the conditional nodes of a body one after the other, and loops everywhere:
-    /// where they run at once, the driver for CUDA 13.0 does not get to the end of some launches on
-    /// an H200 and fails others. [`parallel`](crate::Recorder) sees to it.
+    /// Have edges put the conditional nodes of a body one after the other, and loops everywhere: where they run at once, the driver
+    /// for CUDA 13.0 does not get to the end of some launches on an H200 and fails others. [`parallel`](crate::Recorder) sees to it.
     pub fn bodies<O: Conditional>(&self, node: Node<O>) -> Result<Vec<Graph>> {
         self.views(node.id())
     }

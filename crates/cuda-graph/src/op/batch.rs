@@ -91,17 +91,14 @@ impl BatchOp {
     fn with(
         mut self,
         region: Region,
-        bytes: usize,
+        end: usize,
         operation: Type,
         value: u64,
         flags: u32,
     ) -> Result<Self> {
-        if region.bytes() < bytes {
-            return Err(Error::OutOfRange {
-                start: 0,
-                end: bytes,
-                len: region.bytes(),
-            });
+        let len = region.bytes();
+        if len < end {
+            return Err(Error::OutOfRange { start: 0, end, len });
         }
         let mut params = CUstreamBatchMemOpParams { pad: [0; 6] };
         // A write has the same fields as a wait. A value of 32 bits is the first half of one of 64.

@@ -65,15 +65,13 @@ impl CopyOp {
     #[track_caller]
     pub fn new(to: impl Target, from: impl Source) -> Result<CopyOp> {
         let (to, from) = (to.target(), from.source());
-        if to.bytes() != from.bytes() {
-            return Err(Error::SizeMismatch {
-                what: "copying one region to another",
-                wants: to.bytes(),
-                got: from.bytes(),
-            });
+        let (wants, got) = (to.bytes(), from.bytes());
+        if wants != got {
+            let what = "copying one region to another";
+            return Err(Error::SizeMismatch { what, wants, got });
         }
-        let size = (to.bytes(), 1, 1);
-        CopyOp::make((to, Pitched::default()), (from, Pitched::default()), size)
+        let rows = Pitched::default();
+        CopyOp::make((to, rows), (from, rows), (wants, 1, 1))
     }
 
     /// Copies `height` rows of `width` bytes, which lie `to_pitch` and `from_pitch` bytes apart.
@@ -279,13 +277,10 @@ pub(super) fn fits(region: &Region, rows: Pitched, size: (usize, usize, usize)) 
     let row = plane.saturating_add(y.saturating_add(height - 1));
     let start = rows.pitch.saturating_mul(row).saturating_add(x);
     let end = start.saturating_add(width);
+    let len = region.bytes();
     // No memory ends at the last address.
-    if end <= region.bytes() && end < usize::MAX {
+    if end <= len && end < usize::MAX {
         return Ok(());
     }
-    Err(Error::OutOfRange {
-        start: 0,
-        end,
-        len: region.bytes(),
-    })
+    Err(Error::OutOfRange { start: 0, end, len })
 }

@@ -115,9 +115,8 @@ impl KernelOp {
         arguments.add_to(&mut launch.arguments);
         launch.arguments.check(&kernel)?;
         launch.arguments.keep(kernel.into_owner());
-        Ok(KernelOp {
-            launch: launch.shareable(),
-        })
+        let launch = launch.shareable();
+        Ok(KernelOp { launch })
     }
 
     /// The same launch with an attribute, which replaces one of the same name.
@@ -344,8 +343,7 @@ impl Op for KernelOp {
         launch.arguments.keep(kernel.into_owner());
         let attributes = LaunchAttribute::read(node);
         launch.attributes = (!attributes.is_empty()).then(|| Box::new(attributes));
-        Ok(KernelOp {
-            launch: launch.shareable(),
-        })
+        let launch = launch.shareable();
+        Ok(KernelOp { launch })
     }
 }
