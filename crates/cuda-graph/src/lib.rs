@@ -66,8 +66,8 @@ pub use inspect::DriverDot;
 pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Parameter};
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{
-    AllocOp, BatchOp, CopyOp, EmptyOp, EventHandle, FillOp, FillValue, FreeOp, HostOp, KernelOp,
-    LaunchAttribute, MemoryLocation, MemoryOperation, Pitched, RawAttribute, RawOp, RecordEventOp,
+    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute,
+    MemoryLocation, MemoryOperation, Pitched, RawAttribute, RawOp, RecordEventOp,
     SignalSemaphoresOp, WaitCondition, WaitEventOp, WaitSemaphoresOp,
 };
 pub use pool::{GraphPool, PoolFigures};

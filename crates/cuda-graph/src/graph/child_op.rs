@@ -1,33 +1,22 @@
 //! Running a graph as one node of another.
 
 use std::fmt;
-use std::sync::Arc;
 
-use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams};
+use cudarc::driver::sys::CUgraphNode;
 
 use super::operation::Holds;
 use super::{Graph, View};
-use crate::error::NodeKind;
-use crate::op::{Op, Tag, labelled, shared_tag};
+use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result};
 
-/// Runs an embedded copy of a graph.
-///
-/// The graph is copied when the operation is added or updated, with all that its nodes hold. Later
-/// changes of the original do not reach the copy. [`Graph::child`] gives a view of the copy.
-#[derive(Clone)]
-pub struct ChildOp {
-    inner: Arc<Inner>,
+operation! {
+    /// Runs an embedded copy of a graph.
+    ///
+    /// The graph is copied when the operation is added or updated, with all that its nodes hold.
+    /// Later changes of the original do not reach the copy. [`Graph::child`] gives a view of the
+    /// copy.
+    ChildOp(View)
 }
-
-#[derive(Clone)]
-struct Inner {
-    graph: View,
-    tag: Tag,
-}
-
-labelled!(ChildOp);
 
 impl ChildOp {
     /// Embeds a copy of `graph`.
@@ -38,18 +27,16 @@ impl ChildOp {
 
     /// The operation of a node whose embedded graph is `graph`.
     pub(super) fn of(graph: View, tag: Tag) -> ChildOp {
-        ChildOp {
-            inner: Arc::new(Inner { graph, tag }),
-        }
+        ChildOp(Shared::new(graph, None, tag))
     }
 
     /// The graph: the original, or for an operation read back from a node, the embedded copy.
     pub fn graph(&self) -> Graph {
-        Graph::from_view(self.inner.graph.clone())
+        Graph::from_view(self.0.value.clone())
     }
 
     pub(crate) fn view(&self) -> &View {
-        &self.inner.graph
+        &self.0.value
     }
 
     pub(super) fn copied(&self) -> Holds<'_> {
@@ -58,28 +45,13 @@ impl ChildOp {
 }
 
 impl Op for ChildOp {
-    shared_tag!(inner);
+    shared!(Child);
 
-    fn kind(&self) -> NodeKind {
-        NodeKind::Child
-    }
-
-    fn with_params<R>(
-        &self,
-        _: &CudaContext,
-        _: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
-        unreachable!("the graph layer embeds graphs")
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " of {:?}", self.view())
     }
 
     fn read(_: CUgraphNode) -> Result<ChildOp> {
         Err(Error::GraphGone)
-    }
-}
-
-impl fmt::Debug for ChildOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { graph, tag } = &*self.inner;
-        write!(f, "ChildOp of {graph:?} made at {tag:?}")
     }
 }

@@ -1,7 +1,6 @@
 //! Nodes that run other graphs, their bodies, as often as a condition says.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
@@ -11,8 +10,7 @@ use cudarc::driver::sys::{
 
 use super::operation::{Holds, Operation};
 use super::{Condition, Graph, Node};
-use crate::error::NodeKind;
-use crate::op::{Op, Tag, labelled};
+use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result, driver};
 
 /// An operation whose node has bodies.
@@ -30,7 +28,6 @@ pub struct Branching {
     pub(crate) condition: Condition,
     pub(crate) bodies: u32,
     kind: CUgraphConditionalNodeType,
-    tag: Tag,
 }
 
 impl Branching {
@@ -72,31 +69,26 @@ pub(crate) fn need(kind: CUgraphConditionalNodeType, bodies: u32) -> Result<()> 
 
 macro_rules! conditionals {
     ($($(#[$doc:meta])* $op:ident: $kind:ident, $new:item)+) => {$(
-        $(#[$doc])*
-        #[derive(Clone)]
-        pub struct $op {
-            branching: Arc<Branching>,
+        operation! {
+            $(#[$doc])*
+            $op(Branching)
         }
-
-        labelled!($op);
 
         impl $op {
             $new
 
             pub(super) fn bodies_held(&self) -> Holds<'_> {
-                Holds::Bodies(&self.branching)
+                Holds::Bodies(&self.0.value)
             }
 
             #[track_caller]
             fn of(condition: &Condition, bodies: u32) -> $op {
-                $op {
-                    branching: Arc::new(Branching {
-                        condition: *condition,
-                        bodies,
-                        kind: CUgraphConditionalNodeType::$kind,
-                        tag: Tag::here(),
-                    }),
-                }
+                let branching = Branching {
+                    condition: *condition,
+                    bodies,
+                    kind: CUgraphConditionalNodeType::$kind,
+                };
+                $op(Shared::new(branching, None, Tag::here()))
             }
 
             fn fixed(&self) -> Error {
@@ -107,21 +99,18 @@ macro_rules! conditionals {
         }
 
         impl Op for $op {
-            crate::op::shared_tag!(branching);
+            shared!(Conditional);
 
-            fn kind(&self) -> NodeKind {
-                NodeKind::Conditional
+            fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let (condition, bodies) = (self.condition(), self.bodies());
+                write!(f, " of {condition:?} with {bodies} bodies")
             }
 
             fn condition_of(&self) -> Option<u64> {
-                Some(self.branching.condition.of)
+                Some(self.0.value.condition.of)
             }
 
-            fn with_params<R>(
-                &self,
-                _: &CudaContext,
-                _: impl FnOnce(&mut CUgraphNodeParams) -> R,
-            ) -> Result<R> {
+            fn node_params(&self, _: &CudaContext) -> Result<CUgraphNodeParams> {
                 Err(self.fixed())
             }
 
@@ -136,24 +125,11 @@ macro_rules! conditionals {
 
         impl Conditional for $op {
             fn condition(&self) -> &Condition {
-                &self.branching.condition
+                &self.0.value.condition
             }
 
             fn bodies(&self) -> u32 {
-                self.branching.bodies
-            }
-        }
-
-        impl fmt::Debug for $op {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(
-                    f,
-                    "{} of {:?} with {} bodies made at {:?}",
-                    stringify!($op),
-                    self.branching.condition,
-                    self.branching.bodies,
-                    self.branching.tag
-                )
+                self.0.value.bodies
             }
         }
     )+};

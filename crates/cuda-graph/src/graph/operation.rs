@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUstream};
+use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
 
 use super::child_op::ChildOp;
 use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
 use crate::error::NodeKind;
 use crate::op::{
-    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute, Op,
-    RawOp, RecordEventOp, SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
+    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, Op, RawOp, RecordEventOp,
+    SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
 };
 use crate::{Owner, Result};
 
@@ -213,14 +213,6 @@ impl Op for AnyOp {
         each!(self, op => op.owners())
     }
 
-    fn with_params<R>(
-        &self,
-        context: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
-        each!(self, op => op.with_params(context, call))
-    }
-
     fn add_to(
         &self,
         context: &CudaContext,
@@ -272,12 +264,8 @@ impl Op for AnyOp {
         each!(self, op => op.condition_of())
     }
 
-    fn attributes(&self) -> &[LaunchAttribute] {
-        each!(self, op => op.attributes())
-    }
-
-    fn kernel_name(&self) -> Option<String> {
-        each!(self, op => op.kernel_name())
+    fn launch(&self) -> Option<&KernelOp> {
+        each!(self, op => op.launch())
     }
 }
 

@@ -263,20 +263,17 @@ impl Arguments {
 
     #[cold]
     fn why_not(&self, kernel: &Kernel) -> Error {
-        let parameters = kernel.parameters();
-        let sizes = || parameters.iter().zip((0..self.len()).map(|i| self.size(i)));
-        match sizes().position(|(parameter, size)| parameter.size != size) {
-            Some(index) if parameters.len() == self.len() => Error::ArgumentSize {
-                kernel: kernel.name().into(),
+        let (parameters, kernel) = (kernel.parameters(), kernel.name().into());
+        let (wants, got) = (parameters.len(), self.len());
+        let differs = |&index: &usize| parameters[index].size != self.size(index);
+        match (0..wants.min(got)).find(differs) {
+            Some(index) if wants == got => Error::ArgumentSize {
+                kernel,
                 index,
                 wants: parameters[index].size,
                 got: self.size(index),
             },
-            _ => Error::ArgumentCount {
-                kernel: kernel.name().into(),
-                wants: parameters.len(),
-                got: self.len(),
-            },
+            _ => Error::ArgumentCount { kernel, wants, got },
         }
     }
 }
@@ -307,10 +304,8 @@ where
 /// There are 8 of them at most, and each is initialized.
 unsafe fn number(bytes: &[MaybeUninit<u8>]) -> u64 {
     let mut value = [0; 8];
-    for (to, from) in value.iter_mut().zip(bytes) {
-        // SAFETY: by the caller.
-        *to = unsafe { from.assume_init() };
-    }
+    // SAFETY: by the caller.
+    value[..bytes.len()].copy_from_slice(unsafe { bytes.assume_init_ref() });
     u64::from_le_bytes(value)
 }
 
@@ -384,9 +379,7 @@ impl KernelArgument for RawMemory {
 impl KernelArgument for &RawMemory {
     fn add_to(self, arguments: &mut Arguments) {
         arguments.value(&self.address());
-        if let Some(owner) = &self.region().owner {
-            arguments.keep(owner.clone());
-        }
+        arguments.owners.extend(self.region().owner.clone());
     }
 }
 
@@ -403,36 +396,27 @@ impl KernelArguments for Arguments {
     }
 }
 
-impl KernelArguments for () {
-    fn add_to(self, _: &mut Arguments) {}
-}
-
 macro_rules! tuples {
-    ($($name:ident)+) => {
-        impl<$($name: KernelArgument),+> KernelArguments for ($($name,)+) {
+    () => {
+        impl KernelArguments for () {
+            fn add_to(self, _: &mut Arguments) {}
+        }
+    };
+    ($first:ident $($rest:ident)*) => {
+        impl<$first: KernelArgument, $($rest: KernelArgument),*> KernelArguments
+            for ($first, $($rest,)*)
+        {
             #[inline]
             fn add_to(self, arguments: &mut Arguments) {
                 #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
-                let ($($name,)+) = self;
-                $(KernelArgument::add_to($name, arguments);)+
+                let ($first, $($rest,)*) = self;
+                KernelArgument::add_to($first, arguments);
+                $(KernelArgument::add_to($rest, arguments);)*
             }
         }
+
+        tuples!($($rest)*);
     };
 }
 
-tuples!(A);
-tuples!(A B);
-tuples!(A B C);
-tuples!(A B C D);
-tuples!(A B C D E);
-tuples!(A B C D E F);
-tuples!(A B C D E F G);
-tuples!(A B C D E F G H);
-tuples!(A B C D E F G H I);
-tuples!(A B C D E F G H I J);
-tuples!(A B C D E F G H I J K);
-tuples!(A B C D E F G H I J K L);
-tuples!(A B C D E F G H I J K L M);
-tuples!(A B C D E F G H I J K L M N);
-tuples!(A B C D E F G H I J K L M N O);
 tuples!(A B C D E F G H I J K L M N O P);

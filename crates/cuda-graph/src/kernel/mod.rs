@@ -5,7 +5,7 @@ mod read;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction;
@@ -56,6 +56,9 @@ pub struct Parameter {
     pub size: usize,
 }
 
+/// The kernels of functions that are loaded, by the driver's handle.
+static KNOWN: LazyLock<Mutex<HashMap<usize, Weak<Inner>>>> = LazyLock::new(Mutex::default);
+
 impl Kernel {
     /// The kernel that `function` is. Asking again for the same function is a table look-up.
     ///
@@ -65,33 +68,36 @@ impl Kernel {
     /// not tell the parameters of a kernel, without which arguments cannot be checked.
     pub fn new(function: &CudaFunction) -> Result<Kernel> {
         let raw = function.cu_function();
-        let mut known = known().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         // An entry is alive only while its module is loaded, so its handle cannot have been given
         // out again.
         if let Some(inner) = known.get(&(raw as usize)).and_then(Weak::upgrade) {
             return Ok(Kernel { inner });
         }
+        let kernel = Kernel::of(raw, Some(function.clone()))?;
+        known.retain(|_, kernel| kernel.strong_count() > 0);
+        known.insert(raw as usize, Arc::downgrade(&kernel.inner));
+        Ok(kernel)
+    }
+
+    /// The kernel of a handle, kept loaded by nothing.
+    pub(crate) fn unowned(raw: CUfunction) -> Result<Kernel> {
+        Kernel::of(raw, None)
+    }
+
+    fn of(raw: CUfunction, function: Option<CudaFunction>) -> Result<Kernel> {
+        driver::need(12_040, "asking for a kernel's parameters")?;
+        let mut parameters = Vec::new();
+        while let Some((offset, size)) = driver::node::function_parameter(raw, parameters.len())? {
+            parameters.push(Parameter { offset, size });
+        }
         let inner = Arc::new(Inner {
             raw: Function(raw),
             name: driver::node::function_name(raw)?,
-            parameters: parameters(raw)?,
-            function: Some(function.clone()),
+            parameters: parameters.into(),
+            function,
         });
-        known.retain(|_, kernel| kernel.strong_count() > 0);
-        known.insert(raw as usize, Arc::downgrade(&inner));
         Ok(Kernel { inner })
-    }
-
-    /// The kernel behind a handle read from a node, kept loaded by nothing.
-    pub(crate) fn unowned(raw: CUfunction) -> Result<Kernel> {
-        Ok(Kernel {
-            inner: Arc::new(Inner {
-                raw: Function(raw),
-                name: driver::node::function_name(raw)?,
-                parameters: parameters(raw)?,
-                function: None,
-            }),
-        })
     }
 
     /// Its name, as the module has it.
@@ -136,20 +142,6 @@ impl PartialEq for Kernel {
 }
 
 impl Eq for Kernel {}
-
-fn known() -> &'static Mutex<HashMap<usize, Weak<Inner>>> {
-    static KNOWN: OnceLock<Mutex<HashMap<usize, Weak<Inner>>>> = OnceLock::new();
-    KNOWN.get_or_init(Mutex::default)
-}
-
-fn parameters(function: CUfunction) -> Result<Box<[Parameter]>> {
-    driver::need(12_040, "asking for a kernel's parameters")?;
-    let mut parameters = Vec::new();
-    while let Some((offset, size)) = driver::node::function_parameter(function, parameters.len())? {
-        parameters.push(Parameter { offset, size });
-    }
-    Ok(parameters.into())
-}
 
 /// What can name a kernel: a [`Kernel`], or cudarc's `CudaFunction`.
 pub trait AsKernel {

@@ -35,23 +35,15 @@ impl Arguments {
             why,
         };
         let mut arguments = Arguments::default();
-        if kernel.parameters().is_empty() {
-            return Ok(arguments);
-        }
         // SAFETY: by the caller.
         let buffer = unsafe { buffer(extra) };
         for (index, &Parameter { offset, size }) in kernel.parameters().iter().enumerate() {
-            let from: *const c_void = if !pointers.is_null() {
+            let from = match buffer {
                 // SAFETY: the driver takes a pointer for each parameter.
-                unsafe { *pointers.add(index) }
-            } else {
-                match buffer {
-                    Some((start, len)) if offset + size <= len => start.wrapping_byte_add(offset),
-                    Some(_) => return Err(missing("the buffer in `extra` ends before the last")),
-                    None => {
-                        return Err(missing("the driver gives no `kernelParams` and no `extra`"));
-                    }
-                }
+                _ if !pointers.is_null() => unsafe { (*pointers.add(index)).cast_const() },
+                Some((start, len)) if offset + size <= len => start.wrapping_byte_add(offset),
+                Some(_) => return Err(missing("the buffer in `extra` ends before the last")),
+                None => return Err(missing("the driver gives no `kernelParams` and no `extra`")),
             };
             if from.is_null() {
                 return Err(missing("the driver gives a null pointer for one of them"));

@@ -1,22 +1,34 @@
 //! Allocating memory when the graph runs.
 
 use std::fmt;
-use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
-    CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUmemAccess_flags, CUmemAccessDesc,
+    CUmemAllocationType, CUmemLocation, CUmemLocationType as Type,
 };
 
-use super::{Op, Tag, labelled, shared_tag};
-use crate::error::NodeKind;
+use super::{Op, Shared, Tag, copied, operation, shared};
 use crate::memory::{RawMemory, Space};
 use crate::{Result, driver};
 
 /// What names managed memory since CUDA 13.0; the enumeration of 12.8 has no name for it.
 const MANAGED: u32 = 2;
+const PINNED: u32 = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
+
+const DEVICE: i32 = Type::CU_MEM_LOCATION_TYPE_DEVICE as i32;
+const HOST: i32 = Type::CU_MEM_LOCATION_TYPE_HOST as i32;
+const HOST_NUMA: i32 = Type::CU_MEM_LOCATION_TYPE_HOST_NUMA as i32;
+const HOST_CURRENT: i32 = Type::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT as i32;
+const READ_WRITE: i32 = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as i32;
+
+/// A location in every CUDA version: a kind and a number.
+type Location = [i32; 2];
+/// Who has access, in every CUDA version: a location and flags.
+type Access = [i32; 3];
+const _: () = assert!(size_of::<Location>() == size_of::<CUmemLocation>());
+const _: () = assert!(size_of::<Access>() == size_of::<CUmemAccessDesc>());
 
 /// Where an allocation lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,66 +44,69 @@ pub enum MemoryLocation {
     Managed(i32),
 }
 
-/// Allocates memory when its node runs. The address is fixed when the node is added: [`Graph::allocation`](crate::Graph::allocation).
-///
-/// A graph with allocations cannot be cloned or embedded, nor instantiated twice; that is the driver's rule.
-#[derive(Clone)]
-pub struct AllocOp {
-    inner: Arc<Inner>,
+operation! {
+    /// Allocates memory when its node runs. The address is fixed when the node is added:
+    /// [`Graph::allocation`](crate::Graph::allocation).
+    ///
+    /// The driver does not clone or embed a graph with allocations, nor instantiate it twice.
+    AllocOp(Allocation)
 }
 
 #[derive(Clone)]
-struct Inner {
+struct Allocation {
     bytes: usize,
     location: MemoryLocation,
     peers: Vec<i32>,
+    /// The peers as the driver takes them.
+    access: Vec<Access>,
     /// 0 until it is a node.
     address: u64,
-    tag: Tag,
 }
-
-labelled!(AllocOp);
 
 impl AllocOp {
     /// Allocates `bytes` bytes at `location`.
     #[track_caller]
     pub fn new(location: MemoryLocation, bytes: usize) -> AllocOp {
-        AllocOp {
-            inner: Arc::new(Inner {
-                bytes,
-                location,
-                peers: Vec::new(),
-                address: 0,
-                tag: Tag::here(),
-            }),
-        }
+        AllocOp::of(location, bytes, 0, Tag::here())
+    }
+
+    fn of(location: MemoryLocation, bytes: usize, address: u64, tag: Tag) -> AllocOp {
+        let allocation = Allocation {
+            bytes,
+            location,
+            peers: Vec::new(),
+            access: Vec::new(),
+            address,
+        };
+        AllocOp(Shared::new(allocation, None, tag))
     }
 
     /// The same allocation, which the device of this ordinal may access too.
     pub fn peer(mut self, ordinal: i32) -> Self {
-        Arc::make_mut(&mut self.inner).peers.push(ordinal);
+        let allocation = &mut Arc::make_mut(&mut self.0).value;
+        allocation.peers.push(ordinal);
+        allocation.access.push([DEVICE, ordinal, READ_WRITE]);
         self
     }
 
     /// Its size.
     pub fn bytes(&self) -> usize {
-        self.inner.bytes
+        self.0.value.bytes
     }
 
     /// The devices that may access it besides its own.
     pub fn peers(&self) -> &[i32] {
-        &self.inner.peers
+        &self.0.value.peers
     }
 
     /// Where it lies.
     pub fn location_of_memory(&self) -> MemoryLocation {
-        self.inner.location
+        self.0.value.location
     }
 
     /// The address of the memory, for an operation read back from a node.
     pub fn address(&self) -> Option<u64> {
-        let address = self.inner.address;
-        (address != 0).then_some(address)
+        Some(self.0.value.address).filter(|&address| address != 0)
     }
 
     /// The memory, for an operation read back from a node.
@@ -100,148 +115,79 @@ impl AllocOp {
     ///
     /// As [`Graph::allocation`](crate::Graph::allocation).
     pub unsafe fn memory(&self) -> Option<RawMemory> {
-        let space = match self.inner.location {
+        let space = match self.location_of_memory() {
             MemoryLocation::Device(_) => Space::Device,
-            MemoryLocation::Host | MemoryLocation::HostNuma(_) | MemoryLocation::Managed(_) => {
-                Space::Managed
-            }
+            _ => Space::Managed,
         };
-        self.address()
-            .map(|address| RawMemory::new(space, address, self.inner.bytes))
+        let address = self.address()?;
+        Some(RawMemory::new(space, address, self.bytes()))
     }
 
     /// The same operation, whose node has got its memory.
     pub(crate) fn at(mut self, address: u64) -> AllocOp {
-        Arc::make_mut(&mut self.inner).address = address;
+        Arc::make_mut(&mut self.0).value.address = address;
         self
     }
 }
 
 impl Op for AllocOp {
-    shared_tag!(inner);
+    shared!(Alloc);
 
-    fn kind(&self) -> NodeKind {
-        NodeKind::Alloc
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, location) = (self.bytes(), self.location_of_memory());
+        let address = self.0.value.address;
+        write!(f, " of {bytes} bytes at {location:?}, {address:#x},")
     }
 
-    fn with_params<R>(
-        &self,
-        _: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
-        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC);
-        let access: Vec<CUmemAccessDesc> = self
-            .inner
-            .peers
-            .iter()
-            .map(|&ordinal| CUmemAccessDesc {
-                location: location(CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, ordinal),
-                flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            })
-            .collect();
-        use CUmemLocationType as T;
-        let (kind, id) = match self.inner.location {
-            MemoryLocation::Device(ordinal) | MemoryLocation::Managed(ordinal) => {
-                (T::CU_MEM_LOCATION_TYPE_DEVICE, ordinal)
+    fn node_params(&self, _: &CudaContext) -> Result<CUgraphNodeParams> {
+        let allocation = &self.0.value;
+        let (allocated, location) = match allocation.location {
+            MemoryLocation::Device(ordinal) => (PINNED, [DEVICE, ordinal]),
+            MemoryLocation::Managed(ordinal) => (MANAGED, [DEVICE, ordinal]),
+            MemoryLocation::Host => (PINNED, [HOST, 0]),
+            MemoryLocation::HostNuma(node) => (PINNED, [HOST_NUMA, node]),
+        };
+        let mut node = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+        let params = &raw mut node.__bindgen_anon_1.alloc;
+        // SAFETY: the pointer is to `node`. Kinds are written as numbers, which may have no name.
+        unsafe {
+            let props = &raw mut (*params).poolProps;
+            (&raw mut (*props).allocType).cast::<u32>().write(allocated);
+            (&raw mut (*props).location)
+                .cast::<Location>()
+                .write(location);
+            (*params).bytesize = allocation.bytes;
+            if !allocation.access.is_empty() {
+                (*params).accessDescs = allocation.access.as_ptr().cast();
+                (*params).accessDescCount = allocation.access.len();
             }
-            MemoryLocation::Host => (T::CU_MEM_LOCATION_TYPE_HOST, 0),
-            MemoryLocation::HostNuma(node) => (T::CU_MEM_LOCATION_TYPE_HOST_NUMA, node),
-        };
-        let mut alloc = std::mem::MaybeUninit::<CUDA_MEM_ALLOC_NODE_PARAMS_v2>::zeroed();
-        // SAFETY: plain data for which zero is a value, but for the kinds, which get one.
-        let mut alloc = unsafe {
-            let props = &raw mut (*alloc.as_mut_ptr()).poolProps;
-            (*props).allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-            if let MemoryLocation::Managed(_) = self.inner.location {
-                (&raw mut (*props).allocType).cast::<u32>().write(MANAGED);
-            }
-            (*props).location = location(kind, id);
-            alloc.assume_init()
-        };
-        alloc.accessDescs = if access.is_empty() {
-            ptr::null()
-        } else {
-            access.as_ptr()
-        };
-        alloc.accessDescCount = access.len();
-        alloc.bytesize = self.inner.bytes;
-        params.__bindgen_anon_1.alloc = alloc;
-        Ok(call(&mut params))
+        }
+        Ok(node)
     }
 
     fn read(node: CUgraphNode) -> Result<AllocOp> {
         let params = driver::node::alloc_params(node)?;
         let params = params.as_ptr();
-        // SAFETY: the driver has filled it in; kinds are read as numbers, for a later driver may have more of them. In every CUDA
-        // version a location is a kind and a number.
-        let (allocation, kind, id, descs, count, bytes, address) = unsafe {
+        // SAFETY: the driver has filled it in, and what it points to lives as long as the node.
+        // Kinds are read as numbers, for a later driver may have more of them.
+        let (allocated, [kind, id], peers, bytes, address) = unsafe {
             let props = &raw const (*params).poolProps;
-            let place = (&raw const (*props).location).cast::<i32>();
             (
                 (&raw const (*props).allocType).cast::<u32>().read(),
-                place.read(),
-                place.add(1).read(),
-                (*params).accessDescs,
-                (*params).accessDescCount,
+                (&raw const (*props).location).cast::<Location>().read(),
+                copied::<Access>((*params).accessDescs.cast(), (*params).accessDescCount),
                 (*params).bytesize,
                 (*params).dptr,
             )
         };
-        let peers = if descs.is_null() {
-            Vec::new()
-        } else {
-            (0..count)
-                // SAFETY: the driver gives so many, which live as long as the node; each begins with a location.
-                .map(|index| unsafe { descs.add(index).cast::<i32>().add(1).read() })
-                .collect()
+        let location = match kind {
+            _ if allocated == MANAGED => MemoryLocation::Managed(id),
+            HOST | HOST_CURRENT => MemoryLocation::Host,
+            HOST_NUMA => MemoryLocation::HostNuma(id),
+            _ => MemoryLocation::Device(id),
         };
-        use CUmemLocationType as T;
-        let named = |named: T| kind == named as i32;
-        let location = if allocation == MANAGED {
-            MemoryLocation::Managed(id)
-        } else if named(T::CU_MEM_LOCATION_TYPE_HOST)
-            || named(T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
-        {
-            MemoryLocation::Host
-        } else if named(T::CU_MEM_LOCATION_TYPE_HOST_NUMA) {
-            MemoryLocation::HostNuma(id)
-        } else {
-            MemoryLocation::Device(id)
-        };
-        Ok(AllocOp {
-            inner: Arc::new(Inner {
-                bytes,
-                location,
-                peers,
-                address,
-                tag: Tag::default(),
-            }),
-        })
-    }
-}
-
-fn location(kind: CUmemLocationType, id: i32) -> CUmemLocation {
-    let mut location = std::mem::MaybeUninit::<CUmemLocation>::zeroed();
-    // SAFETY: in every CUDA version the structure is a kind and a number.
-    unsafe {
-        let start = location.as_mut_ptr();
-        (&raw mut (*start).type_).write(kind);
-        start.cast::<i32>().add(1).write(id);
-        location.assume_init()
-    }
-}
-
-impl fmt::Debug for AllocOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let inner = &*self.inner;
-        write!(
-            f,
-            "AllocOp of {} bytes at {:?}",
-            inner.bytes, inner.location
-        )?;
-        if let Some(address) = self.address() {
-            write!(f, ", address {address:#x}")?;
-        }
-        write!(f, ", made at {:?}", inner.tag)
+        let op = AllocOp::of(location, bytes, address, Tag::default());
+        let peers = peers.into_iter().map(|[_, ordinal, _]| ordinal);
+        Ok(peers.fold(op, AllocOp::peer))
     }
 }

@@ -1,10 +1,11 @@
 //! Launch attributes of kernel nodes.
 
+use std::fmt;
 use std::mem;
 
 use cudarc::driver::sys::{
     CUclusterSchedulingPolicy, CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue,
-    CUlaunchAttribute, CUlaunchAttributeID,
+    CUlaunchAttribute, CUlaunchAttributeID as Id,
 };
 
 use crate::{Result, driver};
@@ -29,10 +30,7 @@ pub enum LaunchAttribute {
 
 /// An attribute by its number. Its value may be an address or a handle, which the driver trusts.
 #[derive(Clone, Copy)]
-pub struct RawAttribute {
-    id: CUkernelNodeAttrID,
-    value: CUkernelNodeAttrValue,
-}
+pub struct RawAttribute(CUlaunchAttribute);
 
 // SAFETY: plain data; addresses and handles in it may be used from any thread, by `new`'s contract.
 unsafe impl Send for RawAttribute {}
@@ -44,135 +42,115 @@ impl RawAttribute {
     ///
     /// # Safety
     ///
-    /// The value is one of this attribute, its unused bytes are zero, and what its addresses and handles mean lives for as long as a graph,
-    /// executable or launch has the attribute.
+    /// The value is one of this attribute, its unused bytes are zero, and what its addresses and
+    /// handles mean lives for as long as a graph, executable or launch has the attribute.
     pub unsafe fn new(id: CUkernelNodeAttrID, value: CUkernelNodeAttrValue) -> RawAttribute {
-        RawAttribute { id, value }
+        let pad = [0; 4];
+        RawAttribute(CUlaunchAttribute { id, pad, value })
     }
 
     /// Which attribute it is.
     pub fn id(&self) -> CUkernelNodeAttrID {
-        self.id
+        self.0.id
     }
 
     /// Its value.
     pub fn value(&self) -> &CUkernelNodeAttrValue {
-        &self.value
+        &self.0.value
     }
 }
 
 impl LaunchAttribute {
     pub(crate) fn id(&self) -> CUkernelNodeAttrID {
-        use CUlaunchAttributeID as Id;
-        match self {
-            LaunchAttribute::Cooperative(_) => Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-            LaunchAttribute::Cluster(..) => Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            LaunchAttribute::ClusterScheduling(_) => {
-                Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
-            }
-            LaunchAttribute::Priority(_) => Id::CU_LAUNCH_ATTRIBUTE_PRIORITY,
-            LaunchAttribute::SharedMemoryCarveout(_) => {
-                Id::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-            }
-            LaunchAttribute::Raw(raw) => raw.id,
-        }
+        self.raw().id
     }
 
-    fn value(&self) -> CUkernelNodeAttrValue {
+    /// As the driver takes it.
+    pub(super) fn raw(&self) -> CUlaunchAttribute {
         // SAFETY: the union is plain data with a member of bytes.
         let mut value: CUkernelNodeAttrValue = unsafe { mem::zeroed() };
-        match self {
-            LaunchAttribute::Cooperative(on) => value.cooperative = i32::from(*on),
+        let id = match *self {
+            LaunchAttribute::Cooperative(on) => {
+                value.cooperative = on.into();
+                Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            }
             LaunchAttribute::Cluster(x, y, z) => {
-                value.clusterDim.x = *x;
-                value.clusterDim.y = *y;
-                value.clusterDim.z = *z;
+                value.clusterDim.x = x;
+                value.clusterDim.y = y;
+                value.clusterDim.z = z;
+                Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             }
             LaunchAttribute::ClusterScheduling(policy) => {
-                value.clusterSchedulingPolicyPreference = *policy
+                value.clusterSchedulingPolicyPreference = policy;
+                Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
             }
-            LaunchAttribute::Priority(priority) => value.priority = *priority,
-            LaunchAttribute::SharedMemoryCarveout(percent) => value.sharedMemCarveout = *percent,
-            LaunchAttribute::Raw(raw) => value = raw.value,
-        }
-        value
+            LaunchAttribute::Priority(priority) => {
+                value.priority = priority;
+                Id::CU_LAUNCH_ATTRIBUTE_PRIORITY
+            }
+            LaunchAttribute::SharedMemoryCarveout(percent) => {
+                value.sharedMemCarveout = percent;
+                Id::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+            }
+            LaunchAttribute::Raw(raw) => return raw.0,
+        };
+        let pad = [0; 4];
+        CUlaunchAttribute { id, pad, value }
     }
 
-    /// The same attribute as a plain launch has it.
+    /// The same attribute as a plain launch has it: zero, but for a cluster.
     pub(crate) fn plain(&self) -> LaunchAttribute {
         match self {
-            LaunchAttribute::Cooperative(_) => LaunchAttribute::Cooperative(false),
             LaunchAttribute::Cluster(..) => LaunchAttribute::Cluster(1, 1, 1),
-            LaunchAttribute::Priority(_) => LaunchAttribute::Priority(0),
-            other => {
-                // SAFETY: the union is plain data with a member of bytes; of no attribute is zero an address or a handle.
-                LaunchAttribute::Raw(unsafe { RawAttribute::new(other.id(), mem::zeroed()) })
-            }
-        }
-    }
-
-    /// As launches outside of graphs take it.
-    pub(super) fn of_launch(&self) -> CUlaunchAttribute {
-        CUlaunchAttribute {
-            id: self.id(),
-            pad: [0; 4],
-            value: self.value(),
+            // SAFETY: the union is plain data with a member of bytes; zero is no attribute's
+            // address or handle.
+            _ => LaunchAttribute::Raw(unsafe { RawAttribute::new(self.id(), mem::zeroed()) }),
         }
     }
 
     /// Gives a node this attribute.
     pub(crate) fn set(&self, node: CUgraphNode) -> Result<()> {
-        driver::node::set_attribute(node, self.id(), &self.value())
+        driver::node::set_attribute(node, self.id(), &self.raw().value)
     }
 
     /// The attributes of a node that differ from a plain launch, as far as the driver tells.
     pub(super) fn read(node: CUgraphNode) -> Vec<LaunchAttribute> {
-        use CUlaunchAttributeID as Id;
-        let mut found = Vec::new();
-        if let Ok(value) = driver::node::attribute(node, Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
-            // SAFETY: the driver answered with the member that the attribute names.
-            if unsafe { value.cooperative } != 0 {
-                found.push(LaunchAttribute::Cooperative(true));
-            }
-        }
-        if let Ok(value) = driver::node::attribute(node, Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-        {
-            // SAFETY: as above.
-            let cluster = unsafe { value.clusterDim };
-            if cluster.x > 0 && (cluster.x, cluster.y, cluster.z) != (1, 1, 1) {
-                found.push(LaunchAttribute::Cluster(cluster.x, cluster.y, cluster.z));
-            }
-        }
-        if let Ok(value) = driver::node::attribute(node, Id::CU_LAUNCH_ATTRIBUTE_PRIORITY) {
-            // SAFETY: as above.
-            let priority = unsafe { value.priority };
-            if priority != 0 {
-                found.push(LaunchAttribute::Priority(priority));
-            }
-        }
-        found
-    }
-
-    fn bytes(&self) -> [std::ffi::c_char; 64] {
-        // SAFETY: the value was made from zero bytes, or is a raw one, whose maker says so: all of them are initialized.
-        unsafe { self.value().pad }
+        let ask = |id| driver::node::attribute(node, id).ok();
+        // SAFETY: the driver answers with the member that the attribute names.
+        let told = unsafe {
+            [
+                ask(Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+                    .map(|value| LaunchAttribute::Cooperative(value.cooperative != 0)),
+                ask(Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+                    .map(|value| value.clusterDim)
+                    .filter(|cluster| cluster.x > 0)
+                    .map(|cluster| LaunchAttribute::Cluster(cluster.x, cluster.y, cluster.z)),
+                ask(Id::CU_LAUNCH_ATTRIBUTE_PRIORITY)
+                    .map(|value| LaunchAttribute::Priority(value.priority)),
+            ]
+        };
+        let differs = |attribute: &LaunchAttribute| *attribute != attribute.plain();
+        told.into_iter().flatten().filter(differs).collect()
     }
 }
 
-impl std::fmt::Debug for RawAttribute {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.id)
+impl fmt::Debug for RawAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.id())
     }
 }
 
 impl PartialEq for LaunchAttribute {
     fn eq(&self, other: &Self) -> bool {
-        self.id() == other.id() && self.bytes() == other.bytes()
+        let (a, b) = (self.raw(), other.raw());
+        // SAFETY: the values were made from zero bytes, or are raw ones, whose maker says so: all
+        // of them are initialized.
+        a.id == b.id && unsafe { a.value.pad == b.value.pad }
     }
 }
 
-impl std::fmt::Debug for LaunchAttribute {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for LaunchAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LaunchAttribute::Cooperative(on) => write!(f, "cooperative {on}"),
             LaunchAttribute::Cluster(x, y, z) => write!(f, "cluster {x}x{y}x{z}"),
@@ -181,7 +159,7 @@ impl std::fmt::Debug for LaunchAttribute {
             LaunchAttribute::SharedMemoryCarveout(percent) => {
                 write!(f, "shared memory carve-out {percent} %")
             }
-            LaunchAttribute::Raw(raw) => write!(f, "{:?}", raw.id),
+            LaunchAttribute::Raw(raw) => raw.fmt(f),
         }
     }
 }

@@ -1,27 +1,26 @@
 //! Copying memory.
 
 use std::fmt;
-use std::mem;
-use std::sync::Arc;
+use std::ptr;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_MEMCPY3D, CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUmemorytype, CUstream,
+    CUDA_MEMCPY_NODE_PARAMS, CUDA_MEMCPY3D, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUmemorytype as Type, CUstream,
 };
-use smallvec::SmallVec;
 
-use super::{Op, Tag, labelled, shared_tag};
-use crate::error::NodeKind;
+use super::{Op, Shared, Tag, operation, shared};
 use crate::memory::{Region, Source, Space, Target};
-use crate::{Error, Owner, Result, driver};
+use crate::{Error, Result, driver};
 
-/// A copy from one region to another: of one row, of rows, or of a box. Each side is device, host or managed memory.
-///
-/// Between two devices it is a node of either's graph. Both must reach the memory: what cudarc and this library allocate lies in pools that
-/// their own device alone reaches until `cuMemPoolSetAccess` lets another in; before, the driver answers `CUDA_ERROR_INVALID_VALUE`.
-#[derive(Clone)]
-pub struct CopyOp {
-    copy: Arc<Copy>,
+operation! {
+    /// A copy from one region to another: of one row, of rows, or of a box. Each side is device,
+    /// host or managed memory.
+    ///
+    /// Between two devices it is a node of either's graph. Both must reach the memory: what cudarc
+    /// and this library allocate lies in pools that their own device alone reaches until
+    /// `cuMemPoolSetAccess` lets another in; before, the driver answers `CUDA_ERROR_INVALID_VALUE`.
+    CopyOp(Copy)
 }
 
 #[derive(Clone)]
@@ -29,16 +28,12 @@ struct Copy {
     to: Region,
     from: Region,
     params: CUDA_MEMCPY3D,
-    owners: SmallVec<[Owner; 2]>,
-    tag: Tag,
 }
 
 // SAFETY: the pointers among the parameters are addresses that are only handed to the driver.
 unsafe impl Send for Copy {}
 // SAFETY: as above.
 unsafe impl Sync for Copy {}
-
-labelled!(CopyOp);
 
 /// How rows lie in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +51,7 @@ impl Pitched {
     pub fn rows(pitch: usize) -> Pitched {
         Pitched {
             pitch,
-            rows: 0,
-            origin: (0, 0, 0),
+            ..Pitched::default()
         }
     }
 }
@@ -70,24 +64,14 @@ impl CopyOp {
     /// [`Error::SizeMismatch`] when they differ in size.
     #[track_caller]
     pub fn new(to: impl Target, from: impl Source) -> Result<CopyOp> {
-        let tag = Tag::here();
         let (to, from) = (to.target(), from.source());
-        if to.bytes() != from.bytes() {
-            return Err(Error::SizeMismatch {
-                what: "copying one region to another",
-                wants: to.bytes(),
-                got: from.bytes(),
-            });
+        let (wants, got) = (to.bytes(), from.bytes());
+        if wants != got {
+            let what = "copying one region to another";
+            return Err(Error::SizeMismatch { what, wants, got });
         }
-        let size = (to.bytes(), 1, 1);
-        Ok(CopyOp::make(
-            to,
-            Pitched::default(),
-            from,
-            Pitched::default(),
-            size,
-            tag,
-        ))
+        let rows = Pitched::default();
+        CopyOp::make((to, rows), (from, rows), (wants, 1, 1))
     }
 
     /// Copies `height` rows of `width` bytes, which lie `to_pitch` and `from_pitch` bytes apart.
@@ -104,20 +88,15 @@ impl CopyOp {
         width: usize,
         height: usize,
     ) -> Result<CopyOp> {
-        let tag = Tag::here();
-        let (to, from) = (to.target(), from.source());
         let (to_rows, from_rows) = (Pitched::rows(to_pitch), Pitched::rows(from_pitch));
-        let size = (width, height, 1);
-        fits(&to, to_rows, size)?;
-        fits(&from, from_rows, size)?;
-        Ok(CopyOp::make(to, to_rows, from, from_rows, size, tag))
+        CopyOp::volume(to, to_rows, from, from_rows, (width, height, 1))
     }
 
     /// Copies a box of `size`: bytes in a row, rows in a plane, planes.
     ///
     /// # Errors
     ///
-    /// As [`rows`](CopyOp::rows).
+    /// As [`rows`](CopyOp::rows), and [`Error::PlaneTooSmall`].
     #[track_caller]
     pub fn volume(
         to: impl Target,
@@ -126,64 +105,64 @@ impl CopyOp {
         from_rows: Pitched,
         size: (usize, usize, usize),
     ) -> Result<CopyOp> {
-        let tag = Tag::here();
-        let (to, from) = (to.target(), from.source());
-        fits(&to, to_rows, size)?;
-        fits(&from, from_rows, size)?;
-        Ok(CopyOp::make(to, to_rows, from, from_rows, size, tag))
+        CopyOp::make((to.target(), to_rows), (from.source(), from_rows), size)
     }
 
+    #[track_caller]
     fn make(
-        to: Region,
-        to_rows: Pitched,
-        from: Region,
-        from_rows: Pitched,
+        (to, to_rows): (Region, Pitched),
+        (from, from_rows): (Region, Pitched),
         size: (usize, usize, usize),
-        tag: Tag,
-    ) -> CopyOp {
-        let mut params = blank();
-        (params.WidthInBytes, params.Height, params.Depth) = size;
-        params.srcMemoryType = memory_type(from.space);
-        match from.space {
-            Space::Host => params.srcHost = from.address as *const _,
-            Space::Device | Space::Managed => params.srcDevice = from.address,
-        }
-        (params.srcXInBytes, params.srcY, params.srcZ) = from_rows.origin;
-        params.srcPitch = from_rows.pitch;
-        params.srcHeight = from_rows.rows;
-        params.dstMemoryType = memory_type(to.space);
-        match to.space {
-            Space::Host => params.dstHost = to.address as *mut _,
-            Space::Device | Space::Managed => params.dstDevice = to.address,
-        }
-        (params.dstXInBytes, params.dstY, params.dstZ) = to_rows.origin;
-        params.dstPitch = to_rows.pitch;
-        params.dstHeight = to_rows.rows;
-        let owners = to.owner.iter().chain(&from.owner).cloned().collect();
-        CopyOp {
-            copy: Arc::new(Copy {
-                to,
-                from,
-                params,
-                owners,
-                tag,
-            }),
-        }
+    ) -> Result<CopyOp> {
+        fits(&to, to_rows, size)?;
+        fits(&from, from_rows, size)?;
+        let (to_type, to_host, to_device) = place(&to);
+        let (from_type, from_host, from_device) = place(&from);
+        let params = CUDA_MEMCPY3D {
+            srcXInBytes: from_rows.origin.0,
+            srcY: from_rows.origin.1,
+            srcZ: from_rows.origin.2,
+            srcLOD: 0,
+            srcMemoryType: from_type,
+            srcHost: from_host as *const _,
+            srcDevice: from_device,
+            srcArray: ptr::null_mut(),
+            reserved0: ptr::null_mut(),
+            srcPitch: from_rows.pitch,
+            srcHeight: from_rows.rows,
+            dstXInBytes: to_rows.origin.0,
+            dstY: to_rows.origin.1,
+            dstZ: to_rows.origin.2,
+            dstLOD: 0,
+            dstMemoryType: to_type,
+            dstHost: to_host as *mut _,
+            dstDevice: to_device,
+            dstArray: ptr::null_mut(),
+            reserved1: ptr::null_mut(),
+            dstPitch: to_rows.pitch,
+            dstHeight: to_rows.rows,
+            WidthInBytes: size.0,
+            Height: size.1,
+            Depth: size.2,
+        };
+        let owners = [to.owner.clone(), from.owner.clone()].into_iter().flatten();
+        let copy = Copy { to, from, params };
+        Ok(CopyOp(Shared::new(copy, owners, Tag::here())))
     }
 
     /// Where it writes.
     pub fn to(&self) -> &Region {
-        &self.copy.to
+        &self.0.value.to
     }
 
     /// Where it reads.
     pub fn from(&self) -> &Region {
-        &self.copy.from
+        &self.0.value.from
     }
 
     /// What it copies: bytes in a row, rows in a plane, planes.
     pub fn size(&self) -> (usize, usize, usize) {
-        let params = &self.copy.params;
+        let params = &self.0.value.params;
         (params.WidthInBytes, params.Height, params.Depth)
     }
 
@@ -191,134 +170,88 @@ impl CopyOp {
     pub fn bytes(&self) -> usize {
         let (width, height, depth) = self.size();
         // A box without bytes may have sides of any length.
-        if width == 0 || height == 0 || depth == 0 {
-            return 0;
-        }
-        width * height * depth
+        width.saturating_mul(height).saturating_mul(depth)
     }
 }
 
 impl Op for CopyOp {
-    shared_tag!(copy);
+    shared!(Copy);
 
-    fn kind(&self) -> NodeKind {
-        NodeKind::Copy
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (width, height, depth) = self.size();
+        write!(f, " of {width}x{height}x{depth}")?;
+        write!(f, " from [{:?}] to [{:?}]", self.from(), self.to())
     }
 
-    fn owners(&self) -> &[Owner] {
-        &self.copy.owners
-    }
-
-    fn with_params<R>(
-        &self,
-        context: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
+    fn node_params(&self, context: &CudaContext) -> Result<CUgraphNodeParams> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY);
-        params.__bindgen_anon_1.memcpy = cudarc::driver::sys::CUDA_MEMCPY_NODE_PARAMS {
+        params.__bindgen_anon_1.memcpy = CUDA_MEMCPY_NODE_PARAMS {
             flags: 0,
             reserved: 0,
             copyCtx: context.cu_ctx(),
-            copyParams: self.copy.params,
+            copyParams: self.0.value.params,
         };
-        Ok(call(&mut params))
+        Ok(params)
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
         Some(match self.bytes() {
             0 => Ok(()),
-            _ => driver::run::copy(&self.copy.params, stream),
+            _ => driver::run::copy(&self.0.value.params, stream),
         })
     }
 
     /// A body holds copies that need no help of the host: neither side is pageable memory, or an
     /// address that the driver does not know.
     fn fits_in_body(&self) -> bool {
-        [&self.copy.to, &self.copy.from]
+        [self.to(), self.from()]
             .into_iter()
             .all(|side| side.space == Space::Device || driver::memory::is_known(side.address))
     }
 
     fn read(node: CUgraphNode) -> Result<CopyOp> {
-        let params = driver::node::copy_params(node)?;
-        let rows = params.Height.max(1);
-        let planes = params.Depth.max(1);
-        let side = |kind, host: u64, device: u64, pitch: usize, height: usize| {
-            let pitch = if pitch == 0 {
-                params.WidthInBytes
-            } else {
-                pitch
-            };
-            let height = if height == 0 { rows } else { height };
+        let copy = driver::node::copy_params(node)?;
+        let (rows, planes) = (copy.Height.max(1), copy.Depth.max(1));
+        // A pitch or height of 0 is that of the box.
+        let or = |given: usize, of_box: usize| if given == 0 { of_box } else { given };
+        let side = |(kind, host, device): (Type, u64, u64), pitch: usize, height: usize| {
+            let (pitch, height) = (or(pitch, copy.WidthInBytes), or(height, rows));
             let (space, address) = match kind {
-                CUmemorytype::CU_MEMORYTYPE_HOST => (Space::Host, host),
-                CUmemorytype::CU_MEMORYTYPE_UNIFIED => (Space::Managed, device),
+                Type::CU_MEMORYTYPE_HOST => (Space::Host, host),
+                Type::CU_MEMORYTYPE_UNIFIED => (Space::Managed, device),
                 _ => (Space::Device, device),
             };
             Region {
                 space,
                 address,
-                bytes: pitch * height * (planes - 1) + pitch * (rows - 1) + params.WidthInBytes,
+                bytes: pitch * height * (planes - 1) + pitch * (rows - 1) + copy.WidthInBytes,
                 owner: None,
             }
         };
-        Ok(CopyOp {
-            copy: Arc::new(Copy {
-                to: side(
-                    params.dstMemoryType,
-                    params.dstHost as u64,
-                    params.dstDevice,
-                    params.dstPitch,
-                    params.dstHeight,
-                ),
-                from: side(
-                    params.srcMemoryType,
-                    params.srcHost as u64,
-                    params.srcDevice,
-                    params.srcPitch,
-                    params.srcHeight,
-                ),
-                params,
-                owners: SmallVec::new(),
-                tag: Tag::read(),
-            }),
-        })
+        let to = (copy.dstMemoryType, copy.dstHost as u64, copy.dstDevice);
+        let from = (copy.srcMemoryType, copy.srcHost as u64, copy.srcDevice);
+        let copy = Copy {
+            to: side(to, copy.dstPitch, copy.dstHeight),
+            from: side(from, copy.srcPitch, copy.srcHeight),
+            params: copy,
+        };
+        Ok(CopyOp(Shared::new(copy, None, Tag::read())))
     }
 }
 
-impl fmt::Debug for CopyOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (width, height, depth) = self.size();
-        write!(
-            f,
-            "CopyOp of {width}x{height}x{depth} from [{:?}] to [{:?}] made at {:?}",
-            self.copy.from, self.copy.to, self.copy.tag
-        )
-    }
-}
-
-fn memory_type(space: Space) -> CUmemorytype {
-    match space {
-        Space::Device => CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        Space::Host => CUmemorytype::CU_MEMORYTYPE_HOST,
-        Space::Managed => CUmemorytype::CU_MEMORYTYPE_UNIFIED,
-    }
-}
-
-fn blank() -> CUDA_MEMCPY3D {
-    let mut params = mem::MaybeUninit::<CUDA_MEMCPY3D>::zeroed();
-    // SAFETY: plain data for which zero is a value, but for the two memory types, which get one.
-    unsafe {
-        (*params.as_mut_ptr()).srcMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
-        (*params.as_mut_ptr()).dstMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
-        params.assume_init()
+/// The memory type of a region, and its address as one of the host's or as one of a device's.
+fn place(region: &Region) -> (Type, u64, u64) {
+    match region.space {
+        Space::Device => (Type::CU_MEMORYTYPE_DEVICE, 0, region.address),
+        Space::Host => (Type::CU_MEMORYTYPE_HOST, region.address, 0),
+        Space::Managed => (Type::CU_MEMORYTYPE_UNIFIED, 0, region.address),
     }
 }
 
 /// Whether a box of `size` lies within `region`.
 ///
-/// Where the place of a byte depends on the pitch and the rows of a plane, they are to be large enough: the driver takes 0 to mean that
-/// rows, or planes, lie close together.
+/// Where the place of a byte depends on the pitch and the rows of a plane, they are to be large
+/// enough: the driver takes 0 to mean that rows, or planes, lie close together.
 pub(super) fn fits(region: &Region, rows: Pitched, size: (usize, usize, usize)) -> Result<()> {
     let (width, height, depth) = size;
     let (x, y, z) = rows.origin;
@@ -340,21 +273,14 @@ pub(super) fn fits(region: &Region, rows: Pitched, size: (usize, usize, usize)) 
             rows: rows.rows,
         });
     }
-    let end = (|| {
-        let plane = rows.rows.checked_mul(rows.pitch)?;
-        let planes = plane.checked_mul(z.checked_add(depth - 1)?)?;
-        let before = rows.pitch.checked_mul(y.checked_add(height - 1)?)?;
-        planes
-            .checked_add(before)?
-            .checked_add(x)?
-            .checked_add(width)
-    })();
-    match end {
-        Some(end) if end <= region.bytes() => Ok(()),
-        end => Err(Error::OutOfRange {
-            start: 0,
-            end: end.unwrap_or(usize::MAX),
-            len: region.bytes(),
-        }),
+    let plane = rows.rows.saturating_mul(z.saturating_add(depth - 1));
+    let row = plane.saturating_add(y.saturating_add(height - 1));
+    let start = rows.pitch.saturating_mul(row).saturating_add(x);
+    let end = start.saturating_add(width);
+    let len = region.bytes();
+    // No memory ends at the last address.
+    if end <= len && end < usize::MAX {
+        return Ok(());
     }
+    Err(Error::OutOfRange { start: 0, end, len })
 }

@@ -1,47 +1,47 @@
 //! Filling memory with one value.
 
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 
 use bytemuck::NoUninit;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
-    CUgraphNodeType, CUstream,
+    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
+    CUstream,
 };
 use smallvec::SmallVec;
 
 use super::copy::{Pitched, fits};
-use super::{KernelOp, Op, Tag, fill_kernel, labelled, shared_tag};
+use super::{KernelOp, Op, Shared, Tag, fill_kernel, operation, shared};
 use crate::error::NodeKind;
 use crate::memory::{Buffer, Region, Space, Target};
-use crate::{Error, Owner, Result, driver};
+use crate::{Error, Result, driver};
 
-/// Fills a region, or rows of it, with a value.
-///
-/// A memset node takes patterns of 1, 2 or 4 bytes. A value whose bytes repeat such a pattern
-/// becomes a memset node, of kind [`Fill`](NodeKind::Fill): any value of these sizes, and zeros of
-/// any type. Any other value becomes a node of kind [`Kernel`](NodeKind::Kernel), of a kernel of
-/// this library's own. A node keeps its kind: make a fill that is to be updated between both
-/// [`by_kernel`](FillOp::by_kernel).
-///
-/// ```
-/// # use cuda_graph::{Buffer, FillOp, Graph};
-/// # let device = cuda_graph::device(0)?;
-/// # let stream = device.context().default_stream();
-/// let points = Buffer::<[f32; 3]>::zeroed(&stream, 100)?;
-/// let ids = Buffer::<u64>::zeroed(&stream, 100)?;
-/// let graph = Graph::new(device.context())?;
-/// graph.add(FillOp::new(&points, [1.0, 2.0, 3.0])?, ())?;
-/// graph.add(FillOp::new(&ids, 5)?, ())?;
-/// graph.instantiate()?.launch(&stream)?;
-/// assert_eq!(points.to_host(&stream)?, [[1.0, 2.0, 3.0]; 100]);
-/// assert_eq!(ids.to_host(&stream)?, [5; 100]);
-/// # Ok::<(), cuda_graph::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct FillOp {
-    fill: Arc<Fill>,
+operation! {
+    /// Fills a region, or rows of it, with a value.
+    ///
+    /// A memset node takes patterns of 1, 2 or 4 bytes. A value whose bytes repeat such a pattern
+    /// becomes a memset node, of kind [`Fill`](NodeKind::Fill): any value of these sizes, and zeros
+    /// of any type. Any other value becomes a node of kind [`Kernel`](NodeKind::Kernel), of a
+    /// kernel of this library's own. A node keeps its kind: make a fill that is to be updated
+    /// between both [`by_kernel`](FillOp::by_kernel).
+    ///
+    /// ```
+    /// # use cuda_graph::{Buffer, FillOp, Graph};
+    /// # let device = cuda_graph::device(0)?;
+    /// # let stream = device.context().default_stream();
+    /// let points = Buffer::<[f32; 3]>::zeroed(&stream, 100)?;
+    /// let ids = Buffer::<u64>::zeroed(&stream, 100)?;
+    /// let graph = Graph::new(device.context())?;
+    /// graph.add(FillOp::new(&points, [1.0, 2.0, 3.0])?, ())?;
+    /// graph.add(FillOp::new(&ids, 5)?, ())?;
+    /// graph.instantiate()?.launch(&stream)?;
+    /// assert_eq!(points.to_host(&stream)?, [[1.0, 2.0, 3.0]; 100]);
+    /// assert_eq!(ids.to_host(&stream)?, [5; 100]);
+    /// # Ok::<(), cuda_graph::Error>(())
+    /// ```
+    FillOp(Fill)
 }
 
 #[derive(Clone)]
@@ -50,32 +50,11 @@ struct Fill {
     value: SmallVec<[u8; 16]>,
     /// How many bytes of the value a memset repeats.
     period: usize,
-    /// In values.
-    width: usize,
-    height: usize,
-    pitch: usize,
+    /// Values in a row, rows, and bytes from a row to the next.
+    shape: (usize, usize, usize),
     /// What fills, if no memset does.
     kernel: Option<KernelOp>,
-    tag: Tag,
 }
-
-labelled!(FillOp);
-
-/// A value that a memset node takes: of 1, 2 or 4 bytes.
-pub trait FillValue: sealed::Sealed + NoUninit {}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-macro_rules! fill_values {
-    ($($value:ty),+) => {$(
-        impl sealed::Sealed for $value {}
-        impl FillValue for $value {}
-    )+};
-}
-
-fill_values!(u8, i8, u16, i16, u32, i32, f32);
 
 impl FillOp {
     /// Fills all of `to` with a value of its element type: any type without padding, of up to 256
@@ -93,9 +72,7 @@ impl FillOp {
     /// answers if it cannot load the kernel.
     #[track_caller]
     pub fn new<T: NoUninit>(to: &Buffer<T>, value: T) -> Result<FillOp> {
-        let value = bytemuck::bytes_of(&value);
-        let shape = (to.len(), 1, 0);
-        FillOp::make(to.target(), value, shape, By::Either(to.context()))
+        FillOp::rows(to, value, to.len(), 1, 0)
     }
 
     /// Fills all of `to` as [`new`](FillOp::new) does, by a kernel whatever the value is: its node
@@ -130,23 +107,19 @@ impl FillOp {
         FillOp::make(to.target(), value, shape, By::Either(to.context()))
     }
 
-    /// Fills all of `to`, whatever it holds, with a pattern of 1, 2 or 4 bytes.
+    /// Fills all of `to`, whatever it holds, with a pattern of 1, 2 or 4 bytes. Patterns of other
+    /// sizes do not compile.
     ///
     /// # Errors
     ///
     /// [`Error::NotWhole`], [`Error::Misaligned`].
     #[track_caller]
-    pub fn pattern<V: FillValue>(to: impl Target, value: V) -> Result<FillOp> {
-        let to = to.target();
-        let size = size_of::<V>();
-        if !to.bytes().is_multiple_of(size) {
-            return Err(Error::NotWhole {
-                bytes: to.bytes(),
-                size,
-            });
+    pub fn pattern<V: NoUninit>(to: impl Target, value: V) -> Result<FillOp> {
+        let (bytes, size) = (to.target().bytes(), size_of::<V>());
+        if !bytes.is_multiple_of(size) {
+            return Err(Error::NotWhole { bytes, size });
         }
-        let shape = (to.bytes() / size, 1, 0);
-        FillOp::make(to, bytemuck::bytes_of(&value), shape, By::Memset)
+        FillOp::pattern_rows(to, value, bytes / size, 1, 0)
     }
 
     /// Fills `height` rows of `width` patterns of 1, 2 or 4 bytes. The rows lie `pitch` bytes
@@ -157,93 +130,91 @@ impl FillOp {
     /// [`Error::OutOfRange`] when the region is too small, [`Error::PitchTooSmall`],
     /// [`Error::Misaligned`].
     #[track_caller]
-    pub fn pattern_rows<V: FillValue>(
+    pub fn pattern_rows<V: NoUninit>(
         to: impl Target,
         value: V,
         width: usize,
         height: usize,
         pitch: usize,
     ) -> Result<FillOp> {
+        const {
+            assert!(
+                matches!(size_of::<V>(), 1 | 2 | 4),
+                "a pattern has 1, 2 or 4 bytes"
+            )
+        };
         let shape = (width, height, pitch);
         FillOp::make(to.target(), bytemuck::bytes_of(&value), shape, By::Memset)
     }
 
     #[track_caller]
-    fn make(
-        to: Region,
-        value: &[u8],
-        (width, height, pitch): (usize, usize, usize),
-        by: By<'_>,
-    ) -> Result<FillOp> {
-        let tag = Tag::here();
+    fn make(to: Region, value: &[u8], shape: (usize, usize, usize), by: By<'_>) -> Result<FillOp> {
         if value.is_empty() {
             return Err(Error::FillValueSize { bytes: 0 });
         }
-        let row = width.saturating_mul(value.len());
-        fits(&to, Pitched::rows(pitch), (row, height, 1))?;
-        let repeats = |period: &usize| {
-            to.address().is_multiple_of(*period as u64)
-                && (height <= 1 || pitch.is_multiple_of(*period))
-                && value.len().is_multiple_of(*period)
-                && value
-                    .chunks_exact(*period)
-                    .all(|part| part == &value[..*period])
+        let (width, height, pitch) = shape;
+        let (address, size) = (to.address(), value.len());
+        fits(
+            &to,
+            Pitched::rows(pitch),
+            (width.saturating_mul(size), height, 1),
+        )?;
+        let repeats = |&period: &usize| {
+            address.is_multiple_of(period as u64)
+                && (height <= 1 || pitch.is_multiple_of(period))
+                && size.is_multiple_of(period)
+                && value.chunks(period).all(|part| *part == value[..period])
         };
-        let shape = (width, height, pitch);
-        let (period, kernel) = match ([4, 2, 1].into_iter().find(repeats), by) {
-            (_, By::Kernel(context)) | (None, By::Either(context)) => {
+        let memset = [4, 2, 1].into_iter().find(repeats);
+        let (period, kernel) = match (by, memset) {
+            (By::Kernel(context), _) | (By::Either(context), None) => {
                 (0, Some(fill_kernel::launch(context, &to, value, shape)?))
             }
-            (Some(period), By::Either(_)) => (period, None),
-            (_, By::Memset) if to.address().is_multiple_of(value.len() as u64) => {
-                (value.len(), None)
-            }
-            (_, By::Memset) => {
-                return Err(Error::Misaligned {
-                    address: to.address(),
-                    size: value.len(),
-                });
-            }
+            (By::Either(_), Some(period)) => (period, None),
+            (By::Memset, _) if address.is_multiple_of(size as u64) => (size, None),
+            (By::Memset, _) => return Err(Error::Misaligned { address, size }),
         };
-        let fill = Arc::new(Fill {
+        let owners: SmallVec<[_; 2]> = match &kernel {
+            Some(kernel) => kernel.owners().into(),
+            None => to.owner.iter().cloned().collect(),
+        };
+        let fill = Fill {
             to,
             value: SmallVec::from_slice(value),
             period,
-            width,
-            height,
-            pitch,
+            shape,
             kernel,
-            tag,
-        });
-        Ok(FillOp { fill })
+        };
+        Ok(FillOp(Shared::new(fill, owners, Tag::here())))
     }
 
     /// Where it writes.
     pub fn to(&self) -> &Region {
-        &self.fill.to
+        &self.0.value.to
     }
 
     /// The value's bytes.
     pub fn value(&self) -> &[u8] {
-        &self.fill.value
+        &self.0.value.value
     }
 
     /// Values in a row, and rows.
     pub fn size(&self) -> (usize, usize) {
-        (self.fill.width, self.fill.height)
+        let (width, height, _) = self.0.value.shape;
+        (width, height)
     }
 
-    /// The parameters of a memset.
-    fn params(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
-        let fill = &*self.fill;
+    fn memset(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
+        let fill = &self.0.value;
+        let (width, height, pitch) = fill.shape;
         let period = fill.value[..fill.period].iter().rev();
         CUDA_MEMSET_NODE_PARAMS_v2 {
             dst: fill.to.address(),
-            pitch: fill.pitch,
+            pitch,
             value: period.fold(0, |value, &byte| value << 8 | u32::from(byte)),
             elementSize: fill.period as u32,
-            width: fill.width.saturating_mul(fill.value.len() / fill.period),
-            height: fill.height,
+            width: width.saturating_mul(fill.value.len() / fill.period),
+            height,
             ctx: context,
         }
     }
@@ -259,65 +230,32 @@ enum By<'a> {
 }
 
 impl Op for FillOp {
-    shared_tag!(fill);
+    shared!();
 
     fn kind(&self) -> NodeKind {
-        match self.fill.kernel {
-            Some(_) => NodeKind::Kernel,
-            None => NodeKind::Fill,
-        }
+        self.launch().map_or(NodeKind::Fill, Op::kind)
     }
 
-    fn owners(&self) -> &[Owner] {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.owners(),
-            None => self.fill.to.owner.as_slice(),
-        }
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (width, height) = self.size();
+        let (value, to) = (hex(self.value()), self.to());
+        write!(f, " of {width}x{height} values {value} to [{to:?}]")
     }
 
-    fn with_params<R>(
-        &self,
-        context: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
+    fn node_params(&self, context: &CudaContext) -> Result<CUgraphNodeParams> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET);
-        params.__bindgen_anon_1.memset = self.params(context.cu_ctx());
-        Ok(call(&mut params))
+        params.__bindgen_anon_1.memset = self.memset(context.cu_ctx());
+        Ok(params)
     }
 
-    fn add_to(
-        &self,
-        context: &CudaContext,
-        graph: CUgraph,
-        after: &[CUgraphNode],
-    ) -> Result<CUgraphNode> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.add_to(context, graph, after),
-            None => self.with_params(context, |params| driver::node::add(graph, after, params))?,
-        }
-    }
-
-    fn set(&self, context: &CudaContext, node: CUgraphNode, _: Option<&Self>) -> Result<()> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.set(context, node, None),
-            None => self.with_params(context, |params| driver::node::set(node, params))?,
-        }
-    }
-
-    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.set_in(context, exec, node),
-            None => self.with_params(context, |params| driver::exec::set(exec, node, params))?,
-        }
+    fn launch(&self) -> Option<&KernelOp> {
+        self.0.value.kernel.as_ref()
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
-        match &self.fill.kernel {
-            Some(kernel) => kernel.run(stream),
-            None => Some(driver::run::fill(
-                &self.params(std::ptr::null_mut()),
-                stream,
-            )),
+        match self.launch() {
+            Some(launch) => launch.run(stream),
+            None => Some(driver::run::fill(&self.memset(ptr::null_mut()), stream)),
         }
     }
 
@@ -325,7 +263,7 @@ impl Op for FillOp {
         let params = driver::node::fill_params(node)?;
         let period = params.elementSize as usize;
         let row = params.width * period;
-        let fill = Arc::new(Fill {
+        let fill = Fill {
             to: Region {
                 space: Space::Device,
                 address: params.dst,
@@ -334,37 +272,17 @@ impl Op for FillOp {
             },
             value: SmallVec::from_slice(&params.value.to_le_bytes()[..period.min(4)]),
             period: period.min(4),
-            width: params.width,
-            height: params.height,
-            pitch: params.pitch,
+            shape: (params.width, params.height, params.pitch),
             kernel: None,
-            tag: Tag::read(),
-        });
-        Ok(FillOp { fill })
-    }
-}
-
-impl fmt::Debug for FillOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "FillOp of {}x{} values {} to [{:?}] made at {:?}",
-            self.fill.width,
-            self.fill.height,
-            hex(&self.fill.value),
-            self.fill.to,
-            self.fill.tag
-        )
+        };
+        Ok(FillOp(Shared::new(fill, None, Tag::read())))
     }
 }
 
 /// A value's bytes as one number, of which the first byte is the lowest.
 pub(crate) fn hex(value: &[u8]) -> String {
-    let digits: String = value
-        .iter()
-        .rev()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digits = value.iter().rev().map(|byte| format!("{byte:02x}"));
+    let digits: String = digits.collect();
     let digits = digits.trim_start_matches('0');
     format!("0x{}", if digits.is_empty() { "0" } else { digits })
 }

@@ -4,7 +4,7 @@
 //! module goes with its context: graphs and executables keep that, so they need not keep the
 //! module.
 
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, LaunchConfig};
@@ -22,18 +22,15 @@ const BLOCK: u32 = 256;
 const MOST_BLOCKS: u64 = 2048;
 const MOST_ROWS: u64 = 65535;
 
+const HEAD: &str = ".version 7.0\n.target sm_70\n.address_size 64\n";
+
 /// A kernel that stores words of so many bits. In row `r` it stores, for each word `i` below
 /// `count`, word `i % period` of `value`. The threads of a row are `stride` words apart, a multiple
 /// of `period`: so each thread stores one word again and again. Threads from `stride` on have
 /// nothing to do.
-macro_rules! kernel {
-    ($bits:literal, $bytes:literal) => {
-        concat!(
-            "
-.visible .entry cuda_graph_fill_",
-            $bits,
-            "(.param .u64 to, .param .u64 pitch, .param .u64 count, .param .u64 rows,
-    .param .u64 stride, .param .u64 period, .param .align 8 .b8 value[256])
+const KERNEL: &str = "
+.visible .entry cuda_graph_fill_BITS(.param .u64 to, .param .u64 pitch, .param .u64 count,
+    .param .u64 rows, .param .u64 stride, .param .u64 period, .param .align 8 .b8 value[256])
 {
     .reg .pred %over;
     .reg .b32 %a, %b, %c;
@@ -41,22 +38,16 @@ macro_rules! kernel {
     mov.u32 %a, %ctaid.x;
     mov.u32 %b, %ntid.x;
     mov.u32 %c, %tid.x;
-    mul.wide.u32 %i, %a, %b;
-    cvt.u64.u32 %j, %c;
-    add.u64 %i, %i, %j;
+    mad.lo.u32 %c, %a, %b, %c;
+    cvt.u64.u32 %i, %c;
     ld.param.u64 %stride, [stride];
     setp.ge.u64 %over, %i, %stride;
     @%over ret;
     ld.param.u64 %period, [period];
     rem.u64 %j, %i, %period;
-    mul.lo.u64 %j, %j, ",
-            $bytes,
-            ";
     mov.u64 %at, value;
-    add.u64 %at, %at, %j;
-    ld.param.u",
-            $bits,
-            " %word, [%at];
+    mad.lo.u64 %at, %j, BYTES, %at;
+    ld.param.uBITS %word, [%at];
     ld.param.u64 %to, [to];
     cvta.to.global.u64 %to, %to;
     ld.param.u64 %pitch, [pitch];
@@ -69,58 +60,40 @@ macro_rules! kernel {
 ROW:
     setp.ge.u64 %over, %r, %rows;
     @%over ret;
-    mul.lo.u64 %row, %r, %pitch;
-    add.u64 %row, %row, %to;
+    mad.lo.u64 %row, %r, %pitch, %to;
     mov.u64 %j, %i;
 WORD:
     setp.ge.u64 %over, %j, %count;
     @%over bra NEXT;
-    mul.lo.u64 %at, %j, ",
-            $bytes,
-            ";
-    add.u64 %at, %at, %row;
-    st.global.u",
-            $bits,
-            " [%at], %word;
+    mad.lo.u64 %at, %j, BYTES, %row;
+    st.global.uBITS [%at], %word;
     add.u64 %j, %j, %stride;
     bra WORD;
 NEXT:
     add.u64 %r, %r, %step;
     bra ROW;
 }
-"
-        )
-    };
-}
-
-const PTX: &str = concat!(
-    ".version 7.0\n.target sm_70\n.address_size 64\n",
-    kernel!("8", "1"),
-    kernel!("16", "2"),
-    kernel!("32", "4"),
-    kernel!("64", "8"),
-    "\0"
-);
-
-const NAMES: [&CStr; 4] = [
-    c"cuda_graph_fill_8",
-    c"cuda_graph_fill_16",
-    c"cuda_graph_fill_32",
-    c"cuda_graph_fill_64",
-];
+";
 
 /// The kernels of `context`, loaded if they are not; for words of 1, 2, 4 and 8 bytes.
-fn kernels(context: &Arc<CudaContext>) -> Result<[Kernel; 4]> {
-    static LOADED: PerContext<[Kernel; 4]> = PerContext::new();
+fn kernels(context: &Arc<CudaContext>) -> Result<Arc<[Kernel]>> {
+    static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
     LOADED.get(context, || {
         driver::bind(context)?;
+        let c_string = |text| CString::new(text).expect("there is no zero in it");
+        let of_bytes = |text: &str, bytes: usize| {
+            let text = text.replace("BITS", &(8 * bytes).to_string());
+            text.replace("BYTES", &bytes.to_string())
+        };
+        let ptx: String = [1, 2, 4, 8].map(|bytes| of_bytes(KERNEL, bytes)).concat();
         // Loading a module is forbidden to a thread that captures.
         driver::capture::undisturbed(|| {
-            let ptx = CStr::from_bytes_with_nul(PTX.as_bytes()).expect("it ends with a zero");
-            let module = driver::module::load(ptx)?;
-            let [a, b, c, d] =
-                NAMES.map(|name| Kernel::unowned(driver::module::function(module, name)?));
-            Ok([a?, b?, c?, d?])
+            let module = driver::module::load(&c_string(format!("{HEAD}{ptx}")))?;
+            let kernel = |bytes| {
+                let name = c_string(of_bytes("cuda_graph_fill_BITS", bytes));
+                Kernel::unowned(driver::module::function(module, &name)?)
+            };
+            [1, 2, 4, 8].into_iter().map(kernel).collect()
         })
     })
 }
@@ -141,23 +114,15 @@ pub(super) fn launch(
     let kernel = kernels(context)?[log as usize].clone();
     let period = (value.len() >> log) as u64;
     let count = (width as u64).saturating_mul(period);
-    let (blocks, rows) = (
-        count.div_ceil(u64::from(BLOCK)).clamp(1, MOST_BLOCKS),
-        (height as u64).clamp(1, MOST_ROWS),
-    );
+    let blocks = count.div_ceil(u64::from(BLOCK)).clamp(1, MOST_BLOCKS);
+    let rows = (height as u64).clamp(1, MOST_ROWS);
     // A block has at least as many threads as a value has words.
     let stride = blocks * u64::from(BLOCK) / period * period;
     let mut padded = [0u8; MOST];
     padded[..value.len()].copy_from_slice(value);
+    let (pitch, height) = (pitch as u64, height as u64);
     let mut arguments = Arguments::default();
-    for number in [
-        to.address(),
-        pitch as u64,
-        count,
-        height as u64,
-        stride,
-        period,
-    ] {
+    for number in [to.address(), pitch, count, height, stride, period] {
         arguments.value(&number);
     }
     arguments.value(&padded);

@@ -1,81 +1,48 @@
 //! Freeing what a graph allocated.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{
-    CUDA_MEM_FREE_NODE_PARAMS, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
-};
+use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams, CUgraphNodeType};
 
-use super::{Op, Tag, labelled, shared_tag};
-use crate::error::NodeKind;
+use super::{Op, Shared, Tag, operation, shared};
 use crate::memory::RawMemory;
 use crate::{Result, driver};
 
-/// Frees, when its node runs, memory that an [`AllocOp`](super::AllocOp) allocated.
-#[derive(Clone)]
-pub struct FreeOp {
-    inner: Arc<Inner>,
+operation! {
+    /// Frees, when its node runs, memory that an [`AllocOp`](super::AllocOp) allocated.
+    FreeOp(u64)
 }
-
-#[derive(Clone)]
-struct Inner {
-    address: u64,
-    tag: Tag,
-}
-
-labelled!(FreeOp);
 
 impl FreeOp {
-    /// Frees `memory`, which [`Graph::allocation`](crate::Graph::allocation) gave. Any other address the driver refuses.
+    /// Frees `memory`, which [`Graph::allocation`](crate::Graph::allocation) gave. The driver
+    /// refuses any other address.
     #[track_caller]
     pub fn new(memory: &RawMemory) -> FreeOp {
-        FreeOp::of(memory.address(), Tag::here())
-    }
-
-    fn of(address: u64, tag: Tag) -> FreeOp {
-        FreeOp {
-            inner: Arc::new(Inner { address, tag }),
-        }
+        FreeOp(Shared::new(memory.address(), None, Tag::here()))
     }
 
     /// The address that it frees.
     pub fn address(&self) -> u64 {
-        self.inner.address
+        self.0.value
     }
 }
 
 impl Op for FreeOp {
-    shared_tag!(inner);
+    shared!(Free);
 
-    fn kind(&self) -> NodeKind {
-        NodeKind::Free
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " of {:#x}", self.address())
     }
 
-    fn with_params<R>(
-        &self,
-        _: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
+    fn node_params(&self, _: &CudaContext) -> Result<CUgraphNodeParams> {
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE);
-        params.__bindgen_anon_1.free = CUDA_MEM_FREE_NODE_PARAMS {
-            dptr: self.inner.address,
-        };
-        Ok(call(&mut params))
+        params.__bindgen_anon_1.free.dptr = self.address();
+        Ok(params)
     }
 
     fn read(node: CUgraphNode) -> Result<FreeOp> {
-        Ok(FreeOp::of(driver::node::freed_address(node)?, Tag::read()))
-    }
-}
-
-impl fmt::Debug for FreeOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "FreeOp of {:#x} made at {:?}",
-            self.inner.address, self.inner.tag
-        )
+        let address = driver::node::freed_address(node)?;
+        Ok(FreeOp(Shared::new(address, None, Tag::read())))
     }
 }

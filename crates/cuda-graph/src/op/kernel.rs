@@ -4,14 +4,14 @@ use std::fmt;
 use std::ptr;
 
 use cudarc::driver::sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
-    CUlaunchAttribute, CUstream,
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUlaunchAttribute,
+    CUstream,
 };
 use cudarc::driver::{CudaContext, LaunchConfig};
 use smallvec::SmallVec;
 use triomphe::{Arc, UniqueArc};
 
-use super::{LaunchAttribute, Op, Tag, labelled};
+use super::{LaunchAttribute, Op, Tag, operation};
 use crate::error::NodeKind;
 use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments};
 use crate::{Owner, Result, driver};
@@ -28,16 +28,15 @@ use crate::{Owner, Result, driver};
 /// # .version 7.0
 /// # .target sm_70
 /// # .address_size 64
-/// # .visible .entry store(.param .u64 to, .param .u32 value)
-/// # {
-/// #     .reg .b32 %v;
-/// #     .reg .b64 %p;
+/// # .visible .entry store(.param .u64 to, .param .u32 value) {
+/// #     .reg .b32 %v; .reg .b64 %p;
 /// #     ld.param.u64 %p, [to];
 /// #     ld.param.u32 %v, [value];
 /// #     st.global.u32 [%p], %v;
 /// #     ret;
 /// # }";
-/// # let store = device.context().load_module(cudarc::nvrtc::Ptx::from_src(ptx))?.load_function("store")?;
+/// # let module = device.context().load_module(cudarc::nvrtc::Ptx::from_src(ptx))?;
+/// # let store = module.load_function("store")?;
 /// let buffer = Buffer::<u32>::zeroed(&stream, 1)?;
 /// // SAFETY: `store` writes one value to where its first argument points.
 /// let op = unsafe { KernelOp::new(&store, LaunchConfig::for_num_elems(1), (&buffer, 7u32)) }?;
@@ -88,7 +87,7 @@ fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch
     }
 }
 
-labelled!(KernelOp);
+operation!(KernelOp);
 
 impl KernelOp {
     /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the
@@ -116,9 +115,8 @@ impl KernelOp {
         arguments.add_to(&mut launch.arguments);
         launch.arguments.check(&kernel)?;
         launch.arguments.keep(kernel.into_owner());
-        Ok(KernelOp {
-            launch: launch.shareable(),
-        })
+        let launch = launch.shareable();
+        Ok(KernelOp { launch })
     }
 
     /// The same launch with an attribute, which replaces one of the same name.
@@ -148,9 +146,8 @@ impl KernelOp {
     /// The kernel.
     pub fn kernel(&self) -> Kernel {
         let owner = self.launch.arguments.owners().last();
-        owner
-            .and_then(Kernel::from_owner)
-            .expect("the kernel is the last of the owners")
+        let kernel = owner.and_then(Kernel::from_owner);
+        kernel.expect("the kernel is the last of the owners")
     }
 
     /// The grid, in blocks.
@@ -175,10 +172,7 @@ impl KernelOp {
 
     /// The attributes.
     pub fn attributes(&self) -> &[LaunchAttribute] {
-        match &self.launch.attributes {
-            None => &[],
-            Some(attributes) => attributes,
-        }
+        self.launch.attributes.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// Calls the driver with this launch's parameters, in a context or the current one (null).
@@ -207,34 +201,6 @@ impl KernelOp {
             })
         })
     }
-
-    /// The launch that has these parameters.
-    ///
-    /// # Safety
-    ///
-    /// As for a call of the driver with them.
-    unsafe fn of_params(params: &CUDA_KERNEL_NODE_PARAMS) -> Result<KernelOp> {
-        let function = if params.func.is_null() {
-            // The driver gives functions of libraries as kernels; both name a function to the calls
-            // made here.
-            params.kern.cast()
-        } else {
-            params.func
-        };
-        let kernel = Kernel::unowned(function)?;
-        let config = LaunchConfig {
-            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
-            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
-            shared_mem_bytes: params.sharedMemBytes,
-        };
-        let mut launch = unshared(&kernel, config, Tag::read());
-        // SAFETY: by the caller.
-        launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
-        launch.arguments.keep(kernel.into_owner());
-        Ok(KernelOp {
-            launch: launch.shareable(),
-        })
-    }
 }
 
 impl Op for KernelOp {
@@ -257,18 +223,25 @@ impl Op for KernelOp {
         self.launch.arguments.owners()
     }
 
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((gx, gy, gz), (bx, by, bz)) = (self.grid(), self.block());
+        write!(f, " `{}`", self.kernel().name())?;
+        write!(f, " <<<{gx}x{gy}x{gz}, {bx}x{by}x{bz}, ")?;
+        write!(f, "{}>>> {:?}", self.shared_bytes(), self.arguments())?;
+        match self.attributes() {
+            [] => Ok(()),
+            attributes => write!(f, " {attributes:?}"),
+        }
+    }
+
     #[inline]
     fn condition_of(&self) -> Option<u64> {
         self.launch.arguments.condition_of()
     }
 
     #[inline]
-    fn attributes(&self) -> &[LaunchAttribute] {
-        KernelOp::attributes(self)
-    }
-
-    fn kernel_name(&self) -> Option<String> {
-        Some(self.kernel().name().to_owned())
+    fn launch(&self) -> Option<&KernelOp> {
+        Some(self)
     }
 
     /// Copies the launch into an operation that nobody shares and that holds the same owners.
@@ -295,18 +268,10 @@ impl Op for KernelOp {
         true
     }
 
-    fn with_params<R>(
-        &self,
-        _: &CudaContext,
-        _: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R> {
-        unreachable!("launches have driver calls of their own")
-    }
-
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
         let attributes = KernelOp::attributes(self).iter();
         let mut attributes: SmallVec<[CUlaunchAttribute; 4]> =
-            attributes.map(LaunchAttribute::of_launch).collect();
+            attributes.map(LaunchAttribute::raw).collect();
         Some(self.with_launch(ptr::null_mut(), |params| {
             driver::run::kernel(params, &mut attributes, stream)
         }))
@@ -359,36 +324,26 @@ impl Op for KernelOp {
 
     fn read(node: CUgraphNode) -> Result<KernelOp> {
         let params = driver::node::kernel_params(node)?;
+        // The driver gives functions of libraries as kernels; both name a function to the calls
+        // made here.
+        let function = if params.func.is_null() {
+            params.kern.cast()
+        } else {
+            params.func
+        };
+        let kernel = Kernel::unowned(function)?;
+        let config = LaunchConfig {
+            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
+            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_mem_bytes: params.sharedMemBytes,
+        };
+        let mut launch = unshared(&kernel, config, Tag::read());
         // SAFETY: the driver gives lists and values of its own, which live as long as the node.
-        let mut op = unsafe { KernelOp::of_params(&params) }?;
+        launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
+        launch.arguments.keep(kernel.into_owner());
         let attributes = LaunchAttribute::read(node);
-        if !attributes.is_empty() {
-            Arc::make_mut(&mut op.launch).attributes = Some(Box::new(attributes));
-        }
-        Ok(op)
-    }
-}
-
-impl fmt::Debug for KernelOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let launch = &*self.launch;
-        let (grid, block) = (self.grid(), self.block());
-        write!(
-            f,
-            "KernelOp `{}` <<<{}x{}x{}, {}x{}x{}, {}>>> {:?}",
-            self.kernel().name(),
-            grid.0,
-            grid.1,
-            grid.2,
-            block.0,
-            block.1,
-            block.2,
-            self.shared_bytes(),
-            launch.arguments
-        )?;
-        if !self.attributes().is_empty() {
-            write!(f, " {:?}", self.attributes())?;
-        }
-        write!(f, " made at {:?}", launch.tag)
+        launch.attributes = (!attributes.is_empty()).then(|| Box::new(attributes));
+        let launch = launch.shareable();
+        Ok(KernelOp { launch })
     }
 }

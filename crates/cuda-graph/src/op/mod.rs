@@ -6,6 +6,10 @@
 //!
 //! Each file is one operation: how it is made, how it becomes the driver's parameters, and how it
 //! is read back from them. Operations that hold graphs are in [`graph`](crate::graph).
+#![expect(
+    clippy::new_without_default,
+    reason = "a default would not know where an operation was made"
+)]
 
 mod alloc;
 mod attribute;
@@ -27,15 +31,16 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUstream};
+use smallvec::SmallVec;
 
 pub use alloc::{AllocOp, MemoryLocation};
 pub use attribute::{LaunchAttribute, RawAttribute};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
 pub use copy::{CopyOp, Pitched};
 pub use empty::EmptyOp;
-pub use event::{EventHandle, RecordEventOp, WaitEventOp};
+pub use event::{RecordEventOp, WaitEventOp};
+pub use fill::FillOp;
 pub(crate) use fill::hex;
-pub use fill::{FillOp, FillValue};
 pub use free::FreeOp;
 pub use host::HostOp;
 pub use kernel::KernelOp;
@@ -84,10 +89,42 @@ impl fmt::Debug for Tag {
     }
 }
 
+/// What an operation is, which its clones share.
+#[derive(Clone)]
+pub struct Shared<T> {
+    pub(crate) value: T,
+    pub(crate) owners: SmallVec<[Owner; 2]>,
+    pub(crate) tag: Tag,
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(
+        value: T,
+        owners: impl IntoIterator<Item = Owner>,
+        tag: Tag,
+    ) -> Arc<Shared<T>> {
+        let owners = owners.into_iter().collect();
+        Arc::new(Shared { value, owners, tag })
+    }
+}
+
+/// Copies `count` values out of a list of the driver's, which is null if there are none.
+///
+/// # Safety
+///
+/// If the list is not null, it has as many values.
+unsafe fn copied<T: Clone>(list: *const T, count: usize) -> Vec<T> {
+    if list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: by the caller.
+    unsafe { std::slice::from_raw_parts(list, count) }.to_vec()
+}
+
 /// One kind of operation.
 ///
 /// Most kinds are described to the driver by its generic node parameters
-/// ([`with_params`](Op::with_params)), and get everything else from that.
+/// ([`node_params`](Op::node_params)), and get everything else from that.
 pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
     /// Its kind.
     fn kind(&self) -> NodeKind;
@@ -97,16 +134,22 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
     fn tag_mut(&mut self) -> &mut Tag;
 
     /// What it keeps alive.
-    fn owners(&self) -> &[Owner] {
-        &[]
+    fn owners(&self) -> &[Owner];
+
+    /// Writes what it does, for `Debug`.
+    fn describe(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
     }
 
-    /// Calls the driver with its parameters.
-    fn with_params<R>(
-        &self,
-        context: &CudaContext,
-        call: impl FnOnce(&mut CUgraphNodeParams) -> R,
-    ) -> Result<R>;
+    /// Its parameters, which may point to parts of it.
+    fn node_params(&self, _context: &CudaContext) -> Result<CUgraphNodeParams> {
+        unreachable!("it has driver calls of its own")
+    }
+
+    /// The launch that does it, if its node is a kernel node.
+    fn launch(&self) -> Option<&KernelOp> {
+        None
+    }
 
     /// Adds a node that does this.
     fn add_to(
@@ -115,17 +158,26 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
         graph: CUgraph,
         after: &[CUgraphNode],
     ) -> Result<CUgraphNode> {
-        self.with_params(context, |params| driver::node::add(graph, after, params))?
+        match self.launch() {
+            Some(launch) => launch.add_to(context, graph, after),
+            None => driver::node::add(graph, after, &mut self.node_params(context)?),
+        }
     }
 
     /// Makes a node of a definition do this. It did `old`, where that is known.
     fn set(&self, context: &CudaContext, node: CUgraphNode, _old: Option<&Self>) -> Result<()> {
-        self.with_params(context, |params| driver::node::set(node, params))?
+        match self.launch() {
+            Some(launch) => launch.set(context, node, None),
+            None => driver::node::set(node, &mut self.node_params(context)?),
+        }
     }
 
     /// Makes a node of an executable do this.
     fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
-        self.with_params(context, |params| driver::exec::set(exec, node, params))?
+        match self.launch() {
+            Some(launch) => launch.set_in(context, exec, node),
+            None => driver::exec::set(exec, node, &mut self.node_params(context)?),
+        }
     }
 
     /// Gives it to a stream to run now. `None` if streams do not take such an operation. The caller
@@ -149,12 +201,7 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Its launch attributes, if it is a launch.
     fn attributes(&self) -> &[LaunchAttribute] {
-        &[]
-    }
-
-    /// The kernel's name, if it is a launch.
-    fn kernel_name(&self) -> Option<String> {
-        None
+        self.launch().map_or(&[], KernelOp::attributes)
     }
 
     /// Makes `other` the same operation in place, if that is cheap and changes no hold.
@@ -166,7 +213,7 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
     fn name(&self, index: Option<u32>) -> NodeName {
         let tag = self.tag();
         NodeName {
-            kernel: self.kernel_name(),
+            kernel: self.launch().map(|op| op.kernel().name().to_owned()),
             label: tag.label.clone(),
             location: tag.location,
             ..NodeName::of_kind(self.kind(), index)
@@ -176,7 +223,7 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// Gives an operation its public label and location.
 macro_rules! labelled {
-    ($op:ty) => {
+    ($op:ident) => {
         impl $op {
             /// The same operation under a name, for errors and pictures.
             pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {
@@ -210,16 +257,51 @@ macro_rules! labelled {
 }
 pub(crate) use labelled;
 
-/// The two functions of [`Op`] for an operation that is one shared value with a field `tag`.
-macro_rules! shared_tag {
-    ($field:ident) => {
-        fn tag(&self) -> &$crate::op::Tag {
-            &self.$field.tag
-        }
+/// Gives an operation what is public of every one. With its documentation and the type of its value
+/// it declares the operation too.
+macro_rules! operation {
+    ($(#[$doc:meta])* $op:ident($value:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $op(std::sync::Arc<$crate::op::Shared<$value>>);
 
-        fn tag_mut(&mut self) -> &mut $crate::op::Tag {
-            &mut std::sync::Arc::make_mut(&mut self.$field).tag
+        $crate::op::operation!($op);
+    };
+    ($op:ident) => {
+        $crate::op::labelled!($op);
+
+        impl std::fmt::Debug for $op {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(stringify!($op))?;
+                $crate::op::Op::describe(self, f)?;
+                write!(f, " made at {:?}", $crate::op::Op::tag(self))
+            }
         }
     };
 }
-pub(crate) use shared_tag;
+pub(crate) use operation;
+
+/// What [`Op`] asks of an operation that is a [`Shared`] value, of a kind.
+macro_rules! shared {
+    ($kind:ident) => {
+        fn kind(&self) -> $crate::error::NodeKind {
+            $crate::error::NodeKind::$kind
+        }
+
+        $crate::op::shared!();
+    };
+    () => {
+        fn tag(&self) -> &$crate::op::Tag {
+            &self.0.tag
+        }
+
+        fn tag_mut(&mut self) -> &mut $crate::op::Tag {
+            &mut std::sync::Arc::make_mut(&mut self.0).tag
+        }
+
+        fn owners(&self) -> &[$crate::Owner] {
+            &self.0.owners
+        }
+    };
+}
+pub(crate) use shared;

@@ -169,14 +169,8 @@ fn operations_read_back_are_those_given() {
     assert!(op.location().unwrap().file().ends_with("graph.rs"));
     assert_eq!(op.kernel().name(), "store");
     assert_eq!(number_bytes(&op, 1).unwrap(), 5u32.to_le_bytes());
-    assert_eq!(
-        graph.op(e).unwrap().event().raw(),
-        cuda_graph::EventHandle::from(&event).raw()
-    );
-    assert_eq!(
-        graph.op(w).unwrap().event().raw(),
-        graph.op(e).unwrap().event().raw()
-    );
+    assert_eq!(graph.op(e).unwrap().event(), event.cu_event());
+    assert_eq!(graph.op(w).unwrap().event(), graph.op(e).unwrap().event());
     assert_eq!(graph.op(f).unwrap().value(), 3u32.to_le_bytes());
     assert_eq!(
         graph.name(k).to_string().split(" (").next(),
