@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::{Body, Control, Flow, Foreign, Recorder, Records, control_flow, foreign};
+use super::{Body, Control, Flag, Flow, Foreign, Recorder, Records, recorded};
 use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, NodeId, Operation};
@@ -24,7 +24,7 @@ const MOST_HELD: usize = 256;
 /// What an operation uses is held until it has run. Branches of a parallel part run one after the
 /// other.
 pub struct Eager {
-    stream: Arc<CudaStream>,
+    pub(super) stream: Arc<CudaStream>,
     /// Where flags are read to.
     word: PinnedBuffer<u32>,
     held: Held,
@@ -71,12 +71,7 @@ impl Eager {
         self.run(op.into_any())
     }
 
-    control_flow!();
-    foreign!();
-
-    pub(super) fn own_stream(&self) -> &Arc<CudaStream> {
-        &self.stream
-    }
+    recorded!();
 
     fn run(&mut self, op: AnyOp) -> Result<()> {
         driver::bind(self.stream.context())?;
@@ -155,33 +150,26 @@ impl Records for Eager {
         branches.iter_mut().try_for_each(|branch| branch(self))
     }
 
-    fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
-        let flag = flow.check(bodies)?;
-        match (flow.control, bodies) {
-            (Control::While, [body, ..]) => {
-                while self.read(&flag)? != 0 {
-                    body(self)?;
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        let case = match flow.control {
+            Control::While => {
+                while self.read(&flow.flag)? != 0 {
+                    bodies[0](self)?;
                 }
-                Ok(())
+                return Ok(());
             }
-            (Control::DoWhile, [body, ..]) => loop {
-                body(self)?;
-                if self.read(&flag)? == 0 {
+            Control::DoWhile => loop {
+                bodies[0](self)?;
+                if self.read(&flow.flag)? == 0 {
                     return Ok(());
                 }
             },
-            (Control::Switch, cases) => match cases.get_mut(self.read(&flag)? as usize) {
-                Some(case) => case(self),
-                None => Ok(()),
-            },
-            (Control::If | Control::IfElse, bodies) => {
-                let taken = usize::from(self.read(&flag)? == 0);
-                match bodies.get_mut(taken) {
-                    Some(body) => body(self),
-                    None => Ok(()),
-                }
-            }
-            (Control::While | Control::DoWhile, []) => Ok(()),
+            Control::If | Control::IfElse => usize::from(self.read(&flow.flag)? == 0),
+            Control::Switch => self.read(&flow.flag)? as usize,
+        };
+        match bodies.get_mut(case) {
+            Some(body) => body(self),
+            None => Ok(()),
         }
     }
 

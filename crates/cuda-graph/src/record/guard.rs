@@ -104,7 +104,7 @@ use crate::{Error, Result};
 ///
 /// ```compile_fail,E0308
 /// # fn f(mut capture: cuda_graph::Capture, other: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// capture.embed(&other)?;
+/// capture.record(cuda_graph::ChildOp::new(&other))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -258,21 +258,13 @@ impl Capture {
     /// such as the default stream.
     #[track_caller]
     pub fn begin(stream: &Arc<CudaStream>) -> Result<Capture> {
-        Capture::begin_at(stream, CaptureMode::default(), Location::caller())
+        Capture::begin_as(stream, CaptureMode::default())
     }
 
     /// As [`begin`](Capture::begin), with a mode for the foreign blocks.
     #[track_caller]
     pub fn begin_as(stream: &Arc<CudaStream>, mode: CaptureMode) -> Result<Capture> {
-        Capture::begin_at(stream, mode, Location::caller())
-    }
-
-    fn begin_at(
-        stream: &Arc<CudaStream>,
-        mode: CaptureMode,
-        location: &'static Location<'static>,
-    ) -> Result<Capture> {
-        let path = Path::fresh(stream.context(), Some((stream, mode)), location)?;
+        let path = Path::fresh(stream.context(), Some((stream, mode)), Location::caller())?;
         Ok(Capture::of(path, 0))
     }
 
@@ -288,10 +280,8 @@ impl Capture {
         after: impl NodeSet,
     ) -> Result<Capture> {
         let stream = Some((stream, CaptureMode::default()));
-        Ok(Capture::of(
-            Path::aside(graph, after, stream, Location::caller())?,
-            0,
-        ))
+        let path = Path::aside(graph, after, stream, Location::caller())?;
+        Ok(Capture::of(path, 0))
     }
 
     /// Ends the recording. The graph is an ordinary one: to inspect, extend, embed, instantiate,
@@ -301,7 +291,7 @@ impl Capture {
     ///
     /// [`Error::StrayWork`], [`Error::CaptureInvalidated`].
     pub fn end(self) -> Result<Graph> {
-        self.path.finish()
+        self.path.finish(Ok(())).map(|(graph, ())| graph)
     }
 }
 

@@ -6,14 +6,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
+use smallvec::smallvec;
 
 use super::draft::{self, Draft, FlowPlan, Numbers};
 use super::joined::Joined;
-use super::{Body, Flow, Foreign, Recorder, Records, control_flow, foreign};
+use super::{Body, Control, Flag, Flow, Foreign, Recorder, Records, recorded};
 use crate::capture::{Block, CaptureMode, Session};
-use crate::error::NodeKind;
-use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, NodeSet, Operation};
-use crate::op::{HostOp, Op, RecordEventOp, Tag, WaitEventOp};
+use crate::error::{NodeKind, NodeName};
+use crate::graph::{AnyOp, Graph, Node, NodeId, NodeSet, Operation};
+use crate::op::{Op, Tag};
 use crate::{Error, Owner, Result, driver};
 
 /// A way through a graph: each operation recorded is a node that waits for the one before.
@@ -74,6 +75,15 @@ enum Place {
     Draft(Draft),
 }
 
+impl Place {
+    fn graph(&self) -> &Graph {
+        match self {
+            Place::Live(graph) => graph,
+            Place::Draft(draft) => &draft.into,
+        }
+    }
+}
+
 impl Path {
     fn at(place: Place, session: Option<Rc<Session>>) -> Path {
         Path {
@@ -88,11 +98,21 @@ impl Path {
         }
     }
 
-    fn beginning(place: Place, session: Option<Rc<Session>>) -> Path {
-        Path {
+    /// A path that a recording begins with.
+    fn begin(
+        place: Place,
+        stream: Option<(&Arc<CudaStream>, CaptureMode)>,
+        location: &'static Location<'static>,
+    ) -> Result<Path> {
+        let begin = |(stream, mode)| {
+            let graph = Graph::from_view(place.graph().view());
+            Session::begin(graph, stream, mode, location)
+        };
+        let session = stream.map(begin).transpose()?;
+        Ok(Path {
             _recording: session.clone().map(Recording),
             ..Path::at(place, session)
-        }
+        })
     }
 
     /// A path that starts at the beginning of `graph`.
@@ -117,15 +137,7 @@ impl Path {
         stream: Option<(&Arc<CudaStream>, CaptureMode)>,
         location: &'static Location<'static>,
     ) -> Result<Path> {
-        let session = match stream {
-            Some((stream, mode)) => Some(Session::begin(stream, mode, location)?),
-            None => None,
-        };
-        let graph = Graph::new(context)?;
-        if let Some(session) = &session {
-            session.set_graph(Graph::from_view(graph.view()));
-        }
-        let mut path = Path::beginning(Place::Live(graph), session);
+        let mut path = Path::begin(Place::Live(Graph::new(context)?), stream, location)?;
         path.is_fresh = true;
         Ok(path)
     }
@@ -137,12 +149,7 @@ impl Path {
         stream: Option<(&Arc<CudaStream>, CaptureMode)>,
         location: &'static Location<'static>,
     ) -> Result<Path> {
-        let draft = Draft::of(graph)?;
-        let session = match stream {
-            Some((stream, mode)) => Some(Session::begin(stream, mode, location)?),
-            None => None,
-        };
-        let mut path = Path::beginning(Place::Draft(draft), session);
+        let mut path = Path::begin(Place::Draft(Draft::of(graph)?), stream, location)?;
         path.go_on_after(after)?;
         Ok(path)
     }
@@ -178,16 +185,13 @@ impl Path {
     }
 
     pub(super) fn graph(&self) -> &Graph {
-        match &self.place {
-            Place::Live(graph) => graph,
-            Place::Draft(draft) => &draft.into,
-        }
+        self.place.graph()
     }
 
     pub(super) fn is_in_body(&self) -> bool {
         match &self.place {
             Place::Live(graph) => graph.is_in_body(),
-            Place::Draft(draft) => draft.is_in_body(),
+            Place::Draft(draft) => draft.in_body,
         }
     }
 
@@ -234,7 +238,7 @@ impl Path {
             let name = || {
                 Box::new(match body {
                     Some(body) => body.name(node.index),
-                    None => crate::error::NodeName::of_kind(node.kind, node.index),
+                    None => NodeName::of_kind(node.kind, node.index),
                 })
             };
             let error = if !own {
@@ -295,13 +299,12 @@ impl Path {
             Place::Draft(draft) => {
                 let op = op.into_any();
                 if let Some(session) = &self.session {
-                    session.note(&op);
+                    session.note(op.name(None));
                 }
                 draft.add(op, &self.after)?
             }
         };
-        self.after.clear();
-        self.after.push(index);
+        self.after = smallvec![index];
         Ok(index)
     }
 
@@ -313,7 +316,7 @@ impl Path {
             Some(joined) => joined.insert(&graph, op, &self.after)?,
             None => return Err(Error::NotCapturing),
         };
-        self.after = Numbers::from_slice(&[index]);
+        self.after = smallvec![index];
         self.lead()?;
         Ok(index)
     }
@@ -321,11 +324,7 @@ impl Path {
     /// Goes on where the capture of other code is.
     fn follow(&mut self) -> Result<()> {
         if let Some(joined) = &mut self.joined {
-            let graph = match &self.place {
-                Place::Live(graph) => graph,
-                Place::Draft(draft) => &draft.into,
-            };
-            let after = joined.position(graph)?;
+            let after = joined.position(self.place.graph())?;
             if after != self.after {
                 self.after = after;
                 self.turn = None;
@@ -342,42 +341,7 @@ impl Path {
         }
     }
 
-    /// Records a call of a closure on the host.
-    #[track_caller]
-    pub fn host<F: Fn() + Send + Sync + 'static>(&mut self, function: F) -> Result<Node<HostOp>> {
-        let op = HostOp::new(function);
-        self.record(op)
-    }
-
-    /// Records a copy of `graph` as one node.
-    #[track_caller]
-    pub fn embed(&mut self, graph: &Graph) -> Result<Node<ChildOp>> {
-        let op = ChildOp::new(graph);
-        self.record(op)
-    }
-
-    /// Records an event each time the graph gets here, for others to wait for outside of it.
-    #[track_caller]
-    pub fn record_event(
-        &mut self,
-        event: &Arc<cudarc::driver::CudaEvent>,
-    ) -> Result<Node<RecordEventOp>> {
-        let op = RecordEventOp::new(event);
-        self.record(op)
-    }
-
-    /// Waits, each time the graph gets here, for an event that was recorded outside of it.
-    #[track_caller]
-    pub fn wait_event(
-        &mut self,
-        event: &Arc<cudarc::driver::CudaEvent>,
-    ) -> Result<Node<WaitEventOp>> {
-        let op = WaitEventOp::new(event);
-        self.record(op)
-    }
-
-    control_flow!();
-    foreign!();
+    recorded!();
 
     /// Begins foreign work that is no closure: see [`foreign`](Path::foreign). The recording goes on
     /// when the block [ends](ForeignBlock::end).
@@ -396,7 +360,7 @@ impl Path {
         }
         let session = self.session.as_ref().ok_or(Error::NoStream)?;
         Ok(ForeignBlock {
-            block: Some(session.begin_block()?),
+            block: session.begin_block()?,
             path: self,
             location,
         })
@@ -408,28 +372,23 @@ impl Path {
         let index = match &mut self.place {
             Place::Live(into) => {
                 let after = &self.after;
-                let added = into.adopt(graph, tag, |body, nodes| {
-                    nodes.extend(after.iter().filter_map(|&node| body.handle(node)));
-                    Ok(())
-                });
+                let added = into.adopt(graph, tag, |body, raw| draft::resolve(body, after, raw));
                 added.map_err(|error| match holds_conditional(graph) {
                     true => Error::ForeignConditional,
                     false => error,
                 })?
             }
+            Place::Draft(_) if holds_conditional(graph) => return Err(Error::ForeignConditional),
             Place::Draft(draft) => {
-                if holds_conditional(graph) {
-                    return Err(Error::ForeignConditional);
-                }
-                draft.embed(Graph::from_view(graph.view()), tag, &self.after)?
+                let graph = Graph::from_view(graph.view());
+                draft.embed(graph, tag, &self.after)?
             }
         };
-        self.after.clear();
-        self.after.push(index);
+        self.after = smallvec![index];
         if let Some(session) = &self.session {
             match &self.place {
                 Place::Live(_) => session.note_node(index),
-                Place::Draft(_) => session.note_block(location),
+                Place::Draft(_) => session.note(name_of_block(location)),
             }
         }
         Ok(())
@@ -449,37 +408,31 @@ impl Path {
         Ok(())
     }
 
-    /// Ends the recording, and gives what it is.
-    pub(super) fn finish(mut self) -> Result<Graph> {
-        if let Some(session) = &self.session {
-            session.end()?;
+    /// Ends the recording, which came to `recorded`, and gives what it is. An error is what went
+    /// wrong first.
+    pub(super) fn finish<T>(self, recorded: Result<T>) -> Result<(Graph, T)> {
+        let value = match &self.session {
+            Some(session) => session.end(recorded)?,
+            None => recorded?,
+        };
+        let graph = Graph::from_view(self.graph().view());
+        if let Some((whole, _)) = self.whole {
+            let kept = std::mem::take(&mut graph.hierarchy().lock().body_mut(0)?.lingering);
+            whole.hierarchy().lock().body_mut(0)?.lingering.extend(kept);
+            return Ok((whole, value));
         }
-        let whole = self.whole.take();
-        match self.place {
-            Place::Live(graph) => match whole {
-                Some((whole, _)) => {
-                    let mut state = graph.hierarchy().lock();
-                    let kept = std::mem::take(&mut state.body_mut(0)?.lingering);
-                    drop(state);
-                    whole.hierarchy().lock().body_mut(0)?.lingering.extend(kept);
-                    Ok(whole)
-                }
-                None => Ok(graph),
-            },
-            Place::Draft(draft) => {
-                let graph = Graph::from_view(draft.into.view());
-                draft.commit()?;
-                Ok(graph)
-            }
+        if let Place::Draft(draft) = self.place {
+            draft.commit()?;
         }
+        Ok((graph, value))
     }
+}
 
-    /// Ends the recording because of an error. Returns what went wrong first.
-    pub(super) fn fail(self, error: Error) -> Error {
-        match &self.session {
-            Some(session) => session.abandon(error),
-            None => error,
-        }
+/// What errors call foreign work that is no node yet.
+fn name_of_block(location: Option<&'static Location<'static>>) -> NodeName {
+    NodeName {
+        location,
+        ..NodeName::of_kind(NodeKind::Child, None)
     }
 }
 
@@ -510,7 +463,7 @@ impl Recorder for Path {
         match &mut self.place {
             Place::Live(graph) => graph.keep(owner),
             Place::Draft(draft) => {
-                draft.keep(owner);
+                draft.kept.push(owner);
                 Ok(())
             }
         }
@@ -547,22 +500,23 @@ impl Records for Path {
         recorded
     }
 
-    fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
         self.settle()?;
         if let Some(session) = &self.session {
             session.check()?;
         }
-        let plan = FlowPlan::record(self, flow, bodies)?;
+        let mut plan = FlowPlan::record(self, flow, bodies)?;
         if let Some(session) = &self.session {
             session.check()?;
         }
         self.follow()?;
-        let (node, in_turn) = match &mut self.place {
-            Place::Live(graph) => draft::put_flow(graph, plan, &self.after, self.turn)?,
-            Place::Draft(draft) => draft.flow(plan, &self.after, self.turn)?,
+        plan.turn = self.turn;
+        let in_turn = plan.in_turn;
+        let node = match &mut self.place {
+            Place::Live(graph) => draft::put_flow(graph, plan, &self.after)?,
+            Place::Draft(draft) => draft.flow(plan, &self.after)?,
         };
-        self.after.clear();
-        self.after.push(node);
+        self.after = smallvec![node];
         if in_turn {
             self.turn = Some(node);
         }
@@ -575,17 +529,13 @@ impl Records for Path {
         work: &mut Foreign<'_>,
     ) -> Result<()> {
         if let Some(joined) = &self.joined {
-            let stream = joined.stream().clone();
-            driver::bind(stream.context())?;
-            return work(&stream);
+            driver::bind(joined.stream.context())?;
+            return work(&joined.stream);
         }
         let block = self.begin_block(location)?;
         driver::bind(block.stream().context())?;
-        let stream = block.stream().clone();
-        match work(&stream) {
-            Ok(()) => block.end(),
-            Err(error) => Err(block.abandon(error)),
-        }
+        let worked = work(block.stream());
+        block.finish(worked)
     }
 }
 
@@ -634,18 +584,14 @@ impl Drop for Fork<'_> {
 #[must_use = "a block that is dropped records nothing"]
 pub struct ForeignBlock<'a> {
     path: &'a mut Path,
-    block: Option<Block>,
+    block: Block,
     location: &'static Location<'static>,
 }
 
 impl ForeignBlock<'_> {
     /// The stream to give work to.
     pub fn stream(&self) -> &Arc<CudaStream> {
-        match (&self.block, &self.path.session) {
-            (Some(block), _) => block.stream(),
-            (None, Some(session)) => session.stream(),
-            (None, None) => unreachable!("a block has a stream"),
-        }
+        self.block.stream()
     }
 
     /// Ends the block: the recording goes on behind its work.
@@ -653,12 +599,13 @@ impl ForeignBlock<'_> {
     /// # Errors
     ///
     /// [`Error::CaptureInvalidated`], [`Error::NotInBody`], [`Error::ForeignConditional`].
-    pub fn end(mut self) -> Result<()> {
-        let Some(block) = self.block.take() else {
-            return Err(Error::RecordingOver);
-        };
-        let raw = block.end()?;
-        let path = &mut *self.path;
+    pub fn end(self) -> Result<()> {
+        self.finish(Ok(()))
+    }
+
+    fn finish(self, worked: Result<()>) -> Result<()> {
+        let path = self.path;
+        let raw = self.block.end(worked)?;
         let graph = Graph::of_captured(path.graph().context(), raw);
         if driver::graph::is_empty(raw)? {
             return Ok(());
@@ -667,31 +614,20 @@ impl ForeignBlock<'_> {
             location: Some(self.location),
             ..Tag::default()
         };
-        if path.is_fresh {
-            if let Some(session) = &path.session {
-                session.note_block(tag.location);
-            }
-            path.whole = Some((graph, tag));
-            return Ok(());
+        if !path.is_fresh {
+            return path.adopt(&graph, tag);
         }
-        path.adopt(&graph, tag)
-    }
-
-    fn abandon(mut self, error: Error) -> Error {
-        match self.block.take() {
-            Some(block) => block.abandon(error),
-            None => error,
+        if let Some(session) = &path.session {
+            session.note(name_of_block(tag.location));
         }
+        path.whole = Some((graph, tag));
+        Ok(())
     }
 }
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Path in {:?} that goes on after {:?}",
-            self.graph(),
-            self.after
-        )
+        let (graph, after) = (self.graph(), &self.after);
+        write!(f, "Path in {graph:?} that goes on after {after:?}")
     }
 }

@@ -20,10 +20,8 @@ pub enum Captured<T> {
 }
 
 fn through<T>(mut path: Path, record: impl FnOnce(&mut Path) -> Result<T>) -> Result<(Graph, T)> {
-    match record(&mut path) {
-        Ok(value) => Ok((path.finish()?, value)),
-        Err(error) => Err(path.fail(error)),
-    }
+    let recorded = record(&mut path);
+    path.finish(recorded)
 }
 
 impl Graph {
@@ -124,7 +122,7 @@ impl Graph {
         stream: &Arc<CudaStream>,
         record: impl FnOnce(&mut Path) -> Result<T>,
     ) -> Result<(Graph, T)> {
-        Graph::capture_at(stream, CaptureMode::default(), Location::caller(), record)
+        Graph::capture_as(stream, CaptureMode::default(), record)
     }
 
     /// As [`capture`](Graph::capture), with a mode for the foreign blocks.
@@ -134,16 +132,7 @@ impl Graph {
         mode: CaptureMode,
         record: impl FnOnce(&mut Path) -> Result<T>,
     ) -> Result<(Graph, T)> {
-        Graph::capture_at(stream, mode, Location::caller(), record)
-    }
-
-    fn capture_at<T>(
-        stream: &Arc<CudaStream>,
-        mode: CaptureMode,
-        location: &'static Location<'static>,
-        record: impl FnOnce(&mut Path) -> Result<T>,
-    ) -> Result<(Graph, T)> {
-        let path = Path::fresh(stream.context(), Some((stream, mode)), location)?;
+        let path = Path::fresh(stream.context(), Some((stream, mode)), Location::caller())?;
         through(path, record)
     }
 
@@ -174,9 +163,7 @@ impl Graph {
         stream: &Arc<CudaStream>,
         mut record: impl FnMut(&mut dyn Recorder) -> Result<T>,
     ) -> Result<Captured<T>> {
-        let (mode, location) = (CaptureMode::default(), Location::caller());
-        let captured = Graph::capture_at(stream, mode, location, |path| record(path));
-        let reason = match captured {
+        let reason = match Graph::capture(stream, |path| record(path)) {
             Ok((graph, value)) => return Ok(Captured::Graph(graph, value)),
             Err(error @ Error::CaptureInvalidated(_)) => error,
             Err(error) if error.capture_code().is_some() || error.is_unsupported() => error,

@@ -79,7 +79,7 @@ impl Step {
             Form::Graph(exec, _) => exec.launch(stream),
             Form::Eager { run, recorder, .. } => {
                 let recorder = match recorder {
-                    Some(recorder) if Arc::ptr_eq(recorder.own_stream(), stream) => recorder,
+                    Some(recorder) if Arc::ptr_eq(&recorder.stream, stream) => recorder,
                     other => other.insert(Eager::new(stream)?),
                 };
                 let ran = run(recorder);
