@@ -158,9 +158,10 @@ impl Session {
 
     /// As [`check`](Session::check). With `forks`, work in forks of the stream that did not come
     /// back is found too.
+    #[inline]
     fn check_hold(&self, forks: bool) -> Result<()> {
         let Some(held) = self.capture.get().filter(|_| self.open.get()) else {
-            return Err(self.over());
+            return Err(self.lost.borrow().clone().unwrap_or(Error::RecordingOver));
         };
         if self.in_block.get() {
             return Ok(());
@@ -176,11 +177,6 @@ impl Session {
             return Err(self.stray(held.graph));
         }
         Ok(())
-    }
-
-    #[cold]
-    fn over(&self) -> Error {
-        self.lost.borrow().clone().unwrap_or(Error::RecordingOver)
     }
 
     /// As [`check`](Session::check), before `op` is recorded.
@@ -250,17 +246,15 @@ impl Session {
     /// Whether the stream still takes part in this capture, as far as can be told.
     fn is_ours(&self, held: Held) -> bool {
         use CUstreamCaptureStatus as S;
-        match driver::capture::info(self.stream.cu_stream()) {
-            Ok(info) => match info.status {
-                S::CU_STREAM_CAPTURE_STATUS_NONE => false,
-                S::CU_STREAM_CAPTURE_STATUS_ACTIVE => held.id == 0 || info.id == held.id,
-                // The driver gives no number. If this library began another capture on the stream
-                // since, it is that.
-                S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
-                    begun::is_last(self.serial, &self.stream)
-                }
-            },
-            Err(_) => true,
+        let Ok(info) = driver::capture::info(self.stream.cu_stream()) else {
+            return true;
+        };
+        match info.status {
+            S::CU_STREAM_CAPTURE_STATUS_NONE => false,
+            S::CU_STREAM_CAPTURE_STATUS_ACTIVE => held.id == 0 || info.id == held.id,
+            // The driver gives no number. If this library began another capture on the stream
+            // since, it is that.
+            S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => begun::is_last(self.serial, &self.stream),
         }
     }
 

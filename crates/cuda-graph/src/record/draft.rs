@@ -12,14 +12,14 @@ use std::ops::Range;
 use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
-use super::setter::Setter;
 use super::{Body, Control, Flow, Path, setter};
 use crate::error::NodeKind;
 use crate::graph::content::Content;
 use crate::graph::state::{self, Hierarchy, RawNodes, State, check};
 use crate::graph::{
-    AnyOp, Condition, Graph, IfElseOp, IfOp, Operation, Slot, SwitchOp, WhileOp, need_conditional,
+    AnyOp, Graph, IfElseOp, IfOp, Operation, Slot, SwitchOp, WhileOp, need_conditional,
 };
+use crate::kernel::Kernel;
 use crate::op::{Op, Tag};
 use crate::{Error, Owner, Result, driver};
 
@@ -57,7 +57,7 @@ enum What {
 /// A loop or branch that was recorded.
 pub(super) struct FlowPlan {
     flow: Flow,
-    setter: Setter,
+    setter: Kernel,
     /// The numbers of the bodies.
     numbers: Range<u32>,
     bodies: Vec<(Draft, Numbers)>,
@@ -105,8 +105,7 @@ impl Draft {
     pub(super) fn plans(&self, index: u32) -> bool {
         // The numbers ascend.
         let behind = self.nodes.partition_point(|planned| planned.first <= index);
-        let last = behind.checked_sub(1).map(|at| &self.nodes[at]);
-        last.is_some_and(|planned| {
+        self.nodes[..behind].last().is_some_and(|planned| {
             let count = match &planned.what {
                 What::Flow(plan) => plan.nodes(self.in_body),
                 _ => 1,
@@ -128,15 +127,11 @@ impl Draft {
     /// Plans a node that does `op`.
     pub(super) fn add(&mut self, op: AnyOp, after: &[u32]) -> Result<u32> {
         check(self.into.hierarchy().id, &op, || self.in_body)?;
-        let kind = Op::kind(&op);
-        let what = match op {
-            AnyOp::Child(child) => {
-                let copy = self.into.copy_to_embed(&child)?;
-                return self.embed(copy, child.tag().clone(), after);
-            }
-            op => What::Op(op),
-        };
-        self.plan(after, 1, kind, what)
+        if let AnyOp::Child(child) = &op {
+            let copy = self.into.copy_to_embed(child)?;
+            return self.embed(copy, child.tag().clone(), after);
+        }
+        self.plan(after, 1, Op::kind(&op), What::Op(op))
     }
 
     /// Plans a node that runs `graph`.
@@ -293,10 +288,8 @@ impl State {
         // Until a node uses it.
         self.spare.push(condition);
         if !by_launch {
-            let op = plan.located(match plan.flow.control {
-                Control::DoWhile => plan.setter.enter(&condition)?,
-                _ => plan.setter.set(&condition, &plan.flow.flag)?,
-            });
+            let flag = (plan.flow.control != Control::DoWhile).then_some(&plan.flow.flag);
+            let op = plan.located(setter::set(&plan.setter, &condition, flag)?);
             let setter = self.insert(hierarchy, body, op, &after, slot(0), None)?;
             done.push(setter);
             after = handles(self.body(body)?, &[setter])?;
@@ -313,30 +306,19 @@ impl State {
         if plan.in_turn {
             self.body_mut(body)?.turns.push(node);
         }
-        plan.bodies
-            .iter()
-            .try_for_each(|(draft, ends)| self.fill(hierarchy, plan, &condition, draft, ends))
-    }
-
-    /// Fills a body of a conditional node.
-    fn fill(
-        &mut self,
-        hierarchy: &Hierarchy,
-        plan: &FlowPlan,
-        condition: &Condition,
-        draft: &Draft,
-        ends: &[u32],
-    ) -> Result<()> {
-        let number = draft.into.body_index();
-        for planned in &draft.nodes {
-            self.put_one(hierarchy, number, planned, &mut Vec::new())?;
-        }
-        let body = self.body_mut(number)?;
-        body.lingering.extend_from_slice(&draft.kept);
-        if plan.flow.control.is_loop() {
-            let after = handles(body, ends)?;
-            let again = plan.located(plan.setter.set(condition, &plan.flow.flag)?);
-            self.insert(hierarchy, number, again, &after, Slot::New, None)?;
+        for (draft, ends) in &plan.bodies {
+            let number = draft.into.body_index();
+            for planned in &draft.nodes {
+                self.put_one(hierarchy, number, planned, &mut Vec::new())?;
+            }
+            let inside = self.body_mut(number)?;
+            inside.lingering.extend_from_slice(&draft.kept);
+            if plan.flow.control.is_loop() {
+                let after = handles(inside, ends)?;
+                let again = setter::set(&plan.setter, &condition, Some(&plan.flow.flag))?;
+                let again = plan.located(again);
+                self.insert(hierarchy, number, again, &after, Slot::New, None)?;
+            }
         }
         Ok(())
     }

@@ -27,16 +27,10 @@ pub struct Eager {
     pub(super) stream: Arc<CudaStream>,
     /// Where flags are read to.
     word: PinnedBuffer<u32>,
-    held: Held,
+    /// The operations that may still run, and flags that are read.
+    held: Vec<Owner>,
     /// What foreign work may use.
     kept: Vec<Owner>,
-}
-
-/// What the operations use that may still run.
-#[derive(Default)]
-struct Held {
-    ops: Vec<AnyOp>,
-    flags: Vec<Owner>,
 }
 
 impl Eager {
@@ -51,12 +45,11 @@ impl Eager {
             return Err(Error::PerThreadStream);
         }
         driver::choose()?;
-        driver::bind(stream.context())?;
         refuse_captured(stream)?;
         Ok(Eager {
             stream: stream.clone(),
             word: PinnedBuffer::zeroed(stream.context(), 1)?,
-            held: Held::default(),
+            held: Vec::new(),
             kept: Vec::new(),
         })
     }
@@ -74,7 +67,6 @@ impl Eager {
     recorded!();
 
     fn run(&mut self, op: AnyOp) -> Result<()> {
-        driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
         if op.tag().unowned {
             return Err(Error::Unowned {
@@ -84,11 +76,12 @@ impl Eager {
         if op.condition_of().is_some() {
             return Err(Error::ConditionOutsideGraph);
         }
-        if self.held.ops.len() >= MOST_HELD {
-            self.release();
+        if self.held.len() >= MOST_HELD {
+            let held = std::mem::take(&mut self.held);
+            self.drop_behind(held);
         }
         // Held before it is given away: if that fails half-way, it may run all the same.
-        self.held.ops.push(op.clone());
+        self.held.push(Arc::new(op.clone()));
         if let Some(done) = op.run(self.stream.cu_stream()) {
             return done.map_err(|error| error.about(op.name(None), "running"));
         }
@@ -96,31 +89,27 @@ impl Eager {
         Exec::run_alone(op, &self.stream)
     }
 
-    /// Drops what is held once everything has run that was given so far.
-    fn release(&mut self) {
-        let held = std::mem::take(&mut self.held);
-        if !held.ops.is_empty() || !held.flags.is_empty() {
-            drop_after(Fence::behind(self.stream.clone()), held);
-        }
-    }
-
     /// A step is over: what it kept goes once everything has run that was given so far.
     pub(super) fn end_step(&mut self) {
         let kept = std::mem::take(&mut self.kept);
-        if !kept.is_empty() {
-            drop_after(Fence::behind(self.stream.clone()), kept);
+        self.drop_behind(kept);
+    }
+
+    /// Drops `owners` once everything has run that was given so far.
+    fn drop_behind(&self, owners: Vec<Owner>) {
+        if !owners.is_empty() {
+            drop_after(Fence::behind(self.stream.clone()), owners);
         }
     }
 
     /// The flag once everything before has run.
     fn read(&mut self, flag: &Region) -> Result<u32> {
-        driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
-        self.held.flags.extend(flag.owner.clone());
+        self.held.extend(flag.owner.clone());
         driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
         driver::stream::synchronize(self.stream.cu_stream())?;
         // Nothing runs any more.
-        drop(std::mem::take(&mut self.held));
+        self.held.clear();
         Ok(self.word.to_vec()[0])
     }
 }
@@ -174,7 +163,6 @@ impl Records for Eager {
     }
 
     fn put_foreign(&mut self, _: &'static Location<'static>, work: &mut Foreign<'_>) -> Result<()> {
-        driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
         work(&self.stream)
     }
@@ -185,7 +173,7 @@ impl Drop for Eager {
         // Freeing pinned memory waits for the device, so it is left to when there is nothing to
         // wait for.
         self.kept.push(self.word.owner());
-        self.release();
+        self.kept.append(&mut self.held);
         self.end_step();
     }
 }

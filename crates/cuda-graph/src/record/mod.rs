@@ -30,7 +30,8 @@ pub use path::{ForeignBlock, Path};
 pub use run::Captured;
 pub use step::Step;
 
-use crate::graph::{Node, Operation};
+use crate::graph::{AnyOp, Node, NodeId, Operation};
+use crate::memory::Region;
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result, Source};
 
 /// What takes a step: a [`Path`] or an [`Eager`].
@@ -101,73 +102,63 @@ macro_rules! flags {
 
 flags! { Buffer<u32>, Buffer<i32>, PinnedBuffer<u32>, PinnedBuffer<i32>, RawMemory }
 
-pub(crate) mod records {
-    use std::panic::Location;
+/// What a loop or branch does with its flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    While,
+    DoWhile,
+    If,
+    IfElse,
+    Switch,
+}
 
-    use super::{Body, Flag, Foreign};
-    use crate::graph::{AnyOp, NodeId};
-    use crate::memory::Region;
-    use crate::{Error, Result};
+/// A loop or branch to record.
+pub struct Flow {
+    pub control: Control,
+    /// The flag's memory.
+    pub flag: Region,
+    /// The source line that records it.
+    pub location: &'static Location<'static>,
+}
 
-    /// What a loop or branch does with its flag.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Control {
-        While,
-        DoWhile,
-        If,
-        IfElse,
-        Switch,
-    }
-
-    /// A loop or branch to record.
-    pub struct Flow {
-        pub control: Control,
-        /// The flag's memory.
-        pub flag: Region,
-        /// The source line that records it.
-        pub location: &'static Location<'static>,
-    }
-
-    impl Flow {
-        #[track_caller]
-        pub fn here(control: Control, flag: &dyn Flag) -> Result<Flow> {
-            let flag = flag.source();
-            if flag.bytes() != size_of::<u32>() {
-                return Err(Error::SizeMismatch {
-                    what: "a flag, which is one number",
-                    wants: size_of::<u32>(),
-                    got: flag.bytes(),
-                });
-            }
-            let location = Location::caller();
-            Ok(Flow {
-                control,
-                flag,
-                location,
-            })
+impl Flow {
+    #[track_caller]
+    pub fn here(control: Control, flag: &dyn Flag) -> Result<Flow> {
+        let flag = flag.source();
+        if flag.bytes() != size_of::<u32>() {
+            return Err(Error::SizeMismatch {
+                what: "a flag, which is one number",
+                wants: size_of::<u32>(),
+                got: flag.bytes(),
+            });
         }
-    }
-
-    /// What a recorder does. Only this crate's recorders implement it.
-    pub trait Records {
-        /// Records or runs an operation. Returns its node, if it has one.
-        fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>>;
-
-        /// Records branches side by side.
-        fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
-
-        /// Records a loop or branch.
-        fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()>;
-
-        /// Records or runs foreign work. The caller vouches for it.
-        fn put_foreign(
-            &mut self,
-            location: &'static Location<'static>,
-            work: &mut Foreign<'_>,
-        ) -> Result<()>;
+        let location = Location::caller();
+        Ok(Flow {
+            control,
+            flag,
+            location,
+        })
     }
 }
-use records::{Control, Flow, Records};
+
+/// What a recorder does. Only this crate's recorders implement it.
+pub trait Records {
+    /// Records or runs an operation. Returns its node, if it has one.
+    fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>>;
+
+    /// Records branches side by side.
+    fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
+
+    /// Records a loop or branch.
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()>;
+
+    /// Records or runs foreign work. The caller vouches for it.
+    fn put_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()>;
+}
 
 /// Gives a recorder its loops and branches, and foreign work.
 macro_rules! recorded {

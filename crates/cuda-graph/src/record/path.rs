@@ -59,6 +59,9 @@ pub struct Path {
     pub(super) joined: Option<Joined>,
 }
 
+/// The stream of a recording, to hold, and the mode of its foreign blocks.
+pub(super) type Held<'a> = (&'a Arc<CudaStream>, CaptureMode);
+
 /// Abandons a recording that did not end. Branches and bodies share the session only.
 struct Recording(Rc<Session>);
 
@@ -99,11 +102,9 @@ impl Path {
     }
 
     /// A path that a recording begins with.
-    fn begin(
-        place: Place,
-        stream: Option<(&Arc<CudaStream>, CaptureMode)>,
-        location: &'static Location<'static>,
-    ) -> Result<Path> {
+    #[track_caller]
+    fn begin(place: Place, stream: Option<Held<'_>>) -> Result<Path> {
+        let location = Location::caller();
         let begin = |(stream, mode)| {
             let graph = Graph::from_view(place.graph().view());
             Session::begin(graph, stream, mode, location)
@@ -120,36 +121,22 @@ impl Path {
         Path::at(Place::Live(Graph::from_view(graph.view())), None)
     }
 
-    /// A path that starts after `nodes` of `graph`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ForeignNode`], [`Error::NodeGone`].
-    pub fn after(graph: &Graph, nodes: impl NodeSet) -> Result<Path> {
-        let mut path = Path::new(graph);
-        path.go_on_after(nodes)?;
-        Ok(path)
-    }
-
     /// A path in a new graph that nobody else has, with the stream if one is given.
-    pub(super) fn fresh(
-        context: &Arc<CudaContext>,
-        stream: Option<(&Arc<CudaStream>, CaptureMode)>,
-        location: &'static Location<'static>,
-    ) -> Result<Path> {
-        let mut path = Path::begin(Place::Live(Graph::new(context)?), stream, location)?;
+    #[track_caller]
+    pub(super) fn fresh(context: &Arc<CudaContext>, stream: Option<Held<'_>>) -> Result<Path> {
+        let mut path = Path::begin(Place::Live(Graph::new(context)?), stream)?;
         path.is_fresh = true;
         Ok(path)
     }
 
     /// A path whose nodes go into `graph` when it is finished.
+    #[track_caller]
     pub(super) fn aside(
         graph: &Graph,
         after: impl NodeSet,
-        stream: Option<(&Arc<CudaStream>, CaptureMode)>,
-        location: &'static Location<'static>,
+        stream: Option<Held<'_>>,
     ) -> Result<Path> {
-        let mut path = Path::begin(Place::Draft(Draft::of(graph)?), stream, location)?;
+        let mut path = Path::begin(Place::Draft(Draft::of(graph)?), stream)?;
         path.go_on_after(after)?;
         Ok(path)
     }
@@ -159,17 +146,17 @@ impl Path {
         Path::at(Place::Draft(draft), self.session.clone())
     }
 
-    /// A branch of this path, beside others.
-    pub(super) fn beside(&self) -> Option<Path> {
+    /// Branches of this path, unless its nodes go elsewhere first.
+    pub(super) fn branches<const N: usize>(&self) -> Option<[Path; N]> {
         let Place::Live(graph) = &self.place else {
             return None;
         };
-        let graph = Graph::from_view(graph.view());
-        Some(Path {
+        Some(std::array::from_fn(|_| Path {
             after: self.after.clone(),
             turn: self.turn,
-            ..Path::at(Place::Live(graph), self.session.clone())
-        })
+            session: self.session.clone(),
+            ..Path::new(graph)
+        }))
     }
 
     /// Goes on after all of `branches`.
@@ -177,11 +164,18 @@ impl Path {
         let mut ends = Numbers::new();
         for branch in branches {
             self.turn = self.turn.max(branch.turn);
-            ends.extend(branch.after.iter().copied());
+            ends.extend(branch.after);
         }
-        ends.sort_unstable();
-        ends.dedup();
-        self.after = ends;
+        self.go_on_from(ends);
+    }
+
+    /// Goes on after the ends of branches, if there are any.
+    fn go_on_from(&mut self, mut ends: Numbers) {
+        if !ends.is_empty() {
+            ends.sort_unstable();
+            ends.dedup();
+            self.after = ends;
+        }
     }
 
     pub(super) fn graph(&self) -> &Graph {
@@ -208,10 +202,8 @@ impl Path {
         self.follow()?;
         let graph = self.graph();
         let state = graph.hierarchy().look();
-        let kind = |node| match state.bodies.get(graph.body_index() as usize) {
-            Some(body) => body.kind(node),
-            None => NodeKind::Empty,
-        };
+        let body = state.bodies.get(graph.body_index() as usize);
+        let kind = |node| body.map_or(NodeKind::Empty, |body| body.kind(node));
         let ends = self.after.iter();
         Ok(ends.map(|&node| graph.id_of(node, kind(node))).collect())
     }
@@ -224,34 +216,20 @@ impl Path {
     pub fn go_on_after(&mut self, nodes: impl NodeSet) -> Result<()> {
         self.settle()?;
         let graph = self.graph();
-        let mut after = Numbers::new();
-        let mut failed = None;
+        let (hierarchy, index) = (graph.hierarchy().id, graph.body_index());
+        let (mut after, mut failed) = (Numbers::new(), None);
         let state = graph.hierarchy().look();
-        let body = state.bodies.get(graph.body_index() as usize);
+        let body = state.bodies.get(index as usize).ok_or(Error::GraphGone)?;
         nodes.each(&mut |node| {
-            let own = node.hierarchy == graph.hierarchy().id && node.body == graph.body_index();
-            let is_there = match &self.place {
-                // A draft's nodes have no handles yet.
-                Place::Draft(draft) if draft.plans(node.index) => true,
-                _ => body.is_some_and(|body| body.handle(node.index).is_some()),
-            };
-            let name = || {
-                Box::new(match body {
-                    Some(body) => body.name(node.index),
-                    None => NodeName::of_kind(node.kind, node.index),
-                })
-            };
-            let error = if !own {
-                Error::ForeignNode {
-                    node: node.index,
-                    kind: node.kind,
-                }
-            } else if !is_there {
-                Error::NodeGone { node: name() }
-            } else if after.contains(&node.index) {
-                Error::DuplicateNode { node: name() }
-            } else {
-                return after.push(node.index);
+            // A draft's nodes have no handles yet.
+            let planned = (node.hierarchy, node.body) == (hierarchy, index)
+                && matches!(&self.place, Place::Draft(draft) if draft.plans(node.index));
+            let error = match body.resolve(hierarchy, index, node) {
+                Err(error) if !planned => error,
+                _ if after.contains(&node.index) => Error::DuplicateNode {
+                    node: Box::new(body.name(node.index)),
+                },
+                _ => return after.push(node.index),
             };
             failed.get_or_insert(error);
         });
@@ -272,23 +250,15 @@ impl Path {
     /// of a foreign block.
     #[inline]
     pub fn record<O: Operation>(&mut self, op: O) -> Result<Node<O>> {
-        let kind = op.kind();
-        let index = self.put_node(op)?;
-        Ok(Node::new(self.graph().id_of(index, kind)))
-    }
-
-    #[inline]
-    fn put_node<O: Operation>(&mut self, op: O) -> Result<u32> {
         if self.is_fresh {
             self.settle()?;
         }
         if let Some(session) = &self.session {
             session.check_before(&op)?;
         }
-        if self.joined.is_some() {
-            return self.put_joined(op);
-        }
+        let kind = op.kind();
         let index = match &mut self.place {
+            _ if self.joined.is_some() => self.put_joined(op)?,
             Place::Live(graph) => {
                 let index = draft::insert(graph, op, &self.after)?;
                 if let Some(session) = &self.session {
@@ -305,30 +275,27 @@ impl Path {
             }
         };
         self.after = smallvec![index];
-        Ok(index)
+        Ok(Node::new(self.graph().id_of(index, kind)))
     }
 
     #[cold]
     fn put_joined<O: Operation>(&mut self, op: O) -> Result<u32> {
         self.follow()?;
-        let graph = Graph::from_view(self.graph().view());
-        let index = match &self.joined {
-            Some(joined) => joined.insert(&graph, op, &self.after)?,
-            None => return Err(Error::NotCapturing),
-        };
-        self.after = smallvec![index];
-        self.lead()?;
+        let joined = self.joined.as_ref().ok_or(Error::NotCapturing)?;
+        let index = joined.insert(self.place.graph(), op, &self.after)?;
+        joined.set_position(self.place.graph(), &[index])?;
         Ok(index)
     }
 
     /// Goes on where the capture of other code is.
     fn follow(&mut self) -> Result<()> {
-        if let Some(joined) = &mut self.joined {
-            let after = joined.position(self.place.graph())?;
-            if after != self.after {
-                self.after = after;
-                self.turn = None;
-            }
+        let Some(joined) = &mut self.joined else {
+            return Ok(());
+        };
+        let after = joined.position(self.place.graph())?;
+        if after != self.after {
+            self.after = after;
+            self.turn = None;
         }
         Ok(())
     }
@@ -472,9 +439,7 @@ impl Recorder for Path {
 
 impl Records for Path {
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
-        let kind = Op::kind(&op);
-        let index = self.put_node(op)?;
-        Ok(Some(self.graph().id_of(index, kind)))
+        Ok(Some(self.record(op)?.id()))
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
@@ -482,11 +447,10 @@ impl Records for Path {
         self.follow()?;
         // Branches of a joined capture start where it is; it goes on after all of them.
         let joined = self.joined.take();
-        let start = (self.after.clone(), self.turn);
         let mut fork = Fork {
+            start: (self.after.clone(), self.turn),
             ends: Numbers::new(),
             turn: self.turn,
-            start: &start,
             path: self,
         };
         let recorded = branches.iter_mut().try_for_each(|branch| {
@@ -544,7 +508,7 @@ impl Records for Path {
 struct Fork<'a> {
     path: &'a mut Path,
     /// Where all branches start, and an empty one ends.
-    start: &'a (Numbers, Option<u32>),
+    start: (Numbers, Option<u32>),
     ends: Numbers,
     turn: Option<u32>,
 }
@@ -558,7 +522,7 @@ impl Fork<'_> {
             tracing::debug!("foreign work of a branch is not recorded: {error}");
         }
         if path.after != self.start.0 {
-            self.ends.extend(path.after.iter().copied());
+            self.ends.extend_from_slice(&path.after);
         }
         self.turn = self.turn.max(path.turn);
         path.after = self.start.0.clone();
@@ -569,11 +533,7 @@ impl Fork<'_> {
 impl Drop for Fork<'_> {
     fn drop(&mut self) {
         self.next();
-        if !self.ends.is_empty() {
-            self.ends.sort_unstable();
-            self.ends.dedup();
-            self.path.after = std::mem::take(&mut self.ends);
-        }
+        self.path.go_on_from(std::mem::take(&mut self.ends));
         self.path.turn = self.turn;
     }
 }
