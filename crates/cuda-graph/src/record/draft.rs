@@ -41,8 +41,7 @@ pub(super) struct Draft {
 
 /// A node to be, or a loop or branch, which is two.
 struct Planned {
-    /// The number of its first node.
-    first: u32,
+    numbers: Range<u32>,
     after: Numbers,
     what: What,
 }
@@ -104,20 +103,16 @@ impl Draft {
     /// Whether a node has this number when the draft is put into the graph.
     pub(super) fn plans(&self, index: u32) -> bool {
         // The numbers ascend.
-        let behind = self.nodes.partition_point(|planned| planned.first <= index);
-        self.nodes[..behind].last().is_some_and(|planned| {
-            let count = match &planned.what {
-                What::Flow(plan) => plan.nodes(self.in_body),
-                _ => 1,
-            };
-            index < planned.first + count
-        })
+        let is_before = |planned: &Planned| planned.numbers.end <= index;
+        let at = self.nodes.partition_point(is_before);
+        let planned = self.nodes.get(at);
+        planned.is_some_and(|planned| planned.numbers.contains(&index))
     }
 
     fn plan(&mut self, after: &[u32], count: u32, kind: NodeKind, what: What) -> Result<u32> {
         let first = self.number(count, kind)?;
         self.nodes.push(Planned {
-            first,
+            numbers: first..first + count,
             after: after.into(),
             what,
         });
@@ -144,7 +139,11 @@ impl Draft {
 
     /// Plans a loop or branch. Returns the number of its conditional node.
     pub(super) fn flow(&mut self, plan: FlowPlan, after: &[u32]) -> Result<u32> {
-        let count = plan.nodes(self.in_body);
+        // The kernel that sets the condition, and the conditional node.
+        let count = match plan.is_entered_by_launch(self.in_body) {
+            true => 1,
+            false => 2,
+        };
         self.plan(after, count, NodeKind::Conditional, What::Flow(plan))
     }
 
@@ -192,14 +191,6 @@ impl FlowPlan {
         Ok(plan)
     }
 
-    /// How many nodes it is, in a body or elsewhere.
-    fn nodes(&self, in_body: bool) -> u32 {
-        match self.is_entered_by_launch(in_body) {
-            true => 1,
-            false => 2,
-        }
-    }
-
     /// Outside of bodies the launch itself enters a do-while loop. Inside, that would hold for the
     /// first time only.
     fn is_entered_by_launch(&self, in_body: bool) -> bool {
@@ -215,17 +206,14 @@ impl FlowPlan {
 /// Puts a loop or branch into a graph that is there. Returns the number of its conditional node.
 pub(super) fn put_flow(graph: &Graph, plan: FlowPlan, after: &[u32]) -> Result<u32> {
     driver::bind(graph.context())?;
-    let (hierarchy, index) = (graph.hierarchy(), graph.body_index());
     // What is left of it goes after unlocking.
-    let mut planned = Planned {
-        first: 0,
-        after: after.into(),
-        what: What::Flow(plan),
-    };
+    let mut draft = Draft::of(graph)?;
+    let (hierarchy, index) = (graph.hierarchy(), graph.body_index());
     let mut state = hierarchy.lock();
-    planned.first = state.body(index)?.len();
-    state.put_planned(hierarchy, index, std::slice::from_ref(&planned))?;
-    Ok(state.body(index)?.len() - 1)
+    draft.next = Some(state.body(index)?.len());
+    let node = draft.flow(plan, after)?;
+    state.put_planned(hierarchy, index, &draft.nodes)?;
+    Ok(node)
 }
 
 impl State {
@@ -259,10 +247,10 @@ impl State {
     ) -> Result<()> {
         let graph = self.body_mut(body)?;
         // In a graph that was not there, numbers follow each other by themselves.
-        let is_new = graph.len() <= planned.first;
+        let is_new = graph.len() <= planned.numbers.start;
         let slot = |offset: u32| match is_new {
             true => Slot::New,
-            false => Slot::Reserved(planned.first + offset),
+            false => Slot::Reserved(planned.numbers.start + offset),
         };
         let mut after = handles(graph, &planned.after)?;
         let plan = match &planned.what {
