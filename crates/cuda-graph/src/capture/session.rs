@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
-use cudarc::driver::{CudaContext, CudaStream};
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
 use crate::driver::begun::{self, refuse_captured};
 use crate::error::{CaptureInvalidated, NodeKind, NodeName, StrayWork};
-use crate::graph::Graph;
+use crate::graph::{Graph, NodeId};
 use crate::op::Op;
 use crate::{Error, Result, driver};
 
@@ -46,16 +46,25 @@ pub(crate) struct Session {
     serial: u64,
     /// The capture that the stream is in, if it is in one of ours.
     capture: Cell<Option<Held>>,
-    /// The operation that was recorded last: its name, or its number in `graph`.
-    last: RefCell<Option<NodeName>>,
-    last_node: Cell<Option<u32>>,
     /// What the recording goes into.
-    graph: RefCell<Option<Graph>>,
+    graph: Graph,
+    last: RefCell<Last>,
     /// A foreign block records.
     in_block: Cell<bool>,
     open: Cell<bool>,
     /// Why the stream could not be held again after a block.
     lost: RefCell<Option<Error>>,
+}
+
+/// The operation that was recorded last.
+#[derive(Default)]
+enum Last {
+    #[default]
+    Nothing,
+    /// A node of the session's graph.
+    Node(u32),
+    /// It is no node yet.
+    Planned(NodeName),
 }
 
 /// A capture of the session's stream.
@@ -68,8 +77,9 @@ struct Held {
 }
 
 impl Session {
-    /// Begins to hold `stream`.
+    /// Begins to hold `stream`, for a recording that goes into `graph`.
     pub(crate) fn begin(
+        graph: Graph,
         stream: &Arc<CudaStream>,
         mode: CaptureMode,
         location: &'static Location<'static>,
@@ -90,9 +100,8 @@ impl Session {
             begun: location,
             serial: NEXT.fetch_add(1, Ordering::Relaxed),
             capture: Cell::new(None),
+            graph,
             last: RefCell::default(),
-            last_node: Cell::new(None),
-            graph: RefCell::default(),
             in_block: Cell::new(false),
             open: Cell::new(true),
             lost: RefCell::default(),
@@ -102,45 +111,27 @@ impl Session {
         Ok(session)
     }
 
-    pub(crate) fn stream(&self) -> &Arc<CudaStream> {
-        &self.stream
-    }
-
-    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+    fn context(&self) -> &Arc<CudaContext> {
         self.stream.context()
     }
 
-    /// The recording goes into `graph`.
-    pub(crate) fn set_graph(&self, graph: Graph) {
-        *self.graph.borrow_mut() = Some(graph);
-    }
-
     /// An operation was recorded, as no node yet.
-    pub(crate) fn note(&self, op: &impl Op) {
-        self.last_node.set(None);
-        *self.last.borrow_mut() = Some(op.name(None));
-    }
-
-    /// A foreign block was recorded, as no node yet.
-    pub(crate) fn note_block(&self, location: Option<&'static Location<'static>>) {
-        self.last_node.set(None);
-        *self.last.borrow_mut() = Some(NodeName {
-            location,
-            ..NodeName::of_kind(NodeKind::Child, None)
-        });
+    pub(crate) fn note(&self, name: NodeName) {
+        *self.last.borrow_mut() = Last::Planned(name);
     }
 
     /// Node `index` of the graph was recorded.
     #[inline]
     pub(crate) fn note_node(&self, index: u32) {
-        self.last_node.set(Some(index));
+        *self.last.borrow_mut() = Last::Node(index);
     }
 
     /// What errors call the operation that was recorded last.
     fn last(&self) -> Option<NodeName> {
-        match (self.last_node.get(), &*self.graph.borrow()) {
-            (Some(index), Some(graph)) => Some(graph.name(graph.id_of(index, NodeKind::Empty))),
-            _ => self.last.borrow().clone(),
+        match &*self.last.borrow() {
+            Last::Nothing => None,
+            Last::Node(index) => Some(self.graph.name(self.graph.id_of(*index, NodeKind::Empty))),
+            Last::Planned(name) => Some(name.clone()),
         }
     }
 
@@ -162,84 +153,77 @@ impl Session {
     /// Refuses to go on if the recording is over, or work reached the stream outside of a block.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
+        self.check_hold(false)
+    }
+
+    /// As [`check`](Session::check). With `forks`, work in forks of the stream that did not come
+    /// back is found too.
+    #[inline]
+    fn check_hold(&self, forks: bool) -> Result<()> {
         let Some(held) = self.capture.get().filter(|_| self.open.get()) else {
-            return Err(self.over());
+            return Err(self.lost.borrow().clone().unwrap_or(Error::RecordingOver));
         };
         if self.in_block.get() {
             return Ok(());
         }
-        // The stream is asked, not the graph: if other code ended the capture, the graph may be
-        // gone. The end says so.
+        // The stream is asked first: if other code ended the capture, the graph may be gone. The
+        // end says so.
         let info = driver::capture::info(self.stream.cu_stream())?;
         let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        if active && info.id == held.id && !info.after.is_empty() {
-            return Err(self.stray(held));
+        if active
+            && info.id == held.id
+            && (!info.after.is_empty() || forks && !driver::graph::is_empty(held.graph)?)
+        {
+            return Err(self.stray(held.graph));
         }
         Ok(())
-    }
-
-    /// As [`check`](Session::check), and finds forks of the stream too, which did not come back.
-    fn check_all(&self) -> Result<()> {
-        self.check()?;
-        let Some(held) = self.capture.get().filter(|_| !self.in_block.get()) else {
-            return Ok(());
-        };
-        let info = driver::capture::info(self.stream.cu_stream())?;
-        let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        if active && info.id == held.id && !driver::graph::is_empty(held.graph)? {
-            return Err(self.stray(held));
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn over(&self) -> Error {
-        self.lost.borrow().clone().unwrap_or(Error::RecordingOver)
     }
 
     /// As [`check`](Session::check), before `op` is recorded.
     #[inline]
     pub(crate) fn check_before(&self, op: &impl Op) -> Result<()> {
-        self.check().map_err(|error| match error {
-            Error::StrayWork(mut stray) => {
+        self.check().map_err(|mut error| {
+            if let Error::StrayWork(stray) = &mut error {
                 stray.before = Some(op.name(None));
-                Error::StrayWork(stray)
             }
-            error => error,
+            error
         })
     }
 
     #[cold]
-    fn stray(&self, held: Held) -> Error {
+    fn stray(&self, raw: CUgraph) -> Error {
         // The handle is not ours to destroy: the graph is looked at only.
-        let found = (|| {
-            let graph = Graph::borrowed(self.context(), held.graph);
-            let nodes = graph.nodes()?;
-            Ok::<_, Error>(
-                nodes
-                    .into_iter()
-                    .map(|node| match graph.any_op(node) {
-                        Ok(op) => op.name(Some(node.index())),
-                        Err(_) => graph.name(node),
-                    })
-                    .collect(),
-            )
-        })();
+        let graph = Graph::borrowed(self.context(), raw);
+        let name = |node: NodeId| match graph.any_op(node) {
+            Ok(op) => op.name(Some(node.index())),
+            Err(_) => graph.name(node),
+        };
+        let found = graph.nodes().unwrap_or_default();
         Error::StrayWork(Box::new(StrayWork {
             stream: self.stream.cu_stream() as usize,
             begun: self.begun,
-            found: found.unwrap_or_default(),
+            found: found.into_iter().map(name).collect(),
             after: self.last(),
             before: None,
         }))
     }
 
-    /// Ends the present capture, whose graph comes back. If the driver destroyed that, the error
-    /// says why.
-    fn end_capture(&self) -> Result<CUgraph> {
-        let Some(held) = self.capture.take() else {
-            return Err(Error::RecordingOver);
-        };
+    /// Ends the present capture, with what is known of it while it is there.
+    fn end_capture(&self) -> Ended {
+        let offence = driver::take_offence();
+        let kept = self.context().check_err().err();
+        let graph = self.graph_of_capture();
+        // The error from ending the capture repeats the first one.
+        driver::take_offence();
+        Ended {
+            graph,
+            offence: offence.map(|(call, code)| Error::Call { call, code }),
+            kept,
+        }
+    }
+
+    fn graph_of_capture(&self) -> Result<CUgraph> {
+        let held = self.capture.take().ok_or(Error::RecordingOver)?;
         let raw = self.stream.cu_stream();
         // On an error the context is not bound; the stream's is what counts.
         let _ = driver::bind(self.context());
@@ -262,34 +246,31 @@ impl Session {
     /// Whether the stream still takes part in this capture, as far as can be told.
     fn is_ours(&self, held: Held) -> bool {
         use CUstreamCaptureStatus as S;
-        match driver::capture::info(self.stream.cu_stream()) {
-            Ok(info) => match info.status {
-                S::CU_STREAM_CAPTURE_STATUS_NONE => false,
-                S::CU_STREAM_CAPTURE_STATUS_ACTIVE => held.id == 0 || info.id == held.id,
-                // The driver gives no number. If this library began another capture on the stream
-                // since, it is that.
-                S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
-                    begun::is_last(self.serial, &self.stream)
-                }
-            },
-            Err(_) => true,
+        let Ok(info) = driver::capture::info(self.stream.cu_stream()) else {
+            return true;
+        };
+        match info.status {
+            S::CU_STREAM_CAPTURE_STATUS_NONE => false,
+            S::CU_STREAM_CAPTURE_STATUS_ACTIVE => held.id == 0 || info.id == held.id,
+            // The driver gives no number. If this library began another capture on the stream
+            // since, it is that.
+            S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => begun::is_last(self.serial, &self.stream),
+        }
+    }
+
+    fn already_capturing(&self) -> Error {
+        Error::AlreadyCapturing {
+            begun: Some(self.begun),
         }
     }
 
     /// Begins a foreign block.
     pub(crate) fn begin_block(self: &Rc<Self>) -> Result<Block> {
         if self.in_block.get() {
-            return Err(Error::AlreadyCapturing {
-                begun: Some(self.begun),
-            });
+            return Err(self.already_capturing());
         }
-        self.check_all()?;
-        let found = self.look();
-        let hold = match self.end_capture() {
-            Ok(graph) => graph,
-            Err(error) => return Err(self.invalidated(found, error, None)),
-        };
-        self.give_back(found);
+        self.check_hold(true)?;
+        let (hold, ()) = self.judge(self.end_capture(), Ok(()))?;
         self.in_block.set(true);
         let block = Block {
             session: self.clone(),
@@ -300,143 +281,131 @@ impl Session {
         Ok(block)
     }
 
-    /// Ends the hold, and the recording with it.
-    pub(crate) fn end(&self) -> Result<()> {
-        // A block that was forgotten has all that reached the stream since.
-        if self.in_block.get() {
+    /// Ends the hold, and the recording with it, which came to `recorded`. An error is what went
+    /// wrong first: that of the recording, or what invalidated the hold.
+    pub(crate) fn end<T>(&self, recorded: Result<T>) -> Result<T> {
+        let is_told =
+            |error: &Error| matches!(error, Error::CaptureInvalidated(_) | Error::StrayWork(_));
+        let known = match &recorded {
+            // A block that was forgotten has all that reached the stream since.
+            Ok(_) if self.in_block.get() => Some(self.already_capturing()),
+            Ok(_) => self.check_hold(true).err(),
+            Err(error) if !self.open.get() || is_told(error) => Some(error.clone()),
+            Err(_) => {
+                let checked = self.check_hold(true).err();
+                checked.filter(|error| matches!(error, Error::StrayWork(_)))
+            }
+        };
+        if let Some(error) = known {
             self.give_up();
-            return Err(Error::AlreadyCapturing {
-                begun: Some(self.begun),
-            });
+            return Err(error);
         }
-        let checked = self.check_all();
-        let found = self.look();
         self.open.set(false);
         let ended = self.end_capture();
-        self.close();
-        match (checked, ended) {
-            (Err(Error::RecordingOver), _) => Err(Error::RecordingOver),
-            (Err(stray), ended) => {
-                if let Ok(graph) = ended {
-                    destroy(graph);
-                }
-                self.give_back(found);
-                Err(stray)
-            }
-            (Ok(()), Ok(graph)) => {
-                // Another thread may have given the stream something since the check.
-                let late = match driver::graph::is_empty(graph) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(self.stray(Held { id: 0, graph })),
-                    Err(error) => Err(error),
-                };
-                destroy(graph);
-                self.give_back(found);
-                late
-            }
-            (Ok(()), Err(error)) => Err(self.invalidated(found, error, None)),
-        }
-    }
-
-    /// Ends the recording because of an error. Returns what went wrong first: the error, or what
-    /// invalidated the hold.
-    pub(crate) fn abandon(&self, error: Error) -> Error {
-        if matches!(error, Error::CaptureInvalidated(_) | Error::StrayWork(_)) {
-            self.give_up();
-            return error;
-        }
-        if !self.open.get() {
-            return error;
-        }
-        if let Err(stray @ Error::StrayWork(_)) = self.check_all() {
-            self.give_up();
-            return stray;
-        }
-        let found = self.look();
-        self.open.set(false);
-        let ended = self.end_capture();
-        self.close();
-        match (ended, error.capture_code()) {
-            (Ok(graph), None) => {
-                destroy(graph);
-                self.give_back(found);
-                error
-            }
-            (Ok(graph), Some(code)) => {
-                destroy(graph);
-                let call = "cuStreamEndCapture";
-                self.invalidated(found, Error::Call { call, code }, Some(error))
-            }
-            (Err(ended), _) => self.invalidated(found, ended, Some(error)),
-        }
+        begun::remove(self.serial);
+        let (graph, value) = self.judge(ended, recorded)?;
+        // Another thread may have given the stream something since the check.
+        let late = match driver::graph::is_empty(graph) {
+            Ok(true) => Ok(value),
+            Ok(false) => Err(self.stray(graph)),
+            Err(error) => Err(error),
+        };
+        destroy(graph);
+        late
     }
 
     /// Ends the recording, whatever came of it.
     pub(crate) fn give_up(&self) {
-        if !self.open.replace(false) {
-            return;
+        if self.open.replace(false) {
+            self.discard();
+            begun::remove(self.serial);
         }
-        let found = self.look();
-        if let Ok(graph) = self.end_capture() {
+    }
+
+    /// Ends the present capture, whatever came of it.
+    fn discard(&self) {
+        let ended = self.end_capture();
+        if let Ok(graph) = ended.graph {
             destroy(graph);
         }
-        self.give_back(found);
-        driver::take_offence();
-        self.close();
-    }
-
-    fn close(&self) {
-        begun::remove(self.serial);
-    }
-
-    /// What is known of the capture while it is there.
-    fn look(&self) -> Found {
-        Found {
-            offence: driver::take_offence(),
-            kept: self.context().check_err().err(),
-        }
+        self.give_back(ended.kept);
     }
 
     /// What cudarc kept was not ours to take.
-    fn give_back(&self, found: Found) {
-        if let Some(kept) = found.kept {
+    fn give_back(&self, kept: Option<DriverError>) {
+        if let Some(kept) = kept {
             self.context().record_err::<()>(Err(kept));
         }
     }
 
-    fn invalidated(&self, found: Found, ended: Error, error: Option<Error>) -> Error {
-        // The error from ending the capture repeats the first one.
-        driver::take_offence();
-        let Error::Call { code: answer, .. } = ended else {
-            return error.unwrap_or(ended);
+    /// Tells what a capture and the work given to it came to: the graph and the value, or what went
+    /// wrong first.
+    fn judge<T>(&self, ended: Ended, work: Result<T>) -> Result<(CUgraph, T)> {
+        let error = match (ended.graph, work) {
+            (Ok(graph), Ok(value)) => {
+                self.give_back(ended.kept);
+                return Ok((graph, value));
+            }
+            (Ok(graph), Err(error)) => {
+                destroy(graph);
+                match error.capture_code() {
+                    Some(code) => {
+                        let error = Some(error);
+                        return Err(self.invalidated(code, error, ended.offence, ended.kept));
+                    }
+                    None => error,
+                }
+            }
+            // Forks that a failure left unjoined are none of its causes.
+            (Err(end), Err(error))
+                if end.is(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+                    && error.capture_code().is_none() =>
+            {
+                error
+            }
+            (Err(Error::Call { code, .. }), work) => {
+                return Err(self.invalidated(code, work.err(), ended.offence, ended.kept));
+            }
+            (Err(end), work) => work.err().unwrap_or(end),
         };
-        let offence = found.offence.map(|(call, code)| Error::Call { call, code });
-        let kept = found.kept.map(Error::from);
+        self.give_back(ended.kept);
+        Err(error)
+    }
+
+    fn invalidated(
+        &self,
+        answer: CUresult,
+        error: Option<Error>,
+        offence: Option<Error>,
+        kept: Option<DriverError>,
+    ) -> Error {
+        let calls = [error, offence, kept.map(Error::from)];
+        let mut calls = calls.into_iter().flatten().peekable();
+        let first = calls.peek().cloned();
         // An answer that only says that the capture was invalid came after the one that did it.
         let says_more = |error: &Error| {
             error.capture_code() != Some(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         };
-        let mut calls: Vec<Error> = [error, offence, kept].into_iter().flatten().collect();
-        let first = calls.iter().position(says_more).unwrap_or(0);
-        let call = (!calls.is_empty()).then(|| calls.swap_remove(first));
         Error::CaptureInvalidated(Box::new(CaptureInvalidated {
             stream: self.stream.cu_stream() as usize,
             begun: self.begun,
             last: self.last(),
-            call,
+            call: calls.find(says_more).or(first),
             answer,
             tracked: self.context().is_managing_stream_synchronization(),
         }))
     }
 }
 
-/// What is asked of a capture before it ends.
-struct Found {
-    /// The first call through this library that failed because of a capture.
-    offence: Option<(&'static str, CUresult)>,
+/// A capture that was ended.
+struct Ended {
+    /// Its graph. If the driver destroyed that, the error says why.
+    graph: Result<CUgraph>,
+    /// The first call through this library that failed because of the capture.
+    offence: Option<Error>,
     /// cudarc keeps errors that it could not return, and would give them to the next call, which
     /// has nothing to do with them.
-    kept: Option<cudarc::driver::DriverError>,
+    kept: Option<DriverError>,
 }
 
 impl Drop for Session {
@@ -463,48 +432,12 @@ impl Block {
         &self.session.stream
     }
 
-    /// Ends the block. Returns its graph, or what invalidated the block.
-    pub(crate) fn end(mut self) -> Result<CUgraph> {
-        let found = self.session.look();
+    /// Ends the block, whose work came to `worked`. Returns its graph, or what went wrong first.
+    pub(crate) fn end(mut self, worked: Result<()>) -> Result<CUgraph> {
         let ended = self.session.end_capture();
         self.go_on();
-        match ended {
-            Ok(graph) => {
-                self.session.give_back(found);
-                Ok(graph)
-            }
-            Err(error) => Err(self.session.invalidated(found, error, None)),
-        }
-    }
-
-    /// Ends the block because of an error. Returns what went wrong first.
-    pub(crate) fn abandon(mut self, error: Error) -> Error {
-        let found = self.session.look();
-        let ended = self.session.end_capture();
-        self.go_on();
-        let unjoined = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-        match (ended, error.capture_code()) {
-            // Forks that a failure left unjoined are none of its causes.
-            (Err(ended), None) if ended.is(unjoined) => {
-                self.session.give_back(found);
-                error
-            }
-            (Err(ended), _) => self.session.invalidated(found, ended, Some(error)),
-            (Ok(graph), code) => {
-                destroy(graph);
-                match code {
-                    None => {
-                        self.session.give_back(found);
-                        error
-                    }
-                    Some(code) => {
-                        let call = "cuStreamEndCapture";
-                        let ended = Error::Call { call, code };
-                        self.session.invalidated(found, ended, Some(error))
-                    }
-                }
-            }
-        }
+        let (graph, ()) = self.session.judge(ended, worked)?;
+        Ok(graph)
     }
 
     /// Holds the stream again. If that fails, the recording is over.
@@ -526,12 +459,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if self.hold.is_some() {
-            let found = self.session.look();
-            if let Ok(graph) = self.session.end_capture() {
-                destroy(graph);
-            }
-            driver::take_offence();
-            self.session.give_back(found);
+            self.session.discard();
             self.go_on();
         }
     }

@@ -1,5 +1,7 @@
 //! What any stream is in, captured by this library or not.
 
+use std::ptr::null_mut;
+
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUstreamCaptureStatus};
 
@@ -35,26 +37,22 @@ impl CaptureInfo {
     ///
     /// # Errors
     ///
-    /// The driver's: for the default stream while another stream is captured that synchronizes with it, for one.
+    /// The driver's: for the default stream while another stream is captured that synchronizes with
+    /// it, for one.
     pub fn of(stream: &CudaStream) -> Result<CaptureInfo> {
         driver::choose()?;
         driver::bind(stream.context())?;
         let info = driver::capture::info(stream.cu_stream())?;
         use CUstreamCaptureStatus as S;
-        let status = match info.status {
-            S::CU_STREAM_CAPTURE_STATUS_NONE => CaptureStatus::None,
-            S::CU_STREAM_CAPTURE_STATUS_ACTIVE => CaptureStatus::Active,
-            S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => CaptureStatus::Invalidated,
+        let (status, id, graph) = match info.status {
+            S::CU_STREAM_CAPTURE_STATUS_NONE => (CaptureStatus::None, 0, null_mut()),
+            S::CU_STREAM_CAPTURE_STATUS_ACTIVE => (CaptureStatus::Active, info.id, info.graph),
+            S::CU_STREAM_CAPTURE_STATUS_INVALIDATED => (CaptureStatus::Invalidated, 0, null_mut()),
         };
-        let recorded = status == CaptureStatus::Active;
         Ok(CaptureInfo {
             status,
-            id: if recorded { info.id } else { 0 },
-            graph: if recorded {
-                info.graph
-            } else {
-                std::ptr::null_mut()
-            },
+            id,
+            graph,
             dependencies: info.after.into_vec(),
         })
     }

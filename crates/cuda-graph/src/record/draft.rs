@@ -8,20 +8,18 @@
 //! the numbers of new graphs and of new nodes in a graph that is there are reserved.
 
 use std::ops::Range;
-use std::panic::Location;
 
 use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
-use super::setter::Setter;
 use super::{Body, Control, Flow, Path, setter};
 use crate::error::NodeKind;
 use crate::graph::content::Content;
-use crate::graph::state::{Hierarchy, RawNodes, State, check};
+use crate::graph::state::{self, Hierarchy, RawNodes, State, check};
 use crate::graph::{
-    AnyOp, Condition, Graph, IfElseOp, IfOp, Operation, Slot, SwitchOp, WhileOp, need_conditional,
+    AnyOp, Graph, IfElseOp, IfOp, Operation, Slot, SwitchOp, WhileOp, need_conditional,
 };
-use crate::memory::Region;
+use crate::kernel::Kernel;
 use crate::op::{Op, Tag};
 use crate::{Error, Owner, Result, driver};
 
@@ -33,23 +31,17 @@ pub(super) struct Draft {
     /// The graph that it goes into. A body's is not there yet.
     pub into: Graph,
     /// It is a body of a conditional node, or goes into one.
-    in_body: bool,
-    /// The graph is there, and others may add to it meanwhile.
-    is_there: bool,
+    pub in_body: bool,
+    /// The number of the next node, in a graph that is not there yet. In one that is, others may
+    /// add nodes meanwhile, and numbers are reserved.
+    next: Option<u32>,
     nodes: Vec<Planned>,
-    /// The number of the next node, in a graph that is not there yet.
-    next: u32,
-    /// How many numbers were given out.
-    numbered: u32,
-    /// The conditional nodes of it that take turns, in their order.
-    turns: Vec<u32>,
-    kept: Vec<Owner>,
+    pub kept: Vec<Owner>,
 }
 
 /// A node to be, or a loop or branch, which is two.
-pub(super) struct Planned {
-    /// None for the next.
-    first: Option<u32>,
+struct Planned {
+    numbers: Range<u32>,
     after: Numbers,
     what: What,
 }
@@ -63,15 +55,15 @@ enum What {
 
 /// A loop or branch that was recorded.
 pub(super) struct FlowPlan {
-    control: Control,
-    flag: Region,
-    location: &'static Location<'static>,
-    setter: Setter,
+    flow: Flow,
+    setter: Kernel,
     /// The numbers of the bodies.
     numbers: Range<u32>,
     bodies: Vec<(Draft, Numbers)>,
     /// It takes turns with others.
-    in_turn: bool,
+    pub in_turn: bool,
+    /// The last one that is surely over before it.
+    pub turn: Option<u32>,
 }
 
 impl Draft {
@@ -79,45 +71,25 @@ impl Draft {
     pub(super) fn of(graph: &Graph) -> Result<Draft> {
         let state = graph.hierarchy().look();
         state.body(graph.body_index())?;
-        Ok(Draft {
-            into: Graph::from_view(graph.view()),
-            in_body: state.is_in_body(graph.body_index()),
-            is_there: true,
-            nodes: Vec::new(),
-            next: 0,
-            numbered: 0,
-            turns: Vec::new(),
-            kept: Vec::new(),
-        })
+        let in_body = state.is_in_body(graph.body_index());
+        Ok(Draft::new(Graph::from_view(graph.view()), in_body, None))
     }
 
-    fn of_body(into: Graph) -> Draft {
+    fn new(into: Graph, in_body: bool, next: Option<u32>) -> Draft {
         Draft {
             into,
-            in_body: true,
-            is_there: false,
+            in_body,
+            next,
             nodes: Vec::new(),
-            next: 0,
-            numbered: 0,
-            turns: Vec::new(),
             kept: Vec::new(),
         }
     }
 
-    pub(super) fn is_in_body(&self) -> bool {
-        self.in_body
-    }
-
-    pub(super) fn keep(&mut self, owner: Owner) {
-        self.kept.push(owner);
-    }
-
     /// Numbers for so many nodes.
     fn number(&mut self, count: u32, kind: NodeKind) -> Result<u32> {
-        self.numbered += count;
-        if !self.is_there {
-            self.next += count;
-            return Ok(self.next - count);
+        if let Some(next) = &mut self.next {
+            *next += count;
+            return Ok(*next - count);
         }
         let mut state = self.into.hierarchy().lock();
         let body = state.body_mut(self.into.body_index())?;
@@ -130,23 +102,17 @@ impl Draft {
 
     /// Whether a node has this number when the draft is put into the graph.
     pub(super) fn plans(&self, index: u32) -> bool {
-        // The nodes have their numbers in order, two of them at most each.
-        let next = |planned: &Planned| planned.first.is_some_and(|first| first <= index);
-        let behind = self.nodes.partition_point(next);
-        let last = behind.checked_sub(1).map(|at| &self.nodes[at]);
-        last.is_some_and(|planned| {
-            let count = match &planned.what {
-                What::Flow(flow) => flow.nodes(self.in_body),
-                _ => 1,
-            };
-            planned.first.is_some_and(|first| index < first + count)
-        })
+        // The numbers ascend.
+        let is_before = |planned: &Planned| planned.numbers.end <= index;
+        let at = self.nodes.partition_point(is_before);
+        let planned = self.nodes.get(at);
+        planned.is_some_and(|planned| planned.numbers.contains(&index))
     }
 
     fn plan(&mut self, after: &[u32], count: u32, kind: NodeKind, what: What) -> Result<u32> {
         let first = self.number(count, kind)?;
         self.nodes.push(Planned {
-            first: Some(first),
+            numbers: first..first + count,
             after: after.into(),
             what,
         });
@@ -156,15 +122,11 @@ impl Draft {
     /// Plans a node that does `op`.
     pub(super) fn add(&mut self, op: AnyOp, after: &[u32]) -> Result<u32> {
         check(self.into.hierarchy().id, &op, || self.in_body)?;
-        let kind = Op::kind(&op);
-        let what = match op {
-            AnyOp::Child(child) => {
-                let copy = self.into.copy_to_embed(&child)?;
-                return self.embed(copy, child.tag().clone(), after);
-            }
-            op => What::Op(op),
-        };
-        self.plan(after, 1, kind, what)
+        if let AnyOp::Child(child) = &op {
+            let copy = self.into.copy_to_embed(child)?;
+            return self.embed(copy, child.tag().clone(), after);
+        }
+        self.plan(after, 1, Op::kind(&op), What::Op(op))
     }
 
     /// Plans a node that runs `graph`.
@@ -175,69 +137,34 @@ impl Draft {
         self.plan(after, 1, NodeKind::Child, What::Graph(graph, tag))
     }
 
-    /// Plans a loop or branch. `turn` is the last one that is surely over before it.
-    pub(super) fn flow(
-        &mut self,
-        flow: FlowPlan,
-        after: &[u32],
-        turn: Option<u32>,
-    ) -> Result<(u32, bool)> {
-        let mut after = Numbers::from(after);
-        let in_turn = flow.in_turn;
-        // What is in the graph is waited for when this goes there: others may add to it until then.
-        wait_for_turn(&mut after, in_turn, turn, self.turns.last().copied());
-        let count = flow.nodes(self.in_body);
-        let node = self.plan(&after, count, NodeKind::Conditional, What::Flow(flow))?;
-        if in_turn {
-            self.turns.push(node);
-        }
-        Ok((node, in_turn))
+    /// Plans a loop or branch. Returns the number of its conditional node.
+    pub(super) fn flow(&mut self, plan: FlowPlan, after: &[u32]) -> Result<u32> {
+        // The kernel that sets the condition, and the conditional node.
+        let count = match plan.is_entered_by_launch(self.in_body) {
+            true => 1,
+            false => 2,
+        };
+        self.plan(after, count, NodeKind::Conditional, What::Flow(plan))
     }
 
     /// Puts everything into the graph, or nothing.
-    pub(super) fn commit(mut self) -> Result<()> {
-        let hierarchy = self.into.hierarchy();
+    pub(super) fn commit(self) -> Result<()> {
         driver::bind(self.into.context())?;
+        let (hierarchy, index) = (self.into.hierarchy(), self.into.body_index());
         let mut state = hierarchy.lock();
-        let last = state.body_mut(self.into.body_index())?.last_turn();
-        let in_turn =
-            |planned: &&mut Planned| matches!(&planned.what, What::Flow(flow) if flow.in_turn);
-        if let Some(first) = self.nodes.iter_mut().find(in_turn) {
-            wait_for_turn(&mut first.after, true, None, last);
-            if last > first.first {
-                state.body_mut(self.into.body_index())?.ascending = false;
-            }
-        }
-        state.put_planned(hierarchy, self.into.body_index(), &self.nodes)?;
-        let body = state.body_mut(self.into.body_index())?;
-        // The driver pairs nodes in the order in which they were added: others came in between.
-        let first = self.nodes.iter().find_map(|planned| planned.first);
-        if first.is_some_and(|first| first + self.numbered < body.len()) {
-            body.ascending = false;
-        }
-        body.turns.extend_from_slice(&self.turns);
-        state.keep_all(&self);
+        state.put_planned(hierarchy, index, &self.nodes)?;
+        state.body_mut(index)?.lingering.extend(self.kept);
         Ok(())
     }
 }
 
-/// Adds `last`, the last conditional node that takes turns, unless `before` says that it is over.
-fn wait_for_turn(after: &mut Numbers, in_turn: bool, before: Option<u32>, last: Option<u32>) {
-    if let Some(last) = last.filter(|last| in_turn && before != Some(*last))
-        && !after.contains(&last)
-    {
-        after.push(last);
-    }
-}
-
 impl FlowPlan {
-    /// Records a loop or branch for a graph of `root`'s hierarchy.
+    /// Records a loop or branch for a graph of `path`'s hierarchy.
     pub(super) fn record(
         path: &Path,
-        flow: &Flow<'_>,
+        flow: Flow,
         bodies: &mut [&mut Body<'_>],
     ) -> Result<FlowPlan> {
-        let flag = flow.check(bodies)?;
         let count = bodies.len() as u32;
         // Asked first: an old driver does not load the kernels.
         need_conditional(flow.control.kind(), count)?;
@@ -246,17 +173,15 @@ impl FlowPlan {
         // Never given back: nodes of bodies that come to nothing may have left handles behind (L2).
         let numbers = graph.hierarchy().lock().reserve(count);
         let mut plan = FlowPlan {
-            control: flow.control,
-            flag,
-            location: flow.location,
+            in_turn: flow.control.is_loop() || path.is_in_body(),
+            flow,
             setter,
             numbers: numbers.clone(),
             bodies: Vec::with_capacity(bodies.len()),
-            in_turn: flow.control.is_loop() || path.is_in_body(),
+            turn: None,
         };
         for (number, record) in numbers.zip(bodies) {
-            let draft = Draft::of_body(graph.view_of(number));
-            let mut inner = path.inside(draft);
+            let mut inner = path.inside(Draft::new(graph.view_of(number), true, Some(0)));
             record(&mut inner)?;
             let (draft, ends) = inner.into_draft()?;
             let holds_flow = |planned: &Planned| matches!(planned.what, What::Flow(_));
@@ -266,78 +191,32 @@ impl FlowPlan {
         Ok(plan)
     }
 
-    /// How many nodes it is, in a body or elsewhere.
-    fn nodes(&self, in_body: bool) -> u32 {
-        match self.is_entered_by_launch(in_body) {
-            true => 1,
-            false => 2,
-        }
-    }
-
     /// Outside of bodies the launch itself enters a do-while loop. Inside, that would hold for the
     /// first time only.
     fn is_entered_by_launch(&self, in_body: bool) -> bool {
-        self.control == Control::DoWhile && !in_body
+        self.flow.control == Control::DoWhile && !in_body
     }
 
     fn located(&self, mut op: AnyOp) -> AnyOp {
-        op.tag_mut().location = Some(self.location);
+        op.tag_mut().location = Some(self.flow.location);
         op
     }
 }
 
 /// Puts a loop or branch into a graph that is there. Returns the number of its conditional node.
-pub(super) fn put_flow(
-    graph: &Graph,
-    flow: FlowPlan,
-    after: &[u32],
-    turn: Option<u32>,
-) -> Result<(u32, bool)> {
+pub(super) fn put_flow(graph: &Graph, plan: FlowPlan, after: &[u32]) -> Result<u32> {
     driver::bind(graph.context())?;
-    let hierarchy = graph.hierarchy();
-    let mut planned = Planned {
-        first: None,
-        after: after.into(),
-        what: What::Flow(flow),
-    };
+    // What is left of it goes after unlocking.
+    let mut draft = Draft::of(graph)?;
+    let (hierarchy, index) = (graph.hierarchy(), graph.body_index());
     let mut state = hierarchy.lock();
-    let index = graph.body_index();
-    let What::Flow(flow) = &planned.what else {
-        unreachable!("it was just made")
-    };
-    let in_turn = flow.in_turn;
-    let last = state.body_mut(index)?.last_turn();
-    wait_for_turn(&mut planned.after, in_turn, turn, last);
-    state.put_planned(hierarchy, index, std::slice::from_ref(&planned))?;
-    let body = state.body_mut(index)?;
-    let node = body.len() - 1;
-    if in_turn {
-        body.turns.push(node);
-    }
-    if let What::Flow(flow) = &planned.what {
-        for (draft, _) in &flow.bodies {
-            state.keep_all(draft);
-        }
-    }
-    // What is left of the plan goes after unlocking.
-    drop(state);
-    Ok((node, in_turn))
+    draft.next = Some(state.body(index)?.len());
+    let node = draft.flow(plan, after)?;
+    state.put_planned(hierarchy, index, &draft.nodes)?;
+    Ok(node)
 }
 
 impl State {
-    /// Keeps what a draft, and the drafts in it, were given to keep.
-    fn keep_all(&mut self, draft: &Draft) {
-        let body = &mut self.bodies[draft.into.body_index() as usize];
-        body.lingering.extend_from_slice(&draft.kept);
-        for planned in &draft.nodes {
-            if let What::Flow(flow) = &planned.what {
-                for (draft, _) in &flow.bodies {
-                    self.keep_all(draft);
-                }
-            }
-        }
-    }
-
     /// Puts nodes into graph `body`, all or none.
     fn put_planned(&mut self, hierarchy: &Hierarchy, body: u32, nodes: &[Planned]) -> Result<()> {
         let mut done = Vec::new();
@@ -366,99 +245,70 @@ impl State {
         planned: &Planned,
         done: &mut Vec<u32>,
     ) -> Result<()> {
-        let after = self.handles(body, &planned.after)?;
+        let graph = self.body_mut(body)?;
         // In a graph that was not there, numbers follow each other by themselves.
-        let is_new = self.body(body)?.len() <= planned.first.unwrap_or(u32::MAX);
-        let slot = |offset: u32| match planned.first {
-            Some(first) if !is_new => Slot::Reserved(first + offset),
-            _ => Slot::New,
+        let is_new = graph.len() <= planned.numbers.start;
+        let slot = |offset: u32| match is_new {
+            true => Slot::New,
+            false => Slot::Reserved(planned.numbers.start + offset),
         };
-        match &planned.what {
+        let mut after = handles(graph, &planned.after)?;
+        let plan = match &planned.what {
             What::Op(op) => {
                 done.push(self.insert(hierarchy, body, op.clone(), &after, slot(0), None)?);
+                return Ok(());
             }
             What::Graph(graph, tag) => {
                 done.push(self.adopt(body, graph, tag.clone(), &after, slot(0))?);
+                return Ok(());
             }
-            What::Flow(flow) => {
-                let in_body = self.is_in_body(body);
-                let by_launch = flow.is_entered_by_launch(in_body);
-                let condition = self.condition(hierarchy, by_launch.then_some(1))?;
-                let made = self.put_flow(hierarchy, body, flow, &condition, after, slot, done);
-                made.inspect_err(|_| self.spare.push(condition))?;
-                self.fill(hierarchy, flow, &condition)?;
-            }
+            What::Flow(plan) => plan,
+        };
+        // Others may have put a conditional node there since this one was planned.
+        if plan.in_turn
+            && let Some(last) = graph.last_turn().filter(|last| plan.turn != Some(*last))
+            && !planned.after.contains(&last)
+        {
+            after.extend(graph.handle(last));
         }
-        Ok(())
-    }
-
-    /// Adds the setter and the conditional node.
-    #[expect(clippy::too_many_arguments, reason = "one call from one place")]
-    fn put_flow(
-        &mut self,
-        hierarchy: &Hierarchy,
-        body: u32,
-        flow: &FlowPlan,
-        condition: &Condition,
-        mut after: RawNodes,
-        slot: impl Fn(u32) -> Slot,
-        done: &mut Vec<u32>,
-    ) -> Result<()> {
-        let in_body = self.is_in_body(body);
-        let mut offset = 0;
-        if !flow.is_entered_by_launch(in_body) {
-            let op = match flow.control {
-                Control::DoWhile => flow.setter.enter(condition)?,
-                _ => flow.setter.set(condition, &flow.flag)?,
-            };
-            let setter = self.insert(hierarchy, body, flow.located(op), &after, slot(0), None)?;
+        let by_launch = plan.is_entered_by_launch(self.is_in_body(body));
+        let condition = self.condition(hierarchy, by_launch.then_some(1))?;
+        // Until a node uses it.
+        self.spare.push(condition);
+        if !by_launch {
+            let flag = (plan.flow.control != Control::DoWhile).then_some(&plan.flow.flag);
+            let op = plan.located(setter::set(&plan.setter, &condition, flag)?);
+            let setter = self.insert(hierarchy, body, op, &after, slot(0), None)?;
             done.push(setter);
-            after = self.handles(body, &[setter])?;
-            offset = 1;
+            after = handles(self.body(body)?, &[setter])?;
         }
-        let count = flow.bodies.len() as u32;
-        let op = flow.located(match flow.control {
-            Control::While | Control::DoWhile => WhileOp::new(condition).into(),
-            Control::If => IfOp::new(condition).into(),
-            Control::IfElse => IfElseOp::new(condition).into(),
-            Control::Switch => SwitchOp::new(condition, count).into(),
+        let op = plan.located(match plan.flow.control {
+            Control::While | Control::DoWhile => WhileOp::new(&condition).into(),
+            Control::If => IfOp::new(&condition).into(),
+            Control::IfElse => IfElseOp::new(&condition).into(),
+            Control::Switch => SwitchOp::new(&condition, plan.bodies.len() as u32).into(),
         });
-        let numbers = Some(flow.numbers.clone());
-        done.push(self.insert(hierarchy, body, op, &after, slot(offset), numbers)?);
-        Ok(())
-    }
-
-    /// Fills the bodies of a conditional node.
-    fn fill(
-        &mut self,
-        hierarchy: &Hierarchy,
-        flow: &FlowPlan,
-        condition: &Condition,
-    ) -> Result<()> {
-        for (draft, ends) in &flow.bodies {
+        let (slot, numbers) = (slot(u32::from(!by_launch)), Some(plan.numbers.clone()));
+        let node = self.insert(hierarchy, body, op, &after, slot, numbers)?;
+        done.push(node);
+        if plan.in_turn {
+            self.body_mut(body)?.turns.push(node);
+        }
+        for (draft, ends) in &plan.bodies {
             let number = draft.into.body_index();
             for planned in &draft.nodes {
                 self.put_one(hierarchy, number, planned, &mut Vec::new())?;
             }
-            self.body_mut(number)?.turns.extend_from_slice(&draft.turns);
-            if flow.control.is_loop() {
-                let again = flow.located(flow.setter.set(condition, &flow.flag)?);
-                let after = self.handles(number, ends)?;
+            let inside = self.body_mut(number)?;
+            inside.lingering.extend_from_slice(&draft.kept);
+            if plan.flow.control.is_loop() {
+                let after = handles(inside, ends)?;
+                let again = setter::set(&plan.setter, &condition, Some(&plan.flow.flag))?;
+                let again = plan.located(again);
                 self.insert(hierarchy, number, again, &after, Slot::New, None)?;
             }
         }
         Ok(())
-    }
-
-    /// The driver's handles of nodes.
-    pub(super) fn handles(&self, body: u32, nodes: &[u32]) -> Result<RawNodes> {
-        let graph = self.body(body)?;
-        let handle = |&node: &u32| {
-            graph.handle(node).ok_or_else(|| Error::NodeGone {
-                node: Box::new(graph.name(node)),
-            })
-        };
-        nodes.iter().map(handle).collect()
     }
 }
 
@@ -477,15 +327,26 @@ impl Control {
     }
 }
 
+/// Puts the driver's handles of nodes of `graph` into `raw`.
+#[inline]
+pub(super) fn resolve(graph: &state::Body, nodes: &[u32], raw: &mut RawNodes) -> Result<()> {
+    for &node in nodes {
+        raw.push(graph.handle(node).ok_or_else(|| Error::NodeGone {
+            node: Box::new(graph.name(node)),
+        })?);
+    }
+    Ok(())
+}
+
+/// The driver's handles of nodes of `graph`.
+pub(super) fn handles(graph: &state::Body, nodes: &[u32]) -> Result<RawNodes> {
+    let mut raw = RawNodes::new();
+    resolve(graph, nodes, &mut raw)?;
+    Ok(raw)
+}
+
 /// Adds an operation to a graph that is there.
 #[inline]
 pub(super) fn insert<O: Operation>(graph: &Graph, op: O, after: &[u32]) -> Result<u32> {
-    graph.insert(op, |body, nodes| {
-        for &node in after {
-            nodes.push(body.handle(node).ok_or_else(|| Error::NodeGone {
-                node: Box::new(body.name(node)),
-            })?);
-        }
-        Ok(())
-    })
+    graph.insert(op, |body, raw| resolve(body, after, raw))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::{Body, Control, Flow, Foreign, Recorder, Records, control_flow, foreign};
+use super::{Body, Control, Flag, Flow, Foreign, Recorder, Records, recorded};
 use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, NodeId, Operation};
@@ -24,19 +24,13 @@ const MOST_HELD: usize = 256;
 /// What an operation uses is held until it has run. Branches of a parallel part run one after the
 /// other.
 pub struct Eager {
-    stream: Arc<CudaStream>,
+    pub(super) stream: Arc<CudaStream>,
     /// Where flags are read to.
     word: PinnedBuffer<u32>,
-    held: Held,
+    /// The operations that may still run, and flags that are read.
+    held: Vec<Owner>,
     /// What foreign work may use.
     kept: Vec<Owner>,
-}
-
-/// What the operations use that may still run.
-#[derive(Default)]
-struct Held {
-    ops: Vec<AnyOp>,
-    flags: Vec<Owner>,
 }
 
 impl Eager {
@@ -51,12 +45,11 @@ impl Eager {
             return Err(Error::PerThreadStream);
         }
         driver::choose()?;
-        driver::bind(stream.context())?;
         refuse_captured(stream)?;
         Ok(Eager {
             stream: stream.clone(),
             word: PinnedBuffer::zeroed(stream.context(), 1)?,
-            held: Held::default(),
+            held: Vec::new(),
             kept: Vec::new(),
         })
     }
@@ -71,15 +64,9 @@ impl Eager {
         self.run(op.into_any())
     }
 
-    control_flow!();
-    foreign!();
-
-    pub(super) fn own_stream(&self) -> &Arc<CudaStream> {
-        &self.stream
-    }
+    recorded!();
 
     fn run(&mut self, op: AnyOp) -> Result<()> {
-        driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
         if op.tag().unowned {
             return Err(Error::Unowned {
@@ -89,11 +76,12 @@ impl Eager {
         if op.condition_of().is_some() {
             return Err(Error::ConditionOutsideGraph);
         }
-        if self.held.ops.len() >= MOST_HELD {
-            self.release();
+        if self.held.len() >= MOST_HELD {
+            let held = std::mem::take(&mut self.held);
+            self.drop_behind(held);
         }
         // Held before it is given away: if that fails half-way, it may run all the same.
-        self.held.ops.push(op.clone());
+        self.held.push(Arc::new(op.clone()));
         if let Some(done) = op.run(self.stream.cu_stream()) {
             return done.map_err(|error| error.about(op.name(None), "running"));
         }
@@ -101,31 +89,27 @@ impl Eager {
         Exec::run_alone(op, &self.stream)
     }
 
-    /// Drops what is held once everything has run that was given so far.
-    fn release(&mut self) {
-        let held = std::mem::take(&mut self.held);
-        if !held.ops.is_empty() || !held.flags.is_empty() {
-            drop_after(Fence::behind(self.stream.clone()), held);
-        }
-    }
-
     /// A step is over: what it kept goes once everything has run that was given so far.
     pub(super) fn end_step(&mut self) {
         let kept = std::mem::take(&mut self.kept);
-        if !kept.is_empty() {
-            drop_after(Fence::behind(self.stream.clone()), kept);
+        self.drop_behind(kept);
+    }
+
+    /// Drops `owners` once everything has run that was given so far.
+    fn drop_behind(&self, owners: Vec<Owner>) {
+        if !owners.is_empty() {
+            drop_after(Fence::behind(self.stream.clone()), owners);
         }
     }
 
     /// The flag once everything before has run.
     fn read(&mut self, flag: &Region) -> Result<u32> {
-        driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
-        self.held.flags.extend(flag.owner.clone());
+        self.held.extend(flag.owner.clone());
         driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
         driver::stream::synchronize(self.stream.cu_stream())?;
         // Nothing runs any more.
-        drop(std::mem::take(&mut self.held));
+        self.held.clear();
         Ok(self.word.to_vec()[0])
     }
 }
@@ -155,38 +139,30 @@ impl Records for Eager {
         branches.iter_mut().try_for_each(|branch| branch(self))
     }
 
-    fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
-        let flag = flow.check(bodies)?;
-        match (flow.control, bodies) {
-            (Control::While, [body, ..]) => {
-                while self.read(&flag)? != 0 {
-                    body(self)?;
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        let case = match flow.control {
+            Control::While => {
+                while self.read(&flow.flag)? != 0 {
+                    bodies[0](self)?;
                 }
-                Ok(())
+                return Ok(());
             }
-            (Control::DoWhile, [body, ..]) => loop {
-                body(self)?;
-                if self.read(&flag)? == 0 {
+            Control::DoWhile => loop {
+                bodies[0](self)?;
+                if self.read(&flow.flag)? == 0 {
                     return Ok(());
                 }
             },
-            (Control::Switch, cases) => match cases.get_mut(self.read(&flag)? as usize) {
-                Some(case) => case(self),
-                None => Ok(()),
-            },
-            (Control::If | Control::IfElse, bodies) => {
-                let taken = usize::from(self.read(&flag)? == 0);
-                match bodies.get_mut(taken) {
-                    Some(body) => body(self),
-                    None => Ok(()),
-                }
-            }
-            (Control::While | Control::DoWhile, []) => Ok(()),
+            Control::If | Control::IfElse => usize::from(self.read(&flow.flag)? == 0),
+            Control::Switch => self.read(&flow.flag)? as usize,
+        };
+        match bodies.get_mut(case) {
+            Some(body) => body(self),
+            None => Ok(()),
         }
     }
 
     fn put_foreign(&mut self, _: &'static Location<'static>, work: &mut Foreign<'_>) -> Result<()> {
-        driver::bind(self.stream.context())?;
         refuse_captured(&self.stream)?;
         work(&self.stream)
     }
@@ -197,7 +173,7 @@ impl Drop for Eager {
         // Freeing pinned memory waits for the device, so it is left to when there is nothing to
         // wait for.
         self.kept.push(self.word.owner());
-        self.release();
+        self.kept.append(&mut self.held);
         self.end_step();
     }
 }

@@ -3,13 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::CudaStream;
 
-use super::Path;
+use super::{Path, sealed};
 use crate::capture::CaptureMode;
 use crate::graph::{Graph, NodeSet};
 use crate::{Error, Result};
@@ -40,176 +39,97 @@ use crate::{Error, Result};
 /// # Ok::<(), cuda_graph::Error>(())
 /// ```
 ///
-/// What would be an error does not compile.
-///
-/// Ending it twice:
+/// What would be an error does not compile:
 ///
 /// ```compile_fail,E0382
-/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// capture.end()?;
-/// capture.end()?;
-/// # Ok(())
+/// # fn f(capture: cuda_graph::Capture) {
+/// // Ending it twice.
+/// capture.end();
+/// capture.end();
 /// # }
 /// ```
-///
-/// Using it after its end:
-///
 /// ```compile_fail,E0382
-/// # fn f(mut capture: cuda_graph::Capture, op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
-/// capture.end()?;
-/// capture.record(op)?;
-/// # Ok(())
+/// # fn f(mut capture: cuda_graph::Capture, op: cuda_graph::EmptyOp) {
+/// // Using it after its end.
+/// capture.end();
+/// capture.record(op);
 /// # }
 /// ```
-///
-/// Splitting it after its end:
-///
-/// ```compile_fail,E0382
-/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// capture.end()?;
-/// let (joint, [left, right]) = capture.split()?;
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Using it after it was dropped:
-///
-/// ```compile_fail,E0382
-/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// drop(capture);
-/// capture.end()?;
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Instantiating what it records before its end:
-///
 /// ```compile_fail,E0599
-/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// capture.instantiate()?;
-/// # Ok(())
+/// # fn f(capture: cuda_graph::Capture) {
+/// // Instantiating what it records before its end.
+/// capture.instantiate();
 /// # }
 /// ```
-///
-/// Updating an executable from it before its end:
-///
 /// ```compile_fail,E0308
-/// # fn f(capture: cuda_graph::Capture, mut exec: cuda_graph::Exec) -> cuda_graph::Result<()> {
-/// exec.update_from(&capture)?;
-/// # Ok(())
+/// # fn f(capture: cuda_graph::Capture, mut exec: cuda_graph::Exec) {
+/// // Updating an executable from it before its end.
+/// exec.update_from(&capture);
 /// # }
 /// ```
-///
-/// Embedding what is not a graph, such as a capture that goes on:
-///
 /// ```compile_fail,E0308
-/// # fn f(mut capture: cuda_graph::Capture, other: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// capture.embed(&other)?;
-/// # Ok(())
+/// # fn f(other: cuda_graph::Capture) {
+/// // Embedding what is not a graph, such as a capture that goes on.
+/// cuda_graph::ChildOp::new(&other);
 /// # }
 /// ```
-///
-/// Ending it while it is split:
-///
 /// ```compile_fail,E0382
-/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// let (joint, [left, right]) = capture.split()?;
-/// capture.end()?;
-/// # Ok(())
+/// # fn f(capture: cuda_graph::Capture) {
+/// // Ending it while it is split.
+/// let split = capture.split::<2>();
+/// capture.end();
 /// # }
 /// ```
-///
-/// Recording while it is split:
-///
-/// ```compile_fail,E0382
-/// # fn f(mut capture: cuda_graph::Capture, op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
-/// let (joint, [left, right]) = capture.split()?;
-/// capture.record(op)?;
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Joining with a branch missing:
-///
 /// ```compile_fail,E0308
-/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// let (joint, [left, right]) = capture.split()?;
-/// joint.join([left])?;
-/// # Ok(())
+/// # use cuda_graph::{Branch, Capture, Joint, Root};
+/// # fn f(joint: Joint<Root, 2>, left: Capture<Branch>) {
+/// // Joining with a branch missing.
+/// joint.join([left]);
 /// # }
 /// ```
-///
-/// Joining twice:
-///
 /// ```compile_fail,E0382
-/// # fn f(capture: cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// let (joint, [left, right]) = capture.split()?;
-/// joint.join([left, right])?;
-/// joint.join([left, right])?;
-/// # Ok(())
+/// # use cuda_graph::{Branch, Capture, EmptyOp, Joint, Root};
+/// # fn f(joint: Joint<Root, 1>, mut left: Capture<Branch>, op: EmptyOp) {
+/// // Using a branch that was joined.
+/// joint.join([left]);
+/// left.record(op);
 /// # }
 /// ```
-///
-/// Using a branch that was joined:
-///
-/// ```compile_fail,E0382
-/// # fn f(capture: cuda_graph::Capture, op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
-/// let (joint, [left, mut right]) = capture.split()?;
-/// joint.join([left, right])?;
-/// right.record(op)?;
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Ending a branch:
-///
 /// ```compile_fail,E0599
-/// # fn f(branch: cuda_graph::Capture<cuda_graph::Branch>) -> cuda_graph::Result<()> {
-/// branch.end()?;
-/// # Ok(())
+/// # fn f(branch: cuda_graph::Capture<cuda_graph::Branch>) {
+/// // Ending a branch.
+/// branch.end();
 /// # }
 /// ```
-///
-/// Ending it inside of the closure that has it borrowed:
-///
 /// ```compile_fail,E0599
-/// # fn f(stream: &std::sync::Arc<cuda_graph::cudarc::driver::CudaStream>) -> cuda_graph::Result<()> {
-/// cuda_graph::Graph::capture(stream, |path| { path.end()?; Ok(()) })?;
-/// # Ok(())
+/// # fn f(stream: &std::sync::Arc<cuda_graph::cudarc::driver::CudaStream>) {
+/// // Ending it inside of the closure that has it borrowed.
+/// cuda_graph::Graph::capture(stream, |path| { path.end()?; Ok(()) });
 /// # }
 /// ```
-///
-/// Taking it out of that closure:
-///
 /// ```compile_fail,E0521
-/// # fn f(stream: &std::sync::Arc<cuda_graph::cudarc::driver::CudaStream>) -> cuda_graph::Result<()> {
+/// # fn f(stream: &std::sync::Arc<cuda_graph::cudarc::driver::CudaStream>) {
+/// // Taking it out of that closure.
 /// let mut out = None;
-/// cuda_graph::Graph::capture(stream, |path| { out = Some(path); Ok(()) })?;
-/// # Ok(())
+/// cuda_graph::Graph::capture(stream, |path| { out = Some(path); Ok(()) });
 /// # }
 /// ```
-///
-/// Recording while foreign work goes on:
-///
 /// ```compile_fail,E0499
 /// # fn f(capture: &mut cuda_graph::Capture, op: cuda_graph::EmptyOp) -> cuda_graph::Result<()> {
+/// // Recording while foreign work goes on.
 /// let block = unsafe { capture.begin_foreign() }?;
 /// capture.record(op)?;
-/// block.end()?;
-/// # Ok(())
+/// block.end()
 /// # }
 /// ```
-///
-/// Foreign work without vouching for it:
-///
 /// ```compile_fail,E0133
-/// # fn f(capture: &mut cuda_graph::Capture) -> cuda_graph::Result<()> {
-/// capture.foreign(|stream| Ok(()))?;
-/// # Ok(())
+/// # fn f(capture: &mut cuda_graph::Capture) {
+/// // Foreign work without vouching for it.
+/// capture.foreign(|stream| Ok(()));
 /// # }
 /// ```
 ///
-/// Any of it on another thread:
+/// It stays on its thread:
 ///
 /// ```compile_fail,E0277
 /// fn sendable<T: Send>() {}
@@ -242,12 +162,8 @@ pub enum Branch {}
 
 impl Kind for Root {}
 impl Kind for Branch {}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Root {}
-    impl Sealed for super::Branch {}
-}
+impl sealed::Sealed for Root {}
+impl sealed::Sealed for Branch {}
 
 impl Capture {
     /// Begins a recording with `stream`: see [`Graph::capture`].
@@ -258,21 +174,13 @@ impl Capture {
     /// such as the default stream.
     #[track_caller]
     pub fn begin(stream: &Arc<CudaStream>) -> Result<Capture> {
-        Capture::begin_at(stream, CaptureMode::default(), Location::caller())
+        Capture::begin_as(stream, CaptureMode::default())
     }
 
     /// As [`begin`](Capture::begin), with a mode for the foreign blocks.
     #[track_caller]
     pub fn begin_as(stream: &Arc<CudaStream>, mode: CaptureMode) -> Result<Capture> {
-        Capture::begin_at(stream, mode, Location::caller())
-    }
-
-    fn begin_at(
-        stream: &Arc<CudaStream>,
-        mode: CaptureMode,
-        location: &'static Location<'static>,
-    ) -> Result<Capture> {
-        let path = Path::fresh(stream.context(), Some((stream, mode)), location)?;
+        let path = Path::fresh(stream.context(), Some((stream, mode)))?;
         Ok(Capture::of(path, 0))
     }
 
@@ -288,10 +196,8 @@ impl Capture {
         after: impl NodeSet,
     ) -> Result<Capture> {
         let stream = Some((stream, CaptureMode::default()));
-        Ok(Capture::of(
-            Path::aside(graph, after, stream, Location::caller())?,
-            0,
-        ))
+        let path = Path::aside(graph, after, stream)?;
+        Ok(Capture::of(path, 0))
     }
 
     /// Ends the recording. The graph is an ordinary one: to inspect, extend, embed, instantiate,
@@ -301,7 +207,7 @@ impl Capture {
     ///
     /// [`Error::StrayWork`], [`Error::CaptureInvalidated`].
     pub fn end(self) -> Result<Graph> {
-        self.path.finish()
+        self.path.finish(Ok(())).map(|(graph, ())| graph)
     }
 }
 
@@ -325,16 +231,8 @@ impl<K: Kind> Capture<K> {
         let split = NEXT.fetch_add(1, Ordering::Relaxed);
         // A foreign block that is all there is becomes a node.
         self.path.ends()?;
-        let mut branches = Vec::with_capacity(N);
-        for _ in 0..N {
-            let path = self.path.beside().ok_or(Error::SplitAside)?;
-            branches.push(Capture::of(path, split));
-        }
-        let mut branches = branches.into_iter();
-        let branches = std::array::from_fn(|_| {
-            let branch = branches.next();
-            branch.expect("there are as many as branches")
-        });
+        let branches = self.path.branches().ok_or(Error::SplitAside)?;
+        let branches = branches.map(|path| Capture::of(path, split));
         let parent = self;
         Ok((Joint { parent, split }, branches))
     }
@@ -368,11 +266,7 @@ impl<K: Kind, const N: usize> Joint<K, N> {
         if branches.iter().any(is_foreign) {
             return Err(Error::ForeignBranch);
         }
-        if N > 0 {
-            self.parent
-                .path
-                .join(branches.into_iter().map(|branch| branch.path));
-        }
+        self.parent.path.join(branches.map(|branch| branch.path));
         Ok(self.parent)
     }
 }

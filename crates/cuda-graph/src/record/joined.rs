@@ -6,13 +6,13 @@ use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{CUgraphEdgeData, CUstreamCaptureStatus};
 
 use super::Path;
-use super::draft::Numbers;
+use super::draft::{self, Numbers};
 use crate::graph::{Graph, Operation};
 use crate::{Error, Result, driver};
 
 /// The stream of a capture of other code. It says where the capture is; other code moves it too.
 pub(super) struct Joined {
-    stream: Arc<CudaStream>,
+    pub stream: Arc<CudaStream>,
     /// What the driver calls the capture.
     id: u64,
     /// The edges by which the next node waits; none if all are plain.
@@ -20,10 +20,6 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    pub(super) fn stream(&self) -> &Arc<CudaStream> {
-        &self.stream
-    }
-
     /// What the next node waits for.
     pub(super) fn position(&mut self, graph: &Graph) -> Result<Numbers> {
         let info = driver::capture::info(self.stream.cu_stream())?;
@@ -40,21 +36,21 @@ impl Joined {
     /// Has the stream go on after these nodes.
     pub(super) fn set_position(&self, graph: &Graph, after: &[u32]) -> Result<()> {
         let state = graph.hierarchy().look();
-        let raw = state.handles(graph.body_index(), after)?;
+        let raw = draft::handles(state.body(graph.body_index())?, after)?;
         driver::capture::set_dependencies(self.stream.cu_stream(), &raw)
     }
 
     /// A node that waits for `after` by the edges that the driver names.
     pub(super) fn insert<O: Operation>(&self, graph: &Graph, op: O, after: &[u32]) -> Result<u32> {
         if self.edges.is_empty() {
-            return super::draft::insert(graph, op, after);
+            return draft::insert(graph, op, after);
         }
-        let index = super::draft::insert(graph, op, &[])?;
+        let index = draft::insert(graph, op, &[])?;
         let state = graph.hierarchy().look();
-        let body = graph.body_index();
-        let from = state.handles(body, after)?;
-        let to = vec![state.handles(body, &[index])?[0]; from.len()];
-        driver::graph::add_edges(state.body(body)?.raw, &from, &to, &self.edges)?;
+        let body = state.body(graph.body_index())?;
+        let from = draft::handles(body, after)?;
+        let to = vec![draft::handles(body, &[index])?[0]; from.len()];
+        driver::graph::add_edges(body.raw, &from, &to, &self.edges)?;
         Ok(index)
     }
 }
@@ -94,15 +90,13 @@ impl Graph {
                 }
             }
         }
-        let hold = Hold(&graph);
+        let _hold = Hold(&graph);
         let mut path = Path::new(&graph);
         path.joined = Some(Joined {
             stream: stream.clone(),
             id: info.id,
             edges: Vec::new(),
         });
-        let result = record(&mut path);
-        drop(hold);
-        result
+        record(&mut path)
     }
 }

@@ -19,6 +19,7 @@ mod setter;
 mod step;
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
@@ -29,8 +30,9 @@ pub use path::{ForeignBlock, Path};
 pub use run::Captured;
 pub use step::Step;
 
-use crate::graph::{Node, Operation};
-use crate::{Buffer, Owner, PinnedBuffer, RawMemory, Result, Source};
+use crate::graph::{AnyOp, Node, NodeId, Operation};
+use crate::memory::Region;
+use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result, Source};
 
 /// What takes a step: a [`Path`] or an [`Eager`].
 ///
@@ -98,154 +100,119 @@ macro_rules! flags {
     )+};
 }
 
-flags!(
-    Buffer<u32>,
-    Buffer<i32>,
-    PinnedBuffer<u32>,
-    PinnedBuffer<i32>,
-    RawMemory
-);
+flags! { Buffer<u32>, Buffer<i32>, PinnedBuffer<u32>, PinnedBuffer<i32>, RawMemory }
 
-pub(crate) mod records {
-    use std::panic::Location;
+/// What a loop or branch does with its flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    While,
+    DoWhile,
+    If,
+    IfElse,
+    Switch,
+}
 
-    use super::{Body, Flag, Foreign};
-    use crate::graph::{AnyOp, NodeId};
-    use crate::memory::Region;
-    use crate::{Error, Result};
+/// A loop or branch to record.
+pub struct Flow {
+    pub control: Control,
+    /// The flag's memory.
+    pub flag: Region,
+    /// The source line that records it.
+    pub location: &'static Location<'static>,
+}
 
-    /// What a loop or branch does with its flag.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Control {
-        While,
-        DoWhile,
-        If,
-        IfElse,
-        Switch,
-    }
-
-    /// A loop or branch to record.
-    pub struct Flow<'a> {
-        pub control: Control,
-        pub flag: &'a dyn Flag,
-        /// The source line that records it.
-        pub location: &'static Location<'static>,
-    }
-
-    impl<'a> Flow<'a> {
-        #[track_caller]
-        pub fn here(control: Control, flag: &'a dyn Flag) -> Flow<'a> {
-            Flow {
-                control,
-                flag,
-                location: Location::caller(),
-            }
+impl Flow {
+    #[track_caller]
+    pub fn here(control: Control, flag: &dyn Flag) -> Result<Flow> {
+        let flag = flag.source();
+        if flag.bytes() != size_of::<u32>() {
+            return Err(Error::SizeMismatch {
+                what: "a flag, which is one number",
+                wants: size_of::<u32>(),
+                got: flag.bytes(),
+            });
         }
-
-        /// The flag's memory.
-        pub(in crate::record) fn check(&self, bodies: &[&mut Body<'_>]) -> Result<Region> {
-            let region = self.flag.source();
-            if region.bytes() != size_of::<u32>() {
-                return Err(Error::SizeMismatch {
-                    what: "a flag, which is one number",
-                    wants: size_of::<u32>(),
-                    got: region.bytes(),
-                });
-            }
-            match bodies.is_empty() {
-                true => Err(Error::EmptySwitch),
-                false => Ok(region),
-            }
-        }
-    }
-
-    /// What a recorder does. Only this crate's recorders implement it.
-    pub trait Records {
-        /// Records or runs an operation. Returns its node, if it has one.
-        fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>>;
-
-        /// Records branches side by side.
-        fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
-
-        /// Records a loop or branch.
-        fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()>;
-
-        /// Records or runs foreign work. The caller vouches for it.
-        fn put_foreign(
-            &mut self,
-            location: &'static Location<'static>,
-            work: &mut Foreign<'_>,
-        ) -> Result<()>;
+        let location = Location::caller();
+        Ok(Flow {
+            control,
+            flag,
+            location,
+        })
     }
 }
-pub(crate) use records::{Control, Flow, Records};
 
-/// Gives a recorder its loops and branches.
-macro_rules! control_flow {
+/// What a recorder does. Only this crate's recorders implement it.
+pub trait Records {
+    /// Records or runs an operation. Returns its node, if it has one.
+    fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>>;
+
+    /// Records branches side by side.
+    fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
+
+    /// Records a loop or branch.
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()>;
+
+    /// Records or runs foreign work. The caller vouches for it.
+    fn put_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()>;
+}
+
+/// Gives a recorder its loops and branches, and foreign work.
+macro_rules! recorded {
     () => {
         /// Records `body` to run again and again while `flag` is not zero, and not at all if it is
         /// zero at first.
         ///
         /// # Errors
         ///
-        /// What `body` returns; [`Error::SizeMismatch`](crate::Error::SizeMismatch) unless the flag
-        /// is one number; [`Error::Unsupported`](crate::Error::Unsupported) where the driver has no
-        /// such node; [`Error::NotInBody`](crate::Error::NotInBody) for operations that a body in a
-        /// graph may not hold. After an error nothing of the loop is recorded.
+        /// What `body` returns; [`Error::SizeMismatch`] unless the flag is one number;
+        /// [`Error::Unsupported`] where the driver has no such node; [`Error::NotInBody`] for
+        /// operations that a body in a graph may not hold. After an error nothing of the loop is
+        /// recorded.
         #[track_caller]
         pub fn while_nonzero(
             &mut self,
-            flag: &dyn $crate::record::Flag,
-            mut body: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
-        ) -> $crate::Result<()> {
-            let flow = $crate::record::Flow::here($crate::record::Control::While, flag);
-            $crate::record::Records::put_flow(self, &flow, &mut [&mut body])
+            flag: &dyn Flag,
+            mut body: impl FnMut(&mut dyn Recorder) -> Result<()>,
+        ) -> Result<()> {
+            self.put_flow(Flow::here(Control::While, flag)?, &mut [&mut body])
         }
 
-        /// Records `body` to run once, and again and again while `flag` is not zero.
-        ///
-        /// # Errors
-        ///
-        /// As `while_nonzero`.
+        /// Records `body` to run once, and again and again while `flag` is not zero. The errors are
+        /// those of `while_nonzero`.
         #[track_caller]
         pub fn do_while_nonzero(
             &mut self,
-            flag: &dyn $crate::record::Flag,
-            mut body: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
-        ) -> $crate::Result<()> {
-            let flow = $crate::record::Flow::here($crate::record::Control::DoWhile, flag);
-            $crate::record::Records::put_flow(self, &flow, &mut [&mut body])
+            flag: &dyn Flag,
+            mut body: impl FnMut(&mut dyn Recorder) -> Result<()>,
+        ) -> Result<()> {
+            self.put_flow(Flow::here(Control::DoWhile, flag)?, &mut [&mut body])
         }
 
-        /// Records `body` to run if `flag` is not zero.
-        ///
-        /// # Errors
-        ///
-        /// As `while_nonzero`.
+        /// Records `body` to run if `flag` is not zero. The errors are those of `while_nonzero`.
         #[track_caller]
         pub fn if_nonzero(
             &mut self,
-            flag: &dyn $crate::record::Flag,
-            mut body: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
-        ) -> $crate::Result<()> {
-            let flow = $crate::record::Flow::here($crate::record::Control::If, flag);
-            $crate::record::Records::put_flow(self, &flow, &mut [&mut body])
+            flag: &dyn Flag,
+            mut body: impl FnMut(&mut dyn Recorder) -> Result<()>,
+        ) -> Result<()> {
+            self.put_flow(Flow::here(Control::If, flag)?, &mut [&mut body])
         }
 
-        /// Records `then` to run if `flag` is not zero, and `otherwise` if it is.
-        ///
-        /// # Errors
-        ///
-        /// As `while_nonzero`.
+        /// Records `then` to run if `flag` is not zero, and `otherwise` if it is. The errors are
+        /// those of `while_nonzero`.
         #[track_caller]
         pub fn if_else_nonzero(
             &mut self,
-            flag: &dyn $crate::record::Flag,
-            mut then: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
-            mut otherwise: impl FnMut(&mut dyn $crate::record::Recorder) -> $crate::Result<()>,
-        ) -> $crate::Result<()> {
-            let flow = $crate::record::Flow::here($crate::record::Control::IfElse, flag);
-            $crate::record::Records::put_flow(self, &flow, &mut [&mut then, &mut otherwise])
+            flag: &dyn Flag,
+            mut then: impl FnMut(&mut dyn Recorder) -> Result<()>,
+            mut otherwise: impl FnMut(&mut dyn Recorder) -> Result<()>,
+        ) -> Result<()> {
+            let flow = Flow::here(Control::IfElse, flag)?;
+            self.put_flow(flow, &mut [&mut then, &mut otherwise])
         }
 
         /// Records cases. The case runs whose number the flag is, counted from 0; none if there are
@@ -253,15 +220,14 @@ macro_rules! control_flow {
         ///
         /// # Errors
         ///
-        /// As `while_nonzero`; [`Error::EmptySwitch`](crate::Error::EmptySwitch).
+        /// As `while_nonzero`; [`Error::EmptySwitch`].
         #[track_caller]
-        pub fn switch_on(
-            &mut self,
-            flag: &dyn $crate::record::Flag,
-            cases: &mut [&mut $crate::record::Body<'_>],
-        ) -> $crate::Result<()> {
-            let flow = $crate::record::Flow::here($crate::record::Control::Switch, flag);
-            $crate::record::Records::put_flow(self, &flow, cases)
+        pub fn switch_on(&mut self, flag: &dyn Flag, cases: &mut [&mut Body<'_>]) -> Result<()> {
+            let flow = Flow::here(Control::Switch, flag)?;
+            match cases.is_empty() {
+                true => Err(Error::EmptySwitch),
+                false => self.put_flow(flow, cases),
+            }
         }
 
         /// Records branches that start here and may run side by side. What is recorded afterwards
@@ -275,60 +241,47 @@ macro_rules! control_flow {
         /// # Errors
         ///
         /// What a branch returns. What the branches recorded before is waited for all the same.
-        pub fn parallel(
-            &mut self,
-            branches: &mut [&mut $crate::record::Body<'_>],
-        ) -> $crate::Result<()> {
-            $crate::record::Records::put_branches(self, branches)
+        pub fn parallel(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+            self.put_branches(branches)
         }
-    };
-}
-pub(crate) use control_flow;
 
-/// Gives a recorder foreign work.
-macro_rules! foreign {
-    () => {
         /// Records what `work` gives to the stream: launches of other crates, cuBLAS, anything that
         /// can be captured.
         ///
         /// A graph takes it as one child node behind what was recorded before. In a graph the
         /// stream is captured only until `work` returns, also if the recording goes into a loop or
         /// branch; an [`Eager`](crate::Eager) runs the work. Work that reaches the stream outside of
-        /// such a block fails the recording ([`Error::StrayWork`](crate::Error::StrayWork)).
+        /// such a block fails the recording ([`Error::StrayWork`]).
         ///
         /// # Errors
         ///
-        /// What `work` returns, unless the capture was invalidated:
-        /// [`Error::CaptureInvalidated`](crate::Error::CaptureInvalidated) says by what. Nothing of
-        /// the block is recorded then, and the recording goes on as before it.
-        /// [`Error::NoStream`](crate::Error::NoStream) on a recorder without one;
-        /// [`Error::NotInBody`](crate::Error::NotInBody);
-        /// [`Error::ForeignConditional`](crate::Error::ForeignConditional).
+        /// What `work` returns, unless the capture was invalidated: [`Error::CaptureInvalidated`]
+        /// says by what. Nothing of the block is recorded then, and the recording goes on as before
+        /// it. [`Error::NoStream`] on a recorder without one; [`Error::NotInBody`];
+        /// [`Error::ForeignConditional`].
         ///
         /// # Safety
         ///
         /// Whenever the graph runs, all that the work uses is valid: memory, functions, events, data
-        /// of host functions. Nothing but what [`keep`](crate::Recorder::keep) is given is kept
-        /// alive. That holds for safe functions of cudarc too, which know nothing of the capture.
+        /// of host functions. Nothing but what [`keep`](Recorder::keep) is given is kept alive. That
+        /// holds for safe functions of cudarc too, which know nothing of the capture.
         #[track_caller]
         pub unsafe fn foreign<T>(
             &mut self,
-            work: impl FnOnce(
-                &std::sync::Arc<$crate::cudarc::driver::CudaStream>,
-            ) -> $crate::Result<T>,
-        ) -> $crate::Result<T> {
-            let location = std::panic::Location::caller();
+            work: impl FnOnce(&Arc<CudaStream>) -> Result<T>,
+        ) -> Result<T> {
+            let location = Location::caller();
             let (mut work, mut value) = (Some(work), None);
-            $crate::record::Records::put_foreign(self, location, &mut |stream| {
-                let work = work.take().ok_or($crate::Error::RecordingOver)?;
+            self.put_foreign(location, &mut |stream| {
+                let work = work.take().ok_or(Error::RecordingOver)?;
                 value = Some(work(stream)?);
                 Ok(())
             })?;
-            value.ok_or($crate::Error::RecordingOver)
+            value.ok_or(Error::RecordingOver)
         }
     };
 }
-pub(crate) use foreign;
+use recorded;
 
 impl dyn Recorder + '_ {
     /// Records `op` after what was recorded before. A recorder that builds a graph gives its node,
@@ -341,15 +294,14 @@ impl dyn Recorder + '_ {
         Ok(self.put(op.into_any())?.map(Node::new))
     }
 
-    control_flow!();
-    foreign!();
+    recorded!();
 }
 
 impl fmt::Debug for dyn Recorder + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.has_stream() {
-            true => f.write_str("recorder with a stream"),
-            false => f.write_str("recorder"),
-        }
+        f.write_str(match self.has_stream() {
+            true => "recorder with a stream",
+            false => "recorder",
+        })
     }
 }

@@ -6,14 +6,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
+use smallvec::smallvec;
 
 use super::draft::{self, Draft, FlowPlan, Numbers};
 use super::joined::Joined;
-use super::{Body, Flow, Foreign, Recorder, Records, control_flow, foreign};
+use super::{Body, Control, Flag, Flow, Foreign, Recorder, Records, recorded};
 use crate::capture::{Block, CaptureMode, Session};
-use crate::error::NodeKind;
-use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, NodeSet, Operation};
-use crate::op::{HostOp, Op, RecordEventOp, Tag, WaitEventOp};
+use crate::error::{NodeKind, NodeName};
+use crate::graph::{AnyOp, Graph, Node, NodeId, NodeSet, Operation};
+use crate::op::{Op, Tag};
 use crate::{Error, Owner, Result, driver};
 
 /// A way through a graph: each operation recorded is a node that waits for the one before.
@@ -58,6 +59,9 @@ pub struct Path {
     pub(super) joined: Option<Joined>,
 }
 
+/// The stream of a recording, to hold, and the mode of its foreign blocks.
+pub(super) type Held<'a> = (&'a Arc<CudaStream>, CaptureMode);
+
 /// Abandons a recording that did not end. Branches and bodies share the session only.
 struct Recording(Rc<Session>);
 
@@ -74,6 +78,15 @@ enum Place {
     Draft(Draft),
 }
 
+impl Place {
+    fn graph(&self) -> &Graph {
+        match self {
+            Place::Live(graph) => graph,
+            Place::Draft(draft) => &draft.into,
+        }
+    }
+}
+
 impl Path {
     fn at(place: Place, session: Option<Rc<Session>>) -> Path {
         Path {
@@ -88,11 +101,19 @@ impl Path {
         }
     }
 
-    fn beginning(place: Place, session: Option<Rc<Session>>) -> Path {
-        Path {
+    /// A path that a recording begins with.
+    #[track_caller]
+    fn begin(place: Place, stream: Option<Held<'_>>) -> Result<Path> {
+        let location = Location::caller();
+        let begin = |(stream, mode)| {
+            let graph = Graph::from_view(place.graph().view());
+            Session::begin(graph, stream, mode, location)
+        };
+        let session = stream.map(begin).transpose()?;
+        Ok(Path {
             _recording: session.clone().map(Recording),
             ..Path::at(place, session)
-        }
+        })
     }
 
     /// A path that starts at the beginning of `graph`.
@@ -100,49 +121,22 @@ impl Path {
         Path::at(Place::Live(Graph::from_view(graph.view())), None)
     }
 
-    /// A path that starts after `nodes` of `graph`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ForeignNode`], [`Error::NodeGone`].
-    pub fn after(graph: &Graph, nodes: impl NodeSet) -> Result<Path> {
-        let mut path = Path::new(graph);
-        path.go_on_after(nodes)?;
-        Ok(path)
-    }
-
     /// A path in a new graph that nobody else has, with the stream if one is given.
-    pub(super) fn fresh(
-        context: &Arc<CudaContext>,
-        stream: Option<(&Arc<CudaStream>, CaptureMode)>,
-        location: &'static Location<'static>,
-    ) -> Result<Path> {
-        let session = match stream {
-            Some((stream, mode)) => Some(Session::begin(stream, mode, location)?),
-            None => None,
-        };
-        let graph = Graph::new(context)?;
-        if let Some(session) = &session {
-            session.set_graph(Graph::from_view(graph.view()));
-        }
-        let mut path = Path::beginning(Place::Live(graph), session);
+    #[track_caller]
+    pub(super) fn fresh(context: &Arc<CudaContext>, stream: Option<Held<'_>>) -> Result<Path> {
+        let mut path = Path::begin(Place::Live(Graph::new(context)?), stream)?;
         path.is_fresh = true;
         Ok(path)
     }
 
     /// A path whose nodes go into `graph` when it is finished.
+    #[track_caller]
     pub(super) fn aside(
         graph: &Graph,
         after: impl NodeSet,
-        stream: Option<(&Arc<CudaStream>, CaptureMode)>,
-        location: &'static Location<'static>,
+        stream: Option<Held<'_>>,
     ) -> Result<Path> {
-        let draft = Draft::of(graph)?;
-        let session = match stream {
-            Some((stream, mode)) => Some(Session::begin(stream, mode, location)?),
-            None => None,
-        };
-        let mut path = Path::beginning(Place::Draft(draft), session);
+        let mut path = Path::begin(Place::Draft(Draft::of(graph)?), stream)?;
         path.go_on_after(after)?;
         Ok(path)
     }
@@ -152,17 +146,17 @@ impl Path {
         Path::at(Place::Draft(draft), self.session.clone())
     }
 
-    /// A branch of this path, beside others.
-    pub(super) fn beside(&self) -> Option<Path> {
+    /// Branches of this path, unless its nodes go elsewhere first.
+    pub(super) fn branches<const N: usize>(&self) -> Option<[Path; N]> {
         let Place::Live(graph) = &self.place else {
             return None;
         };
-        let graph = Graph::from_view(graph.view());
-        Some(Path {
+        Some(std::array::from_fn(|_| Path {
             after: self.after.clone(),
             turn: self.turn,
-            ..Path::at(Place::Live(graph), self.session.clone())
-        })
+            session: self.session.clone(),
+            ..Path::new(graph)
+        }))
     }
 
     /// Goes on after all of `branches`.
@@ -170,24 +164,28 @@ impl Path {
         let mut ends = Numbers::new();
         for branch in branches {
             self.turn = self.turn.max(branch.turn);
-            ends.extend(branch.after.iter().copied());
+            ends.extend(branch.after);
         }
-        ends.sort_unstable();
-        ends.dedup();
-        self.after = ends;
+        self.go_on_from(ends);
+    }
+
+    /// Goes on after the ends of branches, if there are any.
+    fn go_on_from(&mut self, mut ends: Numbers) {
+        if !ends.is_empty() {
+            ends.sort_unstable();
+            ends.dedup();
+            self.after = ends;
+        }
     }
 
     pub(super) fn graph(&self) -> &Graph {
-        match &self.place {
-            Place::Live(graph) => graph,
-            Place::Draft(draft) => &draft.into,
-        }
+        self.place.graph()
     }
 
     pub(super) fn is_in_body(&self) -> bool {
         match &self.place {
             Place::Live(graph) => graph.is_in_body(),
-            Place::Draft(draft) => draft.is_in_body(),
+            Place::Draft(draft) => draft.in_body,
         }
     }
 
@@ -204,10 +202,8 @@ impl Path {
         self.follow()?;
         let graph = self.graph();
         let state = graph.hierarchy().look();
-        let kind = |node| match state.bodies.get(graph.body_index() as usize) {
-            Some(body) => body.kind(node),
-            None => NodeKind::Empty,
-        };
+        let body = state.bodies.get(graph.body_index() as usize);
+        let kind = |node| body.map_or(NodeKind::Empty, |body| body.kind(node));
         let ends = self.after.iter();
         Ok(ends.map(|&node| graph.id_of(node, kind(node))).collect())
     }
@@ -220,34 +216,20 @@ impl Path {
     pub fn go_on_after(&mut self, nodes: impl NodeSet) -> Result<()> {
         self.settle()?;
         let graph = self.graph();
-        let mut after = Numbers::new();
-        let mut failed = None;
+        let (hierarchy, index) = (graph.hierarchy().id, graph.body_index());
+        let (mut after, mut failed) = (Numbers::new(), None);
         let state = graph.hierarchy().look();
-        let body = state.bodies.get(graph.body_index() as usize);
+        let body = state.bodies.get(index as usize).ok_or(Error::GraphGone)?;
         nodes.each(&mut |node| {
-            let own = node.hierarchy == graph.hierarchy().id && node.body == graph.body_index();
-            let is_there = match &self.place {
-                // A draft's nodes have no handles yet.
-                Place::Draft(draft) if draft.plans(node.index) => true,
-                _ => body.is_some_and(|body| body.handle(node.index).is_some()),
-            };
-            let name = || {
-                Box::new(match body {
-                    Some(body) => body.name(node.index),
-                    None => crate::error::NodeName::of_kind(node.kind, node.index),
-                })
-            };
-            let error = if !own {
-                Error::ForeignNode {
-                    node: node.index,
-                    kind: node.kind,
-                }
-            } else if !is_there {
-                Error::NodeGone { node: name() }
-            } else if after.contains(&node.index) {
-                Error::DuplicateNode { node: name() }
-            } else {
-                return after.push(node.index);
+            // A draft's nodes have no handles yet.
+            let planned = (node.hierarchy, node.body) == (hierarchy, index)
+                && matches!(&self.place, Place::Draft(draft) if draft.plans(node.index));
+            let error = match body.resolve(hierarchy, index, node) {
+                Err(error) if !planned => error,
+                _ if after.contains(&node.index) => Error::DuplicateNode {
+                    node: Box::new(body.name(node.index)),
+                },
+                _ => return after.push(node.index),
             };
             failed.get_or_insert(error);
         });
@@ -268,23 +250,15 @@ impl Path {
     /// of a foreign block.
     #[inline]
     pub fn record<O: Operation>(&mut self, op: O) -> Result<Node<O>> {
-        let kind = op.kind();
-        let index = self.put_node(op)?;
-        Ok(Node::new(self.graph().id_of(index, kind)))
-    }
-
-    #[inline]
-    fn put_node<O: Operation>(&mut self, op: O) -> Result<u32> {
         if self.is_fresh {
             self.settle()?;
         }
         if let Some(session) = &self.session {
             session.check_before(&op)?;
         }
-        if self.joined.is_some() {
-            return self.put_joined(op);
-        }
+        let kind = op.kind();
         let index = match &mut self.place {
+            _ if self.joined.is_some() => self.put_joined(op)?,
             Place::Live(graph) => {
                 let index = draft::insert(graph, op, &self.after)?;
                 if let Some(session) = &self.session {
@@ -295,41 +269,33 @@ impl Path {
             Place::Draft(draft) => {
                 let op = op.into_any();
                 if let Some(session) = &self.session {
-                    session.note(&op);
+                    session.note(op.name(None));
                 }
                 draft.add(op, &self.after)?
             }
         };
-        self.after.clear();
-        self.after.push(index);
-        Ok(index)
+        self.after = smallvec![index];
+        Ok(Node::new(self.graph().id_of(index, kind)))
     }
 
     #[cold]
     fn put_joined<O: Operation>(&mut self, op: O) -> Result<u32> {
         self.follow()?;
-        let graph = Graph::from_view(self.graph().view());
-        let index = match &self.joined {
-            Some(joined) => joined.insert(&graph, op, &self.after)?,
-            None => return Err(Error::NotCapturing),
-        };
-        self.after = Numbers::from_slice(&[index]);
-        self.lead()?;
+        let joined = self.joined.as_ref().ok_or(Error::NotCapturing)?;
+        let index = joined.insert(self.place.graph(), op, &self.after)?;
+        joined.set_position(self.place.graph(), &[index])?;
         Ok(index)
     }
 
     /// Goes on where the capture of other code is.
     fn follow(&mut self) -> Result<()> {
-        if let Some(joined) = &mut self.joined {
-            let graph = match &self.place {
-                Place::Live(graph) => graph,
-                Place::Draft(draft) => &draft.into,
-            };
-            let after = joined.position(graph)?;
-            if after != self.after {
-                self.after = after;
-                self.turn = None;
-            }
+        let Some(joined) = &mut self.joined else {
+            return Ok(());
+        };
+        let after = joined.position(self.place.graph())?;
+        if after != self.after {
+            self.after = after;
+            self.turn = None;
         }
         Ok(())
     }
@@ -342,42 +308,7 @@ impl Path {
         }
     }
 
-    /// Records a call of a closure on the host.
-    #[track_caller]
-    pub fn host<F: Fn() + Send + Sync + 'static>(&mut self, function: F) -> Result<Node<HostOp>> {
-        let op = HostOp::new(function);
-        self.record(op)
-    }
-
-    /// Records a copy of `graph` as one node.
-    #[track_caller]
-    pub fn embed(&mut self, graph: &Graph) -> Result<Node<ChildOp>> {
-        let op = ChildOp::new(graph);
-        self.record(op)
-    }
-
-    /// Records an event each time the graph gets here, for others to wait for outside of it.
-    #[track_caller]
-    pub fn record_event(
-        &mut self,
-        event: &Arc<cudarc::driver::CudaEvent>,
-    ) -> Result<Node<RecordEventOp>> {
-        let op = RecordEventOp::new(event);
-        self.record(op)
-    }
-
-    /// Waits, each time the graph gets here, for an event that was recorded outside of it.
-    #[track_caller]
-    pub fn wait_event(
-        &mut self,
-        event: &Arc<cudarc::driver::CudaEvent>,
-    ) -> Result<Node<WaitEventOp>> {
-        let op = WaitEventOp::new(event);
-        self.record(op)
-    }
-
-    control_flow!();
-    foreign!();
+    recorded!();
 
     /// Begins foreign work that is no closure: see [`foreign`](Path::foreign). The recording goes on
     /// when the block [ends](ForeignBlock::end).
@@ -396,7 +327,7 @@ impl Path {
         }
         let session = self.session.as_ref().ok_or(Error::NoStream)?;
         Ok(ForeignBlock {
-            block: Some(session.begin_block()?),
+            block: session.begin_block()?,
             path: self,
             location,
         })
@@ -408,28 +339,23 @@ impl Path {
         let index = match &mut self.place {
             Place::Live(into) => {
                 let after = &self.after;
-                let added = into.adopt(graph, tag, |body, nodes| {
-                    nodes.extend(after.iter().filter_map(|&node| body.handle(node)));
-                    Ok(())
-                });
+                let added = into.adopt(graph, tag, |body, raw| draft::resolve(body, after, raw));
                 added.map_err(|error| match holds_conditional(graph) {
                     true => Error::ForeignConditional,
                     false => error,
                 })?
             }
+            Place::Draft(_) if holds_conditional(graph) => return Err(Error::ForeignConditional),
             Place::Draft(draft) => {
-                if holds_conditional(graph) {
-                    return Err(Error::ForeignConditional);
-                }
-                draft.embed(Graph::from_view(graph.view()), tag, &self.after)?
+                let graph = Graph::from_view(graph.view());
+                draft.embed(graph, tag, &self.after)?
             }
         };
-        self.after.clear();
-        self.after.push(index);
+        self.after = smallvec![index];
         if let Some(session) = &self.session {
             match &self.place {
                 Place::Live(_) => session.note_node(index),
-                Place::Draft(_) => session.note_block(location),
+                Place::Draft(_) => session.note(name_of_block(location)),
             }
         }
         Ok(())
@@ -449,37 +375,31 @@ impl Path {
         Ok(())
     }
 
-    /// Ends the recording, and gives what it is.
-    pub(super) fn finish(mut self) -> Result<Graph> {
-        if let Some(session) = &self.session {
-            session.end()?;
+    /// Ends the recording, which came to `recorded`, and gives what it is. An error is what went
+    /// wrong first.
+    pub(super) fn finish<T>(self, recorded: Result<T>) -> Result<(Graph, T)> {
+        let value = match &self.session {
+            Some(session) => session.end(recorded)?,
+            None => recorded?,
+        };
+        let graph = Graph::from_view(self.graph().view());
+        if let Some((whole, _)) = self.whole {
+            let kept = std::mem::take(&mut graph.hierarchy().lock().body_mut(0)?.lingering);
+            whole.hierarchy().lock().body_mut(0)?.lingering.extend(kept);
+            return Ok((whole, value));
         }
-        let whole = self.whole.take();
-        match self.place {
-            Place::Live(graph) => match whole {
-                Some((whole, _)) => {
-                    let mut state = graph.hierarchy().lock();
-                    let kept = std::mem::take(&mut state.body_mut(0)?.lingering);
-                    drop(state);
-                    whole.hierarchy().lock().body_mut(0)?.lingering.extend(kept);
-                    Ok(whole)
-                }
-                None => Ok(graph),
-            },
-            Place::Draft(draft) => {
-                let graph = Graph::from_view(draft.into.view());
-                draft.commit()?;
-                Ok(graph)
-            }
+        if let Place::Draft(draft) = self.place {
+            draft.commit()?;
         }
+        Ok((graph, value))
     }
+}
 
-    /// Ends the recording because of an error. Returns what went wrong first.
-    pub(super) fn fail(self, error: Error) -> Error {
-        match &self.session {
-            Some(session) => session.abandon(error),
-            None => error,
-        }
+/// What errors call foreign work that is no node yet.
+fn name_of_block(location: Option<&'static Location<'static>>) -> NodeName {
+    NodeName {
+        location,
+        ..NodeName::of_kind(NodeKind::Child, None)
     }
 }
 
@@ -510,7 +430,7 @@ impl Recorder for Path {
         match &mut self.place {
             Place::Live(graph) => graph.keep(owner),
             Place::Draft(draft) => {
-                draft.keep(owner);
+                draft.kept.push(owner);
                 Ok(())
             }
         }
@@ -519,9 +439,7 @@ impl Recorder for Path {
 
 impl Records for Path {
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
-        let kind = Op::kind(&op);
-        let index = self.put_node(op)?;
-        Ok(Some(self.graph().id_of(index, kind)))
+        Ok(Some(self.record(op)?.id()))
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
@@ -529,11 +447,10 @@ impl Records for Path {
         self.follow()?;
         // Branches of a joined capture start where it is; it goes on after all of them.
         let joined = self.joined.take();
-        let start = (self.after.clone(), self.turn);
         let mut fork = Fork {
+            start: (self.after.clone(), self.turn),
             ends: Numbers::new(),
             turn: self.turn,
-            start: &start,
             path: self,
         };
         let recorded = branches.iter_mut().try_for_each(|branch| {
@@ -547,22 +464,23 @@ impl Records for Path {
         recorded
     }
 
-    fn put_flow(&mut self, flow: &Flow<'_>, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
         self.settle()?;
         if let Some(session) = &self.session {
             session.check()?;
         }
-        let plan = FlowPlan::record(self, flow, bodies)?;
+        let mut plan = FlowPlan::record(self, flow, bodies)?;
         if let Some(session) = &self.session {
             session.check()?;
         }
         self.follow()?;
-        let (node, in_turn) = match &mut self.place {
-            Place::Live(graph) => draft::put_flow(graph, plan, &self.after, self.turn)?,
-            Place::Draft(draft) => draft.flow(plan, &self.after, self.turn)?,
+        plan.turn = self.turn;
+        let in_turn = plan.in_turn;
+        let node = match &mut self.place {
+            Place::Live(graph) => draft::put_flow(graph, plan, &self.after)?,
+            Place::Draft(draft) => draft.flow(plan, &self.after)?,
         };
-        self.after.clear();
-        self.after.push(node);
+        self.after = smallvec![node];
         if in_turn {
             self.turn = Some(node);
         }
@@ -575,17 +493,13 @@ impl Records for Path {
         work: &mut Foreign<'_>,
     ) -> Result<()> {
         if let Some(joined) = &self.joined {
-            let stream = joined.stream().clone();
-            driver::bind(stream.context())?;
-            return work(&stream);
+            driver::bind(joined.stream.context())?;
+            return work(&joined.stream);
         }
         let block = self.begin_block(location)?;
         driver::bind(block.stream().context())?;
-        let stream = block.stream().clone();
-        match work(&stream) {
-            Ok(()) => block.end(),
-            Err(error) => Err(block.abandon(error)),
-        }
+        let worked = work(block.stream());
+        block.finish(worked)
     }
 }
 
@@ -594,7 +508,7 @@ impl Records for Path {
 struct Fork<'a> {
     path: &'a mut Path,
     /// Where all branches start, and an empty one ends.
-    start: &'a (Numbers, Option<u32>),
+    start: (Numbers, Option<u32>),
     ends: Numbers,
     turn: Option<u32>,
 }
@@ -608,7 +522,7 @@ impl Fork<'_> {
             tracing::debug!("foreign work of a branch is not recorded: {error}");
         }
         if path.after != self.start.0 {
-            self.ends.extend(path.after.iter().copied());
+            self.ends.extend_from_slice(&path.after);
         }
         self.turn = self.turn.max(path.turn);
         path.after = self.start.0.clone();
@@ -619,11 +533,7 @@ impl Fork<'_> {
 impl Drop for Fork<'_> {
     fn drop(&mut self) {
         self.next();
-        if !self.ends.is_empty() {
-            self.ends.sort_unstable();
-            self.ends.dedup();
-            self.path.after = std::mem::take(&mut self.ends);
-        }
+        self.path.go_on_from(std::mem::take(&mut self.ends));
         self.path.turn = self.turn;
     }
 }
@@ -634,18 +544,14 @@ impl Drop for Fork<'_> {
 #[must_use = "a block that is dropped records nothing"]
 pub struct ForeignBlock<'a> {
     path: &'a mut Path,
-    block: Option<Block>,
+    block: Block,
     location: &'static Location<'static>,
 }
 
 impl ForeignBlock<'_> {
     /// The stream to give work to.
     pub fn stream(&self) -> &Arc<CudaStream> {
-        match (&self.block, &self.path.session) {
-            (Some(block), _) => block.stream(),
-            (None, Some(session)) => session.stream(),
-            (None, None) => unreachable!("a block has a stream"),
-        }
+        self.block.stream()
     }
 
     /// Ends the block: the recording goes on behind its work.
@@ -653,12 +559,13 @@ impl ForeignBlock<'_> {
     /// # Errors
     ///
     /// [`Error::CaptureInvalidated`], [`Error::NotInBody`], [`Error::ForeignConditional`].
-    pub fn end(mut self) -> Result<()> {
-        let Some(block) = self.block.take() else {
-            return Err(Error::RecordingOver);
-        };
-        let raw = block.end()?;
-        let path = &mut *self.path;
+    pub fn end(self) -> Result<()> {
+        self.finish(Ok(()))
+    }
+
+    fn finish(self, worked: Result<()>) -> Result<()> {
+        let path = self.path;
+        let raw = self.block.end(worked)?;
         let graph = Graph::of_captured(path.graph().context(), raw);
         if driver::graph::is_empty(raw)? {
             return Ok(());
@@ -667,31 +574,20 @@ impl ForeignBlock<'_> {
             location: Some(self.location),
             ..Tag::default()
         };
-        if path.is_fresh {
-            if let Some(session) = &path.session {
-                session.note_block(tag.location);
-            }
-            path.whole = Some((graph, tag));
-            return Ok(());
+        if !path.is_fresh {
+            return path.adopt(&graph, tag);
         }
-        path.adopt(&graph, tag)
-    }
-
-    fn abandon(mut self, error: Error) -> Error {
-        match self.block.take() {
-            Some(block) => block.abandon(error),
-            None => error,
+        if let Some(session) = &path.session {
+            session.note(name_of_block(tag.location));
         }
+        path.whole = Some((graph, tag));
+        Ok(())
     }
 }
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Path in {:?} that goes on after {:?}",
-            self.graph(),
-            self.after
-        )
+        let (graph, after) = (self.graph(), &self.after);
+        write!(f, "Path in {graph:?} that goes on after {after:?}")
     }
 }

@@ -1,6 +1,5 @@
 //! Recording a step in a closure, or running it where it cannot be recorded.
 
-use std::panic::Location;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
@@ -20,10 +19,8 @@ pub enum Captured<T> {
 }
 
 fn through<T>(mut path: Path, record: impl FnOnce(&mut Path) -> Result<T>) -> Result<(Graph, T)> {
-    match record(&mut path) {
-        Ok(value) => Ok((path.finish()?, value)),
-        Err(error) => Err(path.fail(error)),
-    }
+    let recorded = record(&mut path);
+    path.finish(recorded)
 }
 
 impl Graph {
@@ -56,7 +53,7 @@ impl Graph {
         context: &Arc<CudaContext>,
         record: impl FnOnce(&mut Path) -> Result<T>,
     ) -> Result<(Graph, T)> {
-        through(Path::fresh(context, None, Location::caller())?, record)
+        through(Path::fresh(context, None)?, record)
     }
 
     /// Adds what `record` records to this graph, after the nodes `after`: all of it, or nothing if
@@ -71,8 +68,7 @@ impl Graph {
         after: impl NodeSet,
         record: impl FnOnce(&mut Path) -> Result<T>,
     ) -> Result<T> {
-        let path = Path::aside(self, after, None, Location::caller())?;
-        through(path, record).map(|(_, value)| value)
+        through(Path::aside(self, after, None)?, record).map(|(_, value)| value)
     }
 
     /// Makes a graph of what `record` records, with foreign work of `stream`.
@@ -87,25 +83,17 @@ impl Graph {
     /// let device = cuda_graph::device(0)?;
     /// let stream = device.context().new_stream()?;
     /// let (a, b) = (Buffer::<u32>::zeroed(&stream, 4)?, Buffer::<u32>::zeroed(&stream, 4)?);
-    /// let event = stream.record_event(None)?;
     /// stream.synchronize()?;
     ///
     /// let (graph, ()) = Graph::capture(&stream, |path| {
     ///     path.record(FillOp::new(&a, 3u32)?)?;
+    ///     // What other crates launch into the stream here is recorded.
     ///     // SAFETY: the work uses nothing that could go.
-    ///     unsafe {
-    ///         path.foreign(|stream| {
-    ///             // What other crates launch into the stream is recorded here.
-    ///             let _ = stream;
-    ///             Ok(())
-    ///         })
-    ///     }?;
-    ///     path.record(CopyOp::new(&b, &a)?)?;
-    ///     Ok(())
+    ///     unsafe { path.foreign(|stream| Ok(())) }?;
+    ///     path.record(CopyOp::new(&b, &a)?).map(drop)
     /// })?;
     /// graph.instantiate()?.launch(&stream)?;
     /// assert_eq!(b.to_host(&stream)?, [3; 4]);
-    /// # drop(event);
     /// # Ok::<(), cuda_graph::Error>(())
     /// ```
     ///
@@ -124,7 +112,7 @@ impl Graph {
         stream: &Arc<CudaStream>,
         record: impl FnOnce(&mut Path) -> Result<T>,
     ) -> Result<(Graph, T)> {
-        Graph::capture_at(stream, CaptureMode::default(), Location::caller(), record)
+        Graph::capture_as(stream, CaptureMode::default(), record)
     }
 
     /// As [`capture`](Graph::capture), with a mode for the foreign blocks.
@@ -134,17 +122,7 @@ impl Graph {
         mode: CaptureMode,
         record: impl FnOnce(&mut Path) -> Result<T>,
     ) -> Result<(Graph, T)> {
-        Graph::capture_at(stream, mode, Location::caller(), record)
-    }
-
-    fn capture_at<T>(
-        stream: &Arc<CudaStream>,
-        mode: CaptureMode,
-        location: &'static Location<'static>,
-        record: impl FnOnce(&mut Path) -> Result<T>,
-    ) -> Result<(Graph, T)> {
-        let path = Path::fresh(stream.context(), Some((stream, mode)), location)?;
-        through(path, record)
+        through(Path::fresh(stream.context(), Some((stream, mode)))?, record)
     }
 
     /// As [`record_into`](Graph::record_into), with foreign work of `stream`.
@@ -156,7 +134,7 @@ impl Graph {
         record: impl FnOnce(&mut Path) -> Result<T>,
     ) -> Result<T> {
         let stream = Some((stream, CaptureMode::default()));
-        let path = Path::aside(self, after, stream, Location::caller())?;
+        let path = Path::aside(self, after, stream)?;
         through(path, record).map(|(_, value)| value)
     }
 
@@ -174,9 +152,7 @@ impl Graph {
         stream: &Arc<CudaStream>,
         mut record: impl FnMut(&mut dyn Recorder) -> Result<T>,
     ) -> Result<Captured<T>> {
-        let (mode, location) = (CaptureMode::default(), Location::caller());
-        let captured = Graph::capture_at(stream, mode, location, |path| record(path));
-        let reason = match captured {
+        let reason = match Graph::capture(stream, |path| record(path)) {
             Ok((graph, value)) => return Ok(Captured::Graph(graph, value)),
             Err(error @ Error::CaptureInvalidated(_)) => error,
             Err(error) if error.capture_code().is_some() || error.is_unsupported() => error,

@@ -10,8 +10,8 @@ use crate::exec::Exec;
 use crate::graph::Graph;
 use crate::{Error, Result};
 
-/// A step in the form that runs fastest here: a graph that is launched, or, where the driver lacks what the graph would
-/// need, a function that is run eagerly each time.
+/// A step in the form that runs fastest here: a graph that is launched, or, where the driver lacks
+/// what the graph would need, a function that is run eagerly each time.
 ///
 /// ```
 /// # use cuda_graph::{Buffer, FillOp, Step};
@@ -29,25 +29,23 @@ use crate::{Error, Result};
 /// # Ok::<(), cuda_graph::Error>(())
 /// ```
 pub struct Step {
-    form: Form,
+    /// The executable and its graph, which keeps the nodes for updates, or what runs instead.
+    form: std::result::Result<(Exec, Graph), Function>,
 }
 
-type Run = Box<dyn FnMut(&mut dyn Recorder) -> Result<()> + Send>;
+type Run = dyn FnMut(&mut dyn Recorder) -> Result<()> + Send;
 
-enum Form {
-    /// The graph keeps its nodes, for updates.
-    Graph(Exec, Graph),
-    Eager {
-        run: Run,
-        why: Error,
-        /// The stream that it was launched in last.
-        recorder: Option<Eager>,
-    },
+/// A step that is run eagerly.
+struct Function {
+    run: Box<Run>,
+    why: Error,
+    /// The stream that it was launched in last.
+    recorder: Option<Eager>,
 }
 
 impl Step {
-    /// Builds a graph of what `record` records. Where that is [`Error::Unsupported`], `record` is kept, and called at each
-    /// launch.
+    /// Builds a graph of what `record` records. Where that is [`Error::Unsupported`], `record` is
+    /// kept, and called at each launch.
     ///
     /// # Errors
     ///
@@ -58,67 +56,58 @@ impl Step {
         mut record: impl FnMut(&mut dyn Recorder) -> Result<()> + Send + 'static,
     ) -> Result<Step> {
         let form = match Graph::record(context, |path| record(path)) {
-            Ok((graph, ())) => Form::Graph(graph.instantiate()?, graph),
-            Err(why) if why.is_unsupported() => Form::Eager {
+            Ok((graph, ())) => Ok((graph.instantiate()?, graph)),
+            Err(why) if why.is_unsupported() => Err(Function {
                 run: Box::new(record),
                 why,
                 recorder: None,
-            },
+            }),
             Err(error) => return Err(error),
         };
         Ok(Step { form })
     }
 
-    /// Runs it in the order of `stream`. As a graph it returns at once; eagerly, the host waits wherever a flag is read.
+    /// Runs it in the order of `stream`. As a graph it returns at once; eagerly, the host waits
+    /// wherever a flag is read.
     ///
     /// # Errors
     ///
     /// The driver's; eagerly, whatever the step returns, and those of [`Eager::new`].
     pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
-        match &mut self.form {
-            Form::Graph(exec, _) => exec.launch(stream),
-            Form::Eager { run, recorder, .. } => {
-                let recorder = match recorder {
-                    Some(recorder) if Arc::ptr_eq(recorder.own_stream(), stream) => recorder,
-                    other => other.insert(Eager::new(stream)?),
-                };
-                let ran = run(recorder);
-                recorder.end_step();
-                ran
-            }
-        }
+        let function = match &mut self.form {
+            Ok((exec, _)) => return exec.launch(stream),
+            Err(function) => function,
+        };
+        let recorder = match &mut function.recorder {
+            Some(recorder) if Arc::ptr_eq(&recorder.stream, stream) => recorder,
+            other => other.insert(Eager::new(stream)?),
+        };
+        let ran = (function.run)(recorder);
+        recorder.end_step();
+        ran
     }
 
     /// Why it runs eagerly, if it does.
     pub fn why_eager(&self) -> Option<&Error> {
-        match &self.form {
-            Form::Graph(..) => None,
-            Form::Eager { why, .. } => Some(why),
-        }
+        self.form.as_ref().err().map(|function| &function.why)
     }
 
     /// The executable, if it is one: to update its nodes.
     pub fn exec(&mut self) -> Option<&mut Exec> {
-        match &mut self.form {
-            Form::Graph(exec, _) => Some(exec),
-            Form::Eager { .. } => None,
-        }
+        self.form.as_mut().ok().map(|(exec, _)| exec)
     }
 
     /// The graph, if it is one: to look at, and to draw.
     pub fn graph(&self) -> Option<&Graph> {
-        match &self.form {
-            Form::Graph(_, graph) => Some(graph),
-            Form::Eager { .. } => None,
-        }
+        self.form.as_ref().ok().map(|(_, graph)| graph)
     }
 }
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.form {
-            Form::Graph(exec, _) => write!(f, "Step as a graph, {exec:?}"),
-            Form::Eager { why, .. } => write!(f, "Step run eagerly, because {why}"),
+            Ok((exec, _)) => write!(f, "Step as a graph, {exec:?}"),
+            Err(function) => write!(f, "Step run eagerly, because {}", function.why),
         }
     }
 }

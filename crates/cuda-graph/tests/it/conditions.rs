@@ -354,7 +354,8 @@ fn a_loop_destroyed_and_added_again_keeps_its_condition() {
     );
     graph.destroy(node).unwrap();
     let again = graph.add(op, before).unwrap();
-    let mut path = Path::after(&graph, again).unwrap();
+    let mut path = Path::new(&graph);
+    path.go_on_after(again).unwrap();
     path.while_nonzero(&flag, |_| Ok(())).unwrap();
     graph.instantiate().unwrap().launch(&stream).unwrap();
     stream.synchronize().unwrap();

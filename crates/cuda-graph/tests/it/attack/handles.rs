@@ -84,7 +84,8 @@ fn a_branch_exchanged_for_a_path_elsewhere_is_refused() {
     let (joint, [mut left, mut right]) = capture.split::<2>().unwrap();
     left.record(EmptyOp::new()).unwrap();
     let last = right.record(EmptyOp::new()).unwrap();
-    let mut elsewhere = Path::after(&other, far).unwrap();
+    let mut elsewhere = Path::new(&other);
+    elsewhere.go_on_after(far).unwrap();
     std::mem::swap(&mut *right, &mut elsewhere);
     match joint.join([left, right]) {
         Err(Error::ForeignBranch) => {}

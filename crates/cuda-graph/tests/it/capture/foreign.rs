@@ -186,7 +186,7 @@ fn captured_it_is_embedded_and_extended() -> Result<()> {
     let main = simulation.main.clone();
     let (pair, ()) = Graph::capture(&main, |path| {
         path.record(store(&twice, 21))?;
-        path.embed(&step)?;
+        path.record(ChildOp::new(&step))?;
         path.parallel(
             &mut [&mut |r| r.record(ChildOp::new(&step)).map(drop), &mut |r| {
                 r.record(add(&twice, &twice)).map(drop)

@@ -71,7 +71,7 @@ fn nodes_to_go_on_from_are_those_of_the_graph() {
         assert!(matches!(error, Err(Error::ForeignNode { .. })), "{error:?}");
         path.go_on_after((first, second))?;
         assert_eq!(path.ends()?.len(), 2);
-        path.embed(&before.graph)
+        path.record(ChildOp::new(&before.graph))
     });
     assert!(matches!(error, Err(Error::SelfEmbed { .. })), "{error:?}");
     before.is_as_before(&scene, "wrong nodes");
@@ -494,7 +494,9 @@ fn a_body_refuses_what_it_may_not_hold() {
             let inner = Graph::new(&context())?;
             inner.add(cuda_graph::RecordEventOp::new(&event), ())?;
             // SAFETY: nothing else uses the capture meanwhile.
-            unsafe { Graph::record_in_capture(stream, |path| path.embed(&inner).map(drop)) }
+            unsafe {
+                Graph::record_in_capture(stream, |path| path.record(ChildOp::new(&inner)).map(drop))
+            }
         });
         assert!(matches!(failed, Err(Error::NotInBody { .. })), "{failed:?}");
         path.record(store(&scene.a, 2)).map(drop)

@@ -10,8 +10,8 @@ use cuda_graph::cudarc::driver::result;
 use cuda_graph::cudarc::driver::sys::{self, CUresult};
 use cuda_graph::cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use cuda_graph::{
-    Capture, CaptureInfo, CaptureInvalidated, CaptureMode, CaptureStatus, Captured, EmptyOp, Error,
-    Graph, Path, Recorder, Result,
+    Capture, CaptureInfo, CaptureInvalidated, CaptureMode, CaptureStatus, Captured, ChildOp,
+    EmptyOp, Error, Graph, Path, Recorder, Result, WaitEventOp,
 };
 
 use super::guards::is_whole;
@@ -325,7 +325,7 @@ fn waiting_for_an_event_from_outside() {
 
     let event = Arc::new(other(&scene).record_event(None).unwrap());
     let (graph, ()) = Graph::capture(&scene.stream, |path| {
-        path.wait_event(&event)?;
+        path.record(WaitEventOp::new(&event))?;
         path.record(store(&scene.a, 10)).map(drop)
     })
     .unwrap();
@@ -415,7 +415,8 @@ fn instantiating_and_launching_an_executable() {
     spoilt("upload", call, INVALIDATED, told, |_, stream| {
         exec.borrow_mut().upload(stream)
     });
-    let (graph, ()) = Graph::capture(&scene.stream, |c| c.embed(&inner).map(drop)).unwrap();
+    let (graph, ()) =
+        Graph::capture(&scene.stream, |c| c.record(ChildOp::new(&inner)).map(drop)).unwrap();
     graph.instantiate().unwrap().launch(&scene.stream).unwrap();
     assert_eq!(b.to_host(&scene.stream).unwrap(), [3]);
 }

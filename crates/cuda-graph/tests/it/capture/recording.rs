@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_graph::{
-    Buffer, Capture, CaptureInfo, CaptureStatus, Captured, EmptyOp, Error, FillOp, Graph, NodeKind,
-    Path, Recorder, Result,
+    Buffer, Capture, CaptureInfo, CaptureStatus, Captured, ChildOp, EmptyOp, Error, FillOp, Graph,
+    HostOp, NodeKind, Path, RecordEventOp, Recorder, Result, WaitEventOp,
 };
 
 use super::scene::{Held, foreign, launch_add, launch_store};
@@ -202,7 +202,7 @@ fn owners_are_kept_until_the_graph_is_gone() {
     let (watch, watched) = Watch::new();
     let (graph, ()) = Graph::capture(&stream, |path| {
         path.keep(Arc::new(Held(watched)))?;
-        path.host(|| {}).map(drop)
+        path.record(HostOp::new(|| {})).map(drop)
     })
     .unwrap();
     let mut exec = graph.instantiate().unwrap();
@@ -258,13 +258,13 @@ fn every_kind_can_be_recorded() {
     let a = words(&stream, &[0; 2]);
     let (graph, ()) = Graph::capture(&stream, |path| {
         let counted = calls.clone();
-        path.host(move || {
+        path.record(HostOp::new(move || {
             counted.fetch_add(1, Ordering::Relaxed);
-        })?;
-        path.embed(&inner)?;
+        }))?;
+        path.record(ChildOp::new(&inner))?;
         path.record(FillOp::new(&a, 6u32)?)?;
-        path.record_event(&event)?;
-        path.wait_event(&event)?;
+        path.record(RecordEventOp::new(&event))?;
+        path.record(WaitEventOp::new(&event))?;
         Ok(())
     })
     .unwrap();

@@ -235,7 +235,8 @@ impl Maker {
             inner.add(op, ()).unwrap();
             ChildOp::new(&inner)
         };
-        let mut path = Path::after(&graph, first).unwrap();
+        let mut path = Path::new(&graph);
+        path.go_on_after(first).unwrap();
         let op = self.make();
         match self.place {
             Place::Root => drop(path.record(op).unwrap()),
