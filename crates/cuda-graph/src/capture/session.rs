@@ -213,7 +213,7 @@ impl Session {
     fn stray(&self, held: Held) -> Error {
         // The handle is not ours to destroy: the graph is looked at only.
         let found = (|| {
-            let graph = Graph::borrowed(self.context(), held.graph);
+            let graph = Graph::of_raw(self.context(), held.graph, false);
             let nodes = graph.nodes()?;
             Ok::<_, Error>(
                 nodes

@@ -69,9 +69,9 @@ impl Content {
         }
     }
 
-    pub(crate) fn name(&self, index: u32) -> NodeName {
+    pub(crate) fn name(&self, index: impl Into<Option<u32>>) -> NodeName {
         match self {
-            Content::Op(op) => op.name(Some(index)),
+            Content::Op(op) => op.name(index.into()),
             Content::Other(known) => NodeName {
                 label: known.tag.label.clone(),
                 location: known.tag.location,

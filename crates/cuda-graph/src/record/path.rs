@@ -659,7 +659,7 @@ impl ForeignBlock<'_> {
         };
         let raw = block.end()?;
         let path = &mut *self.path;
-        let graph = Graph::of_captured(path.graph().context(), raw);
+        let graph = Graph::of_raw(path.graph().context(), raw, true);
         if driver::graph::is_empty(raw)? {
             return Ok(());
         }
