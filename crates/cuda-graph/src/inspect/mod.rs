@@ -6,6 +6,8 @@ mod svg;
 
 pub use driver_dot::DriverDot;
 
+use std::collections::HashMap;
+
 use crate::Result;
 use crate::graph::{AnyOp, Condition, Conditional, Graph};
 use crate::op::{Op, hex};
@@ -21,7 +23,8 @@ struct Picture {
 struct Drawn {
     /// What it says, line by line.
     lines: Vec<String>,
-    /// The graphs inside it, with what each is called, unless it is the only one and speaks for itself.
+    /// The graphs inside it, with what each is called, unless it is the only one and speaks for
+    /// itself.
     inside: Vec<(Option<String>, Picture)>,
 }
 
@@ -32,21 +35,20 @@ impl Picture {
         for &id in &ids {
             let op = graph.any_op(id)?;
             let views = graph.views(id)?.into_iter().enumerate();
-            let inside = views.map(|(number, view)| {
-                let inside = Picture::of(&view)?;
-                let title = title(&op, number);
-                Ok(match title {
-                    Some(_) => (title, inside.or_nothing()),
-                    None => (None, inside),
-                })
-            });
+            let inside = views.map(|(number, view)| Ok((title(&op, number), Picture::of(&view)?)));
             nodes.push(Drawn {
                 inside: inside.collect::<Result<_>>()?,
                 lines: lines(id.index(), &op),
             });
         }
-        let place: std::collections::HashMap<_, _> =
-            ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+        // A frame around nothing is not drawn.
+        if nodes.is_empty() {
+            nodes.push(Drawn {
+                lines: vec!["nothing".into()],
+                inside: Vec::new(),
+            });
+        }
+        let place: HashMap<_, _> = ids.iter().zip(0..).collect();
         let edges = graph.edges()?;
         let edges = edges.iter().filter_map(|edge| {
             let (from, to) = (place.get(&edge.from)?, place.get(&edge.to)?);
@@ -56,17 +58,6 @@ impl Picture {
             edges: edges.collect(),
             nodes,
         })
-    }
-
-    /// The same; where there are no nodes, one that says so, because a frame around nothing is not drawn.
-    fn or_nothing(mut self) -> Picture {
-        if self.nodes.is_empty() {
-            self.nodes.push(Drawn {
-                lines: vec!["nothing".into()],
-                inside: Vec::new(),
-            });
-        }
-        self
     }
 }
 
