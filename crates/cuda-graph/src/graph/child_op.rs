@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams};
 
-use super::operation::Holds;
 use super::{Graph, View};
 use crate::error::NodeKind;
 use crate::op::{Op, Tag, labelled, shared_tag};
@@ -50,10 +49,6 @@ impl ChildOp {
 
     pub(crate) fn view(&self) -> &View {
         &self.inner.graph
-    }
-
-    pub(super) fn copied(&self) -> Holds<'_> {
-        Holds::Copy(self)
     }
 }
 

@@ -226,7 +226,7 @@ fn edges_are_edited_as_sets() {
     graph.successors(n[0]).set([n[4], n[5]]).unwrap();
     assert_eq!(graph.edges().unwrap().len(), 4);
     graph.predecessors(n[5]).remove(n[1]).unwrap();
-    graph.predecessors(n[5]).clear().unwrap();
+    graph.predecessors(n[5]).set(()).unwrap();
     assert!(graph.predecessors(n[5]).is_empty().unwrap());
     let edges = graph.edges().unwrap();
     assert_eq!(edges.len(), 1);
