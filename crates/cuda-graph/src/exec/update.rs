@@ -109,12 +109,8 @@ impl Exec {
             return Err(error.about(content.name(id.index), "updating"));
         }
         // No launch can come between, so held now is held in time.
-        let is_same = match content {
-            Content::Op(now) => op.assign_to_any(now),
-            Content::Other(_) => false,
-        };
-        if !is_same {
-            let old = std::mem::replace(content, Content::Op(op.clone().into_any()));
+        if !op.assign_to_any(content) {
+            let old = std::mem::replace(content, op.clone().into_any());
             if !old.is_held_by(op.owners()) {
                 self.retire((old, Table::default()), |gone, old| gone.node(id, old));
             }
@@ -256,7 +252,7 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
         return Err(Error::ForeignCondition);
     }
     // The driver decides about nodes that this library did not make.
-    if let Content::Op(now @ (AnyOp::Kernel(_) | AnyOp::Fill(_))) = now
+    if matches!(now, AnyOp::Kernel(_) | AnyOp::Fill(_))
         && !(op.attributes().is_empty() && now.attributes().is_empty())
         && op.attributes() != now.attributes()
     {

@@ -105,12 +105,12 @@ impl State {
     fn hold_all(&mut self, from: &State, of: u32, body: u32) {
         let lingering = &mut self.bodies[body as usize].lingering;
         from.each_body(of, &mut |_, graph| {
-            let owners = graph.contents.as_slice().iter().flat_map(Content::owners);
+            let owners = graph.contents.as_slice().iter().flat_map(Op::owners);
             lingering.extend(owners.chain(&graph.lingering).cloned());
         });
     }
 
-    /// Gives graph `to`, a copy that the driver made of graph `of` of `from`, what is known of that.
+    /// Gives graph `to`, the driver's copy of graph `of` of `from`, what is known of that.
     ///
     /// Nodes that the driver cannot match are read from it later. Until it is gone, the copy holds
     /// what they use.

@@ -330,21 +330,6 @@ impl Neighbours<'_> {
         Ok(self.edges()?.into_iter().map(side).collect())
     }
 
-    /// How many there are.
-    pub fn len(&self) -> Result<usize> {
-        Ok(self.raw(&self.graph.hierarchy().lock())?.len())
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
-    /// Whether `node` is one.
-    pub fn contains(&self, node: impl Into<NodeId>) -> Result<bool> {
-        Ok(self.list()?.contains(&node.into()))
-    }
-
     /// Adds nodes, all or none, in one call of the driver. [`Graph::add_edges`] adds edges that
     /// carry [`EdgeData`].
     ///

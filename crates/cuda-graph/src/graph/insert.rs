@@ -1,5 +1,6 @@
 //! Putting nodes into a graph.
 
+use std::collections::HashSet;
 use std::mem;
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use smallvec::smallvec;
 
 use super::content::Content;
 use super::operation::{AnyOp, Holds, Operation};
-use super::state::{Body, Hierarchy, RawNodes, State};
+use super::state::{Body, Hierarchy, RawNodes, State, check};
 use super::{Graph, NodeId, NodeSet};
 use crate::error::NodeKind;
 use crate::op::{AllocOp, Op, Tag};
@@ -41,7 +42,7 @@ impl Graph {
         let mut nodes = RawNodes::new();
         // On an error, `op` goes after unlocking: dropping what it holds runs user code.
         after(state.body(self.body_index())?, &mut nodes)?;
-        state.check(hierarchy.id, self.body_index(), &op)?;
+        check(hierarchy.id, &op, || state.is_in_body(self.body_index()))?;
         state.insert(hierarchy, self.body_index(), op, &nodes, Slot::New, None)
     }
 
@@ -69,41 +70,37 @@ impl Graph {
         move |body, nodes| {
             let mut failed = None;
             set.each(&mut |node: NodeId| match body.resolve(id, index, node) {
-                Ok(raw) if nodes.len() < MANY && nodes.contains(&raw) => {
-                    let name = Box::new(body.name(node.index));
-                    failed.get_or_insert(Error::DuplicateNode { node: name });
-                }
                 Ok(raw) => nodes.push(raw),
                 Err(error) => {
                     failed.get_or_insert(error);
                 }
             });
-            match failed {
-                Some(error) => Err(error),
-                None if nodes.len() > MANY => check_many(body, nodes),
-                None => Ok(()),
-            }
+            failed.map_or(Ok(()), Err)?;
+            let Some(twice) = named_twice(nodes) else {
+                return Ok(());
+            };
+            let index = body.handles.iter().position(|handle| *handle == twice);
+            Err(Error::DuplicateNode {
+                node: Box::new(body.name(index.unwrap_or(0) as u32)),
+            })
         }
     }
 }
 
-/// From so many nodes on, a table finds duplicates sooner than a search.
-const MANY: usize = 16;
-
-#[cold]
-fn check_many(body: &Body, nodes: &[CUgraphNode]) -> Result<()> {
-    let mut seen = std::collections::HashSet::with_capacity(nodes.len());
-    let Some(twice) = nodes.iter().find(|node| !seen.insert(**node as usize)) else {
-        return Ok(());
-    };
-    let index = body.handles.iter().position(|handle| handle == twice);
-    Err(Error::DuplicateNode {
-        node: Box::new(body.name(index.unwrap_or(0) as u32)),
-    })
+#[inline]
+fn named_twice(nodes: &[CUgraphNode]) -> Option<CUgraphNode> {
+    // A table finds duplicates among many sooner than a search.
+    if nodes.len() > 16 {
+        let mut seen = HashSet::with_capacity(nodes.len());
+        return nodes.iter().copied().find(|node| !seen.insert(*node));
+    }
+    let mut earlier = nodes.iter().enumerate();
+    let twice = earlier.find(|(at, node)| nodes[..*at].contains(node));
+    twice.map(|(_, node)| *node)
 }
 
 impl State {
-    /// Adds a node that was [checked](State::check) to a graph that is there. The bodies of a
+    /// Adds a node that was [checked](check) to a graph that is there. The bodies of a
     /// conditional node get the numbers `bodies`, if some were reserved for them.
     #[inline]
     pub(crate) fn insert<O: Operation>(
@@ -126,7 +123,7 @@ impl State {
             Ok(added) => added,
             Err(error) => {
                 let error = error.about(op.name(None), "adding");
-                self.trash.push(Content::Op(op.into_any()));
+                self.trash.push(op.into_any());
                 return Err(error);
             }
         };
@@ -223,8 +220,7 @@ impl State {
         let graph = &mut self.bodies[body as usize];
         graph.inside.insert(node, numbers);
         // A spare condition that a node uses is spare no more.
-        let op = graph.content(node).and_then(Content::op);
-        if let Some(Holds::Bodies(branching)) = op.map(AnyOp::holds) {
+        if let Some(Holds::Bodies(branching)) = graph.content(node).map(AnyOp::holds) {
             let used = branching.condition.raw();
             self.spare.retain(|spare| spare.raw() != used);
         }
@@ -259,14 +255,14 @@ impl State {
 #[inline]
 pub(super) fn content_of<O: Operation>(op: O, node: CUgraphNode) -> Content {
     match op.into_any() {
-        op @ AnyOp::Kernel(_) => Content::Op(op),
+        op @ AnyOp::Kernel(_) => op,
         // The driver chose the address.
         AnyOp::Alloc(op) => match AllocOp::read(node).ok().and_then(|read| read.address()) {
-            Some(address) => Content::Op(op.at(address).into()),
-            None => Content::Op(op.into()),
+            Some(address) => op.at(address).into(),
+            None => op.into(),
         },
         // What raw parameters point to may be gone, so only the driver knows them.
         AnyOp::Raw(op) => Content::other(op.kind(), op.tag().clone(), op.owners().to_vec()),
-        op => Content::Op(op),
+        op => op,
     }
 }

@@ -36,7 +36,7 @@ use crate::op::{AllocOp, Op};
 use crate::{Error, Owner, Result, driver};
 use content::Content;
 use insert::content_of;
-use state::{Body, Hierarchy, State};
+use state::{Body, Hierarchy, State, check};
 
 /// A graph: a definition to inspect, edit and instantiate, or a view of one embedded in another.
 ///
@@ -116,11 +116,10 @@ impl Drop for View {
 
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "graph {}", self.hierarchy().id)?;
-        if self.body != 0 {
-            write!(f, ".{}", self.body)?;
+        match self.body {
+            0 => write!(f, "graph {}", self.hierarchy.id),
+            body => write!(f, "graph {}.{body}", self.hierarchy.id),
         }
-        Ok(())
     }
 }
 
@@ -228,7 +227,9 @@ impl Graph {
         }
         // On an error, `op` goes after unlocking: dropping what it holds runs user code.
         let mut state = self.hierarchy().lock();
-        state.check(self.hierarchy().id, self.view.body, &op)?;
+        check(self.hierarchy().id, &op, || {
+            state.is_in_body(self.view.body)
+        })?;
         let (body, raw) = self.find(&state, id)?;
         let old = body.content(id.index).and_then(Content::op);
         if let Err(error) = op.set(self.context(), raw, old) {
@@ -281,11 +282,11 @@ impl Graph {
         let id = node.into();
         let mut state = self.hierarchy().lock();
         let (body, raw) = self.find(&state, id)?;
-        let tag = match body.content(id.index) {
-            Some(Content::Op(op)) => return Ok(op.clone()),
-            Some(content) => content.tag().clone(),
-            None => return Err(Error::GraphGone),
-        };
+        let content = body.content(id.index).ok_or(Error::GraphGone)?;
+        if let Some(op) = content.op() {
+            return Ok(op.clone());
+        }
+        let tag = content.tag().clone();
         if body.kind(id.index) == NodeKind::Child {
             let child = state.child(self.view.body, id.index)?;
             return Ok(ChildOp::of(self.view_of(child).view(), tag).into());
@@ -360,20 +361,18 @@ impl Graph {
 
     /// Every node.
     pub fn nodes(&self) -> Result<Vec<NodeId>> {
-        let mut state = self.hierarchy().lock();
-        let raw = driver::graph::nodes(state.body(self.view.body)?.raw)?;
-        raw.into_iter()
-            .map(|raw| self.node_of(&mut state, raw))
-            .collect()
+        self.list(driver::graph::nodes)
     }
 
     /// The nodes that wait for none.
     pub fn roots(&self) -> Result<Vec<NodeId>> {
+        self.list(driver::graph::roots)
+    }
+
+    fn list(&self, list: fn(CUgraph) -> Result<Vec<CUgraphNode>>) -> Result<Vec<NodeId>> {
         let mut state = self.hierarchy().lock();
-        let raw = driver::graph::roots(state.body(self.view.body)?.raw)?;
-        raw.into_iter()
-            .map(|raw| self.node_of(&mut state, raw))
-            .collect()
+        let raw = list(state.body(self.view.body)?.raw)?.into_iter();
+        raw.map(|raw| self.node_of(&mut state, raw)).collect()
     }
 
     /// Holds `owner` for as long as the graph, and what is made of it from now on, can run.
@@ -406,18 +405,5 @@ impl fmt::Debug for Graph {
             }
             Err(_) => write!(f, "{:?}, gone", self.view),
         }
-    }
-}
-
-impl State {
-    /// Destroys one node.
-    pub(crate) fn destroy(&mut self, body: u32, node: u32) -> Result<()> {
-        let graph = self.body(body)?;
-        if let Some(handle) = graph.handle(node) {
-            driver::node::destroy(handle)
-                .map_err(|error| error.about(graph.name(node), "destroying"))?;
-            self.forget(body, node);
-        }
-        Ok(())
     }
 }

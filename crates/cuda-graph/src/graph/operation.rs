@@ -163,7 +163,13 @@ impl Operation for RawOp {
     fn from_any(op: AnyOp) -> Option<Self> {
         match op {
             AnyOp::Raw(op) => Some(op),
-            op => Some(RawOp::opaque(op.kind(), op.tag().clone())),
+            op => {
+                let tag = Tag {
+                    unowned: true,
+                    ..op.tag().clone()
+                };
+                Some(RawOp::opaque(op.kind(), tag, Vec::new()))
+            }
         }
     }
 

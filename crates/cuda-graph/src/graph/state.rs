@@ -1,8 +1,7 @@
 //! A graph with everything embedded in it: a table of nodes for each, a hierarchy, a lock.
 //!
 //! The driver does not lock graphs, so a graph and the graphs inside of it are one [`Hierarchy`]
-//! behind one lock. Handles are numbers into it that are never given out twice. So a handle of
-//! something destroyed is told apart from everything alive (L2).
+//! behind one lock. Handles are numbers into it that are never given out twice (L2).
 //!
 //! Views of it keep what the nodes use ([`Hierarchy::retain`]). An executable keeps the hierarchy
 //! alone, because the driver names an executable's nodes by the nodes of the definition, which must
@@ -26,6 +25,7 @@ use super::condition::Condition;
 use super::content::{Content, Contents};
 use super::operation::{AnyOp, Holds, Operation};
 use crate::error::{NodeKind, NodeName};
+use crate::op::{Op, Tag};
 use crate::retain::AddressHasher;
 use crate::{Error, Owner, Result, driver};
 
@@ -133,16 +133,15 @@ impl Hierarchy {
             return;
         }
         let mut state = self.lock();
-        let bodies = state.bodies.iter_mut();
         let held = |body: &mut Body| {
             (
                 mem::take(&mut body.contents),
                 mem::take(&mut body.lingering),
             )
         };
-        let gone: Vec<_> = bodies.map(held).collect();
+        let gone: Vec<_> = state.bodies.iter_mut().map(held).collect();
         drop(state);
-        // Outside of the lock: dropping what the operations hold runs user code.
+        // After unlocking: dropping what the operations hold runs user code.
         driver::capture::undisturbed(|| drop(gone));
     }
 
@@ -244,21 +243,21 @@ impl State {
         first..first + count
     }
 
-    /// Refuses an operation that a node of graph `body` cannot be.
-    #[inline]
-    pub(crate) fn check<O: Operation>(&self, id: u64, body: u32, op: &O) -> Result<()> {
-        check(id, op, || self.is_in_body(body))
-    }
-
-    /// The node was destroyed: forgets what it did, and everything embedded in it.
-    pub(crate) fn forget(&mut self, body: u32, node: u32) {
-        let graph = &mut self.bodies[body as usize];
-        let handle = mem::replace(&mut graph.handles[node as usize], ptr::null_mut());
+    /// Destroys a node, and forgets what it did and everything embedded in it.
+    pub(crate) fn destroy(&mut self, body: u32, node: u32) -> Result<()> {
+        let graph = self.body_mut(body)?;
+        let Some(handle) = graph.handle(node) else {
+            return Ok(());
+        };
+        driver::node::destroy(handle)
+            .map_err(|error| error.about(graph.name(node), "destroying"))?;
+        graph.handles[node as usize] = ptr::null_mut();
         graph.by_raw.numbers.remove(&(handle as usize));
         let content = &graph.contents.as_slice()[node as usize];
-        let name = content.name_only();
-        self.spare.extend(spare(content));
+        let (name, spare) = (content.name_only(), spare(content));
+        self.spare.extend(spare);
         self.replace(body, node, name);
+        Ok(())
     }
 
     /// A node does something else now. What it did, and the graphs inside of it, are gone.
@@ -283,7 +282,7 @@ impl State {
             self.spare.extend(contents.iter().filter_map(spare));
             let mut kept = dead.lingering;
             kept.push(Arc::new(dead.contents));
-            let kept = Content::other(NodeKind::Empty, Default::default(), kept);
+            let kept = Content::other(NodeKind::Empty, Tag::default(), kept);
             self.trash.push(kept);
         }
     }
@@ -361,10 +360,8 @@ impl State {
 
     /// What errors call the node that the driver calls `raw`, if it is known.
     pub(crate) fn name_of_raw(&self, raw: CUgraphNode) -> Option<Box<NodeName>> {
-        if raw.is_null() {
-            return None;
-        }
-        self.bodies.iter().find_map(|body| {
+        let mut bodies = self.bodies.iter().filter(|_| !raw.is_null());
+        bodies.find_map(|body| {
             let index = body.handles.iter().position(|handle| *handle == raw)?;
             Some(Box::new(body.name(index as u32)))
         })
@@ -373,10 +370,8 @@ impl State {
 
 /// The condition that serves again once the node that does this is gone.
 fn spare(content: &Content) -> Option<Condition> {
-    match content.op().map(AnyOp::holds) {
-        Some(Holds::Bodies(branching)) if branching.condition.serves_again => {
-            Some(branching.condition)
-        }
+    match content.holds() {
+        Holds::Bodies(branching) => Some(branching.condition).filter(|it| it.serves_again),
         _ => None,
     }
 }

@@ -15,9 +15,8 @@ use super::Picture;
 use crate::{Graph, Result};
 
 impl Graph {
-    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph, or
-    /// bodies, is a box with a frame for each of these. No other program is needed; laying out takes
-    /// long from some hundreds of nodes on.
+    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph or bodies
+    /// is a box with a frame for each. Laying out takes long from some hundreds of nodes on.
     pub fn svg(&self) -> Result<String> {
         let sheet = Sheet::of(&Picture::of(self)?);
         let mut writer = SVGWriter::new();
@@ -28,8 +27,8 @@ impl Graph {
     }
 }
 
-/// The same drawing on a canvas that ends where what is drawn does: the writer takes a text to be as
-/// high as it is long.
+/// The same drawing on a canvas that ends where what is drawn does: the writer takes a text to be
+/// as high as it is long.
 fn cut(svg: String, size: Point) -> String {
     let Some((before, rest)) = svg.split_once("<svg ") else {
         return svg;

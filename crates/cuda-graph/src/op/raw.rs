@@ -19,7 +19,7 @@ pub struct RawOp {
 #[derive(Clone)]
 struct Raw {
     kind: NodeKind,
-    /// None for a node that was read back.
+    /// None for a node that was read back or that other code made.
     params: Option<CUgraphNodeParams>,
     owners: Vec<Owner>,
     tag: Tag,
@@ -52,17 +52,15 @@ impl RawOp {
         }
     }
 
-    /// A node of which only the kind can be told.
-    pub(crate) fn opaque(kind: NodeKind, tag: Tag) -> RawOp {
+    /// What a node does whose parameters cannot be told.
+    pub(crate) fn opaque(kind: NodeKind, tag: Tag, owners: Vec<Owner>) -> RawOp {
+        let params = None;
         RawOp {
             raw: Arc::new(Raw {
                 kind,
-                params: None,
-                owners: Vec::new(),
-                tag: Tag {
-                    unowned: true,
-                    ..tag
-                },
+                params,
+                owners,
+                tag,
             }),
         }
     }
@@ -105,7 +103,7 @@ impl Op for RawOp {
 
     fn read(node: CUgraphNode) -> Result<RawOp> {
         let kind = NodeKind::from_driver(driver::node::kind(node)?);
-        Ok(RawOp::opaque(kind, Tag::default()))
+        Ok(RawOp::opaque(kind, Tag::read(), Vec::new()))
     }
 }
 
