@@ -132,7 +132,7 @@ impl Exec {
             });
         }
         let view = op.view();
-        let (mut state, other) = lock_both(&source, view.hierarchy());
+        let (mut state, other) = lock_both(&source, &view.hierarchy);
         let Some(raw) = state.handle_of(id) else {
             drop((state, other));
             return Err(self.why_not_found(id));
@@ -144,8 +144,8 @@ impl Exec {
             Some(other) => other,
             None => &mut state,
         };
-        let inner = from.body(view.body())?.raw;
-        let held = Table::of(from, view.body());
+        let inner = from.body(view.body)?.raw;
+        let held = Table::of(from, view.body);
         driver::exec::set_child(self.raw, raw, inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
         // Among them those of a graph that was embedded there before, and that the definition lost.
@@ -153,8 +153,8 @@ impl Exec {
             .table
             .take_if(|number| state.is_inside(number, (id.body, id.index)));
         match &other {
-            Some(other) => self.table.pair(&state, inside, other, view.body()),
-            None => self.table.pair(&state, inside, &state, view.body()),
+            Some(other) => self.table.pair(&state, inside, other, view.body),
+            None => self.table.pair(&state, inside, &state, view.body),
         }
         drop(state);
         drop(other);

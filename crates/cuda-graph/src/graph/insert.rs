@@ -196,10 +196,7 @@ impl State {
         let body = &mut self.bodies[body as usize];
         match slot {
             Slot::New => body.push(node, content),
-            Slot::Reserved(index) => {
-                body.take_place(index, node, content);
-                index
-            }
+            Slot::Reserved(index) => body.take_place(index, node, content),
         }
     }
 

@@ -78,22 +78,14 @@ pub struct Graph {
 
 /// A graph of a hierarchy. What its nodes use is kept.
 pub(crate) struct View {
-    hierarchy: Arc<Hierarchy>,
-    body: u32,
+    pub hierarchy: Arc<Hierarchy>,
+    pub body: u32,
 }
 
 impl View {
     fn new(hierarchy: Arc<Hierarchy>, body: u32) -> View {
         hierarchy.retain();
         View { hierarchy, body }
-    }
-
-    pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
-        &self.hierarchy
-    }
-
-    pub(crate) fn body(&self) -> u32 {
-        self.body
     }
 
     /// Whether both are views of one graph.
@@ -151,7 +143,7 @@ impl Graph {
     }
 
     pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
-        self.view.hierarchy()
+        &self.view.hierarchy
     }
 
     pub(crate) fn body_index(&self) -> u32 {
@@ -269,10 +261,11 @@ impl Graph {
     pub fn op<O: Operation>(&self, node: Node<O>) -> Result<O> {
         let op = self.any_op(node.id())?;
         let (is, wanted) = (op.kind(), node.id().kind);
-        let name = Box::new(self.name(node));
-        O::from_any(op).ok_or(match is == wanted {
+        O::from_any(op).ok_or_else(|| match is == wanted {
             // Conditional nodes are of one kind, and four types.
-            true => Error::WrongBranching { node: name },
+            true => Error::WrongBranching {
+                node: Box::new(self.name(node)),
+            },
             false => Error::WrongKind { is, wanted },
         })
     }
@@ -319,8 +312,8 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// Other than freed, the memory is used only while it lies there: it holds nothing, and once the
-    /// graph and its executables are gone, the address may be another allocation's.
+    /// Other than freed, the memory is used only while it lies there: it holds nothing, and once
+    /// the graph and its executables are gone, the address may be another allocation's.
     pub unsafe fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
         let mut op = self.op(node)?;
         if op.address().is_none() {

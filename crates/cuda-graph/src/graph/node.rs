@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use super::operation::Operation;
 use crate::error::NodeKind;
 
-/// A node whose operation is an `O`. It knows its graph and keeps nothing alive: used after its node
-/// or graph is gone, it is an error.
+/// A node whose operation is an `O`. It knows its graph and keeps nothing alive: used after its
+/// node or graph is gone, it is an error.
 pub struct Node<O> {
     id: NodeId,
     op: PhantomData<fn() -> O>,

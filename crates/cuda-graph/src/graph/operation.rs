@@ -47,9 +47,12 @@ pub enum Holds<'a> {
     Bodies(&'a Branching),
 }
 
-/// Everything that is done once for each type of operation.
+/// Everything that is done once for each type of operation. Those with a `read` can be read from
+/// nodes of other code; others tell what graphs they hold.
 macro_rules! operations {
-    ($($variant:ident($op:ty) = $kind:ident $(, |$this:ident| $holds:expr)?;)+) => {
+    ($(
+        $variant:ident($op:ty) = $kind:ident $(, $read:ident)? $(, |$this:ident| $holds:expr)?;
+    )+) => {
         /// An operation of any type.
         #[derive(Clone)]
         #[non_exhaustive]
@@ -112,43 +115,53 @@ macro_rules! operations {
         )+
 
         impl AnyOp {
-            /// Sets a node that did `old`, an operation of the same type.
+            /// Sets a node that did `old`.
             fn set_after(
                 &self,
                 context: &CudaContext,
                 node: CUgraphNode,
-                old: &AnyOp,
+                old: Option<&AnyOp>,
             ) -> Result<()> {
                 match (self, old) {
-                    $((AnyOp::$variant(op), AnyOp::$variant(old)) => op.set(context, node, Some(old)),)+
+                    $((AnyOp::$variant(op), Some(AnyOp::$variant(old))) => {
+                        op.set(context, node, Some(old))
+                    })+
                     _ => {
-                        self.set(context, node, None)?;
+                        each!(self, op => op.set(context, node, None))?;
                         // A fill can take a launch's place, without its attributes.
                         let new = Op::attributes(self);
-                        let gone = Op::attributes(old).iter();
+                        let gone = old.map_or(&[][..], Op::attributes).iter();
                         gone.filter(|old| new.iter().all(|new| new.id() != old.id()))
                             .try_for_each(|old| old.plain().set(node))
                     }
                 }
+            }
+
+            fn read_known(node: CUgraphNode) -> Result<AnyOp> {
+                let raw = RawOp::read(node)?;
+                Ok(match raw.kind() {
+                    $($(NodeKind::$kind => <$op>::$read(node)?.into(),)?)+
+                    _ => AnyOp::Raw(raw),
+                })
             }
         }
     };
 }
 
 operations! {
-    Kernel(KernelOp) = Kernel;
-    Copy(CopyOp) = Copy;
-    Fill(FillOp) = Fill;
-    Host(HostOp) = Host;
+    Kernel(KernelOp) = Kernel, read;
+    Copy(CopyOp) = Copy, read;
+    Fill(FillOp) = Fill, read;
+    Host(HostOp) = Host, read;
     Child(ChildOp) = Child, |op| Holds::Copy(op);
-    Empty(EmptyOp) = Empty;
-    RecordEvent(RecordEventOp) = RecordEvent;
-    WaitEvent(WaitEventOp) = WaitEvent;
-    Alloc(AllocOp) = Alloc;
-    Free(FreeOp) = Free;
-    Batch(BatchOp) = Batch;
-    SignalSemaphores(SignalSemaphoresOp) = SignalSemaphores;
-    WaitSemaphores(WaitSemaphoresOp) = WaitSemaphores;
+    Empty(EmptyOp) = Empty, read;
+    RecordEvent(RecordEventOp) = RecordEvent, read;
+    WaitEvent(WaitEventOp) = WaitEvent, read;
+    Alloc(AllocOp) = Alloc, read;
+    Free(FreeOp) = Free, read;
+    Batch(BatchOp) = Batch, read;
+    SignalSemaphores(SignalSemaphoresOp) = SignalSemaphores, read;
+    WaitSemaphores(WaitSemaphoresOp) = WaitSemaphores, read;
     If(IfOp) = Conditional, |op| Holds::Bodies(op.branching());
     IfElse(IfElseOp) = Conditional, |op| Holds::Bodies(op.branching());
     Switch(SwitchOp) = Conditional, |op| Holds::Bodies(op.branching());
@@ -236,29 +249,11 @@ impl Op for AnyOp {
     }
 
     fn set(&self, context: &CudaContext, node: CUgraphNode, old: Option<&Self>) -> Result<()> {
-        match old {
-            Some(old) => self.set_after(context, node, old),
-            None => each!(self, op => op.set(context, node, None)),
-        }
+        self.set_after(context, node, old)
     }
 
     fn read(node: CUgraphNode) -> Result<AnyOp> {
-        let raw = RawOp::read(node)?;
-        Ok(match raw.kind() {
-            NodeKind::Kernel => KernelOp::read(node)?.into(),
-            NodeKind::Copy => CopyOp::read(node)?.into(),
-            NodeKind::Fill => FillOp::read(node)?.into(),
-            NodeKind::Host => HostOp::read(node)?.into(),
-            NodeKind::Empty => EmptyOp::read(node)?.into(),
-            NodeKind::RecordEvent => RecordEventOp::read(node)?.into(),
-            NodeKind::WaitEvent => WaitEventOp::read(node)?.into(),
-            NodeKind::Alloc => AllocOp::read(node)?.into(),
-            NodeKind::Free => FreeOp::read(node)?.into(),
-            NodeKind::Batch => BatchOp::read(node)?.into(),
-            NodeKind::SignalSemaphores => SignalSemaphoresOp::read(node)?.into(),
-            NodeKind::WaitSemaphores => WaitSemaphoresOp::read(node)?.into(),
-            NodeKind::Child | NodeKind::Conditional | NodeKind::Other(_) => AnyOp::Raw(raw),
-        })
+        AnyOp::read_known(node)
     }
 }
 

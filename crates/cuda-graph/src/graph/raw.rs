@@ -57,8 +57,8 @@ impl Graph {
     }
 
     /// Works on a graph that something else owns and destroys. The handle holds what nodes use that
-    /// are added or updated through it; [`raw_with_owners`](Graph::raw_with_owners) has the driver's
-    /// graph hold it.
+    /// are added or updated through it; [`raw_with_owners`](Graph::raw_with_owners) has the
+    /// driver's graph hold it.
     ///
     /// # Safety
     ///

@@ -75,7 +75,10 @@ pub(crate) struct Body {
     pub contents: Contents,
     /// The numbers of the graphs inside of nodes, as far as they are known, by the node's number.
     pub inside: BTreeMap<u32, Range<u32>>,
-    by_raw: ByRaw,
+    /// The numbers of the nodes by the driver's handle, completed when it is asked.
+    numbers: HashMap<CUgraphNode, u32, BuildHasherDefault<AddressHasher>>,
+    /// How many nodes are in `numbers`, or gone.
+    numbered: usize,
     /// Owners that belong to no known node.
     pub lingering: Vec<Owner>,
     /// Every edge leads from a node to one with a larger number, and every node is known.
@@ -86,17 +89,6 @@ pub(crate) struct Body {
 }
 
 pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
-
-/// Nodes by the driver's handle.
-#[derive(Default)]
-struct ByRaw {
-    numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
-    /// How many nodes it knows. It is completed when it is asked, not when a node is added.
-    known: usize,
-}
-
-/// A graph has room for so many nodes at first.
-const FIRST_NODES: usize = 16;
 
 impl Hierarchy {
     pub(crate) fn new(
@@ -110,7 +102,11 @@ impl Hierarchy {
             may_branch: !ascending,
             ..State::default()
         };
-        state.bodies.push(Body::new(root, None, ascending));
+        let mut root = Body::new(root, None, ascending);
+        // The first nodes move no others.
+        root.handles.reserve(16);
+        root.contents.edit().reserve(16);
+        state.bodies.push(root);
         Arc::new(Hierarchy {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             context,
@@ -133,13 +129,15 @@ impl Hierarchy {
             return;
         }
         let mut state = self.lock();
-        let held = |body: &mut Body| {
-            (
-                mem::take(&mut body.contents),
-                mem::take(&mut body.lingering),
-            )
-        };
-        let gone: Vec<_> = state.bodies.iter_mut().map(held).collect();
+        let mut gone = Vec::new();
+        for Body {
+            contents,
+            lingering,
+            ..
+        } in &mut state.bodies
+        {
+            gone.push((mem::take(contents), mem::take(lingering)));
+        }
         drop(state);
         // After unlocking: dropping what the operations hold runs user code.
         driver::capture::undisturbed(|| drop(gone));
@@ -252,7 +250,7 @@ impl State {
         driver::node::destroy(handle)
             .map_err(|error| error.about(graph.name(node), "destroying"))?;
         graph.handles[node as usize] = ptr::null_mut();
-        graph.by_raw.numbers.remove(&(handle as usize));
+        graph.numbers.remove(&handle);
         let content = &graph.contents.as_slice()[node as usize];
         let (name, spare) = (content.name_only(), spare(content));
         self.spare.extend(spare);
@@ -396,11 +394,6 @@ pub(crate) fn check<O: Operation>(
     Ok(())
 }
 
-#[cold]
-fn grow<T>(list: &mut Vec<T>) {
-    list.reserve(FIRST_NODES.max(list.len()));
-}
-
 impl Body {
     pub(crate) fn new(raw: CUgraph, parent: Option<(u32, u32)>, ascending: bool) -> Body {
         Body {
@@ -420,37 +413,31 @@ impl Body {
     #[inline]
     pub(crate) fn push(&mut self, raw: CUgraphNode, content: Content) -> u32 {
         let index = self.len();
-        let contents = self.contents.edit();
-        if contents.len() == contents.capacity() || self.handles.len() == self.handles.capacity() {
-            grow(&mut self.handles);
-            grow(contents);
-        }
         self.handles.push(raw);
-        contents.push(content);
+        self.contents.edit().push(content);
         index
     }
 
     /// A number that was given out before gets its node.
-    pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) {
+    pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) -> u32 {
         self.handles[index as usize] = raw;
         self.contents.edit()[index as usize] = content;
         // The driver has it behind nodes with larger numbers.
         self.ascending &= index + 1 == self.len();
-        if (index as usize) < self.by_raw.known {
-            self.by_raw.numbers.insert(raw as usize, index);
+        if (index as usize) < self.numbered {
+            self.numbers.insert(raw, index);
         }
+        index
     }
 
     /// The number of a node that the driver named. One that is unknown so far gets one.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
-        let by_raw = &mut self.by_raw;
-        for (index, handle) in self.handles.iter().enumerate().skip(by_raw.known) {
-            if !handle.is_null() {
-                by_raw.numbers.insert(*handle as usize, index as u32);
-            }
-        }
-        by_raw.known = self.handles.len();
-        if let Some(&index) = by_raw.numbers.get(&(raw as usize)) {
+        let new = (0..).zip(&self.handles).skip(self.numbered);
+        let there = new.filter(|(_, handle)| !handle.is_null());
+        self.numbers
+            .extend(there.map(|(index, handle)| (*handle, index)));
+        self.numbered = self.handles.len();
+        if let Some(&index) = self.numbers.get(&raw) {
             return Ok(index);
         }
         let kind = NodeKind::from_driver(driver::node::kind(raw)?);
@@ -494,22 +481,25 @@ impl Body {
 
     /// The numbers of the conditional nodes.
     pub(crate) fn conditionals(&self) -> impl Iterator<Item = u32> + '_ {
-        let nodes = self.contents.as_slice().iter().zip(&self.handles);
-        nodes.enumerate().filter_map(|(index, (content, handle))| {
-            let conditional = !handle.is_null() && content.kind() == NodeKind::Conditional;
-            conditional.then_some(index as u32)
-        })
+        let kinds = self.contents.as_slice().iter().map(AnyOp::kind);
+        let conditionals = (0..)
+            .zip(kinds)
+            .filter(|(_, kind)| *kind == NodeKind::Conditional);
+        conditionals
+            .map(|(index, _)| index)
+            .filter(|index| self.handle(*index).is_some())
     }
 
     /// The last conditional node that recorders put here which takes turns.
     pub(crate) fn last_turn(&mut self) -> Option<u32> {
-        while let Some(&last) = self.turns.last() {
-            if self.handle(last).is_some() {
-                return Some(last);
-            }
+        while self
+            .turns
+            .last()
+            .is_some_and(|last| self.handle(*last).is_none())
+        {
             self.turns.pop();
         }
-        None
+        self.turns.last().copied()
     }
 
     /// Whether a conditional node is a loop, or may be one.

@@ -15,8 +15,8 @@ use super::Picture;
 use crate::{Graph, Result};
 
 impl Graph {
-    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph or bodies
-    /// is a box with a frame for each. Laying out takes long from some hundreds of nodes on.
+    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph or
+    /// bodies is a box with a frame for each. Laying out takes long from some hundreds of nodes on.
     pub fn svg(&self) -> Result<String> {
         let sheet = Sheet::of(&Picture::of(self)?);
         let mut writer = SVGWriter::new();
@@ -56,8 +56,6 @@ struct Sheet {
 /// A graph in a node's box.
 struct Frame<'a> {
     title: &'a str,
-    /// How high the title is.
-    head: f64,
     inside: Sheet,
     size: Point,
 }
@@ -108,9 +106,10 @@ impl Sheet {
         let mut left = middle - width(&frames) / 2. + GAP;
         for frame in frames {
             self.draw_rect(Point::new(left, top), frame.size, &border, None, None);
-            let title = Point::new(left + frame.size.x / 2., top + frame.head / 2.);
+            let head = size_of_text(frame.title).y;
+            let title = Point::new(left + frame.size.x / 2., top + head / 2.);
             self.draw_text(title, frame.title, &look);
-            let by = Point::new(left, top + frame.head);
+            let by = Point::new(left, top + head);
             for stroke in frame.inside.strokes {
                 let moved =
                     move |canvas: &mut dyn RenderBackend, more| stroke(canvas, by.add(more));
@@ -132,16 +131,13 @@ impl Frame<'_> {
     fn of((title, picture): &(Option<String>, Picture)) -> Frame<'_> {
         let inside = Sheet::of(picture);
         let title = title.as_deref().unwrap_or_default();
-        let head = match title {
-            "" => Point::zero(),
-            title => size_of_text(title),
-        };
+        let head = size_of_text(title);
         let width = inside.size.x.max(head.x) + GAP;
+        let size = Point::new(width, inside.size.y + head.y + GAP);
         Frame {
             title,
-            head: head.y,
-            size: Point::new(width, inside.size.y + head.y + GAP),
             inside,
+            size,
         }
     }
 }
@@ -154,11 +150,10 @@ fn width(frames: &[Frame<'_>]) -> f64 {
 /// How large the box around a text is.
 fn size_of_text(text: &str) -> Point {
     let columns = text.lines().map(|line| line.chars().count()).max();
-    let rows = text.lines().count();
-    Point::new(
-        10. * columns.unwrap_or(0) as f64 + 20.,
-        20. * rows as f64 + 10.,
-    )
+    columns.map_or(Point::zero(), |columns| {
+        let rows = text.lines().count();
+        Point::new(10. * columns as f64 + 20., 20. * rows as f64 + 10.)
+    })
 }
 
 /// Boxes, texts and arrows are all that is drawn.
