@@ -230,12 +230,11 @@ fn ends(body: &Body, edge: Edge) -> (Box<NodeName>, Box<NodeName>) {
     (name(edge.from), name(edge.to))
 }
 
+/// A driver call on edges, which takes them in columns.
+type Call = fn(CUgraph, &[CUgraphNode], &[CUgraphNode], &[CUgraphEdgeData]) -> Result<()>;
+
 /// Has the driver add or remove edges, if there are some.
-fn change(
-    call: fn(CUgraph, &[CUgraphNode], &[CUgraphNode], &[CUgraphEdgeData]) -> Result<()>,
-    graph: CUgraph,
-    edges: &[RawEdge],
-) -> Result<()> {
+fn change(call: Call, graph: CUgraph, edges: &[RawEdge]) -> Result<()> {
     if edges.is_empty() {
         return Ok(());
     }
