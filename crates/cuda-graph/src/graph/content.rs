@@ -11,8 +11,8 @@ use crate::Owner;
 use crate::error::NodeKind;
 use crate::op::{Op, RawOp, Tag};
 
-/// What a node does. Of what is an [`AnyOp::Raw`], only the driver knows more than kind, tag and
-/// owners.
+/// What a node does. Of an [`AnyOp::Raw`] without parameters, only the driver knows more than kind,
+/// tag and owners.
 pub(crate) type Content = AnyOp;
 
 impl Content {
@@ -28,7 +28,8 @@ impl Content {
     /// The operation, if this library made the node do it.
     #[inline]
     pub(crate) fn op(&self) -> Option<&AnyOp> {
-        (!matches!(self, Content::Raw(_))).then_some(self)
+        let unknown = matches!(self, Content::Raw(op) if op.params().is_none());
+        (!unknown).then_some(self)
     }
 
     /// Only what the node is called.
