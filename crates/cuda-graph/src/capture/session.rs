@@ -193,7 +193,7 @@ impl Session {
     #[cold]
     fn stray(&self, raw: CUgraph) -> Error {
         // The handle is not ours to destroy: the graph is looked at only.
-        let graph = Graph::borrowed(self.context(), raw);
+        let graph = Graph::of_raw(self.context(), raw, false);
         let name = |node: NodeId| match graph.any_op(node) {
             Ok(op) => op.name(Some(node.index())),
             Err(_) => graph.name(node),

@@ -116,7 +116,7 @@ impl Table {
             if known && let Some(content) = from.content(counterpart) {
                 contents[node as usize] = content.clone();
             }
-            let (inside, others) = (graph.inside.get(node), from.inside.get(counterpart));
+            let (inside, others) = (graph.inside(node), from.inside(counterpart));
             for (inside, other_inside) in inside.zip(others) {
                 self.pair(own, inside, other, other_inside);
             }

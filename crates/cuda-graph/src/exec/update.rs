@@ -11,7 +11,7 @@ use crate::error::{NodeKind, UpdateFailure};
 use crate::graph::content::Content;
 use crate::graph::operation::Holds;
 use crate::graph::state::{Hierarchy, State, lock_both};
-use crate::graph::{ChildOp, Graph, Node, NodeId, Operation};
+use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
 use crate::op::Op;
 use crate::{Error, Result, driver};
 
@@ -108,12 +108,8 @@ impl Exec {
             return Err(error.about(content.name(id.index), "updating"));
         }
         // No launch can come between, so held now is held in time.
-        let is_same = match content {
-            Content::Op(now) => op.assign_to_any(now),
-            Content::Other(_) => false,
-        };
-        if !is_same {
-            let old = std::mem::replace(content, Content::Op(op.clone().into_any()));
+        if !op.assign_to_any(content) {
+            let old = std::mem::replace(content, op.clone().into_any());
             if !old.is_held_by(op.owners()) {
                 self.retire((old, Table::default()), |gone, old| gone.node(id, old));
             }
@@ -132,7 +128,7 @@ impl Exec {
             });
         }
         let view = op.view();
-        let (mut state, other) = lock_both(&source, view.hierarchy());
+        let (mut state, other) = lock_both(&source, &view.hierarchy);
         let Some(raw) = state.handle_of(id) else {
             drop((state, other));
             return Err(self.why_not_found(id));
@@ -144,8 +140,8 @@ impl Exec {
             Some(other) => other,
             None => &mut state,
         };
-        let inner = from.body(view.body())?.raw;
-        let held = Table::of(from, view.body());
+        let inner = from.body(view.body)?.raw;
+        let held = Table::of(from, view.body);
         driver::exec::set_child(self.raw, raw, inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
         // Among them those of a graph that was embedded there before, and that the definition lost.
@@ -153,8 +149,8 @@ impl Exec {
             .table
             .take_if(|number| state.is_inside(number, (id.body, id.index)));
         match &other {
-            Some(other) => self.table.pair(&state, inside, other, view.body()),
-            None => self.table.pair(&state, inside, &state, view.body()),
+            Some(other) => self.table.pair(&state, inside, other, view.body),
+            None => self.table.pair(&state, inside, &state, view.body),
         }
         drop(state);
         drop(other);
@@ -254,7 +250,7 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
         return Err(Error::ForeignCondition);
     }
     // The driver decides about nodes that this library did not make.
-    if let Content::Op(now) = now
+    if matches!(now, AnyOp::Kernel(_) | AnyOp::Fill(_))
         && !(op.attributes().is_empty() && now.attributes().is_empty())
         && op.attributes() != now.attributes()
     {

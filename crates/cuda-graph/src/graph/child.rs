@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUgraphNodeType;
-
 use super::child_op::ChildOp;
 use super::content::Content;
-use super::state::{Body, State, lock_both};
+use super::state::{State, lock_both};
 use super::{Graph, Node, NodeId, View};
 use crate::error::NodeKind;
 use crate::op::Op;
@@ -22,7 +20,7 @@ impl Graph {
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
         let raw = driver::graph::clone(state.body(self.body_index())?.raw)?;
-        let copy = Graph::root(self.context(), raw, true, false);
+        let copy = Graph::of_raw(self.context(), raw, true);
         let mut known = copy.hierarchy().lock();
         known.mirror(&state, self.body_index(), 0);
         drop(known);
@@ -37,31 +35,20 @@ impl Graph {
     /// `clone` is no clone of this graph.
     pub fn find_in_clone<O>(&self, node: Node<O>, clone: &Graph) -> Result<Node<O>> {
         let (ours, theirs) = lock_both(self.hierarchy(), clone.hierarchy());
-        let body = ours.body(self.body_index())?;
-        let id = node.id();
-        let raw = body.resolve(self.hierarchy().id, self.body_index(), id)?;
+        let (body, raw) = self.find(&ours, node.id())?;
         let missing = || Error::NotInClone {
-            node: Box::new(body.name(id.index)),
+            node: Box::new(body.name(node.id().index)),
         };
-        let Some(mut theirs) = theirs else {
-            return Err(missing());
-        };
-        let target = theirs.body_mut(clone.body_index())?;
-        let found = driver::graph::find_in_clone(raw, target.raw).map_err(|_| missing())?;
-        let index = target.number(found)?;
-        Ok(Node::new(NodeId {
-            hierarchy: clone.hierarchy().id,
-            body: clone.body_index(),
-            index,
-            kind: id.kind,
-        }))
+        let mut theirs = theirs.ok_or_else(missing)?;
+        let target = theirs.body(clone.body_index())?.raw;
+        let found = driver::graph::find_in_clone(raw, target).map_err(|_| missing())?;
+        Ok(Node::new(clone.node_of(&mut theirs, found)?))
     }
 
     /// A view of the graph embedded in a node.
     pub fn child(&self, node: Node<ChildOp>) -> Result<Graph> {
         let mut state = self.hierarchy().lock();
-        let body = state.body(self.body_index())?;
-        body.resolve(self.hierarchy().id, self.body_index(), node.id())?;
+        self.find(&state, node.id())?;
         let body = state.child(self.body_index(), node.id().index)?;
         Ok(self.view_of(body))
     }
@@ -75,15 +62,10 @@ impl Graph {
     pub(crate) fn copy_to_embed(&self, op: &ChildOp) -> Result<Graph> {
         let source = op.graph();
         let own = Arc::ptr_eq(source.hierarchy(), self.hierarchy());
-        if own
-            && self
-                .hierarchy()
-                .look()
-                .contains(source.body_index(), self.body_index())
-        {
-            return Err(Error::SelfEmbed {
-                location: op.location(),
-            });
+        let (outer, inner) = (source.body_index(), self.body_index());
+        if own && self.hierarchy().look().contains(outer, inner) {
+            let location = op.location();
+            return Err(Error::SelfEmbed { location });
         }
         source.try_clone().map_err(|error| match error {
             Error::GraphGone => error,
@@ -97,22 +79,12 @@ impl Graph {
         let index = self.body_index();
         let mut other = copy.hierarchy().lock();
         let mut state = self.hierarchy().lock();
-        let body = state.body(index)?;
-        let raw = body.resolve(self.hierarchy().id, index, id)?;
-        let name = body.name(id.index);
-        if state.is_in_body(index) {
-            other.check_for_body(0)?;
-        }
-        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
-        params.__bindgen_anon_1.graph.graph = other.body(0)?.raw;
-        driver::node::set(raw, &mut params).map_err(|error| error.about(name, "updating"))?;
+        let (body, raw) = self.find(&state, id)?;
+        let mut params = state.child_params(index, &mut other)?;
+        driver::node::set(raw, &mut params)
+            .map_err(|error| error.about(body.name(id.index), "updating"))?;
         let content = Content::other(NodeKind::Child, op.tag().clone(), Vec::new());
-        let old = std::mem::replace(
-            &mut state.body_mut(index)?.contents.edit()[id.index as usize],
-            content,
-        );
-        state.trash.push(old);
-        state.forget_child(index, id.index);
+        state.replace(index, id.index, content);
         state.mirror_child(&other, 0, index, id.index);
         Ok(())
     }
@@ -133,36 +105,34 @@ impl State {
     fn hold_all(&mut self, from: &State, of: u32, body: u32) {
         let lingering = &mut self.bodies[body as usize].lingering;
         from.each_body(of, &mut |_, graph| {
-            let owners = graph.contents.as_slice().iter().flat_map(Content::owners);
+            let owners = graph.contents.as_slice().iter().flat_map(Op::owners);
             lingering.extend(owners.chain(&graph.lingering).cloned());
         });
     }
 
-    /// Gives graph `to`, a copy that the driver made of graph `of` of `from`, what is known of that.
+    /// Gives graph `to`, the driver's copy of graph `of` of `from`, what is known of that.
     ///
     /// Nodes that the driver cannot match are read from it later. Until it is gone, the copy holds
     /// what they use.
     pub(super) fn mirror(&mut self, from: &State, of: u32, to: u32) {
-        let source: &Body = &from.bodies[of as usize];
+        let source = &from.bodies[of as usize];
         let raw = self.bodies[to as usize].raw;
         let mut complete = true;
-        for (node, &handle) in source.handles.iter().enumerate() {
-            let Some(content) = source.content(node as u32).filter(|_| !handle.is_null()) else {
+        for (node, content) in (0..).zip(source.contents.as_slice()) {
+            let Some(handle) = source.handle(node) else {
                 continue;
             };
-            let Ok(copy) = driver::graph::find_in_clone(handle, raw) else {
+            let inside = source.inside(node);
+            if let Ok(copy) = driver::graph::find_in_clone(handle, raw) {
+                let index = self.bodies[to as usize].push(copy, content.clone());
+                if !inside.is_empty() {
+                    self.mirror_child(from, inside.start, to, index);
+                }
+            } else {
                 complete = false;
                 let lingering = &mut self.bodies[to as usize].lingering;
                 lingering.extend_from_slice(content.owners());
-                for inside in source.inside.get(node as u32) {
-                    self.hold_all(from, inside, to);
-                }
-                continue;
-            };
-            let index = self.bodies[to as usize].push(copy, content.clone());
-            let inside = source.inside.get(node as u32);
-            if !inside.is_empty() {
-                self.mirror_child(from, inside.start, to, index);
+                inside.for_each(|inside| self.hold_all(from, inside, to));
             }
         }
         let body = &mut self.bodies[to as usize];

@@ -4,7 +4,6 @@ use std::fmt;
 
 use cudarc::driver::sys::CUgraphNode;
 
-use super::operation::Holds;
 use super::{Graph, View};
 use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result};
@@ -37,10 +36,6 @@ impl ChildOp {
 
     pub(crate) fn view(&self) -> &View {
         &self.0.value
-    }
-
-    pub(super) fn copied(&self) -> Holds<'_> {
-        Holds::Copy(self)
     }
 }
 

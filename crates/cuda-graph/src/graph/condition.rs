@@ -9,10 +9,11 @@ use super::state::{Hierarchy, State};
 use crate::kernel::{Arguments, KernelArgument};
 use crate::{Result, driver};
 
-/// A number that kernels set while a graph runs, and that one conditional node looks at. It is an argument of the kernels that set it, through
-/// `cudaGraphSetConditional`.
+/// A number that one conditional node looks at. Kernels that have it as an argument set it while
+/// the graph runs, through `cudaGraphSetConditional`.
 ///
-/// Each launch has its own. One with a default is set to it when a launch begins; one without has whatever the launch before left.
+/// Each launch has its own. One with a default is set to it when a launch begins; one without has
+/// whatever the launch before left.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Condition {
     raw: CUgraphConditionalHandle,

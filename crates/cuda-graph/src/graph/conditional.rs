@@ -4,11 +4,11 @@ use std::fmt;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUgraph, CUgraphConditionalNodeType, CUgraphExec, CUgraphNode, CUgraphNodeParams,
-    CUgraphNodeType,
+    CUDA_CONDITIONAL_NODE_PARAMS, CUgraph, CUgraphConditionalNodeType, CUgraphNode,
+    CUgraphNodeParams, CUgraphNodeType,
 };
 
-use super::operation::{Holds, Operation};
+use super::operation::Operation;
 use super::{Condition, Graph, Node};
 use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result, driver};
@@ -40,7 +40,7 @@ impl Branching {
     ) -> Result<(CUgraphNode, Vec<CUgraph>)> {
         need(self.kind, self.bodies)?;
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL);
-        params.__bindgen_anon_1.conditional = cudarc::driver::sys::CUDA_CONDITIONAL_NODE_PARAMS {
+        params.__bindgen_anon_1.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
             handle: self.condition.raw(),
             type_: self.kind,
             size: self.bodies,
@@ -48,7 +48,8 @@ impl Branching {
             ctx: context.cu_ctx(),
         };
         let node = driver::node::add(graph, after, &mut params)?;
-        // SAFETY: the driver has filled in an array of as many graphs as there are bodies, which lives as long as the node.
+        // SAFETY: the driver has filled in an array of as many graphs as there are bodies, which
+        // lives as long as the node.
         let bodies = unsafe {
             let first = params.__bindgen_anon_1.conditional.phGraph_out;
             std::slice::from_raw_parts(first, self.bodies as usize).to_vec()
@@ -68,33 +69,26 @@ pub(crate) fn need(kind: CUgraphConditionalNodeType, bodies: u32) -> Result<()> 
 }
 
 macro_rules! conditionals {
-    ($($(#[$doc:meta])* $op:ident: $kind:ident, $new:item)+) => {$(
+    ($($(#[$doc:meta])* $op:ident($($bodies:ident)?) = $kind:ident, $count:expr;)+) => {$(
         operation! {
             $(#[$doc])*
             $op(Branching)
         }
 
         impl $op {
-            $new
-
-            pub(super) fn bodies_held(&self) -> Holds<'_> {
-                Holds::Bodies(&self.0.value)
-            }
-
+            /// The operation of a node that looks at `condition`.
             #[track_caller]
-            fn of(condition: &Condition, bodies: u32) -> $op {
+            pub fn new(condition: &Condition $(, $bodies: u32)?) -> $op {
                 let branching = Branching {
                     condition: *condition,
-                    bodies,
+                    bodies: $count,
                     kind: CUgraphConditionalNodeType::$kind,
                 };
                 $op(Shared::new(branching, None, Tag::here()))
             }
 
-            fn fixed(&self) -> Error {
-                Error::ConditionalFixed {
-                    node: Box::new(self.name(None)),
-                }
+            pub(super) fn branching(&self) -> &Branching {
+                &self.0.value
             }
         }
 
@@ -111,11 +105,8 @@ macro_rules! conditionals {
             }
 
             fn node_params(&self, _: &CudaContext) -> Result<CUgraphNodeParams> {
-                Err(self.fixed())
-            }
-
-            fn set_in(&self, _: &CudaContext, _: CUgraphExec, _: CUgraphNode) -> Result<()> {
-                Err(self.fixed())
+                let node = Box::new(self.name(None));
+                Err(Error::ConditionalFixed { node })
             }
 
             fn read(_: CUgraphNode) -> Result<$op> {
@@ -137,43 +128,23 @@ macro_rules! conditionals {
 
 conditionals! {
     /// Runs its body if the condition is not zero.
-    IfOp: CU_GRAPH_COND_TYPE_IF,
-    /// Runs a body if `condition` is not zero.
-    #[track_caller]
-    pub fn new(condition: &Condition) -> IfOp {
-        IfOp::of(condition, 1)
-    }
-
+    IfOp() = CU_GRAPH_COND_TYPE_IF, 1;
     /// Runs its first body if the condition is not zero, else its second.
-    IfElseOp: CU_GRAPH_COND_TYPE_IF,
-    /// Runs one body or another by `condition`.
-    #[track_caller]
-    pub fn new(condition: &Condition) -> IfElseOp {
-        IfElseOp::of(condition, 2)
-    }
-
+    IfElseOp() = CU_GRAPH_COND_TYPE_IF, 2;
     /// Runs the body whose number the condition is, counted from 0; none if there are not as many.
-    SwitchOp: CU_GRAPH_COND_TYPE_SWITCH,
-    /// Runs one of `bodies` bodies by `condition`.
-    #[track_caller]
-    pub fn new(condition: &Condition, bodies: u32) -> SwitchOp {
-        SwitchOp::of(condition, bodies)
-    }
-
-    /// Runs its body again and again while the condition is not zero; not at all if it is zero at first.
-    WhileOp: CU_GRAPH_COND_TYPE_WHILE,
-    /// Runs a body while `condition` is not zero.
-    #[track_caller]
-    pub fn new(condition: &Condition) -> WhileOp {
-        WhileOp::of(condition, 1)
-    }
+    SwitchOp(bodies) = CU_GRAPH_COND_TYPE_SWITCH, bodies;
+    /// Runs its body again and again while the condition is not zero; not at all if it is zero at
+    /// first.
+    WhileOp() = CU_GRAPH_COND_TYPE_WHILE, 1;
 }
 
 impl Graph {
-    /// Views of the bodies of a node, in the order of their numbers. They are filled as graphs are, and run by the node alone.
+    /// Views of the bodies of a node, in the order of their numbers. They are filled as graphs are,
+    /// and run by the node alone.
     ///
-    /// Have edges put the conditional nodes of a body one after the other, and loops everywhere: where they run at once, the driver
-    /// for CUDA 13.0 does not get to the end of some launches on an H200 and fails others. [`parallel`](crate::Recorder) sees to it.
+    /// Have edges put the conditional nodes of a body one after the other, and loops everywhere: on
+    /// an H200, the driver for CUDA 13.0 does not end some launches where they run at once, and
+    /// fails others. [`parallel`](crate::Recorder) sees to it.
     pub fn bodies<O: Conditional>(&self, node: Node<O>) -> Result<Vec<Graph>> {
         self.views(node.id())
     }

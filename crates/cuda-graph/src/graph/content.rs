@@ -8,26 +8,12 @@ use std::sync::Arc;
 
 use super::operation::AnyOp;
 use crate::Owner;
-use crate::error::{NodeKind, NodeName};
-use crate::op::{Op, Tag};
+use crate::error::NodeKind;
+use crate::op::{Op, RawOp, Tag};
 
-/// What is known of what a node does.
-#[derive(Clone)]
-pub(crate) enum Content {
-    /// This library made it do so.
-    Op(AnyOp),
-    /// Only the driver knows what it does.
-    Other(Arc<Known>),
-}
-
-/// What the driver does not tell of a node.
-#[derive(Clone)]
-pub(crate) struct Known {
-    pub kind: NodeKind,
-    pub tag: Tag,
-    /// What it uses.
-    pub owners: Vec<Owner>,
-}
+/// What a node does. Of an [`AnyOp::Raw`] without parameters, only the driver knows more than kind,
+/// tag and owners.
+pub(crate) type Content = AnyOp;
 
 impl Content {
     /// A node of which only the kind is known.
@@ -36,48 +22,14 @@ impl Content {
     }
 
     pub(crate) fn other(kind: NodeKind, tag: Tag, owners: Vec<Owner>) -> Content {
-        Content::Other(Arc::new(Known { kind, tag, owners }))
+        Content::Raw(RawOp::opaque(kind, tag, owners))
     }
 
+    /// The operation, if this library made the node do it.
     #[inline]
     pub(crate) fn op(&self) -> Option<&AnyOp> {
-        match self {
-            Content::Op(op) => Some(op),
-            Content::Other(_) => None,
-        }
-    }
-
-    pub(crate) fn kind(&self) -> NodeKind {
-        match self {
-            Content::Op(op) => Op::kind(op),
-            Content::Other(known) => known.kind,
-        }
-    }
-
-    pub(crate) fn tag(&self) -> &Tag {
-        match self {
-            Content::Op(op) => op.tag(),
-            Content::Other(known) => &known.tag,
-        }
-    }
-
-    /// What the node uses.
-    pub(crate) fn owners(&self) -> &[Owner] {
-        match self {
-            Content::Op(op) => op.owners(),
-            Content::Other(known) => &known.owners,
-        }
-    }
-
-    pub(crate) fn name(&self, index: u32) -> NodeName {
-        match self {
-            Content::Op(op) => op.name(Some(index)),
-            Content::Other(known) => NodeName {
-                label: known.tag.label.clone(),
-                location: known.tag.location,
-                ..NodeName::of_kind(known.kind, index)
-            },
-        }
+        let unknown = matches!(self, Content::Raw(op) if op.params().is_none());
+        (!unknown).then_some(self)
     }
 
     /// Only what the node is called.

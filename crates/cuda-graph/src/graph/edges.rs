@@ -1,21 +1,25 @@
 //! Edges.
 //!
-//! What the driver accepts and later fails on, a cycle, is refused here, and what it refuses is named (L2).
+//! What the driver accepts and later fails on, a cycle, is refused here, and what it refuses is
+//! named (L2).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 
-use cudarc::driver::sys::{CUgraphEdgeData, CUgraphNode};
-use smallvec::SmallVec;
+use cudarc::driver::sys::{CUgraph, CUgraphEdgeData, CUgraphNode};
 
 use super::state::{Body, State};
 use super::{Graph, NodeId, NodeSet};
 use crate::driver::graph::{PLAIN, RawEdge};
+use crate::error::NodeName;
+use crate::retain::AddressHasher;
 use crate::{Error, Result, driver};
 
 /// What an edge waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EdgeData {
-    /// Which point of the first node's run: 0 its end, 1 its trigger of dependents, 2 the start of all its blocks; 1 and 2 for kernels.
+    /// Which point of the first node's run: 0 its end; for kernels also 1, its trigger of
+    /// dependents, and 2, the start of all its blocks.
     pub from_port: u8,
     /// Reserved by the driver: 0.
     pub to_port: u8,
@@ -24,7 +28,8 @@ pub struct EdgeData {
 }
 
 impl EdgeData {
-    /// A programmatic dependency: the second kernel starts when the first triggers it, and synchronizes by itself.
+    /// A programmatic dependency: the second kernel starts when the first triggers it, and
+    /// synchronizes by itself.
     pub fn programmatic() -> EdgeData {
         EdgeData {
             from_port: 1,
@@ -62,43 +67,43 @@ pub struct Edge {
     pub data: EdgeData,
 }
 
-/// An edge by numbers and by the driver's handles.
-#[derive(Clone, Copy)]
-struct Checked {
-    from: u32,
-    to: u32,
-    raw: RawEdge,
+impl Edge {
+    fn plain(from: NodeId, to: NodeId) -> Edge {
+        let data = EdgeData::default();
+        Edge { from, to, data }
+    }
 }
+
+/// An edge between nodes that are there, and the same with the driver's handles.
+type Checked = (Edge, RawEdge);
 
 impl Graph {
     /// Every edge.
     pub fn edges(&self) -> Result<Vec<Edge>> {
         let mut state = self.hierarchy().lock();
         let raw = driver::graph::edges(state.body(self.body_index())?.raw)?;
-        raw.into_iter()
-            .map(|edge| {
-                let body = state.body_mut(self.body_index())?;
-                let (from, to) = (body.number(edge.from)?, body.number(edge.to)?);
-                Ok(Edge {
-                    from: self.id(&state, from),
-                    to: self.id(&state, to),
-                    data: EdgeData::from_driver(edge.data),
-                })
+        self.named(&mut state, raw)
+    }
+
+    fn named(&self, state: &mut State, edges: Vec<RawEdge>) -> Result<Vec<Edge>> {
+        let named = |edge: RawEdge| {
+            Ok(Edge {
+                from: self.node_of(state, edge.from)?,
+                to: self.node_of(state, edge.to)?,
+                data: EdgeData::from_driver(edge.data),
             })
-            .collect()
+        };
+        edges.into_iter().map(named).collect()
     }
 
     /// Has `to` wait for `from`.
     ///
     /// # Errors
     ///
-    /// [`Error::SelfEdge`], [`Error::DuplicateEdge`], [`Error::Cycle`], [`Error::ForeignNode`], [`Error::NodeGone`].
+    /// [`Error::SelfEdge`], [`Error::DuplicateEdge`], [`Error::Cycle`], [`Error::ForeignNode`],
+    /// [`Error::NodeGone`].
     pub fn add_edge(&self, from: impl Into<NodeId>, to: impl Into<NodeId>) -> Result<()> {
-        self.add_edges([Edge {
-            from: from.into(),
-            to: to.into(),
-            data: EdgeData::default(),
-        }])
+        self.add_edges([Edge::plain(from.into(), to.into())])
     }
 
     /// Adds edges, all or none, in one call of the driver.
@@ -124,39 +129,34 @@ impl Graph {
         self.remove_edges([(from.into(), to.into())])
     }
 
-    /// Removes edges, all or none, in one call of the driver. An edge that is given twice counts once.
+    /// Removes edges, all or none, in one call of the driver. An edge that is given twice counts
+    /// once.
     ///
     /// # Errors
     ///
     /// As [`remove_edge`](Graph::remove_edge).
     pub fn remove_edges(&self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> Result<()> {
-        let edge = |(from, to)| Edge {
-            from,
-            to,
-            data: EdgeData::default(),
-        };
-        let mut edges: Vec<Edge> = edges.into_iter().map(edge).collect();
+        let mut edges: Vec<_> = edges.into_iter().collect();
         let mut seen = HashSet::new();
-        edges.retain(|edge| seen.insert((edge.from, edge.to)));
+        edges.retain(|edge| seen.insert(*edge));
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
-        let mut checked = self.check(&state, edges)?;
+        let edges = edges.into_iter().map(|(from, to)| Edge::plain(from, to));
         let body = state.body(self.body_index())?;
         // The driver wants the data that the edge has.
-        for edge in &mut checked {
-            let there = driver::graph::predecessors(edge.raw.to)?;
-            match there.iter().find(|(from, _)| *from == edge.raw.from) {
-                Some((_, data)) => edge.raw.data = *data,
-                None => {
-                    return Err(Error::NoEdge {
-                        from: Box::new(body.name(edge.from)),
-                        to: Box::new(body.name(edge.to)),
-                    });
-                }
-            }
-        }
-        let raw: Vec<RawEdge> = checked.iter().map(|edge| edge.raw).collect();
-        disconnect(body, &raw)
+        let there = |(edge, raw): Checked| {
+            let there = driver::graph::predecessors(raw.to)?;
+            let data = there.iter().find(|(from, _)| *from == raw.from);
+            let missing = || {
+                let (from, to) = ends(body, edge);
+                Error::NoEdge { from, to }
+            };
+            let &(_, data) = data.ok_or_else(missing)?;
+            Ok(RawEdge { data, ..raw })
+        };
+        let checked = self.check(&state, edges)?;
+        let raw: Vec<RawEdge> = checked.into_iter().map(there).collect::<Result<_>>()?;
+        change(driver::graph::remove_edges, body.raw, &raw)
     }
 
     /// What a node waits for.
@@ -171,130 +171,106 @@ impl Graph {
     /// What waits for a node.
     pub fn successors(&self, node: impl Into<NodeId>) -> Neighbours<'_> {
         Neighbours {
-            graph: self,
-            node: node.into(),
             before: false,
+            ..self.predecessors(node)
         }
     }
 
-    /// The edges with the driver's handles; none is from a node to itself, and none is there twice.
+    /// The edges with the driver's handles; none is from a node to itself, none is there twice.
     fn check(&self, state: &State, edges: impl IntoIterator<Item = Edge>) -> Result<Vec<Checked>> {
-        let body = state.body(self.body_index())?;
         let mut seen = HashSet::new();
-        let mut checked = Vec::new();
-        for edge in edges {
-            let from = body.resolve(self.hierarchy().id, self.body_index(), edge.from)?;
-            let to = body.resolve(self.hierarchy().id, self.body_index(), edge.to)?;
-            let name = |node: NodeId| Box::new(body.name(node.index));
+        let check = |edge: Edge| {
+            let (body, from) = self.find(state, edge.from)?;
+            let (_, to) = self.find(state, edge.to)?;
             if from == to {
-                return Err(Error::SelfEdge {
-                    node: name(edge.to),
-                });
+                let node = Box::new(body.name(edge.to.index));
+                return Err(Error::SelfEdge { node });
             }
-            if !seen.insert((edge.from.index, edge.to.index)) {
-                return Err(Error::DuplicateEdge {
-                    from: name(edge.from),
-                    to: name(edge.to),
-                });
+            if !seen.insert((from, to)) {
+                let (from, to) = ends(body, edge);
+                return Err(Error::DuplicateEdge { from, to });
             }
-            checked.push(Checked {
-                from: edge.from.index,
-                to: edge.to.index,
-                raw: RawEdge {
-                    from,
-                    to,
-                    data: edge.data.to_driver(),
-                },
-            });
-        }
-        Ok(checked)
+            let data = edge.data.to_driver();
+            Ok((edge, RawEdge { from, to, data }))
+        };
+        state.body(self.body_index())?;
+        edges.into_iter().map(check).collect()
     }
 
     /// Adds checked edges unless one is there already or they close a cycle.
     fn connect(&self, state: &mut State, edges: &[Checked]) -> Result<()> {
-        if edges.is_empty() {
+        let Some(&(first, _)) = edges.first() else {
             return Ok(());
-        }
+        };
         let body = state.body_mut(self.body_index())?;
-        let mut last: Option<(CUgraphNode, Vec<(CUgraphNode, CUgraphEdgeData)>)> = None;
-        for edge in edges {
-            let there = match &last {
-                Some((to, there)) if *to == edge.raw.to => there,
-                _ => {
-                    &last
-                        .insert((edge.raw.to, driver::graph::predecessors(edge.raw.to)?))
-                        .1
-                }
-            };
-            if there.iter().any(|(from, _)| *from == edge.raw.from) {
-                return Err(Error::DuplicateEdge {
-                    from: Box::new(body.name(edge.from)),
-                    to: Box::new(body.name(edge.to)),
-                });
+        for of_one in edges.chunk_by(|(_, one), (_, next)| one.to == next.to) {
+            let there = driver::graph::predecessors(of_one[0].1.to)?;
+            let is_there = |(_, raw): &&Checked| there.iter().any(|(from, _)| *from == raw.from);
+            if let Some(&(edge, _)) = of_one.iter().find(is_there) {
+                let (from, to) = ends(body, edge);
+                return Err(Error::DuplicateEdge { from, to });
             }
         }
-        let ascending = edges.iter().all(|edge| edge.from < edge.to);
-        if !(ascending && body.ascending) {
+        let ascends = |(edge, _): &Checked| edge.from.index < edge.to.index;
+        let ascending = edges.iter().all(ascends) && body.ascending;
+        if !ascending {
             acyclic(body, edges)?;
         }
-        let from: Vec<CUgraphNode> = edges.iter().map(|edge| edge.raw.from).collect();
-        let to: Vec<CUgraphNode> = edges.iter().map(|edge| edge.raw.to).collect();
-        let data: Vec<CUgraphEdgeData> = edges.iter().map(|edge| edge.raw.data).collect();
-        driver::graph::add_edges(body.raw, &from, &to, &data)
-            .map_err(|error| error.about(body.name(edges[0].to), "adding edges to"))?;
-        body.ascending &= ascending;
+        let raw: Vec<RawEdge> = edges.iter().map(|(_, raw)| *raw).collect();
+        change(driver::graph::add_edges, body.raw, &raw)
+            .map_err(|error| error.about(body.name(first.to.index), "adding edges to"))?;
+        body.ascending = ascending;
         Ok(())
     }
 }
 
-fn disconnect(body: &Body, edges: &[RawEdge]) -> Result<()> {
+/// What errors call the nodes of an edge.
+fn ends(body: &Body, edge: Edge) -> (Box<NodeName>, Box<NodeName>) {
+    let name = |node: NodeId| Box::new(body.name(node.index));
+    (name(edge.from), name(edge.to))
+}
+
+/// A driver call on edges, which takes them in columns.
+type Call = fn(CUgraph, &[CUgraphNode], &[CUgraphNode], &[CUgraphEdgeData]) -> Result<()>;
+
+/// Has the driver add or remove edges, if there are some.
+fn change(call: Call, graph: CUgraph, edges: &[RawEdge]) -> Result<()> {
     if edges.is_empty() {
         return Ok(());
     }
-    let from: Vec<CUgraphNode> = edges.iter().map(|edge| edge.from).collect();
-    let to: Vec<CUgraphNode> = edges.iter().map(|edge| edge.to).collect();
-    let data: Vec<CUgraphEdgeData> = edges.iter().map(|edge| edge.data).collect();
-    driver::graph::remove_edges(body.raw, &from, &to, &data)
+    let columns = edges.iter().map(|edge| (edge.from, edge.to, edge.data));
+    let (from, to, data): (Vec<_>, Vec<_>, Vec<_>) = columns.collect();
+    call(graph, &from, &to, &data)
 }
 
-/// Whether the graph with these edges has no cycle. Those it has already close none, so a cycle goes through a new one.
-fn acyclic(body: &mut Body, new: &[Checked]) -> Result<()> {
-    let mut after: Vec<SmallVec<[u32; 4]>> = Vec::new();
-    let mut connect = |from: u32, to: u32| {
-        let size = from.max(to) as usize + 1;
-        if after.len() < size {
-            after.resize(size, SmallVec::new());
-        }
-        after[from as usize].push(to);
-    };
-    for edge in driver::graph::edges(body.raw)? {
-        connect(body.number(edge.from)?, body.number(edge.to)?);
+/// The nodes right after each node.
+type After = HashMap<CUgraphNode, Vec<CUgraphNode>, BuildHasherDefault<AddressHasher>>;
+
+/// Refuses edges that close a cycle. Those that are there close none, so a cycle has a new one.
+fn acyclic(body: &Body, new: &[Checked]) -> Result<()> {
+    let mut after = After::default();
+    let there = driver::graph::edges(body.raw)?;
+    for edge in there.iter().chain(new.iter().map(|(_, raw)| raw)) {
+        after.entry(edge.from).or_default().push(edge.to);
     }
-    for edge in new {
-        connect(edge.from, edge.to);
-    }
-    for edge in new {
-        if reaches(&after, edge.to, edge.from) {
-            return Err(Error::Cycle {
-                from: Box::new(body.name(edge.from)),
-                to: Box::new(body.name(edge.to)),
-            });
-        }
+    let closes = |(_, raw): &&Checked| reaches(&after, raw.to, raw.from);
+    if let Some(&(edge, _)) = new.iter().find(closes) {
+        let (from, to) = ends(body, edge);
+        return Err(Error::Cycle { from, to });
     }
     Ok(())
 }
 
-fn reaches(after: &[SmallVec<[u32; 4]>], from: u32, to: u32) -> bool {
-    let mut seen = vec![false; after.len()];
+fn reaches(after: &After, from: CUgraphNode, to: CUgraphNode) -> bool {
+    let mut seen = HashSet::<_, BuildHasherDefault<AddressHasher>>::default();
     let mut next = vec![from];
     while let Some(node) = next.pop() {
         if node == to {
             return true;
         }
-        if std::mem::replace(&mut seen[node as usize], true) {
-            continue;
+        if seen.insert(node) {
+            next.extend(after.get(&node).into_iter().flatten());
         }
-        next.extend(after[node as usize].iter().copied());
     }
     false
 }
@@ -309,36 +285,42 @@ pub struct Neighbours<'g> {
 }
 
 impl Neighbours<'_> {
-    fn edge(&self, other: NodeId, data: EdgeData) -> Edge {
-        let (from, to) = if self.before {
-            (other, self.node)
-        } else {
-            (self.node, other)
-        };
-        Edge { from, to, data }
+    /// The edges to or from `nodes`.
+    fn plain(&self, nodes: impl NodeSet) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        nodes.each(&mut |other| {
+            let (from, to) = self.in_order(other, self.node);
+            edges.push(Edge::plain(from, to));
+        });
+        edges
     }
 
-    fn raw(&self, state: &State) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>> {
-        let graph = self.graph;
-        let body = state.body(graph.body_index())?;
-        let raw = body.resolve(graph.hierarchy().id, graph.body_index(), self.node)?;
-        if self.before {
-            driver::graph::predecessors(raw)
-        } else {
-            driver::graph::successors(raw)
+    /// Which of the two waits for which.
+    fn in_order<T>(&self, other: T, this: T) -> (T, T) {
+        match self.before {
+            true => (other, this),
+            false => (this, other),
         }
+    }
+
+    fn raw(&self, state: &State) -> Result<Vec<RawEdge>> {
+        let (_, this) = self.graph.find(state, self.node)?;
+        let others = match self.before {
+            true => driver::graph::predecessors(this)?,
+            false => driver::graph::successors(this)?,
+        };
+        let edges = others.into_iter().map(|(other, data)| {
+            let (from, to) = self.in_order(other, this);
+            RawEdge { from, to, data }
+        });
+        Ok(edges.collect())
     }
 
     /// The edges.
     pub fn edges(&self) -> Result<Vec<Edge>> {
         let mut state = self.graph.hierarchy().lock();
         let raw = self.raw(&state)?;
-        raw.into_iter()
-            .map(|(node, data)| {
-                let index = state.body_mut(self.graph.body_index())?.number(node)?;
-                Ok(self.edge(self.graph.id(&state, index), EdgeData::from_driver(data)))
-            })
-            .collect()
+        self.graph.named(&mut state, raw)
     }
 
     /// The nodes.
@@ -347,115 +329,52 @@ impl Neighbours<'_> {
         Ok(self.edges()?.into_iter().map(side).collect())
     }
 
-    /// How many there are.
-    pub fn len(&self) -> Result<usize> {
-        Ok(self.raw(&self.graph.hierarchy().lock())?.len())
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
-    /// Whether `node` is one.
-    pub fn contains(&self, node: impl Into<NodeId>) -> Result<bool> {
-        let node = node.into();
-        Ok(self.list()?.contains(&node))
-    }
-
-    /// Adds nodes, all or none, in one call of the driver.
+    /// Adds nodes, all or none, in one call of the driver. [`Graph::add_edges`] adds edges that
+    /// carry [`EdgeData`].
     ///
     /// # Errors
     ///
     /// As [`Graph::add_edge`].
     pub fn add(&self, nodes: impl NodeSet) -> Result<()> {
-        self.add_with(nodes, EdgeData::default())
+        self.graph.add_edges(self.plain(nodes))
     }
 
-    /// Adds nodes with edges that carry `data`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Graph::add_edge`].
-    pub fn add_with(&self, nodes: impl NodeSet, data: EdgeData) -> Result<()> {
-        let mut list = Vec::new();
-        nodes.each(&mut |node| list.push(node));
-        self.graph
-            .add_edges(list.into_iter().map(|node| self.edge(node, data)))
-    }
-
-    /// Removes nodes, all or none, in one call of the driver. A node that is given twice counts once.
+    /// Removes nodes, all or none, in one call of the driver. A node that is given twice counts
+    /// once.
     ///
     /// # Errors
     ///
     /// As [`Graph::remove_edge`].
     pub fn remove(&self, nodes: impl NodeSet) -> Result<()> {
-        let mut list = Vec::new();
-        nodes.each(&mut |node| list.push(node));
-        self.graph.remove_edges(list.into_iter().map(|node| {
-            let edge = self.edge(node, EdgeData::default());
-            (edge.from, edge.to)
-        }))
+        let edges = self.plain(nodes).into_iter();
+        self.graph
+            .remove_edges(edges.map(|edge| (edge.from, edge.to)))
     }
 
-    /// Makes these the nodes: one call of the driver removes edges, one adds them, each only where there are some. Edges that stay keep
-    /// their data. On an error, the edges are what they were.
+    /// Makes these the nodes, `()` for none: one call of the driver removes edges, one adds them,
+    /// each only where there are some. Edges that stay keep their data. On an error, the edges are
+    /// what they were.
     ///
     /// # Errors
     ///
     /// As [`Graph::add_edge`].
     pub fn set(&self, nodes: impl NodeSet) -> Result<()> {
         let graph = self.graph;
-        let mut list = Vec::new();
-        nodes.each(&mut |node| list.push(node));
+        let wanted = self.plain(nodes);
         driver::bind(graph.context())?;
         let mut state = graph.hierarchy().lock();
-        let there = self.raw(&state)?;
-        let wanted = graph.check(
-            &state,
-            list.into_iter()
-                .map(|node| self.edge(node, EdgeData::default())),
-        )?;
-        let other = |edge: &Checked| {
-            if self.before {
-                edge.raw.from
-            } else {
-                edge.raw.to
-            }
-        };
-        let body = state.body(graph.body_index())?;
-        let this = body.resolve(graph.hierarchy().id, graph.body_index(), self.node)?;
-        let gone: Vec<RawEdge> = there
-            .iter()
-            .filter(|(node, _)| wanted.iter().all(|edge| other(edge) != *node))
-            .map(|&(node, data)| {
-                let (from, to) = if self.before {
-                    (node, this)
-                } else {
-                    (this, node)
-                };
-                RawEdge { from, to, data }
-            })
-            .collect();
-        let new: Vec<Checked> = wanted
-            .into_iter()
-            .filter(|edge| there.iter().all(|(node, _)| other(edge) != *node))
-            .collect();
-        disconnect(body, &gone)?;
-        if let Err(error) = graph.connect(&mut state, &new) {
-            let from: Vec<CUgraphNode> = gone.iter().map(|edge| edge.from).collect();
-            let to: Vec<CUgraphNode> = gone.iter().map(|edge| edge.to).collect();
-            let data: Vec<CUgraphEdgeData> = gone.iter().map(|edge| edge.data).collect();
-            if !gone.is_empty() {
-                driver::graph::add_edges(state.body(graph.body_index())?.raw, &from, &to, &data)?;
-            }
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// Removes all of them.
-    pub fn clear(&self) -> Result<()> {
-        self.set(())
+        let mut gone = self.raw(&state)?;
+        let mut new = graph.check(&state, wanted)?;
+        let ends = |edge: &RawEdge| (edge.from, edge.to);
+        let there: HashSet<_> = gone.iter().map(ends).collect();
+        let wanted: HashSet<_> = new.iter().map(|(_, raw)| ends(raw)).collect();
+        gone.retain(|edge| !wanted.contains(&ends(edge)));
+        new.retain(|(_, raw)| !there.contains(&ends(raw)));
+        let raw = state.body(graph.body_index())?.raw;
+        change(driver::graph::remove_edges, raw, &gone)?;
+        graph.connect(&mut state, &new).or_else(|error| {
+            change(driver::graph::add_edges, raw, &gone)?;
+            Err(error)
+        })
     }
 }

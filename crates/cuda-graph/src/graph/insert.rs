@@ -1,15 +1,17 @@
 //! Putting nodes into a graph.
 
+use std::collections::HashSet;
+use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 
-use cudarc::driver::sys::{CUgraphNode, CUgraphNodeType};
+use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeParams, CUgraphNodeType};
+use smallvec::smallvec;
 
 use super::content::Content;
 use super::operation::{AnyOp, Holds, Operation};
-use super::state::{Body, Hierarchy, RawNodes, State};
-use super::{Graph, NodeId};
-use crate::error::{NodeKind, NodeName};
+use super::state::{Body, Hierarchy, RawNodes, State, check};
+use super::{Graph, NodeId, NodeSet};
+use crate::error::NodeKind;
 use crate::op::{AllocOp, Op, Tag};
 use crate::{Error, Result, driver};
 
@@ -38,17 +40,10 @@ impl Graph {
         let hierarchy = &**self.hierarchy();
         let mut state = hierarchy.lock();
         let mut nodes = RawNodes::new();
-        let ready = state
-            .body(self.body_index())
-            .and_then(|body| after(body, &mut nodes))
-            .and_then(|()| state.check(hierarchy.id, self.body_index(), &op));
-        match ready {
-            Ok(()) => state.insert(hierarchy, self.body_index(), op, &nodes, Slot::New, None),
-            Err(error) => {
-                state.trash.push(Content::Op(op.into_any()));
-                Err(error)
-            }
-        }
+        // On an error, `op` goes after unlocking: dropping what it holds runs user code.
+        after(state.body(self.body_index())?, &mut nodes)?;
+        check(hierarchy.id, &op, || state.is_in_body(self.body_index()))?;
+        state.insert(hierarchy, self.body_index(), op, &nodes, Slot::New, None)
     }
 
     /// Adds a node that runs `graph`, which nobody else has, after the nodes that `after` gives.
@@ -69,48 +64,44 @@ impl Graph {
     #[inline]
     pub(crate) fn resolve_all<'a>(
         &'a self,
-        set: &'a impl super::NodeSet,
+        set: &'a impl NodeSet,
     ) -> impl FnOnce(&Body, &mut RawNodes) -> Result<()> + 'a {
         let (id, index) = (self.hierarchy().id, self.body_index());
         move |body, nodes| {
             let mut failed = None;
             set.each(&mut |node: NodeId| match body.resolve(id, index, node) {
-                Ok(raw) if nodes.len() < MANY && nodes.contains(&raw) => {
-                    let name = Box::new(body.name(node.index));
-                    failed.get_or_insert(Error::DuplicateNode { node: name });
-                }
                 Ok(raw) => nodes.push(raw),
                 Err(error) => {
                     failed.get_or_insert(error);
                 }
             });
-            match failed {
-                Some(error) => Err(error),
-                None if nodes.len() > MANY => check_many(body, nodes),
-                None => Ok(()),
-            }
+            failed.map_or(Ok(()), Err)?;
+            let Some(twice) = named_twice(nodes) else {
+                return Ok(());
+            };
+            let index = body.handles.iter().position(|handle| *handle == twice);
+            Err(Error::DuplicateNode {
+                node: Box::new(body.name(index.unwrap_or(0) as u32)),
+            })
         }
     }
 }
 
-/// From so many nodes on, a table finds duplicates sooner than a search.
-const MANY: usize = 16;
-
-#[cold]
-fn check_many(body: &Body, nodes: &[CUgraphNode]) -> Result<()> {
-    let mut seen = std::collections::HashSet::with_capacity(nodes.len());
-    let Some(twice) = nodes.iter().find(|node| !seen.insert(**node as usize)) else {
-        return Ok(());
-    };
-    let index = body.handles.iter().position(|handle| handle == twice);
-    Err(Error::DuplicateNode {
-        node: Box::new(body.name(index.unwrap_or(0) as u32)),
-    })
+#[inline]
+fn named_twice(nodes: &[CUgraphNode]) -> Option<CUgraphNode> {
+    // A table finds duplicates among many sooner than a search.
+    if nodes.len() > 16 {
+        let mut seen = HashSet::with_capacity(nodes.len());
+        return nodes.iter().copied().find(|node| !seen.insert(*node));
+    }
+    let mut earlier = nodes.iter().enumerate();
+    let twice = earlier.find(|(at, node)| nodes[..*at].contains(node));
+    twice.map(|(_, node)| *node)
 }
 
 impl State {
-    /// Adds a node that was [checked](State::check). The bodies of a conditional node get the
-    /// numbers `bodies`, if some were reserved for them.
+    /// Adds a node that was [checked](check) to a graph that is there. The bodies of a
+    /// conditional node get the numbers `bodies`, if some were reserved for them.
     #[inline]
     pub(crate) fn insert<O: Operation>(
         &mut self,
@@ -121,13 +112,7 @@ impl State {
         slot: Slot,
         bodies: Option<Range<u32>>,
     ) -> Result<u32> {
-        let raw = match self.body(body) {
-            Ok(graph) => graph.raw,
-            Err(error) => {
-                self.trash.push(Content::Op(op.into_any()));
-                return Err(error);
-            }
-        };
+        let raw = self.bodies[body as usize].raw;
         let added = match op.holds() {
             Holds::Bodies(branching) => branching.add_to(&hierarchy.context, raw, after),
             _ => op
@@ -138,13 +123,11 @@ impl State {
             Ok(added) => added,
             Err(error) => {
                 let error = error.about(op.name(None), "adding");
-                // The operation goes after unlocking: dropping what it holds runs user code.
-                self.trash.push(Content::Op(op.into_any()));
+                self.trash.push(op.into_any());
                 return Err(error);
             }
         };
-        let content = content_of(op, node);
-        let index = self.put(body, node, content, slot);
+        let index = self.put(body, node, content_of(op, node), slot);
         if !inside.is_empty() {
             self.put_bodies(body, index, &inside, bodies);
         }
@@ -161,24 +144,14 @@ impl State {
         slot: Slot,
     ) -> Result<u32> {
         let mut other = graph.hierarchy().lock();
-        let in_body = self.is_in_body(body);
-        let name = || NodeName {
-            label: tag.label.clone(),
-            location: tag.location,
-            ..NodeName::of_kind(NodeKind::Child, None)
-        };
-        if in_body {
-            other.check_for_body(0)?;
-        }
-        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
-        params.__bindgen_anon_1.graph.graph = other.body(0)?.raw;
+        let content = Content::other(NodeKind::Child, tag, Vec::new());
+        let mut params = self.child_params(body, &mut other)?;
         let moved = driver::node::has_moving();
         if moved {
             driver::node::make_moving(&mut params);
         }
         let node = driver::node::add(self.body(body)?.raw, after, &mut params)
-            .map_err(|error| error.about(name(), "adding"))?;
-        let content = Content::other(NodeKind::Child, tag, Vec::new());
+            .map_err(|error| error.about(content.name(None), "adding"))?;
         let index = self.put(body, node, content, slot);
         if moved {
             self.take_in(body, index, &mut other);
@@ -188,21 +161,30 @@ impl State {
         Ok(index)
     }
 
+    /// The parameters of a node of graph `body` that runs the root of `other`.
+    pub(super) fn child_params(&self, body: u32, other: &mut State) -> Result<CUgraphNodeParams> {
+        if self.is_in_body(body) {
+            other.check_for_body(0)?;
+        }
+        let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH);
+        params.__bindgen_anon_1.graph.graph = other.body(0)?.raw;
+        Ok(params)
+    }
+
     /// Takes over the graphs of `other`, whose root the driver has moved into a node.
     fn take_in(&mut self, body: u32, node: u32, other: &mut State) {
         self.may_branch |= other.may_branch;
         let first = self.bodies.len() as u32;
-        let moved = std::mem::take(&mut other.bodies);
         // What is left of it holds nothing.
-        other
-            .bodies
-            .push(Body::new(std::ptr::null_mut(), None, false));
-        for mut graph in moved {
+        let nothing = smallvec![Body::default()];
+        for mut graph in mem::replace(&mut other.bodies, nothing) {
             graph.parent = Some(match graph.parent {
                 Some((parent, node)) => (parent + first, node),
                 None => (body, node),
             });
-            graph.inside.shift(first);
+            for numbers in graph.inside.values_mut() {
+                *numbers = numbers.start + first..numbers.end + first;
+            }
             self.bodies.push(graph);
         }
         let parent = &mut self.bodies[body as usize];
@@ -214,10 +196,7 @@ impl State {
         let body = &mut self.bodies[body as usize];
         match slot {
             Slot::New => body.push(node, content),
-            Slot::Reserved(index) => {
-                body.take_place(index, node, content);
-                index
-            }
+            Slot::Reserved(index) => body.take_place(index, node, content),
         }
     }
 
@@ -225,7 +204,7 @@ impl State {
         &mut self,
         body: u32,
         node: u32,
-        inside: &[cudarc::driver::sys::CUgraph],
+        inside: &[CUgraph],
         reserved: Option<Range<u32>>,
     ) {
         self.may_branch = true;
@@ -238,9 +217,7 @@ impl State {
         let graph = &mut self.bodies[body as usize];
         graph.inside.insert(node, numbers);
         // A spare condition that a node uses is spare no more.
-        if let Some(Holds::Bodies(branching)) =
-            graph.content(node).and_then(Content::op).map(AnyOp::holds)
-        {
+        if let Some(Holds::Bodies(branching)) = graph.content(node).map(AnyOp::holds) {
             let used = branching.condition.raw();
             self.spare.retain(|spare| spare.raw() != used);
         }
@@ -248,25 +225,21 @@ impl State {
 
     /// Refuses a graph that no body may embed.
     pub(crate) fn check_for_body(&mut self, body: u32) -> Result<()> {
-        let raw_nodes = driver::graph::nodes(self.body(body)?.raw)?;
-        for raw in raw_nodes {
+        for raw in driver::graph::nodes(self.body(body)?.raw)? {
             let graph = self.body_mut(body)?;
             let index = graph.number(raw)?;
-            let fits = match (
-                graph.kind(index),
-                graph.content(index).and_then(Content::op),
-            ) {
+            let kind = graph.kind(index);
+            let fits = match (kind, graph.content(index).and_then(Content::op)) {
                 (_, Some(op)) => op.fits_in_body(),
                 (NodeKind::Copy, None) => AnyOp::read(raw)?.fits_in_body(),
                 (NodeKind::Conditional, None) => false,
                 (kind, None) => kind.fits_in_body(),
             };
             if !fits {
-                return Err(Error::NotInBody {
-                    node: Box::new(graph.name(index)),
-                });
+                let node = Box::new(graph.name(index));
+                return Err(Error::NotInBody { node });
             }
-            if graph.kind(index) == NodeKind::Child {
+            if kind == NodeKind::Child {
                 let child = self.child(body, index)?;
                 self.check_for_body(child)?;
             }
@@ -277,39 +250,16 @@ impl State {
 
 /// What is kept of an operation that became a node.
 #[inline]
-fn content_of<O: Operation>(op: O, node: CUgraphNode) -> Content {
+pub(super) fn content_of<O: Operation>(op: O, node: CUgraphNode) -> Content {
     match op.into_any() {
-        op @ AnyOp::Kernel(_) => Content::Op(op),
+        op @ AnyOp::Kernel(_) => op,
         // The driver chose the address.
         AnyOp::Alloc(op) => match AllocOp::read(node).ok().and_then(|read| read.address()) {
-            Some(address) => Content::Op(op.at(address).into()),
-            None => Content::Op(op.into()),
+            Some(address) => op.at(address).into(),
+            None => op.into(),
         },
         // What raw parameters point to may be gone, so only the driver knows them.
         AnyOp::Raw(op) => Content::other(op.kind(), op.tag().clone(), op.owners().to_vec()),
-        op => Content::Op(op),
-    }
-}
-
-impl Graph {
-    /// What operation `op` is kept as for a node that it was set on.
-    pub(super) fn kept(op: AnyOp, node: CUgraphNode) -> Content {
-        content_of(op, node)
-    }
-
-    /// A root of its own for a graph of the driver's that nobody else has.
-    pub(crate) fn of_captured(
-        context: &Arc<cudarc::driver::CudaContext>,
-        raw: cudarc::driver::sys::CUgraph,
-    ) -> Graph {
-        Graph::root(context, raw, true, false)
-    }
-
-    /// A handle on a graph that something else owns, to look at it.
-    pub(crate) fn borrowed(
-        context: &Arc<cudarc::driver::CudaContext>,
-        raw: cudarc::driver::sys::CUgraph,
-    ) -> Graph {
-        Graph::root(context, raw, false, false)
+        op => op,
     }
 }

@@ -16,7 +16,6 @@ mod turns;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -36,12 +35,13 @@ use crate::memory::RawMemory;
 use crate::op::{AllocOp, Op};
 use crate::{Error, Owner, Result, driver};
 use content::Content;
-use state::{Hierarchy, State};
+use insert::content_of;
+use state::{Body, Hierarchy, State, check};
 
-/// A graph: a definition to inspect, edit and instantiate, or a view of one that is embedded in another.
+/// A graph: a definition to inspect, edit and instantiate, or a view of one embedded in another.
 ///
-/// Every node holds what its operation uses; nothing else need be kept alive. A view keeps the root alive; when the node that it is
-/// embedded in is destroyed, it answers [`Error::GraphGone`]. `Send`, not `Sync`: the driver does not lock graphs.
+/// Every node holds what its operation uses; nothing else need be kept alive. A view keeps the root
+/// alive; when the node that it is embedded in is destroyed, it answers [`Error::GraphGone`].
 ///
 /// ```
 /// # use cuda_graph::{Buffer, CopyOp, FillOp, Graph};
@@ -60,7 +60,7 @@ use state::{Hierarchy, State};
 /// # Ok::<(), cuda_graph::Error>(())
 /// ```
 ///
-/// It moves between threads, and is used by one at a time:
+/// It moves between threads, and is used by one at a time, because the driver does not lock graphs:
 ///
 /// ```
 /// fn sendable<T: Send>() {}
@@ -71,7 +71,6 @@ use state::{Hierarchy, State};
 /// fn shareable<T: Sync>() {}
 /// shareable::<cuda_graph::Graph>();
 /// ```
-#[repr(transparent)]
 pub struct Graph {
     view: View,
     not_sync: PhantomData<Cell<()>>,
@@ -79,22 +78,14 @@ pub struct Graph {
 
 /// A graph of a hierarchy. What its nodes use is kept.
 pub(crate) struct View {
-    hierarchy: Arc<Hierarchy>,
-    body: u32,
+    pub hierarchy: Arc<Hierarchy>,
+    pub body: u32,
 }
 
 impl View {
     fn new(hierarchy: Arc<Hierarchy>, body: u32) -> View {
         hierarchy.retain();
         View { hierarchy, body }
-    }
-
-    pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
-        &self.hierarchy
-    }
-
-    pub(crate) fn body(&self) -> u32 {
-        self.body
     }
 
     /// Whether both are views of one graph.
@@ -117,11 +108,10 @@ impl Drop for View {
 
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "graph {}", self.hierarchy().id)?;
-        if self.body != 0 {
-            write!(f, ".{}", self.body)?;
+        match self.body {
+            0 => write!(f, "graph {}", self.hierarchy.id),
+            body => write!(f, "graph {}.{body}", self.hierarchy.id),
         }
-        Ok(())
     }
 }
 
@@ -131,11 +121,13 @@ impl Graph {
         driver::choose()?;
         driver::bind(context)?;
         let raw = driver::graph::create()?;
-        Ok(Graph::root(context, raw, true, true))
+        let hierarchy = Hierarchy::new(context.clone(), raw, true, true);
+        Ok(Graph::from_view(View::new(hierarchy, 0)))
     }
 
-    fn root(context: &Arc<CudaContext>, raw: CUgraph, owned: bool, ascending: bool) -> Graph {
-        let hierarchy = Hierarchy::new(context.clone(), raw, owned, ascending);
+    /// A root for the driver's graph `raw`, which goes with it if it is `owned`.
+    pub(crate) fn of_raw(context: &Arc<CudaContext>, raw: CUgraph, owned: bool) -> Graph {
+        let hierarchy = Hierarchy::new(context.clone(), raw, owned, false);
         Graph::from_view(View::new(hierarchy, 0))
     }
 
@@ -151,7 +143,7 @@ impl Graph {
     }
 
     pub(crate) fn hierarchy(&self) -> &Arc<Hierarchy> {
-        self.view.hierarchy()
+        &self.view.hierarchy
     }
 
     pub(crate) fn body_index(&self) -> u32 {
@@ -163,8 +155,18 @@ impl Graph {
         &self.hierarchy().context
     }
 
-    fn id(&self, state: &State, index: u32) -> NodeId {
-        self.id_of(index, state.bodies[self.view.body as usize].kind(index))
+    /// This graph in `state`, and the driver's handle of a node, if that is one of this graph's.
+    fn find<'s>(&self, state: &'s State, node: NodeId) -> Result<(&'s Body, CUgraphNode)> {
+        let body = state.body(self.view.body)?;
+        let raw = body.resolve(self.hierarchy().id, self.view.body, node)?;
+        Ok((body, raw))
+    }
+
+    /// The node that the driver calls `raw`.
+    fn node_of(&self, state: &mut State, raw: CUgraphNode) -> Result<NodeId> {
+        let body = state.body_mut(self.view.body)?;
+        let index = body.number(raw)?;
+        Ok(self.id_of(index, body.kind(index)))
     }
 
     #[inline]
@@ -215,38 +217,38 @@ impl Graph {
         if let AnyOp::Child(child) = &op {
             return self.embed_again(id, child);
         }
-        let hierarchy = &**self.hierarchy();
-        let mut state = hierarchy.lock();
-        let updated = state.update(hierarchy, self.view.body, id, &op);
-        match updated {
-            Ok(raw) => {
-                let content = Graph::kept(op, raw);
-                let body = state.body_mut(self.view.body)?;
-                let place = &mut body.contents.edit()[id.index as usize];
-                let old = mem::replace(place, content);
-                state.trash.push(old);
-                // Raw parameters may have embedded another graph.
-                if id.kind == NodeKind::Child {
-                    state.forget_child(self.view.body, id.index);
-                }
-                Ok(())
+        // On an error, `op` goes after unlocking: dropping what it holds runs user code.
+        let mut state = self.hierarchy().lock();
+        check(self.hierarchy().id, &op, || {
+            state.is_in_body(self.view.body)
+        })?;
+        let (body, raw) = self.find(&state, id)?;
+        let old = body.content(id.index).and_then(Content::op);
+        if let Err(error) = op.set(self.context(), raw, old) {
+            // Some of it may have been set. Unless all is as before, the new version is held too.
+            let restored = match old {
+                Some(old) => old.set(self.context(), raw, Some(&op)).is_ok(),
+                None => op.kind() != NodeKind::Kernel,
+            };
+            let error = error.about(body.name(id.index), "updating");
+            if !restored {
+                let lingering = &mut state.body_mut(self.view.body)?.lingering;
+                lingering.extend_from_slice(op.owners());
             }
-            Err(error) => {
-                state.trash.push(Content::Op(op));
-                Err(error)
-            }
+            return Err(error);
         }
+        state.replace(self.view.body, id.index, content_of(op, raw));
+        Ok(())
     }
 
     /// Views of the graphs inside a node.
     pub(crate) fn views(&self, id: NodeId) -> Result<Vec<Graph>> {
         let mut state = self.hierarchy().lock();
-        let body = state.body(self.view.body)?;
-        body.resolve(self.hierarchy().id, self.view.body, id)?;
+        self.find(&state, id)?;
         if id.kind == NodeKind::Child {
             state.child(self.view.body, id.index)?;
         }
-        let inside = state.body(self.view.body)?.inside.get(id.index);
+        let inside = state.body(self.view.body)?.inside(id.index);
         Ok(inside.map(|body| self.view_of(body)).collect())
     }
 
@@ -259,10 +261,11 @@ impl Graph {
     pub fn op<O: Operation>(&self, node: Node<O>) -> Result<O> {
         let op = self.any_op(node.id())?;
         let (is, wanted) = (op.kind(), node.id().kind);
-        let name = Box::new(self.name(node));
-        O::from_any(op).ok_or(match is == wanted {
+        O::from_any(op).ok_or_else(|| match is == wanted {
             // Conditional nodes are of one kind, and four types.
-            true => Error::WrongBranching { node: name },
+            true => Error::WrongBranching {
+                node: Box::new(self.name(node)),
+            },
             false => Error::WrongKind { is, wanted },
         })
     }
@@ -271,13 +274,12 @@ impl Graph {
     pub fn any_op(&self, node: impl Into<NodeId>) -> Result<AnyOp> {
         let id = node.into();
         let mut state = self.hierarchy().lock();
-        let body = state.body(self.view.body)?;
-        let raw = body.resolve(self.hierarchy().id, self.view.body, id)?;
-        let tag = match body.content(id.index) {
-            Some(Content::Op(op)) => return Ok(op.clone()),
-            Some(content) => content.tag().clone(),
-            None => return Err(Error::GraphGone),
-        };
+        let (body, raw) = self.find(&state, id)?;
+        let content = body.content(id.index).ok_or(Error::GraphGone)?;
+        if let Some(op) = content.op() {
+            return Ok(op.clone());
+        }
+        let tag = content.tag().clone();
         if body.kind(id.index) == NodeKind::Child {
             let child = state.child(self.view.body, id.index)?;
             return Ok(ChildOp::of(self.view_of(child).view(), tag).into());
@@ -288,7 +290,8 @@ impl Graph {
         Ok(op)
     }
 
-    /// The memory that an allocation node allocates. It lies there from when the node has run to when it is freed.
+    /// The memory that an allocation node allocates. It lies there from when the node has run to
+    /// when it is freed.
     ///
     /// ```
     /// # use cuda_graph::{AllocOp, Buffer, CopyOp, FillOp, FreeOp, Graph, MemoryLocation};
@@ -309,15 +312,13 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// Other than freed, the memory is used only while it lies there: it holds nothing, and once the graph and its executables are gone,
-    /// the address may be another allocation's.
+    /// Other than freed, the memory is used only while it lies there: it holds nothing, and once
+    /// the graph and its executables are gone, the address may be another allocation's.
     pub unsafe fn allocation(&self, node: Node<AllocOp>) -> Result<RawMemory> {
         let mut op = self.op(node)?;
         if op.address().is_none() {
             // It could not be asked for when the node was made.
-            let state = self.hierarchy().look();
-            let body = state.body(self.body_index())?;
-            op = AllocOp::read(body.resolve(self.hierarchy().id, self.body_index(), node.id())?)?;
+            op = AllocOp::read(self.find(&self.hierarchy().look(), node.id())?.1)?;
         }
         // SAFETY: by this function's contract.
         unsafe { op.memory() }.ok_or_else(|| Error::NodeGone {
@@ -329,13 +330,11 @@ impl Graph {
     pub fn name(&self, node: impl Into<NodeId>) -> NodeName {
         let id = node.into();
         let state = self.hierarchy().lock();
-        match state.bodies.get(id.body as usize) {
-            Some(body)
-                if id.hierarchy == self.hierarchy().id && body.content(id.index).is_some() =>
-            {
-                body.name(id.index)
-            }
-            _ => NodeName::of_kind(id.kind, id.index),
+        let body = state.bodies.get(id.body as usize);
+        let body = body.filter(|_| id.hierarchy == self.hierarchy().id);
+        match body.and_then(|body| body.content(id.index)) {
+            Some(content) => content.name(id.index),
+            None => NodeName::of_kind(id.kind, id.index),
         }
     }
 
@@ -345,8 +344,7 @@ impl Graph {
         let id = node.into();
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
-        let body = state.body(self.view.body)?;
-        body.resolve(self.hierarchy().id, self.view.body, id)?;
+        self.find(&state, id)?;
         // Conditional nodes inside go one by one, so that the driver has their conditions back.
         for (body, index) in state.conditionals_at(self.view.body, id.index) {
             state.destroy(body, index)?;
@@ -356,29 +354,18 @@ impl Graph {
 
     /// Every node.
     pub fn nodes(&self) -> Result<Vec<NodeId>> {
-        let mut state = self.hierarchy().lock();
-        let raw = driver::graph::nodes(state.body(self.view.body)?.raw)?;
-        self.numbers(&mut state, raw)
+        self.list(driver::graph::nodes)
     }
 
     /// The nodes that wait for none.
     pub fn roots(&self) -> Result<Vec<NodeId>> {
-        let mut state = self.hierarchy().lock();
-        let raw = driver::graph::roots(state.body(self.view.body)?.raw)?;
-        self.numbers(&mut state, raw)
+        self.list(driver::graph::roots)
     }
 
-    fn numbers(
-        &self,
-        state: &mut State,
-        raw: impl IntoIterator<Item = CUgraphNode>,
-    ) -> Result<Vec<NodeId>> {
-        raw.into_iter()
-            .map(|raw| {
-                let index = state.body_mut(self.view.body)?.number(raw)?;
-                Ok(self.id(state, index))
-            })
-            .collect()
+    fn list(&self, list: fn(CUgraph) -> Result<Vec<CUgraphNode>>) -> Result<Vec<NodeId>> {
+        let mut state = self.hierarchy().lock();
+        let raw = list(state.body(self.view.body)?.raw)?.into_iter();
+        raw.map(|raw| self.node_of(&mut state, raw)).collect()
     }
 
     /// Holds `owner` for as long as the graph, and what is made of it from now on, can run.
@@ -397,12 +384,7 @@ impl Graph {
 
     /// Whether a node is one of this graph and still there.
     pub fn contains(&self, node: impl Into<NodeId>) -> bool {
-        let id = node.into();
-        let state = self.hierarchy().lock();
-        state.body(self.view.body).is_ok_and(|body| {
-            body.resolve(self.hierarchy().id, self.view.body, id)
-                .is_ok()
-        })
+        self.find(&self.hierarchy().look(), node.into()).is_ok()
     }
 }
 
@@ -416,45 +398,5 @@ impl fmt::Debug for Graph {
             }
             Err(_) => write!(f, "{:?}, gone", self.view),
         }
-    }
-}
-
-impl State {
-    /// Makes a node of graph `body` do `op`. Returns the driver's handle.
-    fn update(
-        &mut self,
-        hierarchy: &Hierarchy,
-        body: u32,
-        id: NodeId,
-        op: &AnyOp,
-    ) -> Result<CUgraphNode> {
-        self.check(hierarchy.id, body, op)?;
-        let graph = self.body_mut(body)?;
-        let raw = graph.resolve(hierarchy.id, body, id)?;
-        let old = graph.content(id.index).and_then(Content::op);
-        if let Err(error) = op.set(&hierarchy.context, raw, old) {
-            // Some of it may have been set. Unless all is as before, the new version is held too.
-            let restored = match old {
-                Some(old) => old.set(&hierarchy.context, raw, Some(op)).is_ok(),
-                None => op.kind() != NodeKind::Kernel,
-            };
-            let name = graph.name(id.index);
-            if !restored {
-                graph.lingering.extend_from_slice(op.owners());
-            }
-            return Err(error.about(name, "updating"));
-        }
-        Ok(raw)
-    }
-
-    /// Destroys one node.
-    pub(crate) fn destroy(&mut self, body: u32, node: u32) -> Result<()> {
-        let graph = self.body(body)?;
-        if let Some(handle) = graph.handle(node) {
-            driver::node::destroy(handle)
-                .map_err(|error| error.about(graph.name(node), "destroying"))?;
-            self.forget(body, node);
-        }
-        Ok(())
     }
 }

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use super::operation::Operation;
 use crate::error::NodeKind;
 
-/// A node whose operation is an `O`. It knows its graph, is copied freely, and keeps nothing alive: used after its node or graph is gone,
-/// it is an error.
+/// A node whose operation is an `O`. It knows its graph and keeps nothing alive: used after its
+/// node or graph is gone, it is an error.
 pub struct Node<O> {
     id: NodeId,
     op: PhantomData<fn() -> O>,
@@ -89,15 +89,12 @@ impl<O> fmt::Debug for Node<O> {
 
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} node {} of graph {}",
-            self.kind, self.index, self.hierarchy
-        )?;
-        if self.body != 0 {
-            write!(f, ".{}", self.body)?;
+        let NodeId { kind, index, .. } = self;
+        write!(f, "{kind} node {index} of graph {}", self.hierarchy)?;
+        match self.body {
+            0 => Ok(()),
+            body => write!(f, ".{body}"),
         }
-        Ok(())
     }
 }
 
@@ -138,7 +135,12 @@ node_sets! {
 }
 
 macro_rules! tuples {
-    ($($name:ident)+) => {
+    () => {};
+    ($first:ident $($name:ident)*) => {
+        tuples!(@ $first $($name)*);
+        tuples!($($name)*);
+    };
+    (@ $($name:ident)+) => {
         impl<$($name: NodeSet),+> sealed::Sealed for ($($name,)+) {}
         impl<$($name: NodeSet),+> NodeSet for ($($name,)+) {
             #[inline]
@@ -151,11 +153,4 @@ macro_rules! tuples {
     };
 }
 
-tuples!(A);
-tuples!(A B);
-tuples!(A B C);
-tuples!(A B C D);
-tuples!(A B C D E);
-tuples!(A B C D E F);
-tuples!(A B C D E F G);
 tuples!(A B C D E F G H);

@@ -1,7 +1,6 @@
 //! Operations of every type, and an operation of any type.
 
 use std::fmt;
-use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
@@ -11,7 +10,7 @@ use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
 use crate::error::NodeKind;
 use crate::op::{
     AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, Op, RawOp, RecordEventOp,
-    SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp,
+    SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp, labelled,
 };
 use crate::{Owner, Result};
 
@@ -34,7 +33,9 @@ pub trait Operation: Op {
 
     /// Makes `other` the same operation in place, if that is cheap and changes no hold.
     #[doc(hidden)]
-    fn assign_to_any(&self, other: &mut AnyOp) -> bool;
+    fn assign_to_any(&self, _other: &mut AnyOp) -> bool {
+        false
+    }
 }
 
 /// The graphs that an operation's node holds.
@@ -48,7 +49,7 @@ pub enum Holds<'a> {
 
 /// Everything that is done once for each type of operation.
 macro_rules! operations {
-    ($($variant:ident($op:ty) = $kind:ident $(, holds $holds:ident)?;)+) => {
+    ($($variant:ident($op:ty) = $kind:ident $(, |$this:ident| $holds:expr)?;)+) => {
         /// An operation of any type.
         #[derive(Clone)]
         #[non_exhaustive]
@@ -97,7 +98,8 @@ macro_rules! operations {
 
                 $(
                     fn holds(&self) -> Holds<'_> {
-                        self.$holds()
+                        let $this = self;
+                        $holds
                     }
                 )?
             }
@@ -138,7 +140,7 @@ operations! {
     Copy(CopyOp) = Copy;
     Fill(FillOp) = Fill;
     Host(HostOp) = Host;
-    Child(ChildOp) = Child, holds copied;
+    Child(ChildOp) = Child, |op| Holds::Copy(op);
     Empty(EmptyOp) = Empty;
     RecordEvent(RecordEventOp) = RecordEvent;
     WaitEvent(WaitEventOp) = WaitEvent;
@@ -147,10 +149,10 @@ operations! {
     Batch(BatchOp) = Batch;
     SignalSemaphores(SignalSemaphoresOp) = SignalSemaphores;
     WaitSemaphores(WaitSemaphoresOp) = WaitSemaphores;
-    If(IfOp) = Conditional, holds bodies_held;
-    IfElse(IfElseOp) = Conditional, holds bodies_held;
-    Switch(SwitchOp) = Conditional, holds bodies_held;
-    While(WhileOp) = Conditional, holds bodies_held;
+    If(IfOp) = Conditional, |op| Holds::Bodies(op.branching());
+    IfElse(IfElseOp) = Conditional, |op| Holds::Bodies(op.branching());
+    Switch(SwitchOp) = Conditional, |op| Holds::Bodies(op.branching());
+    While(WhileOp) = Conditional, |op| Holds::Bodies(op.branching());
 }
 
 impl Operation for RawOp {
@@ -161,16 +163,18 @@ impl Operation for RawOp {
     fn from_any(op: AnyOp) -> Option<Self> {
         match op {
             AnyOp::Raw(op) => Some(op),
-            op => Some(RawOp::opaque(op.kind(), op.tag().clone())),
+            op => {
+                let tag = Tag {
+                    unowned: true,
+                    ..op.tag().clone()
+                };
+                Some(RawOp::opaque(op.kind(), tag, Vec::new()))
+            }
         }
     }
 
     fn has_kind(_: NodeKind) -> bool {
         true
-    }
-
-    fn assign_to_any(&self, _: &mut AnyOp) -> bool {
-        false
     }
 }
 
@@ -196,30 +200,30 @@ impl Operation for AnyOp {
     }
 }
 
-impl Op for AnyOp {
-    fn kind(&self) -> NodeKind {
-        each!(self, op => op.kind())
-    }
+/// Functions that do the same with the operation in whichever variant.
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)+) => {$(
+        fn $name(&self, $($argument: $type),*) -> $result {
+            each!(self, op => op.$name($($argument),*))
+        }
+    )+};
+}
 
-    fn tag(&self) -> &Tag {
-        each!(self, op => op.tag())
+impl Op for AnyOp {
+    forward! {
+        kind() -> NodeKind;
+        tag() -> &Tag;
+        owners() -> &[Owner];
+        add_to(context: &CudaContext, graph: CUgraph, after: &[CUgraphNode]) -> Result<CUgraphNode>;
+        set_in(context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()>;
+        run(stream: CUstream) -> Option<Result<()>>;
+        fits_in_body() -> bool;
+        condition_of() -> Option<u64>;
+        launch() -> Option<&KernelOp>;
     }
 
     fn tag_mut(&mut self) -> &mut Tag {
         each!(self, op => op.tag_mut())
-    }
-
-    fn owners(&self) -> &[Owner] {
-        each!(self, op => op.owners())
-    }
-
-    fn add_to(
-        &self,
-        context: &CudaContext,
-        graph: CUgraph,
-        after: &[CUgraphNode],
-    ) -> Result<CUgraphNode> {
-        each!(self, op => op.add_to(context, graph, after))
     }
 
     fn set(&self, context: &CudaContext, node: CUgraphNode, old: Option<&Self>) -> Result<()> {
@@ -227,14 +231,6 @@ impl Op for AnyOp {
             Some(old) => self.set_after(context, node, old),
             None => each!(self, op => op.set(context, node, None)),
         }
-    }
-
-    fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
-        each!(self, op => op.set_in(context, exec, node))
-    }
-
-    fn run(&self, stream: CUstream) -> Option<Result<()>> {
-        each!(self, op => op.run(stream))
     }
 
     fn read(node: CUgraphNode) -> Result<AnyOp> {
@@ -255,46 +251,14 @@ impl Op for AnyOp {
             NodeKind::Child | NodeKind::Conditional | NodeKind::Other(_) => AnyOp::Raw(raw),
         })
     }
-
-    fn fits_in_body(&self) -> bool {
-        each!(self, op => op.fits_in_body())
-    }
-
-    fn condition_of(&self) -> Option<u64> {
-        each!(self, op => op.condition_of())
-    }
-
-    fn launch(&self) -> Option<&KernelOp> {
-        each!(self, op => op.launch())
-    }
 }
+
+labelled!(AnyOp);
 
 impl AnyOp {
     /// Its kind.
     pub fn kind(&self) -> NodeKind {
         Op::kind(self)
-    }
-
-    /// The same operation under a name, for errors and pictures.
-    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
-        self.tag_mut().label = Some(label.into());
-        self
-    }
-
-    /// Its name, if it has one.
-    pub fn label_text(&self) -> Option<&str> {
-        self.tag().label.as_deref()
-    }
-
-    /// The same operation, to be added although nobody holds what it uses: it was read from a node
-    /// of other code.
-    ///
-    /// # Safety
-    ///
-    /// What the operation uses lives for as long as a graph, an executable or a launch uses it.
-    pub unsafe fn assume_owned(mut self) -> Self {
-        self.tag_mut().unowned = false;
-        self
     }
 }
 

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeParams};
+use cudarc::driver::sys::{CUgraph, CUgraphNode};
 
 use super::content::Contents;
-use super::{Graph, Node, NodeId, NodeSet};
-use crate::op::RawOp;
+use super::{Graph, NodeId};
 use crate::{Owner, Result, driver};
 
 impl Graph {
-    /// The driver's handle. It is good while the graph is; edges and nodes added with it are seen by this library.
-    ///
-    /// A node destroyed with it, or whose operation is changed with it, is beyond what this library knows.
+    /// The driver's handle. It is good while the graph is; this library sees edges and nodes added
+    /// with it, and does not see that a node is destroyed or changed with it.
     pub fn raw(&self) -> Result<CUgraph> {
         let mut state = self.hierarchy().lock();
         // Whoever has it may add what this library does not see.
@@ -23,11 +21,12 @@ impl Graph {
         Ok(body.raw)
     }
 
-    /// The driver's handle, for foreign code that clones, embeds or instantiates with it: what the nodes use now is held by whatever the
-    /// driver makes of the graph from here on, and by its launches.
+    /// The driver's handle, for foreign code that clones, embeds or instantiates with it: what the
+    /// nodes use now is held by whatever the driver makes of the graph from here on, and by its
+    /// launches.
     ///
-    /// This puts a CUDA user object on the graph, for good. Launches of an executable that has one cost the driver more: a microsecond on
-    /// an H200. What this library makes needs none.
+    /// This puts a CUDA user object on the graph, for good. Launches of an executable that has one
+    /// cost the driver a microsecond more on an H200. What this library makes needs none.
     pub fn raw_with_owners(&self) -> Result<CUgraph> {
         driver::bind(self.context())?;
         let state = self.hierarchy().lock();
@@ -43,30 +42,30 @@ impl Graph {
     /// The driver's handle of a node, good while the node is.
     pub fn raw_node(&self, node: impl Into<NodeId>) -> Result<CUgraphNode> {
         let state = self.hierarchy().lock();
-        let body = state.body(self.body_index())?;
-        body.resolve(self.hierarchy().id, self.body_index(), node.into())
+        Ok(self.find(&state, node.into())?.1)
     }
 
     /// Takes over a graph: it is destroyed when the last handle is gone.
     ///
     /// # Safety
     ///
-    /// `raw` is a graph of this context's device, no other owner destroys it, and nothing else uses it at the same time. What its nodes use
-    /// lives while they can run.
+    /// `raw` is a graph of this context's device, no other owner destroys it, and nothing else uses
+    /// it at the same time. What its nodes use lives while they can run.
     pub unsafe fn from_raw(raw: CUgraph, context: &Arc<CudaContext>) -> Graph {
-        Graph::root(context, raw, true, false)
+        Graph::of_raw(context, raw, true)
     }
 
-    /// Works on a graph that something else owns and destroys. What nodes that are added or updated through the handle use is held by the
-    /// handle; [`raw_with_owners`](Graph::raw_with_owners) has the driver's graph hold it.
+    /// Works on a graph that something else owns and destroys. The handle holds what nodes use that
+    /// are added or updated through it; [`raw_with_owners`](Graph::raw_with_owners) has the
+    /// driver's graph hold it.
     ///
     /// # Safety
     ///
-    /// As [`from_raw`](Graph::from_raw), except that the owner destroys it, after the last use of this handle, its views and executables'
-    /// per-node updates. When the handle is gone, what those nodes use need not live any more: then the owner runs the graph only if it has
-    /// the driver's graph hold it, or keeps it itself.
+    /// As [`from_raw`](Graph::from_raw), except that the owner destroys it, after the last use of
+    /// this handle, its views and executables' per-node updates. Once the handle is gone, the owner
+    /// runs the graph only if what those nodes use is held by the driver's graph, or by the owner.
     pub unsafe fn from_raw_borrowed(raw: CUgraph, context: &Arc<CudaContext>) -> Graph {
-        Graph::root(context, raw, false, false)
+        Graph::of_raw(context, raw, false)
     }
 
     /// The node that the driver calls `raw`.
@@ -75,25 +74,6 @@ impl Graph {
     ///
     /// `raw` is a node of this graph.
     pub unsafe fn node_from_raw(&self, raw: CUgraphNode) -> Result<NodeId> {
-        let mut state = self.hierarchy().lock();
-        let index = state.body_mut(self.body_index())?.number(raw)?;
-        Ok(self.id(&state, index))
-    }
-
-    /// Adds a node from the driver's own parameters, and keeps `owners` for as long as it can run.
-    ///
-    /// # Safety
-    ///
-    /// As [`RawOp::new`].
-    #[track_caller]
-    pub unsafe fn add_raw(
-        &self,
-        params: CUgraphNodeParams,
-        after: impl NodeSet,
-        owners: impl IntoIterator<Item = Owner>,
-    ) -> Result<Node<RawOp>> {
-        // SAFETY: by this function's contract.
-        let op = unsafe { RawOp::new(params, owners) };
-        self.add(op, after)
+        self.node_of(&mut self.hierarchy().lock(), raw)
     }
 }

@@ -1,17 +1,18 @@
 //! A graph with everything embedded in it: a table of nodes for each, a hierarchy, a lock.
 //!
 //! The driver does not lock graphs, so a graph and the graphs inside of it are one [`Hierarchy`]
-//! behind one lock. Handles are numbers into it that are never given out twice. So a handle of
-//! something destroyed is told apart from everything alive (L2).
+//! behind one lock. Handles are numbers into it that are never given out twice (L2).
 //!
 //! Views of it keep what the nodes use ([`Hierarchy::retain`]). An executable keeps the hierarchy
 //! alone, because the driver names an executable's nodes by the nodes of the definition, which must
 //! exist for that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
+use std::iter;
 use std::mem;
 use std::ops::{Deref, DerefMut, Range};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -24,6 +25,7 @@ use super::condition::Condition;
 use super::content::{Content, Contents};
 use super::operation::{AnyOp, Holds, Operation};
 use crate::error::{NodeKind, NodeName};
+use crate::op::{Op, Tag};
 use crate::retain::AddressHasher;
 use crate::{Error, Owner, Result, driver};
 
@@ -71,9 +73,12 @@ pub(crate) struct Body {
     /// The driver's handles of the nodes, by number. Null if the node is gone, or not there yet.
     pub handles: Vec<CUgraphNode>,
     pub contents: Contents,
-    /// The graphs inside of nodes, as far as they are known.
-    pub inside: Inside,
-    by_raw: Option<Box<ByRaw>>,
+    /// The numbers of the graphs inside of nodes, as far as they are known, by the node's number.
+    pub inside: BTreeMap<u32, Range<u32>>,
+    /// The numbers of the nodes by the driver's handle, completed when it is asked.
+    numbers: HashMap<CUgraphNode, u32, BuildHasherDefault<AddressHasher>>,
+    /// How many nodes are in `numbers`, or gone.
+    numbered: usize,
     /// Owners that belong to no known node.
     pub lingering: Vec<Owner>,
     /// Every edge leads from a node to one with a larger number, and every node is known.
@@ -84,48 +89,6 @@ pub(crate) struct Body {
 }
 
 pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
-
-/// The numbers of the graphs inside of nodes, by the number of the node.
-#[derive(Default)]
-pub(crate) struct Inside(Vec<(u32, Range<u32>)>);
-
-impl Inside {
-    pub(crate) fn get(&self, node: u32) -> Range<u32> {
-        let found = self.0.iter().find(|(of, _)| *of == node);
-        found.map_or(0..0, |(_, numbers)| numbers.clone())
-    }
-
-    pub(crate) fn all(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().flat_map(|(_, numbers)| numbers.clone())
-    }
-
-    pub(crate) fn insert(&mut self, node: u32, numbers: Range<u32>) {
-        self.0.push((node, numbers));
-    }
-
-    pub(crate) fn remove(&mut self, node: u32) -> Range<u32> {
-        let at = self.0.iter().position(|(of, _)| *of == node);
-        at.map_or(0..0, |at| self.0.swap_remove(at).1)
-    }
-
-    /// All graphs have numbers that are larger by so many.
-    pub(crate) fn shift(&mut self, by: u32) {
-        for (_, numbers) in &mut self.0 {
-            *numbers = numbers.start + by..numbers.end + by;
-        }
-    }
-}
-
-/// Nodes by the driver's handle.
-#[derive(Default)]
-struct ByRaw {
-    numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
-    /// How many nodes it knows. It is completed when it is asked, not when a node is added.
-    known: usize,
-}
-
-/// A graph has room for so many nodes at first.
-const FIRST_NODES: usize = 16;
 
 impl Hierarchy {
     pub(crate) fn new(
@@ -139,7 +102,11 @@ impl Hierarchy {
             may_branch: !ascending,
             ..State::default()
         };
-        state.bodies.push(Body::new(root, None, ascending));
+        let mut root = Body::new(root, None, ascending);
+        // The first nodes move no others.
+        root.handles.reserve(16);
+        root.contents.edit().reserve(16);
+        state.bodies.push(root);
         Arc::new(Hierarchy {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             context,
@@ -161,14 +128,18 @@ impl Hierarchy {
         if self.views.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let mut gone = Vec::new();
         let mut state = self.lock();
-        for body in &mut state.bodies {
-            let contents = mem::take(&mut body.contents);
-            gone.push((contents, mem::take(&mut body.lingering)));
+        let mut gone = Vec::new();
+        for Body {
+            contents,
+            lingering,
+            ..
+        } in &mut state.bodies
+        {
+            gone.push((mem::take(contents), mem::take(lingering)));
         }
         drop(state);
-        // Outside of the lock: dropping what the operations hold runs user code.
+        // After unlocking: dropping what the operations hold runs user code.
         driver::capture::undisturbed(|| drop(gone));
     }
 
@@ -181,7 +152,8 @@ impl Hierarchy {
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
-            state: Some(self.state.lock()),
+            state: self.state.lock(),
+            trash: Vec::new(),
         }
     }
 }
@@ -198,9 +170,11 @@ impl Drop for Hierarchy {
     }
 }
 
-/// Exclusive access. The trash is dropped after the lock is released.
+/// Exclusive access.
 pub(crate) struct Locked<'a> {
-    state: Option<Guard<'a, State>>,
+    state: Guard<'a, State>,
+    /// The state's, at the end. A later field is dropped later: when the lock is released.
+    trash: Vec<Content>,
 }
 
 impl Deref for Locked<'_> {
@@ -208,26 +182,22 @@ impl Deref for Locked<'_> {
 
     #[inline]
     fn deref(&self) -> &State {
-        self.state.as_ref().expect("it is there until drop")
+        &self.state
     }
 }
 
 impl DerefMut for Locked<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut State {
-        self.state.as_mut().expect("it is there until drop")
+        &mut self.state
     }
 }
 
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(mut state) = self.state.take()
-            && !state.trash.is_empty()
-        {
-            let trash = mem::take(&mut state.trash);
-            drop(state);
-            drop(trash);
+        if !self.state.trash.is_empty() {
+            self.trash = mem::take(&mut self.state.trash);
         }
     }
 }
@@ -238,96 +208,90 @@ pub(crate) fn lock_both<'a>(
     first: &'a Hierarchy,
     second: &'a Hierarchy,
 ) -> (Locked<'a>, Option<Locked<'a>>) {
-    match first.id.cmp(&second.id) {
-        std::cmp::Ordering::Equal => (first.lock(), None),
-        std::cmp::Ordering::Less => {
-            let first = first.lock();
-            let second = second.lock();
-            (first, Some(second))
-        }
-        std::cmp::Ordering::Greater => {
-            let second = second.lock();
-            (first.lock(), Some(second))
-        }
+    if first.id <= second.id {
+        let locked = first.lock();
+        (locked, (first.id < second.id).then(|| second.lock()))
+    } else {
+        let second = second.lock();
+        (first.lock(), Some(second))
     }
 }
 
 impl State {
     #[inline]
     pub(crate) fn body(&self, body: u32) -> Result<&Body> {
-        match self.bodies.get(body as usize) {
-            Some(body) if !body.raw.is_null() => Ok(body),
-            _ => Err(Error::GraphGone),
-        }
+        let body = self.bodies.get(body as usize);
+        body.filter(|body| !body.raw.is_null())
+            .ok_or(Error::GraphGone)
     }
 
     #[inline]
     pub(crate) fn body_mut(&mut self, body: u32) -> Result<&mut Body> {
-        match self.bodies.get_mut(body as usize) {
-            Some(body) if !body.raw.is_null() => Ok(body),
-            _ => Err(Error::GraphGone),
-        }
+        let body = self.bodies.get_mut(body as usize);
+        body.filter(|body| !body.raw.is_null())
+            .ok_or(Error::GraphGone)
     }
 
     /// Numbers for so many graphs that are not there yet.
     pub(crate) fn reserve(&mut self, count: u32) -> Range<u32> {
         let first = self.bodies.len() as u32;
-        for _ in 0..count {
-            self.bodies
-                .push(Body::new(std::ptr::null_mut(), None, true));
-        }
+        let body = || Body::new(ptr::null_mut(), None, true);
+        self.bodies
+            .extend(iter::repeat_with(body).take(count as usize));
         first..first + count
     }
 
-    /// Refuses an operation that a node of graph `body` cannot be.
-    #[inline]
-    pub(crate) fn check<O: Operation>(&self, id: u64, body: u32, op: &O) -> Result<()> {
-        check(id, op, || self.is_in_body(body))
+    /// Destroys a node, and forgets what it did and everything embedded in it.
+    pub(crate) fn destroy(&mut self, body: u32, node: u32) -> Result<()> {
+        let graph = self.body_mut(body)?;
+        let Some(handle) = graph.handle(node) else {
+            return Ok(());
+        };
+        driver::node::destroy(handle)
+            .map_err(|error| error.about(graph.name(node), "destroying"))?;
+        graph.handles[node as usize] = ptr::null_mut();
+        graph.numbers.remove(&handle);
+        let content = &graph.contents.as_slice()[node as usize];
+        let (name, spare) = (content.name_only(), spare(content));
+        self.spare.extend(spare);
+        self.replace(body, node, name);
+        Ok(())
     }
 
-    /// The node was destroyed: forgets what it did, and everything embedded in it.
-    pub(crate) fn forget(&mut self, body: u32, node: u32) {
-        let Some(graph) = self.bodies.get_mut(body as usize) else {
-            return;
-        };
-        let index = node as usize;
-        if let Some(by_raw) = &mut graph.by_raw {
-            by_raw.numbers.remove(&(graph.handles[index] as usize));
-        }
-        graph.handles[index] = std::ptr::null_mut();
-        let content = &mut graph.contents.edit()[index];
-        let name = content.name_only();
-        let content = mem::replace(content, name);
-        self.spare.extend(spare(&content));
-        self.trash.push(content);
+    /// A node does something else now. What it did, and the graphs inside of it, are gone.
+    pub(super) fn replace(&mut self, body: u32, node: u32, content: Content) {
+        let contents = self.bodies[body as usize].contents.edit();
+        self.trash
+            .push(mem::replace(&mut contents[node as usize], content));
         self.forget_child(body, node);
     }
 
     /// The graphs embedded in a node are gone: forgets them with all that is inside of them. Their
     /// numbers stay, and where they were (L2).
-    pub(crate) fn forget_child(&mut self, body: u32, node: u32) {
-        let mut gone: Vec<u32> = self.bodies[body as usize].inside.remove(node).collect();
+    fn forget_child(&mut self, body: u32, node: u32) {
+        let inside = self.bodies[body as usize].inside.remove(&node);
+        let mut gone: Vec<u32> = inside.into_iter().flatten().collect();
         while let Some(number) = gone.pop() {
             let place = &mut self.bodies[number as usize];
-            let nothing = Body::new(std::ptr::null_mut(), place.parent, false);
+            let nothing = Body::new(ptr::null_mut(), place.parent, false);
             let dead = mem::replace(place, nothing);
-            gone.extend(dead.inside.all());
-            self.spare
-                .extend(dead.contents.as_slice().iter().filter_map(spare));
+            gone.extend(dead.all_inside());
+            let contents = dead.contents.as_slice();
+            self.spare.extend(contents.iter().filter_map(spare));
             let mut kept = dead.lingering;
             kept.push(Arc::new(dead.contents));
-            let kept = Content::other(NodeKind::Empty, Default::default(), kept);
+            let kept = Content::other(NodeKind::Empty, Tag::default(), kept);
             self.trash.push(kept);
         }
     }
 
     /// The graph embedded in node `node`.
     pub(crate) fn child(&mut self, body: u32, node: u32) -> Result<u32> {
-        let inside = self.body(body)?.inside.get(node);
-        if !inside.is_empty() {
+        let parent = self.body(body)?;
+        if let Some(inside) = parent.inside.get(&node) {
             return Ok(inside.start);
         }
-        let raw = driver::node::child(self.body(body)?.handles[node as usize])?;
+        let raw = driver::node::child(parent.handles[node as usize])?;
         let child = self.bodies.len() as u32;
         self.bodies.push(Body::new(raw, Some((body, node)), false));
         let parent = &mut self.bodies[body as usize];
@@ -337,12 +301,11 @@ impl State {
 
     /// Calls `visit` with graph `body` and every graph inside of it.
     pub(crate) fn each_body(&self, body: u32, visit: &mut dyn FnMut(u32, &Body)) {
-        let Some(graph) = self.bodies.get(body as usize) else {
-            return;
-        };
-        visit(body, graph);
-        for inside in graph.inside.all() {
-            self.each_body(inside, visit);
+        if let Some(graph) = self.bodies.get(body as usize) {
+            visit(body, graph);
+            graph
+                .all_inside()
+                .for_each(|inside| self.each_body(inside, visit));
         }
     }
 
@@ -351,7 +314,7 @@ impl State {
         let mut found = vec![(body, node)];
         let mut at = 0;
         while let Some(&(body, node)) = found.get(at) {
-            for inside in self.bodies[body as usize].inside.get(node) {
+            for inside in self.bodies[body as usize].inside(node) {
                 let conditionals = self.bodies[inside as usize].conditionals();
                 found.extend(conditionals.map(|index| (inside, index)));
             }
@@ -370,49 +333,33 @@ impl State {
         found
     }
 
+    /// The nodes around graph `body`, the innermost first: each by its graph and its number there.
+    fn around(&self, body: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let parent = |body: u32| self.bodies.get(body as usize)?.parent;
+        iter::successors(parent(body), move |(body, _)| parent(*body))
+    }
+
     /// Whether graph `body` is a conditional node's, or inside one that is.
     pub(crate) fn is_in_body(&self, body: u32) -> bool {
-        let mut at = self.bodies.get(body as usize);
-        while let Some((parent, node)) = at.and_then(|body| body.parent) {
-            let body = &self.bodies[parent as usize];
-            if body.kind(node) == NodeKind::Conditional {
-                return true;
-            }
-            at = Some(body);
-        }
-        false
+        let kind = |(body, node): (u32, u32)| self.bodies[body as usize].kind(node);
+        self.around(body)
+            .any(|node| kind(node) == NodeKind::Conditional)
     }
 
     /// Whether graph `body` is, or was, inside of a node, at any depth.
     pub(crate) fn is_inside(&self, body: u32, node: (u32, u32)) -> bool {
-        let mut at = self.bodies.get(body as usize);
-        while let Some(parent) = at.and_then(|body| body.parent) {
-            if parent == node {
-                return true;
-            }
-            at = self.bodies.get(parent.0 as usize);
-        }
-        false
+        self.around(body).any(|around| around == node)
     }
 
     /// Whether `ancestor` is `body` or contains it.
     pub(crate) fn contains(&self, ancestor: u32, body: u32) -> bool {
-        let mut at = Some(body);
-        while let Some(body) = at {
-            if body == ancestor {
-                return true;
-            }
-            at = self.bodies[body as usize].parent.map(|(parent, _)| parent);
-        }
-        false
+        ancestor == body || self.around(body).any(|(around, _)| around == ancestor)
     }
 
     /// What errors call the node that the driver calls `raw`, if it is known.
     pub(crate) fn name_of_raw(&self, raw: CUgraphNode) -> Option<Box<NodeName>> {
-        if raw.is_null() {
-            return None;
-        }
-        self.bodies.iter().find_map(|body| {
+        let mut bodies = self.bodies.iter().filter(|_| !raw.is_null());
+        bodies.find_map(|body| {
             let index = body.handles.iter().position(|handle| *handle == raw)?;
             Some(Box::new(body.name(index as u32)))
         })
@@ -421,10 +368,8 @@ impl State {
 
 /// The condition that serves again once the node that does this is gone.
 fn spare(content: &Content) -> Option<Condition> {
-    match content.op().map(AnyOp::holds) {
-        Some(Holds::Bodies(branching)) if branching.condition.serves_again => {
-            Some(branching.condition)
-        }
+    match content.holds() {
+        Holds::Bodies(branching) => Some(branching.condition).filter(|it| it.serves_again),
         _ => None,
     }
 }
@@ -449,11 +394,6 @@ pub(crate) fn check<O: Operation>(
     Ok(())
 }
 
-#[cold]
-fn grow<T>(list: &mut Vec<T>) {
-    list.reserve(FIRST_NODES.max(list.len()));
-}
-
 impl Body {
     pub(crate) fn new(raw: CUgraph, parent: Option<(u32, u32)>, ascending: bool) -> Body {
         Body {
@@ -473,39 +413,31 @@ impl Body {
     #[inline]
     pub(crate) fn push(&mut self, raw: CUgraphNode, content: Content) -> u32 {
         let index = self.len();
-        let contents = self.contents.edit();
-        if contents.len() == contents.capacity() || self.handles.len() == self.handles.capacity() {
-            grow(&mut self.handles);
-            grow(contents);
-        }
         self.handles.push(raw);
-        contents.push(content);
+        self.contents.edit().push(content);
         index
     }
 
     /// A number that was given out before gets its node.
-    pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) {
+    pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) -> u32 {
         self.handles[index as usize] = raw;
         self.contents.edit()[index as usize] = content;
         // The driver has it behind nodes with larger numbers.
         self.ascending &= index + 1 == self.len();
-        if let Some(by_raw) = &mut self.by_raw
-            && (index as usize) < by_raw.known
-        {
-            by_raw.numbers.insert(raw as usize, index);
+        if (index as usize) < self.numbered {
+            self.numbers.insert(raw, index);
         }
+        index
     }
 
     /// The number of a node that the driver named. One that is unknown so far gets one.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
-        let by_raw = self.by_raw.get_or_insert_default();
-        for (index, handle) in self.handles.iter().enumerate().skip(by_raw.known) {
-            if !handle.is_null() {
-                by_raw.numbers.insert(*handle as usize, index as u32);
-            }
-        }
-        by_raw.known = self.handles.len();
-        if let Some(&index) = by_raw.numbers.get(&(raw as usize)) {
+        let new = (0..).zip(&self.handles).skip(self.numbered);
+        let there = new.filter(|(_, handle)| !handle.is_null());
+        self.numbers
+            .extend(there.map(|(index, handle)| (*handle, index)));
+        self.numbered = self.handles.len();
+        if let Some(&index) = self.numbers.get(&raw) {
             return Ok(index);
         }
         let kind = NodeKind::from_driver(driver::node::kind(raw)?);
@@ -525,12 +457,21 @@ impl Body {
         self.contents.as_slice().get(node as usize)
     }
 
-    pub(crate) fn kind(&self, node: u32) -> NodeKind {
-        self.content(node)
-            .map_or(NodeKind::Other(u32::MAX), Content::kind)
+    /// The graphs inside of a node.
+    pub(crate) fn inside(&self, node: u32) -> Range<u32> {
+        self.inside.get(&node).cloned().unwrap_or_default()
     }
 
-    /// What to call node `node`.
+    fn all_inside(&self) -> impl Iterator<Item = u32> + '_ {
+        self.inside.values().cloned().flatten()
+    }
+
+    pub(crate) fn kind(&self, node: u32) -> NodeKind {
+        let content = self.content(node);
+        content.map_or(NodeKind::Other(u32::MAX), Content::kind)
+    }
+
+    /// What errors call a node.
     pub(crate) fn name(&self, node: u32) -> NodeName {
         match self.content(node) {
             Some(content) => content.name(node),
@@ -540,22 +481,25 @@ impl Body {
 
     /// The numbers of the conditional nodes.
     pub(crate) fn conditionals(&self) -> impl Iterator<Item = u32> + '_ {
-        let nodes = self.contents.as_slice().iter().zip(&self.handles);
-        nodes.enumerate().filter_map(|(index, (content, handle))| {
-            let conditional = !handle.is_null() && content.kind() == NodeKind::Conditional;
-            conditional.then_some(index as u32)
-        })
+        let kinds = self.contents.as_slice().iter().map(AnyOp::kind);
+        let conditionals = (0..)
+            .zip(kinds)
+            .filter(|(_, kind)| *kind == NodeKind::Conditional);
+        conditionals
+            .map(|(index, _)| index)
+            .filter(|index| self.handle(*index).is_some())
     }
 
     /// The last conditional node that recorders put here which takes turns.
     pub(crate) fn last_turn(&mut self) -> Option<u32> {
-        while let Some(&last) = self.turns.last() {
-            if self.handle(last).is_some() {
-                return Some(last);
-            }
+        while self
+            .turns
+            .last()
+            .is_some_and(|last| self.handle(*last).is_none())
+        {
             self.turns.pop();
         }
-        None
+        self.turns.last().copied()
     }
 
     /// Whether a conditional node is a loop, or may be one.

@@ -6,8 +6,11 @@ mod svg;
 
 pub use driver_dot::DriverDot;
 
+use std::collections::HashMap;
+
 use crate::Result;
-use crate::graph::{AnyOp, Condition, Conditional, Graph};
+use crate::graph::operation::Holds;
+use crate::graph::{AnyOp, Conditional, Graph, Operation};
 use crate::op::{Op, hex};
 
 /// A graph as pictures show it, with what is embedded in it.
@@ -21,7 +24,8 @@ struct Picture {
 struct Drawn {
     /// What it says, line by line.
     lines: Vec<String>,
-    /// The graphs inside it, with what each is called, unless it is the only one and speaks for itself.
+    /// The graphs inside it, with what each is called, unless it is the only one and speaks for
+    /// itself.
     inside: Vec<(Option<String>, Picture)>,
 }
 
@@ -32,21 +36,20 @@ impl Picture {
         for &id in &ids {
             let op = graph.any_op(id)?;
             let views = graph.views(id)?.into_iter().enumerate();
-            let inside = views.map(|(number, view)| {
-                let inside = Picture::of(&view)?;
-                let title = title(&op, number);
-                Ok(match title {
-                    Some(_) => (title, inside.or_nothing()),
-                    None => (None, inside),
-                })
-            });
+            let inside = views.map(|(number, view)| Ok((title(&op, number), Picture::of(&view)?)));
             nodes.push(Drawn {
                 inside: inside.collect::<Result<_>>()?,
                 lines: lines(id.index(), &op),
             });
         }
-        let place: std::collections::HashMap<_, _> =
-            ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+        // A frame around nothing is not drawn.
+        if nodes.is_empty() {
+            nodes.push(Drawn {
+                lines: vec!["nothing".into()],
+                inside: Vec::new(),
+            });
+        }
+        let place: HashMap<_, _> = ids.iter().zip(0..).collect();
         let edges = graph.edges()?;
         let edges = edges.iter().filter_map(|edge| {
             let (from, to) = (place.get(&edge.from)?, place.get(&edge.to)?);
@@ -56,17 +59,6 @@ impl Picture {
             edges: edges.collect(),
             nodes,
         })
-    }
-
-    /// The same; where there are no nodes, one that says so, because a frame around nothing is not drawn.
-    fn or_nothing(mut self) -> Picture {
-        if self.nodes.is_empty() {
-            self.nodes.push(Drawn {
-                lines: vec!["nothing".into()],
-                inside: Vec::new(),
-            });
-        }
-        self
     }
 }
 
@@ -81,39 +73,32 @@ fn title(op: &AnyOp, number: usize) -> Option<String> {
     }
 }
 
-/// What a conditional node is, in the words of a program.
-fn control(op: &AnyOp) -> Option<(String, &Condition)> {
-    Some(match op {
-        AnyOp::While(op) => ("while".into(), op.condition()),
-        AnyOp::If(op) => ("if".into(), op.condition()),
-        AnyOp::IfElse(op) => ("if/else".into(), op.condition()),
-        AnyOp::Switch(op) => (format!("switch of {}", op.bodies()), op.condition()),
-        _ => return None,
-    })
-}
-
 /// What a picture says of a node.
 fn lines(index: u32, op: &AnyOp) -> Vec<String> {
-    let mut lines = match control(op) {
-        Some((name, condition)) => vec![format!("{index}: {name}"), format!("{condition:?}")],
-        None => vec![format!("{index}: {}", op.kind())],
+    let name = match op {
+        AnyOp::Kernel(op) => op.kernel().name().to_string(),
+        AnyOp::While(_) => "while".into(),
+        AnyOp::If(_) => "if".into(),
+        AnyOp::IfElse(_) => "if/else".into(),
+        AnyOp::Switch(op) => format!("switch of {}", op.bodies()),
+        _ => op.kind().to_string(),
     };
+    let mut lines = vec![format!("{index}: {name}")];
+    if let Holds::Bodies(branching) = op.holds() {
+        lines.push(format!("{:?}", branching.condition));
+    }
     if let Some(label) = op.label_text() {
         lines.push(format!("\"{label}\""));
     }
     match op {
         AnyOp::Kernel(op) => {
             let ((gx, gy, gz), (bx, by, bz)) = (op.grid(), op.block());
-            lines[0] = format!("{index}: {}", op.kernel().name());
             lines.push(format!("grid {gx}x{gy}x{gz}, block {bx}x{by}x{bz}"));
             if op.shared_bytes() > 0 {
                 lines.push(format!("{} bytes shared", op.shared_bytes()));
             }
-            lines.extend(
-                op.attributes()
-                    .iter()
-                    .map(|attribute| format!("{attribute:?}")),
-            );
+            let attributes = op.attributes().iter();
+            lines.extend(attributes.map(|attribute| format!("{attribute:?}")));
         }
         AnyOp::Copy(op) => {
             let (from, to) = (op.from().space(), op.to().space());
@@ -124,11 +109,10 @@ fn lines(index: u32, op: &AnyOp) -> Vec<String> {
             let bytes = width * height * op.value().len();
             lines.push(format!("{bytes} bytes of {}", hex(op.value())));
         }
-        AnyOp::Alloc(op) => lines.push(format!(
-            "{} bytes, {:?}",
-            op.bytes(),
-            op.location_of_memory()
-        )),
+        AnyOp::Alloc(op) => {
+            let place = op.location_of_memory();
+            lines.push(format!("{} bytes, {place:?}", op.bytes()));
+        }
         AnyOp::Free(op) => lines.push(format!("{:#x}", op.address())),
         AnyOp::Batch(op) => lines.push(format!("{} operations", op.operations().len())),
         _ => {}

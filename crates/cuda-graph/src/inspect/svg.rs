@@ -1,49 +1,43 @@
 //! Our own picture, laid out and drawn.
 //!
-//! Each graph inside of a node is laid out by itself, and drawn in a frame in the node's box, which is made large enough for that.
+//! Each graph inside of a node is laid out by itself, and drawn in a frame in the node's box, which
+//! is made large enough for that.
 
 use layout::backends::svg::SVGWriter;
 use layout::core::base::Orientation;
 use layout::core::format::{ClipHandle, RenderBackend};
-use layout::core::geometry::Point;
+use layout::core::geometry::{Point, Position};
 use layout::core::style::StyleAttr;
 use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
 use layout::topo::layout::VisualGraph;
 
-use super::{Drawn, Picture};
+use super::Picture;
 use crate::{Graph, Result};
 
 impl Graph {
-    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph, or bodies, is a box with a frame for each of
-    /// these. No other program is needed; laying out takes long from some hundreds of nodes on.
+    /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph or
+    /// bodies is a box with a frame for each. Laying out takes long from some hundreds of nodes on.
     pub fn svg(&self) -> Result<String> {
-        let picture = Picture::of(self)?;
-        if picture.nodes.is_empty() {
-            return Ok(
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1\" height=\"1\"></svg>\n"
-                    .into(),
-            );
-        }
-        let sheet = Sheet::of(&picture);
+        let sheet = Sheet::of(&Picture::of(self)?);
         let mut writer = SVGWriter::new();
         for stroke in sheet.strokes {
             stroke(&mut writer, Point::zero());
         }
-        Ok(cut(&writer.finalize(), sheet.size))
+        Ok(cut(writer.finalize(), sheet.size))
     }
 }
 
-/// The same drawing on a canvas that ends where what is drawn does: the writer takes a text to be as high as it is long.
-fn cut(svg: &str, size: Point) -> String {
-    let Some((before, (_, after))) = svg
-        .split_once("<svg ")
-        .and_then(|(before, rest)| Some((before, rest.split_once('>')?)))
-    else {
-        return svg.into();
+/// The same drawing on a canvas that ends where what is drawn does: the writer takes a text to be
+/// as high as it is long.
+fn cut(svg: String, size: Point) -> String {
+    let Some((before, rest)) = svg.split_once("<svg ") else {
+        return svg;
     };
+    let after = rest.split_once('>').map_or("", |(_, after)| after);
     let (width, height) = (size.x + 5., size.y + 5.);
     format!(
-        "{before}<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\">{after}"
+        "{before}<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">{after}"
     )
 }
 
@@ -59,137 +53,110 @@ struct Sheet {
     size: Point,
 }
 
-/// A node with frames.
-struct Framed<'a> {
-    node: layout::adt::dag::NodeHandle,
-    text: String,
-    /// How high the text is.
-    head: f64,
-    /// How wide all frames are.
-    width: f64,
-    frames: Vec<Frame<'a>>,
-}
-
+/// A graph in a node's box.
 struct Frame<'a> {
-    title: Option<&'a str>,
-    /// How high the title is.
-    head: f64,
+    title: &'a str,
     inside: Sheet,
     size: Point,
 }
 
 impl Sheet {
     fn of(picture: &Picture) -> Sheet {
-        let mut drawing = VisualGraph::new(Orientation::TopToBottom);
-        let mut framed = Vec::new();
-        let mut handles = Vec::with_capacity(picture.nodes.len());
-        for Drawn { lines, inside } in &picture.nodes {
-            let text = lines.join("\n");
-            let frames: Vec<_> = inside.iter().map(Frame::of).collect();
-            let head = size_of_text(lines.iter().map(String::as_str));
-            let width = frames.iter().map(|frame| frame.size.x + GAP).sum::<f64>() + GAP;
-            let height = frames.iter().map(|frame| frame.size.y).fold(0., f64::max);
-            let (shape, size) = match frames.is_empty() {
-                true => (ShapeKind::new_box(&text), head),
-                false => {
-                    let size = Point::new(head.x.max(width), head.y + height + 2. * GAP);
-                    (ShapeKind::new_box(""), size)
-                }
-            };
-            let place = Orientation::TopToBottom;
-            let node = drawing.add_node(Element::create(shape, StyleAttr::simple(), place, size));
-            handles.push(node);
+        let down = Orientation::TopToBottom;
+        let mut drawing = VisualGraph::new(down);
+        let mut nodes = Vec::with_capacity(picture.nodes.len());
+        for drawn in &picture.nodes {
+            let text = drawn.lines.join("\n");
+            let frames: Vec<_> = drawn.inside.iter().map(Frame::of).collect();
+            let (mut shown, mut size) = (text.as_str(), size_of_text(&text));
             if !frames.is_empty() {
-                let head = head.y;
-                framed.push(Framed {
-                    node,
-                    text,
-                    head,
-                    width,
-                    frames,
-                });
+                let height = frames.iter().map(|frame| frame.size.y).fold(0., f64::max);
+                size = Point::new(size.x.max(width(&frames)), size.y + height + 2. * GAP);
+                shown = "";
             }
+            let shape = ShapeKind::new_box(shown);
+            let element = Element::create(shape, StyleAttr::simple(), down, size);
+            nodes.push((drawing.add_node(element), text, frames));
         }
         for (from, to, _) in &picture.edges {
-            drawing.add_edge(Arrow::simple(""), handles[*from], handles[*to]);
+            drawing.add_edge(Arrow::simple(""), nodes[*from].0, nodes[*to].0);
         }
         let mut sheet = Sheet {
             strokes: Vec::new(),
             size: Point::zero(),
         };
         drawing.do_it(false, false, false, &mut sheet);
-        for framed in framed {
-            let position = drawing.pos(framed.node);
-            sheet.fill(framed, position.bbox(false).0, position.center().x);
+        for (node, text, frames) in nodes {
+            if !frames.is_empty() {
+                sheet.fill(drawing.pos(node), &text, frames);
+            }
         }
         sheet
     }
 
-    /// Draws what is in the box of a node, whose upper left corner is `corner` and whose middle is at `middle`.
-    fn fill(&mut self, node: Framed<'_>, corner: Point, middle: f64) {
+    /// Draws the text and the frames of a node in its box.
+    fn fill(&mut self, place: Position, text: &str, frames: Vec<Frame<'_>>) {
         let look = StyleAttr::simple();
-        let top = corner.y + GAP / 2.;
-        self.draw_text(Point::new(middle, top + node.head / 2.), &node.text, &look);
-        let top = top + node.head + GAP / 2.;
-        let mut left = middle - node.width / 2. + GAP;
-        for frame in node.frames {
-            let mut border = look.clone();
-            (border.line_width, border.rounded) = (1, 10);
+        let mut border = look.clone();
+        (border.line_width, border.rounded) = (1, 10);
+        let (middle, height) = (place.center().x, size_of_text(text).y);
+        let top = place.bbox(false).0.y + GAP / 2.;
+        self.draw_text(Point::new(middle, top + height / 2.), text, &look);
+        let top = top + height + GAP / 2.;
+        let mut left = middle - width(&frames) / 2. + GAP;
+        for frame in frames {
             self.draw_rect(Point::new(left, top), frame.size, &border, None, None);
-            if let Some(title) = frame.title {
-                let at = Point::new(left + frame.size.x / 2., top + frame.head / 2.);
-                self.draw_text(at, title, &look);
+            let head = size_of_text(frame.title).y;
+            let title = Point::new(left + frame.size.x / 2., top + head / 2.);
+            self.draw_text(title, frame.title, &look);
+            let by = Point::new(left, top + head);
+            for stroke in frame.inside.strokes {
+                let moved =
+                    move |canvas: &mut dyn RenderBackend, more| stroke(canvas, by.add(more));
+                self.strokes.push(Box::new(moved));
             }
-            self.put(frame.inside, Point::new(left, top + frame.head));
             left += frame.size.x + GAP;
         }
     }
 
-    /// Draws `other` so far from the corner.
-    fn put(&mut self, other: Sheet, by: Point) {
-        self.reach(by.add(other.size));
-        for stroke in other.strokes {
-            self.strokes
-                .push(Box::new(move |canvas, more| stroke(canvas, by.add(more))));
-        }
-    }
-
-    /// Is at least as large as that.
-    fn reach(&mut self, corner: Point) {
+    /// Draws something that reaches to `corner`.
+    fn draw(&mut self, corner: Point, stroke: impl Fn(&mut dyn RenderBackend, Point) + 'static) {
         self.size.x = self.size.x.max(corner.x);
         self.size.y = self.size.y.max(corner.y);
+        self.strokes.push(Box::new(stroke));
     }
 }
 
 impl Frame<'_> {
     fn of((title, picture): &(Option<String>, Picture)) -> Frame<'_> {
         let inside = Sheet::of(picture);
-        let title = title.as_deref();
-        let text = title.map_or(Point::zero(), |title| size_of_text([title]));
-        let size = Point::new(
-            inside.size.x.max(text.x) + GAP,
-            inside.size.y + text.y + GAP,
-        );
-        let head = text.y;
+        let title = title.as_deref().unwrap_or_default();
+        let head = size_of_text(title);
+        let width = inside.size.x.max(head.x) + GAP;
+        let size = Point::new(width, inside.size.y + head.y + GAP);
         Frame {
             title,
-            head,
             inside,
             size,
         }
     }
 }
 
-/// How large the box around some lines is.
-fn size_of_text<'a>(lines: impl IntoIterator<Item = &'a str>) -> Point {
-    let (mut columns, mut rows) = (0, 0);
-    for line in lines {
-        columns = columns.max(line.chars().count());
-        rows += 1;
-    }
-    Point::new(10. * columns as f64 + 20., 20. * f64::from(rows) + 10.)
+/// How wide frames beside each other are.
+fn width(frames: &[Frame<'_>]) -> f64 {
+    frames.iter().map(|frame| frame.size.x + GAP).sum::<f64>() + GAP
 }
 
+/// How large the box around a text is.
+fn size_of_text(text: &str) -> Point {
+    let columns = text.lines().map(|line| line.chars().count()).max();
+    columns.map_or(Point::zero(), |columns| {
+        let rows = text.lines().count();
+        Point::new(10. * columns as f64 + 20., 20. * rows as f64 + 10.)
+    })
+}
+
+/// Boxes, texts and arrows are all that is drawn.
 impl RenderBackend for Sheet {
     fn draw_rect(
         &mut self,
@@ -199,40 +166,10 @@ impl RenderBackend for Sheet {
         properties: Option<String>,
         clip: Option<ClipHandle>,
     ) {
-        self.reach(xy.add(size));
         let look = look.clone();
-        self.strokes.push(Box::new(move |canvas, by| {
+        self.draw(xy.add(size), move |canvas, by| {
             canvas.draw_rect(xy.add(by), size, &look, properties.clone(), clip);
-        }));
-    }
-
-    fn draw_line(
-        &mut self,
-        start: Point,
-        stop: Point,
-        look: &StyleAttr,
-        properties: Option<String>,
-    ) {
-        self.reach(start);
-        self.reach(stop);
-        let look = look.clone();
-        self.strokes.push(Box::new(move |canvas, by| {
-            canvas.draw_line(start.add(by), stop.add(by), &look, properties.clone());
-        }));
-    }
-
-    fn draw_circle(
-        &mut self,
-        xy: Point,
-        size: Point,
-        look: &StyleAttr,
-        properties: Option<String>,
-    ) {
-        self.reach(xy.add(size));
-        let look = look.clone();
-        self.strokes.push(Box::new(move |canvas, by| {
-            canvas.draw_circle(xy.add(by), size, &look, properties.clone());
-        }));
+        });
     }
 
     fn draw_text(&mut self, xy: Point, text: &str, look: &StyleAttr) {
@@ -240,9 +177,10 @@ impl RenderBackend for Sheet {
             return;
         }
         let (text, look) = (text.to_owned(), look.clone());
-        self.strokes.push(Box::new(move |canvas, by| {
+        // The box around it reaches further.
+        self.draw(xy, move |canvas, by| {
             canvas.draw_text(xy.add(by), &text, &look);
-        }));
+        });
     }
 
     fn draw_arrow(
@@ -254,19 +192,22 @@ impl RenderBackend for Sheet {
         properties: Option<String>,
         text: &str,
     ) {
-        for (point, control) in path {
-            self.reach(*point);
-            self.reach(*control);
-        }
+        let points = path.iter().flat_map(|(point, control)| [point, control]);
+        let corner = points.fold(Point::zero(), |corner, point| {
+            Point::new(corner.x.max(point.x), corner.y.max(point.y))
+        });
         let (path, text, look) = (path.to_vec(), text.to_owned(), look.clone());
-        self.strokes.push(Box::new(move |canvas, by| {
+        self.draw(corner, move |canvas, by| {
             let shifted = path.iter().map(|(a, b)| (a.add(by), b.add(by)));
             let path: Vec<_> = shifted.collect();
             canvas.draw_arrow(&path, dashed, head, &look, properties.clone(), &text);
-        }));
+        });
     }
 
-    /// Boxes, which are all that is drawn, are not clipped.
+    fn draw_line(&mut self, _: Point, _: Point, _: &StyleAttr, _: Option<String>) {}
+
+    fn draw_circle(&mut self, _: Point, _: Point, _: &StyleAttr, _: Option<String>) {}
+
     fn create_clip(&mut self, _: Point, _: Point, _: usize) -> ClipHandle {
         0
     }

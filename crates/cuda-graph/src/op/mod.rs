@@ -210,7 +210,7 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
     }
 
     /// What errors call it.
-    fn name(&self, index: Option<u32>) -> NodeName {
+    fn name(&self, index: impl Into<Option<u32>>) -> NodeName {
         let tag = self.tag();
         NodeName {
             kernel: self.launch().map(|op| op.kernel().name().to_owned()),

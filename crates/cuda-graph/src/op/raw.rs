@@ -18,7 +18,7 @@ operation! {
 #[derive(Clone)]
 struct Raw {
     kind: NodeKind,
-    /// None for a node that was read back.
+    /// None for a node that was read back or that other code made.
     params: Option<CUgraphNodeParams>,
 }
 
@@ -42,10 +42,9 @@ impl RawOp {
         RawOp(Shared::new(Raw { kind, params }, owners, Tag::here()))
     }
 
-    /// A node of which only the kind can be told.
-    pub(crate) fn opaque(kind: NodeKind, mut tag: Tag) -> RawOp {
-        tag.unowned = true;
-        RawOp(Shared::new(Raw { kind, params: None }, None, tag))
+    /// What a node does whose parameters cannot be told.
+    pub(crate) fn opaque(kind: NodeKind, tag: Tag, owners: Vec<Owner>) -> RawOp {
+        RawOp(Shared::new(Raw { kind, params: None }, owners, tag))
     }
 
     /// Its kind.
@@ -79,6 +78,6 @@ impl Op for RawOp {
 
     fn read(node: CUgraphNode) -> Result<RawOp> {
         let kind = NodeKind::from_driver(driver::node::kind(node)?);
-        Ok(RawOp::opaque(kind, Tag::default()))
+        Ok(RawOp::opaque(kind, Tag::read(), Vec::new()))
     }
 }

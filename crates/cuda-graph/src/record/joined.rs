@@ -79,7 +79,7 @@ impl Graph {
         if info.status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
             return Err(Error::NotCapturing);
         }
-        let graph = Graph::borrowed(stream.context(), info.graph);
+        let graph = Graph::of_raw(stream.context(), info.graph, false);
         /// Gives what was recorded to the graph, also if `record` panics.
         struct Hold<'a>(&'a Graph);
         impl Drop for Hold<'_> {

@@ -566,7 +566,7 @@ impl ForeignBlock<'_> {
     fn finish(self, worked: Result<()>) -> Result<()> {
         let path = self.path;
         let raw = self.block.end(worked)?;
-        let graph = Graph::of_captured(path.graph().context(), raw);
+        let graph = Graph::of_raw(path.graph().context(), raw, true);
         if driver::graph::is_empty(raw)? {
             return Ok(());
         }

@@ -322,7 +322,7 @@ fn edges_are_edited_wholly_or_not() {
         |graph, n| graph.predecessors(n[4]).remove([n[0], n[1]]),
         |graph, n| graph.predecessors(n[4]).set([n[1], n[2], n[3]]),
         |graph, n| graph.successors(n[0]).set([n[5], n[3]]),
-        |graph, n| graph.predecessors(n[4]).clear(),
+        |graph, n| graph.predecessors(n[4]).set(()),
     ];
     for edit in edits {
         let build = || {

@@ -8,7 +8,7 @@ use cuda_graph::cudarc::driver::sys::{CUgraphNodeParams, CUgraphNodeType};
 use cuda_graph::cudarc::driver::{result, sys};
 use cuda_graph::{
     AnyOp, BatchOp, ChildOp, CopyOp, FillOp, Graph, HostOp, KernelOp, MemoryOperation, NodeKind,
-    PinnedBuffer, RawMemory, RecordEventOp, WaitCondition,
+    PinnedBuffer, RawMemory, RawOp, RecordEventOp, WaitCondition,
 };
 
 use crate::fixture::{
@@ -204,8 +204,8 @@ fn raw_parameters_make_nodes_like_the_rest() {
     let (watch, watched) = Watch::new();
     let graph = graph();
     // SAFETY: the parameters are those of a fill of the buffer, which outlives the graph.
-    let node = unsafe { graph.add_raw(params, (), [Arc::new(Held(watched)) as cuda_graph::Owner]) }
-        .unwrap();
+    let op = unsafe { RawOp::new(params, [Arc::new(Held(watched)) as cuda_graph::Owner]) };
+    let node = graph.add(op, ()).unwrap();
     assert_eq!(node.id().kind(), NodeKind::Fill);
     let fill = node.id().typed::<FillOp>().unwrap();
     assert_eq!(graph.op(fill).unwrap().value(), 6u32.to_le_bytes());

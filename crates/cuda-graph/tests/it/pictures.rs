@@ -1,7 +1,7 @@
 //! Pictures: they say what is in the graph.
 
 use cuda_graph::{
-    Buffer, ChildOp, CopyOp, DriverDot, EdgeData, FillOp, Graph, IfOp, Path, Recorder, Result,
+    Buffer, ChildOp, CopyOp, DriverDot, Edge, EdgeData, FillOp, Graph, IfOp, Path, Recorder, Result,
 };
 
 use crate::fixture::{context, in_process, store, stream, words};
@@ -21,8 +21,11 @@ fn example() -> (Graph, u32) {
     let first = graph.add(store(&a, 1).label("first"), ()).unwrap();
     let second = graph.add(store(&a, 2), ()).unwrap();
     graph
-        .successors(first)
-        .add_with(second, EdgeData::programmatic())
+        .add_edges([Edge {
+            from: first.id(),
+            to: second.id(),
+            data: EdgeData::programmatic(),
+        }])
         .unwrap();
     let child = graph.add(ChildOp::new(&inner), second).unwrap();
     graph

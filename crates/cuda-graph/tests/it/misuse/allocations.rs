@@ -73,7 +73,7 @@ fn a_graph_that_allocates_keeps_its_nodes_and_edges() {
         Err(Error::Call { .. })
     ));
     assert!(matches!(
-        graph.predecessors(free).clear(),
+        graph.predecessors(free).set(()),
         Err(Error::Call { .. })
     ));
     assert_eq!(graph.nodes().unwrap().len(), 3);

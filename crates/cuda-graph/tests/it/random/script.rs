@@ -330,7 +330,7 @@ impl Model {
             Edit::Add => (side.add(handles), self.connect(&edges)),
             Edit::Remove => (side.remove(handles), self.disconnect(&edges)),
             Edit::Set => (side.set(handles), self.set_side(&there, &edges, edge)),
-            Edit::Clear => (side.clear(), self.set_side(&there, &[], edge)),
+            Edit::Clear => (side.set(()), self.set_side(&there, &[], edge)),
         };
         assert_eq!(answer(said), wanted, "{edit:?} of {others:?} to {node}");
     }
