@@ -33,7 +33,8 @@ reasons! {
         OperationNotSupported: "an operation is not supported here, or with these options",
         SeveralContexts: "its nodes belong to several contexts",
         ConditionUnused: "a condition is used by no conditional node",
-        HasExecutable: "a graph with conditional or allocation nodes has one executable at a time: drop that first",
+        HasExecutable: "a graph with conditional or allocation nodes has one executable at a time, \
+            and no copy if it has conditional nodes: drop that first",
     }
 }
 

@@ -66,8 +66,9 @@ impl Graph {
     /// # Errors
     ///
     /// [`Error::Instantiate`] says why, and names the node where the driver does. A graph with
-    /// conditional or allocation nodes has one executable at a time. [`Error::SideBySide`] if
-    /// conditional nodes could run at once that must take turns.
+    /// conditional or allocation nodes has one executable at a time; one that got conditional nodes
+    /// has none while a copy of it exists, such as one embedded in another graph.
+    /// [`Error::SideBySide`] if conditional nodes could run at once that must take turns.
     pub fn instantiate(&self) -> Result<Exec> {
         self.instantiate_with(&InstantiateOptions::default())
     }
@@ -121,7 +122,10 @@ impl Graph {
         let result = unsafe { (&raw const params.result_out).cast::<u32>().read() };
         let refused = code == CUresult::CUDA_ERROR_NOT_SUPPORTED;
         let reason = match result {
-            1 if refused && state.executables > 0 && self.body_index() == 0 => {
+            1 if refused
+                && (state.executables > 0 || state.may_branch)
+                && self.body_index() == 0 =>
+            {
                 InstantiateFailure::HasExecutable
             }
             0 | 1 => InstantiateFailure::Driver,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cuda_graph::{
-    AnyOp, Capture, ChildOp, Conditional, CopyOp, Error, FillOp, Graph, HostOp, IfElseOp, IfOp,
-    InstantiateFailure, KernelOp, NodeKind, Path, SwitchOp, WhileOp,
+    AnyOp, Capture, ChildOp, Conditional, CopyOp, EmptyOp, Error, FillOp, Graph, HostOp, IfElseOp,
+    IfOp, InstantiateFailure, KernelOp, NodeKind, Path, SwitchOp, WhileOp,
 };
 
 use crate::control::kernels::{set, step};
@@ -296,6 +296,23 @@ fn a_graph_with_conditions_has_one_executable_at_a_time() {
         drop(exec);
         exec = graph.instantiate().unwrap();
     }
+}
+
+#[test]
+fn a_graph_with_conditions_and_a_copy_has_no_executable() {
+    let (stream, graph, other) = (stream(), self::graph(), self::graph());
+    let a = words(&stream, &[0]);
+    graph.add(store(&a, 4), ()).unwrap();
+    other.add(ChildOp::new(&graph), ()).unwrap();
+    let condition = graph.condition(Some(1)).unwrap();
+    let node = graph.add(IfOp::new(&condition), ()).unwrap();
+    graph.body(node).unwrap().add(EmptyOp::new(), ()).unwrap();
+    let error = graph.instantiate().unwrap_err();
+    let is_told = matches!(error, Error::Instantiate { reason, .. } if reason == InstantiateFailure::HasExecutable);
+    assert!(is_told, "{error:?}");
+    drop(other);
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(a.to_host(&stream).unwrap(), [4]);
 }
 
 /// What a body may not hold does not get there by an update either.
