@@ -220,16 +220,18 @@ pub(crate) fn lock_both<'a>(
 impl State {
     #[inline]
     pub(crate) fn body(&self, body: u32) -> Result<&Body> {
-        let body = self.bodies.get(body as usize);
-        body.filter(|body| !body.raw.is_null())
-            .ok_or(Error::GraphGone)
+        match self.bodies.get(body as usize) {
+            Some(body) if !body.raw.is_null() => Ok(body),
+            _ => Err(Error::GraphGone),
+        }
     }
 
     #[inline]
     pub(crate) fn body_mut(&mut self, body: u32) -> Result<&mut Body> {
-        let body = self.bodies.get_mut(body as usize);
-        body.filter(|body| !body.raw.is_null())
-            .ok_or(Error::GraphGone)
+        match self.bodies.get_mut(body as usize) {
+            Some(body) if !body.raw.is_null() => Ok(body),
+            _ => Err(Error::GraphGone),
+        }
     }
 
     /// Numbers for so many graphs that are not there yet.

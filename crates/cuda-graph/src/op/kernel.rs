@@ -171,6 +171,7 @@ impl KernelOp {
     }
 
     /// The attributes.
+    #[inline]
     pub fn attributes(&self) -> &[LaunchAttribute] {
         self.launch.attributes.as_deref().map_or(&[], Vec::as_slice)
     }
