@@ -1,5 +1,6 @@
 //! Waiting for, and writing, single words of memory.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -126,11 +127,19 @@ impl Op for BatchOp {
     }
 
     fn node_params(&self, context: &CudaContext) -> Result<CUgraphNodeParams> {
+        thread_local! {
+            /// A copy for the driver, which may write to it, until this thread's next call.
+            static COPY: RefCell<Vec<CUstreamBatchMemOpParams>> = const { RefCell::new(Vec::new()) };
+        }
+        let list = COPY.with_borrow_mut(|copy| {
+            copy.clone_from(&self.0.value);
+            copy.as_mut_ptr()
+        });
         let mut params = driver::node::blank(CUgraphNodeType::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
         params.__bindgen_anon_1.memOp = CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
             ctx: context.cu_ctx(),
             count: self.0.value.len() as u32,
-            paramArray: self.0.value.as_ptr().cast_mut(),
+            paramArray: list,
             flags: 0,
         };
         Ok(params)

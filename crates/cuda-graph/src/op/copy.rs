@@ -276,8 +276,12 @@ pub(super) fn fits(region: &Region, rows: Pitched, size: (usize, usize, usize)) 
     let plane = rows.rows.saturating_mul(z.saturating_add(depth - 1));
     let row = plane.saturating_add(y.saturating_add(height - 1));
     let start = rows.pitch.saturating_mul(row).saturating_add(x);
-    let end = start.saturating_add(width);
     let len = region.bytes();
+    // The driver takes no plane whose size is no number, also if there is only one.
+    let end = match rows.pitch.checked_mul(rows.rows) {
+        Some(_) => start.saturating_add(width),
+        None => usize::MAX,
+    };
     // No memory ends at the last address.
     if end <= len && end < usize::MAX {
         return Ok(());

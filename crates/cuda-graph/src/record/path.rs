@@ -159,23 +159,23 @@ impl Path {
         }))
     }
 
-    /// Goes on after all of `branches`.
-    pub(super) fn join(&mut self, branches: impl IntoIterator<Item = Path>) {
+    /// Goes on after all of `branches`, if there are any.
+    pub(super) fn join<const N: usize>(&mut self, branches: [Path; N]) {
         let mut ends = Numbers::new();
         for branch in branches {
             self.turn = self.turn.max(branch.turn);
             ends.extend(branch.after);
         }
-        self.go_on_from(ends);
+        if N > 0 {
+            self.go_on_from(ends);
+        }
     }
 
-    /// Goes on after the ends of branches, if there are any.
+    /// Goes on after the ends of branches.
     fn go_on_from(&mut self, mut ends: Numbers) {
-        if !ends.is_empty() {
-            ends.sort_unstable();
-            ends.dedup();
-            self.after = ends;
-        }
+        ends.sort_unstable();
+        ends.dedup();
+        self.after = ends;
     }
 
     pub(super) fn graph(&self) -> &Graph {
@@ -533,7 +533,9 @@ impl Fork<'_> {
 impl Drop for Fork<'_> {
     fn drop(&mut self) {
         self.next();
-        self.path.go_on_from(std::mem::take(&mut self.ends));
+        if !self.ends.is_empty() {
+            self.path.go_on_from(std::mem::take(&mut self.ends));
+        }
         self.path.turn = self.turn;
     }
 }

@@ -15,7 +15,7 @@ use crate::memory::Region;
 use crate::op::KernelOp;
 use crate::{Result, driver};
 
-/// `set_condition(condition, flag)`: the condition is what the flag is, or 1 if that is null.
+/// `set_condition(condition, flag, reads)`: the condition is what the flag is, or 1 if `reads` is 0.
 const PTX: &CStr = c"
 .version 8.3
 .target sm_70
@@ -23,17 +23,18 @@ const PTX: &CStr = c"
 
 .extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
 
-.visible .entry set_condition(.param .u64 condition, .param .u64 flag)
+.visible .entry set_condition(.param .u64 condition, .param .u64 flag, .param .u32 reads)
 {
-    .reg .pred %there;
+    .reg .pred %reads;
     .reg .b32 %value;
     .reg .b64 %handle, %from;
     ld.param.u64 %handle, [condition];
     ld.param.u64 %from, [flag];
-    setp.ne.u64 %there, %from, 0;
+    ld.param.u32 %value, [reads];
+    setp.ne.u32 %reads, %value, 0;
     cvta.to.global.u64 %from, %from;
     mov.u32 %value, 1;
-    @%there ld.global.u32 %value, [%from];
+    @%reads ld.global.u32 %value, [%from];
     {
         .param .b64 a;
         .param .b32 b;
@@ -64,6 +65,7 @@ pub(super) fn set(kernel: &Kernel, condition: &Condition, flag: Option<&Region>)
     let mut arguments = Arguments::default();
     KernelArgument::add_to(condition, &mut arguments);
     arguments.value(&flag.map_or(0, Region::address));
+    arguments.value(&u32::from(flag.is_some()));
     if let Some(owner) = flag.and_then(|flag| flag.owner.clone()) {
         arguments.keep(owner);
     }

@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod handles;
+mod limits;
 mod lost;
 mod streams;
 mod threads;
