@@ -4,11 +4,12 @@ mod arguments;
 mod read;
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUfunction;
+use cudarc::driver::{CudaContext, CudaFunction};
 
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
 
@@ -78,6 +79,22 @@ impl Kernel {
         known.retain(|_, kernel| kernel.strong_count() > 0);
         known.insert(raw as usize, Arc::downgrade(&kernel.inner));
         Ok(kernel)
+    }
+
+    /// Kernels of this library's own, of a module that is loaded into `context` and goes with it.
+    pub(crate) fn load<'a>(
+        context: &CudaContext,
+        ptx: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Arc<[Kernel]>> {
+        let c_string = |text| CString::new(text).expect("there is no zero in it");
+        driver::bind(context)?;
+        // Loading a module is forbidden to a thread that captures.
+        driver::capture::undisturbed(|| {
+            let module = driver::module::load(&c_string(ptx))?;
+            let kernel = |name| Kernel::unowned(driver::module::function(module, &c_string(name))?);
+            names.into_iter().map(kernel).collect()
+        })
     }
 
     /// The kernel of a handle, kept loaded by nothing.

@@ -4,7 +4,6 @@
 //! module goes with its context: graphs and executables keep that, so they need not keep the
 //! module.
 
-use std::ffi::CString;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, LaunchConfig};
@@ -13,7 +12,7 @@ use super::KernelOp;
 use crate::driver::per_context::PerContext;
 use crate::kernel::{Arguments, Kernel};
 use crate::memory::Region;
-use crate::{Error, Result, driver};
+use crate::{Error, Result};
 
 /// The most bytes that a value has.
 pub(super) const MOST: usize = 256;
@@ -79,22 +78,17 @@ NEXT:
 fn kernels(context: &Arc<CudaContext>) -> Result<Arc<[Kernel]>> {
     static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
     LOADED.get(context, || {
-        driver::bind(context)?;
-        let c_string = |text| CString::new(text).expect("there is no zero in it");
         let of_bytes = |text: &str, bytes: usize| {
             let text = text.replace("BITS", &(8 * bytes).to_string());
             text.replace("BYTES", &bytes.to_string())
         };
         let ptx: String = [1, 2, 4, 8].map(|bytes| of_bytes(KERNEL, bytes)).concat();
-        // Loading a module is forbidden to a thread that captures.
-        driver::capture::undisturbed(|| {
-            let module = driver::module::load(&c_string(format!("{HEAD}{ptx}")))?;
-            let kernel = |bytes| {
-                let name = c_string(of_bytes("cuda_graph_fill_BITS", bytes));
-                Kernel::unowned(driver::module::function(module, &name)?)
-            };
-            [1, 2, 4, 8].into_iter().map(kernel).collect()
-        })
+        let names = [1, 2, 4, 8].map(|bytes| of_bytes("cuda_graph_fill_BITS", bytes));
+        Kernel::load(
+            context,
+            &format!("{HEAD}{ptx}"),
+            names.iter().map(String::as_str),
+        )
     })
 }
 

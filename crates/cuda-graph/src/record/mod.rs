@@ -1,7 +1,8 @@
 //! Recorders: what takes the operations of a step, its loops and branches, and foreign work.
 //!
-//! A step is a function of `&mut dyn` [`Recorder`]. A [`Path`] is a cursor in a graph; with a stream
-//! it is a capture, and takes foreign work too. [`Eager`] runs a step now, and [`Step`] picks one.
+//! A step is a function of `&mut dyn` [`Recorder`]. A [`Path`] is a cursor in a graph; with a
+//! stream it is a capture, and takes foreign work too. [`Eager`] runs a step now, and [`Step`]
+//! picks one.
 //! Flags on the device decide loops and branches: in a graph the library's own kernel
 //! ([`setter`]) reads a flag and sets the condition of a conditional node, and `Eager` reads the
 //! flag back. Conditions inside bodies are set anew each time they are reached (L13).
@@ -250,8 +251,8 @@ macro_rules! recorded {
         ///
         /// A graph takes it as one child node behind what was recorded before. In a graph the
         /// stream is captured only until `work` returns, also if the recording goes into a loop or
-        /// branch; an [`Eager`](crate::Eager) runs the work. Work that reaches the stream outside of
-        /// such a block fails the recording ([`Error::StrayWork`]).
+        /// branch; an [`Eager`](crate::Eager) runs the work. Work that reaches the stream outside
+        /// of such a block fails the recording ([`Error::StrayWork`]).
         ///
         /// # Errors
         ///
@@ -262,9 +263,9 @@ macro_rules! recorded {
         ///
         /// # Safety
         ///
-        /// Whenever the graph runs, all that the work uses is valid: memory, functions, events, data
-        /// of host functions. Nothing but what [`keep`](Recorder::keep) is given is kept alive. That
-        /// holds for safe functions of cudarc too, which know nothing of the capture.
+        /// Whenever the graph runs, all that the work uses is valid: memory, functions, events,
+        /// data of host functions. Nothing but what [`keep`](Recorder::keep) is given is kept
+        /// alive. That holds for safe functions of cudarc too, which know nothing of the capture.
         #[track_caller]
         pub unsafe fn foreign<T>(
             &mut self,

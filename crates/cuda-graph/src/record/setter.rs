@@ -1,22 +1,23 @@
 //! The kernel that sets conditions.
 //!
 //! It is PTX, which every driver compiles for its device, and is loaded once for a context. The
-//! module goes with its context: graphs and executables keep that, so they need not keep the module.
+//! module goes with its context: graphs and executables keep that, so they need not keep the
+//! module.
 
-use std::ffi::CStr;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, LaunchConfig};
 
+use crate::Result;
 use crate::driver::per_context::PerContext;
 use crate::graph::{AnyOp, Condition};
 use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
 use crate::op::KernelOp;
-use crate::{Result, driver};
 
-/// `set_condition(condition, flag, reads)`: the condition is what the flag is, or 1 if `reads` is 0.
-const PTX: &CStr = c"
+/// `set_condition(condition, flag, reads)`: the condition becomes what the flag is, or 1 if `reads`
+/// is 0.
+const PTX: &str = "
 .version 8.3
 .target sm_70
 .address_size 64
@@ -48,15 +49,9 @@ const PTX: &CStr = c"
 
 /// The kernel of `context`, loaded if it is not.
 pub(super) fn of(context: &Arc<CudaContext>) -> Result<Kernel> {
-    static LOADED: PerContext<Kernel> = PerContext::new();
-    LOADED.get(context, || {
-        driver::bind(context)?;
-        // Loading a module is forbidden to a thread that captures.
-        driver::capture::undisturbed(|| {
-            let module = driver::module::load(PTX)?;
-            Kernel::unowned(driver::module::function(module, c"set_condition")?)
-        })
-    })
+    static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
+    let loaded = LOADED.get(context, || Kernel::load(context, PTX, ["set_condition"]))?;
+    Ok(loaded[0].clone())
 }
 
 /// Sets `condition` to what `flag`, which is one number, is, or to 1 without a flag. Pictures name
