@@ -44,6 +44,7 @@ mod memory;
 mod op;
 mod pool;
 mod record;
+mod replay;
 mod retain;
 #[doc(hidden)]
 pub mod testing;
@@ -75,6 +76,7 @@ pub use record::{
     Body, Branch, Capture, Captured, Eager, Flag, ForeignBlock, Joint, Kind, Path, Recorder, Root,
     Split, Step,
 };
+pub use replay::{Counters, Outcome, Replay, ReplayOptions};
 pub use retain::Owner;
 
 /// The program in the project's README.

@@ -306,6 +306,14 @@ pub enum Error {
     #[error("this recorder has no stream for foreign work: record with `Graph::capture`")]
     NoStream,
 
+    /// No graph holds what the host does between two parts of a step.
+    #[error("no graph holds a section for the host: give the step to a `Replay` or an `Eager`")]
+    OutsideGraph,
+
+    /// The stream is one of another context.
+    #[error("the stream belongs to another context than what it is to run")]
+    ForeignStream,
+
     /// The recording is over: it ended, or was abandoned.
     #[error("the recording is over")]
     RecordingOver,

@@ -1,5 +1,6 @@
 //! Executable graphs: launched, and updated without being built again.
 
+mod edit;
 mod instantiate;
 mod table;
 mod turns;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUgraphExec;
 use cudarc::driver::{CudaContext, CudaStream};
 
+pub(crate) use edit::Edit;
 pub use instantiate::InstantiateOptions;
 
 use crate::driver::event::Event;
@@ -23,7 +25,7 @@ use crate::graph::content::Content;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
 use crate::retain::{AddressHasher, Batch, Fence};
-use crate::{Result, driver};
+use crate::{Owner, Result, driver};
 use table::Table;
 use turns::Turns;
 
@@ -64,6 +66,8 @@ struct Gone {
     nodes: HashMap<u64, (Content, Table), BuildHasherDefault<AddressHasher>>,
     /// What all others did.
     rest: Option<Table>,
+    /// What belongs to no node.
+    others: Vec<Owner>,
 }
 
 impl Gone {

@@ -132,6 +132,28 @@ impl Table {
         }
     }
 
+    /// Calls `visit` with everything that the nodes hold.
+    pub(super) fn each_owner(&self, visit: &mut dyn FnMut(&Owner)) {
+        let lists = self.graphs.iter().flatten();
+        for owner in lists
+            .flat_map(|list| list.as_slice())
+            .flat_map(Content::owners)
+        {
+            match owner.downcast_ref::<Table>() {
+                // What an embedded graph holds.
+                Some(table) => table.each_owner(visit),
+                None => visit(owner),
+            }
+        }
+        self.kept.iter().for_each(visit);
+    }
+
+    /// How many nodes there are.
+    pub(super) fn node_count(&self) -> usize {
+        let lists = self.graphs.iter().flatten();
+        lists.map(|list| list.as_slice().len()).sum()
+    }
+
     /// How many operations it holds.
     pub(super) fn len(&self) -> usize {
         let lists = self.graphs.iter().flatten();

@@ -118,7 +118,7 @@ impl Exec {
     }
 
     /// Makes one node run what another graph does now.
-    fn update_child(&mut self, id: NodeId, op: &ChildOp) -> Result<()> {
+    pub(super) fn update_child(&mut self, id: NodeId, op: &ChildOp) -> Result<()> {
         driver::bind(&self.context)?;
         let source = self.find(id)?.0.clone();
         if id.kind != NodeKind::Child {
@@ -262,7 +262,7 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
 impl State {
     /// The driver's handle of a node of this hierarchy, if it is there.
     #[inline]
-    fn handle_of(&self, id: NodeId) -> Option<CUgraphNode> {
+    pub(super) fn handle_of(&self, id: NodeId) -> Option<CUgraphNode> {
         let body = self.bodies.get(id.body as usize)?;
         if body.raw.is_null() {
             return None;

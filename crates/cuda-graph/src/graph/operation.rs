@@ -131,6 +131,24 @@ macro_rules! operations {
                     }
                 }
             }
+
+            /// As [`Op::is_same`]; operations of different types are not.
+            pub(crate) fn is_same_as(&self, other: &AnyOp) -> bool {
+                match (self, other) {
+                    $((AnyOp::$variant(op), AnyOp::$variant(other)) => op.is_same(other),)+
+                    _ => false,
+                }
+            }
+
+            /// As [`Op::can_follow`]; an operation of another type cannot.
+            pub(crate) fn can_follow_on(&self, old: &AnyOp) -> bool {
+                match (self, old) {
+                    $((AnyOp::$variant(op), AnyOp::$variant(old)) => op.can_follow(old),)+
+                    // What is not known of a node is replaced.
+                    (op, AnyOp::Raw(old)) => op.kind() == old.kind(),
+                    _ => false,
+                }
+            }
         }
     };
 }
@@ -220,6 +238,7 @@ impl Op for AnyOp {
         fits_in_body() -> bool;
         condition_of() -> Option<u64>;
         launch() -> Option<&KernelOp>;
+        digest() -> u64;
     }
 
     fn tag_mut(&mut self) -> &mut Tag {

@@ -1,6 +1,7 @@
 //! The arguments of a kernel: their bytes, and what they keep alive.
 
 use std::any::TypeId;
+use std::arch::asm;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::slice;
@@ -9,16 +10,40 @@ use std::sync::Arc;
 use cudarc::driver::DeviceRepr;
 use smallvec::SmallVec;
 
-use super::{Kernel, Parameter};
+use super::{Kernel, Parameter, digest_of};
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
 
 /// How many words of arguments there is room for in place.
 const FEW: usize = 6;
 
-/// Eight bytes of arguments. Padding in a value stays uninitialized.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-struct Word([MaybeUninit<u8>; 8]);
+/// Eight bytes of arguments. What a value has no bytes for is zero.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(transparent)]
+struct Word(u64);
+
+impl Word {
+    /// A word that begins with `bytes`, of which there are 8 at most.
+    ///
+    /// # Safety
+    ///
+    /// If they are of a number, every byte is initialized.
+    #[inline(always)]
+    unsafe fn new(bytes: &[MaybeUninit<u8>], is_number: bool) -> Word {
+        let mut word = MaybeUninit::new(0u64);
+        let start = word.as_mut_ptr();
+        // SAFETY: both have so many bytes. The assembly stands for code that gives bytes of padding,
+        // which are uninitialized, some value; it leaves the machine's bytes as they are.
+        unsafe {
+            start
+                .cast::<MaybeUninit<u8>>()
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len().min(size_of::<Word>()));
+            if !is_number {
+                asm!("/* {} */", in(reg) start, options(nostack, preserves_flags));
+            }
+            Word(word.assume_init())
+        }
+    }
+}
 
 /// The bytes of a kernel's arguments, and the owners of what they point to.
 ///
@@ -36,7 +61,7 @@ pub struct Arguments {
 }
 
 /// The size of an argument in bytes, and whether it is a number.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Form(u16);
 
 impl Form {
@@ -129,18 +154,15 @@ impl Arguments {
     #[inline(always)]
     pub(crate) unsafe fn bytes(&mut self, bytes: &[MaybeUninit<u8>], is_number: bool) {
         if bytes.len() >= usize::from(Form::HUGE) {
-            let size = bytes.len() as u64;
-            self.words
-                .push(Word(size.to_le_bytes().map(MaybeUninit::new)));
+            self.words.push(Word(bytes.len() as u64));
             self.forms.push(Form(Form::HUGE));
             return;
         }
         let mut rest = bytes;
         loop {
-            let mut word = [MaybeUninit::uninit(); size_of::<Word>()];
-            let (first, after) = rest.split_at(rest.len().min(word.len()));
-            word[..first.len()].copy_from_slice(first);
-            self.words.push(Word(word));
+            let (first, after) = rest.split_at(rest.len().min(size_of::<Word>()));
+            // SAFETY: by the caller.
+            self.words.push(unsafe { Word::new(first, is_number) });
             rest = after;
             if rest.is_empty() {
                 break;
@@ -163,9 +185,8 @@ impl Arguments {
 
     /// The bytes of argument `index`; `None` for one too large for any kernel.
     ///
-    /// They may be uninitialized: a `#[repr(C)]` structure has padding, and nothing tells where.
-    /// Of a number, such as a `u32`, and of an address every byte is initialized.
-    pub fn get(&self, index: usize) -> Option<&[MaybeUninit<u8>]> {
+    /// The padding of a `#[repr(C)]` structure may be any bytes.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
         let (start, form) = self.places().nth(index)?;
         (form.size() != Form::HUGE).then(|| &self.bytes_from(start)[..form.size().into()])
     }
@@ -174,16 +195,14 @@ impl Arguments {
     fn number(&self, index: usize) -> Option<u64> {
         let (_, form) = self.places().nth(index)?;
         let bytes = self.get(index).filter(|bytes| bytes.len() <= 8)?;
-        // SAFETY: whoever adds a number says that every byte of it is initialized.
-        form.is_number().then(|| unsafe { number(bytes) })
+        form.is_number().then(|| number(bytes))
     }
 
     /// The size of argument `index`, in bytes.
     fn size(&self, index: usize) -> usize {
         let (start, form) = self.places().nth(index).expect("there is such an argument");
         match form.size() {
-            // SAFETY: an argument of this form has a word, into which its size was written.
-            Form::HUGE => unsafe { number(&self.bytes_from(start)[..8]) as usize },
+            Form::HUGE => self.words[start].0 as usize,
             size => size.into(),
         }
     }
@@ -199,9 +218,9 @@ impl Arguments {
     }
 
     /// The bytes of the words from number `start` on.
-    fn bytes_from(&self, start: usize) -> &[MaybeUninit<u8>] {
+    fn bytes_from(&self, start: usize) -> &[u8] {
         let words = &self.words[start..];
-        // SAFETY: a word is eight such bytes and nothing else.
+        // SAFETY: a word is eight bytes and nothing else.
         unsafe { slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
     }
 
@@ -223,6 +242,22 @@ impl Arguments {
             self.conditions_of = other.conditions_of;
         }
         is_same
+    }
+
+    /// Whether both are the same bytes, and as many owners.
+    #[inline(always)]
+    pub(crate) fn is_same(&self, other: &Arguments) -> bool {
+        self.forms.len() == other.forms.len()
+            && self.words.len() == other.words.len()
+            && self.owners.len() == other.owners.len()
+            && self.conditions_of == other.conditions_of
+            && self.words == other.words
+            && self.forms == other.forms
+    }
+
+    /// A number that tells them from most others.
+    pub(crate) fn digest(&self) -> u64 {
+        digest_of(self.words.iter().map(|word| word.0))
     }
 
     /// Gives a pointer to each argument, as the driver wants them. It copies what they lead to, by
@@ -297,15 +332,10 @@ where
     }
 }
 
-/// The number that has these bytes.
-///
-/// # Safety
-///
-/// There are 8 of them at most, and each is initialized.
-unsafe fn number(bytes: &[MaybeUninit<u8>]) -> u64 {
+/// The number that has these bytes, of which there are 8 at most.
+fn number(bytes: &[u8]) -> u64 {
     let mut value = [0; 8];
-    // SAFETY: by the caller.
-    value[..bytes.len()].copy_from_slice(unsafe { bytes.assume_init_ref() });
+    value[..bytes.len()].copy_from_slice(bytes);
     u64::from_le_bytes(value)
 }
 

@@ -183,3 +183,13 @@ impl<K: AsKernel + ?Sized> AsKernel for &K {
         (**self).as_kernel()
     }
 }
+
+/// A number that tells these numbers from most others.
+pub(crate) fn digest_of(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    let mix = |digest: u64, number: u64| {
+        (digest ^ number)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    };
+    numbers.into_iter().fold(1, mix).max(1)
+}

@@ -344,3 +344,9 @@ impl<T> Buffer<T> {
 }
 
 shared!(Buffer, Device);
+
+/// The bytes of an allocation that an owner is.
+pub(super) fn bytes_of_owner(owner: &Owner) -> Option<u64> {
+    let allocation = owner.downcast_ref::<Allocation>()?;
+    Some(allocation.bytes as u64)
+}

@@ -60,6 +60,12 @@ impl Region {
         self.bytes
     }
 
+    /// Whether both are the same memory, and both are owned or neither is.
+    pub(crate) fn is_same(&self, other: &Region) -> bool {
+        (self.space, self.address, self.bytes) == (other.space, other.address, other.bytes)
+            && self.is_owned() == other.is_owned()
+    }
+
     /// Whether something keeps it alive.
     pub fn is_owned(&self) -> bool {
         self.owner.is_some()
@@ -204,4 +210,11 @@ fn bytes_of<T>(len: usize, what: &'static str) -> Result<usize> {
         wants: usize::MAX,
         got: len,
     })
+}
+
+/// The bytes of memory that an owner is. 0 if it is something else.
+pub(crate) fn bytes_of_owner(owner: &Owner) -> u64 {
+    buffer::bytes_of_owner(owner)
+        .or_else(|| pinned::bytes_of_owner(owner))
+        .unwrap_or(0)
 }

@@ -8,7 +8,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cudarc::driver::{CudaContext, result};
 
 use super::{bytes_of, shared};
-use crate::{Error, Result, driver};
+use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and
 /// write directly.
@@ -30,6 +30,7 @@ pub struct PinnedBuffer<T> {
 struct Pinned {
     context: Arc<CudaContext>,
     address: u64,
+    bytes: usize,
     /// Held while the program reads or writes: a device does not care, but two threads must not
     /// meet.
     access: RwLock<()>,
@@ -80,6 +81,7 @@ impl<T> PinnedBuffer<T> {
         let pinned = Pinned {
             context: context.clone(),
             address: start as u64,
+            bytes,
             access: RwLock::default(),
         };
         // SAFETY: the allocation has `bytes` bytes and is ours alone so far.
@@ -153,3 +155,9 @@ impl<T> PinnedBuffer<T> {
 }
 
 shared!(PinnedBuffer, Host);
+
+/// The bytes of an allocation that an owner is.
+pub(super) fn bytes_of_owner(owner: &Owner) -> Option<u64> {
+    let allocation = owner.downcast_ref::<Pinned>()?;
+    Some(allocation.bytes as u64)
+}

@@ -165,6 +165,16 @@ impl Op for AllocOp {
         Ok(node)
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        let (own, others) = (&self.0.value, &other.0.value);
+        (own.bytes, own.location) == (others.bytes, others.location) && own.peers == others.peers
+    }
+
+    /// No executable allocates something else.
+    fn can_follow(&self, old: &Self) -> bool {
+        self.is_same(old)
+    }
+
     fn read(node: CUgraphNode) -> Result<AllocOp> {
         let params = driver::node::alloc_params(node)?;
         let params = params.as_ptr();

@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
 };
 
 use super::{Op, Shared, Tag, operation, shared};
+use crate::kernel::digest_of;
 use crate::memory::{Region, Source, Space, Target};
 use crate::{Error, Result, driver};
 
@@ -34,6 +35,28 @@ struct Copy {
 unsafe impl Send for Copy {}
 // SAFETY: as above.
 unsafe impl Sync for Copy {}
+
+impl Copy {
+    /// What its parameters say beyond its regions.
+    fn size_and_pitches(&self) -> [usize; 13] {
+        let params = &self.params;
+        [
+            params.WidthInBytes,
+            params.Height,
+            params.Depth,
+            params.srcXInBytes,
+            params.srcY,
+            params.srcZ,
+            params.srcPitch,
+            params.srcHeight,
+            params.dstXInBytes,
+            params.dstY,
+            params.dstZ,
+            params.dstPitch,
+            params.dstHeight,
+        ]
+    }
+}
 
 /// How rows lie in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,6 +215,22 @@ impl Op for CopyOp {
             copyParams: self.0.value.params,
         };
         Ok(params)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let (copy, other) = (&self.0.value, &other.0.value);
+        copy.size_and_pitches() == other.size_and_pitches()
+            && copy.to.is_same(&other.to)
+            && copy.from.is_same(&other.from)
+    }
+
+    fn digest(&self) -> u64 {
+        digest_of([self.to().address, self.from().address, self.bytes() as u64])
+    }
+
+    /// A copy keeps its direction.
+    fn can_follow(&self, old: &Self) -> bool {
+        self.to().space == old.to().space && self.from().space == old.from().space
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {

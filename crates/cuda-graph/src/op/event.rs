@@ -52,6 +52,10 @@ macro_rules! event_operations {
                 Ok(params)
             }
 
+            fn is_same(&self, other: &Self) -> bool {
+                self.event() == other.event()
+            }
+
             fn run(&self, stream: CUstream) -> Option<Result<()>> {
                 Some($run(self.event(), stream))
             }

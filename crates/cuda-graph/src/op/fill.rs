@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::copy::{Pitched, fits};
 use super::{KernelOp, Op, Shared, Tag, fill_kernel, operation, shared};
 use crate::error::NodeKind;
+use crate::kernel::digest_of;
 use crate::memory::{Buffer, Region, Space, Target};
 use crate::{Error, Result, driver};
 
@@ -250,6 +251,33 @@ impl Op for FillOp {
 
     fn launch(&self) -> Option<&KernelOp> {
         self.0.value.kernel.as_ref()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self.launch(), other.launch()) {
+            (Some(launch), Some(other)) => launch.is_same(other),
+            (None, None) => {
+                let (fill, other) = (&self.0.value, &other.0.value);
+                (fill.period, fill.shape) == (other.period, other.shape)
+                    && fill.value == other.value
+                    && fill.to.is_same(&other.to)
+            }
+            _ => false,
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        let value = self.value().iter().map(|byte| u64::from(*byte));
+        digest_of(
+            [self.to().address, self.to().bytes as u64]
+                .into_iter()
+                .chain(value),
+        )
+    }
+
+    /// A node keeps its kind.
+    fn can_follow(&self, old: &Self) -> bool {
+        self.launch().is_some() == old.launch().is_some()
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {

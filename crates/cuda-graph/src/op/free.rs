@@ -41,6 +41,15 @@ impl Op for FreeOp {
         Ok(params)
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+
+    /// No executable frees something else.
+    fn can_follow(&self, old: &Self) -> bool {
+        self.is_same(old)
+    }
+
     fn read(node: CUgraphNode) -> Result<FreeOp> {
         let address = driver::node::freed_address(node)?;
         Ok(FreeOp(Shared::new(address, None, Tag::read())))

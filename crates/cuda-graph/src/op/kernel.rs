@@ -269,6 +269,27 @@ impl Op for KernelOp {
         true
     }
 
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        let (launch, other) = (&*self.launch, &*other.launch);
+        ptr::eq(launch, other)
+            || launch.function.0 == other.function.0
+                && launch.config.grid_dim == other.config.grid_dim
+                && launch.config.block_dim == other.config.block_dim
+                && launch.config.shared_mem_bytes == other.config.shared_mem_bytes
+                && launch.attributes == other.attributes
+                && launch.arguments.is_same(&other.arguments)
+    }
+
+    fn digest(&self) -> u64 {
+        self.launch.arguments.digest()
+    }
+
+    /// Launch attributes are fixed when the graph is instantiated.
+    fn can_follow(&self, old: &Self) -> bool {
+        self.launch.attributes == old.launch.attributes
+    }
+
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
         let attributes = KernelOp::attributes(self).iter();
         let mut attributes: SmallVec<[CUlaunchAttribute; 4]> =

@@ -209,6 +209,24 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether both do the same. Names do not count. `false` where it cannot be told.
+    ///
+    /// Each holds as much as the other. What one of them holds keeps alive what both use, because
+    /// they use the same addresses.
+    fn is_same(&self, _other: &Self) -> bool {
+        false
+    }
+
+    /// Whether a node of an executable that does `old` may be able to do this. The driver decides.
+    fn can_follow(&self, _old: &Self) -> bool {
+        true
+    }
+
+    /// A number that tells it from most others of its type, or 0.
+    fn digest(&self) -> u64 {
+        0
+    }
+
     /// What errors call it.
     fn name(&self, index: impl Into<Option<u32>>) -> NodeName {
         let tag = self.tag();

@@ -313,11 +313,11 @@ impl State {
 }
 
 impl Control {
-    fn is_loop(self) -> bool {
+    pub(crate) fn is_loop(self) -> bool {
         matches!(self, Control::While | Control::DoWhile)
     }
 
-    fn kind(self) -> CUgraphConditionalNodeType {
+    pub(crate) fn kind(self) -> CUgraphConditionalNodeType {
         use CUgraphConditionalNodeType as T;
         match self {
             Control::While | Control::DoWhile => T::CU_GRAPH_COND_TYPE_WHILE,

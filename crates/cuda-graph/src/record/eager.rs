@@ -9,9 +9,9 @@ use cudarc::driver::{CudaContext, CudaStream};
 use super::{Body, Control, Flag, Flow, Foreign, Recorder, Records, recorded};
 use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
-use crate::graph::{AnyOp, NodeId, Operation};
+use crate::graph::{AnyOp, ChildOp, Graph, NodeId, Operation};
 use crate::memory::Region;
-use crate::op::Op;
+use crate::op::{Op, Tag};
 use crate::retain::{Fence, drop_after};
 use crate::{Error, Owner, PinnedBuffer, Result, driver};
 
@@ -89,8 +89,13 @@ impl Eager {
         Exec::run_alone(op, &self.stream)
     }
 
+    /// Whether it runs steps in `stream`.
+    pub(crate) fn runs_in(&self, stream: &Arc<CudaStream>) -> bool {
+        Arc::ptr_eq(&self.stream, stream)
+    }
+
     /// A step is over: what it kept goes once everything has run that was given so far.
-    pub(super) fn end_step(&mut self) {
+    pub(crate) fn end_step(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         self.drop_behind(kept);
     }
@@ -139,30 +144,41 @@ impl Records for Eager {
         branches.iter_mut().try_for_each(|branch| branch(self))
     }
 
-    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
         let case = match flow.control {
             Control::While => {
                 while self.read(&flow.flag)? != 0 {
                     bodies[0](self)?;
                 }
-                return Ok(());
+                return Ok(None);
             }
             Control::DoWhile => loop {
                 bodies[0](self)?;
                 if self.read(&flow.flag)? == 0 {
-                    return Ok(());
+                    return Ok(None);
                 }
             },
             Control::If | Control::IfElse => usize::from(self.read(&flow.flag)? == 0),
             Control::Switch => self.read(&flow.flag)? as usize,
         };
-        match bodies.get_mut(case) {
-            Some(body) => body(self),
-            None => Ok(()),
+        if let Some(body) = bodies.get_mut(case) {
+            body(self)?;
         }
+        Ok(None)
     }
 
     fn put_foreign(&mut self, _: &'static Location<'static>, work: &mut Foreign<'_>) -> Result<()> {
+        refuse_captured(&self.stream)?;
+        work(&self.stream)
+    }
+
+    fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
+        let mut op = ChildOp::new(&graph);
+        *op.tag_mut() = tag;
+        self.put(op.into())
+    }
+
+    fn put_outside(&mut self, work: &mut Foreign<'_>) -> Result<()> {
         refuse_captured(&self.stream)?;
         work(&self.stream)
     }

@@ -16,7 +16,7 @@ mod guard;
 mod joined;
 mod path;
 mod run;
-mod setter;
+pub(crate) mod setter;
 mod step;
 
 use std::fmt;
@@ -31,8 +31,9 @@ pub use path::{ForeignBlock, Path};
 pub use run::Captured;
 pub use step::Step;
 
-use crate::graph::{AnyOp, Node, NodeId, Operation};
+use crate::graph::{AnyOp, Graph, Node, NodeId, Operation};
 use crate::memory::Region;
+use crate::op::Tag;
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result, Source};
 
 /// What takes a step: a [`Path`] or an [`Eager`].
@@ -150,8 +151,8 @@ pub trait Records {
     /// Records branches side by side.
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
 
-    /// Records a loop or branch.
-    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()>;
+    /// Records a loop or branch. Returns its conditional node, if it has one.
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>>;
 
     /// Records or runs foreign work. The caller vouches for it.
     fn put_foreign(
@@ -159,6 +160,12 @@ pub trait Records {
         location: &'static Location<'static>,
         work: &mut Foreign<'_>,
     ) -> Result<()>;
+
+    /// Records foreign work that was captured before. `graph` is nobody else's.
+    fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>>;
+
+    /// Runs `work` now, behind what was recorded before.
+    fn put_outside(&mut self, work: &mut Foreign<'_>) -> Result<()>;
 }
 
 /// Gives a recorder its loops and branches, and foreign work.
@@ -180,6 +187,7 @@ macro_rules! recorded {
             mut body: impl FnMut(&mut dyn Recorder) -> Result<()>,
         ) -> Result<()> {
             self.put_flow(Flow::here(Control::While, flag)?, &mut [&mut body])
+                .map(drop)
         }
 
         /// Records `body` to run once, and again and again while `flag` is not zero. The errors are
@@ -191,6 +199,7 @@ macro_rules! recorded {
             mut body: impl FnMut(&mut dyn Recorder) -> Result<()>,
         ) -> Result<()> {
             self.put_flow(Flow::here(Control::DoWhile, flag)?, &mut [&mut body])
+                .map(drop)
         }
 
         /// Records `body` to run if `flag` is not zero. The errors are those of `while_nonzero`.
@@ -201,6 +210,7 @@ macro_rules! recorded {
             mut body: impl FnMut(&mut dyn Recorder) -> Result<()>,
         ) -> Result<()> {
             self.put_flow(Flow::here(Control::If, flag)?, &mut [&mut body])
+                .map(drop)
         }
 
         /// Records `then` to run if `flag` is not zero, and `otherwise` if it is. The errors are
@@ -214,6 +224,7 @@ macro_rules! recorded {
         ) -> Result<()> {
             let flow = Flow::here(Control::IfElse, flag)?;
             self.put_flow(flow, &mut [&mut then, &mut otherwise])
+                .map(drop)
         }
 
         /// Records cases. The case runs whose number the flag is, counted from 0; none if there are
@@ -227,7 +238,7 @@ macro_rules! recorded {
             let flow = Flow::here(Control::Switch, flag)?;
             match cases.is_empty() {
                 true => Err(Error::EmptySwitch),
-                false => self.put_flow(flow, cases),
+                false => self.put_flow(flow, cases).map(drop),
             }
         }
 
@@ -279,6 +290,25 @@ macro_rules! recorded {
                 Ok(())
             })?;
             value.ok_or(Error::RecordingOver)
+        }
+
+        /// Runs `work` on the host once the device has been given what was recorded before, and
+        /// goes on behind it: for code that no graph holds, such as a library that allocates, or a
+        /// decision of the host.
+        ///
+        /// An [`Eager`](crate::Eager) just calls `work`. A [`Replay`](crate::Replay) launches what
+        /// was recorded before, calls `work`, and goes on with another executable. Inside of a
+        /// loop, a branch or a parallel part, that part is then driven by the host: it reads flags
+        /// back, and calls the closures of bodies again.
+        ///
+        /// # Errors
+        ///
+        /// What `work` returns; [`Error::OutsideGraph`] on recorders that build one graph.
+        pub fn outside(
+            &mut self,
+            mut work: impl FnMut(&Arc<CudaStream>) -> Result<()>,
+        ) -> Result<()> {
+            self.put_outside(&mut work)
         }
     };
 }

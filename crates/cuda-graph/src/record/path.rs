@@ -60,7 +60,7 @@ pub struct Path {
 }
 
 /// The stream of a recording, to hold, and the mode of its foreign blocks.
-pub(super) type Held<'a> = (&'a Arc<CudaStream>, CaptureMode);
+pub(crate) type Held<'a> = (&'a Arc<CudaStream>, CaptureMode);
 
 /// Abandons a recording that did not end. Branches and bodies share the session only.
 struct Recording(Rc<Session>);
@@ -123,7 +123,7 @@ impl Path {
 
     /// A path in a new graph that nobody else has, with the stream if one is given.
     #[track_caller]
-    pub(super) fn fresh(context: &Arc<CudaContext>, stream: Option<Held<'_>>) -> Result<Path> {
+    pub(crate) fn fresh(context: &Arc<CudaContext>, stream: Option<Held<'_>>) -> Result<Path> {
         let mut path = Path::begin(Place::Live(Graph::new(context)?), stream)?;
         path.is_fresh = true;
         Ok(path)
@@ -377,7 +377,7 @@ impl Path {
 
     /// Ends the recording, which came to `recorded`, and gives what it is. An error is what went
     /// wrong first.
-    pub(super) fn finish<T>(self, recorded: Result<T>) -> Result<(Graph, T)> {
+    pub(crate) fn finish<T>(self, recorded: Result<T>) -> Result<(Graph, T)> {
         let value = match &self.session {
             Some(session) => session.end(recorded)?,
             None => recorded?,
@@ -464,7 +464,7 @@ impl Records for Path {
         recorded
     }
 
-    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
         self.settle()?;
         if let Some(session) = &self.session {
             session.check()?;
@@ -484,7 +484,8 @@ impl Records for Path {
         if in_turn {
             self.turn = Some(node);
         }
-        self.lead()
+        self.lead()?;
+        Ok(Some(self.graph().id_of(node, NodeKind::Conditional)))
     }
 
     fn put_foreign(
@@ -500,6 +501,17 @@ impl Records for Path {
         driver::bind(block.stream().context())?;
         let worked = work(block.stream());
         block.finish(worked)
+    }
+
+    fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
+        self.settle()?;
+        self.adopt(&graph, tag)?;
+        let node = self.after.last().copied();
+        Ok(node.map(|node| self.graph().id_of(node, NodeKind::Child)))
+    }
+
+    fn put_outside(&mut self, _: &mut Foreign<'_>) -> Result<()> {
+        Err(Error::OutsideGraph)
     }
 }
 

@@ -48,7 +48,7 @@ const PTX: &str = "
 ";
 
 /// The kernel of `context`, loaded if it is not.
-pub(super) fn of(context: &Arc<CudaContext>) -> Result<Kernel> {
+pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Kernel> {
     static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
     let loaded = LOADED.get(context, || Kernel::load(context, PTX, ["set_condition"]))?;
     Ok(loaded[0].clone())
@@ -56,7 +56,7 @@ pub(super) fn of(context: &Arc<CudaContext>) -> Result<Kernel> {
 
 /// Sets `condition` to what `flag`, which is one number, is, or to 1 without a flag. Pictures name
 /// the operation for what it does to which condition.
-pub(super) fn set(kernel: &Kernel, condition: &Condition, flag: Option<&Region>) -> Result<AnyOp> {
+pub(crate) fn set(kernel: &Kernel, condition: &Condition, flag: Option<&Region>) -> Result<AnyOp> {
     let mut arguments = Arguments::default();
     KernelArgument::add_to(condition, &mut arguments);
     arguments.value(&flag.map_or(0, Region::address));

@@ -44,8 +44,8 @@ struct Function {
 }
 
 impl Step {
-    /// Builds a graph of what `record` records. Where that is [`Error::Unsupported`], `record` is
-    /// kept, and called at each launch.
+    /// Builds a graph of what `record` records. Where that is [`Error::Unsupported`] or
+    /// [`Error::OutsideGraph`], `record` is kept, and called at each launch.
     ///
     /// # Errors
     ///
@@ -57,11 +57,13 @@ impl Step {
     ) -> Result<Step> {
         let form = match Graph::record(context, |path| record(path)) {
             Ok((graph, ())) => Ok((graph.instantiate()?, graph)),
-            Err(why) if why.is_unsupported() => Err(Function {
-                run: Box::new(record),
-                why,
-                recorder: None,
-            }),
+            Err(why) if why.is_unsupported() || matches!(why, Error::OutsideGraph) => {
+                Err(Function {
+                    run: Box::new(record),
+                    why,
+                    recorder: None,
+                })
+            }
             Err(error) => return Err(error),
         };
         Ok(Step { form })

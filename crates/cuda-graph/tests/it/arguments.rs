@@ -305,8 +305,7 @@ fn padding_is_not_shown() {
     assert_eq!(format!("{arguments:?}"), "[8 bytes, 0x41000000, 0xff]");
     let bytes = arguments.get(0).unwrap();
     assert_eq!(bytes.len(), 8);
-    // SAFETY: the first field is initialized.
-    assert_eq!(unsafe { bytes[0].assume_init() }, 7);
+    assert_eq!((bytes[0], &bytes[4..]), (7, &8u32.to_le_bytes()[..]));
 }
 
 #[repr(C)]

@@ -211,12 +211,5 @@ pub fn in_process(test: &str, environment: &[(&str, &str)]) -> String {
 
 /// The bytes of argument `index`, which is a number or an address.
 pub fn number_bytes(op: &KernelOp, index: usize) -> Option<Vec<u8>> {
-    let bytes = op.arguments().get(index)?;
-    // SAFETY: every byte of a number is initialized.
-    Some(
-        bytes
-            .iter()
-            .map(|byte| unsafe { byte.assume_init() })
-            .collect(),
-    )
+    op.arguments().get(index).map(<[u8]>::to_vec)
 }

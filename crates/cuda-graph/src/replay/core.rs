@@ -1,0 +1,419 @@
+//! What a replay keeps from call to call: executables by the section of the step that they run, and
+//! what to do with them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream};
+
+use super::script::{Changes, Traced, View};
+use super::shape::{Fit, NotApplied, Shape};
+use super::{Counters, ReplayOptions};
+use crate::driver::begun::refuse_captured;
+use crate::kernel::digest_of;
+use crate::memory::{Region, bytes_of_owner};
+use crate::op::Op;
+use crate::{PinnedBuffer, Result, driver};
+
+/// So many sets of arguments are remembered for a section.
+const REMEMBERED: usize = 8;
+/// So many changed items tell one set of arguments from another.
+const SAMPLES: usize = 16;
+
+/// One section of a step: what is recorded between two parts that the host runs.
+#[derive(Default)]
+struct Section {
+    shapes: Vec<Shape>,
+    /// The executable that ran last.
+    last: u64,
+    /// It holds nothing, and a part that the host drives follows.
+    is_empty_before_driven: bool,
+    /// What tells sets of arguments that ran before.
+    seen: Vec<u64>,
+    /// The driver refused an update.
+    refused: bool,
+}
+
+pub(super) struct Core {
+    pub context: Arc<CudaContext>,
+    pub options: ReplayOptions,
+    pub counters: Counters,
+    sections: Vec<Section>,
+    next_id: u64,
+    /// What the step being walked changes about the executable that it is beside.
+    pub changes: Changes,
+    /// What it has recorded, if it is beside none.
+    pub script: Vec<Traced>,
+    /// Where flags are read to.
+    word: Option<PinnedBuffer<u32>>,
+    /// An executable was made or changed since the memory that all hold was counted.
+    uncounted: bool,
+}
+
+impl Core {
+    pub(super) fn new(context: Arc<CudaContext>, options: ReplayOptions) -> Core {
+        Core {
+            context,
+            options,
+            counters: Counters::default(),
+            sections: Vec::new(),
+            next_id: 1,
+            changes: Changes::default(),
+            script: Vec::new(),
+            word: None,
+            uncounted: false,
+        }
+    }
+
+    /// The executable that section `section` is expected to run.
+    pub(super) fn expected(&mut self, section: usize) -> Option<usize> {
+        if self.sections.len() <= section {
+            self.sections.resize_with(section + 1, Section::default);
+        }
+        let section = &self.sections[section];
+        let find = |id: u64| section.shapes.iter().position(|shape| shape.id == id);
+        let last = find(section.last)?;
+        find(section.shapes[last].followed_by).or(Some(last))
+    }
+
+    #[inline]
+    pub(super) fn shape(&self, section: usize, shape: usize) -> &Shape {
+        &self.sections[section].shapes[shape]
+    }
+
+    /// Notes that item `at` of an executable's script becomes `new`.
+    pub(super) fn note(&mut self, section: usize, shape: usize, at: usize, new: Traced) {
+        self.sections[section].shapes[shape].note(&mut self.changes, at, new);
+    }
+
+    /// Item `at` of the step that is walked beside an executable.
+    fn walked(&self, section: usize, beside: usize, at: usize) -> View<'_> {
+        let changed = self.changes.get(at);
+        changed.unwrap_or_else(|| self.shape(section, beside).view(at))
+    }
+
+    /// How many items of `shape` would change, if the step's items so far go with it.
+    fn changes_of<'v>(
+        shape: &Shape,
+        count: usize,
+        item: impl Fn(usize) -> View<'v>,
+        most: usize,
+    ) -> Option<usize> {
+        let mut changed = 0;
+        for at in 0..count {
+            match shape.fit(at, item(at)) {
+                Fit::Same => {}
+                Fit::Changed if changed < most => changed += 1,
+                _ => return None,
+            }
+        }
+        Some(changed)
+    }
+
+    /// The executable other than `beside` that the step's items so far, and `next`, change least,
+    /// if it changes fewer than `most` of them.
+    fn best(
+        &self,
+        section: usize,
+        beside: usize,
+        at: usize,
+        next: Option<View<'_>>,
+        most: usize,
+    ) -> Option<usize> {
+        let mut best = None;
+        let mut most = most;
+        for (index, shape) in self.sections[section].shapes.iter().enumerate() {
+            if index == beside || next.is_some_and(|next| shape.fit(at, next) == Fit::Other) {
+                continue;
+            }
+            let item = |at| self.walked(section, beside, at);
+            let changed = Core::changes_of(shape, at, item, most);
+            if let Some(changed) = changed.filter(|changed| *changed < most) {
+                most = changed;
+                best = Some(index);
+            }
+        }
+        best
+    }
+
+    /// Another executable that the step may go on with, though it goes another way than `beside`.
+    pub(super) fn closest(
+        &self,
+        section: usize,
+        beside: usize,
+        at: usize,
+        next: View<'_>,
+    ) -> Option<usize> {
+        self.best(section, beside, at, Some(next), usize::MAX)
+    }
+
+    /// Another executable that the step's items so far change much less than `beside`.
+    pub(super) fn closer(&self, section: usize, beside: usize, at: usize) -> Option<usize> {
+        self.best(section, beside, at, None, self.changes.len().div_ceil(2))
+    }
+
+    /// Turns the step's items so far into values.
+    pub(super) fn take_out(&mut self, section: usize, beside: usize, at: usize) {
+        let mut changes = std::mem::take(&mut self.changes).into_items();
+        let shape = &self.sections[section].shapes[beside];
+        for at in 0..at {
+            let item = changes.take(at).or_else(|| shape.traced(at));
+            self.script.extend(item);
+        }
+    }
+
+    /// Notes what the values change about an executable that they go with.
+    pub(super) fn put_in(&mut self, section: usize, shape: usize) {
+        let shape = &self.sections[section].shapes[shape];
+        for (at, item) in self.script.drain(..).enumerate() {
+            if shape.fit(at, item.view()) != Fit::Same {
+                shape.note(&mut self.changes, at, item);
+            }
+        }
+    }
+
+    /// Makes the executable that a whole section was walked beside do what the section says, or
+    /// finds or makes a better one. Returns that.
+    pub(super) fn settle(
+        &mut self,
+        section: usize,
+        mut beside: usize,
+        stream: &Arc<CudaStream>,
+    ) -> Result<usize> {
+        let whole = self.shape(section, beside).len();
+        let mostly = self.changes.len() * 2 > self.shape(section, beside).changeable;
+        if mostly || self.sections[section].refused && self.changes.len() > 0 {
+            let over = Some(View::Over);
+            if let Some(found) = self.best(section, beside, whole, over, self.changes.len()) {
+                self.take_out(section, beside, whole);
+                self.put_in(section, found);
+                beside = found;
+            } else if mostly && self.is_repeated(section, beside) {
+                self.take_out(section, beside, whole);
+                self.counters.twins += 1;
+                return self.build(section, stream);
+            }
+        }
+        let updated = self.changes.len();
+        if updated == 0 {
+            self.counters.hits += 1;
+            return Ok(beside);
+        }
+        self.uncounted = true;
+        match self.sections[section].shapes[beside].apply(&mut self.changes) {
+            Ok(()) => {
+                self.counters.hits += 1;
+                self.counters.updated += updated as u64;
+                Ok(beside)
+            }
+            Err(NotApplied { error, restored }) => {
+                tracing::debug!("an executable cannot be updated, another is made: {error}");
+                self.sections[section].refused = true;
+                self.take_out(section, beside, whole);
+                if !restored {
+                    self.sections[section].shapes.remove(beside);
+                }
+                self.counters.builds += 1;
+                self.build(section, stream)
+            }
+        }
+    }
+
+    /// As [`settle`](Core::settle), for a section that was walked beside no executable.
+    pub(super) fn settle_script(
+        &mut self,
+        section: usize,
+        stream: &Arc<CudaStream>,
+    ) -> Result<usize> {
+        let (mut best, mut most) = (None, usize::MAX);
+        let count = self.script.len();
+        for (index, shape) in self.sections[section].shapes.iter().enumerate() {
+            let changed = match shape.fit(count, View::Over) {
+                Fit::Same => Core::changes_of(shape, count, |at| self.script[at].view(), most),
+                _ => None,
+            };
+            if let Some(changed) = changed.filter(|changed| *changed < most) {
+                (best, most) = (Some(index), changed);
+            }
+        }
+        if let Some(found) = best {
+            self.put_in(section, found);
+            return self.settle(section, found, stream);
+        }
+        self.counters.builds += 1;
+        self.build(section, stream)
+    }
+
+    /// Whether these arguments ran before: then they may again, and an executable of their own
+    /// spares the updates.
+    fn is_repeated(&mut self, section: usize, beside: usize) -> bool {
+        let has_room = self.executables() < self.options.executables;
+        let Section { shapes, seen, .. } = &mut self.sections[section];
+        let (shape, edits) = (&shapes[beside], &self.changes.ops);
+        if !has_room || edits.len() * 2 <= shape.changeable {
+            return false;
+        }
+        let sampled = edits.iter().step_by(edits.len().div_ceil(SAMPLES));
+        let tell = |digest: fn(&Shape, &crate::exec::Edit) -> u64| {
+            let items = sampled
+                .clone()
+                .map(|edit| (u64::from(edit.item), digest(shape, edit)));
+            // Where nothing tells arguments apart, they do not count as the same.
+            let known: Vec<_> = items.filter(|(_, digest)| *digest != 0).collect();
+            let told = digest_of(known.iter().flat_map(|(item, digest)| [*item, *digest]));
+            (known.len() * 2 > SAMPLES.min(edits.len())).then_some(told)
+        };
+        let new = tell(|_, edit| edit.op.digest());
+        let old = tell(|shape, edit| shape.exec.now(edit.node).map_or(0, Op::digest));
+        let repeated = new.is_some_and(|new| seen.contains(&new));
+        for told in [old, new].into_iter().flatten() {
+            if !seen.contains(&told) {
+                seen.push(told);
+            }
+        }
+        let forgotten = seen.len().saturating_sub(REMEMBERED);
+        seen.drain(..forgotten);
+        repeated
+    }
+
+    /// Makes an executable of what was recorded.
+    fn build(&mut self, section: usize, stream: &Arc<CudaStream>) -> Result<usize> {
+        let instantiate = &self.options.instantiate;
+        let mut shape = Shape::build(self.next_id, &self.context, &mut self.script, instantiate)?;
+        shape.exec.upload(stream)?;
+        self.next_id += 1;
+        self.uncounted = true;
+        while self.executables() >= self.options.executables && self.evict_one() {}
+        let shapes = &mut self.sections[section].shapes;
+        shapes.push(shape);
+        Ok(shapes.len() - 1)
+    }
+
+    /// Drops the executable that was not used for longest. Those of this call stay.
+    fn evict_one(&mut self) -> bool {
+        let calls = self.counters.calls;
+        let shapes = |section: &Section| {
+            let used = section.shapes.iter().map(|shape| shape.used);
+            used.enumerate().min_by_key(|(_, used)| *used)
+        };
+        let oldest = self.sections.iter().enumerate();
+        let oldest = oldest.filter_map(|(at, section)| Some((at, shapes(section)?)));
+        let oldest = oldest.min_by_key(|(_, (_, used))| *used);
+        let Some((section, (shape, _))) = oldest.filter(|(_, (_, used))| *used < calls) else {
+            return false;
+        };
+        drop(self.sections[section].shapes.remove(shape));
+        self.counters.evictions += 1;
+        true
+    }
+
+    /// Keeps to the bound on memory.
+    pub(super) fn trim(&mut self) {
+        if self.uncounted && self.options.bytes < u64::MAX {
+            while self.bytes() > self.options.bytes && self.evict_one() {}
+            self.uncounted = false;
+        }
+    }
+
+    pub(super) fn launch(
+        &mut self,
+        section: usize,
+        shape: usize,
+        stream: &Arc<CudaStream>,
+    ) -> Result<()> {
+        self.sections[section].shapes[shape].exec.launch(stream)?;
+        self.counters.launches += 1;
+        Ok(())
+    }
+
+    /// Notes which executable a section ran, if it holds anything, and whether a part follows that
+    /// the host drives.
+    pub(super) fn note_use(&mut self, section: usize, shape: Option<usize>, before_driven: bool) {
+        let call = self.counters.calls;
+        let section = &mut self.sections[section];
+        let Some(shape) = shape else {
+            section.is_empty_before_driven = before_driven;
+            return;
+        };
+        let id = section.shapes[shape].id;
+        if let Some(last) = section
+            .shapes
+            .iter_mut()
+            .find(|shape| shape.id == section.last)
+        {
+            last.followed_by = id;
+        }
+        section.last = id;
+        let shape = &mut section.shapes[shape];
+        shape.used = call;
+        shape.before_driven = before_driven;
+    }
+
+    /// Whether the host drove what comes here when the section was run before.
+    pub(super) fn is_driven(&self, section: usize, beside: Option<usize>, at: usize) -> bool {
+        let section = &self.sections[section];
+        if at == 0 && self.script.is_empty() && section.is_empty_before_driven {
+            return true;
+        }
+        beside.is_some_and(|beside| {
+            let shape = &section.shapes[beside];
+            shape.before_driven && at == shape.len()
+        })
+    }
+
+    /// A flag once everything before has run.
+    pub(super) fn read(&mut self, flag: &Region, stream: &Arc<CudaStream>) -> Result<u32> {
+        refuse_captured(stream)?;
+        let word = match &self.word {
+            Some(word) => word,
+            None => self.word.insert(PinnedBuffer::zeroed(&self.context, 1)?),
+        };
+        driver::bind(stream.context())?;
+        driver::run::read_word(word.address(), flag.address(), stream.cu_stream())?;
+        driver::stream::synchronize(stream.cu_stream())?;
+        Ok(word.to_vec()[0])
+    }
+
+    /// How many executables there are.
+    pub(super) fn executables(&self) -> usize {
+        self.sections
+            .iter()
+            .map(|section| section.shapes.len())
+            .sum()
+    }
+
+    /// How many nodes the executables of the last call have.
+    pub(super) fn nodes(&self) -> usize {
+        let last = |section: &Section| {
+            let shape = section
+                .shapes
+                .iter()
+                .find(|shape| shape.id == section.last)?;
+            (shape.used == self.counters.calls).then(|| shape.exec.node_count())
+        };
+        self.sections.iter().filter_map(last).sum()
+    }
+
+    /// The bytes of memory that the executables hold, each allocation counted once.
+    pub(super) fn bytes(&self) -> u64 {
+        let mut counted = HashSet::new();
+        let mut bytes = 0;
+        for shape in self.sections.iter().flat_map(|section| &section.shapes) {
+            shape.each_owner(&mut |owner| {
+                if counted.insert(Arc::as_ptr(owner).cast::<()>()) {
+                    bytes += bytes_of_owner(owner);
+                }
+            });
+        }
+        bytes
+    }
+
+    /// Forgets everything, for another context.
+    pub(super) fn reset(&mut self, context: &Arc<CudaContext>) {
+        self.changes.clear();
+        self.script.clear();
+        self.sections.clear();
+        self.word = None;
+        self.context = context.clone();
+    }
+}

@@ -1,0 +1,240 @@
+//! A step that is called again and again, for the price of a launch and of what changed.
+
+mod core;
+mod script;
+mod shape;
+mod walk;
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream};
+
+use self::core::Core;
+use crate::exec::InstantiateOptions;
+use crate::record::{Eager, Recorder};
+use crate::{Error, Result, driver};
+use walk::Walk;
+
+/// Calls a step again and again, with new buffers, sizes and values, for the price of a launch and
+/// of the nodes that changed.
+///
+/// The first call builds a graph of what the step records, instantiates it and launches it. A later
+/// call walks the step beside the executable: operations that are the same cost a comparison, those
+/// that differ are set on their nodes, and then the executable is launched. A step that records
+/// something else than before gets another executable; a bounded number of them is kept.
+///
+/// ```
+/// use cuda_graph::{Buffer, CopyOp, FillOp, Recorder, Replay, Result};
+///
+/// let device = cuda_graph::device(0)?;
+/// let stream = device.context().new_stream()?;
+/// let buffers = [Buffer::<u32>::zeroed(&stream, 4)?, Buffer::<u32>::zeroed(&stream, 4)?];
+/// let result = Buffer::<u32>::zeroed(&stream, 4)?;
+///
+/// let step = |r: &mut dyn Recorder, from: &Buffer<u32>, value: u32| -> Result<()> {
+///     r.record(FillOp::new(from, value)?)?;
+///     r.record(CopyOp::new(&result, from)?)?;
+///     Ok(())
+/// };
+/// let mut replay = Replay::new(device.context())?;
+/// for value in 0..10 {
+///     let from = &buffers[value as usize % 2];
+///     replay.call(&stream, |r| step(r, from, value))?;
+///     assert_eq!(result.to_host(&stream)?, [value; 4]);
+/// }
+/// assert_eq!(replay.counters().builds, 1);
+/// # Ok::<(), cuda_graph::Error>(())
+/// ```
+///
+/// # What can change without a new executable
+///
+/// | of | what changes |
+/// |---|---|
+/// | kernels | function, grid, block, shared memory, arguments; not the launch attributes |
+/// | fills | region, value, size; not between a memset and a kernel ([`FillOp`](crate::FillOp)) |
+/// | copies | regions and sizes; not the sides |
+/// | host functions, events | all; they cannot be in bodies |
+/// | loops and branches | the flag |
+/// | foreign work, embedded graphs | all that the driver updates in a child node |
+///
+/// Anything else, and anything that the driver refuses to update, makes another executable. Kernels,
+/// fills, copies and embedded graphs change in bodies too.
+///
+/// # What a call may do
+///
+/// A call that fails, or whose step panics, changes nothing and launches nothing, unless the step
+/// has sections for the host ([`outside`](trait.Recorder.html#method.outside)): what came before
+/// such a section was launched. What a step uses is held while an executable has it or a launch in
+/// flight uses it. Where the device lacks conditional nodes, calls run through an [`Eager`].
+pub struct Replay {
+    core: Core,
+    /// Runs the calls, where no graph can.
+    eager: Option<(Eager, Error)>,
+}
+
+/// How many executables a [`Replay`] keeps, and how they are made.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// The most executables that are kept. The one that was not used for longest goes first; those
+    /// that a call needs stay.
+    pub executables: usize,
+    /// The most bytes of this library's buffers that the executables may hold, each allocation
+    /// counted once. Those of the last call stay, whatever they hold.
+    pub bytes: u64,
+    /// How executables are made.
+    pub instantiate: InstantiateOptions,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> ReplayOptions {
+        ReplayOptions {
+            executables: 16,
+            bytes: u64::MAX,
+            instantiate: InstantiateOptions::default(),
+        }
+    }
+}
+
+/// What a [`Replay`] did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Calls, also those that failed.
+    pub calls: u64,
+    /// Launches of executables.
+    pub launches: u64,
+    /// Executables made because a step recorded something new.
+    pub builds: u64,
+    /// Executables made for arguments that came again, so that they need not be set each time.
+    pub twins: u64,
+    /// Launches of an executable that was there.
+    pub hits: u64,
+    /// Executables that were dropped to keep to the bounds.
+    pub evictions: u64,
+    /// Operations that were compared with what a node did.
+    pub compared: u64,
+    /// Nodes, flags and foreign work that were set.
+    pub updated: u64,
+    /// Loops, branches and parallel parts that the host drove, because of a section for the host.
+    pub host_driven: u64,
+    /// Calls that ran eagerly.
+    pub eager: u64,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Outcome {}
+
+impl Replay {
+    /// A replay of steps on the device of `context`.
+    pub fn new(context: &Arc<CudaContext>) -> Result<Replay> {
+        Replay::with_options(context, ReplayOptions::default())
+    }
+
+    /// A replay with options.
+    pub fn with_options(context: &Arc<CudaContext>, options: ReplayOptions) -> Result<Replay> {
+        driver::choose()?;
+        Ok(Replay {
+            core: Core::new(context.clone(), options),
+            eager: None,
+        })
+    }
+
+    /// Runs `step` in the order of `stream`.
+    ///
+    /// `step` is called once; again if the device turns out to lack what its graph needs. Bodies of
+    /// loops with sections for the host are called once for each iteration, and once more when that
+    /// is found out.
+    ///
+    /// # Errors
+    ///
+    /// What `step` returns; [`Error::ForeignStream`]; what building, instantiating and launching
+    /// return. After an error in the step nothing was launched or changed, except for what comes
+    /// before a section for the host.
+    pub fn call(
+        &mut self,
+        stream: &Arc<CudaStream>,
+        mut step: impl FnMut(&mut dyn Recorder) -> Result<()>,
+    ) -> Result<Outcome> {
+        if stream.context().cu_ctx() != self.core.context.cu_ctx() {
+            return Err(Error::ForeignStream);
+        }
+        self.core.counters.calls += 1;
+        if self.eager.is_none() {
+            let mut walk = Walk::new(&mut self.core, stream);
+            let walked = step(&mut walk).and_then(|()| walk.finish());
+            let (lacks, launched) = (walk.unsupported.take(), walk.launched);
+            drop(walk);
+            let error = match (walked, lacks) {
+                (Ok(()), None) => {
+                    self.core.trim();
+                    return Ok(Outcome {});
+                }
+                (_, Some(error)) | (Err(error), None) => error,
+            };
+            if launched || !error.is_unsupported() {
+                return Err(error);
+            }
+            tracing::debug!("steps run eagerly from now on: {error}");
+            self.eager = Some((Eager::new(stream)?, error));
+        }
+        self.call_eagerly(stream, &mut step)
+    }
+
+    fn call_eagerly(
+        &mut self,
+        stream: &Arc<CudaStream>,
+        step: &mut dyn FnMut(&mut dyn Recorder) -> Result<()>,
+    ) -> Result<Outcome> {
+        let Some((eager, _)) = &mut self.eager else {
+            return Err(Error::RecordingOver);
+        };
+        if !eager.runs_in(stream) {
+            *eager = Eager::new(stream)?;
+        }
+        self.core.counters.eager += 1;
+        let ran = step(eager);
+        eager.end_step();
+        ran.map(|()| Outcome {})
+    }
+
+    /// Forgets all executables, and goes on in another context: for one that was torn down and made
+    /// again.
+    pub fn reset(&mut self, context: &Arc<CudaContext>) {
+        self.core.reset(context);
+        self.eager = None;
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> Counters {
+        self.core.counters
+    }
+
+    /// How many executables it keeps.
+    pub fn executables(&self) -> usize {
+        self.core.executables()
+    }
+
+    /// How many nodes the executables of the last call have.
+    pub fn nodes(&self) -> usize {
+        self.core.nodes()
+    }
+
+    /// How many bytes of this library's buffers its executables hold. Each allocation counts once.
+    pub fn bytes(&self) -> u64 {
+        self.core.bytes()
+    }
+
+    /// Why it runs calls eagerly, if it does.
+    pub fn why_eager(&self) -> Option<&Error> {
+        self.eager.as_ref().map(|(_, why)| why)
+    }
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Replay with {} executables", self.core.executables())
+    }
+}

@@ -1,0 +1,178 @@
+//! What a step records, item by item.
+
+use std::iter::Peekable;
+use std::panic::Location;
+use std::vec::IntoIter;
+
+use crate::Owner;
+use crate::exec::Edit;
+use crate::graph::{AnyOp, Graph};
+use crate::memory::Region;
+use crate::op::Tag;
+use crate::record::Control;
+
+/// One item of a step, as a call of it records.
+pub(super) enum Traced {
+    Op(AnyOp),
+    /// Foreign work that was captured. Nobody else has the graph.
+    Captured(Graph, Tag),
+    /// A loop or branch begins: its bodies follow.
+    Flow(FlowItem),
+    /// A parallel part of so many branches begins.
+    Fork(usize),
+    /// The next body or branch begins.
+    Next,
+    /// A loop, branch or parallel part is over.
+    End,
+    /// Something is kept for foreign work.
+    Keep(Owner),
+}
+
+#[derive(Clone)]
+pub(super) struct FlowItem {
+    pub control: Control,
+    pub bodies: usize,
+    pub flag: Region,
+    pub location: &'static Location<'static>,
+}
+
+/// A look at an item.
+#[derive(Clone, Copy)]
+pub(super) enum View<'a> {
+    Op(&'a AnyOp),
+    Captured,
+    Flow(&'a FlowItem),
+    Fork(usize),
+    Next,
+    End,
+    Keep(&'a Owner),
+    /// The step is over.
+    Over,
+}
+
+impl Traced {
+    pub(super) fn view(&self) -> View<'_> {
+        match self {
+            Traced::Op(op) => View::Op(op),
+            Traced::Captured(..) => View::Captured,
+            Traced::Flow(flow) => View::Flow(flow),
+            Traced::Fork(branches) => View::Fork(*branches),
+            Traced::Next => View::Next,
+            Traced::End => View::End,
+            Traced::Keep(owner) => View::Keep(owner),
+        }
+    }
+}
+
+impl View<'_> {
+    /// What the log calls it.
+    pub(super) fn name(self) -> String {
+        match self {
+            View::Op(op) => format!("{op:?}"),
+            View::Captured => "foreign work".into(),
+            View::Flow(flow) => format!("{:?} at {}", flow.control, flow.location),
+            View::Fork(branches) => format!("a parallel part of {branches}"),
+            View::Next => "the next body or branch".into(),
+            View::End => "the end of a loop, branch or parallel part".into(),
+            View::Keep(_) => "something kept".into(),
+            View::Over => "the end of the step".into(),
+        }
+    }
+}
+
+/// What a call changes about the executable that it goes on with. Each list ascends by the number
+/// of the item.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub ops: Vec<Edit>,
+    pub flows: Vec<(u32, FlowItem)>,
+    pub captured: Vec<(u32, Graph, Tag)>,
+    pub kept: Vec<(u32, Owner)>,
+}
+
+impl Changes {
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.ops.len() + self.flows.len() + self.captured.len() + self.kept.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ops.clear();
+        self.flows.clear();
+        self.captured.clear();
+        self.kept.clear();
+    }
+
+    /// Forgets those from item `start` on.
+    pub(super) fn truncate(&mut self, start: usize) {
+        let before = |item: u32| (item as usize) < start;
+        self.ops
+            .truncate(self.ops.partition_point(|edit| before(edit.item)));
+        let flows = self.flows.partition_point(|(item, _)| before(*item));
+        self.flows.truncate(flows);
+        let captured = self.captured.partition_point(|(item, ..)| before(*item));
+        self.captured.truncate(captured);
+        let kept = self.kept.partition_point(|(item, _)| before(*item));
+        self.kept.truncate(kept);
+    }
+
+    /// What item `at` becomes, if it changes.
+    pub(super) fn get(&self, at: usize) -> Option<View<'_>> {
+        let at = at as u32;
+        if let Ok(found) = self.ops.binary_search_by_key(&at, |edit| edit.item) {
+            return Some(View::Op(&self.ops[found].op));
+        }
+        if let Ok(found) = self.flows.binary_search_by_key(&at, |(item, _)| *item) {
+            return Some(View::Flow(&self.flows[found].1));
+        }
+        if self
+            .captured
+            .binary_search_by_key(&at, |(item, ..)| *item)
+            .is_ok()
+        {
+            return Some(View::Captured);
+        }
+        let found = self
+            .kept
+            .binary_search_by_key(&at, |(item, _)| *item)
+            .ok()?;
+        Some(View::Keep(&self.kept[found].1))
+    }
+
+    /// Gives the items out, in their order.
+    pub(super) fn into_items(self) -> Items {
+        Items {
+            ops: self.ops.into_iter().peekable(),
+            flows: self.flows.into_iter().peekable(),
+            captured: self.captured.into_iter().peekable(),
+            kept: self.kept.into_iter().peekable(),
+        }
+    }
+}
+
+/// Changed items in their order.
+pub(super) struct Items {
+    ops: Peekable<IntoIter<Edit>>,
+    flows: Peekable<IntoIter<(u32, FlowItem)>>,
+    captured: Peekable<IntoIter<(u32, Graph, Tag)>>,
+    kept: Peekable<IntoIter<(u32, Owner)>>,
+}
+
+impl Items {
+    /// What item `at` becomes, if it changes. It is asked for in order.
+    pub(super) fn take(&mut self, at: usize) -> Option<Traced> {
+        let at = at as u32;
+        if let Some(edit) = self.ops.next_if(|edit| edit.item == at) {
+            return Some(Traced::Op(edit.op));
+        }
+        if let Some((_, flow)) = self.flows.next_if(|(item, _)| *item == at) {
+            return Some(Traced::Flow(flow));
+        }
+        if let Some((_, graph, tag)) = self.captured.next_if(|(item, ..)| *item == at) {
+            return Some(Traced::Captured(graph, tag));
+        }
+        let (_, owner) = self.kept.next_if(|(item, _)| *item == at)?;
+        Some(Traced::Keep(owner))
+    }
+}

@@ -1,0 +1,376 @@
+//! An executable, with the script of the step that it runs.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use smallvec::SmallVec;
+
+use super::script::{Changes, FlowItem, Traced, View};
+use crate::error::NodeKind;
+use crate::exec::{Edit, Exec, InstantiateOptions};
+use crate::graph::operation::Holds;
+use crate::graph::state::State;
+use crate::graph::{AnyOp, ChildOp, Condition, NodeId, Operation};
+use crate::op::Op;
+use crate::record::{Control, Flow, Path, Recorder, setter};
+use crate::{Error, Owner, Result};
+
+/// An executable and what its items are.
+pub(super) struct Shape {
+    pub id: u64,
+    pub exec: Exec,
+    items: Vec<Item>,
+    /// How many items may change.
+    pub changeable: usize,
+    /// The call that used it last.
+    pub used: u64,
+    /// The executable that the next call went on with at the same place.
+    pub followed_by: u64,
+    /// A loop, branch or parallel part that the host drives comes behind it.
+    pub before_driven: bool,
+}
+
+/// One item of the script.
+enum Item {
+    Op(NodeId),
+    Captured(NodeId),
+    Flow(Box<PlacedFlow>),
+    /// A loop or branch whose graph is not finished, with its conditional node.
+    Unplaced(FlowItem, NodeId),
+    Fork(usize),
+    Next,
+    End,
+    Keep(Owner),
+}
+
+/// A loop or branch in the executable.
+struct PlacedFlow {
+    now: FlowItem,
+    /// The kernel nodes that set its condition by its flag.
+    setters: SmallVec<[NodeId; 2]>,
+    condition: Condition,
+}
+
+/// How an item of a step goes with the item of a script at the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    Same,
+    /// It may be that an update makes it the same.
+    Changed,
+    Other,
+}
+
+/// Why an executable was not changed.
+pub(super) struct NotApplied {
+    pub error: Error,
+    /// It is what it was.
+    pub restored: bool,
+}
+
+impl Shape {
+    /// How many items there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// How `new` goes with item `at`.
+    pub(super) fn fit(&self, at: usize, new: View<'_>) -> Fit {
+        let same_or = |same: bool, otherwise: Fit| if same { Fit::Same } else { otherwise };
+        match (self.items.get(at), new) {
+            (Some(Item::Op(node)), View::Op(op)) => match self.exec.now(*node) {
+                Some(now) if op.is_same_as(now) => Fit::Same,
+                Some(now) if op.can_follow_on(now) => Fit::Changed,
+                _ => Fit::Other,
+            },
+            (Some(Item::Captured(_)), View::Captured) => Fit::Changed,
+            (Some(Item::Flow(placed)), View::Flow(flow)) => {
+                let now = &placed.now;
+                match (now.control, now.bodies) == (flow.control, flow.bodies) {
+                    true => same_or(now.flag.is_same(&flow.flag), Fit::Changed),
+                    false => Fit::Other,
+                }
+            }
+            (Some(Item::Fork(branches)), View::Fork(new)) => same_or(*branches == new, Fit::Other),
+            (Some(Item::Keep(owner)), View::Keep(new)) => {
+                same_or(Arc::ptr_eq(owner, new), Fit::Changed)
+            }
+            (Some(Item::Next), View::Next) | (Some(Item::End), View::End) | (None, View::Over) => {
+                Fit::Same
+            }
+            _ => Fit::Other,
+        }
+    }
+
+    /// The node of item `at` and what it does now, if it is an operation's.
+    #[inline]
+    pub(super) fn op(&self, at: usize) -> Option<(NodeId, &AnyOp)> {
+        match self.items.get(at)? {
+            Item::Op(node) => Some((*node, self.exec.now(*node)?)),
+            _ => None,
+        }
+    }
+
+    /// Item `at` as it is now. What is captured is not known.
+    pub(super) fn view(&self, at: usize) -> View<'_> {
+        match self.items.get(at) {
+            Some(Item::Op(node)) => self.exec.now(*node).map_or(View::Over, View::Op),
+            Some(Item::Captured(_)) => View::Captured,
+            Some(Item::Flow(placed)) => View::Flow(&placed.now),
+            Some(Item::Fork(branches)) => View::Fork(*branches),
+            Some(Item::Next) => View::Next,
+            Some(Item::End) => View::End,
+            Some(Item::Keep(owner)) => View::Keep(owner),
+            Some(Item::Unplaced(flow, _)) => View::Flow(flow),
+            None => View::Over,
+        }
+    }
+
+    /// Item `at`, to be recorded again. What is captured cannot be.
+    pub(super) fn traced(&self, at: usize) -> Option<Traced> {
+        Some(match self.view(at) {
+            View::Op(op) => Traced::Op(op.clone()),
+            View::Flow(flow) => Traced::Flow(flow.clone()),
+            View::Fork(branches) => Traced::Fork(branches),
+            View::Next => Traced::Next,
+            View::End => Traced::End,
+            View::Keep(owner) => Traced::Keep(owner.clone()),
+            View::Captured | View::Over => return None,
+        })
+    }
+
+    /// Notes that item `at` becomes `new`, which [fits](Shape::fit) with a change.
+    pub(super) fn note(&self, changes: &mut Changes, at: usize, new: Traced) {
+        let item = at as u32;
+        match (new, self.items.get(at)) {
+            (Traced::Op(op), Some(Item::Op(node))) => changes.ops.push(Edit {
+                item,
+                node: *node,
+                op,
+            }),
+            (Traced::Flow(flow), _) => changes.flows.push((item, flow)),
+            (Traced::Captured(graph, tag), _) => changes.captured.push((item, graph, tag)),
+            (Traced::Keep(owner), _) => changes.kept.push((item, owner)),
+            _ => {}
+        }
+    }
+
+    /// Makes the changes, all or none. They stay in `changes` if they are not made.
+    pub(super) fn apply(&mut self, changes: &mut Changes) -> std::result::Result<(), NotApplied> {
+        let as_it_was = |error| NotApplied {
+            error,
+            restored: true,
+        };
+        // Behind the operations: those that set conditions.
+        let count = changes.ops.len();
+        for (item, flow) in &changes.flows {
+            let Some(Item::Flow(placed)) = self.items.get(*item as usize) else {
+                continue;
+            };
+            let setters = placed.setters.iter();
+            let edits = setters.map(|&node| {
+                let op = setter::of(self.exec.context())
+                    .and_then(|kernel| setter::set(&kernel, &placed.condition, Some(&flow.flag)))?;
+                Ok(Edit {
+                    item: *item,
+                    node,
+                    op: located(op, flow),
+                })
+            });
+            match edits.collect::<Result<SmallVec<[Edit; 2]>>>() {
+                Ok(edits) => changes.ops.extend(edits),
+                Err(error) => {
+                    changes.ops.truncate(count);
+                    return Err(as_it_was(error));
+                }
+            }
+        }
+        if let Err(refused) = self.exec.set_each(&changes.ops) {
+            changes.ops.truncate(count);
+            return Err(NotApplied {
+                error: refused.error,
+                restored: refused.restored,
+            });
+        }
+        for (item, graph, tag) in &changes.captured {
+            let Some(Item::Captured(node)) = self.items.get(*item as usize) else {
+                continue;
+            };
+            let mut op = ChildOp::new(graph);
+            *op.tag_mut() = tag.clone();
+            if let Err(error) = self.exec.set_graph(*node, &op) {
+                changes.ops.truncate(count);
+                // The other nodes do something else by now.
+                let restored = false;
+                return Err(NotApplied { error, restored });
+            }
+        }
+        self.exec.hold_each(changes.ops.drain(..));
+        for (item, flow) in changes.flows.drain(..) {
+            if let Some(Item::Flow(placed)) = self.items.get_mut(item as usize) {
+                placed.now = flow;
+            }
+        }
+        for (item, owner) in changes.kept.drain(..) {
+            if let Some(Item::Keep(kept)) = self.items.get_mut(item as usize) {
+                self.exec.let_go(std::mem::replace(kept, owner));
+            }
+        }
+        changes.captured.clear();
+        Ok(())
+    }
+
+    /// Calls `visit` with everything that it holds.
+    pub(super) fn each_owner(&self, visit: &mut dyn FnMut(&Owner)) {
+        self.exec.each_owner(visit);
+        for item in &self.items {
+            match item {
+                Item::Keep(owner) => visit(owner),
+                Item::Flow(placed) => placed.now.flag.owner.iter().for_each(&mut *visit),
+                _ => {}
+            }
+        }
+    }
+
+    /// Builds and instantiates what `script` says.
+    pub(super) fn build(
+        id: u64,
+        context: &Arc<CudaContext>,
+        script: &mut Vec<Traced>,
+        options: &InstantiateOptions,
+    ) -> Result<Shape> {
+        let mut path = Path::fresh(context, None)?;
+        let mut items = Vec::with_capacity(script.len());
+        record(&mut path, &mut script.drain(..), &mut items)?;
+        let (graph, ()) = path.finish(Ok(()))?;
+        let state = graph.hierarchy().look();
+        for item in &mut items {
+            if let Item::Unplaced(flow, node) = item {
+                *item = Item::Flow(Box::new(PlacedFlow::find(&state, flow.clone(), *node)?));
+            }
+        }
+        drop(state);
+        let changes = |item: &&Item| !matches!(item, Item::Fork(_) | Item::Next | Item::End);
+        Ok(Shape {
+            id,
+            exec: graph.instantiate_with(options)?,
+            changeable: items.iter().filter(changes).count(),
+            items,
+            used: 0,
+            followed_by: id,
+            before_driven: false,
+        })
+    }
+}
+
+impl Drop for Shape {
+    fn drop(&mut self) {
+        for item in self.items.drain(..) {
+            if let Item::Keep(owner) = item {
+                self.exec.let_go(owner);
+            }
+        }
+    }
+}
+
+impl PlacedFlow {
+    /// Finds the kernels around a conditional node, and inside of it, that read its flag.
+    fn find(state: &State, now: FlowItem, node: NodeId) -> Result<PlacedFlow> {
+        let body = state.body(node.body)?;
+        let Some(Holds::Bodies(branching)) = body.content(node.index).map(Operation::holds) else {
+            return Err(Error::GraphGone);
+        };
+        let kernel = |body, index| NodeId {
+            body,
+            index,
+            kind: NodeKind::Kernel,
+            ..node
+        };
+        let mut setters = SmallVec::new();
+        // A do-while loop is entered without a look at its flag.
+        if now.control != Control::DoWhile {
+            setters.push(kernel(node.body, node.index - 1));
+        }
+        if now.control.is_loop() {
+            let inside = body.inside(node.index).start;
+            setters.push(kernel(inside, state.body(inside)?.len() - 1));
+        }
+        Ok(PlacedFlow {
+            now,
+            setters,
+            condition: branching.condition,
+        })
+    }
+}
+
+fn located(mut op: AnyOp, flow: &FlowItem) -> AnyOp {
+    op.tag_mut().location = Some(flow.location);
+    op
+}
+
+/// Records items up to the end of the script, of a body or of a branch.
+fn record(
+    r: &mut dyn Recorder,
+    script: &mut dyn Iterator<Item = Traced>,
+    items: &mut Vec<Item>,
+) -> Result<()> {
+    let missing = || Error::RecordingOver;
+    loop {
+        let item = match script.next() {
+            None => return Ok(()),
+            Some(Traced::Next) => {
+                items.push(Item::Next);
+                return Ok(());
+            }
+            Some(Traced::End) => {
+                items.push(Item::End);
+                return Ok(());
+            }
+            Some(Traced::Op(op)) => Item::Op(r.put(op)?.ok_or_else(missing)?),
+            Some(Traced::Captured(graph, tag)) => {
+                Item::Captured(r.put_captured(graph, tag)?.ok_or_else(missing)?)
+            }
+            Some(Traced::Keep(owner)) => Item::Keep(owner),
+            Some(Traced::Fork(branches)) => {
+                items.push(Item::Fork(branches));
+                with_bodies(branches, script, items, |bodies| r.put_branches(bodies))?;
+                continue;
+            }
+            Some(Traced::Flow(now)) => {
+                let at = items.len();
+                // Its place; what it is comes below.
+                items.push(Item::Next);
+                let flow = Flow {
+                    control: now.control,
+                    flag: now.flag.clone(),
+                    location: now.location,
+                };
+                let node =
+                    with_bodies(now.bodies, script, items, |bodies| r.put_flow(flow, bodies))?;
+                items[at] = Item::Unplaced(now, node.ok_or_else(missing)?);
+                continue;
+            }
+        };
+        items.push(item);
+    }
+}
+
+/// Calls `put` with bodies that record the items which follow.
+fn with_bodies<R>(
+    count: usize,
+    script: &mut dyn Iterator<Item = Traced>,
+    items: &mut Vec<Item>,
+    put: impl FnOnce(&mut [&mut dyn FnMut(&mut dyn Recorder) -> Result<()>]) -> Result<R>,
+) -> Result<R> {
+    // The bodies are recorded one after the other.
+    let shared = RefCell::new((script, items));
+    let body = |r: &mut dyn Recorder| {
+        let (script, items) = &mut *shared.borrow_mut();
+        record(r, *script, items)
+    };
+    let mut bodies = vec![body; count];
+    let mut bodies: Vec<&mut dyn FnMut(&mut dyn Recorder) -> Result<()>> =
+        bodies.iter_mut().map(|body| body as _).collect();
+    put(&mut bodies)
+}

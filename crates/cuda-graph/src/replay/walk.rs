@@ -1,0 +1,412 @@
+//! The recorder that walks a step beside an executable.
+//!
+//! While the step records what the executable's script says, only what differs is noted. When it
+//! leaves the script, another executable of the same section is gone on with, or what was recorded
+//! so far is kept as values. Nothing is changed or launched before a section is whole, so a step
+//! that fails or panics leaves everything as it was.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream};
+
+use super::core::Core;
+use super::script::{FlowItem, Traced, View};
+use super::shape::Fit;
+use crate::graph::state::check;
+use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
+use crate::op::{EmptyOp, Op, Tag};
+use crate::record::{Body, Control, Flow, Foreign, Recorder, Records};
+use crate::{Error, Owner, Result};
+
+/// After so many changes, and whenever there are eight times as many, other executables are looked
+/// at: one of them may have been left with these arguments.
+const FIRST_LOOK: usize = 4;
+
+pub(super) struct Walk<'a> {
+    core: &'a mut Core,
+    stream: &'a Arc<CudaStream>,
+    /// The section of the step, counted from 0.
+    section: usize,
+    /// The executable that is walked beside, by its place in the section. None while what is
+    /// recorded is kept as values.
+    beside: Option<usize>,
+    /// How many of its items were walked.
+    at: usize,
+    /// How many changes there are when other executables are looked at.
+    next_look: usize,
+    /// How many loops, branches and parallel parts are open.
+    depth: usize,
+    /// How many of those are loops or branches.
+    in_bodies: usize,
+    /// An open part is to be driven by the host.
+    wants_host: bool,
+    /// The device lacks what the step needs.
+    pub unsupported: Option<Error>,
+    /// Something was launched.
+    pub launched: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(core: &'a mut Core, stream: &'a Arc<CudaStream>) -> Walk<'a> {
+        let mut walk = Walk {
+            core,
+            stream,
+            section: 0,
+            beside: None,
+            at: 0,
+            next_look: FIRST_LOOK,
+            depth: 0,
+            in_bodies: 0,
+            wants_host: false,
+            unsupported: None,
+            launched: false,
+        };
+        walk.begin_section();
+        walk
+    }
+
+    /// The step is over.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        match self.unsupported.take() {
+            Some(error) => Err(error),
+            None => self.flush(false),
+        }
+    }
+
+    fn begin_section(&mut self) {
+        self.beside = self.core.expected(self.section);
+        self.at = 0;
+        self.next_look = FIRST_LOOK;
+    }
+
+    /// How many items were recorded in this section.
+    fn recorded(&self) -> usize {
+        match self.beside {
+            Some(_) => self.at,
+            None => self.core.script.len(),
+        }
+    }
+
+    /// Forgets the items from `start` on.
+    fn back_to(&mut self, start: usize) {
+        match self.beside {
+            Some(_) => {
+                self.at = start;
+                self.core.changes.truncate(start);
+            }
+            None => self.core.script.truncate(start),
+        }
+    }
+
+    /// Records an item.
+    fn add(&mut self, new: Traced) -> Result<()> {
+        while let Some(beside) = self.beside {
+            let shape = self.core.shape(self.section, beside);
+            match shape.fit(self.at, new.view()) {
+                Fit::Same => {}
+                Fit::Changed => self.core.note(self.section, beside, self.at, new),
+                Fit::Other => {
+                    self.turn_aside(new.view());
+                    continue;
+                }
+            }
+            self.at += 1;
+            if self.core.changes.len() >= self.next_look {
+                self.look_around();
+            }
+            return Ok(());
+        }
+        self.core.script.push(new);
+        Ok(())
+    }
+
+    /// The step goes another way than the script: goes on with another executable, or without one.
+    #[cold]
+    fn turn_aside(&mut self, new: View<'_>) {
+        let Some(beside) = self.beside else { return };
+        let found = self.core.closest(self.section, beside, self.at, new);
+        if found.is_none() {
+            let shape = self.core.shape(self.section, beside);
+            tracing::debug!(
+                item = self.at,
+                was = shape.view(self.at).name(),
+                is = new.name(),
+                "a step goes another way than before"
+            );
+        }
+        self.core.take_out(self.section, beside, self.at);
+        self.beside = found;
+        if let Some(found) = found {
+            self.core.put_in(self.section, found);
+        }
+    }
+
+    /// Goes on with another executable if that differs in fewer items.
+    #[cold]
+    fn look_around(&mut self) {
+        self.next_look = self.core.changes.len().saturating_mul(8);
+        let Some(beside) = self.beside else { return };
+        if let Some(found) = self.core.closer(self.section, beside, self.at) {
+            self.core.take_out(self.section, beside, self.at);
+            self.core.put_in(self.section, found);
+            self.beside = Some(found);
+        }
+    }
+
+    /// The section is whole: finds or makes its executable, and launches it.
+    fn flush(&mut self, before_driven: bool) -> Result<()> {
+        if self.depth > 0 {
+            // A panic left a body and was caught.
+            return Err(Error::RecordingOver);
+        }
+        if let Some(beside) = self.beside
+            && self.at < self.core.shape(self.section, beside).len()
+        {
+            self.turn_aside(View::Over);
+        }
+        let used = match self.beside {
+            Some(beside) => Some(self.core.settle(self.section, beside, self.stream)?),
+            None if self.core.script.is_empty() => None,
+            None => Some(self.core.settle_script(self.section, self.stream)?),
+        };
+        if let Some(used) = used {
+            self.launched = true;
+            self.core.launch(self.section, used, self.stream)?;
+        }
+        self.core.note_use(self.section, used, before_driven);
+        self.section += 1;
+        self.begin_section();
+        Ok(())
+    }
+
+    /// Runs a loop or branch that no graph holds, driven by the host.
+    fn drive(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        self.flush(true)?;
+        self.core.counters.host_driven += 1;
+        let first = self.section;
+        let mut last = first;
+        let mut run = |walk: &mut Self, body: &mut Body<'_>| {
+            // Each iteration goes on with the executables of the one before.
+            walk.section = first;
+            walk.begin_section();
+            body(walk)?;
+            walk.flush(false)?;
+            last = last.max(walk.section);
+            Ok::<(), Error>(())
+        };
+        let flag = &flow.flag;
+        match flow.control {
+            Control::While => {
+                while self.core.read(flag, self.stream)? != 0 {
+                    run(self, bodies[0])?;
+                }
+            }
+            Control::DoWhile => loop {
+                run(self, bodies[0])?;
+                if self.core.read(flag, self.stream)? == 0 {
+                    break;
+                }
+            },
+            Control::If | Control::IfElse | Control::Switch => {
+                let flag = self.core.read(flag, self.stream)?;
+                let case = match flow.control {
+                    Control::Switch => flag as usize,
+                    _ => usize::from(flag == 0),
+                };
+                if let Some(body) = bodies.get_mut(case) {
+                    run(self, body)?;
+                }
+            }
+        }
+        self.section = last;
+        self.begin_section();
+        Ok(())
+    }
+
+    /// Records bodies or branches, with what separates them.
+    fn each_body(&mut self, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        let count = bodies.len();
+        for (index, body) in bodies.iter_mut().enumerate() {
+            let recorded = body(self);
+            if recorded.is_err() || self.wants_host {
+                return recorded;
+            }
+            if index + 1 < count {
+                self.add(Traced::Next)?;
+            }
+        }
+        self.add(Traced::End)
+    }
+
+    /// Refuses what a node of a graph cannot be.
+    fn check(&self, op: &AnyOp) -> Result<()> {
+        if op.condition_of().is_some() {
+            return Err(Error::ConditionOutsideGraph);
+        }
+        check(0, op, || self.in_bodies > 0)
+    }
+
+    fn put_new(&mut self, op: AnyOp) -> Result<()> {
+        self.check(&op)?;
+        self.add(Traced::Op(op))
+    }
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        // Of a step that failed.
+        self.core.changes.clear();
+        self.core.script.clear();
+    }
+}
+
+impl Recorder for Walk<'_> {
+    fn context(&self) -> &Arc<CudaContext> {
+        self.stream.context()
+    }
+
+    fn has_stream(&self) -> bool {
+        true
+    }
+
+    fn keep(&mut self, owner: Owner) -> Result<()> {
+        self.add(Traced::Keep(owner))
+    }
+}
+
+impl Records for Walk<'_> {
+    fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
+        self.core.counters.compared += 1;
+        if let Some(beside) = self.beside
+            && let Some((_, now)) = self.core.shape(self.section, beside).op(self.at)
+            && op.is_same_as(now)
+        {
+            self.at += 1;
+            return Ok(None);
+        }
+        // The driver refuses nodes that copy or fill nothing.
+        let op = match is_nothing(&op) {
+            true => {
+                let mut empty = EmptyOp::new();
+                *empty.tag_mut() = op.tag().clone();
+                empty.into()
+            }
+            false => op,
+        };
+        self.put_new(op)?;
+        Ok(None)
+    }
+
+    fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+        if branches.is_empty() {
+            return Ok(());
+        }
+        let start = self.recorded();
+        self.add(Traced::Fork(branches.len()))?;
+        self.depth += 1;
+        let mut recorded = Ok(());
+        let count = branches.len();
+        for (index, branch) in branches.iter_mut().enumerate() {
+            if recorded.is_ok() && !self.wants_host {
+                recorded = branch(self);
+            }
+            // What the branches before recorded is waited for all the same.
+            if index + 1 < count {
+                self.add(Traced::Next)?;
+            }
+        }
+        self.add(Traced::End)?;
+        self.depth -= 1;
+        if !self.wants_host {
+            return recorded;
+        }
+        if self.depth > 0 {
+            return recorded.and(Err(Error::OutsideGraph));
+        }
+        self.wants_host = false;
+        self.back_to(start);
+        self.core.counters.host_driven += 1;
+        self.flush(true)?;
+        branches.iter_mut().try_for_each(|branch| branch(self))
+    }
+
+    fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
+        if self.depth == 0 && self.core.is_driven(self.section, self.beside, self.at) {
+            self.drive(&flow, bodies)?;
+            return Ok(None);
+        }
+        if let Err(error) = need_conditional(flow.control.kind(), bodies.len() as u32) {
+            self.unsupported = Some(error.clone());
+            return Err(error);
+        }
+        let start = self.recorded();
+        self.add(Traced::Flow(FlowItem {
+            control: flow.control,
+            bodies: bodies.len(),
+            flag: flow.flag.clone(),
+            location: flow.location,
+        }))?;
+        self.depth += 1;
+        self.in_bodies += 1;
+        let recorded = self.each_body(bodies);
+        self.depth -= 1;
+        self.in_bodies -= 1;
+        if self.wants_host {
+            if self.depth > 0 {
+                return recorded.and(Err(Error::OutsideGraph));
+            }
+            self.wants_host = false;
+            self.back_to(start);
+            self.drive(&flow, bodies)?;
+            return Ok(None);
+        }
+        if recorded.is_err() {
+            // Nothing of it is recorded.
+            self.back_to(start);
+        }
+        recorded.map(|()| None)
+    }
+
+    fn put_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()> {
+        let (graph, ()) = Graph::capture(self.stream, |path| path.put_foreign(location, work))?;
+        if graph.nodes()?.is_empty() {
+            return Ok(());
+        }
+        if self.in_bodies > 0 {
+            graph.hierarchy().lock().check_for_body(0)?;
+        }
+        let tag = Tag {
+            location: Some(location),
+            ..Tag::default()
+        };
+        self.add(Traced::Captured(graph, tag))
+    }
+
+    fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
+        self.add(Traced::Captured(graph, tag))?;
+        Ok(None)
+    }
+
+    fn put_outside(&mut self, work: &mut Foreign<'_>) -> Result<()> {
+        if self.depth > 0 {
+            self.wants_host = true;
+            return Err(Error::OutsideGraph);
+        }
+        self.flush(false)?;
+        work(self.stream)
+    }
+}
+
+/// Whether an operation copies or fills nothing.
+fn is_nothing(op: &AnyOp) -> bool {
+    match op {
+        AnyOp::Copy(copy) => copy.bytes() == 0,
+        AnyOp::Fill(fill) => fill.size().0 == 0 || fill.size().1 == 0,
+        _ => false,
+    }
+}
