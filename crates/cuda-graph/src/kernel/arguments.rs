@@ -3,14 +3,16 @@
 use std::any::TypeId;
 use std::arch::asm;
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
+use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
 use cudarc::driver::DeviceRepr;
 use smallvec::SmallVec;
 
-use super::{Kernel, Parameter, digest_of};
+use super::{AnyParam, Kernel, Parameter, digest_of};
+use crate::memory::{Region, Source};
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
 
 /// How many words of arguments there is room for in place.
@@ -58,6 +60,33 @@ pub struct Arguments {
     /// Each argument starts at a word.
     words: SmallVec<[Word; FEW]>,
     owners: SmallVec<[Owner; 4]>,
+    /// What parameters gave of it.
+    used: SmallVec<[Used; 1]>,
+}
+
+/// What a parameter gave to arguments.
+#[derive(Clone)]
+pub(crate) struct Used {
+    pub param: Arc<dyn AnyParam>,
+    /// It had a value.
+    is_bound: bool,
+    words: Range<u16>,
+    owners: Range<u16>,
+}
+
+impl Used {
+    #[inline]
+    fn places(&self) -> (Range<usize>, Range<usize>) {
+        let place = |range: &Range<u16>| range.start.into()..range.end.into();
+        (place(&self.words), place(&self.owners))
+    }
+}
+
+impl PartialEq for Used {
+    fn eq(&self, other: &Used) -> bool {
+        let is_same = Arc::ptr_eq(&self.param, &other.param);
+        is_same && (&self.words, &self.owners) == (&other.words, &other.owners)
+    }
 }
 
 /// The size of an argument in bytes, and whether it is a number.
@@ -108,6 +137,7 @@ impl Arguments {
             (&raw mut (*place).forms).write(SmallVec::new());
             (&raw mut (*place).owners).write(SmallVec::new());
             (&raw mut (*place).conditions_of).write(0);
+            (&raw mut (*place).used).write(SmallVec::new());
         }
     }
 
@@ -129,6 +159,81 @@ impl Arguments {
     #[inline]
     pub fn keep(&mut self, owner: Owner) {
         self.owners.push(owner);
+    }
+
+    /// Adds the value of a parameter.
+    pub(crate) fn parameter(&mut self, param: Arc<dyn AnyParam>) {
+        let (words, owners) = (self.words.len() as u16, self.owners.len() as u16);
+        let is_bound = param.write(self).is_ok();
+        self.used.push(Used {
+            param,
+            is_bound,
+            words: words..self.words.len() as u16,
+            owners: owners..self.owners.len() as u16,
+        });
+    }
+
+    /// What parameters gave.
+    #[inline]
+    pub(crate) fn used(&self) -> &[Used] {
+        &self.used
+    }
+
+    /// The bytes of use number `used`, in whole words.
+    pub(crate) fn bytes_used(&self, used: usize) -> usize {
+        self.used[used].words.len() * size_of::<Word>()
+    }
+
+    /// The bytes of all, in whole words.
+    pub(crate) fn bytes_of_all(&self) -> usize {
+        self.words.len() * size_of::<Word>()
+    }
+
+    /// Whether use number `used` is the value `new`, and held by the same.
+    pub(crate) fn has(&self, used: usize, new: &Arguments) -> bool {
+        let (words, owners) = self.used[used].places();
+        let (words, owners) = (&self.words[words], &self.owners[owners]);
+        let same = |(own, other): (&Owner, &Owner)| Arc::ptr_eq(own, other);
+        words == &new.words[..]
+            && owners.len() == new.owners.len()
+            && owners.iter().zip(&new.owners).all(same)
+    }
+
+    /// Puts the value `new` where use number `used` is. What was held for it goes to `let_go`.
+    /// `false` if it has another size.
+    #[inline]
+    pub(crate) fn patch(
+        &mut self,
+        used: usize,
+        new: &Arguments,
+        mut let_go: impl FnMut(Owner),
+    ) -> bool {
+        let (words, owners) = self.used[used].places();
+        if words.len() != new.words.len() {
+            return false;
+        }
+        for (place, word) in self.words[words].iter_mut().zip(&new.words) {
+            *place = *word;
+        }
+        if owners.len() == new.owners.len() {
+            for (place, owner) in self.owners[owners].iter_mut().zip(&new.owners) {
+                if !Arc::ptr_eq(place, owner) {
+                    let_go(mem::replace(place, owner.clone()));
+                }
+            }
+            return true;
+        }
+        // Memory that the program vouches for is owned, or not.
+        let (start, difference) = (owners.start, new.owners.len() as i32 - owners.len() as i32);
+        self.owners.drain(owners).for_each(let_go);
+        self.owners.insert_many(start, new.owners.iter().cloned());
+        let move_by = |place: &mut u16| *place = (i32::from(*place) + difference) as u16;
+        move_by(&mut self.used[used].owners.end);
+        for later in &mut self.used[used + 1..] {
+            move_by(&mut later.owners.start);
+            move_by(&mut later.owners.end);
+        }
+        true
     }
 
     /// There is a condition among them of the graph whose conditions are told by `of`.
@@ -235,6 +340,8 @@ impl Arguments {
         let is_same = self.forms.len() == other.forms.len()
             && self.words.len() == other.words.len()
             && self.owners.len() == other.owners.len()
+            && self.used.is_empty()
+            && other.used.is_empty()
             && (self.owners.iter().zip(&other.owners)).all(|(own, other)| Arc::ptr_eq(own, other));
         if is_same {
             copy_values(&mut self.words, &other.words);
@@ -251,6 +358,7 @@ impl Arguments {
             && self.words.len() == other.words.len()
             && self.owners.len() == other.owners.len()
             && self.conditions_of == other.conditions_of
+            && self.used == other.used
             && self.words == other.words
             && self.forms == other.forms
     }
@@ -286,6 +394,11 @@ impl Arguments {
     /// Checks them against what `kernel` takes.
     #[inline]
     pub(crate) fn check(&self, kernel: &Kernel) -> Result<()> {
+        if let Some(used) = self.used.iter().find(|used| !used.is_bound) {
+            return Err(Error::Unbound {
+                name: used.param.name().into(),
+            });
+        }
         let parameters = kernel.parameters();
         let fits = |(parameter, form): (&Parameter, &Form)| {
             parameter.size == form.size().into() && form.size() != Form::HUGE
@@ -369,6 +482,12 @@ impl std::fmt::Debug for Arguments {
 pub trait KernelArgument {
     /// Adds the argument.
     fn add_to(self, arguments: &mut Arguments);
+
+    /// The memory that it is.
+    #[doc(hidden)]
+    fn region(&self) -> Option<Region> {
+        None
+    }
 }
 
 impl<T: DeviceRepr> KernelArgument for T {
@@ -385,6 +504,10 @@ macro_rules! memory {
             fn add_to(self, arguments: &mut Arguments) {
                 arguments.value(&self.address());
                 arguments.keep(self.into_owner());
+            }
+
+            fn region(&self) -> Option<Region> {
+                Some(self.source())
             }
         }
 
@@ -403,6 +526,10 @@ memory!(Buffer<T>, PinnedBuffer<T>);
 impl KernelArgument for RawMemory {
     fn add_to(self, arguments: &mut Arguments) {
         (&self).add_to(arguments);
+    }
+
+    fn region(&self) -> Option<Region> {
+        Some(self.source())
     }
 }
 

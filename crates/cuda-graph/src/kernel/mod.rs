@@ -1,6 +1,7 @@
 //! Kernels: a function, its name, and how its parameters lie.
 
 mod arguments;
+mod param;
 mod read;
 
 use std::collections::HashMap;
@@ -12,6 +13,8 @@ use cudarc::driver::sys::CUfunction;
 use cudarc::driver::{CudaContext, CudaFunction};
 
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
+pub(crate) use param::tracked;
+pub use param::{AnyParam, Param};
 
 use crate::{Owner, Result, driver};
 

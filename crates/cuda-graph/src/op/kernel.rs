@@ -176,6 +176,12 @@ impl KernelOp {
         self.launch.attributes.as_deref().map_or(&[], Vec::as_slice)
     }
 
+    /// The arguments, to be changed: of a copy, if others have this operation too.
+    #[inline]
+    pub(crate) fn arguments_mut(&mut self) -> &mut Arguments {
+        &mut Arc::make_mut(&mut self.launch).arguments
+    }
+
     /// Calls the driver with this launch's parameters, in a context or the current one (null).
     #[inline(always)]
     fn with_launch<R>(

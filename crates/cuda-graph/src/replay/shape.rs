@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use smallvec::SmallVec;
 
+use super::bound::Params;
 use super::script::{Changes, FlowItem, Traced, View};
 use crate::error::NodeKind;
 use crate::exec::{Edit, Exec, InstantiateOptions};
@@ -21,6 +22,7 @@ pub(super) struct Shape {
     pub id: u64,
     pub exec: Exec,
     items: Vec<Item>,
+    pub params: Params,
     /// How many items may change.
     pub changeable: usize,
     /// The call that used it last.
@@ -88,7 +90,10 @@ impl Shape {
             (Some(Item::Flow(placed)), View::Flow(flow)) => {
                 let now = &placed.now;
                 match (now.control, now.bodies) == (flow.control, flow.bodies) {
-                    true => same_or(now.flag.is_same(&flow.flag), Fit::Changed),
+                    true => {
+                        let same = now.flag.is_same(&flow.flag) && now.has_param_of(flow);
+                        same_or(same, Fit::Changed)
+                    }
                     false => Fit::Other,
                 }
             }
@@ -109,6 +114,23 @@ impl Shape {
         match self.items.get(at)? {
             Item::Op(node) => Some((*node, self.exec.now(*node)?)),
             _ => None,
+        }
+    }
+
+    /// The loop or branch that item `at` is.
+    pub(super) fn flow(&self, at: usize) -> Option<&FlowItem> {
+        match self.items.get(at)? {
+            Item::Flow(placed) => Some(&placed.now),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with every loop and branch.
+    pub(super) fn each_flow(&self, visit: &mut dyn FnMut(u32, &FlowItem)) {
+        for (index, item) in (0..).zip(&self.items) {
+            if let Item::Flow(placed) = item {
+                visit(index, &placed.now);
+            }
         }
     }
 
@@ -206,6 +228,14 @@ impl Shape {
                 return Err(NotApplied { error, restored });
             }
         }
+        let uses = |op: &AnyOp| {
+            op.launch()
+                .is_some_and(|op| !op.arguments().used().is_empty())
+        };
+        let has_uses = |edit: &Edit| uses(&edit.op) || self.exec.now(edit.node).is_some_and(uses);
+        if changes.captured.len() + changes.flows.len() > 0 || changes.ops.iter().any(has_uses) {
+            self.params.forget();
+        }
         self.exec.hold_each(changes.ops.drain(..));
         for (item, flow) in changes.flows.drain(..) {
             if let Some(Item::Flow(placed)) = self.items.get_mut(item as usize) {
@@ -260,6 +290,7 @@ impl Shape {
             used: 0,
             followed_by: id,
             before_driven: false,
+            params: Params::default(),
         })
     }
 }
@@ -344,6 +375,7 @@ fn record(
                 let flow = Flow {
                     control: now.control,
                     flag: now.flag.clone(),
+                    param: now.param.clone(),
                     location: now.location,
                 };
                 let node =

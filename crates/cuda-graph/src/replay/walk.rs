@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::core::Core;
+use super::bound::Made;
+use super::core::{Core, LastCall};
 use super::script::{FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
 use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
 use crate::op::{EmptyOp, Op, Tag};
-use crate::record::{Body, Control, Flow, Foreign, Recorder, Records};
+use crate::record::{Body, Control, Flow, Foreign, Make, Recorder, Records};
 use crate::{Error, Owner, Result};
 
 /// After so many changes, and whenever there are eight times as many, other executables are looked
@@ -39,6 +40,8 @@ pub(super) struct Walk<'a> {
     depth: usize,
     /// How many of those are loops or branches.
     in_bodies: usize,
+    /// The host drove a part.
+    driven: bool,
     /// An open part is to be driven by the host.
     wants_host: bool,
     /// The device lacks what the step needs.
@@ -58,6 +61,7 @@ impl<'a> Walk<'a> {
             next_look: FIRST_LOOK,
             depth: 0,
             in_bodies: 0,
+            driven: false,
             wants_host: false,
             unsupported: None,
             launched: false,
@@ -68,10 +72,16 @@ impl<'a> Walk<'a> {
 
     /// The step is over.
     pub(super) fn finish(&mut self) -> Result<()> {
-        match self.unsupported.take() {
-            Some(error) => Err(error),
-            None => self.flush(false),
+        if let Some(error) = self.unsupported.take() {
+            return Err(error);
         }
+        self.core.last_call = LastCall::NotWhole;
+        self.flush(false)?;
+        self.core.last_call = match (self.section, self.driven) {
+            (1, false) => self.core.first_section(),
+            _ => LastCall::InSections,
+        };
+        Ok(())
     }
 
     fn begin_section(&mut self) {
@@ -97,6 +107,8 @@ impl<'a> Walk<'a> {
             }
             None => self.core.script.truncate(start),
         }
+        let made = &mut self.core.made;
+        made.truncate(made.partition_point(|made| (made.item as usize) < start));
     }
 
     /// Records an item.
@@ -172,6 +184,7 @@ impl<'a> Walk<'a> {
         };
         if let Some(used) = used {
             self.launched = true;
+            self.core.take_made(self.section, used);
             self.core.launch(self.section, used, self.stream)?;
         }
         self.core.note_use(self.section, used, before_driven);
@@ -184,6 +197,7 @@ impl<'a> Walk<'a> {
     fn drive(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
         self.flush(true)?;
         self.core.counters.host_driven += 1;
+        self.driven = true;
         let first = self.section;
         let mut last = first;
         let mut run = |walk: &mut Self, body: &mut Body<'_>| {
@@ -258,6 +272,7 @@ impl Drop for Walk<'_> {
         // Of a step that failed.
         self.core.changes.clear();
         self.core.script.clear();
+        self.core.made.clear();
     }
 }
 
@@ -296,6 +311,14 @@ impl Records for Walk<'_> {
         };
         self.put_new(op)?;
         Ok(None)
+    }
+
+    fn put_made(&mut self, make: Arc<Make>) -> Result<()> {
+        let (made, op) = Made::new(self.recorded(), make)?;
+        self.core.made.push(made);
+        self.put(op)
+            .map(drop)
+            .inspect_err(|_| drop(self.core.made.pop()))
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
@@ -345,6 +368,7 @@ impl Records for Walk<'_> {
             control: flow.control,
             bodies: bodies.len(),
             flag: flow.flag.clone(),
+            param: flow.param.clone(),
             location: flow.location,
         }))?;
         self.depth += 1;
