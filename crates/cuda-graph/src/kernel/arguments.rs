@@ -426,6 +426,58 @@ impl Arguments {
     }
 }
 
+/// Compares arguments one by one with those of an operation, without holding anything for them.
+pub struct Matching<'a> {
+    forms: &'a [Form],
+    words: &'a [Word],
+    owners: usize,
+}
+
+impl<'a> Matching<'a> {
+    /// Compares with `arguments`, the last owner of which is the kernel.
+    #[inline(always)]
+    pub(crate) fn with(arguments: &'a Arguments) -> Matching<'a> {
+        Matching {
+            forms: &arguments.forms,
+            words: &arguments.words,
+            owners: arguments.owners.len() - 1,
+        }
+    }
+
+    /// Whether all were compared.
+    #[inline(always)]
+    pub(crate) fn is_over(&self) -> bool {
+        self.forms.is_empty() && self.owners == 0
+    }
+
+    /// Whether the next argument is this number.
+    #[inline(always)]
+    fn value<T: DeviceRepr>(&mut self, value: &T) -> bool {
+        // What has padding, or takes several words, is compared as an operation.
+        if size_of::<T>() > size_of::<Word>() || size_of::<T>() == 0 || !is_number::<T>() {
+            return false;
+        }
+        // SAFETY: the reference is to as many bytes, and those of a number are initialized.
+        let word = unsafe {
+            let bytes = slice::from_raw_parts((&raw const *value).cast(), size_of::<T>());
+            Word::new(bytes, true)
+        };
+        let ([form, forms @ ..], [own, words @ ..]) = (self.forms, self.words) else {
+            return false;
+        };
+        (self.forms, self.words) = (forms, words);
+        *own == word && form.0 == size_of::<T>() as u16 | Form::NUMBER
+    }
+
+    /// Whether the next argument is memory at this address, and owned.
+    #[inline(always)]
+    fn memory(&mut self, address: u64) -> bool {
+        let is_same = self.value(&address) && self.owners > 0;
+        self.owners = self.owners.wrapping_sub(1);
+        is_same
+    }
+}
+
 /// Copies all of a list to one that is as long.
 #[inline(always)]
 fn copy_values<T: Copy, const N: usize>(to: &mut SmallVec<[T; N]>, from: &SmallVec<[T; N]>)
@@ -488,9 +540,21 @@ pub trait KernelArgument {
     fn region(&self) -> Option<Region> {
         None
     }
+
+    /// Whether it is the next of the arguments that are compared. `false` where that is not told.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn matches(&self, _: &mut Matching<'_>) -> bool {
+        false
+    }
 }
 
 impl<T: DeviceRepr> KernelArgument for T {
+    #[inline(always)]
+    fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+        arguments.value(self)
+    }
+
     #[inline]
     fn add_to(self, arguments: &mut Arguments) {
         arguments.value(&self);
@@ -509,9 +573,19 @@ macro_rules! memory {
             fn region(&self) -> Option<Region> {
                 Some(self.source())
             }
+
+            #[inline(always)]
+            fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+                arguments.memory(self.address())
+            }
         }
 
         impl<T> KernelArgument for &$memory {
+            #[inline(always)]
+            fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+                arguments.memory(self.address())
+            }
+
             #[inline]
             fn add_to(self, arguments: &mut Arguments) {
                 arguments.value(&self.address());
@@ -545,6 +619,13 @@ impl KernelArgument for &RawMemory {
 pub trait KernelArguments {
     /// Adds them to `arguments`.
     fn add_to(self, arguments: &mut Arguments);
+
+    /// Whether they are those that are compared. `false` where that is not told.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn matches(&self, _: &mut Matching<'_>) -> bool {
+        false
+    }
 }
 
 impl KernelArguments for Arguments {
@@ -557,6 +638,11 @@ macro_rules! tuples {
     () => {
         impl KernelArguments for () {
             fn add_to(self, _: &mut Arguments) {}
+
+            #[inline(always)]
+            fn matches(&self, _: &mut Matching<'_>) -> bool {
+                true
+            }
         }
     };
     ($first:ident $($rest:ident)*) => {
@@ -569,6 +655,13 @@ macro_rules! tuples {
                 let ($first, $($rest,)*) = self;
                 KernelArgument::add_to($first, arguments);
                 $(KernelArgument::add_to($rest, arguments);)*
+            }
+
+            #[inline(always)]
+            fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+                #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
+                let ($first, $($rest,)*) = self;
+                $first.matches(arguments) $(&& $rest.matches(arguments))*
             }
         }
 

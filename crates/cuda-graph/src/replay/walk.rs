@@ -16,7 +16,7 @@ use super::script::{FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
 use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
-use crate::op::{EmptyOp, Op, Tag};
+use crate::op::{EmptyOp, Expected, Op, Tag};
 use crate::record::{Body, Control, Flow, Foreign, Make, Recorder, Records};
 use crate::{Error, Owner, Result};
 
@@ -34,6 +34,8 @@ pub(super) struct Walk<'a> {
     beside: Option<usize>,
     /// How many of its items were walked.
     at: usize,
+    /// The operation of the next item.
+    expected: Expected,
     /// How many changes there are when other executables are looked at.
     next_look: usize,
     /// How many loops, branches and parallel parts are open.
@@ -58,6 +60,7 @@ impl<'a> Walk<'a> {
             section: 0,
             beside: None,
             at: 0,
+            expected: Expected::nothing(),
             next_look: FIRST_LOOK,
             depth: 0,
             in_bodies: 0,
@@ -88,6 +91,7 @@ impl<'a> Walk<'a> {
         self.beside = self.core.expected(self.section);
         self.at = 0;
         self.next_look = FIRST_LOOK;
+        self.expect();
     }
 
     /// How many items were recorded in this section.
@@ -96,6 +100,19 @@ impl<'a> Walk<'a> {
             Some(_) => self.at,
             None => self.core.script.len(),
         }
+    }
+
+    /// Expects what the script says next.
+    #[inline]
+    fn expect(&mut self) {
+        let next = self.beside.and_then(|beside| {
+            match self.core.shape(self.section, beside).op(self.at)?.1 {
+                AnyOp::Kernel(op) => Some(op),
+                _ => None,
+            }
+        });
+        // SAFETY: executables are changed and dropped by `flush` alone, which expects nothing.
+        unsafe { self.expected.set(next) };
     }
 
     /// Forgets the items from `start` on.
@@ -109,6 +126,7 @@ impl<'a> Walk<'a> {
         }
         let made = &mut self.core.made;
         made.truncate(made.partition_point(|made| (made.item as usize) < start));
+        self.expect();
     }
 
     /// Records an item.
@@ -127,8 +145,10 @@ impl<'a> Walk<'a> {
             if self.core.changes.len() >= self.next_look {
                 self.look_around();
             }
+            self.expect();
             return Ok(());
         }
+        self.expect();
         self.core.script.push(new);
         Ok(())
     }
@@ -172,6 +192,8 @@ impl<'a> Walk<'a> {
             // A panic left a body and was caught.
             return Err(Error::RecordingOver);
         }
+        // SAFETY: nothing is expected.
+        unsafe { self.expected.set(None) };
         if let Some(beside) = self.beside
             && self.at < self.core.shape(self.section, beside).len()
         {
@@ -293,11 +315,19 @@ impl Recorder for Walk<'_> {
 impl Records for Walk<'_> {
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
         self.core.counters.compared += 1;
+        if let AnyOp::Kernel(op) = &op
+            && self.expected.is(op)
+        {
+            self.at += 1;
+            self.expect();
+            return Ok(None);
+        }
         if let Some(beside) = self.beside
             && let Some((_, now)) = self.core.shape(self.section, beside).op(self.at)
             && op.is_same_as(now)
         {
             self.at += 1;
+            self.expect();
             return Ok(None);
         }
         // The driver refuses nodes that copy or fill nothing.
