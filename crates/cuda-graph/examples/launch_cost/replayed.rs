@@ -1,5 +1,6 @@
 //! What a step costs that is called again with other arguments.
 
+use std::error::Error;
 use std::ffi::c_void;
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -33,14 +34,12 @@ trait Way {
     fn call(&mut self, work: &Work, shape: Shape, round: u32) -> Result<()>;
 }
 
-/// Sets the changed nodes, and launches. Or launches alone, or sets alone.
+/// Sets the changed nodes, and launches. Or launches alone.
 struct Raw {
-    name: &'static str,
     graph: CUgraph,
     exec: CUgraphExec,
     nodes: Vec<CUgraphNode>,
     sets: bool,
-    launches: bool,
 }
 
 impl Drop for Raw {
@@ -78,13 +77,7 @@ fn params(work: &Work, pointers: &mut [*mut c_void; 2]) -> CUDA_KERNEL_NODE_PARA
 }
 
 impl Raw {
-    fn new(
-        work: &Work,
-        shape: Shape,
-        name: &'static str,
-        sets: bool,
-        launches: bool,
-    ) -> Result<Raw> {
+    fn new(work: &Work, shape: Shape, sets: bool) -> Result<Raw> {
         let (mut graph, mut exec) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: a place for the answer.
         unsafe { sys::cuGraphCreate(&mut graph, 0) }.result()?;
@@ -111,19 +104,17 @@ impl Raw {
         // SAFETY: the graph is alive.
         unsafe { sys::cuGraphInstantiateWithFlags(&mut exec, graph, 0) }.result()?;
         Ok(Raw {
-            name,
             graph,
             exec,
             nodes,
             sets,
-            launches,
         })
     }
 }
 
 impl Way for Raw {
     fn name(&self) -> &'static str {
-        self.name
+        "raw sets, launch"
     }
 
     fn call(&mut self, work: &Work, shape: Shape, round: u32) -> Result<()> {
@@ -136,11 +127,8 @@ impl Way for Raw {
             unsafe { sys::cuGraphExecKernelNodeSetParams_v2(self.exec, self.nodes[node], &params) }
                 .result()?;
         }
-        if self.launches {
-            // SAFETY: executable and stream are alive, and launches come one after the other.
-            unsafe { sys::cuGraphLaunch(self.exec, work.stream.cu_stream()) }.result()?;
-        }
-        Ok(())
+        // SAFETY: executable and stream are alive, and launches come one after the other.
+        Ok(unsafe { sys::cuGraphLaunch(self.exec, work.stream.cu_stream()) }.result()?)
     }
 }
 
@@ -148,6 +136,15 @@ impl Way for Raw {
 struct Recapture {
     exec: CUgraphExec,
     updates: bool,
+}
+
+impl Recapture {
+    fn new(updates: bool) -> Recapture {
+        Recapture {
+            exec: ptr::null_mut(),
+            updates,
+        }
+    }
 }
 
 impl Drop for Recapture {
@@ -305,72 +302,51 @@ fn measure(
         .collect())
 }
 
-fn print_all(ways: &[Box<dyn Way>], times: &[f64]) {
-    for (way, time) in ways.iter().zip(times) {
-        println!("  {:24}{time:10.2}{:8.2}", way.name(), time / times[0]);
-    }
-}
-
-/// Measures and prints steps of so many kernels.
+/// Measures and prints steps of so many kernels. Each way takes turns with the raw driver alone: what
+/// others leave in the caches is not its doing.
 pub fn print(work: &Work, nodes: usize, repeats: usize) -> Result<()> {
-    let mut counts = vec![0, 1, nodes / 10, nodes];
-    counts.dedup();
-    for changed in counts {
+    let raw = |shape, sets| Ok::<_, Box<dyn Error>>(Box::new(Raw::new(work, shape, sets)?));
+    let walked = |shape| -> Result<Box<dyn Way>> {
+        Ok(Box::new(Walked {
+            replay: Replay::new(work.stream.context())?,
+            words: words(work, shape)?,
+        }))
+    };
+    let line = |way: &dyn Way, time: f64, raw: f64| {
+        println!("  {:24}{time:10.2}{raw:10.2}{:8.2}", way.name(), time / raw);
+    };
+    for changed in [0, 1, nodes / 10, nodes] {
         let shape = Shape { nodes, changed };
-        println!("\n{changed} of {nodes} kernels change: µs a call, times the first");
-        let mut ways: Vec<Box<dyn Way>> = vec![
-            Box::new(Raw::new(work, shape, "raw sets, launch", true, true)?),
-            Box::new(Recapture {
-                exec: ptr::null_mut(),
-                updates: true,
-            }),
-            Box::new(Recapture {
-                exec: ptr::null_mut(),
-                updates: false,
-            }),
-            Box::new(Walked {
-                replay: Replay::new(work.stream.context())?,
-                words: words(work, shape)?,
-            }),
+        println!("\n{changed} of {nodes} kernels change: µs a call, raw sets and launch, ratio");
+        let contenders: [Box<dyn Way>; 4] = [
+            walked(shape)?,
             Box::new(Bound::new(work, shape)?),
+            Box::new(Recapture::new(true)),
+            Box::new(Recapture::new(false)),
         ];
-        // Values do not come again.
-        let times = measure(work, shape, repeats, &mut ways, |repeat| repeat as u32 + 1)?;
-        print_all(&ways, &times);
+        for contender in contenders {
+            let mut ways: [Box<dyn Way>; 2] = [raw(shape, true)?, contender];
+            // Values do not come again.
+            let times = measure(work, shape, repeats, &mut ways, |repeat| repeat as u32 + 1)?;
+            line(&*ways[1], times[1], times[0]);
+        }
     }
     let shape = Shape {
         nodes,
         changed: nodes,
     };
-    println!("\ntwo sets of arguments of {nodes} kernels in turn: µs a call, times the first");
-    let walked = || -> Result<Walked> {
-        Ok(Walked {
-            replay: Replay::new(work.stream.context())?,
-            words: words(work, shape)?,
-        })
-    };
-    let mut ways: Vec<Box<dyn Way>> = vec![
-        Box::new(Raw::new(work, shape, "raw sets, launch", true, true)?),
-        Box::new(Raw::new(work, shape, "raw sets alone", true, false)?),
-        Box::new(Raw::new(work, shape, "raw launch alone", false, true)?),
-        Box::new(walked()?),
-    ];
+    println!("\nall {nodes} kernels, two sets of arguments in turn: the same");
+    let mut ways: [Box<dyn Way>; 2] = [raw(shape, true)?, walked(shape)?];
     let times = measure(work, shape, repeats, &mut ways, |repeat| {
         repeat as u32 % 2 + 1
     })?;
-    print_all(&ways, &times);
-    println!("the same arguments each time");
-    let mut ways: Vec<Box<dyn Way>> = vec![
-        Box::new(Raw::new(work, shape, "raw sets alone", true, false)?),
-        Box::new(Raw::new(work, shape, "raw launch alone", false, true)?),
-        Box::new(walked()?),
-    ];
-    let times = measure(work, shape, repeats, &mut ways, |_| 1)?;
-    print_all(&ways, &times);
-    println!(
-        "  {:24}{:18.2}",
-        "walk beyond the launch",
-        (times[2] - times[1]) / times[0]
-    );
+    line(&*ways[1], times[1], times[0]);
+
+    println!("the same arguments each time: µs a walk beyond the launch, raw sets alone, ratio");
+    let mut launch: [Box<dyn Way>; 2] = [raw(shape, false)?, walked(shape)?];
+    let launched = measure(work, shape, repeats, &mut launch, |_| 1)?;
+    let mut sets: [Box<dyn Way>; 2] = [raw(shape, false)?, raw(shape, true)?];
+    let set = measure(work, shape, repeats, &mut sets, |repeat| repeat as u32)?;
+    line(&*launch[1], launched[1] - launched[0], set[1] - set[0]);
     Ok(())
 }

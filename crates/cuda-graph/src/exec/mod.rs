@@ -17,7 +17,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUgraphExec;
 use cudarc::driver::{CudaContext, CudaStream};
 
-pub(crate) use edit::{Edit, Patch};
+pub(crate) use edit::{Edit, Patch, Refused};
 pub use instantiate::InstantiateOptions;
 
 use crate::driver::event::Event;

@@ -179,6 +179,15 @@ impl Arguments {
         &self.used
     }
 
+    /// Forgets all of them.
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
+        self.forms.clear();
+        self.owners.clear();
+        self.used.clear();
+        self.conditions_of = 0;
+    }
+
     /// The bytes of use number `used`, in whole words.
     pub(crate) fn bytes_used(&self, used: usize) -> usize {
         self.used[used].words.len() * size_of::<Word>()

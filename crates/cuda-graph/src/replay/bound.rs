@@ -10,6 +10,7 @@ use crate::Result;
 use crate::exec::Patch;
 use crate::graph::NodeId;
 use crate::kernel::{AnyParam, Arguments, tracked};
+use crate::op::Op;
 use crate::record::{Make, checked};
 
 /// An operation that a closure makes of parameters.
@@ -44,6 +45,38 @@ pub(super) struct Bound {
     flows: Vec<u32>,
 }
 
+impl Bound {
+    /// Its users have another value than it has, or it is not known what they have.
+    #[inline]
+    fn is_stale(&self) -> bool {
+        self.applied != Some(self.param.version())
+    }
+}
+
+/// What parameters with new values ask for.
+#[derive(Clone, Copy)]
+pub(super) struct Stale {
+    /// How many there are.
+    pub params: usize,
+    /// The place of one of them.
+    first: usize,
+    /// They are arguments of kernels, and nothing else.
+    pub is_patched: bool,
+    /// It is known what their users have.
+    pub is_known: bool,
+}
+
+impl Default for Stale {
+    fn default() -> Stale {
+        Stale {
+            params: 0,
+            first: 0,
+            is_patched: true,
+            is_known: true,
+        }
+    }
+}
+
 /// The parameters of an executable.
 #[derive(Default)]
 pub(super) struct Params {
@@ -53,6 +86,7 @@ pub(super) struct Params {
     bound: Option<Vec<Bound>>,
     /// Room to work in.
     nodes: Vec<NodeId>,
+    room: Arguments,
 }
 
 impl Params {
@@ -127,24 +161,37 @@ impl Shape {
         Ok(true)
     }
 
-    /// The parameters whose users have another value, by their place in the list.
-    fn stale(&mut self) -> SmallVec<[usize; 8]> {
-        let bound = self.bound().iter().enumerate();
-        let stale = bound.filter(|(_, bound)| bound.applied != Some(bound.param.version()));
-        stale.map(|(index, _)| index).collect()
+    /// What parameters with new values ask for.
+    #[inline]
+    pub(super) fn stale(&mut self) -> Stale {
+        let mut stale = Stale::default();
+        for (index, bound) in self.bound().iter().enumerate() {
+            if bound.is_stale() {
+                stale.params += 1;
+                stale.first = index;
+                stale.is_patched &= bound.made.is_empty() && bound.flows.is_empty();
+                stale.is_known &= bound.applied.is_some();
+            }
+        }
+        stale
     }
 
     /// Notes what new values of parameters change about operations that closures make, and about
     /// flags.
     pub(super) fn note_params(&mut self, changes: &mut Changes) -> Result<()> {
-        let stale = self.stale();
+        self.bound();
         let mut items = SmallVec::<[(u32, Option<usize>); 8]>::new();
-        for &index in &stale {
-            let bound = &self.bound()[index];
+        for bound in self
+            .params
+            .bound
+            .iter()
+            .flatten()
+            .filter(|bound| bound.is_stale())
+        {
             let flows = bound.flows.iter().map(|&item| (item, None));
             items.extend(flows);
-            let made = bound.made.clone();
-            items.extend(made.iter().map(|&at| (self.params.made[at].item, Some(at))));
+            let made = bound.made.iter();
+            items.extend(made.map(|&at| (self.params.made[at].item, Some(at))));
         }
         items.sort_unstable();
         items.dedup();
@@ -189,70 +236,83 @@ impl Shape {
         Ok(())
     }
 
-    /// Gives kernels the new values of parameters, all or none. Returns how many nodes were set.
-    pub(super) fn patch_params(&mut self) -> std::result::Result<u64, NotApplied> {
-        let as_it_was = |error| NotApplied {
-            error,
-            restored: true,
-        };
-        let stale = self.stale();
-        let mut new = SmallVec::<[(usize, u64, Arguments); 2]>::new();
-        for index in stale {
-            let mut value = Arguments::default();
-            let version = self.bound()[index]
-                .param
-                .write(&mut value)
-                .map_err(as_it_was)?;
-            new.push((index, version, value));
-        }
-        let Some(bound) = self.params.bound.as_mut() else {
+    /// Gives kernels the new value of the only parameter that has one.
+    #[inline]
+    pub(super) fn patch_param(&mut self, stale: Stale) -> std::result::Result<u64, NotApplied> {
+        let Params {
+            bound: Some(bound),
+            room,
+            nodes,
+            ..
+        } = &mut self.params
+        else {
             return Ok(0);
         };
-        // Where it is not known what the users have, those that have the value stay as they are.
-        let mut unknown = SmallVec::<[Vec<(NodeId, u16)>; 2]>::new();
-        for (index, _, value) in &new {
-            let bound = &bound[*index];
-            let mut users = Vec::new();
-            if bound.applied.is_none() {
-                for &(node, used) in &bound.kernels {
-                    let op = self.exec.now(node).and_then(crate::op::Op::launch);
-                    if !op.is_some_and(|op| op.arguments().has(used.into(), value)) {
-                        users.push((node, used));
-                    }
-                }
-            }
-            unknown.push(users);
+        let bound = &mut bound[stale.first];
+        let version = bound.param.write(room).map_err(NotApplied::as_it_was)?;
+        let patch = Patch {
+            uses: &bound.kernels,
+            old: Some(&bound.value),
+            new: room,
+        };
+        let set = self.exec.patch_each(&[patch], nodes);
+        if set.is_ok() {
+            bound.applied = Some(version);
+            std::mem::swap(&mut bound.value, room);
         }
-        let patches = new
-            .iter()
-            .zip(&unknown)
-            .map(|((index, _, value), unknown)| {
-                let bound = &bound[*index];
-                let uses = match bound.applied {
-                    Some(_) => &bound.kernels,
-                    None => unknown,
-                };
-                Patch {
-                    uses,
-                    old: bound.applied.map(|_| &bound.value),
-                    new: value,
-                }
+        room.clear();
+        set.map_err(NotApplied::from)
+    }
+
+    /// Gives kernels the new values of parameters, all or none. Returns how many nodes were set.
+    #[cold]
+    pub(super) fn patch_params(&mut self) -> std::result::Result<u64, NotApplied> {
+        self.bound();
+        let Params {
+            bound: Some(bound),
+            nodes,
+            ..
+        } = &mut self.params
+        else {
+            return Ok(0);
+        };
+        /// A new value, and where it is not known what the users have, those that have another.
+        struct New<'a> {
+            bound: &'a mut Bound,
+            version: u64,
+            value: Arguments,
+            others: Vec<(NodeId, u16)>,
+        }
+        let mut new = Vec::new();
+        for bound in bound.iter_mut().filter(|bound| bound.is_stale()) {
+            let mut value = Arguments::default();
+            let version = bound
+                .param
+                .write(&mut value)
+                .map_err(NotApplied::as_it_was)?;
+            let mut others = bound.kernels.clone();
+            others.retain(|(node, used)| {
+                let op = self.exec.now(*node).and_then(Op::launch);
+                !op.is_some_and(|op| op.arguments().has((*used).into(), &value))
             });
-        let patches: SmallVec<[Patch<'_>; 2]> = patches.collect();
-        let set = self.exec.patch_each(&patches, &mut self.params.nodes);
-        drop(patches);
-        match set {
-            Ok(set) => {
-                for (index, version, value) in new {
-                    bound[index].applied = Some(version);
-                    bound[index].value = value;
-                }
-                Ok(set)
-            }
-            Err(refused) => Err(NotApplied {
-                error: refused.error,
-                restored: refused.restored,
-            }),
+            new.push(New {
+                bound,
+                version,
+                value,
+                others,
+            });
         }
+        let patches = new.iter().map(|new| Patch {
+            uses: &new.others,
+            old: new.bound.applied.map(|_| &new.bound.value),
+            new: &new.value,
+        });
+        let patches: Vec<Patch<'_>> = patches.collect();
+        let set = self.exec.patch_each(&patches, nodes)?;
+        for new in new {
+            new.bound.applied = Some(new.version);
+            new.bound.value = new.value;
+        }
+        Ok(set)
     }
 }

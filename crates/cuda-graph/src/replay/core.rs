@@ -479,42 +479,64 @@ impl Core {
         let Some(mut at) = find(&self.sections[0]) else {
             return not_called("its executable was dropped");
         };
+        let stale = self.sections[0].shapes[at].stale();
+        if !stale.is_patched {
+            at = self.run_made(at, stream)?;
+        } else {
+            self.counters.hits += 1;
+        }
+        if stale.params > 0 {
+            self.uncounted = true;
+            let shape = &mut self.sections[0].shapes[at];
+            let patched = match stale.params == 1 && stale.is_patched && stale.is_known {
+                true => shape.patch_param(stale),
+                false => shape.patch_params(),
+            };
+            match patched {
+                Ok(set) => self.counters.updated += set,
+                Err(NotApplied { error, restored }) => {
+                    if !restored {
+                        self.sections[0].shapes.remove(at);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let calls = self.counters.calls;
         let shape = &mut self.sections[0].shapes[at];
+        shape.used = calls;
+        let id = shape.id;
+        self.sections[0].last = id;
+        self.last_call = LastCall::One(Some(id));
+        self.launch(0, at, stream)
+    }
+
+    /// Has an executable, or another one, do what closures make of parameters and read the flags
+    /// that parameters are. Returns which.
+    #[cold]
+    fn run_made(&mut self, at: usize, stream: &Arc<CudaStream>) -> Result<usize> {
+        let shape = &mut self.sections[0].shapes[at];
+        let id = shape.id;
         if let Err(error) = shape.note_params(&mut self.changes) {
             self.changes.clear();
             return Err(error);
         }
-        if self.changes.len() > 0 {
-            self.made = std::mem::take(&mut shape.params.made);
-            let settled = self.settle(0, at, stream);
-            if settled.is_err() {
-                self.changes.clear();
-                self.script.clear();
-                match find(&self.sections[0]) {
-                    Some(at) => self.take_made(0, at),
-                    None => self.made.clear(),
-                }
-            }
-            at = settled?;
-            self.take_made(0, at);
-        } else {
-            self.counters.hits += 1;
+        self.made = std::mem::take(&mut shape.params.made);
+        let settled = self.settle(0, at, stream);
+        if settled.is_err() {
+            self.changes.clear();
+            self.script.clear();
         }
-        let patched = self.sections[0].shapes[at].patch_params();
-        match patched {
-            Ok(set) => self.counters.updated += set,
-            Err(NotApplied { error, restored }) => {
-                if !restored {
-                    self.sections[0].shapes.remove(at);
-                }
-                return Err(error);
-            }
+        let shapes = self.sections[0].shapes.iter();
+        let at = match &settled {
+            Ok(at) => Some(*at),
+            Err(_) => shapes.clone().position(|shape| shape.id == id),
+        };
+        match at {
+            Some(at) => self.sections[0].shapes[at].params.made = std::mem::take(&mut self.made),
+            None => self.made.clear(),
         }
-        self.uncounted = true;
-        self.launch(0, at, stream)?;
-        self.note_use(0, Some(at), false);
-        self.last_call = self.first_section();
-        Ok(())
+        settled
     }
 
     /// Forgets everything, for another context.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::bound::Params;
 use super::script::{Changes, FlowItem, Traced, View};
 use crate::error::NodeKind;
-use crate::exec::{Edit, Exec, InstantiateOptions};
+use crate::exec::{Edit, Exec, InstantiateOptions, Refused};
 use crate::graph::operation::Holds;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, ChildOp, Condition, NodeId, Operation};
@@ -68,6 +68,24 @@ pub(super) struct NotApplied {
     pub error: Error,
     /// It is what it was.
     pub restored: bool,
+}
+
+impl NotApplied {
+    pub(super) fn as_it_was(error: Error) -> NotApplied {
+        NotApplied {
+            error,
+            restored: true,
+        }
+    }
+}
+
+impl From<Refused> for NotApplied {
+    fn from(refused: Refused) -> NotApplied {
+        NotApplied {
+            error: refused.error,
+            restored: refused.restored,
+        }
+    }
 }
 
 impl Shape {
@@ -180,10 +198,6 @@ impl Shape {
 
     /// Makes the changes, all or none. They stay in `changes` if they are not made.
     pub(super) fn apply(&mut self, changes: &mut Changes) -> std::result::Result<(), NotApplied> {
-        let as_it_was = |error| NotApplied {
-            error,
-            restored: true,
-        };
         // Behind the operations: those that set conditions.
         let count = changes.ops.len();
         for (item, flow) in &changes.flows {
@@ -204,16 +218,13 @@ impl Shape {
                 Ok(edits) => changes.ops.extend(edits),
                 Err(error) => {
                     changes.ops.truncate(count);
-                    return Err(as_it_was(error));
+                    return Err(NotApplied::as_it_was(error));
                 }
             }
         }
         if let Err(refused) = self.exec.set_each(&changes.ops) {
             changes.ops.truncate(count);
-            return Err(NotApplied {
-                error: refused.error,
-                restored: refused.restored,
-            });
+            return Err(refused.into());
         }
         for (item, graph, tag) in &changes.captured {
             let Some(Item::Captured(node)) = self.items.get(*item as usize) else {
