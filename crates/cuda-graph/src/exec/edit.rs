@@ -128,6 +128,15 @@ impl Exec {
         Err(Refused { error, restored })
     }
 
+    /// Notes that kernels have the value of a parameter which the driver was given.
+    pub(crate) fn note_patch(&mut self, uses: &[(NodeId, u16)], value: &Arguments) {
+        for (node, used) in uses {
+            if let Some(AnyOp::Kernel(op)) = self.table.edit(*node) {
+                op.arguments_mut().patch((*used).into(), value, drop);
+            }
+        }
+    }
+
     /// Calls `visit` with every kernel node whose arguments came from parameters.
     pub(crate) fn each_use(&self, visit: &mut dyn FnMut(NodeId, &KernelOp)) {
         let Some((source, _)) = &self.source else {

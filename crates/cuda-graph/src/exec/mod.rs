@@ -2,6 +2,7 @@
 
 mod edit;
 mod instantiate;
+mod ready;
 mod table;
 mod turns;
 mod update;
@@ -19,6 +20,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 
 pub(crate) use edit::{Edit, Patch, Refused};
 pub use instantiate::InstantiateOptions;
+pub(crate) use ready::Ready;
 
 use crate::driver::event::Event;
 use crate::graph::content::Content;

@@ -70,7 +70,7 @@ pub(crate) struct Used {
     pub param: Arc<dyn AnyParam>,
     /// It had a value.
     is_bound: bool,
-    words: Range<u16>,
+    pub words: Range<u16>,
     owners: Range<u16>,
 }
 
@@ -186,6 +186,25 @@ impl Arguments {
         self.owners.clear();
         self.used.clear();
         self.conditions_of = 0;
+    }
+
+    /// The words, copied, and where each argument starts among them.
+    pub(crate) fn to_words(&self) -> (impl Iterator<Item = usize>, Box<[u64]>) {
+        let starts = self.places().map(|(start, _)| start);
+        (starts, self.words.iter().map(|word| word.0).collect())
+    }
+
+    /// The words.
+    #[inline]
+    pub(crate) fn words(&self) -> &[u64] {
+        // SAFETY: a word is a number and nothing else.
+        unsafe { slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len()) }
+    }
+
+    /// Whether they hold nothing.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.owners.is_empty()
     }
 
     /// The bytes of use number `used`, in whole words.

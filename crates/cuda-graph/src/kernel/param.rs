@@ -118,7 +118,9 @@ impl<T: KernelArgument + Clone + Send + 'static> Param<T> {
             .value
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        self.slot.version.fetch_add(1, Ordering::Release);
+        // Under the lock: nobody else counts.
+        let version = self.slot.version.load(Ordering::Relaxed);
+        self.slot.version.store(version + 1, Ordering::Release);
         std::mem::replace(&mut *place, value)
     }
 
@@ -144,6 +146,10 @@ impl<T: KernelArgument + Clone + Send + 'static> Param<T> {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.slot.name
+    }
+
+    pub(crate) fn as_any(&self) -> &dyn AnyParam {
+        &*self.slot
     }
 
     pub(crate) fn any(&self) -> Arc<dyn AnyParam> {

@@ -268,7 +268,7 @@ impl KernelOp {
 
     /// Calls the driver with this launch's parameters, in a context or the current one (null).
     #[inline(always)]
-    fn with_launch<R>(
+    pub(crate) fn with_launch<R>(
         &self,
         context: CUcontext,
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,

@@ -1,5 +1,6 @@
 //! Who uses the parameters of an executable, and what they were given.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -7,7 +8,7 @@ use smallvec::SmallVec;
 use super::script::{Changes, Traced};
 use super::shape::{NotApplied, Shape};
 use crate::Result;
-use crate::exec::Patch;
+use crate::exec::{Patch, Ready};
 use crate::graph::NodeId;
 use crate::kernel::{AnyParam, Arguments, tracked};
 use crate::op::Op;
@@ -39,6 +40,10 @@ pub(super) struct Bound {
     value: Arguments,
     /// The kernels that have it as an argument, and which of their uses of parameters it is.
     kernels: Vec<(NodeId, u16)>,
+    /// The same kernels, by their place among those that are ready, and the words of the argument.
+    words: Vec<(u32, Range<u16>)>,
+    /// The executable's table does not know the value yet.
+    is_ahead: bool,
     /// Closures that look at it, by their place in the list.
     made: Vec<usize>,
     /// Loops and branches whose flag it is, by their item.
@@ -84,6 +89,10 @@ pub(super) struct Params {
     pub made: Vec<Made>,
     /// None if it is not known who uses which.
     bound: Option<Vec<Bound>>,
+    /// The kernels that have parameters as arguments.
+    ready: Vec<Ready>,
+    /// Some parameter is ahead of the executable's table.
+    is_ahead: bool,
     /// Room to work in.
     nodes: Vec<NodeId>,
     room: Arguments,
@@ -105,6 +114,8 @@ fn entry<'a>(bound: &'a mut Vec<Bound>, param: &Arc<dyn AnyParam>) -> &'a mut Bo
             applied: None,
             value: Arguments::default(),
             kernels: Vec::new(),
+            words: Vec::new(),
+            is_ahead: false,
             made: Vec::new(),
             flows: Vec::new(),
         });
@@ -117,12 +128,18 @@ impl Shape {
     /// Who uses which parameter.
     fn bound(&mut self) -> &mut Vec<Bound> {
         if self.params.bound.is_none() {
-            let mut bound = Vec::new();
-            self.exec.each_use(&mut |node, op| {
+            let (mut bound, mut ready) = (Vec::new(), Vec::new());
+            let exec = &self.exec;
+            exec.each_use(&mut |node, op| {
+                let Ok(kernel) = exec.ready(node) else { return };
                 for (index, used) in (0..).zip(op.arguments().used()) {
-                    entry(&mut bound, &used.param).kernels.push((node, index));
+                    let bound = entry(&mut bound, &used.param);
+                    bound.kernels.push((node, index));
+                    bound.words.push((ready.len() as u32, used.words.clone()));
                 }
+                ready.push(kernel);
             });
+            self.params.ready = ready;
             for (index, made) in self.params.made.iter().enumerate() {
                 for param in &made.params {
                     let users = &mut entry(&mut bound, param).made;
@@ -142,13 +159,14 @@ impl Shape {
     }
 
     /// Checks the value of a parameter against what uses it. Returns whether anything does.
-    pub(super) fn check_param(&mut self, param: &Arc<dyn AnyParam>) -> Result<bool> {
-        let bound = self
-            .bound()
-            .iter()
-            .position(|bound| Arc::ptr_eq(&bound.param, param));
+    pub(super) fn check_param(&mut self, param: &dyn AnyParam) -> Result<bool> {
+        let is_same = |bound: &Bound| std::ptr::addr_eq(Arc::as_ptr(&bound.param), param);
+        let bound = self.bound().iter().position(is_same);
         let Some(at) = bound else { return Ok(false) };
         let bound = &self.bound()[at];
+        if bound.made.is_empty() && bound.flows.is_empty() {
+            return Ok(true);
+        }
         let (made, flows) = (bound.made.clone(), bound.flows.len());
         if flows > 0
             && let Some(region) = param.region()?
@@ -179,6 +197,7 @@ impl Shape {
     /// Notes what new values of parameters change about operations that closures make, and about
     /// flags.
     pub(super) fn note_params(&mut self, changes: &mut Changes) -> Result<()> {
+        self.catch_up();
         self.bound();
         let mut items = SmallVec::<[(u32, Option<usize>); 8]>::new();
         for bound in self
@@ -241,6 +260,8 @@ impl Shape {
     pub(super) fn patch_param(&mut self, stale: Stale) -> std::result::Result<u64, NotApplied> {
         let Params {
             bound: Some(bound),
+            ready,
+            is_ahead,
             room,
             nodes,
             ..
@@ -249,7 +270,31 @@ impl Shape {
             return Ok(0);
         };
         let bound = &mut bound[stale.first];
+        room.clear();
         let version = bound.param.write(room).map_err(NotApplied::as_it_was)?;
+        let (old, new) = (bound.value.words(), room.words());
+        if room.is_plain() && bound.value.is_plain() && old.len() == new.len() {
+            self.exec.bind_some().map_err(NotApplied::as_it_was)?;
+            for (done, (kernel, words)) in bound.words.iter().enumerate() {
+                let kernel = &mut ready[*kernel as usize];
+                kernel.patch(words, new);
+                let Err(error) = self.exec.set_ready(kernel) else {
+                    continue;
+                };
+                let mut restored = true;
+                for (kernel, words) in &bound.words[..=done] {
+                    let kernel = &mut ready[*kernel as usize];
+                    kernel.patch(words, old);
+                    restored &= self.exec.set_ready(kernel).is_ok();
+                }
+                return Err(NotApplied { error, restored });
+            }
+            bound.applied = Some(version);
+            bound.is_ahead = true;
+            *is_ahead = true;
+            std::mem::swap(&mut bound.value, room);
+            return Ok(bound.words.len() as u64);
+        }
         let patch = Patch {
             uses: &bound.kernels,
             old: Some(&bound.value),
@@ -257,19 +302,37 @@ impl Shape {
         };
         let set = self.exec.patch_each(&[patch], nodes);
         if set.is_ok() {
+            for (kernel, words) in &bound.words {
+                ready[*kernel as usize].patch(words, room.words());
+            }
             bound.applied = Some(version);
             std::mem::swap(&mut bound.value, room);
         }
+        // What it held is let go.
         room.clear();
         set.map_err(NotApplied::from)
+    }
+
+    /// Brings the executable's table up to date.
+    pub(super) fn catch_up(&mut self) {
+        if !std::mem::take(&mut self.params.is_ahead) {
+            return;
+        }
+        for bound in self.params.bound.iter_mut().flatten() {
+            if std::mem::take(&mut bound.is_ahead) {
+                self.exec.note_patch(&bound.kernels, &bound.value);
+            }
+        }
     }
 
     /// Gives kernels the new values of parameters, all or none. Returns how many nodes were set.
     #[cold]
     pub(super) fn patch_params(&mut self) -> std::result::Result<u64, NotApplied> {
+        self.catch_up();
         self.bound();
         let Params {
             bound: Some(bound),
+            ready,
             nodes,
             ..
         } = &mut self.params
@@ -310,6 +373,9 @@ impl Shape {
         let patches: Vec<Patch<'_>> = patches.collect();
         let set = self.exec.patch_each(&patches, nodes)?;
         for new in new {
+            for (kernel, words) in &new.bound.words {
+                ready[*kernel as usize].patch(words, new.value.words());
+            }
             new.bound.applied = Some(new.version);
             new.bound.value = new.value;
         }

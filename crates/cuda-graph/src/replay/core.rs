@@ -84,6 +84,17 @@ impl Core {
         }
     }
 
+    /// Prepares for a walk.
+    pub(super) fn begin(&mut self) {
+        for shape in self
+            .sections
+            .iter_mut()
+            .flat_map(|section| &mut section.shapes)
+        {
+            shape.catch_up();
+        }
+    }
+
     /// The executable that section `section` is expected to run.
     pub(super) fn expected(&mut self, section: usize) -> Option<usize> {
         if self.sections.len() <= section {
@@ -448,7 +459,7 @@ impl Core {
     }
 
     /// Checks the value of a parameter against what the executables do with it.
-    pub(super) fn check_param(&mut self, param: &Arc<dyn AnyParam>) -> Result<()> {
+    pub(super) fn check_param(&mut self, param: &dyn AnyParam) -> Result<()> {
         let mut used = self.executables() == 0;
         for shape in self
             .sections

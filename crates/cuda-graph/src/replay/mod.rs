@@ -214,7 +214,7 @@ impl Replay {
         value: T,
     ) -> Result<()> {
         let old = param.exchange(Some(value));
-        let checked = self.core.check_param(&param.any());
+        let checked = self.core.check_param(param.as_any());
         if checked.is_err() {
             drop(param.exchange(old));
         }

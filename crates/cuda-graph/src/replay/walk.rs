@@ -69,6 +69,7 @@ impl<'a> Walk<'a> {
             unsupported: None,
             launched: false,
         };
+        walk.core.begin();
         walk.begin_section();
         walk
     }
