@@ -52,7 +52,7 @@ impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} layers, {} wide, {} heads, feed-forward {}, context {}",
+            "layers {}, width {}, heads {}, feed-forward {}, context {}",
             self.layers,
             self.width,
             self.heads,
