@@ -1,5 +1,5 @@
-//! The kernels of `kernels/decode.cu`, as operations. Sizes follow from the buffers and are checked,
-//! so making an operation is safe.
+//! The kernels of `kernels/decode.cu`, as operations. Sizes follow from the buffers and are
+//! checked, so making an operation is safe.
 
 use std::sync::Arc;
 
@@ -139,8 +139,8 @@ impl Kernels {
         let config = launch(rows.div_ceil(ROWS), ROWS * PARTS);
         let (rows, columns) = (rows as u32, columns as u32);
         let arguments = (weights, x, out, rows, columns, then as u32);
-        // SAFETY: these are the kernel's parameters. `out` has `rows` values, `x` has `columns`, and
-        // `weights` one for each pair.
+        // SAFETY: these are the kernel's parameters. `out` has `rows` values, `x` has `columns`,
+        // and `weights` one for each pair.
         unsafe { KernelOp::new(&self.multiply, config, arguments) }
     }
 

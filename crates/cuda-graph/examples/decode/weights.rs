@@ -60,8 +60,8 @@ impl Random {
 }
 
 impl Weights<Vec<f32>> {
-    /// Random weights. Logits of a matrix of their own, not of the tokens' table, and positions that
-    /// weigh as much as tokens keep the greedy text from repeating one byte.
+    /// Random weights. Two things keep the greedy text from repeating one byte: logits have a matrix
+    /// of their own, not the table of the tokens, and positions weigh as much as tokens.
     pub fn random(sizes: &Sizes, seed: u64) -> Self {
         let (width, inner) = (sizes.width, sizes.inner());
         let mut random = Random(seed);

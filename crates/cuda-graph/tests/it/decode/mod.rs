@@ -1,5 +1,5 @@
-//! The example `decode`: its files are compiled into this binary too, so that its tests run on every
-//! device that the others run on.
+//! The example `decode`: its files are compiled into this binary too, so that its tests run on
+//! every device that the others run on.
 
 #[path = "../../../examples/decode/capture_again.rs"]
 mod capture_again;
@@ -31,7 +31,7 @@ mod text;
 
 use sizes::Sizes;
 
-/// A model that is decoded in no time, with no size that is a multiple of a block's.
+/// A small model. None of its sizes is a multiple of a block's.
 const TINY: Sizes = Sizes {
     layers: 2,
     width: 24,
