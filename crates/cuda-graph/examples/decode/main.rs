@@ -13,6 +13,7 @@ mod job;
 mod kernels;
 mod model;
 mod options;
+mod replay;
 mod sizes;
 mod step;
 mod way;

@@ -29,7 +29,7 @@ impl Way for Replayed {
     }
 
     fn call(&mut self, step: &mut Body<'_>) -> Result<()> {
-        self.replay.call(&self.stream, |r| step(r))
+        self.replay.call(&self.stream, |r| step(r)).map(drop)
     }
 
     fn remark(&self) -> Option<String> {

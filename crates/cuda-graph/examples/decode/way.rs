@@ -7,6 +7,7 @@ use cuda_graph::{Body, Result};
 
 use super::capture_again::CaptureAgain;
 use super::eager::Eagerly;
+use super::replay::Replayed;
 
 /// A way to have steps done in the order of a stream.
 pub trait Way {
@@ -26,5 +27,6 @@ pub fn all(stream: &Arc<CudaStream>) -> Result<Vec<Box<dyn Way>>> {
     Ok(vec![
         Box::new(Eagerly::new(stream)?),
         Box::new(CaptureAgain::new(stream)),
+        Box::new(Replayed::new(stream)?),
     ])
 }

@@ -14,21 +14,32 @@ pub(crate) struct Ready {
     node: CUgraphNode,
     /// Points to `pointers`, which point into `words`.
     params: CUDA_KERNEL_NODE_PARAMS,
-    _pointers: Box<[*mut c_void]>,
-    words: Box<[u64]>,
+    pointers: *mut [*mut c_void],
+    words: *mut [u64],
 }
 
-// SAFETY: the pointers lead to its own boxes, and to the driver's function and node, which any
+// SAFETY: the pointers lead to what it owns, and to the driver's function and node, which any
 // thread may use.
 unsafe impl Send for Ready {}
 // SAFETY: as above; nothing is changed through a shared reference.
 unsafe impl Sync for Ready {}
 
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // SAFETY: both came from boxes, and go once.
+        unsafe {
+            drop(Box::from_raw(self.pointers));
+            drop(Box::from_raw(self.words));
+        }
+    }
+}
+
 impl Ready {
     /// Puts `new` where the words `at` are.
     #[inline]
     pub(crate) fn patch(&mut self, at: &Range<u16>, new: &[u64]) {
-        let words = &mut self.words[usize::from(at.start)..usize::from(at.end)];
+        // SAFETY: the words are its own. The driver reads them during its calls alone.
+        let words = unsafe { &mut (&mut *self.words)[usize::from(at.start)..usize::from(at.end)] };
         if let ([word], [new]) = (&mut *words, new) {
             *word = *new;
         } else {
@@ -46,19 +57,19 @@ impl Exec {
             return Err(Error::UnknownSource);
         };
         let raw = source.look().handle_of(node).ok_or(Error::GraphGone)?;
-        let (starts, mut words) = op.arguments().to_words();
-        let first = words.as_mut_ptr();
-        let mut pointers: Box<[*mut c_void]> = starts
-            .map(|start| first.wrapping_add(start).cast())
-            .collect();
+        let (starts, words) = op.arguments().to_words();
+        let words = Box::into_raw(words);
+        let first = words.cast::<u64>();
+        let pointers = starts.map(|start| first.wrapping_add(start).cast());
+        let pointers = Box::into_raw(pointers.collect::<Box<[*mut c_void]>>());
         let params = op.with_launch(self.context.cu_ctx(), |params| CUDA_KERNEL_NODE_PARAMS {
-            kernelParams: pointers.as_mut_ptr(),
+            kernelParams: pointers.cast(),
             ..*params
         });
         Ok(Ready {
             node: raw,
             params,
-            _pointers: pointers,
+            pointers,
             words,
         })
     }

@@ -15,6 +15,8 @@ mod kernels;
 mod model;
 #[path = "../../../examples/decode/options.rs"]
 mod options;
+#[path = "../../../examples/decode/replay.rs"]
+mod replay;
 #[path = "../../../examples/decode/sizes.rs"]
 mod sizes;
 #[path = "../../../examples/decode/step.rs"]
