@@ -60,8 +60,8 @@ pub use error::{
 };
 pub use exec::{Exec, InstantiateOptions};
 pub use graph::{
-    AnyOp, ChildOp, Condition, Conditional, Edge, EdgeData, Graph, IfElseOp, IfOp, Neighbours,
-    Node, NodeId, NodeSet, Operation, SwitchOp, WhileOp,
+    AnyOp, Checkpoints, ChildOp, Condition, Conditional, Edge, EdgeData, Graph, IfElseOp, IfOp,
+    Neighbours, Node, NodeId, NodeSet, Operation, SwitchOp, WhileOp,
 };
 pub use inspect::DriverDot;
 pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Param, Parameter};

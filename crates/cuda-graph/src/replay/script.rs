@@ -18,7 +18,7 @@ pub(super) enum Traced {
     Op(AnyOp),
     /// Foreign work that was captured. Nobody else has the graph.
     Captured(Graph, Tag),
-    /// A loop or branch begins: its bodies follow.
+    /// A loop or branch begins: its bodies follow. Or a checkpoint.
     Flow(FlowItem),
     /// A parallel part of so many branches begins.
     Fork(usize),
@@ -33,7 +33,10 @@ pub(super) enum Traced {
 #[derive(Clone)]
 pub(super) struct FlowItem {
     pub control: Control,
+    /// How many bodies follow: none behind a checkpoint.
     pub bodies: usize,
+    /// A checkpoint's name.
+    pub name: Option<Arc<str>>,
     pub flag: Region,
     /// The parameter that gave it.
     pub param: Option<Arc<dyn AnyParam>>,
@@ -41,6 +44,11 @@ pub(super) struct FlowItem {
 }
 
 impl FlowItem {
+    /// Whether it is the same loop, branch or checkpoint, whatever its flag is.
+    pub(super) fn is_like(&self, other: &FlowItem) -> bool {
+        (self.control, self.bodies) == (other.control, other.bodies) && self.name == other.name
+    }
+
     /// Whether both flags come from the same parameter, or from none.
     pub(super) fn has_param_of(&self, other: &FlowItem) -> bool {
         match (&self.param, &other.param) {

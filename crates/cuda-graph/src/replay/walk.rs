@@ -15,9 +15,9 @@ use super::core::{Core, LastCall};
 use super::script::{FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
-use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
+use crate::graph::{AnyOp, Checkpoints, Graph, NodeId, need_conditional};
 use crate::op::{EmptyOp, Expected, Op, Tag};
-use crate::record::{Body, Control, Flow, Foreign, Make, Recorder, Records};
+use crate::record::{Body, Checkpoint, Control, Flow, Foreign, Make, Recorder, Records};
 use crate::{Error, Owner, Result};
 
 /// After so many changes, and whenever there are eight times as many, other executables are looked
@@ -50,6 +50,14 @@ pub(super) struct Walk<'a> {
     pub unsupported: Option<Error>,
     /// Something was launched.
     pub launched: bool,
+    /// How many parallel parts are open.
+    in_branches: usize,
+    /// The step stopped at this checkpoint: the rest is passed over.
+    pub stopped: Option<Arc<str>>,
+    /// The checkpoints of the last executable.
+    pub checkpoints: Option<Checkpoints>,
+    /// A checkpoint was recorded in this section, or before in the body.
+    behind_checkpoint: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -68,6 +76,10 @@ impl<'a> Walk<'a> {
             wants_host: false,
             unsupported: None,
             launched: false,
+            in_branches: 0,
+            stopped: None,
+            checkpoints: None,
+            behind_checkpoint: false,
         };
         walk.core.begin();
         walk.begin_section();
@@ -80,7 +92,7 @@ impl<'a> Walk<'a> {
             return Err(error);
         }
         self.core.last_call = LastCall::NotWhole;
-        self.flush(false)?;
+        self.flush(false, true)?;
         self.core.last_call = match (self.section, self.driven) {
             (1, false) => self.core.first_section(),
             _ => LastCall::InSections,
@@ -92,6 +104,7 @@ impl<'a> Walk<'a> {
         self.beside = self.core.expected(self.section);
         self.at = 0;
         self.next_look = FIRST_LOOK;
+        self.behind_checkpoint = false;
         self.expect();
     }
 
@@ -188,7 +201,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The section is whole: finds or makes its executable, and launches it.
-    fn flush(&mut self, before_driven: bool) -> Result<()> {
+    fn flush(&mut self, before_driven: bool, is_last: bool) -> Result<()> {
         if self.depth > 0 {
             // A panic left a body and was caught.
             return Err(Error::RecordingOver);
@@ -205,10 +218,19 @@ impl<'a> Walk<'a> {
             None if self.core.script.is_empty() => None,
             None => Some(self.core.settle_script(self.section, self.stream)?),
         };
+        self.checkpoints = None;
         if let Some(used) = used {
             self.launched = true;
             self.core.take_made(self.section, used);
             self.core.launch(self.section, used, self.stream)?;
+            let checkpoints = &self.core.shape(self.section, used).checkpoints;
+            if checkpoints.is_some() {
+                self.checkpoints = checkpoints.clone();
+            }
+        }
+        // Otherwise it is told when it is asked.
+        if !is_last && let Some(checkpoints) = self.checkpoints.take() {
+            self.stopped = checkpoints.stopped(self.stream)?;
         }
         self.core.note_use(self.section, used, before_driven);
         self.section += 1;
@@ -218,7 +240,7 @@ impl<'a> Walk<'a> {
 
     /// Runs a loop or branch that no graph holds, driven by the host.
     fn drive(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
-        self.flush(true)?;
+        self.flush(true, false)?;
         self.core.counters.host_driven += 1;
         self.driven = true;
         let first = self.section;
@@ -228,23 +250,26 @@ impl<'a> Walk<'a> {
             walk.section = first;
             walk.begin_section();
             body(walk)?;
-            walk.flush(false)?;
+            walk.flush(false, false)?;
             last = last.max(walk.section);
             Ok::<(), Error>(())
         };
         let flag = &flow.flag;
         match flow.control {
+            // The section before stopped at a checkpoint.
+            _ if self.stopped.is_some() => {}
             Control::While => {
-                while self.core.read(flag, self.stream)? != 0 {
+                while self.stopped.is_none() && self.core.read(flag, self.stream)? != 0 {
                     run(self, bodies[0])?;
                 }
             }
             Control::DoWhile => loop {
                 run(self, bodies[0])?;
-                if self.core.read(flag, self.stream)? == 0 {
+                if self.stopped.is_some() || self.core.read(flag, self.stream)? == 0 {
                     break;
                 }
             },
+            Control::Checkpoint | Control::Unstopped => return Err(Error::CheckpointHere),
             Control::If | Control::IfElse | Control::Switch => {
                 let flag = self.core.read(flag, self.stream)?;
                 let case = match flow.control {
@@ -281,7 +306,7 @@ impl<'a> Walk<'a> {
         if op.condition_of().is_some() {
             return Err(Error::ConditionOutsideGraph);
         }
-        check(0, op, || self.in_bodies > 0)
+        check(0, op, || self.in_bodies > 0 || self.behind_checkpoint)
     }
 
     fn put_new(&mut self, op: AnyOp) -> Result<()> {
@@ -296,6 +321,7 @@ impl Drop for Walk<'_> {
         self.core.changes.clear();
         self.core.script.clear();
         self.core.made.clear();
+        self.core.resumes = false;
     }
 }
 
@@ -315,6 +341,9 @@ impl Recorder for Walk<'_> {
 
 impl Records for Walk<'_> {
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
         self.core.counters.compared += 1;
         if let AnyOp::Kernel(op) = &op
             && self.expected.is(op)
@@ -345,6 +374,9 @@ impl Records for Walk<'_> {
     }
 
     fn put_made(&mut self, make: Arc<Make>) -> Result<()> {
+        if self.stopped.is_some() {
+            return Ok(());
+        }
         let (made, op) = Made::new(self.recorded(), make)?;
         self.core.made.push(made);
         self.put(op)
@@ -353,12 +385,13 @@ impl Records for Walk<'_> {
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
-        if branches.is_empty() {
+        if branches.is_empty() || self.stopped.is_some() {
             return Ok(());
         }
         let start = self.recorded();
         self.add(Traced::Fork(branches.len()))?;
         self.depth += 1;
+        self.in_branches += 1;
         let mut recorded = Ok(());
         let count = branches.len();
         for (index, branch) in branches.iter_mut().enumerate() {
@@ -372,6 +405,7 @@ impl Records for Walk<'_> {
         }
         self.add(Traced::End)?;
         self.depth -= 1;
+        self.in_branches -= 1;
         if !self.wants_host {
             return recorded;
         }
@@ -381,11 +415,15 @@ impl Records for Walk<'_> {
         self.wants_host = false;
         self.back_to(start);
         self.core.counters.host_driven += 1;
-        self.flush(true)?;
+        self.driven = true;
+        self.flush(true, false)?;
         branches.iter_mut().try_for_each(|branch| branch(self))
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
         if self.depth == 0 && self.core.is_driven(self.section, self.beside, self.at) {
             self.drive(&flow, bodies)?;
             return Ok(None);
@@ -398,6 +436,7 @@ impl Records for Walk<'_> {
         self.add(Traced::Flow(FlowItem {
             control: flow.control,
             bodies: bodies.len(),
+            name: None,
             flag: flow.flag.clone(),
             param: flow.param.clone(),
             location: flow.location,
@@ -423,16 +462,52 @@ impl Records for Walk<'_> {
         recorded.map(|()| None)
     }
 
+    fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
+        if self.in_branches > 0 {
+            return Err(Error::CheckpointHere);
+        }
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
+        if let Err(error) = need_conditional(Control::Checkpoint.kind(), 1) {
+            self.unsupported = Some(error.clone());
+            return Err(error);
+        }
+        // What comes next goes into a body.
+        self.behind_checkpoint = true;
+        self.add(Traced::Flow(FlowItem {
+            control: Control::Checkpoint,
+            bodies: 0,
+            name: Some(checkpoint.name),
+            flag: checkpoint.flag,
+            param: checkpoint.param,
+            location: checkpoint.location,
+        }))?;
+        Ok(None)
+    }
+
+    fn begin_resume(&mut self) {
+        self.core.resumes = true;
+    }
+
+    fn skip_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()> {
+        Graph::capture(self.stream, |path| path.put_foreign(location, work)).map(drop)
+    }
+
     fn put_foreign(
         &mut self,
         location: &'static Location<'static>,
         work: &mut Foreign<'_>,
     ) -> Result<()> {
         let (graph, ()) = Graph::capture(self.stream, |path| path.put_foreign(location, work))?;
-        if graph.nodes()?.is_empty() {
+        if self.stopped.is_some() || graph.nodes()?.is_empty() {
             return Ok(());
         }
-        if self.in_bodies > 0 {
+        if self.in_bodies > 0 || self.behind_checkpoint {
             graph.hierarchy().lock().check_for_body(0)?;
         }
         let tag = Tag {
@@ -443,7 +518,9 @@ impl Records for Walk<'_> {
     }
 
     fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
-        self.add(Traced::Captured(graph, tag))?;
+        if self.stopped.is_none() {
+            self.add(Traced::Captured(graph, tag))?;
+        }
         Ok(None)
     }
 
@@ -452,8 +529,11 @@ impl Records for Walk<'_> {
             self.wants_host = true;
             return Err(Error::OutsideGraph);
         }
-        self.flush(false)?;
-        work(self.stream)
+        self.flush(false, false)?;
+        match self.stopped.is_some() {
+            true => Ok(()),
+            false => work(self.stream),
+        }
     }
 }
 
