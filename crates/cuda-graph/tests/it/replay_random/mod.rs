@@ -6,6 +6,7 @@
 
 mod calls;
 mod family;
+mod found;
 mod shapes;
 mod step;
 mod world;
