@@ -29,8 +29,11 @@ pub enum Item {
     Foreign {
         slot: u32,
         more: Option<usize>,
+        may_be_empty: bool,
         bomb: u32,
     },
+    /// A branch that fails, which the step takes no notice of.
+    Failing { slot: u32 },
     /// A section for the host, which writes what follows from what it reads.
     Outside { slot: u32, bomb: u32 },
     /// A section for the host that reads a cell, and one of two parts.
@@ -114,6 +117,7 @@ impl Family {
                 | Item::Copy { slot, .. }
                 | Item::Temporary { slot }
                 | Item::Host { slot }
+                | Item::Failing { slot }
                 | Item::Child { slot, .. } => *slot = next(&mut self.slots),
                 Item::Foreign { slot, bomb, .. } | Item::Outside { slot, bomb } => {
                     *slot = next(&mut self.slots);
@@ -178,7 +182,14 @@ fn leaf(outside: bool) -> BoxedStrategy<Item> {
         1 => Just(Item::Temporary { slot: 0 }),
         1 => Just(Item::Host { slot: 0 }),
         2 => switch().prop_map(|more| Item::Child { slot: 0, more }),
-        2 => switch().prop_map(|more| Item::Foreign { slot: 0, more, bomb: 0 }),
+        2 => (switch(), prop::bool::weighted(0.1)).prop_map(|(more, may_be_empty)| {
+            Item::Foreign {
+                slot: 0,
+                more,
+                may_be_empty,
+                bomb: 0,
+            }
+        }),
         1 => Just(Item::Bomb(0)),
     ];
     match outside {
@@ -187,7 +198,12 @@ fn leaf(outside: bool) -> BoxedStrategy<Item> {
             1 => Just(Item::Outside { slot: 0, bomb: 0 }),
         ]
         .boxed(),
-        false => of_device.boxed(),
+        // What the host drives in vain is not known.
+        false => prop_oneof![
+            60 => of_device,
+            1 => Just(Item::Failing { slot: 0 }),
+        ]
+        .boxed(),
     }
 }
 

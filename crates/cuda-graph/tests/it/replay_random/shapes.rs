@@ -45,7 +45,10 @@ pub enum Event {
     Flow(Key, usize),
     Body(usize),
     BodyOver,
-    FlowOver,
+    /// Whether it fails because a graph cannot hold a section for the host in it.
+    FlowOver {
+        is_refused: bool,
+    },
     /// A section for the host began.
     Outside,
     /// A section for the host found itself in a graph.
@@ -72,12 +75,9 @@ struct Run {
 }
 
 impl Run {
+    /// Whether a section for the host ended it, because it was recorded into a graph.
     fn is_refused(&self) -> bool {
-        self.acts.iter().any(|act| match act {
-            Act::Refused => true,
-            Act::Flow(_, _, runs) => runs.iter().any(Run::is_refused),
-            _ => false,
-        })
+        matches!(self.acts.last(), Some(Act::Refused))
     }
 }
 
@@ -87,24 +87,33 @@ fn acts(events: &mut impl Iterator<Item = Event>) -> Vec<Act> {
     while let Some(event) = events.next() {
         acts.push(match event {
             Event::Key(key) => Act::Key(key),
-            Event::Flow(key, count) => Act::Flow(key, count, runs(events)),
+            Event::Flow(key, count) => match runs(events) {
+                (runs, false) => Act::Flow(key, count, runs),
+                (_, true) => Act::Refused,
+            },
             Event::Outside => Act::Outside,
             Event::Refused => Act::Refused,
             Event::Fail => Act::Fail,
-            Event::Body(_) | Event::FlowOver => unreachable!("no body is open"),
+            Event::Body(_) | Event::FlowOver { .. } => unreachable!("no body is open"),
             Event::BodyOver => return acts,
         });
     }
     acts
 }
 
-fn runs(events: &mut impl Iterator<Item = Event>) -> Vec<Run> {
+/// Reads the calls of bodies up to the end of their loop or branch, and whether that was refused.
+fn runs(events: &mut impl Iterator<Item = Event>) -> (Vec<Run>, bool) {
     let mut runs = Vec::new();
-    while let Some(Event::Body(body)) = events.next() {
-        let acts = acts(events);
-        runs.push(Run { body, acts });
+    loop {
+        match events.next() {
+            Some(Event::Body(body)) => {
+                let acts = acts(events);
+                runs.push(Run { body, acts });
+            }
+            Some(Event::FlowOver { is_refused }) => return (runs, is_refused),
+            _ => return (runs, false),
+        }
     }
-    runs
 }
 
 /// The number of a section, and what it holds.

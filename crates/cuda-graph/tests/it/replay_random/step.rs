@@ -156,7 +156,12 @@ impl Step<'_> {
                 }
                 self.put(r, Key::Child { more }, ChildOp::new(&graph))
             }
-            Item::Foreign { slot, more, bomb } => {
+            Item::Foreign {
+                slot,
+                more,
+                may_be_empty,
+                bomb,
+            } => {
                 let (to, from) = (cell(*slot, 0), cell(*slot, 1));
                 let (to, from) = (world.word(to), world.word(from));
                 for kept in [to, from] {
@@ -164,9 +169,13 @@ impl Step<'_> {
                     self.note(Event::Key(Key::Keep));
                 }
                 let more = args.is_on(*more);
+                let is_empty = *may_be_empty && number(*slot, 2, 4) == 0;
                 // SAFETY: both are parts of buffers that are kept.
                 unsafe {
                     r.foreign(|stream| {
+                        if is_empty {
+                            return self.bomb(*bomb);
+                        }
                         launch_plus(stream, to, from)?;
                         self.bomb(*bomb)?;
                         match more {
@@ -175,7 +184,21 @@ impl Step<'_> {
                         }
                     })
                 }?;
-                self.note(Event::Key(Key::Foreign { more }));
+                if !is_empty {
+                    self.note(Event::Key(Key::Foreign { more }));
+                }
+                Ok(())
+            }
+            Item::Failing { slot } => {
+                let flag = world.word(cell(*slot, 0));
+                let failed = r.if_nonzero(flag, |r| {
+                    let fail = |_: &mut dyn Recorder| Err(meant());
+                    r.while_nonzero(flag, fail)
+                });
+                assert!(
+                    matches!(failed, Ok(()) | Err(Error::Other(_))),
+                    "{failed:?}"
+                );
                 Ok(())
             }
             Item::Outside { slot, bomb } => self.outside(r, |stream| {
@@ -307,7 +330,7 @@ impl Step<'_> {
                     let bomb: Box<dyn Any + Send> = Box::new(Bomb);
                     resume_unwind(bomb);
                 }
-                Err(Error::other(std::io::Error::other("as meant")))
+                Err(meant())
             }
             _ => Ok(()),
         }
@@ -350,9 +373,15 @@ impl Step<'_> {
             bodies.push(closure);
         }
         let taken = take(&mut bodies);
-        self.note(Event::FlowOver);
+        let is_refused = matches!(taken, Err(Error::OutsideGraph));
+        self.note(Event::FlowOver { is_refused });
         taken
     }
+}
+
+/// The error of a step that is to fail.
+fn meant() -> Error {
+    Error::other(std::io::Error::other("as meant"))
 }
 
 type Record<'a> = dyn Fn(&mut dyn Recorder) -> Result<()> + 'a;
