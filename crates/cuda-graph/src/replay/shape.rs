@@ -13,7 +13,7 @@ use crate::graph::operation::Holds;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, ChildOp, Condition, NodeId, Operation};
 use crate::op::Op;
-use crate::record::{Control, Flow, Path, Recorder, setter};
+use crate::record::{Body, Control, Flow, Path, Recorder, setter};
 use crate::{Error, Owner, Result};
 
 /// An executable and what its items are.
@@ -367,7 +367,7 @@ fn with_bodies<R>(
     count: usize,
     script: &mut dyn Iterator<Item = Traced>,
     items: &mut Vec<Item>,
-    put: impl FnOnce(&mut [&mut dyn FnMut(&mut dyn Recorder) -> Result<()>]) -> Result<R>,
+    put: impl FnOnce(&mut [&mut Body<'_>]) -> Result<R>,
 ) -> Result<R> {
     // The bodies are recorded one after the other.
     let shared = RefCell::new((script, items));
@@ -376,7 +376,6 @@ fn with_bodies<R>(
         record(r, *script, items)
     };
     let mut bodies = vec![body; count];
-    let mut bodies: Vec<&mut dyn FnMut(&mut dyn Recorder) -> Result<()>> =
-        bodies.iter_mut().map(|body| body as _).collect();
+    let mut bodies: Vec<&mut Body<'_>> = bodies.iter_mut().map(|body| body as _).collect();
     put(&mut bodies)
 }
