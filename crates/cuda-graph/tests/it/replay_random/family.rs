@@ -20,7 +20,7 @@ pub enum Item {
         may_be_empty: bool,
     },
     /// Goes through memory of its own, which the step lets go of.
-    Temporary { slot: u32 },
+    Temporary { slot: u32, is_foreign: bool },
     /// A host function; it is left out in bodies.
     Host { slot: u32 },
     /// An embedded graph. While the switch is on, it has another node.
@@ -47,7 +47,8 @@ pub enum Item {
     Loop {
         slot: u32,
         flag: usize,
-        once_at_least: bool,
+        /// While the switch is on, there is one turn at least.
+        once_at_least: Option<usize>,
         /// Whether a turn is counted at its start or at its end.
         early: bool,
         body: Vec<Item>,
@@ -115,7 +116,7 @@ impl Family {
                 Item::Kernel { slot, .. }
                 | Item::Fill { slot, .. }
                 | Item::Copy { slot, .. }
-                | Item::Temporary { slot }
+                | Item::Temporary { slot, .. }
                 | Item::Host { slot }
                 | Item::Failing { slot }
                 | Item::Child { slot, .. } => *slot = next(&mut self.slots),
@@ -179,7 +180,7 @@ fn leaf(outside: bool) -> BoxedStrategy<Item> {
             sides,
             may_be_empty,
         }),
-        1 => Just(Item::Temporary { slot: 0 }),
+        1 => any::<bool>().prop_map(|is_foreign| Item::Temporary { slot: 0, is_foreign }),
         1 => Just(Item::Host { slot: 0 }),
         2 => switch().prop_map(|more| Item::Child { slot: 0, more }),
         2 => (switch(), prop::bool::weighted(0.1)).prop_map(|(more, may_be_empty)| {
@@ -226,15 +227,15 @@ fn compound(item: BoxedStrategy<Item>, outside: bool) -> BoxedStrategy<Item> {
         otherwise,
     });
     let of_device = prop_oneof![
-        4 => (any::<bool>(), any::<bool>(), block(4)).prop_map(|(once_at_least, early, body)| {
-            Item::Loop {
+        4 => (prop::option::of(0..SWITCHES), any::<bool>(), block(4)).prop_map(
+            |(once_at_least, early, body)| Item::Loop {
                 slot: 0,
                 flag: 0,
                 once_at_least,
                 early,
                 body,
-            }
-        }),
+            },
+        ),
         1 => block(3).prop_map(move |then| choice(Choice::If, vec![then])),
         1 => prop::collection::vec(block(3), 2)
             .prop_map(move |cases| choice(Choice::IfElse, cases)),

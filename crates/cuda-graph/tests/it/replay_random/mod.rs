@@ -199,7 +199,7 @@ fn options() -> impl Strategy<Value = ReplayOptions> {
 }
 
 proptest! {
-    #![proptest_config(cases(12))]
+    #![proptest_config(cases(100))]
 
     #[test]
     fn calls_agree_with_eager_steps(

@@ -128,11 +128,22 @@ impl Step<'_> {
                 };
                 self.put(r, key, op)
             }
-            Item::Temporary { slot } => {
-                let memory = Buffer::<i32>::zeroed(self.stream, 1)?;
+            Item::Temporary { slot, is_foreign } => {
+                let (to, value) = (world.word(cell(*slot, 1)), value(*slot, 0));
                 let plain = Key::Kernel { attributes: false };
-                self.put(r, plain, put(&memory, value(*slot, 0)))?;
-                self.put(r, plain, plus(world.word(cell(*slot, 1)), &memory))
+                if !is_foreign {
+                    let memory = Buffer::<i32>::zeroed(self.stream, 1)?;
+                    self.put(r, plain, put(&memory, value))?;
+                    return self.put(r, plain, plus(to, &memory));
+                }
+                let memory = Buffer::from_host(self.stream, &[value])?;
+                r.keep(memory.owner())?;
+                r.keep(to.owner())?;
+                // SAFETY: both are parts of buffers that are kept.
+                unsafe { r.foreign(|stream| launch_plus(stream, to, &memory)) }?;
+                let keys = [Key::Keep, Key::Keep, Key::Foreign { more: false }];
+                keys.into_iter().for_each(|key| self.note(Event::Key(key)));
+                Ok(())
             }
             Item::Host { .. } if place.in_body => Ok(()),
             Item::Host { slot } => {
@@ -237,6 +248,7 @@ impl Step<'_> {
                 let flag = world.flag(*flag, number(*slot, 0, 2));
                 let plain = Key::Kernel { attributes: false };
                 self.put(r, plain, put(flag, number(*slot, 1, 3) as i32))?;
+                let once_at_least = args.is_on(*once_at_least);
                 let record = |r: &mut dyn Recorder| {
                     if *early {
                         self.put(r, plain, nearer(flag))?;
