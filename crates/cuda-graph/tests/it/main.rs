@@ -24,6 +24,7 @@ mod operations;
 mod pictures;
 mod random;
 mod raw;
+mod replay;
 mod resource;
 mod solve;
 mod sound;
