@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::testing::with_failing_call;
 use cuda_graph::{
-    Buffer, ChildOp, CopyOp, Error, FillOp, Graph, HostOp, RawOp, Recorder, Replay,
-    ReplayOptions, Result,
+    Buffer, ChildOp, CopyOp, Error, FillOp, Graph, HostOp, RawOp, Recorder, Replay, ReplayOptions,
+    Result,
 };
 
 use super::{
@@ -39,9 +39,7 @@ fn each_way_that_a_step_goes_is_built_once() {
             r.if_else_nonzero(&flag, |r| stores(r, &to, value, 1), |_| Ok(()))?;
             Ok(())
         },
-        &|r, value| {
-            r.parallel(&mut [&mut |r| stores(r, &to, value, 1), &mut |_| Ok(())])
-        },
+        &|r, value| r.parallel(&mut [&mut |r| stores(r, &to, value, 1), &mut |_| Ok(())]),
     ];
     for round in 0..4 {
         for (way, step) in ways.iter().enumerate() {
@@ -179,10 +177,15 @@ fn memory_that_executables_hold_is_bounded_and_counted_once() {
     let buffers: Vec<_> = (0..4).map(|_| words(&stream, &[0; 256])).collect();
     let step = |r: &mut dyn Recorder, which: usize, times: usize| {
         stores(r, &buffers[which], 3, times)?;
-        r.record(FillOp::new(&buffers[which].slice(1..)?, 4)?).map(drop)
+        r.record(FillOp::new(&buffers[which].slice(1..)?, 4)?)
+            .map(drop)
     };
     call(&mut replay, &stream, |r| step(r, 0, 1));
-    assert_eq!(replay.bytes(), 1024, "a buffer in two nodes, one of them of a part");
+    assert_eq!(
+        replay.bytes(),
+        1024,
+        "a buffer in two nodes, one of them of a part"
+    );
     call(&mut replay, &stream, |r| step(r, 0, 2));
     assert_eq!(replay.bytes(), 1024, "a buffer in two executables");
     call(&mut replay, &stream, |r| step(r, 1, 3));
@@ -241,7 +244,9 @@ impl Sets {
     fn call(&self, replay: &mut Replay, which: usize) -> u64 {
         let before = read(&self.stream, &self.sets[which][0]);
         let did = call(replay, &self.stream, |r| self.step(r, which));
-        let [a, b, c] = self.sets[which].each_ref().map(|word| read(&self.stream, word));
+        let [a, b, c] = self.sets[which]
+            .each_ref()
+            .map(|word| read(&self.stream, word));
         assert_eq!([a, b, c], [before + 1, before + 2, before + 3]);
         did.updated
     }
@@ -287,7 +292,9 @@ fn sets_of_arguments_in_loops_get_twins_too() {
     let stream = stream();
     let counting = Counting::new(&stream);
     let mut replay = replay();
-    let sets: Vec<_> = (0..2).map(|_| (word(&stream, 0), word(&stream, 0))).collect();
+    let sets: Vec<_> = (0..2)
+        .map(|_| (word(&stream, 0), word(&stream, 0)))
+        .collect();
     for turn in 0..16 {
         let (left, turns) = &sets[turn % 2];
         set(&stream, left, 3);
@@ -320,7 +327,11 @@ fn more_sets_than_executables_are_right_nonetheless() {
             sets.call(&mut replay, turn * turn % 6);
             assert!(replay.executables() <= bound);
         }
-        assert_eq!(replay.counters().builds, 1, "of the one way that the step goes");
+        assert_eq!(
+            replay.counters().builds,
+            1,
+            "of the one way that the step goes"
+        );
         assert_balanced(&replay);
     }
 }
@@ -345,7 +356,11 @@ fn what_the_driver_refuses_to_update_is_another_executable() {
         });
         for (at, value) in plane.to_host(&stream).unwrap().into_iter().enumerate() {
             let filled = at % 4 < 2 && at / 4 < rows;
-            assert_eq!(value, if filled { turn } else { 0 }, "turn {turn}, word {at}");
+            assert_eq!(
+                value,
+                if filled { turn } else { 0 },
+                "turn {turn}, word {at}"
+            );
         }
         assert!(cells.iter().all(|cell| read(&stream, cell) == turn));
         assert_balanced(&replay);
@@ -404,7 +419,9 @@ impl Refused {
         self.prepare(which);
         let answer = replay.call(&self.stream, |r| self.step(r, which, value));
         answer.unwrap_or_else(|error| panic!("{case}: {error}"));
-        let got = self.sets[which].each_ref().map(|word| read(&self.stream, word));
+        let got = self.sets[which]
+            .each_ref()
+            .map(|word| read(&self.stream, word));
         assert_eq!(got, [value + 1, 0, 4], "{case}");
     }
 }
@@ -432,10 +449,14 @@ fn whatever_call_the_driver_refuses_the_next_works() {
             }
             refused.prepare(0);
             let (answer, fired) = with_failing_call(nth, || {
-                replay.call(&refused.stream, |r| refused.step(r, 0, 90)).map(drop)
+                replay
+                    .call(&refused.stream, |r| refused.step(r, 0, 90))
+                    .map(drop)
             });
             refused.stream.synchronize().unwrap();
-            let got = refused.sets[0].each_ref().map(|word| read(&refused.stream, word));
+            let got = refused.sets[0]
+                .each_ref()
+                .map(|word| read(&refused.stream, word));
             match &answer {
                 Ok(()) => assert_eq!(got, [91, 0, 4], "{case}"),
                 Err(_) => assert_eq!(got[1..], [3, 0], "{case}: something ran"),
@@ -491,7 +512,10 @@ fn what_no_graph_takes_is_refused_on_each_call() {
         assert!(matches!(other, Err(Error::EmptySwitch)), "{other:?}");
         let wide = words(&stream, &[1, 2]);
         let other = replay.call(&stream, |r| r.while_nonzero(&wide, |_| Ok(())));
-        assert!(matches!(other, Err(Error::SizeMismatch { .. })), "{other:?}");
+        assert!(
+            matches!(other, Err(Error::SizeMismatch { .. })),
+            "{other:?}"
+        );
         let graph = Graph::new(&context()).unwrap();
         let node = graph.add(store(&to, 9), ()).unwrap();
         let read_back = graph.op(node.id().typed::<RawOp>().unwrap()).unwrap();

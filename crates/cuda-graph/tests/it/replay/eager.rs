@@ -74,7 +74,11 @@ fn a_step_with_a_loop_runs_eagerly_where_no_graph_can() {
         });
         assert_eq!(read(&scene.stream, &scene.turns), times);
         assert_eq!((did.eager, did.launches, did.builds), (1, 0, 0), "{number}");
-        assert!(is_unsupported(replay.why_eager()), "{:?}", replay.why_eager());
+        assert!(
+            is_unsupported(replay.why_eager()),
+            "{:?}",
+            replay.why_eager()
+        );
     }
     assert_eq!((replay.executables(), replay.counters().eager), (0, 3));
     // A new start is with graphs again.
@@ -100,10 +104,9 @@ fn a_step_without_what_is_lacking_is_a_graph() {
     for number in 0..3 {
         let plain = |r: &mut dyn Recorder| {
             let (one, other) = (&ops[0], &ops[1]);
-            r.parallel(&mut [
-                &mut |r| r.record(one.clone()).map(drop),
-                &mut |r| r.record(other.clone()).map(drop),
-            ])
+            r.parallel(&mut [&mut |r| r.record(one.clone()).map(drop), &mut |r| {
+                r.record(other.clone()).map(drop)
+            }])
         };
         scene.prepare(9);
         let did = with_driver_version(OLD, || call(&mut straight, &scene.stream, plain));
@@ -129,7 +132,9 @@ fn a_step_with_cases_runs_eagerly_where_there_are_only_loops() {
     let _alone = alone();
     let scene = Scene::new();
     let mut replay = replay();
-    let stores: Vec<_> = (0..3).map(|value| store(&scene.turns, 10 + value)).collect();
+    let stores: Vec<_> = (0..3)
+        .map(|value| store(&scene.turns, 10 + value))
+        .collect();
     for value in [0, 1, 2, 3] {
         scene.prepare(value);
         let did = with_driver_version(OLDER_THAN_CASES, || {
@@ -160,15 +165,12 @@ fn what_is_lacking_is_found_wherever_it_is() {
     let steps: [&dyn Fn(&mut dyn Recorder) -> Result<()>; 3] = [
         &|r| {
             r.record(turn.clone())?;
-            r.parallel(&mut [
-                &mut |r| r.record(turn.clone()).map(drop),
-                &mut |r| {
-                    r.while_nonzero(&scene.left, |r| {
-                        r.record(turn.clone())?;
-                        r.record(take.clone()).map(drop)
-                    })
-                },
-            ])
+            r.parallel(&mut [&mut |r| r.record(turn.clone()).map(drop), &mut |r| {
+                r.while_nonzero(&scene.left, |r| {
+                    r.record(turn.clone())?;
+                    r.record(take.clone()).map(drop)
+                })
+            }])
         },
         &|r| {
             r.record(turn.clone())?;
@@ -199,7 +201,11 @@ fn what_is_lacking_is_found_wherever_it_is() {
             scene.prepare(2);
             super::eagerly(&scene.stream, step);
             assert_eq!(got, read(&scene.stream, &scene.turns), "step {which}");
-            assert_eq!((did.eager, did.launches), (1, 0), "step {which}, call {number}");
+            assert_eq!(
+                (did.eager, did.launches),
+                (1, 0),
+                "step {which}, call {number}"
+            );
         }
     }
 }
@@ -217,14 +223,19 @@ fn executables_from_before_do_not_hinder() {
         })
     };
     with_driver_version(OLD, || {
-        call(&mut replay, &scene.stream, |r| r.record(ops[0].clone()).map(drop));
+        call(&mut replay, &scene.stream, |r| {
+            r.record(ops[0].clone()).map(drop)
+        });
         for _ in 0..2 {
             scene.prepare(3);
             call(&mut replay, &scene.stream, looped);
             assert_eq!(read(&scene.stream, &scene.turns), 4);
         }
     });
-    assert_eq!((replay.counters().eager, replay.counters().launches), (2, 1));
+    assert_eq!(
+        (replay.counters().eager, replay.counters().launches),
+        (2, 1)
+    );
 }
 
 /// What was launched before a section for the host cannot be run again from the start.

@@ -110,7 +110,11 @@ fn each_topology_of_foreign_work_is_built_once() {
                 work(r, &to, round, nodes)?;
                 r.record(add(&to, &to)).map(drop)
             });
-            assert_eq!(did.builds, u64::from(round == 0), "round {round}, {nodes} nodes");
+            assert_eq!(
+                did.builds,
+                u64::from(round == 0),
+                "round {round}, {nodes} nodes"
+            );
         }
     }
     assert_eq!(replay.executables(), 3);
@@ -155,10 +159,9 @@ fn foreign_work_runs_in_bodies_and_branches() {
                 r.if_nonzero(&flag, |r| work(r, &cells[2], number, 1))?;
                 r.record(add(&flag, &minus)).map(drop)
             })?;
-            r.parallel(&mut [
-                &mut |r| work(r, &cells[0], number + 1, 1),
-                &mut |r| work(r, &cells[3], number + 2, 2),
-            ])?;
+            r.parallel(&mut [&mut |r| work(r, &cells[0], number + 1, 1), &mut |r| {
+                work(r, &cells[3], number + 2, 2)
+            }])?;
             r.record(add(&cells[3], &cells[0])).map(drop)
         };
         let did = call(&mut replay, &stream, step);
@@ -173,7 +176,10 @@ fn foreign_work_runs_in_bodies_and_branches() {
         assert_eq!(got, eager);
         assert_eq!(got[1], bytes(number).wrapping_mul(u32::from(number)));
     }
-    assert_eq!((replay.executables(), replay.counters().host_driven), (1, 0));
+    assert_eq!(
+        (replay.executables(), replay.counters().host_driven),
+        (1, 0)
+    );
     assert_balanced(&replay);
 }
 
@@ -208,10 +214,17 @@ fn an_error_of_foreign_work_is_the_steps_own() {
             assert_failure(failed);
             Ok(())
         });
-        assert_eq!(read(&stream, &to), number + 10, "nothing of the block is recorded");
+        assert_eq!(
+            read(&stream, &to),
+            number + 10,
+            "nothing of the block is recorded"
+        );
         assert_eq!((did.builds, replay.nodes()), (u64::from(number == 0), 1));
         // The stream is captured no more, also after a panic in the block.
-        assert_eq!(CaptureInfo::of(&stream).unwrap().status, CaptureStatus::None);
+        assert_eq!(
+            CaptureInfo::of(&stream).unwrap().status,
+            CaptureStatus::None
+        );
     }
 }
 
@@ -266,7 +279,9 @@ fn a_stream_that_is_captured_runs_no_call() {
     let mut replay = replay();
     let to = word(&stream, 0);
     for number in 0..3 {
-        call(&mut replay, &stream, |r| r.record(store(&to, number)).map(drop));
+        call(&mut replay, &stream, |r| {
+            r.record(store(&to, number)).map(drop)
+        });
         stream.synchronize().unwrap();
         let capture = cuda_graph::Capture::begin(&stream).unwrap();
         let refused = replay.call(&stream, |r| work(r, &to, 3, 1));

@@ -26,7 +26,10 @@ impl Given {
     }
 
     fn held(&self) -> usize {
-        self.0.iter().filter(|owner| owner.strong_count() > 0).count()
+        self.0
+            .iter()
+            .filter(|owner| owner.strong_count() > 0)
+            .count()
     }
 
     fn is_held(&self, which: usize) -> bool {
@@ -135,10 +138,15 @@ fn an_executable_that_is_evicted_lets_go_of_all() {
     });
     drop((op, keeps));
     door.until_someone_waits();
-    call(&mut replay, &stream, |r| r.record(HostOp::new(|| {})).map(drop));
+    call(&mut replay, &stream, |r| {
+        r.record(HostOp::new(|| {})).map(drop)
+    });
     assert_eq!((replay.executables(), replay.counters().evictions), (1, 1));
     std::thread::sleep(std::time::Duration::from_millis(10));
-    assert!(!watch.is_dropped() && !kept.is_dropped(), "a launch uses it");
+    assert!(
+        !watch.is_dropped() && !kept.is_dropped(),
+        "a launch uses it"
+    );
     door.open();
     stream.synchronize().unwrap();
     assert_soon(|| watch.is_dropped() && kept.is_dropped(), "an owner leaks");
@@ -358,11 +366,11 @@ fn any_thread_may_call() {
     let to = word(&stream, 0);
     let mut replay = is_send(replay());
     for number in 0..8 {
-        let (stream, to) = (stream.clone(), to.clone());
+        let (there, cell) = (stream.clone(), to.clone());
         let thread = std::thread::spawn(move || {
-            let did = call(&mut replay, &stream, |r| {
-                r.record(store(&to, number))?;
-                r.if_nonzero(&to, |r| r.record(store(&to, number + 100)).map(drop))
+            let did = call(&mut replay, &there, |r| {
+                r.record(store(&cell, number))?;
+                r.if_nonzero(&cell, |r| r.record(store(&cell, number + 100)).map(drop))
             });
             assert_eq!(did.builds, u64::from(number == 0));
             replay
@@ -386,14 +394,18 @@ fn replays_of_several_threads_do_not_meet() {
             for number in 0..100 {
                 let to = &to[number as usize % 2];
                 let value = thread * 1000 + number;
-                call(&mut replay, &stream, |r| r.record(store(to, value)).map(drop));
+                call(&mut replay, &stream, |r| {
+                    r.record(store(to, value)).map(drop)
+                });
                 assert_eq!(read(&stream, to), value);
             }
             assert_eq!(replay.counters().builds, 1);
         })
     });
     let threads: Vec<_> = threads.collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
 }
 
 /// An owner may use the replay's stream, and other graphs, as it goes.

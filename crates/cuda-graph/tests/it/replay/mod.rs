@@ -13,9 +13,7 @@ mod sites;
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{
-    Buffer, Counters, Eager, Error, Recorder, Replay, ReplayOptions, Result,
-};
+use cuda_graph::{Buffer, Counters, Eager, Error, Recorder, Replay, ReplayOptions, Result};
 
 use crate::fixture::{add, context, words};
 
@@ -131,4 +129,3 @@ fn assert_balanced(replay: &Replay) {
     let launched = counters.builds + counters.twins + counters.hits;
     assert_eq!(counters.launches, launched, "{counters:?}");
 }
-

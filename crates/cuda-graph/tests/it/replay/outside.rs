@@ -216,14 +216,10 @@ const PARTS: [(&str, Part, Driven); 12] = [
         |p, r| {
             r.switch_on(
                 &p.cells[0],
-                &mut [
-                    &mut |r| p.add(r, 1),
-                    &mut |r| p.look(r, 1),
-                    &mut |r| {
-                        p.look(r, 2)?;
-                        p.add(r, 3)
-                    },
-                ],
+                &mut [&mut |r| p.add(r, 1), &mut |r| p.look(r, 1), &mut |r| {
+                    p.look(r, 2)?;
+                    p.add(r, 3)
+                }],
             )
         },
         |_| 1,
@@ -305,10 +301,7 @@ const PARTS: [(&str, Part, Driven); 12] = [
         "branches in a loop",
         |p, r| {
             r.while_nonzero(&p.cells[0], |r| {
-                r.parallel(&mut [
-                    &mut |r| p.look(r, 0),
-                    &mut |r| p.add(r, 1),
-                ])?;
+                r.parallel(&mut [&mut |r| p.look(r, 0), &mut |r| p.add(r, 1)])?;
                 p.take(r, 0)
             })
         },
@@ -394,7 +387,9 @@ fn iterations_share_executables() {
     let values = [50, 0, 0, 0, 0, 0];
     let step = |r: &mut dyn Recorder| PARTS[0].1(&parts, r);
     let mut did = None;
-    parts.after(values, || did = Some(call(&mut replay, &parts.stream, step)));
+    parts.after(values, || {
+        did = Some(call(&mut replay, &parts.stream, step))
+    });
     let did = did.unwrap();
     assert_eq!((did.launches, did.builds), (100, 2));
     assert_eq!((replay.executables(), replay.counters().hits), (2, 98));
@@ -508,10 +503,11 @@ fn what_was_recorded_of_a_part_that_the_host_drives_is_forgotten() {
             r.record(add(&to, &flag))?;
             r.if_nonzero(&flag, |r| {
                 r.record(add(&to, &flag))?;
-                r.parallel(&mut [
-                    &mut |r| r.record(add(&to, &flag)).map(drop),
-                    &mut |r| r.if_nonzero(&flag, |r| r.outside(|_| Ok(()))),
-                ])?;
+                r.parallel(
+                    &mut [&mut |r| r.record(add(&to, &flag)).map(drop), &mut |r| {
+                        r.if_nonzero(&flag, |r| r.outside(|_| Ok(())))
+                    }],
+                )?;
                 r.record(add(&to, &flag)).map(drop)
             })?;
             r.record(add(&to, &flag)).map(drop)

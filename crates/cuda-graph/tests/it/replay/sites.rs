@@ -16,7 +16,9 @@ use super::{
     Counting, assert_balanced, assert_failure, call, counted, eagerly, failure, read, replay, set,
     word,
 };
-use crate::fixture::{add, alone, context, function, in_process, kernel, one, store, stream, words};
+use crate::fixture::{
+    add, alone, context, function, in_process, kernel, one, store, stream, words,
+};
 
 /// `span(to, pair)`: `to[0..5]` become the grid, the block, the bytes of dynamic shared memory, and
 /// the two numbers of the pair. `other_span` writes their sum to `to[5]`.
@@ -204,7 +206,11 @@ fn a_flag_alone_is_swapped() {
                     _ => r.while_nonzero(flag, body),
                 }
             });
-            let expected = if controls == 1 && which == 0 { 0 } else { expected };
+            let expected = if controls == 1 && which == 0 {
+                0
+            } else {
+                expected
+            };
             assert_eq!(read(&stream, &turns), expected, "{controls}, {which}");
             assert_eq!(did.launches, 1);
         }
@@ -252,6 +258,8 @@ fn each_of_several_loops_has_its_own_counter() {
         counting.count(r, &counters[1], &turns[1])
     };
     for number in 0..3 {
+        set(&stream, &counters[0], 2);
+        set(&stream, &counters[1], 1);
         let did = call(&mut replay, &stream, two);
         assert_eq!(did.builds, u64::from(number == 0));
     }
@@ -318,7 +326,9 @@ fn contexts_come_and_go() {
     assert_eq!((replay.executables(), replay.counters().builds), (1, 2));
     // Torn down under whoever has it. The executables are of the life that is over.
     // SAFETY: what is of the context is not used any more, but to let go of it.
-    unsafe { sys::cuDevicePrimaryCtxReset_v2(0) }.result().unwrap();
+    unsafe { sys::cuDevicePrimaryCtxReset_v2(0) }
+        .result()
+        .unwrap();
     let third = CudaContext::new(0).unwrap();
     replay.reset(&third);
     assert_eq!(replay.executables(), 0);
@@ -338,7 +348,9 @@ fn what_is_reset_is_built_again() {
     let to = word(&stream, 0);
     for round in 1..4 {
         for value in 0..3 {
-            call(&mut replay, &stream, |r| r.record(store(&to, value)).map(drop));
+            call(&mut replay, &stream, |r| {
+                r.record(store(&to, value)).map(drop)
+            });
             assert_eq!(read(&stream, &to), value);
         }
         assert_eq!(replay.counters().builds, round);
@@ -370,7 +382,11 @@ fn nothing_is_filled_and_copied() {
         assert_eq!(inside.to_host(&stream).unwrap(), vec![4; n], "{number}");
         assert_eq!(read(&stream, &flag), 0);
         // One executable for nothing, one for something.
-        assert_eq!(did.builds, u64::from(number == 0 || number == 2), "{number}");
+        assert_eq!(
+            did.builds,
+            u64::from(number == 0 || number == 2),
+            "{number}"
+        );
     }
     assert_eq!(replay.executables(), 2);
     assert_balanced(&replay);
@@ -528,10 +544,9 @@ fn step_that_fails_at(
                 }
                 r.record(FillOp::new(flag, 0)?).map(drop)
             })?,
-            2 => r.parallel(&mut [
-                &mut |r| r.record(bump(b, 1)).map(drop),
-                &mut |_| if fails_at == 11 { how() } else { Ok(()) },
-            ])?,
+            2 => r.parallel(&mut [&mut |r| r.record(bump(b, 1)).map(drop), &mut |_| {
+                if fails_at == 11 { how() } else { Ok(()) }
+            }])?,
             _ => drop(r.record(CopyOp::new(a, b)?)?),
         }
     }
@@ -611,13 +626,20 @@ fn what_a_loop_recorded_before_it_failed_is_not_there() {
         r.record(store(&b, value)).map(drop)
     };
     // Whichever comes first, each is an executable.
-    for (number, fails) in [true, true, false, true, false, true].into_iter().enumerate() {
+    for (number, fails) in [true, true, false, true, false, true]
+        .into_iter()
+        .enumerate()
+    {
         let value = number as u32;
         let did = call(&mut replay, &stream, |r| step(r, fails, value));
         let got = [read(&stream, &a), read(&stream, &b)];
         let expected = if fails { [value, value] } else { [1001, value] };
         assert_eq!(got, expected, "call {number}");
-        assert_eq!(did.builds, u64::from(number == 0 || number == 2), "call {number}");
+        assert_eq!(
+            did.builds,
+            u64::from(number == 0 || number == 2),
+            "call {number}"
+        );
         assert_eq!(replay.nodes() == 2, fails, "call {number}");
         let (graph, ()) = Graph::record(&context(), |r| step(r, fails, value)).unwrap();
         assert_eq!(graph.nodes().unwrap().len() == 2, fails);
@@ -714,7 +736,9 @@ impl World {
         let seen: Vec<_> = (0..2).map(|_| Arc::new(AtomicU32::new(0))).collect();
         let host = seen.iter().map(|seen| {
             let seen = seen.clone();
-            HostOp::new(move || drop(seen.fetch_add(1, Ordering::SeqCst)))
+            HostOp::new(move || {
+                seen.fetch_add(1, Ordering::SeqCst);
+            })
         });
         World {
             arrays: (0..16).map(|_| words(&stream, &[0; 8])).collect(),
@@ -739,7 +763,10 @@ impl World {
         r.record(unsafe { KernelOp::new(own_kernel(told.function), config, arguments) }?)?;
         let to = at(told.fill_to).slice(..told.fill_len)?;
         r.record(FillOp::new(&to, told.fill)?)?;
-        r.record(FillOp::by_kernel(&at(9).slice(..told.fill_len)?, told.fill)?)?;
+        r.record(FillOp::by_kernel(
+            &at(9).slice(..told.fill_len)?,
+            told.fill,
+        )?)?;
         r.record(CopyOp::new(
             &at(told.copy_to).slice(..told.copy_len)?,
             &at(told.copy_from).slice(..told.copy_len)?,
@@ -750,10 +777,9 @@ impl World {
             r.record(store(at(11), told.inside))?;
             r.switch_on(
                 &self.flags[told.case],
-                &mut [
-                    &mut |r| r.record(store(at(12), 21)).map(drop),
-                    &mut |r| r.record(store(at(12), 22)).map(drop),
-                ],
+                &mut [&mut |r| r.record(store(at(12), 21)).map(drop), &mut |r| {
+                    r.record(store(at(12), 22)).map(drop)
+                }],
             )
         })?;
         r.parallel(&mut [
@@ -772,7 +798,9 @@ impl World {
             let values: Vec<_> = (0..8).map(|at| 1000 + 10 * number as u32 + at).collect();
             array.copy_from_host(&self.stream, &values).unwrap();
         }
-        self.seen.iter().for_each(|seen| seen.store(0, Ordering::SeqCst));
+        self.seen
+            .iter()
+            .for_each(|seen| seen.store(0, Ordering::SeqCst));
         run();
         self.stream.synchronize().unwrap();
         let words = self.arrays.iter();
@@ -929,8 +957,14 @@ fn each_stream_has_its_turn() {
         assert_eq!(did.updated, 0);
         assert_eq!(did.builds, u64::from(number == 0));
     }
-    streams.iter().for_each(|stream| stream.synchronize().unwrap());
-    assert_eq!(read(&streams[0], &to), 12, "launches of an executable take turns");
+    streams
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
+    assert_eq!(
+        read(&streams[0], &to),
+        12,
+        "launches of an executable take turns"
+    );
 }
 
 #[test]
