@@ -30,8 +30,8 @@ PACKAGES = [
 ]
 OPTIONS_OF = {"ftz.cu": ["-ftz=true"]}
 ARCHITECTURE = "sm_90"
-ARCHITECTURE_OF = {"solve.cu": "sm_75"}
-ISA_OF = {"solve.cu": "7.0"}
+ARCHITECTURE_OF = {"decode.cu": "sm_75", "solve.cu": "sm_75"}
+ISA_OF = {"decode.cu": "7.0", "solve.cu": "7.0"}
 SOURCES = pathlib.Path(__file__).resolve().parent
 STAGE = pathlib.Path("/tmp/softcuda-kernels")
 

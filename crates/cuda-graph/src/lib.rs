@@ -64,7 +64,7 @@ pub use graph::{
     Node, NodeId, NodeSet, Operation, SwitchOp, WhileOp,
 };
 pub use inspect::DriverDot;
-pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Parameter};
+pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Param, Parameter};
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{
     AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute,

@@ -103,6 +103,18 @@ pub enum Error {
         got: usize,
     },
 
+    /// A parameter has no value.
+    #[error("the parameter `{name}` has no value: bind it first")]
+    Unbound { name: Box<str> },
+
+    /// No executable of a replay uses the parameter.
+    #[error("no step that was called uses the parameter `{name}`")]
+    UnusedParam { name: Box<str> },
+
+    /// A replay cannot run without calling its step.
+    #[error("the step must be called first: {why}")]
+    NotCalled { why: &'static str },
+
     /// The driver does not tell the arguments of a launch that other code made.
     #[error("the arguments of kernel `{kernel}` cannot be read: {why}")]
     UnknownArguments { kernel: Box<str>, why: &'static str },

@@ -1,9 +1,18 @@
 //! Updates of several nodes at once, for a replay.
 
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUgraphExec;
+use smallvec::SmallVec;
+
 use super::Exec;
 use super::table::Table;
+use crate::error::NodeKind;
+use crate::graph::state::State;
 use crate::graph::{AnyOp, NodeId};
-use crate::op::Op;
+use crate::kernel::Arguments;
+use crate::op::{KernelOp, Op};
 use crate::{Error, Owner, Result, driver};
 
 /// What a node of an executable is to do.
@@ -21,7 +30,133 @@ pub(crate) struct Refused {
     pub restored: bool,
 }
 
+/// A value that parameters of kernels get.
+pub(crate) struct Patch<'a> {
+    /// The nodes, and which of their uses of parameters it is.
+    pub uses: &'a [(NodeId, u16)],
+    /// What they have now, if it is known and the same for all.
+    pub old: Option<&'a Arguments>,
+    pub new: &'a Arguments,
+}
+
 impl Exec {
+    /// Gives parameters of kernels new values, all or none of them. Returns how many nodes were
+    /// set. `nodes` is room to work in.
+    pub(crate) fn patch_each(
+        &mut self,
+        patches: &[Patch<'_>],
+        nodes: &mut Vec<NodeId>,
+    ) -> std::result::Result<u64, Refused> {
+        let nothing_done = |error| Refused {
+            error,
+            restored: true,
+        };
+        driver::bind_some(&self.context).map_err(nothing_done)?;
+        let Some((source, _)) = &self.source else {
+            return Err(nothing_done(Error::UnknownSource));
+        };
+        // Nobody else has the definition of a replayed executable, so nobody waits.
+        let state = source.look();
+        let mut gone = SmallVec::<[Owner; 2]>::new();
+        let mut let_go = |owner: Owner| {
+            // Most nodes held the same.
+            if !gone.iter().any(|other| Arc::ptr_eq(other, &owner)) {
+                gone.push(owner);
+            }
+        };
+        nodes.clear();
+        let mut set = 0;
+        let mut failed = None;
+        let alone = patches.len() == 1;
+        'all: for patch in patches {
+            for (node, used) in patch.uses {
+                let Some(AnyOp::Kernel(op)) = self.table.edit(*node) else {
+                    continue;
+                };
+                let arguments = op.arguments_mut();
+                if !arguments.patch((*used).into(), patch.new, &mut let_go) {
+                    failed = Some(Error::SizeMismatch {
+                        what: "a parameter's value",
+                        wants: arguments.bytes_used((*used).into()),
+                        got: patch.new.bytes_of_all(),
+                    });
+                    break 'all;
+                }
+                if !alone {
+                    nodes.push(*node);
+                } else if let Err(error) = set_kernel(&self.context, self.raw, &state, *node, op) {
+                    failed = Some(error);
+                    break 'all;
+                } else {
+                    set += 1;
+                }
+            }
+        }
+        if !alone && failed.is_none() {
+            nodes.sort_unstable_by_key(|node| (node.body, node.index));
+            nodes.dedup();
+            for node in &*nodes {
+                let Some(AnyOp::Kernel(op)) = self.table.get(*node) else {
+                    continue;
+                };
+                if let Err(error) = set_kernel(&self.context, self.raw, &state, *node, op) {
+                    failed = Some(error);
+                    break;
+                }
+                set += 1;
+            }
+        }
+        let Some(error) = failed else {
+            drop(state);
+            gone.into_iter().for_each(|owner| self.let_go(owner));
+            return Ok(set);
+        };
+        // Back to what it was. Nodes that were not set yet are set too.
+        let mut restored = true;
+        for patch in patches {
+            let Some(old) = patch.old else {
+                restored = false;
+                break;
+            };
+            for (node, used) in patch.uses {
+                if let Some(AnyOp::Kernel(op)) = self.table.edit(*node) {
+                    op.arguments_mut().patch((*used).into(), old, drop);
+                    restored &= set_kernel(&self.context, self.raw, &state, *node, op).is_ok();
+                }
+            }
+        }
+        Err(Refused { error, restored })
+    }
+
+    /// Notes that kernels have the value of a parameter which the driver was given.
+    pub(crate) fn note_patch(&mut self, uses: &[(NodeId, u16)], value: &Arguments) {
+        for (node, used) in uses {
+            if let Some(AnyOp::Kernel(op)) = self.table.edit(*node) {
+                op.arguments_mut().patch((*used).into(), value, drop);
+            }
+        }
+    }
+
+    /// Calls `visit` with every kernel node whose arguments came from parameters.
+    pub(crate) fn each_use(&self, visit: &mut dyn FnMut(NodeId, &KernelOp)) {
+        let Some((source, _)) = &self.source else {
+            return;
+        };
+        self.table.each(&mut |body, index, content| {
+            if let AnyOp::Kernel(op) = content
+                && !op.arguments().used().is_empty()
+            {
+                let node = NodeId {
+                    hierarchy: source.id,
+                    body,
+                    index,
+                    kind: NodeKind::Kernel,
+                };
+                visit(node, op);
+            }
+        });
+    }
+
     /// What a node does now.
     #[inline]
     pub(crate) fn now(&self, node: NodeId) -> Option<&AnyOp> {
@@ -95,5 +230,19 @@ impl Exec {
     /// How many nodes it has, with those of bodies and embedded graphs as far as they are known.
     pub(crate) fn node_count(&self) -> usize {
         self.table.node_count()
+    }
+}
+
+#[inline]
+fn set_kernel(
+    context: &CudaContext,
+    exec: CUgraphExec,
+    state: &State,
+    node: NodeId,
+    op: &KernelOp,
+) -> Result<()> {
+    match state.handle_of(node) {
+        Some(raw) => op.set_in(context, exec, raw),
+        None => Err(Error::GraphGone),
     }
 }

@@ -2,6 +2,7 @@
 
 mod edit;
 mod instantiate;
+mod ready;
 mod table;
 mod turns;
 mod update;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUgraphExec;
 use cudarc::driver::{CudaContext, CudaStream};
 
-pub(crate) use edit::Edit;
+pub(crate) use edit::{Edit, Patch, Refused};
 pub use instantiate::InstantiateOptions;
+pub(crate) use ready::Ready;
 
 use crate::driver::event::Event;
 use crate::graph::content::Content;

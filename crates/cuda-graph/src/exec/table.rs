@@ -148,6 +148,16 @@ impl Table {
         self.kept.iter().for_each(visit);
     }
 
+    /// Calls `visit` with the graph, the number and the content of every node.
+    pub(super) fn each(&self, visit: &mut dyn FnMut(u32, u32, &Content)) {
+        for (graph, list) in (0..).zip(&self.graphs) {
+            let contents = list.iter().flat_map(|list| list.as_slice());
+            for (index, content) in (0..).zip(contents) {
+                visit(graph, index, content);
+            }
+        }
+    }
+
     /// How many nodes there are.
     pub(super) fn node_count(&self) -> usize {
         let lists = self.graphs.iter().flatten();

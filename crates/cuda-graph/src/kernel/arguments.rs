@@ -3,14 +3,16 @@
 use std::any::TypeId;
 use std::arch::asm;
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
+use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
 use cudarc::driver::DeviceRepr;
 use smallvec::SmallVec;
 
-use super::{Kernel, Parameter, digest_of};
+use super::{AnyParam, Kernel, Parameter, digest_of};
+use crate::memory::{Region, Source};
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result};
 
 /// How many words of arguments there is room for in place.
@@ -58,6 +60,33 @@ pub struct Arguments {
     /// Each argument starts at a word.
     words: SmallVec<[Word; FEW]>,
     owners: SmallVec<[Owner; 4]>,
+    /// What parameters gave of it.
+    used: SmallVec<[Used; 1]>,
+}
+
+/// What a parameter gave to arguments.
+#[derive(Clone)]
+pub(crate) struct Used {
+    pub param: Arc<dyn AnyParam>,
+    /// It had a value.
+    is_bound: bool,
+    pub words: Range<u16>,
+    owners: Range<u16>,
+}
+
+impl Used {
+    #[inline]
+    fn places(&self) -> (Range<usize>, Range<usize>) {
+        let place = |range: &Range<u16>| range.start.into()..range.end.into();
+        (place(&self.words), place(&self.owners))
+    }
+}
+
+impl PartialEq for Used {
+    fn eq(&self, other: &Used) -> bool {
+        let is_same = Arc::ptr_eq(&self.param, &other.param);
+        is_same && (&self.words, &self.owners) == (&other.words, &other.owners)
+    }
 }
 
 /// The size of an argument in bytes, and whether it is a number.
@@ -108,6 +137,7 @@ impl Arguments {
             (&raw mut (*place).forms).write(SmallVec::new());
             (&raw mut (*place).owners).write(SmallVec::new());
             (&raw mut (*place).conditions_of).write(0);
+            (&raw mut (*place).used).write(SmallVec::new());
         }
     }
 
@@ -129,6 +159,109 @@ impl Arguments {
     #[inline]
     pub fn keep(&mut self, owner: Owner) {
         self.owners.push(owner);
+    }
+
+    /// Adds the value of a parameter.
+    pub(crate) fn parameter(&mut self, param: Arc<dyn AnyParam>) {
+        let (words, owners) = (self.words.len() as u16, self.owners.len() as u16);
+        let is_bound = param.write(self).is_ok();
+        self.used.push(Used {
+            param,
+            is_bound,
+            words: words..self.words.len() as u16,
+            owners: owners..self.owners.len() as u16,
+        });
+    }
+
+    /// What parameters gave.
+    #[inline]
+    pub(crate) fn used(&self) -> &[Used] {
+        &self.used
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
+        self.forms.clear();
+        self.owners.clear();
+        self.used.clear();
+        self.conditions_of = 0;
+    }
+
+    /// The words, copied, and where each argument starts among them.
+    pub(crate) fn to_words(&self) -> (impl Iterator<Item = usize>, Box<[u64]>) {
+        let starts = self.places().map(|(start, _)| start);
+        (starts, self.words.iter().map(|word| word.0).collect())
+    }
+
+    /// The words.
+    #[inline]
+    pub(crate) fn words(&self) -> &[u64] {
+        // SAFETY: a word is a number and nothing else.
+        unsafe { slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len()) }
+    }
+
+    /// Whether they hold nothing.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// The bytes of use number `used`, in whole words.
+    pub(crate) fn bytes_used(&self, used: usize) -> usize {
+        self.used[used].words.len() * size_of::<Word>()
+    }
+
+    /// The bytes of all, in whole words.
+    pub(crate) fn bytes_of_all(&self) -> usize {
+        self.words.len() * size_of::<Word>()
+    }
+
+    /// Whether use number `used` is the value `new`, and held by the same.
+    pub(crate) fn has(&self, used: usize, new: &Arguments) -> bool {
+        let (words, owners) = self.used[used].places();
+        let (words, owners) = (&self.words[words], &self.owners[owners]);
+        let same = |(own, other): (&Owner, &Owner)| Arc::ptr_eq(own, other);
+        words == &new.words[..]
+            && owners.len() == new.owners.len()
+            && owners.iter().zip(&new.owners).all(same)
+    }
+
+    /// Puts the value `new` where use number `used` is. What was held for it goes to `let_go`.
+    /// `false` if it has another size.
+    #[inline]
+    pub(crate) fn patch(
+        &mut self,
+        used: usize,
+        new: &Arguments,
+        mut let_go: impl FnMut(Owner),
+    ) -> bool {
+        let (words, owners) = self.used[used].places();
+        if words.len() != new.words.len() {
+            return false;
+        }
+        for (place, word) in self.words[words].iter_mut().zip(&new.words) {
+            *place = *word;
+        }
+        if owners.len() == new.owners.len() {
+            for (place, owner) in self.owners[owners].iter_mut().zip(&new.owners) {
+                if !Arc::ptr_eq(place, owner) {
+                    let_go(mem::replace(place, owner.clone()));
+                }
+            }
+            return true;
+        }
+        // Memory that the program vouches for is owned, or not.
+        let (start, difference) = (owners.start, new.owners.len() as i32 - owners.len() as i32);
+        self.owners.drain(owners).for_each(let_go);
+        self.owners.insert_many(start, new.owners.iter().cloned());
+        let move_by = |place: &mut u16| *place = (i32::from(*place) + difference) as u16;
+        move_by(&mut self.used[used].owners.end);
+        for later in &mut self.used[used + 1..] {
+            move_by(&mut later.owners.start);
+            move_by(&mut later.owners.end);
+        }
+        true
     }
 
     /// There is a condition among them of the graph whose conditions are told by `of`.
@@ -235,6 +368,8 @@ impl Arguments {
         let is_same = self.forms.len() == other.forms.len()
             && self.words.len() == other.words.len()
             && self.owners.len() == other.owners.len()
+            && self.used.is_empty()
+            && other.used.is_empty()
             && (self.owners.iter().zip(&other.owners)).all(|(own, other)| Arc::ptr_eq(own, other));
         if is_same {
             copy_values(&mut self.words, &other.words);
@@ -251,6 +386,7 @@ impl Arguments {
             && self.words.len() == other.words.len()
             && self.owners.len() == other.owners.len()
             && self.conditions_of == other.conditions_of
+            && self.used == other.used
             && self.words == other.words
             && self.forms == other.forms
     }
@@ -286,6 +422,11 @@ impl Arguments {
     /// Checks them against what `kernel` takes.
     #[inline]
     pub(crate) fn check(&self, kernel: &Kernel) -> Result<()> {
+        if let Some(used) = self.used.iter().find(|used| !used.is_bound) {
+            return Err(Error::Unbound {
+                name: used.param.name().into(),
+            });
+        }
         let parameters = kernel.parameters();
         let fits = |(parameter, form): (&Parameter, &Form)| {
             parameter.size == form.size().into() && form.size() != Form::HUGE
@@ -310,6 +451,58 @@ impl Arguments {
             },
             _ => Error::ArgumentCount { kernel, wants, got },
         }
+    }
+}
+
+/// Compares arguments one by one with those of an operation, without holding anything for them.
+pub struct Matching<'a> {
+    forms: &'a [Form],
+    words: &'a [Word],
+    owners: usize,
+}
+
+impl<'a> Matching<'a> {
+    /// Compares with `arguments`, the last owner of which is the kernel.
+    #[inline(always)]
+    pub(crate) fn with(arguments: &'a Arguments) -> Matching<'a> {
+        Matching {
+            forms: &arguments.forms,
+            words: &arguments.words,
+            owners: arguments.owners.len() - 1,
+        }
+    }
+
+    /// Whether all were compared.
+    #[inline(always)]
+    pub(crate) fn is_over(&self) -> bool {
+        self.forms.is_empty() && self.owners == 0
+    }
+
+    /// Whether the next argument is this number.
+    #[inline(always)]
+    fn value<T: DeviceRepr>(&mut self, value: &T) -> bool {
+        // What has padding, or takes several words, is compared as an operation.
+        if size_of::<T>() > size_of::<Word>() || size_of::<T>() == 0 || !is_number::<T>() {
+            return false;
+        }
+        // SAFETY: the reference is to as many bytes, and those of a number are initialized.
+        let word = unsafe {
+            let bytes = slice::from_raw_parts((&raw const *value).cast(), size_of::<T>());
+            Word::new(bytes, true)
+        };
+        let ([form, forms @ ..], [own, words @ ..]) = (self.forms, self.words) else {
+            return false;
+        };
+        (self.forms, self.words) = (forms, words);
+        *own == word && form.0 == size_of::<T>() as u16 | Form::NUMBER
+    }
+
+    /// Whether the next argument is memory at this address, and owned.
+    #[inline(always)]
+    fn memory(&mut self, address: u64) -> bool {
+        let is_same = self.value(&address) && self.owners > 0;
+        self.owners = self.owners.wrapping_sub(1);
+        is_same
     }
 }
 
@@ -369,9 +562,27 @@ impl std::fmt::Debug for Arguments {
 pub trait KernelArgument {
     /// Adds the argument.
     fn add_to(self, arguments: &mut Arguments);
+
+    /// The memory that it is.
+    #[doc(hidden)]
+    fn region(&self) -> Option<Region> {
+        None
+    }
+
+    /// Whether it is the next of the arguments that are compared. `false` where that is not told.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn matches(&self, _: &mut Matching<'_>) -> bool {
+        false
+    }
 }
 
 impl<T: DeviceRepr> KernelArgument for T {
+    #[inline(always)]
+    fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+        arguments.value(self)
+    }
+
     #[inline]
     fn add_to(self, arguments: &mut Arguments) {
         arguments.value(&self);
@@ -386,9 +597,23 @@ macro_rules! memory {
                 arguments.value(&self.address());
                 arguments.keep(self.into_owner());
             }
+
+            fn region(&self) -> Option<Region> {
+                Some(self.source())
+            }
+
+            #[inline(always)]
+            fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+                arguments.memory(self.address())
+            }
         }
 
         impl<T> KernelArgument for &$memory {
+            #[inline(always)]
+            fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+                arguments.memory(self.address())
+            }
+
             #[inline]
             fn add_to(self, arguments: &mut Arguments) {
                 arguments.value(&self.address());
@@ -404,6 +629,10 @@ impl KernelArgument for RawMemory {
     fn add_to(self, arguments: &mut Arguments) {
         (&self).add_to(arguments);
     }
+
+    fn region(&self) -> Option<Region> {
+        Some(self.source())
+    }
 }
 
 impl KernelArgument for &RawMemory {
@@ -418,6 +647,13 @@ impl KernelArgument for &RawMemory {
 pub trait KernelArguments {
     /// Adds them to `arguments`.
     fn add_to(self, arguments: &mut Arguments);
+
+    /// Whether they are those that are compared. `false` where that is not told.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn matches(&self, _: &mut Matching<'_>) -> bool {
+        false
+    }
 }
 
 impl KernelArguments for Arguments {
@@ -430,6 +666,11 @@ macro_rules! tuples {
     () => {
         impl KernelArguments for () {
             fn add_to(self, _: &mut Arguments) {}
+
+            #[inline(always)]
+            fn matches(&self, _: &mut Matching<'_>) -> bool {
+                true
+            }
         }
     };
     ($first:ident $($rest:ident)*) => {
@@ -442,6 +683,13 @@ macro_rules! tuples {
                 let ($first, $($rest,)*) = self;
                 KernelArgument::add_to($first, arguments);
                 $(KernelArgument::add_to($rest, arguments);)*
+            }
+
+            #[inline(always)]
+            fn matches(&self, arguments: &mut Matching<'_>) -> bool {
+                #[allow(non_snake_case, reason = "a type parameter's name serves as its variable's")]
+                let ($first, $($rest,)*) = self;
+                $first.matches(arguments) $(&& $rest.matches(arguments))*
             }
         }
 

@@ -1,6 +1,7 @@
 //! Kernels: a function, its name, and how its parameters lie.
 
 mod arguments;
+mod param;
 mod read;
 
 use std::collections::HashMap;
@@ -11,7 +12,10 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use cudarc::driver::sys::CUfunction;
 use cudarc::driver::{CudaContext, CudaFunction};
 
+pub(crate) use arguments::Matching;
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
+pub(crate) use param::tracked;
+pub use param::{AnyParam, Param};
 
 use crate::{Owner, Result, driver};
 
@@ -164,11 +168,23 @@ impl Eq for Kernel {}
 pub trait AsKernel {
     /// The kernel.
     fn as_kernel(&self) -> Result<Kernel>;
+
+    /// The driver's handle, where that needs no look-up. Null otherwise.
+    #[doc(hidden)]
+    #[inline]
+    fn handle(&self) -> CUfunction {
+        std::ptr::null_mut()
+    }
 }
 
 impl AsKernel for Kernel {
     fn as_kernel(&self) -> Result<Kernel> {
         Ok(self.clone())
+    }
+
+    #[inline]
+    fn handle(&self) -> CUfunction {
+        self.raw()
     }
 }
 
@@ -176,11 +192,21 @@ impl AsKernel for CudaFunction {
     fn as_kernel(&self) -> Result<Kernel> {
         Kernel::new(self)
     }
+
+    #[inline]
+    fn handle(&self) -> CUfunction {
+        self.cu_function()
+    }
 }
 
 impl<K: AsKernel + ?Sized> AsKernel for &K {
     fn as_kernel(&self) -> Result<Kernel> {
         (**self).as_kernel()
+    }
+
+    #[inline]
+    fn handle(&self) -> CUfunction {
+        (**self).handle()
     }
 }
 

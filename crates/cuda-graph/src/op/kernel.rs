@@ -1,11 +1,13 @@
 //! Launching a kernel.
 
+use std::cell::Cell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use cudarc::driver::sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUlaunchAttribute,
-    CUstream,
+    CUDA_KERNEL_NODE_PARAMS, CUcontext, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
+    CUlaunchAttribute, CUstream,
 };
 use cudarc::driver::{CudaContext, LaunchConfig};
 use smallvec::SmallVec;
@@ -13,7 +15,7 @@ use triomphe::{Arc, UniqueArc};
 
 use super::{LaunchAttribute, Op, Tag, operation};
 use crate::error::NodeKind;
-use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments};
+use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments, Matching};
 use crate::{Owner, Result, driver};
 
 /// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module
@@ -89,6 +91,85 @@ fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch
 
 operation!(KernelOp);
 
+thread_local! {
+    /// The launch that the next operation made on this thread is expected to be: a replay walks
+    /// beside an executable that has it. It lives while it is here.
+    static EXPECTED: Cell<*const Launch> = const { Cell::new(ptr::null()) };
+}
+
+/// The operation that is expected next on this thread, until another one is, or this is dropped.
+///
+/// Most operations of a step that is called again are those of the call before. Making such a one
+/// is a comparison and a reference count.
+pub(crate) struct Expected {
+    launch: *const Launch,
+}
+
+impl Expected {
+    pub(crate) const fn nothing() -> Expected {
+        Expected {
+            launch: ptr::null(),
+        }
+    }
+
+    /// Expects `op` from now on.
+    ///
+    /// # Safety
+    ///
+    /// The operation lives until something else is expected here, or this is dropped. This stays on
+    /// its thread.
+    #[inline]
+    pub(crate) unsafe fn set(&mut self, op: Option<&KernelOp>) {
+        self.launch = op.map_or(ptr::null(), |op| Arc::as_ptr(&op.launch));
+        EXPECTED.set(self.launch);
+    }
+
+    /// Whether `op` is what is expected.
+    #[inline]
+    pub(crate) fn is(&self, op: &KernelOp) -> bool {
+        ptr::eq(self.launch, Arc::as_ptr(&op.launch))
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        EXPECTED.set(ptr::null());
+    }
+}
+
+/// The expected operation, if the one to be made is the same.
+#[inline(always)]
+fn expected(
+    function: CUfunction,
+    config: &LaunchConfig,
+    arguments: &impl KernelArguments,
+    tag: &Tag,
+) -> Option<KernelOp> {
+    let expected = EXPECTED.get();
+    if expected.is_null() {
+        return None;
+    }
+    // SAFETY: it lives while it is there, by the contract of `Expected::set`.
+    let launch = unsafe { &*expected };
+    let mut matching = Matching::with(&launch.arguments);
+    let is_same = launch.function.0 == function
+        && launch.config.grid_dim == config.grid_dim
+        && launch.config.block_dim == config.block_dim
+        && launch.config.shared_mem_bytes == config.shared_mem_bytes
+        && launch.attributes.is_none()
+        && launch.tag.is_plain_as(tag)
+        && launch.arguments.used().is_empty()
+        && arguments.matches(&mut matching)
+        && matching.is_over();
+    is_same.then(|| {
+        // SAFETY: the pointer is an `Arc`'s, which is not dropped here.
+        let launch = ManuallyDrop::new(unsafe { Arc::from_raw(expected) });
+        KernelOp {
+            launch: Arc::clone(&launch),
+        }
+    })
+}
+
 impl KernelOp {
     /// A launch of `kernel` with `arguments`: a tuple of values and references to buffers, in the
     /// order of the parameters.
@@ -110,6 +191,9 @@ impl KernelOp {
         arguments: impl KernelArguments,
     ) -> Result<KernelOp> {
         let tag = Tag::here();
+        if let Some(same) = expected(kernel.handle(), &config, &arguments, &tag) {
+            return Ok(same);
+        }
         let kernel = kernel.as_kernel()?;
         let mut launch = unshared(&kernel, config, tag);
         arguments.add_to(&mut launch.arguments);
@@ -176,9 +260,15 @@ impl KernelOp {
         self.launch.attributes.as_deref().map_or(&[], Vec::as_slice)
     }
 
+    /// The arguments, to be changed: of a copy, if others have this operation too.
+    #[inline]
+    pub(crate) fn arguments_mut(&mut self) -> &mut Arguments {
+        &mut Arc::make_mut(&mut self.launch).arguments
+    }
+
     /// Calls the driver with this launch's parameters, in a context or the current one (null).
     #[inline(always)]
-    fn with_launch<R>(
+    pub(crate) fn with_launch<R>(
         &self,
         context: CUcontext,
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,

@@ -43,6 +43,7 @@ pub use fill::FillOp;
 pub(crate) use fill::hex;
 pub use free::FreeOp;
 pub use host::HostOp;
+pub(crate) use kernel::Expected;
 pub use kernel::KernelOp;
 pub use raw::RawOp;
 pub use semaphores::{SignalSemaphoresOp, WaitSemaphoresOp};
@@ -66,6 +67,13 @@ impl Tag {
             location: Some(Location::caller()),
             ..Tag::default()
         }
+    }
+
+    /// Whether both were made at the same place, without a label, and hold what they use.
+    #[inline(always)]
+    fn is_plain_as(&self, other: &Tag) -> bool {
+        let place = |tag: &Tag| tag.location.map(std::ptr::from_ref);
+        self.label.is_none() && !self.unowned && place(self) == place(other)
     }
 
     /// The tag of an operation that is read from the driver.

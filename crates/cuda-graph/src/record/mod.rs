@@ -32,6 +32,7 @@ pub use run::Captured;
 pub use step::Step;
 
 use crate::graph::{AnyOp, Graph, Node, NodeId, Operation};
+use crate::kernel::{AnyParam, Param};
 use crate::memory::Region;
 use crate::op::Tag;
 use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result, Source};
@@ -85,21 +86,58 @@ pub type Body<'a> = dyn FnMut(&mut dyn Recorder) -> Result<()> + 'a;
 /// Does foreign work with a stream.
 pub(crate) type Foreign<'a> = dyn FnMut(&Arc<CudaStream>) -> Result<()> + 'a;
 
+/// Makes an operation of parameters.
+pub(crate) type Make = dyn Fn() -> Result<AnyOp> + Send + Sync;
+
 /// A number of 32 bits that loops and branches look at: a [`Buffer`] of one `u32` or `i32`, lent by
-/// cudarc or not, a slice of one, a [`PinnedBuffer`] of one, or [`RawMemory`] of 4 bytes.
+/// cudarc or not, a slice of one, a [`PinnedBuffer`] of one, [`RawMemory`] of 4 bytes, or a
+/// [`Param`] of one of them.
 ///
 /// It may be what kernels have as an argument: the memory need not be a flag's alone.
-pub trait Flag: Source + sealed::Sealed {}
+pub trait Flag: flag::Sealed {}
 
-mod sealed {
-    pub trait Sealed {}
+mod flag {
+    use std::sync::Arc;
+
+    use crate::Result;
+    use crate::kernel::AnyParam;
+    use crate::memory::Region;
+
+    pub trait Sealed {
+        /// Its memory.
+        fn region(&self) -> Result<Region>;
+
+        /// The parameter that it is.
+        fn param(&self) -> Option<Arc<dyn AnyParam>> {
+            None
+        }
+    }
 }
 
 macro_rules! flags {
     ($($memory:ty),+) => {$(
         impl Flag for $memory {}
-        impl sealed::Sealed for $memory {}
+        impl flag::Sealed for $memory {
+            fn region(&self) -> Result<Region> {
+                Ok(self.source())
+            }
+        }
+
+        impl Flag for Param<$memory> {}
+        impl flag::Sealed for Param<$memory> {
+            fn region(&self) -> Result<Region> {
+                Ok(self.get()?.source())
+            }
+
+            fn param(&self) -> Option<Arc<dyn AnyParam>> {
+                Some(self.any())
+            }
+        }
     )+};
+}
+
+mod sealed {
+    pub trait Sealed {}
 }
 
 flags! { Buffer<u32>, Buffer<i32>, PinnedBuffer<u32>, PinnedBuffer<i32>, RawMemory }
@@ -119,6 +157,8 @@ pub struct Flow {
     pub control: Control,
     /// The flag's memory.
     pub flag: Region,
+    /// The parameter that gave it.
+    pub param: Option<Arc<dyn AnyParam>>,
     /// The source line that records it.
     pub location: &'static Location<'static>,
 }
@@ -126,20 +166,24 @@ pub struct Flow {
 impl Flow {
     #[track_caller]
     pub fn here(control: Control, flag: &dyn Flag) -> Result<Flow> {
-        let flag = flag.source();
-        if flag.bytes() != size_of::<u32>() {
-            return Err(Error::SizeMismatch {
-                what: "a flag, which is one number",
-                wants: size_of::<u32>(),
-                got: flag.bytes(),
-            });
-        }
-        let location = Location::caller();
         Ok(Flow {
             control,
-            flag,
-            location,
+            param: flag.param(),
+            flag: checked(flag.region()?)?,
+            location: Location::caller(),
         })
+    }
+}
+
+/// The memory of a flag, which is one number.
+pub(crate) fn checked(flag: Region) -> Result<Region> {
+    match flag.bytes() {
+        4 => Ok(flag),
+        got => Err(Error::SizeMismatch {
+            what: "a flag, which is one number",
+            wants: 4,
+            got,
+        }),
     }
 }
 
@@ -147,6 +191,11 @@ impl Flow {
 pub trait Records {
     /// Records or runs an operation. Returns its node, if it has one.
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>>;
+
+    /// Records or runs the operation that `make` makes of parameters.
+    fn put_made(&mut self, make: Arc<Make>) -> Result<()> {
+        self.put(make()?).map(drop)
+    }
 
     /// Records branches side by side.
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
@@ -290,6 +339,19 @@ macro_rules! recorded {
                 Ok(())
             })?;
             value.ok_or(Error::RecordingOver)
+        }
+
+        /// Records the operation that `make` makes of the values of [`Param`](crate::Param)s. A
+        /// [`Replay`](crate::Replay) calls `make` again when one of them has another value.
+        ///
+        /// # Errors
+        ///
+        /// What `make` returns; as `record`.
+        pub fn record_with<O: Operation>(
+            &mut self,
+            make: impl Fn() -> Result<O> + Send + Sync + 'static,
+        ) -> Result<()> {
+            self.put_made(Arc::new(move || Ok(make()?.into_any())))
         }
 
         /// Runs `work` on the host once the device has been given what was recorded before, and

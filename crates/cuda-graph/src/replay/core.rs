@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
+use super::bound::Made;
 use super::script::{Changes, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
+use crate::kernel::AnyParam;
 use crate::kernel::digest_of;
 use crate::memory::{Region, bytes_of_owner};
 use crate::op::Op;
-use crate::{PinnedBuffer, Result, driver};
+use crate::{Error, PinnedBuffer, Result, driver};
 
 /// So many sets of arguments are remembered for a section.
 const REMEMBERED: usize = 8;
@@ -34,6 +36,18 @@ struct Section {
     refused: bool,
 }
 
+/// What the last call ran.
+#[derive(Clone, Copy)]
+pub(super) enum LastCall {
+    Never,
+    /// Nothing, or one executable, by its number.
+    One(Option<u64>),
+    /// Several executables, with sections for the host.
+    InSections,
+    /// It failed.
+    NotWhole,
+}
+
 pub(super) struct Core {
     pub context: Arc<CudaContext>,
     pub options: ReplayOptions,
@@ -42,8 +56,11 @@ pub(super) struct Core {
     next_id: u64,
     /// What the step being walked changes about the executable that it is beside.
     pub changes: Changes,
+    /// The operations of that step that closures make of parameters.
+    pub made: Vec<Made>,
     /// What it has recorded, if it is beside none.
     pub script: Vec<Traced>,
+    pub last_call: LastCall,
     /// Where flags are read to.
     word: Option<PinnedBuffer<u32>>,
     /// An executable was made or changed since the memory that all hold was counted.
@@ -59,9 +76,22 @@ impl Core {
             sections: Vec::new(),
             next_id: 1,
             changes: Changes::default(),
+            made: Vec::new(),
+            last_call: LastCall::Never,
             script: Vec::new(),
             word: None,
             uncounted: false,
+        }
+    }
+
+    /// Prepares for a walk.
+    pub(super) fn begin(&mut self) {
+        for shape in self
+            .sections
+            .iter_mut()
+            .flat_map(|section| &mut section.shapes)
+        {
+            shape.catch_up();
         }
     }
 
@@ -408,11 +438,125 @@ impl Core {
         bytes
     }
 
+    /// What the first section ran, of a call that had no other.
+    pub(super) fn first_section(&self) -> LastCall {
+        let section = &self.sections[0];
+        let ran = section.shapes.iter().find(|shape| shape.id == section.last);
+        LastCall::One(
+            ran.filter(|shape| shape.used == self.counters.calls)
+                .map(|shape| shape.id),
+        )
+    }
+
+    /// Gives an executable the closures of the step that it runs.
+    pub(super) fn take_made(&mut self, section: usize, shape: usize) {
+        let shape = &mut self.sections[section].shapes[shape];
+        if !(shape.params.made.is_empty() && self.made.is_empty()) {
+            shape.params.made.clear();
+            std::mem::swap(&mut shape.params.made, &mut self.made);
+            shape.params.forget();
+        }
+    }
+
+    /// Checks the value of a parameter against what the executables do with it.
+    pub(super) fn check_param(&mut self, param: &dyn AnyParam) -> Result<()> {
+        let mut used = self.executables() == 0;
+        for shape in self
+            .sections
+            .iter_mut()
+            .flat_map(|section| &mut section.shapes)
+        {
+            used |= shape.check_param(param)?;
+        }
+        match used {
+            true => Ok(()),
+            false => Err(Error::UnusedParam {
+                name: param.name().into(),
+            }),
+        }
+    }
+
+    /// Runs what the last call ran, with the values that parameters have now.
+    pub(super) fn run(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
+        let not_called = |why| Err(Error::NotCalled { why });
+        let id = match self.last_call {
+            LastCall::One(Some(id)) => id,
+            LastCall::One(None) => return Ok(()),
+            LastCall::Never => return not_called("it never was"),
+            LastCall::InSections => return not_called("it has sections for the host"),
+            LastCall::NotWhole => return not_called("its last call failed"),
+        };
+        let find = |section: &Section| section.shapes.iter().position(|shape| shape.id == id);
+        let Some(mut at) = find(&self.sections[0]) else {
+            return not_called("its executable was dropped");
+        };
+        let stale = self.sections[0].shapes[at].stale();
+        if !stale.is_patched {
+            at = self.run_made(at, stream)?;
+        } else {
+            self.counters.hits += 1;
+        }
+        if stale.params > 0 {
+            self.uncounted = true;
+            let shape = &mut self.sections[0].shapes[at];
+            let patched = match stale.params == 1 && stale.is_patched && stale.is_known {
+                true => shape.patch_param(stale),
+                false => shape.patch_params(),
+            };
+            match patched {
+                Ok(set) => self.counters.updated += set,
+                Err(NotApplied { error, restored }) => {
+                    if !restored {
+                        self.sections[0].shapes.remove(at);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let calls = self.counters.calls;
+        let shape = &mut self.sections[0].shapes[at];
+        shape.used = calls;
+        let id = shape.id;
+        self.sections[0].last = id;
+        self.last_call = LastCall::One(Some(id));
+        self.launch(0, at, stream)
+    }
+
+    /// Has an executable, or another one, do what closures make of parameters and read the flags
+    /// that parameters are. Returns which.
+    #[cold]
+    fn run_made(&mut self, at: usize, stream: &Arc<CudaStream>) -> Result<usize> {
+        let shape = &mut self.sections[0].shapes[at];
+        let id = shape.id;
+        if let Err(error) = shape.note_params(&mut self.changes) {
+            self.changes.clear();
+            return Err(error);
+        }
+        self.made = std::mem::take(&mut shape.params.made);
+        let settled = self.settle(0, at, stream);
+        if settled.is_err() {
+            self.changes.clear();
+            self.script.clear();
+        }
+        let shapes = self.sections[0].shapes.iter();
+        let at = match &settled {
+            Ok(at) => Some(*at),
+            Err(_) => shapes.clone().position(|shape| shape.id == id),
+        };
+        match at {
+            Some(at) => self.sections[0].shapes[at].params.made = std::mem::take(&mut self.made),
+            None => self.made.clear(),
+        }
+        settled
+    }
+
     /// Forgets everything, for another context.
     pub(super) fn reset(&mut self, context: &Arc<CudaContext>) {
         self.changes.clear();
         self.script.clear();
         self.sections.clear();
+        self.made.clear();
+        self.last_call = LastCall::Never;
         self.word = None;
         self.context = context.clone();
     }

@@ -1,5 +1,6 @@
 //! A step that is called again and again, for the price of a launch and of what changed.
 
+mod bound;
 mod core;
 mod script;
 mod shape;
@@ -12,6 +13,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 
 use self::core::Core;
 use crate::exec::InstantiateOptions;
+use crate::kernel::{KernelArgument, Param};
 use crate::record::{Eager, Recorder};
 use crate::{Error, Result, driver};
 use walk::Walk;
@@ -158,9 +160,7 @@ impl Replay {
         stream: &Arc<CudaStream>,
         mut step: impl FnMut(&mut dyn Recorder) -> Result<()>,
     ) -> Result<Outcome> {
-        if stream.context().cu_ctx() != self.core.context.cu_ctx() {
-            return Err(Error::ForeignStream);
-        }
+        self.check_stream(stream)?;
         self.core.counters.calls += 1;
         if self.eager.is_none() {
             let mut walk = Walk::new(&mut self.core, stream);
@@ -198,6 +198,53 @@ impl Replay {
         let ran = step(eager);
         eager.end_step();
         ran.map(|()| Outcome {})
+    }
+
+    /// Gives a parameter a value for the next [`run`](Replay::run) or call. Other replays and
+    /// recorders that use the parameter get it too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnusedParam`] if steps were called and none of them uses it; otherwise what an
+    /// operation that is made of it answers, or a loop whose flag it is. The parameter then has the
+    /// value that it had.
+    pub fn bind<T: KernelArgument + Clone + Send + 'static>(
+        &mut self,
+        param: &Param<T>,
+        value: T,
+    ) -> Result<()> {
+        let old = param.exchange(Some(value));
+        let checked = self.core.check_param(param.as_any());
+        if checked.is_err() {
+            drop(param.exchange(old));
+        }
+        checked
+    }
+
+    /// Runs what the last call ran, in the order of `stream`, without calling the step. Nodes whose
+    /// [`Param`]s have other values are set first, and no others.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotCalled`] if there is nothing to run again, because no call was made, the last
+    /// one failed, or the step has sections for the host; otherwise as [`call`](Replay::call).
+    pub fn run(&mut self, stream: &Arc<CudaStream>) -> Result<Outcome> {
+        self.check_stream(stream)?;
+        if self.eager.is_some() {
+            return Err(Error::NotCalled {
+                why: "it runs eagerly",
+            });
+        }
+        self.core.counters.calls += 1;
+        self.core.run(stream)?;
+        Ok(Outcome {})
+    }
+
+    fn check_stream(&self, stream: &CudaStream) -> Result<()> {
+        match stream.context().cu_ctx() == self.core.context.cu_ctx() {
+            true => Ok(()),
+            false => Err(Error::ForeignStream),
+        }
     }
 
     /// Forgets all executables, and goes on in another context: for one that was torn down and made

@@ -2,11 +2,13 @@
 
 use std::iter::Peekable;
 use std::panic::Location;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use crate::Owner;
 use crate::exec::Edit;
 use crate::graph::{AnyOp, Graph};
+use crate::kernel::AnyParam;
 use crate::memory::Region;
 use crate::op::Tag;
 use crate::record::Control;
@@ -33,7 +35,20 @@ pub(super) struct FlowItem {
     pub control: Control,
     pub bodies: usize,
     pub flag: Region,
+    /// The parameter that gave it.
+    pub param: Option<Arc<dyn AnyParam>>,
     pub location: &'static Location<'static>,
+}
+
+impl FlowItem {
+    /// Whether both flags come from the same parameter, or from none.
+    pub(super) fn has_param_of(&self, other: &FlowItem) -> bool {
+        match (&self.param, &other.param) {
+            (Some(param), Some(other)) => Arc::ptr_eq(param, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
 }
 
 /// A look at an item.

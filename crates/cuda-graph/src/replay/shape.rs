@@ -6,9 +6,10 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use smallvec::SmallVec;
 
+use super::bound::Params;
 use super::script::{Changes, FlowItem, Traced, View};
 use crate::error::NodeKind;
-use crate::exec::{Edit, Exec, InstantiateOptions};
+use crate::exec::{Edit, Exec, InstantiateOptions, Refused};
 use crate::graph::operation::Holds;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, ChildOp, Condition, NodeId, Operation};
@@ -21,6 +22,7 @@ pub(super) struct Shape {
     pub id: u64,
     pub exec: Exec,
     items: Vec<Item>,
+    pub params: Params,
     /// How many items may change.
     pub changeable: usize,
     /// The call that used it last.
@@ -68,6 +70,24 @@ pub(super) struct NotApplied {
     pub restored: bool,
 }
 
+impl NotApplied {
+    pub(super) fn as_it_was(error: Error) -> NotApplied {
+        NotApplied {
+            error,
+            restored: true,
+        }
+    }
+}
+
+impl From<Refused> for NotApplied {
+    fn from(refused: Refused) -> NotApplied {
+        NotApplied {
+            error: refused.error,
+            restored: refused.restored,
+        }
+    }
+}
+
 impl Shape {
     /// How many items there are.
     #[inline]
@@ -88,7 +108,10 @@ impl Shape {
             (Some(Item::Flow(placed)), View::Flow(flow)) => {
                 let now = &placed.now;
                 match (now.control, now.bodies) == (flow.control, flow.bodies) {
-                    true => same_or(now.flag.is_same(&flow.flag), Fit::Changed),
+                    true => {
+                        let same = now.flag.is_same(&flow.flag) && now.has_param_of(flow);
+                        same_or(same, Fit::Changed)
+                    }
                     false => Fit::Other,
                 }
             }
@@ -109,6 +132,23 @@ impl Shape {
         match self.items.get(at)? {
             Item::Op(node) => Some((*node, self.exec.now(*node)?)),
             _ => None,
+        }
+    }
+
+    /// The loop or branch that item `at` is.
+    pub(super) fn flow(&self, at: usize) -> Option<&FlowItem> {
+        match self.items.get(at)? {
+            Item::Flow(placed) => Some(&placed.now),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with every loop and branch.
+    pub(super) fn each_flow(&self, visit: &mut dyn FnMut(u32, &FlowItem)) {
+        for (index, item) in (0..).zip(&self.items) {
+            if let Item::Flow(placed) = item {
+                visit(index, &placed.now);
+            }
         }
     }
 
@@ -158,10 +198,6 @@ impl Shape {
 
     /// Makes the changes, all or none. They stay in `changes` if they are not made.
     pub(super) fn apply(&mut self, changes: &mut Changes) -> std::result::Result<(), NotApplied> {
-        let as_it_was = |error| NotApplied {
-            error,
-            restored: true,
-        };
         // Behind the operations: those that set conditions.
         let count = changes.ops.len();
         for (item, flow) in &changes.flows {
@@ -182,16 +218,13 @@ impl Shape {
                 Ok(edits) => changes.ops.extend(edits),
                 Err(error) => {
                     changes.ops.truncate(count);
-                    return Err(as_it_was(error));
+                    return Err(NotApplied::as_it_was(error));
                 }
             }
         }
         if let Err(refused) = self.exec.set_each(&changes.ops) {
             changes.ops.truncate(count);
-            return Err(NotApplied {
-                error: refused.error,
-                restored: refused.restored,
-            });
+            return Err(refused.into());
         }
         for (item, graph, tag) in &changes.captured {
             let Some(Item::Captured(node)) = self.items.get(*item as usize) else {
@@ -205,6 +238,14 @@ impl Shape {
                 let restored = false;
                 return Err(NotApplied { error, restored });
             }
+        }
+        let uses = |op: &AnyOp| {
+            op.launch()
+                .is_some_and(|op| !op.arguments().used().is_empty())
+        };
+        let has_uses = |edit: &Edit| uses(&edit.op) || self.exec.now(edit.node).is_some_and(uses);
+        if changes.captured.len() + changes.flows.len() > 0 || changes.ops.iter().any(has_uses) {
+            self.params.forget();
         }
         self.exec.hold_each(changes.ops.drain(..));
         for (item, flow) in changes.flows.drain(..) {
@@ -260,6 +301,7 @@ impl Shape {
             used: 0,
             followed_by: id,
             before_driven: false,
+            params: Params::default(),
         })
     }
 }
@@ -344,6 +386,7 @@ fn record(
                 let flow = Flow {
                     control: now.control,
                     flag: now.flag.clone(),
+                    param: now.param.clone(),
                     location: now.location,
                 };
                 let node =

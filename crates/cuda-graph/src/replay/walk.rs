@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::core::Core;
+use super::bound::Made;
+use super::core::{Core, LastCall};
 use super::script::{FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
 use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
-use crate::op::{EmptyOp, Op, Tag};
-use crate::record::{Body, Control, Flow, Foreign, Recorder, Records};
+use crate::op::{EmptyOp, Expected, Op, Tag};
+use crate::record::{Body, Control, Flow, Foreign, Make, Recorder, Records};
 use crate::{Error, Owner, Result};
 
 /// After so many changes, and whenever there are eight times as many, other executables are looked
@@ -33,12 +34,16 @@ pub(super) struct Walk<'a> {
     beside: Option<usize>,
     /// How many of its items were walked.
     at: usize,
+    /// The operation of the next item.
+    expected: Expected,
     /// How many changes there are when other executables are looked at.
     next_look: usize,
     /// How many loops, branches and parallel parts are open.
     depth: usize,
     /// How many of those are loops or branches.
     in_bodies: usize,
+    /// The host drove a part.
+    driven: bool,
     /// An open part is to be driven by the host.
     wants_host: bool,
     /// The device lacks what the step needs.
@@ -55,29 +60,39 @@ impl<'a> Walk<'a> {
             section: 0,
             beside: None,
             at: 0,
+            expected: Expected::nothing(),
             next_look: FIRST_LOOK,
             depth: 0,
             in_bodies: 0,
+            driven: false,
             wants_host: false,
             unsupported: None,
             launched: false,
         };
+        walk.core.begin();
         walk.begin_section();
         walk
     }
 
     /// The step is over.
     pub(super) fn finish(&mut self) -> Result<()> {
-        match self.unsupported.take() {
-            Some(error) => Err(error),
-            None => self.flush(false),
+        if let Some(error) = self.unsupported.take() {
+            return Err(error);
         }
+        self.core.last_call = LastCall::NotWhole;
+        self.flush(false)?;
+        self.core.last_call = match (self.section, self.driven) {
+            (1, false) => self.core.first_section(),
+            _ => LastCall::InSections,
+        };
+        Ok(())
     }
 
     fn begin_section(&mut self) {
         self.beside = self.core.expected(self.section);
         self.at = 0;
         self.next_look = FIRST_LOOK;
+        self.expect();
     }
 
     /// How many items were recorded in this section.
@@ -86,6 +101,19 @@ impl<'a> Walk<'a> {
             Some(_) => self.at,
             None => self.core.script.len(),
         }
+    }
+
+    /// Expects what the script says next.
+    #[inline]
+    fn expect(&mut self) {
+        let next = self.beside.and_then(|beside| {
+            match self.core.shape(self.section, beside).op(self.at)?.1 {
+                AnyOp::Kernel(op) => Some(op),
+                _ => None,
+            }
+        });
+        // SAFETY: executables are changed and dropped by `flush` alone, which expects nothing.
+        unsafe { self.expected.set(next) };
     }
 
     /// Forgets the items from `start` on.
@@ -97,6 +125,9 @@ impl<'a> Walk<'a> {
             }
             None => self.core.script.truncate(start),
         }
+        let made = &mut self.core.made;
+        made.truncate(made.partition_point(|made| (made.item as usize) < start));
+        self.expect();
     }
 
     /// Records an item.
@@ -115,8 +146,10 @@ impl<'a> Walk<'a> {
             if self.core.changes.len() >= self.next_look {
                 self.look_around();
             }
+            self.expect();
             return Ok(());
         }
+        self.expect();
         self.core.script.push(new);
         Ok(())
     }
@@ -160,6 +193,8 @@ impl<'a> Walk<'a> {
             // A panic left a body and was caught.
             return Err(Error::RecordingOver);
         }
+        // SAFETY: nothing is expected.
+        unsafe { self.expected.set(None) };
         if let Some(beside) = self.beside
             && self.at < self.core.shape(self.section, beside).len()
         {
@@ -172,6 +207,7 @@ impl<'a> Walk<'a> {
         };
         if let Some(used) = used {
             self.launched = true;
+            self.core.take_made(self.section, used);
             self.core.launch(self.section, used, self.stream)?;
         }
         self.core.note_use(self.section, used, before_driven);
@@ -184,6 +220,7 @@ impl<'a> Walk<'a> {
     fn drive(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
         self.flush(true)?;
         self.core.counters.host_driven += 1;
+        self.driven = true;
         let first = self.section;
         let mut last = first;
         let mut run = |walk: &mut Self, body: &mut Body<'_>| {
@@ -258,6 +295,7 @@ impl Drop for Walk<'_> {
         // Of a step that failed.
         self.core.changes.clear();
         self.core.script.clear();
+        self.core.made.clear();
     }
 }
 
@@ -278,11 +316,19 @@ impl Recorder for Walk<'_> {
 impl Records for Walk<'_> {
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
         self.core.counters.compared += 1;
+        if let AnyOp::Kernel(op) = &op
+            && self.expected.is(op)
+        {
+            self.at += 1;
+            self.expect();
+            return Ok(None);
+        }
         if let Some(beside) = self.beside
             && let Some((_, now)) = self.core.shape(self.section, beside).op(self.at)
             && op.is_same_as(now)
         {
             self.at += 1;
+            self.expect();
             return Ok(None);
         }
         // The driver refuses nodes that copy or fill nothing.
@@ -296,6 +342,14 @@ impl Records for Walk<'_> {
         };
         self.put_new(op)?;
         Ok(None)
+    }
+
+    fn put_made(&mut self, make: Arc<Make>) -> Result<()> {
+        let (made, op) = Made::new(self.recorded(), make)?;
+        self.core.made.push(made);
+        self.put(op)
+            .map(drop)
+            .inspect_err(|_| drop(self.core.made.pop()))
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
@@ -345,6 +399,7 @@ impl Records for Walk<'_> {
             control: flow.control,
             bodies: bodies.len(),
             flag: flow.flag.clone(),
+            param: flow.param.clone(),
             location: flow.location,
         }))?;
         self.depth += 1;

@@ -7,6 +7,7 @@ mod attributes;
 mod capture;
 mod conditions;
 mod control;
+mod decode;
 mod device;
 mod devices;
 mod door;
