@@ -1,23 +1,25 @@
 //! What a step records, item by item.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::iter::Peekable;
 use std::panic::Location;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use crate::Owner;
+use crate::error::NodeKind;
 use crate::exec::Edit;
-use crate::graph::{AnyOp, Graph};
+use crate::graph::{AnyOp, ChildOp, Graph};
 use crate::kernel::AnyParam;
 use crate::memory::Region;
-use crate::op::Tag;
+use crate::op::{CopyOp, Tag};
 use crate::record::Control;
+use crate::{Owner, Result};
 
 /// One item of a step, as a call of it records.
 pub(super) enum Traced {
     Op(AnyOp),
-    /// Foreign work that was captured. Nobody else has the graph.
-    Captured(Graph, Tag),
+    /// Foreign work that was captured, or an embedded graph.
+    Captured(Captured),
     /// A loop or branch begins: its bodies follow.
     Flow(FlowItem),
     /// A parallel part of so many branches begins.
@@ -28,6 +30,57 @@ pub(super) enum Traced {
     End,
     /// Something is kept for foreign work.
     Keep(Owner),
+}
+
+/// A graph for a child node. Nobody else has it.
+pub(super) struct Captured {
+    pub graph: Graph,
+    pub tag: Tag,
+    /// What the driver does not change in a child node.
+    pub topology: u64,
+}
+
+impl Captured {
+    pub(super) fn new(graph: Graph, tag: Tag) -> Result<Captured> {
+        let mut hasher = DefaultHasher::new();
+        hash_topology(&graph, &mut hasher)?;
+        Ok(Captured {
+            topology: hasher.finish(),
+            graph,
+            tag,
+        })
+    }
+}
+
+/// Hashes the kinds of nodes, the sides of copies, and the edges.
+fn hash_topology(graph: &Graph, hasher: &mut DefaultHasher) -> Result<()> {
+    let nodes = graph.nodes()?;
+    nodes.len().hash(hasher);
+    for node in &nodes {
+        node.kind().hash(hasher);
+        match node.kind() {
+            NodeKind::Copy => {
+                if let Some(copy) = node.typed::<CopyOp>() {
+                    let copy = graph.op(copy)?;
+                    (copy.to().space, copy.from().space).hash(hasher);
+                }
+            }
+            NodeKind::Child => {
+                if let Some(child) = node.typed::<ChildOp>() {
+                    hash_topology(&graph.child(child)?, hasher)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    let place = |node| nodes.iter().position(|other| *other == node);
+    let edges = graph.edges()?.into_iter();
+    let mut edges: Vec<_> = edges
+        .map(|edge| (place(edge.from), place(edge.to)))
+        .collect();
+    edges.sort_unstable();
+    edges.hash(hasher);
+    Ok(())
 }
 
 #[derive(Clone)]
@@ -55,7 +108,8 @@ impl FlowItem {
 #[derive(Clone, Copy)]
 pub(super) enum View<'a> {
     Op(&'a AnyOp),
-    Captured,
+    /// By its topology.
+    Captured(u64),
     Flow(&'a FlowItem),
     Fork(usize),
     Next,
@@ -69,7 +123,7 @@ impl Traced {
     pub(super) fn view(&self) -> View<'_> {
         match self {
             Traced::Op(op) => View::Op(op),
-            Traced::Captured(..) => View::Captured,
+            Traced::Captured(captured) => View::Captured(captured.topology),
             Traced::Flow(flow) => View::Flow(flow),
             Traced::Fork(branches) => View::Fork(*branches),
             Traced::Next => View::Next,
@@ -84,7 +138,7 @@ impl View<'_> {
     pub(super) fn name(self) -> String {
         match self {
             View::Op(op) => format!("{op:?}"),
-            View::Captured => "foreign work".into(),
+            View::Captured(_) => "foreign work or an embedded graph".into(),
             View::Flow(flow) => format!("{:?} at {}", flow.control, flow.location),
             View::Fork(branches) => format!("a parallel part of {branches}"),
             View::Next => "the next body or branch".into(),
@@ -101,7 +155,7 @@ impl View<'_> {
 pub(super) struct Changes {
     pub ops: Vec<Edit>,
     pub flows: Vec<(u32, FlowItem)>,
-    pub captured: Vec<(u32, Graph, Tag)>,
+    pub captured: Vec<(u32, Captured)>,
     pub kept: Vec<(u32, Owner)>,
 }
 
@@ -126,7 +180,7 @@ impl Changes {
             .truncate(self.ops.partition_point(|edit| before(edit.item)));
         let flows = self.flows.partition_point(|(item, _)| before(*item));
         self.flows.truncate(flows);
-        let captured = self.captured.partition_point(|(item, ..)| before(*item));
+        let captured = self.captured.partition_point(|(item, _)| before(*item));
         self.captured.truncate(captured);
         let kept = self.kept.partition_point(|(item, _)| before(*item));
         self.kept.truncate(kept);
@@ -141,12 +195,8 @@ impl Changes {
         if let Ok(found) = self.flows.binary_search_by_key(&at, |(item, _)| *item) {
             return Some(View::Flow(&self.flows[found].1));
         }
-        if self
-            .captured
-            .binary_search_by_key(&at, |(item, ..)| *item)
-            .is_ok()
-        {
-            return Some(View::Captured);
+        if let Ok(found) = self.captured.binary_search_by_key(&at, |(item, _)| *item) {
+            return Some(View::Captured(self.captured[found].1.topology));
         }
         let found = self
             .kept
@@ -170,7 +220,7 @@ impl Changes {
 pub(super) struct Items {
     ops: Peekable<IntoIter<Edit>>,
     flows: Peekable<IntoIter<(u32, FlowItem)>>,
-    captured: Peekable<IntoIter<(u32, Graph, Tag)>>,
+    captured: Peekable<IntoIter<(u32, Captured)>>,
     kept: Peekable<IntoIter<(u32, Owner)>>,
 }
 
@@ -184,8 +234,8 @@ impl Items {
         if let Some((_, flow)) = self.flows.next_if(|(item, _)| *item == at) {
             return Some(Traced::Flow(flow));
         }
-        if let Some((_, graph, tag)) = self.captured.next_if(|(item, ..)| *item == at) {
-            return Some(Traced::Captured(graph, tag));
+        if let Some((_, captured)) = self.captured.next_if(|(item, _)| *item == at) {
+            return Some(Traced::Captured(captured));
         }
         let (_, owner) = self.kept.next_if(|(item, _)| *item == at)?;
         Some(Traced::Keep(owner))

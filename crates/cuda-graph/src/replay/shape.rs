@@ -36,7 +36,8 @@ pub(super) struct Shape {
 /// One item of the script.
 enum Item {
     Op(NodeId),
-    Captured(NodeId),
+    /// With its topology.
+    Captured(NodeId, u64),
     Flow(Box<PlacedFlow>),
     /// A loop or branch whose graph is not finished, with its conditional node.
     Unplaced(FlowItem, NodeId),
@@ -104,7 +105,10 @@ impl Shape {
                 Some(now) if op.can_follow_on(now) => Fit::Changed,
                 _ => Fit::Other,
             },
-            (Some(Item::Captured(_)), View::Captured) => Fit::Changed,
+            (Some(Item::Captured(_, topology)), View::Captured(new)) => match *topology == new {
+                true => Fit::Changed,
+                false => Fit::Other,
+            },
             (Some(Item::Flow(placed)), View::Flow(flow)) => {
                 let now = &placed.now;
                 match (now.control, now.bodies) == (flow.control, flow.bodies) {
@@ -156,7 +160,7 @@ impl Shape {
     pub(super) fn view(&self, at: usize) -> View<'_> {
         match self.items.get(at) {
             Some(Item::Op(node)) => self.exec.now(*node).map_or(View::Over, View::Op),
-            Some(Item::Captured(_)) => View::Captured,
+            Some(Item::Captured(_, topology)) => View::Captured(*topology),
             Some(Item::Flow(placed)) => View::Flow(&placed.now),
             Some(Item::Fork(branches)) => View::Fork(*branches),
             Some(Item::Next) => View::Next,
@@ -176,7 +180,7 @@ impl Shape {
             View::Next => Traced::Next,
             View::End => Traced::End,
             View::Keep(owner) => Traced::Keep(owner.clone()),
-            View::Captured | View::Over => return None,
+            View::Captured(_) | View::Over => return None,
         })
     }
 
@@ -190,7 +194,7 @@ impl Shape {
                 op,
             }),
             (Traced::Flow(flow), _) => changes.flows.push((item, flow)),
-            (Traced::Captured(graph, tag), _) => changes.captured.push((item, graph, tag)),
+            (Traced::Captured(captured), _) => changes.captured.push((item, captured)),
             (Traced::Keep(owner), _) => changes.kept.push((item, owner)),
             _ => {}
         }
@@ -226,12 +230,12 @@ impl Shape {
             changes.ops.truncate(count);
             return Err(refused.into());
         }
-        for (item, graph, tag) in &changes.captured {
-            let Some(Item::Captured(node)) = self.items.get(*item as usize) else {
+        for (item, captured) in &changes.captured {
+            let Some(Item::Captured(node, _)) = self.items.get(*item as usize) else {
                 continue;
             };
-            let mut op = ChildOp::new(graph);
-            *op.tag_mut() = tag.clone();
+            let mut op = ChildOp::new(&captured.graph);
+            *op.tag_mut() = captured.tag.clone();
             if let Err(error) = self.exec.set_graph(*node, &op) {
                 changes.ops.truncate(count);
                 // The other nodes do something else by now.
@@ -370,8 +374,10 @@ fn record(
                 return Ok(());
             }
             Some(Traced::Op(op)) => Item::Op(r.put(op)?.ok_or_else(missing)?),
-            Some(Traced::Captured(graph, tag)) => {
-                Item::Captured(r.put_captured(graph, tag)?.ok_or_else(missing)?)
+            Some(Traced::Captured(captured)) => {
+                let topology = captured.topology;
+                let node = r.put_captured(captured.graph, captured.tag)?;
+                Item::Captured(node.ok_or_else(missing)?, topology)
             }
             Some(Traced::Keep(owner)) => Item::Keep(owner),
             Some(Traced::Fork(branches)) => {

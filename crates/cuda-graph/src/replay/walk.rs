@@ -12,7 +12,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 
 use super::bound::Made;
 use super::core::{Core, LastCall};
-use super::script::{FlowItem, Traced, View};
+use super::script::{Captured, FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
 use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
@@ -286,7 +286,18 @@ impl<'a> Walk<'a> {
 
     fn put_new(&mut self, op: AnyOp) -> Result<()> {
         self.check(&op)?;
-        self.add(Traced::Op(op))
+        let AnyOp::Child(child) = &op else {
+            return self.add(Traced::Op(op));
+        };
+        // Later changes of the graph do not reach the copy.
+        let copy = child
+            .graph()
+            .try_clone()
+            .map_err(|error| error.about(op.name(None), "adding"))?;
+        if self.in_bodies > 0 {
+            copy.hierarchy().lock().check_for_body(0)?;
+        }
+        self.add(Traced::Captured(Captured::new(copy, child.tag().clone())?))
     }
 }
 
@@ -439,11 +450,11 @@ impl Records for Walk<'_> {
             location: Some(location),
             ..Tag::default()
         };
-        self.add(Traced::Captured(graph, tag))
+        self.add(Traced::Captured(Captured::new(graph, tag)?))
     }
 
     fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
-        self.add(Traced::Captured(graph, tag))?;
+        self.add(Traced::Captured(Captured::new(graph, tag)?))?;
         Ok(None)
     }
 
