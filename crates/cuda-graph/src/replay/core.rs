@@ -220,8 +220,9 @@ impl Core {
                 beside = found;
             } else if mostly && self.is_repeated(section, beside) {
                 self.take_out(section, beside, whole);
+                let twin = self.build(section, stream)?;
                 self.counters.twins += 1;
-                return self.build(section, stream);
+                return Ok(twin);
             }
         }
         let updated = self.changes.len();
@@ -243,8 +244,7 @@ impl Core {
                 if !restored {
                     self.sections[section].shapes.remove(beside);
                 }
-                self.counters.builds += 1;
-                self.build(section, stream)
+                self.build_new(section, stream)
             }
         }
     }
@@ -270,8 +270,14 @@ impl Core {
             self.put_in(section, found);
             return self.settle(section, found, stream);
         }
+        self.build_new(section, stream)
+    }
+
+    /// Makes an executable because the step recorded something new.
+    fn build_new(&mut self, section: usize, stream: &Arc<CudaStream>) -> Result<usize> {
+        let built = self.build(section, stream)?;
         self.counters.builds += 1;
-        self.build(section, stream)
+        Ok(built)
     }
 
     /// Whether these arguments ran before: then they may again, and an executable of their own
