@@ -12,7 +12,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 
 use super::bound::Made;
 use super::core::{Core, LastCall};
-use super::script::{Captured, FlowItem, Traced, View};
+use super::script::{Captured, Driven, FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
 use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
@@ -80,7 +80,7 @@ impl<'a> Walk<'a> {
             return Err(error);
         }
         self.core.last_call = LastCall::NotWhole;
-        self.flush(false)?;
+        self.flush(None)?;
         self.core.last_call = match (self.section, self.driven) {
             (1, false) => self.core.first_section(),
             _ => LastCall::InSections,
@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The section is whole: finds or makes its executable, and launches it.
-    fn flush(&mut self, before_driven: bool) -> Result<()> {
+    fn flush(&mut self, before: Option<Driven>) -> Result<()> {
         if self.depth > 0 {
             // A panic left a body and was caught.
             return Err(Error::RecordingOver);
@@ -210,15 +210,28 @@ impl<'a> Walk<'a> {
             self.core.take_made(self.section, used);
             self.core.launch(self.section, used, self.stream)?;
         }
-        self.core.note_use(self.section, used, before_driven);
+        self.core.note_use(self.section, used, before);
         self.section += 1;
         self.begin_section();
         Ok(())
     }
 
+    /// Whether the host drove this part when the step came here before.
+    fn is_driven(&self, part: Driven) -> bool {
+        self.core
+            .is_driven(self.section, self.beside, self.at, part)
+    }
+
+    /// Runs parallel branches one after the other, because no graph holds them.
+    fn drive_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+        self.flush(Some(Driven::Branches(branches.len())))?;
+        self.core.counters.host_driven += 1;
+        branches.iter_mut().try_for_each(|branch| branch(self))
+    }
+
     /// Runs a loop or branch that no graph holds, driven by the host.
     fn drive(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
-        self.flush(true)?;
+        self.flush(Some(Driven::Flow(flow.location)))?;
         self.core.counters.host_driven += 1;
         self.driven = true;
         let first = self.section;
@@ -228,7 +241,7 @@ impl<'a> Walk<'a> {
             walk.section = first;
             walk.begin_section();
             body(walk)?;
-            walk.flush(false)?;
+            walk.flush(None)?;
             last = last.max(walk.section);
             Ok::<(), Error>(())
         };
@@ -367,6 +380,10 @@ impl Records for Walk<'_> {
         if branches.is_empty() {
             return Ok(());
         }
+        let part = Driven::Branches(branches.len());
+        if self.depth == 0 && self.is_driven(part) {
+            return self.drive_branches(branches);
+        }
         let start = self.recorded();
         self.add(Traced::Fork(branches.len()))?;
         self.depth += 1;
@@ -391,13 +408,11 @@ impl Records for Walk<'_> {
         }
         self.wants_host = false;
         self.back_to(start);
-        self.core.counters.host_driven += 1;
-        self.flush(true)?;
-        branches.iter_mut().try_for_each(|branch| branch(self))
+        self.drive_branches(branches)
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
-        if self.depth == 0 && self.core.is_driven(self.section, self.beside, self.at) {
+        if self.depth == 0 && self.is_driven(Driven::Flow(flow.location)) {
             self.drive(&flow, bodies)?;
             return Ok(None);
         }
@@ -463,7 +478,7 @@ impl Records for Walk<'_> {
             self.wants_host = true;
             return Err(Error::OutsideGraph);
         }
-        self.flush(false)?;
+        self.flush(None)?;
         work(self.stream)
     }
 }
