@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use cudarc::driver::{CudaContext, CudaStream};
 
 use super::bound::Made;
-use super::script::{Changes, Traced, View};
+use super::script::{Changes, Driven, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
@@ -30,8 +30,8 @@ struct Section {
     shapes: Vec<Shape>,
     /// The executable that ran last.
     last: u64,
-    /// It holds nothing, and a part that the host drives follows.
-    is_empty_before_driven: bool,
+    /// The part that the host drives behind it, where it holds nothing.
+    empty_before: Option<Driven>,
     /// What tells sets of arguments that ran before.
     seen: Vec<u64>,
     /// The driver refused an update.
@@ -228,8 +228,9 @@ impl Core {
                 beside = found;
             } else if mostly && self.is_repeated(section, beside) {
                 self.take_out(section, beside, whole);
+                let twin = self.build(section, stream)?;
                 self.counters.twins += 1;
-                return self.build(section, stream);
+                return Ok(twin);
             }
         }
         let updated = self.changes.len();
@@ -251,8 +252,7 @@ impl Core {
                 if !restored {
                     self.sections[section].shapes.remove(beside);
                 }
-                self.counters.builds += 1;
-                self.build(section, stream)
+                self.build_new(section, stream)
             }
         }
     }
@@ -278,8 +278,14 @@ impl Core {
             self.put_in(section, found);
             return self.settle(section, found, stream);
         }
+        self.build_new(section, stream)
+    }
+
+    /// Makes an executable because the step recorded something new.
+    fn build_new(&mut self, section: usize, stream: &Arc<CudaStream>) -> Result<usize> {
+        let built = self.build(section, stream)?;
         self.counters.builds += 1;
-        self.build(section, stream)
+        Ok(built)
     }
 
     /// Whether these arguments ran before: then they may again, and an executable of their own
@@ -365,13 +371,18 @@ impl Core {
         Ok(())
     }
 
-    /// Notes which executable a section ran, if it holds anything, and whether a part follows that
-    /// the host drives.
-    pub(super) fn note_use(&mut self, section: usize, shape: Option<usize>, before_driven: bool) {
+    /// Notes which executable a section ran, if it holds anything, and the part behind it, if the
+    /// host drives one.
+    pub(super) fn note_use(
+        &mut self,
+        section: usize,
+        shape: Option<usize>,
+        before: Option<Driven>,
+    ) {
         let call = self.counters.calls;
         let section = &mut self.sections[section];
         let Some(shape) = shape else {
-            section.is_empty_before_driven = before_driven;
+            section.empty_before = before;
             return;
         };
         let id = section.shapes[shape].id;
@@ -385,18 +396,34 @@ impl Core {
         section.last = id;
         let shape = &mut section.shapes[shape];
         shape.used = call;
-        shape.before_driven = before_driven;
+        shape.before = before;
     }
 
-    /// Whether the host drove what comes here when the section was run before.
-    pub(super) fn is_driven(&self, section: usize, beside: Option<usize>, at: usize) -> bool {
+    /// The part behind a section turned out to need the host no more.
+    pub(super) fn drive_no_more(&mut self, section: usize) {
+        let section = &mut self.sections[section];
+        section.empty_before = None;
+        let last = section.last;
+        if let Some(shape) = section.shapes.iter_mut().find(|shape| shape.id == last) {
+            shape.before = None;
+        }
+    }
+
+    /// Whether the host drove this part when it came here before.
+    pub(super) fn is_driven(
+        &self,
+        section: usize,
+        beside: Option<usize>,
+        at: usize,
+        part: Driven,
+    ) -> bool {
         let section = &self.sections[section];
-        if at == 0 && self.script.is_empty() && section.is_empty_before_driven {
+        if at == 0 && self.script.is_empty() && section.empty_before == Some(part) {
             return true;
         }
         beside.is_some_and(|beside| {
             let shape = &section.shapes[beside];
-            shape.before_driven && at == shape.len()
+            shape.before == Some(part) && at == shape.len()
         })
     }
 

@@ -112,6 +112,15 @@ impl FlowItem {
     }
 }
 
+/// A part of a step that the host drives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Driven {
+    /// A loop or branch that this source line records.
+    Flow(&'static Location<'static>),
+    /// So many parallel branches.
+    Branches(usize),
+}
+
 /// A look at an item.
 #[derive(Clone, Copy)]
 pub(super) enum View<'a> {

@@ -7,7 +7,7 @@ use cudarc::driver::CudaContext;
 use smallvec::SmallVec;
 
 use super::bound::Params;
-use super::script::{Changes, FlowItem, Traced, View};
+use super::script::{Changes, Driven, FlowItem, Traced, View};
 use crate::error::NodeKind;
 use crate::exec::{Edit, Exec, InstantiateOptions, Refused};
 use crate::graph::operation::Holds;
@@ -31,8 +31,8 @@ pub(super) struct Shape {
     pub used: u64,
     /// The executable that the next call went on with at the same place.
     pub followed_by: u64,
-    /// A loop, branch or parallel part that the host drives comes behind it.
-    pub before_driven: bool,
+    /// The loop, branch or parallel part behind it, if the host drives that.
+    pub before: Option<Driven>,
 }
 
 /// One item of the script.
@@ -344,7 +344,7 @@ impl Shape {
             items,
             used: 0,
             followed_by: id,
-            before_driven: false,
+            before: None,
             params: Params::default(),
             checkpoints: graph.checkpoints().pop(),
         })

@@ -12,7 +12,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 
 use super::bound::Made;
 use super::core::{Core, LastCall};
-use super::script::{Captured, FlowItem, Traced, View};
+use super::script::{Captured, Driven, FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
 use crate::graph::{AnyOp, Checkpoints, Graph, NodeId, need_conditional};
@@ -44,6 +44,10 @@ pub(super) struct Walk<'a> {
     in_bodies: usize,
     /// The host drove a part.
     driven: bool,
+    /// How many parts around are driven by the host.
+    driving: usize,
+    /// How often something was recorded that only the host can do in a body.
+    needs_host: u64,
     /// An open part is to be driven by the host.
     wants_host: bool,
     /// The device lacks what the step needs.
@@ -73,6 +77,8 @@ impl<'a> Walk<'a> {
             depth: 0,
             in_bodies: 0,
             driven: false,
+            driving: 0,
+            needs_host: 0,
             wants_host: false,
             unsupported: None,
             launched: false,
@@ -92,7 +98,7 @@ impl<'a> Walk<'a> {
             return Err(error);
         }
         self.core.last_call = LastCall::NotWhole;
-        self.flush(false, true)?;
+        self.flush(None, true)?;
         self.core.last_call = match (self.section, self.driven) {
             (1, false) => self.core.first_section(),
             _ => LastCall::InSections,
@@ -201,7 +207,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The section is whole: finds or makes its executable, and launches it.
-    fn flush(&mut self, before_driven: bool, is_last: bool) -> Result<()> {
+    fn flush(&mut self, before: Option<Driven>, is_last: bool) -> Result<()> {
         if self.depth > 0 {
             // A panic left a body and was caught.
             return Err(Error::RecordingOver);
@@ -232,25 +238,59 @@ impl<'a> Walk<'a> {
         if !is_last && let Some(checkpoints) = self.checkpoints.take() {
             self.stopped = checkpoints.stopped(self.stream)?;
         }
-        self.core.note_use(self.section, used, before_driven);
+        self.core.note_use(self.section, used, before);
         self.section += 1;
         self.begin_section();
         Ok(())
     }
 
-    /// Runs a loop or branch that no graph holds, driven by the host.
-    fn drive(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
-        self.flush(true, false)?;
+    /// Whether the host drove this part when the step came here before.
+    fn is_driven(&self, part: Driven) -> bool {
+        self.core
+            .is_driven(self.section, self.beside, self.at, part)
+    }
+
+    /// Runs parallel branches one after the other, because no graph holds them.
+    fn drive_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+        self.drive(Driven::Branches(branches.len()), |walk| {
+            branches.iter_mut().try_for_each(|branch| branch(walk))?;
+            Ok(true)
+        })
+    }
+
+    /// Runs a part that no graph holds. `run` says whether it called any of its closures.
+    fn drive(&mut self, part: Driven, run: impl FnOnce(&mut Self) -> Result<bool>) -> Result<()> {
+        let (before, needed) = (self.section, self.needs_host);
+        self.flush(Some(part), false)?;
         self.core.counters.host_driven += 1;
         self.driven = true;
+        self.driving += 1;
+        let ran = run(self);
+        self.driving -= 1;
+        if ran? && self.needs_host == needed {
+            self.core.drive_no_more(before);
+        }
+        Ok(())
+    }
+
+    /// Runs a loop or branch that no graph holds.
+    fn drive_flow(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        self.drive(Driven::Flow(flow.location), |walk| {
+            walk.run_flow(flow, bodies)
+        })
+    }
+
+    /// As [`Eager`](crate::Eager) does. Returns whether a body ran.
+    fn run_flow(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<bool> {
         let first = self.section;
-        let mut last = first;
+        let (mut last, mut ran) = (first, false);
         let mut run = |walk: &mut Self, body: &mut Body<'_>| {
             // Each iteration goes on with the executables of the one before.
             walk.section = first;
             walk.begin_section();
+            ran = true;
             body(walk)?;
-            walk.flush(false, false)?;
+            walk.flush(None, false)?;
             last = last.max(walk.section);
             Ok::<(), Error>(())
         };
@@ -283,7 +323,7 @@ impl<'a> Walk<'a> {
         }
         self.section = last;
         self.begin_section();
-        Ok(())
+        Ok(ran)
     }
 
     /// Records bodies or branches, with what separates them.
@@ -310,7 +350,14 @@ impl<'a> Walk<'a> {
     }
 
     fn put_new(&mut self, op: AnyOp) -> Result<()> {
-        self.check(&op)?;
+        if let Err(error) = self.check(&op) {
+            // The host drives what no body holds.
+            self.wants_host |= self.in_bodies > 0 && matches!(error, Error::NotInBody { .. });
+            return Err(error);
+        }
+        if self.driving > 0 && !op.fits_in_body() {
+            self.needs_host += 1;
+        }
         let AnyOp::Child(child) = &op else {
             return self.add(Traced::Op(op));
         };
@@ -367,6 +414,9 @@ impl Records for Walk<'_> {
             && let Some((_, now)) = self.core.shape(self.section, beside).op(self.at)
             && op.is_same_as(now)
         {
+            if self.driving > 0 && !op.fits_in_body() {
+                self.needs_host += 1;
+            }
             self.at += 1;
             self.expect();
             return Ok(None);
@@ -399,6 +449,10 @@ impl Records for Walk<'_> {
         if branches.is_empty() || self.stopped.is_some() {
             return Ok(());
         }
+        let part = Driven::Branches(branches.len());
+        if self.depth == 0 && self.is_driven(part) {
+            return self.drive_branches(branches);
+        }
         let start = self.recorded();
         self.add(Traced::Fork(branches.len()))?;
         self.depth += 1;
@@ -425,18 +479,15 @@ impl Records for Walk<'_> {
         }
         self.wants_host = false;
         self.back_to(start);
-        self.core.counters.host_driven += 1;
-        self.driven = true;
-        self.flush(true, false)?;
-        branches.iter_mut().try_for_each(|branch| branch(self))
+        self.drive_branches(branches)
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
         if self.stopped.is_some() {
             return Ok(None);
         }
-        if self.depth == 0 && self.core.is_driven(self.section, self.beside, self.at) {
-            self.drive(&flow, bodies)?;
+        if self.depth == 0 && self.is_driven(Driven::Flow(flow.location)) {
+            self.drive_flow(&flow, bodies)?;
             return Ok(None);
         }
         if let Err(error) = need_conditional(flow.control.kind(), bodies.len() as u32) {
@@ -463,7 +514,7 @@ impl Records for Walk<'_> {
             }
             self.wants_host = false;
             self.back_to(start);
-            self.drive(&flow, bodies)?;
+            self.drive_flow(&flow, bodies)?;
             return Ok(None);
         }
         if recorded.is_err() {
@@ -540,7 +591,8 @@ impl Records for Walk<'_> {
             self.wants_host = true;
             return Err(Error::OutsideGraph);
         }
-        self.flush(false, false)?;
+        self.needs_host += 1;
+        self.flush(None, false)?;
         match self.stopped.is_some() {
             true => Ok(()),
             false => work(self.stream),

@@ -25,6 +25,7 @@ mod operations;
 mod pictures;
 mod random;
 mod raw;
+mod replay;
 mod replay_random;
 mod resource;
 mod solve;

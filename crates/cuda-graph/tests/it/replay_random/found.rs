@@ -175,8 +175,6 @@ fn a_panic_that_a_step_catches_fails_its_call() {
 }
 
 #[test]
-#[ignore = "while a body is tried in a graph, what no body may hold is refused before its section \
-            for the host comes"]
 fn bodies_that_the_host_drives_may_hold_what_bodies_in_graphs_may_not() {
     let _alone = alone();
     let stream = stream();
@@ -193,7 +191,6 @@ fn bodies_that_the_host_drives_may_hold_what_bodies_in_graphs_may_not() {
 }
 
 #[test]
-#[ignore = "a loop that comes where the host drove one is driven, too, for ever"]
 fn loops_without_sections_for_the_host_are_held_by_graphs_again() {
     let _alone = alone();
     let stream = stream();
