@@ -58,7 +58,7 @@ pub use error::{
     CaptureInvalidated, Error, InstantiateFailure, NodeKind, NodeName, Result, StrayWork,
     UpdateFailure,
 };
-pub use exec::{Exec, InstantiateOptions};
+pub use exec::{Exec, InstantiateOptions, Updated};
 pub use graph::{
     AnyOp, Checkpoints, ChildOp, Condition, Conditional, Edge, EdgeData, Graph, IfElseOp, IfOp,
     Neighbours, Node, NodeId, NodeSet, Operation, SwitchOp, WhileOp,

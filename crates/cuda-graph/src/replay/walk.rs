@@ -491,8 +491,17 @@ impl Records for Walk<'_> {
             return Ok(None);
         }
         if let Err(error) = need_conditional(flow.control.kind(), bodies.len() as u32) {
-            self.unsupported = Some(error.clone());
-            return Err(error);
+            if !self.launched {
+                // The whole step runs eagerly.
+                self.unsupported = Some(error.clone());
+                return Err(error);
+            }
+            if self.depth > 0 {
+                self.wants_host = true;
+                return Err(error);
+            }
+            self.drive_flow(&flow, bodies)?;
+            return Ok(None);
         }
         let start = self.recorded();
         self.add(Traced::Flow(FlowItem {
