@@ -48,7 +48,7 @@ pub(super) struct Walk<'a> {
     wants_host: bool,
     /// The device lacks what the step needs.
     pub unsupported: Option<Error>,
-    /// Something was launched.
+    /// Something was launched, or the host was in a section of its own.
     pub launched: bool,
 }
 
@@ -417,8 +417,17 @@ impl Records for Walk<'_> {
             return Ok(None);
         }
         if let Err(error) = need_conditional(flow.control.kind(), bodies.len() as u32) {
-            self.unsupported = Some(error.clone());
-            return Err(error);
+            if !self.launched {
+                self.unsupported = Some(error.clone());
+                return Err(error);
+            }
+            // The step cannot run eagerly from its start any more.
+            if self.depth > 0 {
+                self.wants_host = true;
+                return Err(error);
+            }
+            self.drive(&flow, bodies)?;
+            return Ok(None);
         }
         let start = self.recorded();
         self.add(Traced::Flow(FlowItem {
@@ -479,6 +488,7 @@ impl Records for Walk<'_> {
             return Err(Error::OutsideGraph);
         }
         self.flush(None)?;
+        self.launched = true;
         work(self.stream)
     }
 }
