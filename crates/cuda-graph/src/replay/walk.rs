@@ -52,7 +52,7 @@ pub(super) struct Walk<'a> {
     wants_host: bool,
     /// The device lacks what the step needs.
     pub unsupported: Option<Error>,
-    /// Something was launched.
+    /// Something was launched, or the host was in a section of its own.
     pub launched: bool,
     /// How many parallel parts are open.
     in_branches: usize,
@@ -602,6 +602,7 @@ impl Records for Walk<'_> {
         }
         self.needs_host += 1;
         self.flush(None, false)?;
+        self.launched = true;
         match self.stopped.is_some() {
             true => Ok(()),
             false => work(self.stream),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::testing::with_failing_call;
 use cuda_graph::{
-    Buffer, ChildOp, CopyOp, Error, FillOp, Graph, HostOp, RawOp, Recorder, Replay, ReplayOptions,
-    Result,
+    Buffer, ChildOp, CopyOp, Error, FillOp, Graph, HostOp, KernelOp, RawOp, Recorder, Replay,
+    ReplayOptions, Result,
 };
 
 use super::{
@@ -391,20 +391,40 @@ fn embedded_graphs_are_set_anew() {
 /// What a step holds while each call of the driver fails in turn.
 struct Refused {
     stream: Arc<CudaStream>,
-    counting: Counting,
     sets: Vec<[Buffer<u32>; 3]>,
+    /// What adds to a set's words. Making an operation asks the driver, too.
+    ops: Vec<[KernelOp; 3]>,
 }
 
 impl Refused {
+    fn new() -> Refused {
+        let stream = stream();
+        let counting = Counting::new(&stream);
+        let new = |_| [0, 0, 0].map(|value| word(&stream, value));
+        let sets: Vec<_> = (0..3).map(new).collect();
+        let ops = sets.iter().map(|[to, left, turns]| {
+            let one = &counting.one;
+            [add(to, one), add(left, &counting.minus), add(turns, one)]
+        });
+        Refused {
+            ops: ops.collect(),
+            sets,
+            stream,
+        }
+    }
+
     fn step(&self, r: &mut dyn Recorder, which: usize, value: u32) -> Result<()> {
-        let [to, left, turns] = &self.sets[which];
+        let [to, left, _] = &self.sets[which];
+        let [raise, lower, turn] = &self.ops[which];
         r.record(FillOp::new(to, value)?)?;
-        self.counting.count(r, left, turns)?;
+        r.do_while_nonzero(left, |r| {
+            r.record(turn.clone())?;
+            r.record(lower.clone()).map(drop)
+        })?;
         r.record(HostOp::new(|| {}))?;
-        r.parallel(&mut [
-            &mut |r| r.record(add(to, &self.counting.one)).map(drop),
-            &mut |r| r.record(add(turns, &self.counting.one)).map(drop),
-        ])
+        r.parallel(&mut [&mut |r| r.record(raise.clone()).map(drop), &mut |r| {
+            r.record(turn.clone()).map(drop)
+        }])
     }
 
     fn prepare(&self, which: usize) {
@@ -432,14 +452,7 @@ const BEFORE: [&[usize]; 5] = [&[], &[0], &[1], &[0, 1], &[0, 1, 0, 1, 2]];
 #[test]
 fn whatever_call_the_driver_refuses_the_next_works() {
     let _alone = alone();
-    let stream = stream();
-    let refused = Refused {
-        counting: Counting::new(&stream),
-        sets: (0..3)
-            .map(|_| [0, 0, 0].map(|value| word(&stream, value)))
-            .collect(),
-        stream,
-    };
+    let refused = Refused::new();
     for before in BEFORE {
         for nth in 0.. {
             let case = format!("after {before:?}, where call {nth} of the driver fails");
@@ -481,9 +494,11 @@ fn whatever_call_the_driver_refuses_the_next_works() {
 fn an_executable_that_could_not_be_made_is_not_counted() {
     let stream = stream();
     let to = word(&stream, 0);
+    // Making an operation asks the driver, too.
+    let op = store(&to, 1);
     for nth in 0.. {
         let mut replay = replay();
-        let step = |r: &mut dyn Recorder| r.record(store(&to, 1)).map(drop);
+        let step = |r: &mut dyn Recorder| r.record(op.clone()).map(drop);
         let (answer, fired) = with_failing_call(nth, || replay.call(&stream, step).map(drop));
         let counters = replay.counters();
         let made = replay.executables() as u64;

@@ -198,14 +198,14 @@ fn a_call_that_failed_lets_go_of_what_it_brought() {
         let executables = replay.executables();
         call(&mut replay, &stream, |r| {
             for _ in 0..=round {
-                r.record(owned(&to, 2, given.owner()))?;
+                r.record(owned(&to, round + 2, given.owner()))?;
                 r.keep(given.owner())?;
             }
             Ok(())
         });
         assert_eq!(replay.executables(), executables + 1);
     }
-    assert_eq!(read(&stream, &to), 2);
+    assert_eq!(read(&stream, &to), 4);
     assert_eq!(given.held(), 2 * (1 + 2 + 3));
     drop(replay);
     given.assert_soon_held(0, "the replay is gone");
@@ -354,6 +354,28 @@ fn memory_held_does_not_grow_over_a_thousand_calls() {
     assert_eq!(replay.counters().twins, 0);
     drop(replay);
     given.assert_soon_held(0, "the replay is gone");
+}
+
+/// A pool gives addresses out again: that the same address comes again does not mean that the same
+/// arguments do.
+#[test]
+fn fresh_buffers_on_each_call_do_not_gather() {
+    let stream = stream();
+    let mut replay = replay();
+    for number in 0..200u32 {
+        let (from, to) = (words(&stream, &[number; 16]), words(&stream, &[0; 16]));
+        call(&mut replay, &stream, |r| {
+            r.record(store(&from, 5))?;
+            r.record(CopyOp::new(&to, &from)?).map(drop)
+        });
+        assert_eq!(read(&stream, &to), 5);
+    }
+    assert_eq!(replay.counters().builds, 1);
+    let (executables, bytes) = (replay.executables(), replay.bytes());
+    assert!(
+        executables <= 4,
+        "{executables} executables hold {bytes} bytes"
+    );
 }
 
 #[test]

@@ -131,9 +131,13 @@ fn other_arrays_after_the_first_call_are_those_worked_on() {
 fn arrays_from_several_places_make_one_executable() {
     let stream = stream();
     let mut replay = replay();
+    // Kept, so that no address comes again.
+    let array = |_| words(&stream, &[0; 9]);
+    let arrays: Vec<_> = (0..10).map(|turn| (array(turn), array(turn))).collect();
     for turn in 0..10 {
-        let (to, from) = (words(&stream, &[0; 9]), words(&stream, &[turn; 9]));
-        let did = call(&mut replay, &stream, |r| two_and_a_copy(r, &to, &from));
+        let (to, from) = &arrays[turn as usize];
+        from.copy_from_host(&stream, &[turn; 9]).unwrap();
+        let did = call(&mut replay, &stream, |r| two_and_a_copy(r, to, from));
         assert_eq!(to.to_host(&stream).unwrap(), [turn + 2; 9]);
         assert_eq!(did.updated, if turn == 0 { 0 } else { 3 });
     }
@@ -329,6 +333,7 @@ fn contexts_come_and_go() {
     unsafe { sys::cuDevicePrimaryCtxReset_v2(0) }
         .result()
         .unwrap();
+    drop(second);
     let third = CudaContext::new(0).unwrap();
     replay.reset(&third);
     assert_eq!(replay.executables(), 0);
@@ -561,7 +566,13 @@ fn a_call_that_fails_or_panics_might_not_have_been() {
         || Err(failure()),
         || panic!("this panic is part of the test"),
     ];
-    let new = || [0, 1, 2].map(|_| words(&stream, &[1, 1]));
+    let new = || {
+        [
+            words(&stream, &[1, 1]),
+            words(&stream, &[1, 1]),
+            word(&stream, 1),
+        ]
+    };
     for how in ways {
         for fails_at in [0, 1, 2, 3, 10, 11] {
             let mut replay = replay();
@@ -584,8 +595,7 @@ fn a_call_that_fails_or_panics_might_not_have_been() {
             };
             fail(&mut replay, &new());
             assert_eq!((replay.counters().launches, replay.executables()), (0, 0));
-            let mut kept = new();
-            kept[2] = word(&stream, 1);
+            let kept = new();
             for number in 0..4 {
                 set(&stream, &kept[2], 1);
                 let did = call(&mut replay, &stream, |r| {
@@ -595,8 +605,7 @@ fn a_call_that_fails_or_panics_might_not_have_been() {
                 // The failed calls changed nothing that would have to be changed back.
                 assert_eq!(did.updated, 0, "{fails_at}");
                 assert_eq!(kept[0].to_host(&stream).unwrap(), [6, 1]);
-                let mut others = new();
-                others[2] = word(&stream, 1);
+                let others = new();
                 fail(&mut replay, &others);
                 fail(&mut replay, &others);
             }
