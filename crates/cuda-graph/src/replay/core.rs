@@ -1,9 +1,10 @@
 //! What a replay keeps from call to call: executables by the section of the step that they run, and
 //! what to do with them.
 
+use std::any::Any;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream};
 
@@ -12,7 +13,8 @@ use super::script::{Changes, Driven, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
-use crate::graph::Checkpoints;
+use crate::exec::Edit;
+use crate::graph::{AnyOp, Checkpoints};
 use crate::kernel::AnyParam;
 use crate::kernel::digest_of;
 use crate::memory::{Region, bytes_of_owner};
@@ -32,8 +34,8 @@ struct Section {
     last: u64,
     /// The part that the host drives behind it, where it holds nothing.
     empty_before: Option<Driven>,
-    /// What tells sets of arguments that ran before.
-    seen: Vec<u64>,
+    /// Sets of arguments that ran before.
+    seen: Vec<Seen>,
     /// The driver refused an update.
     refused: bool,
 }
@@ -48,6 +50,20 @@ pub(super) enum LastCall {
     InSections,
     /// It failed.
     NotWhole,
+}
+
+/// A set of arguments.
+struct Seen {
+    /// What tells it from most others.
+    told: u64,
+    /// Some of what it used. Once that is gone, an address may be another allocation's.
+    owners: Vec<Weak<dyn Any + Send + Sync>>,
+}
+
+impl Seen {
+    fn is_gone(&self) -> bool {
+        self.owners.iter().any(|owner| owner.strong_count() == 0)
+    }
 }
 
 pub(super) struct Core {
@@ -298,21 +314,30 @@ impl Core {
             return false;
         }
         let sampled = edits.iter().step_by(edits.len().div_ceil(SAMPLES));
-        let tell = |digest: fn(&Shape, &crate::exec::Edit) -> u64| {
-            let items = sampled
+        let tell = |op: fn(&Shape, &Edit) -> Option<AnyOp>| {
+            let ops = sampled
                 .clone()
-                .map(|edit| (u64::from(edit.item), digest(shape, edit)));
+                .filter_map(|edit| Some((edit.item, op(shape, edit)?)));
             // Where nothing tells arguments apart, they do not count as the same.
-            let known: Vec<_> = items.filter(|(_, digest)| *digest != 0).collect();
-            let told = digest_of(known.iter().flat_map(|(item, digest)| [*item, *digest]));
-            (known.len() * 2 > SAMPLES.min(edits.len())).then_some(told)
+            let known: Vec<_> = ops.filter(|(_, op)| op.digest() != 0).collect();
+            let numbers = known
+                .iter()
+                .flat_map(|(item, op)| [u64::from(*item), op.digest()]);
+            let owners = known.iter().flat_map(|(_, op)| op.owners());
+            let seen = Seen {
+                told: digest_of(numbers),
+                owners: owners.map(Arc::downgrade).collect(),
+            };
+            (known.len() * 2 > SAMPLES.min(edits.len())).then_some(seen)
         };
-        let new = tell(|_, edit| edit.op.digest());
-        let old = tell(|shape, edit| shape.exec.now(edit.node).map_or(0, Op::digest));
-        let repeated = new.is_some_and(|new| seen.contains(&new));
-        for told in [old, new].into_iter().flatten() {
-            if !seen.contains(&told) {
-                seen.push(told);
+        let new = tell(|_, edit| Some(edit.op.clone()));
+        let old = tell(|shape, edit| shape.exec.now(edit.node).cloned());
+        seen.retain(|seen| !seen.is_gone());
+        let is_known = |seen: &[Seen], told: u64| seen.iter().any(|seen| seen.told == told);
+        let repeated = new.as_ref().is_some_and(|new| is_known(seen, new.told));
+        for new in [old, new].into_iter().flatten() {
+            if !is_known(seen, new.told) {
+                seen.push(new);
             }
         }
         let forgotten = seen.len().saturating_sub(REMEMBERED);
@@ -597,5 +622,6 @@ impl Core {
         self.last_call = LastCall::Never;
         self.word = None;
         self.context = context.clone();
+        driver::per_context::begin_life(context);
     }
 }
