@@ -1,8 +1,9 @@
 //! What a replay keeps from call to call: executables by the section of the step that they run, and
 //! what to do with them.
 
+use std::any::Any;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream};
 
@@ -11,8 +12,8 @@ use super::script::{Changes, Driven, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
-use crate::kernel::AnyParam;
-use crate::kernel::digest_of;
+use crate::graph::AnyOp;
+use crate::kernel::{AnyParam, digest_of};
 use crate::memory::{Region, bytes_of_owner};
 use crate::op::Op;
 use crate::{Error, PinnedBuffer, Result, driver};
@@ -31,9 +32,25 @@ struct Section {
     /// The part that the host drives behind it, where it holds nothing.
     empty_before: Option<Driven>,
     /// What tells sets of arguments that ran before.
-    seen: Vec<u64>,
+    seen: Vec<Told>,
     /// The driver refused an update.
     refused: bool,
+}
+
+/// What tells a set of arguments from others.
+struct Told {
+    digest: u64,
+    /// The library's own memory among them: another allocation may have the same address.
+    memory: Vec<Weak<dyn Any + Send + Sync>>,
+}
+
+impl PartialEq for Told {
+    fn eq(&self, other: &Told) -> bool {
+        let same = |(one, other)| Weak::ptr_eq(one, other);
+        self.digest == other.digest
+            && self.memory.len() == other.memory.len()
+            && self.memory.iter().zip(&other.memory).all(same)
+    }
 }
 
 /// What the last call ran.
@@ -290,20 +307,33 @@ impl Core {
             return false;
         }
         let sampled = edits.iter().step_by(edits.len().div_ceil(SAMPLES));
-        let tell = |digest: fn(&Shape, &crate::exec::Edit) -> u64| {
-            let items = sampled
-                .clone()
-                .map(|edit| (u64::from(edit.item), digest(shape, edit)));
+        let tell = |ops: &mut dyn Iterator<Item = (u32, &AnyOp)>| {
+            let items = ops.map(|(item, op)| (u64::from(item), op.digest(), op));
             // Where nothing tells arguments apart, they do not count as the same.
-            let known: Vec<_> = items.filter(|(_, digest)| *digest != 0).collect();
-            let told = digest_of(known.iter().flat_map(|(item, digest)| [*item, *digest]));
+            let known: Vec<_> = items.filter(|(_, digest, _)| *digest != 0).collect();
+            let numbers = known.iter().flat_map(|(item, digest, _)| [*item, *digest]);
+            let owners = known.iter().flat_map(|(.., op)| op.owners());
+            let told = Told {
+                digest: digest_of(numbers),
+                memory: owners
+                    .filter(|owner| bytes_of_owner(owner) > 0)
+                    .map(Arc::downgrade)
+                    .collect(),
+            };
             (known.len() * 2 > SAMPLES.min(edits.len())).then_some(told)
         };
-        let new = tell(|_, edit| edit.op.digest());
-        let old = tell(|shape, edit| shape.exec.now(edit.node).map_or(0, Op::digest));
-        let repeated = new.is_some_and(|new| seen.contains(&new));
+        let now = |node| shape.exec.now(node);
+        let old = tell(
+            &mut sampled
+                .clone()
+                .filter_map(|edit| Some((edit.item, now(edit.node)?))),
+        );
+        let new = tell(&mut sampled.clone().map(|edit| (edit.item, &edit.op)));
+        let repeated = new.as_ref().is_some_and(|new| seen.contains(new));
         for told in [old, new].into_iter().flatten() {
             if !seen.contains(&told) {
+                // Memory at these addresses was freed and allocated again.
+                seen.retain(|other| other.digest != told.digest);
                 seen.push(told);
             }
         }
