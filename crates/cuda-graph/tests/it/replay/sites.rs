@@ -17,7 +17,7 @@ use super::{
     word,
 };
 use crate::fixture::{
-    add, alone, context, in_process, kernel, one, store, stream, words,
+    add, alone, assert_soon, context, in_process, kernel, one, store, stream, words,
 };
 
 /// `span(to, pair)`: `to[0..5]` become the grid, the block, the bytes of dynamic shared memory, and
@@ -297,21 +297,17 @@ fn a_loop_in_a_loop_has_its_own_counter() {
     assert_balanced(&replay);
 }
 
-/// Calls a step three times, with a loop in it or not, in a context that others do not use.
-fn calls_in(context: &Arc<CudaContext>, replay: &mut Replay, with_loop: bool) {
+/// Calls a step three times, in a context that others do not use.
+fn calls_in(context: &Arc<CudaContext>, replay: &mut Replay) {
     let stream = context.new_stream().unwrap();
     for value in 0..3 {
         let (flag, from) = (word(&stream, 1), words(&stream, &[0; 5]));
         let to = words(&stream, &[9; 5]);
         let step = |r: &mut dyn Recorder| {
-            let fill = |r: &mut dyn Recorder| {
+            r.while_nonzero(&flag, |r| {
                 r.record(FillOp::new(&from, value)?)?;
                 r.record(FillOp::new(&flag, 0)?).map(drop)
-            };
-            match with_loop {
-                true => r.while_nonzero(&flag, fill)?,
-                false => fill(r)?,
-            }
+            })?;
             r.record(CopyOp::new(&to, &from)?).map(drop)
         };
         call(replay, &stream, step);
@@ -320,54 +316,43 @@ fn calls_in(context: &Arc<CudaContext>, replay: &mut Replay, with_loop: bool) {
     stream.synchronize().unwrap();
 }
 
-/// A context by another handle, and one that was torn down and made again.
-fn contexts(with_loop: bool) {
-    cuda_graph::device(0).unwrap();
-    let first = CudaContext::new(0).unwrap();
-    let mut replay = Replay::new(&first).unwrap();
-    calls_in(&first, &mut replay, with_loop);
-    assert_eq!((replay.executables(), replay.counters().builds), (1, 1));
-    drop(first);
-    let second = CudaContext::new(0).unwrap();
-    replay.reset(&second);
-    assert_eq!((replay.executables(), replay.bytes()), (0, 0));
-    assert_eq!(replay.nodes(), 0);
-    calls_in(&second, &mut replay, with_loop);
-    assert_eq!((replay.executables(), replay.counters().builds), (1, 2));
-    // Torn down under whoever has it. The executables are of the life that is over.
-    // SAFETY: what is of the context is not used any more, but to let go of it.
-    unsafe { sys::cuDevicePrimaryCtxReset_v2(0) }
-        .result()
-        .unwrap();
-    drop(second);
-    let third = CudaContext::new(0).unwrap();
-    replay.reset(&third);
-    assert_eq!(replay.executables(), 0);
-    calls_in(&third, &mut replay, with_loop);
-    assert_eq!((replay.executables(), replay.counters().builds), (1, 3));
+/// Whether the device's primary context is there.
+fn has_context() -> bool {
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: both are written.
+    let answer = unsafe { sys::cuDevicePrimaryCtxGetState(0, &mut flags, &mut active) };
+    answer.result().unwrap();
+    active != 0
 }
 
 #[test]
 #[ignore = "run by the next test, in a process of its own"]
 fn contexts_come_and_go() {
-    contexts(false);
+    cuda_graph::device(0).unwrap();
+    let first = CudaContext::new(0).unwrap();
+    let mut replay = Replay::new(&first).unwrap();
+    calls_in(&first, &mut replay);
+    assert_eq!((replay.executables(), replay.counters().builds), (1, 1));
+    // Another handle of the context.
+    drop(first);
+    let second = CudaContext::new(0).unwrap();
+    replay.reset(&second);
+    assert_eq!((replay.executables(), replay.bytes()), (0, 0));
+    assert_eq!(replay.nodes(), 0);
+    calls_in(&second, &mut replay);
+    assert_eq!((replay.executables(), replay.counters().builds), (1, 2));
+    // Another life of it: neither the replay nor the library keeps the one that is over.
+    drop((replay, second));
+    assert_soon(|| !has_context(), "something keeps the context");
+    let third = CudaContext::new(0).unwrap();
+    let mut replay = Replay::new(&third).unwrap();
+    calls_in(&third, &mut replay);
+    assert_eq!((replay.executables(), replay.counters().builds), (1, 1));
 }
 
 #[test]
 fn a_replay_goes_on_in_a_context_that_was_made_again() {
     in_process("replay::sites::contexts_come_and_go", &[]);
-}
-
-#[test]
-#[ignore = "the library's own kernels are of the life of the context that is over"]
-fn a_replay_with_loops_goes_on_in_a_context_that_was_made_again() {
-    match std::env::var_os("CUDA_GRAPH_CASE") {
-        Some(_) => contexts(true),
-        None => {
-            let own = "a_replay_with_loops_goes_on_in_a_context_that_was_made_again";
-            in_process(&format!("replay::sites::{own}"), &[]);
-        }
-    }
 }
 
 #[test]
