@@ -58,10 +58,10 @@ pub use error::{
     CaptureInvalidated, Error, InstantiateFailure, NodeKind, NodeName, Result, StrayWork,
     UpdateFailure,
 };
-pub use exec::{Exec, InstantiateOptions};
+pub use exec::{Exec, InstantiateOptions, Updated};
 pub use graph::{
-    AnyOp, ChildOp, Condition, Conditional, Edge, EdgeData, Graph, IfElseOp, IfOp, Neighbours,
-    Node, NodeId, NodeSet, Operation, SwitchOp, WhileOp,
+    AnyOp, Checkpoints, ChildOp, Condition, Conditional, Edge, EdgeData, Graph, IfElseOp, IfOp,
+    Neighbours, Node, NodeId, NodeSet, Operation, SwitchOp, WhileOp,
 };
 pub use inspect::DriverDot;
 pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Param, Parameter};

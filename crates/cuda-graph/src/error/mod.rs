@@ -322,6 +322,29 @@ pub enum Error {
     #[error("no graph holds a section for the host: give the step to a `Replay` or an `Eager`")]
     OutsideGraph,
 
+    /// Two checkpoints of a step have one name.
+    #[error("the step has a checkpoint `{name}` already")]
+    DuplicateCheckpoint { name: Box<str> },
+
+    /// A step cannot stop here.
+    #[error(
+        "no checkpoint can be here: they go into steps recorded by a closure, and not into \
+         branches of a parallel part"
+    )]
+    CheckpointHere,
+
+    /// A step has no checkpoint of this name, or did not come to it.
+    #[error("the step did not come to a checkpoint `{name}`")]
+    UnknownCheckpoint { name: Box<str> },
+
+    /// The last call did not stop at a checkpoint.
+    #[error("the last call did not stop at a checkpoint")]
+    NotStopped,
+
+    /// Another call was made since: what came of this one is not known any more.
+    #[error("another call was made since: what came of this one is not known any more")]
+    OutcomeGone,
+
     /// The stream is one of another context.
     #[error("the stream belongs to another context than what it is to run")]
     ForeignStream,

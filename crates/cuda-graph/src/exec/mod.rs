@@ -21,6 +21,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 pub(crate) use edit::{Edit, Patch, Refused};
 pub use instantiate::InstantiateOptions;
 pub(crate) use ready::Ready;
+pub use update::Updated;
 
 use crate::driver::event::Event;
 use crate::graph::content::Content;
@@ -51,6 +52,9 @@ pub struct Exec {
     /// Its last launch. Launches of one executable run one after the other, so when this one is
     /// over, all are.
     last: Launched,
+    /// The next launch waits for this event: it is behind the launches of the executable that this
+    /// one replaced.
+    behind: Option<Arc<Event>>,
     /// What goes with the last launch.
     retired: Option<Batch<Gone>>,
     /// How it was made, if this library made it.
@@ -135,6 +139,9 @@ impl Exec {
             return self.launch_in_own(stream);
         }
         driver::bind_some(stream.context())?;
+        if self.behind.is_some() {
+            self.wait_behind(stream)?;
+        }
         driver::exec::launch(self.raw, stream_handle)?;
         if self.retired.is_some() {
             self.retired = None;
@@ -152,6 +159,7 @@ impl Exec {
     fn launch_in_own(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
         driver::bind(stream.context())?;
         let event = Event::new()?;
+        self.wait_behind(stream)?;
         driver::exec::launch(self.raw, stream.cu_stream())?;
         self.retired = None;
         // Dropped last: a stream that goes with it makes its own context the thread's.
@@ -165,6 +173,30 @@ impl Exec {
             }
         };
         Ok(())
+    }
+
+    /// Has `stream` wait for the launches of the executable that this one replaced.
+    #[cold]
+    fn wait_behind(&mut self, stream: &CudaStream) -> Result<()> {
+        if let Some(event) = &self.behind {
+            driver::run::wait(event.raw(), stream.cu_stream())?;
+            self.behind = None;
+        }
+        Ok(())
+    }
+
+    /// An event behind its launches, if there were some.
+    fn end_of_launches(&self) -> Result<Option<Arc<Event>>> {
+        match &self.last {
+            Launched::In(stream) => {
+                driver::bind(stream.context())?;
+                let event = Event::new()?;
+                event.record(stream.cu_stream())?;
+                Ok(Some(Arc::new(event)))
+            }
+            Launched::Before(_, event) => Ok(Some(event.clone())),
+            Launched::Never | Launched::Unknown => Ok(self.behind.clone()),
+        }
     }
 
     /// Runs `op` in the order of `stream`, as the only node of a graph that is gone when this
@@ -291,6 +323,7 @@ impl Exec {
             source: None,
             table: Table::default(),
             last: Launched::Never,
+            behind: None,
             retired: None,
             options: None,
             turns: None,

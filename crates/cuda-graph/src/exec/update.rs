@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUgraphNode;
 
 use super::table::Table;
 use super::{Exec, Gone};
-use crate::error::{NodeKind, UpdateFailure};
+use crate::error::{NodeKind, NodeName, UpdateFailure};
 use crate::graph::content::Content;
 use crate::graph::operation::Holds;
 use crate::graph::state::{Hierarchy, State, lock_both};
@@ -15,14 +15,52 @@ use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
 use crate::op::Op;
 use crate::{Error, Result, driver};
 
+/// How an executable was updated from a graph.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Updated {
+    /// Every node took over what its counterpart does.
+    InPlace,
+    /// The graph was instantiated anew, because the driver could not do that.
+    #[non_exhaustive]
+    Instantiated {
+        /// Why not.
+        reason: UpdateFailure,
+        /// The node of the graph at fault, where the driver names one.
+        node: Option<Box<NodeName>>,
+    },
+}
+
 impl Exec {
+    /// Makes the executable do what `graph` says: in place, or where the driver cannot do that,
+    /// because the topology is another one, say, by a new instantiation with the same options.
+    ///
+    /// Launches go on one after the other, also of what was instantiated before and after.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::instantiate`]; [`Error::Update`] where this does not own the executable. The
+    /// executable is then what it was.
+    pub fn update_from(&mut self, graph: &Graph) -> Result<Updated> {
+        let (reason, node) = match self.update_in_place(graph) {
+            Ok(()) => return Ok(Updated::InPlace),
+            Err(Error::Update { reason, node, .. }) if self.owned => (reason, node),
+            Err(error) => return Err(error),
+        };
+        let options = self.options()?;
+        let mut new = graph.instantiate_with(&options)?;
+        new.behind = self.end_of_launches()?;
+        drop(std::mem::replace(self, new));
+        Ok(Updated::Instantiated { reason, node })
+    }
+
     /// Updates every node from its counterpart in `graph`, which must have the same topology.
     ///
     /// # Errors
     ///
     /// [`Error::Update`] says why, and names the node where the driver does; [`Error::SideBySide`].
     /// The executable is then what it was.
-    pub fn update_from(&mut self, graph: &Graph) -> Result<()> {
+    pub fn update_in_place(&mut self, graph: &Graph) -> Result<()> {
         driver::bind(&self.context)?;
         let own = self.source.clone();
         let (mut theirs, ours) = match &own {

@@ -1,5 +1,6 @@
 //! Definitions: graphs, their nodes, their edges.
 
+pub(crate) mod checkpoints;
 mod child;
 mod child_op;
 mod condition;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
 
+pub use checkpoints::Checkpoints;
 pub use child_op::ChildOp;
 pub use condition::Condition;
 pub(crate) use conditional::need as need_conditional;

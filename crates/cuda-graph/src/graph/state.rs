@@ -21,6 +21,7 @@ use cudarc::driver::sys::{CUgraph, CUgraphNode};
 use smallvec::SmallVec;
 
 use super::NodeId;
+use super::checkpoints::Checkpoints;
 use super::condition::Condition;
 use super::content::{Content, Contents};
 use super::operation::{AnyOp, Holds, Operation};
@@ -56,6 +57,8 @@ pub(crate) struct State {
     pub executables: u32,
     /// There may be conditional nodes.
     pub may_branch: bool,
+    /// Of each recording that has some.
+    pub checkpoints: Vec<Checkpoints>,
     /// Conditions of this library's own that no node uses.
     pub spare: Vec<Condition>,
 }

@@ -8,18 +8,20 @@
 //! the numbers of new graphs and of new nodes in a graph that is there are reserved.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
+use super::setter::Setters;
 use super::{Body, Control, Flow, Path, setter};
 use crate::error::NodeKind;
 use crate::graph::content::Content;
 use crate::graph::state::{self, Hierarchy, RawNodes, State, check};
 use crate::graph::{
-    AnyOp, Graph, IfElseOp, IfOp, Operation, Slot, SwitchOp, WhileOp, need_conditional,
+    AnyOp, Condition, Graph, IfElseOp, IfOp, Operation, Slot, SwitchOp, WhileOp, need_conditional,
 };
-use crate::kernel::Kernel;
+use crate::memory::Region;
 use crate::op::{Op, Tag};
 use crate::{Error, Owner, Result, driver};
 
@@ -56,7 +58,11 @@ enum What {
 /// A loop or branch that was recorded.
 pub(super) struct FlowPlan {
     flow: Flow,
-    setter: Kernel,
+    setters: Setters,
+    /// Where it is told that the step stopped, if it may stop inside.
+    pub stopped: Option<Region>,
+    /// Its number and name, if it is a checkpoint.
+    pub checkpoint: Option<(u32, Arc<str>)>,
     /// The numbers of the bodies.
     numbers: Range<u32>,
     bodies: Vec<(Draft, Numbers)>,
@@ -159,34 +165,61 @@ impl Draft {
 }
 
 impl FlowPlan {
+    /// A loop or branch of a graph of `path`'s hierarchy, whose bodies are not recorded yet.
+    pub(super) fn new(path: &Path, flow: Flow, bodies: u32) -> Result<FlowPlan> {
+        // Asked first: an old driver does not load the kernels.
+        need_conditional(flow.control.kind(), bodies)?;
+        let graph = path.graph();
+        let setters = setter::of(graph.context())?;
+        // Never given back: nodes of bodies that come to nothing may have left handles behind (L2).
+        let numbers = graph.hierarchy().lock().reserve(bodies);
+        Ok(FlowPlan {
+            in_turn: flow.control.is_loop() || path.is_in_body(),
+            flow,
+            setters,
+            stopped: None,
+            checkpoint: None,
+            numbers,
+            bodies: Vec::with_capacity(bodies as usize),
+            turn: None,
+        })
+    }
+
+    /// The number of the next body, and an empty draft of it.
+    pub(super) fn next_body(&self, path: &Path) -> (u32, Draft) {
+        let number = self.numbers.start + self.bodies.len() as u32;
+        (
+            number,
+            Draft::new(path.graph().view_of(number), true, Some(0)),
+        )
+    }
+
+    /// Adds a body that was recorded, and the nodes at its end.
+    pub(super) fn push_body(&mut self, draft: Draft, ends: Numbers) {
+        let holds_flow = |planned: &Planned| matches!(planned.what, What::Flow(_));
+        self.in_turn |= draft.nodes.iter().any(holds_flow);
+        self.bodies.push((draft, ends));
+    }
+
+    /// Whether it does nothing: what comes behind a part with checkpoints is empty.
+    pub(super) fn is_empty_rest(&self) -> bool {
+        let is_empty =
+            |(draft, _): &(Draft, Numbers)| draft.nodes.is_empty() && draft.kept.is_empty();
+        self.flow.control == Control::Unstopped && self.bodies.iter().all(is_empty)
+    }
+
     /// Records a loop or branch for a graph of `path`'s hierarchy.
     pub(super) fn record(
         path: &Path,
         flow: Flow,
         bodies: &mut [&mut Body<'_>],
     ) -> Result<FlowPlan> {
-        let count = bodies.len() as u32;
-        // Asked first: an old driver does not load the kernels.
-        need_conditional(flow.control.kind(), count)?;
-        let graph = path.graph();
-        let setter = setter::of(graph.context())?;
-        // Never given back: nodes of bodies that come to nothing may have left handles behind (L2).
-        let numbers = graph.hierarchy().lock().reserve(count);
-        let mut plan = FlowPlan {
-            in_turn: flow.control.is_loop() || path.is_in_body(),
-            flow,
-            setter,
-            numbers: numbers.clone(),
-            bodies: Vec::with_capacity(bodies.len()),
-            turn: None,
-        };
-        for (number, record) in numbers.zip(bodies) {
-            let mut inner = path.inside(Draft::new(graph.view_of(number), true, Some(0)));
+        let mut plan = FlowPlan::new(path, flow, bodies.len() as u32)?;
+        for record in bodies {
+            let mut inner = path.inside(plan.next_body(path).1);
             record(&mut inner)?;
             let (draft, ends) = inner.into_draft()?;
-            let holds_flow = |planned: &Planned| matches!(planned.what, What::Flow(_));
-            plan.in_turn |= draft.nodes.iter().any(holds_flow);
-            plan.bodies.push((draft, ends));
+            plan.push_body(draft, ends);
         }
         Ok(plan)
     }
@@ -195,6 +228,26 @@ impl FlowPlan {
     /// first time only.
     fn is_entered_by_launch(&self, in_body: bool) -> bool {
         self.flow.control == Control::DoWhile && !in_body
+    }
+
+    /// What sets the condition before the conditional node.
+    fn entry(&self, condition: &Condition) -> Result<AnyOp> {
+        let (flag, stopped) = (&self.flow.flag, self.stopped.as_ref());
+        match (self.flow.control, stopped, &self.checkpoint) {
+            (Control::Checkpoint, Some(stopped), Some((number, name))) => {
+                let setters = &self.setters;
+                setters.checkpoint(condition, stopped, flag, *number, name)
+            }
+            (Control::Unstopped, ..) => self.setters.set(condition, None, Some(flag)),
+            (Control::DoWhile, ..) => self.setters.set(condition, None, None),
+            _ => self.setters.set(condition, Some(flag), None),
+        }
+    }
+
+    /// What sets a loop's condition at the end of its body.
+    fn again(&self, condition: &Condition) -> Result<AnyOp> {
+        let stopped = self.stopped.as_ref();
+        self.setters.set(condition, Some(&self.flow.flag), stopped)
     }
 
     fn located(&self, mut op: AnyOp) -> AnyOp {
@@ -276,15 +329,14 @@ impl State {
         // Until a node uses it.
         self.spare.push(condition);
         if !by_launch {
-            let flag = (plan.flow.control != Control::DoWhile).then_some(&plan.flow.flag);
-            let op = plan.located(setter::set(&plan.setter, &condition, flag)?);
+            let op = plan.located(plan.entry(&condition)?);
             let setter = self.insert(hierarchy, body, op, &after, slot(0), None)?;
             done.push(setter);
             after = handles(self.body(body)?, &[setter])?;
         }
         let op = plan.located(match plan.flow.control {
             Control::While | Control::DoWhile => WhileOp::new(&condition).into(),
-            Control::If => IfOp::new(&condition).into(),
+            Control::If | Control::Checkpoint | Control::Unstopped => IfOp::new(&condition).into(),
             Control::IfElse => IfElseOp::new(&condition).into(),
             Control::Switch => SwitchOp::new(&condition, plan.bodies.len() as u32).into(),
         });
@@ -303,7 +355,7 @@ impl State {
             inside.lingering.extend_from_slice(&draft.kept);
             if plan.flow.control.is_loop() {
                 let after = handles(inside, ends)?;
-                let again = setter::set(&plan.setter, &condition, Some(&plan.flow.flag))?;
+                let again = plan.again(&condition)?;
                 let again = plan.located(again);
                 self.insert(hierarchy, number, again, &after, Slot::New, None)?;
             }
@@ -321,7 +373,9 @@ impl Control {
         use CUgraphConditionalNodeType as T;
         match self {
             Control::While | Control::DoWhile => T::CU_GRAPH_COND_TYPE_WHILE,
-            Control::If | Control::IfElse => T::CU_GRAPH_COND_TYPE_IF,
+            Control::If | Control::IfElse | Control::Checkpoint | Control::Unstopped => {
+                T::CU_GRAPH_COND_TYPE_IF
+            }
             Control::Switch => T::CU_GRAPH_COND_TYPE_SWITCH,
         }
     }

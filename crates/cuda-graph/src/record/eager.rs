@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::{Body, Control, Flag, Flow, Foreign, Recorder, Records, recorded};
+use super::{Body, Checkpoint, Control, Flag, Flow, Foreign, Recorder, Records, checked, recorded};
 use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, ChildOp, Graph, NodeId, Operation};
@@ -31,6 +31,8 @@ pub struct Eager {
     held: Vec<Owner>,
     /// What foreign work may use.
     kept: Vec<Owner>,
+    /// The checkpoint at which the step stopped: the rest is passed over.
+    stopped: Option<Arc<str>>,
 }
 
 impl Eager {
@@ -51,6 +53,7 @@ impl Eager {
             word: PinnedBuffer::zeroed(stream.context(), 1)?,
             held: Vec::new(),
             kept: Vec::new(),
+            stopped: None,
         })
     }
 
@@ -66,12 +69,21 @@ impl Eager {
 
     recorded!();
 
+    /// The checkpoint at which the last step stopped, if it did. It passes over everything until
+    /// this is asked.
+    pub fn take_stopped(&mut self) -> Option<Arc<str>> {
+        self.stopped.take()
+    }
+
     fn run(&mut self, op: AnyOp) -> Result<()> {
         refuse_captured(&self.stream)?;
         if op.tag().unowned {
             return Err(Error::Unowned {
                 node: Box::new(op.name(None)),
             });
+        }
+        if self.stopped.is_some() {
+            return Ok(());
         }
         if op.condition_of().is_some() {
             return Err(Error::ConditionOutsideGraph);
@@ -145,20 +157,25 @@ impl Records for Eager {
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
         let case = match flow.control {
             Control::While => {
-                while self.read(&flow.flag)? != 0 {
+                while self.stopped.is_none() && self.read(&flow.flag)? != 0 {
                     bodies[0](self)?;
                 }
                 return Ok(None);
             }
             Control::DoWhile => loop {
                 bodies[0](self)?;
-                if self.read(&flow.flag)? == 0 {
+                if self.stopped.is_some() || self.read(&flow.flag)? == 0 {
                     return Ok(None);
                 }
             },
             Control::If | Control::IfElse => usize::from(self.read(&flow.flag)? == 0),
+            // What a path makes of checkpoints.
+            Control::Checkpoint | Control::Unstopped => return Err(Error::CheckpointHere),
             Control::Switch => self.read(&flow.flag)? as usize,
         };
         if let Some(body) = bodies.get_mut(case) {
@@ -167,9 +184,31 @@ impl Records for Eager {
         Ok(None)
     }
 
-    fn put_foreign(&mut self, _: &'static Location<'static>, work: &mut Foreign<'_>) -> Result<()> {
+    fn put_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()> {
         refuse_captured(&self.stream)?;
-        work(&self.stream)
+        match self.stopped.is_some() {
+            true => self.skip_foreign(location, work),
+            false => work(&self.stream),
+        }
+    }
+
+    fn skip_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()> {
+        Graph::capture(&self.stream, |path| path.put_foreign(location, work)).map(drop)
+    }
+
+    fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
+        if self.stopped.is_none() && self.read(&checkpoint.flag)? != 0 {
+            self.stopped = Some(checkpoint.name);
+        }
+        Ok(None)
     }
 
     fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
@@ -180,7 +219,10 @@ impl Records for Eager {
 
     fn put_outside(&mut self, work: &mut Foreign<'_>) -> Result<()> {
         refuse_captured(&self.stream)?;
-        work(&self.stream)
+        match self.stopped.is_some() {
+            true => Ok(()),
+            false => work(&self.stream),
+        }
     }
 }
 

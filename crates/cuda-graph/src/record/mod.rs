@@ -15,6 +15,7 @@ mod eager;
 mod guard;
 mod joined;
 mod path;
+mod resumed;
 mod run;
 pub(crate) mod setter;
 mod step;
@@ -28,6 +29,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 pub use eager::Eager;
 pub use guard::{Branch, Capture, Joint, Kind, Root, Split};
 pub use path::{ForeignBlock, Path};
+pub(crate) use resumed::resume_after;
 pub use run::Captured;
 pub use step::Step;
 
@@ -150,6 +152,10 @@ pub enum Control {
     If,
     IfElse,
     Switch,
+    /// The rest of a body or step behind a checkpoint, unless the step stops there.
+    Checkpoint,
+    /// The rest of a body or step behind a part with checkpoints, unless the step stopped there.
+    Unstopped,
 }
 
 /// A loop or branch to record.
@@ -175,6 +181,17 @@ impl Flow {
     }
 }
 
+/// A checkpoint to record.
+pub struct Checkpoint {
+    pub name: Arc<str>,
+    /// The flag's memory.
+    pub flag: Region,
+    /// The parameter that gave it.
+    pub param: Option<Arc<dyn AnyParam>>,
+    /// The source line that records it.
+    pub location: &'static Location<'static>,
+}
+
 /// The memory of a flag, which is one number.
 pub(crate) fn checked(flag: Region) -> Result<Region> {
     match flag.bytes() {
@@ -196,6 +213,21 @@ pub trait Records {
     fn put_made(&mut self, make: Arc<Make>) -> Result<()> {
         self.put(make()?).map(drop)
     }
+
+    /// Records a checkpoint, or stops at it. Returns the number of the graph that the rest goes
+    /// into, if it goes into one.
+    fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>>;
+
+    /// A loop around a checkpoint is recorded again behind the rest of its turn, with the
+    /// checkpoints in it.
+    fn begin_resume(&mut self) {}
+
+    /// Does foreign work without recording or running it, for what it does on the host.
+    fn skip_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()>;
 
     /// Records branches side by side.
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()>;
@@ -352,6 +384,34 @@ macro_rules! recorded {
             make: impl Fn() -> Result<O> + Send + Sync + 'static,
         ) -> Result<()> {
             self.put_made(Arc::new(move || Ok(make()?.into_any())))
+        }
+
+        /// Records a point at which the step stops if `flag` is not zero when it is reached: the
+        /// device passes over the rest of the step, of the loops and branches around, and of their
+        /// further turns.
+        ///
+        /// Who launches the step is told where it stopped, and can go on behind that point, with
+        /// everything as it was: [`Replay::resume`](crate::Replay::resume), and for other recorders
+        /// [`resume`](Recorder::resume_after). A step names each checkpoint differently.
+        ///
+        /// What is recorded behind a checkpoint, up to the end of the body or step around, goes into
+        /// a body of a conditional node.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::DuplicateCheckpoint`]; [`Error::CheckpointHere`] in branches of a parallel part,
+        /// in a path that is not recorded in a closure, and in a joined capture;
+        /// [`Error::SizeMismatch`] unless the flag is one number; [`Error::Unsupported`] where the
+        /// driver has no conditional nodes.
+        #[track_caller]
+        pub fn checkpoint(&mut self, name: impl Into<Arc<str>>, flag: &dyn Flag) -> Result<()> {
+            self.put_checkpoint(Checkpoint {
+                name: name.into(),
+                param: flag.param(),
+                flag: checked(flag.region()?)?,
+                location: Location::caller(),
+            })
+            .map(drop)
         }
 
         /// Runs `work` on the host once the device has been given what was recorded before, and

@@ -1,5 +1,6 @@
 //! A cursor in a graph.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
@@ -10,11 +11,12 @@ use smallvec::smallvec;
 
 use super::draft::{self, Draft, FlowPlan, Numbers};
 use super::joined::Joined;
-use super::{Body, Control, Flag, Flow, Foreign, Recorder, Records, recorded};
+use super::{Body, Checkpoint, Control, Flag, Flow, Foreign, Recorder, Records, checked, recorded};
 use crate::capture::{Block, CaptureMode, Session};
 use crate::error::{NodeKind, NodeName};
-use crate::graph::{AnyOp, Graph, Node, NodeId, NodeSet, Operation};
-use crate::op::{Op, Tag};
+use crate::graph::{AnyOp, Checkpoints, Graph, Node, NodeId, NodeSet, Operation, checkpoints};
+use crate::memory::{Buffer, Region};
+use crate::op::{FillOp, Op, Tag};
 use crate::{Error, Owner, Result, driver};
 
 /// A way through a graph: each operation recorded is a node that waits for the one before.
@@ -55,8 +57,35 @@ pub struct Path {
     is_fresh: bool,
     /// A foreign block that is all there is so far: the graph itself, unless more comes.
     whole: Option<(Graph, Tag)>,
+    /// What comes behind a checkpoint goes into a body until this one ends.
+    gate: Option<Gate>,
+    /// The checkpoints of the recording. None where there can be none.
+    stops: Option<Rc<RefCell<Stops>>>,
+    /// It is the recording's outermost path.
+    is_outermost: bool,
     /// The capture of other code that it records into.
     pub(super) joined: Option<Joined>,
+}
+
+/// The rest of a body or step, behind a checkpoint.
+struct Gate {
+    plan: FlowPlan,
+    /// Where the path was before.
+    place: Place,
+    after: Numbers,
+    turn: Option<u32>,
+}
+
+/// The checkpoints of a recording.
+#[derive(Default)]
+struct Stops {
+    names: Vec<Arc<str>>,
+    /// The word that says where the step stopped, once there is one.
+    word: Option<(Buffer<u32>, Region)>,
+    /// A launch sets the word to 0 before it comes to a checkpoint.
+    is_reset: bool,
+    /// A loop is recorded again behind the rest of its turn, with the checkpoints in it.
+    repeats: bool,
 }
 
 /// The stream of a recording, to hold, and the mode of its foreign blocks.
@@ -97,6 +126,9 @@ impl Path {
             _recording: None,
             is_fresh: false,
             whole: None,
+            gate: None,
+            stops: None,
+            is_outermost: false,
             joined: None,
         }
     }
@@ -112,6 +144,8 @@ impl Path {
         let session = stream.map(begin).transpose()?;
         Ok(Path {
             _recording: session.clone().map(Recording),
+            stops: Some(Rc::default()),
+            is_outermost: true,
             ..Path::at(place, session)
         })
     }
@@ -143,7 +177,10 @@ impl Path {
 
     /// A path through a body.
     pub(super) fn inside(&self, draft: Draft) -> Path {
-        Path::at(Place::Draft(draft), self.session.clone())
+        Path {
+            stops: self.stops.clone(),
+            ..Path::at(Place::Draft(draft), self.session.clone())
+        }
     }
 
     /// Branches of this path, unless its nodes go elsewhere first.
@@ -189,7 +226,8 @@ impl Path {
         }
     }
 
-    pub(super) fn into_draft(self) -> Result<(Draft, Numbers)> {
+    pub(super) fn into_draft(mut self) -> Result<(Draft, Numbers)> {
+        self.close_gate()?;
         match self.place {
             Place::Draft(draft) => Ok((draft, self.after)),
             Place::Live(_) => Err(Error::RecordingOver),
@@ -375,9 +413,101 @@ impl Path {
         Ok(())
     }
 
+    /// How many checkpoints there are in the recording.
+    fn checkpoints(&self) -> usize {
+        let stops = self.stops.as_ref();
+        stops.map_or(0, |stops| stops.borrow().names.len())
+    }
+
+    /// Where it is told that the step stopped.
+    fn stopped(&self) -> Result<Region> {
+        let stops = self.stops.as_ref().ok_or(Error::CheckpointHere)?;
+        let mut stops = stops.borrow_mut();
+        let word = match stops.word.take() {
+            Some(word) => word,
+            None => checkpoints::word(self.graph().context())?,
+        };
+        Ok(stops.word.insert(word).1.clone())
+    }
+
+    /// Has each launch go on at first.
+    fn reset_stopped(&mut self) -> Result<()> {
+        let Some(stops) = self.stops.clone().filter(|_| self.is_outermost) else {
+            return Ok(());
+        };
+        if !stops.borrow().is_reset {
+            self.stopped()?;
+            let word = stops.borrow().word.as_ref().map(|(word, _)| word.clone());
+            if let Some(word) = word {
+                self.record(FillOp::new(&word, 0u32)?.label("goes on"))?;
+            }
+            stops.borrow_mut().is_reset = true;
+        }
+        Ok(())
+    }
+
+    /// What comes next goes into a body of its own, up to the end of the path. Returns the number of
+    /// the body.
+    fn open_gate(
+        &mut self,
+        flow: Flow,
+        stopped: Option<Region>,
+        checkpoint: Option<(u32, Arc<str>)>,
+    ) -> Result<u32> {
+        self.settle()?;
+        self.close_gate()?;
+        self.reset_stopped()?;
+        let mut plan = FlowPlan::new(self, flow, 1)?;
+        plan.stopped = stopped;
+        plan.checkpoint = checkpoint;
+        let (number, draft) = plan.next_body(self);
+        self.gate = Some(Gate {
+            plan,
+            place: std::mem::replace(&mut self.place, Place::Draft(draft)),
+            after: std::mem::take(&mut self.after),
+            turn: self.turn.take(),
+        });
+        Ok(number)
+    }
+
+    /// The body behind a checkpoint is whole.
+    fn close_gate(&mut self) -> Result<()> {
+        let Some(gate) = self.gate.take() else {
+            return Ok(());
+        };
+        let mut plan = gate.plan;
+        let inner = std::mem::replace(&mut self.place, gate.place);
+        let ends = std::mem::replace(&mut self.after, gate.after);
+        self.turn = gate.turn;
+        let Place::Draft(draft) = inner else {
+            return Err(Error::RecordingOver);
+        };
+        plan.push_body(draft, ends);
+        if plan.is_empty_rest() {
+            return Ok(());
+        }
+        self.put_plan(plan).map(drop)
+    }
+
+    /// Puts a loop or branch that was recorded behind what came before. Returns its node.
+    fn put_plan(&mut self, mut plan: FlowPlan) -> Result<u32> {
+        plan.turn = self.turn;
+        let in_turn = plan.in_turn;
+        let node = match &mut self.place {
+            Place::Live(graph) => draft::put_flow(graph, plan, &self.after)?,
+            Place::Draft(draft) => draft.flow(plan, &self.after)?,
+        };
+        self.after = smallvec![node];
+        if in_turn {
+            self.turn = Some(node);
+        }
+        Ok(node)
+    }
+
     /// Ends the recording, which came to `recorded`, and gives what it is. An error is what went
     /// wrong first.
-    pub(crate) fn finish<T>(self, recorded: Result<T>) -> Result<(Graph, T)> {
+    pub(crate) fn finish<T>(mut self, recorded: Result<T>) -> Result<(Graph, T)> {
+        let recorded = recorded.and_then(|value| self.close_gate().map(|()| value));
         let value = match &self.session {
             Some(session) => session.end(recorded)?,
             None => recorded?,
@@ -390,6 +520,13 @@ impl Path {
         }
         if let Place::Draft(draft) = self.place {
             draft.commit()?;
+        }
+        if let Some(stops) = self.stops {
+            let Stops { names, word, .. } = stops.take();
+            if let Some((word, _)) = word.filter(|_| !names.is_empty()) {
+                let checkpoints = Checkpoints::new(word, names);
+                graph.hierarchy().lock().checkpoints.push(checkpoints);
+            }
         }
         Ok((graph, value))
     }
@@ -447,6 +584,8 @@ impl Records for Path {
         self.follow()?;
         // Branches of a joined capture start where it is; it goes on after all of them.
         let joined = self.joined.take();
+        // A step does not stop in one of several branches.
+        let stops = self.stops.take();
         let mut fork = Fork {
             start: (self.after.clone(), self.turn),
             ends: Numbers::new(),
@@ -459,6 +598,7 @@ impl Records for Path {
             recorded
         });
         drop(fork);
+        self.stops = stops;
         self.joined = joined;
         self.lead()?;
         recorded
@@ -469,23 +609,70 @@ impl Records for Path {
         if let Some(session) = &self.session {
             session.check()?;
         }
+        let (before, location) = (self.checkpoints(), flow.location);
         let mut plan = FlowPlan::record(self, flow, bodies)?;
         if let Some(session) = &self.session {
             session.check()?;
         }
         self.follow()?;
-        plan.turn = self.turn;
-        let in_turn = plan.in_turn;
-        let node = match &mut self.place {
-            Place::Live(graph) => draft::put_flow(graph, plan, &self.after)?,
-            Place::Draft(draft) => draft.flow(plan, &self.after)?,
-        };
-        self.after = smallvec![node];
-        if in_turn {
-            self.turn = Some(node);
+        let may_stop = self.checkpoints() > before;
+        if may_stop {
+            self.reset_stopped()?;
+            plan.stopped = Some(self.stopped()?);
         }
+        let node = self.put_plan(plan)?;
         self.lead()?;
-        Ok(Some(self.graph().id_of(node, NodeKind::Conditional)))
+        let node = self.graph().id_of(node, NodeKind::Conditional);
+        if may_stop {
+            let rest = Flow {
+                control: Control::Unstopped,
+                flag: self.stopped()?,
+                param: None,
+                location,
+            };
+            self.open_gate(rest, None, None)?;
+        }
+        Ok(Some(node))
+    }
+
+    fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
+        let stops = self.stops.clone().ok_or(Error::CheckpointHere)?;
+        let (name, repeats) = (checkpoint.name, stops.borrow().repeats);
+        if stops.borrow().names.contains(&name) && !repeats {
+            let name = (*name).into();
+            return Err(Error::DuplicateCheckpoint { name });
+        }
+        let stopped = self.stopped()?;
+        stops.borrow_mut().names.push(name.clone());
+        let number = stops.borrow().names.len() as u32;
+        let rest = Flow {
+            control: Control::Checkpoint,
+            flag: checkpoint.flag,
+            param: None,
+            location: checkpoint.location,
+        };
+        self.open_gate(rest, Some(stopped), Some((number, name)))
+            .map(Some)
+    }
+
+    fn begin_resume(&mut self) {
+        if let Some(stops) = &self.stops {
+            stops.borrow_mut().repeats = true;
+        }
+    }
+
+    fn skip_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()> {
+        if self.joined.is_some() {
+            return Err(Error::CheckpointHere);
+        }
+        let block = self.begin_block(location)?;
+        driver::bind(block.stream().context())?;
+        // Dropped before its end, the block records nothing.
+        work(block.stream())
     }
 
     fn put_foreign(

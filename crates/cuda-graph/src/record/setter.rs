@@ -15,8 +15,11 @@ use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
 use crate::op::KernelOp;
 
-/// `set_condition(condition, flag, reads)`: the condition becomes what the flag is, or 1 if `reads`
-/// is 0.
+/// `set_condition(condition, flag, reads, stopped)`: the condition becomes what the flag is, or 1 if
+/// `reads` is 0. Where there is `stopped`, and it is not 0, the condition becomes 0.
+///
+/// `checkpoint(condition, stopped, flag, number)`: if `stopped` is 0 and the flag is not, `stopped`
+/// becomes the number. The condition becomes 1 if `stopped` is 0, and else 0.
 const PTX: &str = "
 .version 8.3
 .target sm_70
@@ -24,11 +27,12 @@ const PTX: &str = "
 
 .extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
 
-.visible .entry set_condition(.param .u64 condition, .param .u64 flag, .param .u32 reads)
+.visible .entry set_condition(.param .u64 condition, .param .u64 flag, .param .u32 reads,
+    .param .u64 stopped)
 {
-    .reg .pred %reads;
-    .reg .b32 %value;
-    .reg .b64 %handle, %from;
+    .reg .pred %reads, %stops;
+    .reg .b32 %value, %word;
+    .reg .b64 %handle, %from, %stopped;
     ld.param.u64 %handle, [condition];
     ld.param.u64 %from, [flag];
     ld.param.u32 %value, [reads];
@@ -36,6 +40,43 @@ const PTX: &str = "
     cvta.to.global.u64 %from, %from;
     mov.u32 %value, 1;
     @%reads ld.global.u32 %value, [%from];
+    ld.param.u64 %stopped, [stopped];
+    setp.ne.u64 %stops, %stopped, 0;
+    cvta.to.global.u64 %stopped, %stopped;
+    mov.u32 %word, 0;
+    @%stops ld.global.u32 %word, [%stopped];
+    setp.ne.u32 %stops, %word, 0;
+    selp.u32 %value, 0, %value, %stops;
+    {
+        .param .b64 a;
+        .param .b32 b;
+        st.param.b64 [a], %handle;
+        st.param.b32 [b], %value;
+        call.uni cudaGraphSetConditional, (a, b);
+    }
+    ret;
+}
+
+.visible .entry checkpoint(.param .u64 condition, .param .u64 stopped, .param .u64 flag,
+    .param .u32 number)
+{
+    .reg .pred %p, %q;
+    .reg .b32 %word, %flag, %number, %value;
+    .reg .b64 %handle, %stopped, %from;
+    ld.param.u64 %handle, [condition];
+    ld.param.u64 %stopped, [stopped];
+    ld.param.u64 %from, [flag];
+    ld.param.u32 %number, [number];
+    cvta.to.global.u64 %stopped, %stopped;
+    cvta.to.global.u64 %from, %from;
+    ld.global.u32 %word, [%stopped];
+    ld.global.u32 %flag, [%from];
+    setp.eq.u32 %p, %word, 0;
+    setp.ne.and.u32 %q, %flag, 0, %p;
+    selp.u32 %word, %number, %word, %q;
+    @%q st.global.u32 [%stopped], %word;
+    setp.eq.u32 %p, %word, 0;
+    selp.u32 %value, 1, 0, %p;
     {
         .param .b64 a;
         .param .b32 b;
@@ -47,34 +88,78 @@ const PTX: &str = "
 }
 ";
 
-/// The kernel of `context`, loaded if it is not.
-pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Kernel> {
+/// The kernels of a context.
+#[derive(Clone)]
+pub(crate) struct Setters(Arc<[Kernel]>);
+
+/// The kernels of `context`, loaded if they are not.
+pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Setters> {
     static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
-    let loaded = LOADED.get(context, || Kernel::load(context, PTX, ["set_condition"]))?;
-    Ok(loaded[0].clone())
+    let names = ["set_condition", "checkpoint"];
+    let loaded = LOADED.get(context, || Kernel::load(context, PTX, names))?;
+    Ok(Setters(loaded))
 }
 
-/// Sets `condition` to what `flag`, which is one number, is, or to 1 without a flag. Pictures name
-/// the operation for what it does to which condition.
-pub(crate) fn set(kernel: &Kernel, condition: &Condition, flag: Option<&Region>) -> Result<AnyOp> {
-    let mut arguments = Arguments::default();
-    KernelArgument::add_to(condition, &mut arguments);
-    arguments.value(&flag.map_or(0, Region::address));
-    arguments.value(&u32::from(flag.is_some()));
-    if let Some(owner) = flag.and_then(|flag| flag.owner.clone()) {
-        arguments.keep(owner);
+const ONE: LaunchConfig = LaunchConfig {
+    grid_dim: (1, 1, 1),
+    block_dim: (1, 1, 1),
+    shared_mem_bytes: 0,
+};
+
+impl Setters {
+    /// Sets `condition` to what `flag`, which is one number, is, or to 1 without a flag; to 0 if
+    /// `stopped` is not. Pictures name the operation for what it does to which condition.
+    pub(crate) fn set(
+        &self,
+        condition: &Condition,
+        flag: Option<&Region>,
+        stopped: Option<&Region>,
+    ) -> Result<AnyOp> {
+        let mut arguments = Arguments::default();
+        KernelArgument::add_to(condition, &mut arguments);
+        arguments.value(&flag.map_or(0, Region::address));
+        arguments.value(&u32::from(flag.is_some()));
+        arguments.value(&stopped.map_or(0, Region::address));
+        for region in [flag, stopped].into_iter().flatten() {
+            region
+                .owner
+                .iter()
+                .for_each(|owner| arguments.keep(owner.clone()));
+        }
+        // SAFETY: the kernel reads one number from each address, which the operation keeps, and sets
+        // a condition of the graph that it becomes a node of.
+        let op = unsafe { KernelOp::new(&self.0[0], ONE, arguments) }?;
+        let label = match flag {
+            Some(flag) => format!("sets {:#x} by {:#x}", condition.raw(), flag.address()),
+            None => format!("enters {:#x}", condition.raw()),
+        };
+        Ok(op.label(label).into())
     }
-    let one = LaunchConfig {
-        grid_dim: (1, 1, 1),
-        block_dim: (1, 1, 1),
-        shared_mem_bytes: 0,
-    };
-    // SAFETY: the kernel reads one number from the flag's address, which the operation keeps, and
-    // sets a condition of the graph that it becomes a node of.
-    let op = unsafe { KernelOp::new(kernel, one, arguments) }?;
-    let label = match flag {
-        Some(flag) => format!("sets {:#x} by {:#x}", condition.raw(), flag.address()),
-        None => format!("enters {:#x}", condition.raw()),
-    };
-    Ok(op.label(label).into())
+
+    /// Stops at checkpoint `number` if `flag` is set, and sets `condition` to whether the step goes
+    /// on.
+    pub(crate) fn checkpoint(
+        &self,
+        condition: &Condition,
+        stopped: &Region,
+        flag: &Region,
+        number: u32,
+        name: &str,
+    ) -> Result<AnyOp> {
+        let mut arguments = Arguments::default();
+        KernelArgument::add_to(condition, &mut arguments);
+        arguments.value(&stopped.address());
+        arguments.value(&flag.address());
+        arguments.value(&number);
+        for region in [stopped, flag] {
+            region
+                .owner
+                .iter()
+                .for_each(|owner| arguments.keep(owner.clone()));
+        }
+        // SAFETY: the kernel reads one number from each address, and writes the first, which the
+        // operation keeps; it sets a condition of the graph that it becomes a node of.
+        let op = unsafe { KernelOp::new(&self.0[1], ONE, arguments) }?;
+        Ok(op.label(format!("checkpoint {name}")).into())
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream};
@@ -12,7 +13,7 @@ use super::script::{Changes, Driven, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
-use crate::graph::AnyOp;
+use crate::graph::{AnyOp, Checkpoints};
 use crate::kernel::{AnyParam, digest_of};
 use crate::memory::{Region, bytes_of_owner};
 use crate::op::Op;
@@ -78,6 +79,10 @@ pub(super) struct Core {
     /// What it has recorded, if it is beside none.
     pub script: Vec<Traced>,
     pub last_call: LastCall,
+    /// The step goes on behind a checkpoint.
+    pub resumes: bool,
+    /// Counts calls, for outcomes to tell whether they are the last.
+    pub serial: Arc<AtomicU64>,
     /// Where flags are read to.
     word: Option<PinnedBuffer<u32>>,
     /// An executable was made or changed since the memory that all hold was counted.
@@ -95,6 +100,8 @@ impl Core {
             changes: Changes::default(),
             made: Vec::new(),
             last_call: LastCall::Never,
+            resumes: false,
+            serial: Arc::default(),
             script: Vec::new(),
             word: None,
             uncounted: false,
@@ -345,7 +352,8 @@ impl Core {
     /// Makes an executable of what was recorded.
     fn build(&mut self, section: usize, stream: &Arc<CudaStream>) -> Result<usize> {
         let instantiate = &self.options.instantiate;
-        let mut shape = Shape::build(self.next_id, &self.context, &mut self.script, instantiate)?;
+        let (id, resumes) = (self.next_id, self.resumes);
+        let mut shape = Shape::build(id, &self.context, &mut self.script, instantiate, resumes)?;
         shape.exec.upload(stream)?;
         self.next_id += 1;
         self.uncounted = true;
@@ -418,6 +426,16 @@ impl Core {
         let shape = &mut section.shapes[shape];
         shape.used = call;
         shape.before = before;
+    }
+
+    /// The part behind a section turned out to need the host no more.
+    pub(super) fn drive_no_more(&mut self, section: usize) {
+        let section = &mut self.sections[section];
+        section.empty_before = None;
+        let last = section.last;
+        if let Some(shape) = section.shapes.iter_mut().find(|shape| shape.id == last) {
+            shape.before = None;
+        }
     }
 
     /// Whether the host drove this part when it came here before.
@@ -524,11 +542,11 @@ impl Core {
     }
 
     /// Runs what the last call ran, with the values that parameters have now.
-    pub(super) fn run(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
+    pub(super) fn run(&mut self, stream: &Arc<CudaStream>) -> Result<Option<Checkpoints>> {
         let not_called = |why| Err(Error::NotCalled { why });
         let id = match self.last_call {
             LastCall::One(Some(id)) => id,
-            LastCall::One(None) => return Ok(()),
+            LastCall::One(None) => return Ok(None),
             LastCall::Never => return not_called("it never was"),
             LastCall::InSections => return not_called("it has sections for the host"),
             LastCall::NotWhole => return not_called("its last call failed"),
@@ -566,7 +584,9 @@ impl Core {
         let id = shape.id;
         self.sections[0].last = id;
         self.last_call = LastCall::One(Some(id));
-        self.launch(0, at, stream)
+        let checkpoints = self.sections[0].shapes[at].checkpoints.clone();
+        self.launch(0, at, stream)?;
+        Ok(checkpoints)
     }
 
     /// Has an executable, or another one, do what closures make of parameters and read the flags

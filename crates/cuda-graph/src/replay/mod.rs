@@ -8,13 +8,15 @@ mod walk;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::{CudaContext, CudaStream};
 
 use self::core::Core;
 use crate::exec::InstantiateOptions;
+use crate::graph::Checkpoints;
 use crate::kernel::{KernelArgument, Param};
-use crate::record::{Eager, Recorder};
+use crate::record::{Eager, Recorder, resume_after};
 use crate::{Error, Result, driver};
 use walk::Walk;
 
@@ -73,6 +75,8 @@ pub struct Replay {
     core: Core,
     /// Runs the calls, where no graph can.
     eager: Option<(Eager, Error)>,
+    /// What came of the last call, if it may have stopped.
+    last: Option<Outcome>,
 }
 
 /// How many executables a [`Replay`] keeps, and how they are made.
@@ -125,9 +129,55 @@ pub struct Counters {
 }
 
 /// What came of a call.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Outcome {}
+#[derive(Clone)]
+pub struct Outcome {
+    stopped: Stopped,
+}
+
+/// Where a step stopped.
+#[derive(Clone)]
+enum Stopped {
+    Known(Option<Arc<str>>),
+    /// The device says so.
+    Asked {
+        checkpoints: Checkpoints,
+        stream: Arc<CudaStream>,
+        /// The number of the call, and of the last one.
+        call: u64,
+        last: Arc<AtomicU64>,
+    },
+}
+
+impl Outcome {
+    /// The checkpoint at which the step stopped, if it did. Waits until the step is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeGone`] if another call was made since; what the driver answers.
+    pub fn stopped(&self) -> Result<Option<Arc<str>>> {
+        match &self.stopped {
+            Stopped::Known(stopped) => Ok(stopped.clone()),
+            Stopped::Asked { call, last, .. } if last.load(Ordering::Relaxed) != *call => {
+                Err(Error::OutcomeGone)
+            }
+            Stopped::Asked {
+                checkpoints,
+                stream,
+                ..
+            } => checkpoints.stopped(stream),
+        }
+    }
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stopped {
+            Stopped::Known(None) => f.write_str("Outcome: the step is whole"),
+            Stopped::Known(Some(name)) => write!(f, "Outcome: stopped at `{name}`"),
+            Stopped::Asked { checkpoints, .. } => write!(f, "Outcome: {checkpoints:?} know"),
+        }
+    }
+}
 
 impl Replay {
     /// A replay of steps on the device of `context`.
@@ -141,6 +191,7 @@ impl Replay {
         Ok(Replay {
             core: Core::new(context.clone(), options),
             eager: None,
+            last: None,
         })
     }
 
@@ -161,16 +212,17 @@ impl Replay {
         mut step: impl FnMut(&mut dyn Recorder) -> Result<()>,
     ) -> Result<Outcome> {
         self.check_stream(stream)?;
-        self.core.counters.calls += 1;
+        self.begin_call();
         if self.eager.is_none() {
             let mut walk = Walk::new(&mut self.core, stream);
             let walked = step(&mut walk).and_then(|()| walk.finish());
             let (lacks, launched) = (walk.unsupported.take(), walk.launched);
+            let (stopped, checkpoints) = (walk.stopped.take(), walk.checkpoints.take());
             drop(walk);
             let error = match (walked, lacks) {
                 (Ok(()), None) => {
                     self.core.trim();
-                    return Ok(Outcome {});
+                    return Ok(self.outcome(stopped, checkpoints, stream));
                 }
                 (_, Some(error)) | (Err(error), None) => error,
             };
@@ -197,7 +249,85 @@ impl Replay {
         self.core.counters.eager += 1;
         let ran = step(eager);
         eager.end_step();
-        ran.map(|()| Outcome {})
+        let stopped = eager.take_stopped();
+        ran.map(|()| self.outcome(stopped, None, stream))
+    }
+
+    fn begin_call(&mut self) {
+        self.core.counters.calls += 1;
+        self.core
+            .serial
+            .store(self.core.counters.calls, Ordering::Relaxed);
+        self.last = None;
+    }
+
+    fn outcome(
+        &mut self,
+        stopped: Option<Arc<str>>,
+        checkpoints: Option<Checkpoints>,
+        stream: &Arc<CudaStream>,
+    ) -> Outcome {
+        let stopped = match (stopped, checkpoints) {
+            (None, Some(checkpoints)) => Stopped::Asked {
+                checkpoints,
+                stream: stream.clone(),
+                call: self.core.counters.calls,
+                last: self.core.serial.clone(),
+            },
+            (stopped, _) => Stopped::Known(stopped),
+        };
+        let outcome = Outcome { stopped };
+        if !matches!(outcome.stopped, Stopped::Known(None)) {
+            self.last = Some(outcome.clone());
+        }
+        outcome
+    }
+
+    /// Goes on with a step behind the checkpoint at which the last call stopped, with everything as
+    /// it was. `step` is the same step; what comes before the checkpoint is passed over
+    /// ([`resume_after`](trait.Recorder.html#method.resume_after)).
+    ///
+    /// ```
+    /// use cuda_graph::{Buffer, FillOp, Recorder, Replay, Result};
+    ///
+    /// let device = cuda_graph::device(0)?;
+    /// let stream = device.context().new_stream()?;
+    /// let (a, b) = (Buffer::<u32>::zeroed(&stream, 1)?, Buffer::<u32>::zeroed(&stream, 1)?);
+    /// let pause = Buffer::from_host(&stream, &[1u32])?;
+    /// let step = |r: &mut dyn Recorder| -> Result<()> {
+    ///     r.record(FillOp::new(&a, 1)?)?;
+    ///     r.checkpoint("between", &pause)?;
+    ///     r.record(FillOp::new(&b, 1)?)?;
+    ///     Ok(())
+    /// };
+    /// let mut replay = Replay::new(device.context())?;
+    /// let outcome = replay.call(&stream, step)?;
+    /// assert_eq!(outcome.stopped()?.as_deref(), Some("between"));
+    /// assert_eq!(b.to_host(&stream)?, [0]);
+    ///
+    /// let outcome = replay.resume(&stream, step)?;
+    /// assert_eq!(outcome.stopped()?, None);
+    /// assert_eq!(b.to_host(&stream)?, [1]);
+    /// # Ok::<(), cuda_graph::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotStopped`]; as [`call`](Replay::call).
+    pub fn resume(
+        &mut self,
+        stream: &Arc<CudaStream>,
+        mut step: impl FnMut(&mut dyn Recorder) -> Result<()>,
+    ) -> Result<Outcome> {
+        let last = self.last.clone().ok_or(Error::NotStopped)?;
+        let name = last.stopped()?.ok_or(Error::NotStopped)?;
+        let resumed = self.call(stream, |r| resume_after(r, &name, &mut step));
+        if resumed.is_err() {
+            // It can be gone on with again.
+            let stopped = Stopped::Known(Some(name));
+            self.last = Some(Outcome { stopped });
+        }
+        resumed
     }
 
     /// Gives a parameter a value for the next [`run`](Replay::run) or call. Other replays and
@@ -235,9 +365,9 @@ impl Replay {
                 why: "it runs eagerly",
             });
         }
-        self.core.counters.calls += 1;
-        self.core.run(stream)?;
-        Ok(Outcome {})
+        self.begin_call();
+        let checkpoints = self.core.run(stream)?;
+        Ok(self.outcome(None, checkpoints, stream))
     }
 
     fn check_stream(&self, stream: &CudaStream) -> Result<()> {
@@ -252,6 +382,7 @@ impl Replay {
     pub fn reset(&mut self, context: &Arc<CudaContext>) {
         self.core.reset(context);
         self.eager = None;
+        self.last = None;
     }
 
     /// What it did so far.

@@ -20,7 +20,7 @@ pub(super) enum Traced {
     Op(AnyOp),
     /// Foreign work that was captured, or an embedded graph.
     Captured(Captured),
-    /// A loop or branch begins: its bodies follow.
+    /// A loop or branch begins: its bodies follow. Or a checkpoint.
     Flow(FlowItem),
     /// A parallel part of so many branches begins.
     Fork(usize),
@@ -86,7 +86,10 @@ fn hash_topology(graph: &Graph, hasher: &mut DefaultHasher) -> Result<()> {
 #[derive(Clone)]
 pub(super) struct FlowItem {
     pub control: Control,
+    /// How many bodies follow: none behind a checkpoint.
     pub bodies: usize,
+    /// A checkpoint's name.
+    pub name: Option<Arc<str>>,
     pub flag: Region,
     /// The parameter that gave it.
     pub param: Option<Arc<dyn AnyParam>>,
@@ -94,6 +97,11 @@ pub(super) struct FlowItem {
 }
 
 impl FlowItem {
+    /// Whether it is the same loop, branch or checkpoint, whatever its flag is.
+    pub(super) fn is_like(&self, other: &FlowItem) -> bool {
+        (self.control, self.bodies) == (other.control, other.bodies) && self.name == other.name
+    }
+
     /// Whether both flags come from the same parameter, or from none.
     pub(super) fn has_param_of(&self, other: &FlowItem) -> bool {
         match (&self.param, &other.param) {

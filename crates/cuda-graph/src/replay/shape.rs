@@ -12,9 +12,9 @@ use crate::error::NodeKind;
 use crate::exec::{Edit, Exec, InstantiateOptions, Refused};
 use crate::graph::operation::Holds;
 use crate::graph::state::State;
-use crate::graph::{AnyOp, ChildOp, Condition, NodeId, Operation};
+use crate::graph::{AnyOp, Checkpoints, ChildOp, Condition, NodeId, Operation};
 use crate::op::Op;
-use crate::record::{Control, Flow, Path, Recorder, setter};
+use crate::record::{Body, Checkpoint, Control, Flow, Path, Recorder, Records, setter};
 use crate::{Error, Owner, Result};
 
 /// An executable and what its items are.
@@ -23,6 +23,8 @@ pub(super) struct Shape {
     pub exec: Exec,
     items: Vec<Item>,
     pub params: Params,
+    /// Where the step may stop.
+    pub checkpoints: Option<Checkpoints>,
     /// How many items may change.
     pub changeable: usize,
     /// The call that used it last.
@@ -41,6 +43,8 @@ enum Item {
     Flow(Box<PlacedFlow>),
     /// A loop or branch whose graph is not finished, with its conditional node.
     Unplaced(FlowItem, NodeId),
+    /// A checkpoint whose graph is not finished, with the number of the body behind it.
+    UnplacedCheckpoint(FlowItem, u32),
     Fork(usize),
     Next,
     End,
@@ -50,9 +54,20 @@ enum Item {
 /// A loop or branch in the executable.
 struct PlacedFlow {
     now: FlowItem,
-    /// The kernel nodes that set its condition by its flag.
-    setters: SmallVec<[NodeId; 2]>,
+    /// The kernel nodes that set its condition by its flag, and what each does.
+    setters: SmallVec<[(NodeId, Sets); 2]>,
     condition: Condition,
+}
+
+/// How a kernel sets a condition.
+#[derive(Clone, Copy)]
+enum Sets {
+    /// By the flag.
+    Entry,
+    /// By the flag, at the end of a loop's body; and by whether the step stopped in it.
+    Again { may_stop: bool },
+    /// By whether the step stops at the checkpoint of this number.
+    Checkpoint(u32),
 }
 
 /// How an item of a step goes with the item of a script at the same place.
@@ -111,7 +126,7 @@ impl Shape {
             },
             (Some(Item::Flow(placed)), View::Flow(flow)) => {
                 let now = &placed.now;
-                match (now.control, now.bodies) == (flow.control, flow.bodies) {
+                match now.is_like(flow) {
                     true => {
                         let same = now.flag.is_same(&flow.flag) && now.has_param_of(flow);
                         same_or(same, Fit::Changed)
@@ -166,7 +181,7 @@ impl Shape {
             Some(Item::Next) => View::Next,
             Some(Item::End) => View::End,
             Some(Item::Keep(owner)) => View::Keep(owner),
-            Some(Item::Unplaced(flow, _)) => View::Flow(flow),
+            Some(Item::Unplaced(flow, _) | Item::UnplacedCheckpoint(flow, _)) => View::Flow(flow),
             None => View::Over,
         }
     }
@@ -209,13 +224,23 @@ impl Shape {
                 continue;
             };
             let setters = placed.setters.iter();
-            let edits = setters.map(|&node| {
-                let op = setter::of(self.exec.context())
-                    .and_then(|kernel| setter::set(&kernel, &placed.condition, Some(&flow.flag)))?;
+            let stopped = self.checkpoints.as_ref().map(Checkpoints::word);
+            let edits = setters.map(|&(node, sets)| {
+                let (condition, flag) = (&placed.condition, &flow.flag);
+                let kernels = setter::of(self.exec.context())?;
+                let op = match (sets, &stopped, &flow.name) {
+                    (Sets::Checkpoint(number), Some(stopped), Some(name)) => {
+                        kernels.checkpoint(condition, stopped, flag, number, name)
+                    }
+                    (Sets::Again { may_stop: true }, stopped, _) => {
+                        kernels.set(condition, Some(flag), stopped.as_ref())
+                    }
+                    _ => kernels.set(condition, Some(flag), None),
+                };
                 Ok(Edit {
                     item: *item,
                     node,
-                    op: located(op, flow),
+                    op: located(op?, flow),
                 })
             });
             match edits.collect::<Result<SmallVec<[Edit; 2]>>>() {
@@ -284,16 +309,31 @@ impl Shape {
         context: &Arc<CudaContext>,
         script: &mut Vec<Traced>,
         options: &InstantiateOptions,
+        resumes: bool,
     ) -> Result<Shape> {
         let mut path = Path::fresh(context, None)?;
+        if resumes {
+            path.begin_resume();
+        }
         let mut items = Vec::with_capacity(script.len());
         record(&mut path, &mut script.drain(..), &mut items)?;
         let (graph, ()) = path.finish(Ok(()))?;
         let state = graph.hierarchy().look();
-        for item in &mut items {
-            if let Item::Unplaced(flow, node) = item {
-                *item = Item::Flow(Box::new(PlacedFlow::find(&state, flow.clone(), *node)?));
-            }
+        let mut number = 0;
+        for at in 0..items.len() {
+            let placed = match &items[at] {
+                Item::Unplaced(flow, node) => {
+                    let may_stop = holds_checkpoint(&items[at + 1..]);
+                    PlacedFlow::find(&state, flow.clone(), *node, may_stop)?
+                }
+                Item::UnplacedCheckpoint(flow, body) => {
+                    number += 1;
+                    let hierarchy = graph.hierarchy().id;
+                    PlacedFlow::find_checkpoint(&state, flow.clone(), hierarchy, *body, number)?
+                }
+                _ => continue,
+            };
+            items[at] = Item::Flow(Box::new(placed));
         }
         drop(state);
         let changes = |item: &&Item| !matches!(item, Item::Fork(_) | Item::Next | Item::End);
@@ -306,6 +346,7 @@ impl Shape {
             followed_by: id,
             before: None,
             params: Params::default(),
+            checkpoints: graph.checkpoints().pop(),
         })
     }
 }
@@ -322,7 +363,7 @@ impl Drop for Shape {
 
 impl PlacedFlow {
     /// Finds the kernels around a conditional node, and inside of it, that read its flag.
-    fn find(state: &State, now: FlowItem, node: NodeId) -> Result<PlacedFlow> {
+    fn find(state: &State, now: FlowItem, node: NodeId, may_stop: bool) -> Result<PlacedFlow> {
         let body = state.body(node.body)?;
         let Some(Holds::Bodies(branching)) = body.content(node.index).map(Operation::holds) else {
             return Err(Error::GraphGone);
@@ -336,11 +377,12 @@ impl PlacedFlow {
         let mut setters = SmallVec::new();
         // A do-while loop is entered without a look at its flag.
         if now.control != Control::DoWhile {
-            setters.push(kernel(node.body, node.index - 1));
+            setters.push((kernel(node.body, node.index - 1), Sets::Entry));
         }
         if now.control.is_loop() {
             let inside = body.inside(node.index).start;
-            setters.push(kernel(inside, state.body(inside)?.len() - 1));
+            let last = kernel(inside, state.body(inside)?.len() - 1);
+            setters.push((last, Sets::Again { may_stop }));
         }
         Ok(PlacedFlow {
             now,
@@ -348,6 +390,49 @@ impl PlacedFlow {
             condition: branching.condition,
         })
     }
+
+    /// Finds the kernel before the conditional node whose body is `body`.
+    fn find_checkpoint(
+        state: &State,
+        now: FlowItem,
+        hierarchy: u64,
+        body: u32,
+        number: u32,
+    ) -> Result<PlacedFlow> {
+        let (graph, node) = state.body(body)?.parent.ok_or(Error::GraphGone)?;
+        let content = state.body(graph)?.content(node);
+        let Some(Holds::Bodies(branching)) = content.map(Operation::holds) else {
+            return Err(Error::GraphGone);
+        };
+        let setter = NodeId {
+            hierarchy,
+            body: graph,
+            index: node - 1,
+            kind: NodeKind::Kernel,
+        };
+        Ok(PlacedFlow {
+            now,
+            setters: SmallVec::from_slice(&[(setter, Sets::Checkpoint(number))]),
+            condition: branching.condition,
+        })
+    }
+}
+
+/// Whether there is a checkpoint among the items up to the end of the part that they are in.
+fn holds_checkpoint(items: &[Item]) -> bool {
+    let mut open = 1;
+    for item in items {
+        match item {
+            Item::UnplacedCheckpoint(..) => return true,
+            Item::Unplaced(..) | Item::Fork(_) => open += 1,
+            Item::End => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return false;
+        }
+    }
+    false
 }
 
 fn located(mut op: AnyOp, flow: &FlowItem) -> AnyOp {
@@ -385,6 +470,15 @@ fn record(
                 with_bodies(branches, script, items, |bodies| r.put_branches(bodies))?;
                 continue;
             }
+            Some(Traced::Flow(now)) if now.control == Control::Checkpoint => {
+                let body = r.put_checkpoint(Checkpoint {
+                    name: now.name.clone().unwrap_or_default(),
+                    flag: now.flag.clone(),
+                    param: now.param.clone(),
+                    location: now.location,
+                })?;
+                Item::UnplacedCheckpoint(now, body.ok_or_else(missing)?)
+            }
             Some(Traced::Flow(now)) => {
                 let at = items.len();
                 // Its place; what it is comes below.
@@ -410,7 +504,7 @@ fn with_bodies<R>(
     count: usize,
     script: &mut dyn Iterator<Item = Traced>,
     items: &mut Vec<Item>,
-    put: impl FnOnce(&mut [&mut dyn FnMut(&mut dyn Recorder) -> Result<()>]) -> Result<R>,
+    put: impl FnOnce(&mut [&mut Body<'_>]) -> Result<R>,
 ) -> Result<R> {
     // The bodies are recorded one after the other.
     let shared = RefCell::new((script, items));
@@ -419,7 +513,6 @@ fn with_bodies<R>(
         record(r, *script, items)
     };
     let mut bodies = vec![body; count];
-    let mut bodies: Vec<&mut dyn FnMut(&mut dyn Recorder) -> Result<()>> =
-        bodies.iter_mut().map(|body| body as _).collect();
+    let mut bodies: Vec<&mut Body<'_>> = bodies.iter_mut().map(|body| body as _).collect();
     put(&mut bodies)
 }

@@ -15,9 +15,9 @@ use super::core::{Core, LastCall};
 use super::script::{Captured, Driven, FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
-use crate::graph::{AnyOp, Graph, NodeId, need_conditional};
+use crate::graph::{AnyOp, Checkpoints, Graph, NodeId, need_conditional};
 use crate::op::{EmptyOp, Expected, Op, Tag};
-use crate::record::{Body, Control, Flow, Foreign, Make, Recorder, Records};
+use crate::record::{Body, Checkpoint, Control, Flow, Foreign, Make, Recorder, Records};
 use crate::{Error, Owner, Result};
 
 /// After so many changes, and whenever there are eight times as many, other executables are looked
@@ -44,12 +44,24 @@ pub(super) struct Walk<'a> {
     in_bodies: usize,
     /// The host drove a part.
     driven: bool,
+    /// How many parts around are driven by the host.
+    driving: usize,
+    /// How often something was recorded that only the host can do in a body.
+    needs_host: u64,
     /// An open part is to be driven by the host.
     wants_host: bool,
     /// The device lacks what the step needs.
     pub unsupported: Option<Error>,
     /// Something was launched, or the host was in a section of its own.
     pub launched: bool,
+    /// How many parallel parts are open.
+    in_branches: usize,
+    /// The step stopped at this checkpoint: the rest is passed over.
+    pub stopped: Option<Arc<str>>,
+    /// The checkpoints of the last executable.
+    pub checkpoints: Option<Checkpoints>,
+    /// A checkpoint was recorded in this section, or before in the body.
+    behind_checkpoint: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -65,9 +77,15 @@ impl<'a> Walk<'a> {
             depth: 0,
             in_bodies: 0,
             driven: false,
+            driving: 0,
+            needs_host: 0,
             wants_host: false,
             unsupported: None,
             launched: false,
+            in_branches: 0,
+            stopped: None,
+            checkpoints: None,
+            behind_checkpoint: false,
         };
         walk.core.begin();
         walk.begin_section();
@@ -80,7 +98,7 @@ impl<'a> Walk<'a> {
             return Err(error);
         }
         self.core.last_call = LastCall::NotWhole;
-        self.flush(None)?;
+        self.flush(None, true)?;
         self.core.last_call = match (self.section, self.driven) {
             (1, false) => self.core.first_section(),
             _ => LastCall::InSections,
@@ -92,6 +110,7 @@ impl<'a> Walk<'a> {
         self.beside = self.core.expected(self.section);
         self.at = 0;
         self.next_look = FIRST_LOOK;
+        self.behind_checkpoint = false;
         self.expect();
     }
 
@@ -188,7 +207,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The section is whole: finds or makes its executable, and launches it.
-    fn flush(&mut self, before: Option<Driven>) -> Result<()> {
+    fn flush(&mut self, before: Option<Driven>, is_last: bool) -> Result<()> {
         if self.depth > 0 {
             // A panic left a body and was caught.
             return Err(Error::RecordingOver);
@@ -205,10 +224,19 @@ impl<'a> Walk<'a> {
             None if self.core.script.is_empty() => None,
             None => Some(self.core.settle_script(self.section, self.stream)?),
         };
+        self.checkpoints = None;
         if let Some(used) = used {
             self.launched = true;
             self.core.take_made(self.section, used);
             self.core.launch(self.section, used, self.stream)?;
+            let checkpoints = &self.core.shape(self.section, used).checkpoints;
+            if checkpoints.is_some() {
+                self.checkpoints = checkpoints.clone();
+            }
+        }
+        // Otherwise it is told when it is asked.
+        if !is_last && let Some(checkpoints) = self.checkpoints.take() {
+            self.stopped = checkpoints.stopped(self.stream)?;
         }
         self.core.note_use(self.section, used, before);
         self.section += 1;
@@ -224,40 +252,64 @@ impl<'a> Walk<'a> {
 
     /// Runs parallel branches one after the other, because no graph holds them.
     fn drive_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
-        self.flush(Some(Driven::Branches(branches.len())))?;
-        self.core.counters.host_driven += 1;
-        branches.iter_mut().try_for_each(|branch| branch(self))
+        self.drive(Driven::Branches(branches.len()), |walk| {
+            branches.iter_mut().try_for_each(|branch| branch(walk))?;
+            Ok(true)
+        })
     }
 
-    /// Runs a loop or branch that no graph holds, driven by the host.
-    fn drive(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
-        self.flush(Some(Driven::Flow(flow.location)))?;
+    /// Runs a part that no graph holds. `run` says whether it called any of its closures.
+    fn drive(&mut self, part: Driven, run: impl FnOnce(&mut Self) -> Result<bool>) -> Result<()> {
+        let (before, needed) = (self.section, self.needs_host);
+        self.flush(Some(part), false)?;
         self.core.counters.host_driven += 1;
         self.driven = true;
+        self.driving += 1;
+        let ran = run(self);
+        self.driving -= 1;
+        if ran? && self.needs_host == needed {
+            self.core.drive_no_more(before);
+        }
+        Ok(())
+    }
+
+    /// Runs a loop or branch that no graph holds.
+    fn drive_flow(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<()> {
+        self.drive(Driven::Flow(flow.location), |walk| {
+            walk.run_flow(flow, bodies)
+        })
+    }
+
+    /// As [`Eager`](crate::Eager) does. Returns whether a body ran.
+    fn run_flow(&mut self, flow: &Flow, bodies: &mut [&mut Body<'_>]) -> Result<bool> {
         let first = self.section;
-        let mut last = first;
+        let (mut last, mut ran) = (first, false);
         let mut run = |walk: &mut Self, body: &mut Body<'_>| {
             // Each iteration goes on with the executables of the one before.
             walk.section = first;
             walk.begin_section();
+            ran = true;
             body(walk)?;
-            walk.flush(None)?;
+            walk.flush(None, false)?;
             last = last.max(walk.section);
             Ok::<(), Error>(())
         };
         let flag = &flow.flag;
         match flow.control {
+            // The section before stopped at a checkpoint.
+            _ if self.stopped.is_some() => {}
             Control::While => {
-                while self.core.read(flag, self.stream)? != 0 {
+                while self.stopped.is_none() && self.core.read(flag, self.stream)? != 0 {
                     run(self, bodies[0])?;
                 }
             }
             Control::DoWhile => loop {
                 run(self, bodies[0])?;
-                if self.core.read(flag, self.stream)? == 0 {
+                if self.stopped.is_some() || self.core.read(flag, self.stream)? == 0 {
                     break;
                 }
             },
+            Control::Checkpoint | Control::Unstopped => return Err(Error::CheckpointHere),
             Control::If | Control::IfElse | Control::Switch => {
                 let flag = self.core.read(flag, self.stream)?;
                 let case = match flow.control {
@@ -271,7 +323,7 @@ impl<'a> Walk<'a> {
         }
         self.section = last;
         self.begin_section();
-        Ok(())
+        Ok(ran)
     }
 
     /// Records bodies or branches, with what separates them.
@@ -294,11 +346,18 @@ impl<'a> Walk<'a> {
         if op.condition_of().is_some() {
             return Err(Error::ConditionOutsideGraph);
         }
-        check(0, op, || self.in_bodies > 0)
+        check(0, op, || self.in_bodies > 0 || self.behind_checkpoint)
     }
 
     fn put_new(&mut self, op: AnyOp) -> Result<()> {
-        self.check(&op)?;
+        if let Err(error) = self.check(&op) {
+            // The host drives what no body holds.
+            self.wants_host |= self.in_bodies > 0 && matches!(error, Error::NotInBody { .. });
+            return Err(error);
+        }
+        if self.driving > 0 && !op.fits_in_body() {
+            self.needs_host += 1;
+        }
         let AnyOp::Child(child) = &op else {
             return self.add(Traced::Op(op));
         };
@@ -307,7 +366,7 @@ impl<'a> Walk<'a> {
             .graph()
             .try_clone()
             .map_err(|error| error.about(op.name(None), "adding"))?;
-        if self.in_bodies > 0 {
+        if self.in_bodies > 0 || self.behind_checkpoint {
             copy.hierarchy().lock().check_for_body(0)?;
         }
         self.add(Traced::Captured(Captured::new(copy, child.tag().clone())?))
@@ -320,6 +379,7 @@ impl Drop for Walk<'_> {
         self.core.changes.clear();
         self.core.script.clear();
         self.core.made.clear();
+        self.core.resumes = false;
     }
 }
 
@@ -339,6 +399,9 @@ impl Recorder for Walk<'_> {
 
 impl Records for Walk<'_> {
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>> {
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
         self.core.counters.compared += 1;
         if let AnyOp::Kernel(op) = &op
             && self.expected.is(op)
@@ -351,6 +414,9 @@ impl Records for Walk<'_> {
             && let Some((_, now)) = self.core.shape(self.section, beside).op(self.at)
             && op.is_same_as(now)
         {
+            if self.driving > 0 && !op.fits_in_body() {
+                self.needs_host += 1;
+            }
             self.at += 1;
             self.expect();
             return Ok(None);
@@ -369,6 +435,9 @@ impl Records for Walk<'_> {
     }
 
     fn put_made(&mut self, make: Arc<Make>) -> Result<()> {
+        if self.stopped.is_some() {
+            return Ok(());
+        }
         let (made, op) = Made::new(self.recorded(), make)?;
         self.core.made.push(made);
         self.put(op)
@@ -377,7 +446,7 @@ impl Records for Walk<'_> {
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
-        if branches.is_empty() {
+        if branches.is_empty() || self.stopped.is_some() {
             return Ok(());
         }
         let part = Driven::Branches(branches.len());
@@ -387,6 +456,7 @@ impl Records for Walk<'_> {
         let start = self.recorded();
         self.add(Traced::Fork(branches.len()))?;
         self.depth += 1;
+        self.in_branches += 1;
         let mut recorded = Ok(());
         let count = branches.len();
         for (index, branch) in branches.iter_mut().enumerate() {
@@ -400,6 +470,7 @@ impl Records for Walk<'_> {
         }
         self.add(Traced::End)?;
         self.depth -= 1;
+        self.in_branches -= 1;
         if !self.wants_host {
             return recorded;
         }
@@ -412,27 +483,31 @@ impl Records for Walk<'_> {
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
         if self.depth == 0 && self.is_driven(Driven::Flow(flow.location)) {
-            self.drive(&flow, bodies)?;
+            self.drive_flow(&flow, bodies)?;
             return Ok(None);
         }
         if let Err(error) = need_conditional(flow.control.kind(), bodies.len() as u32) {
             if !self.launched {
+                // The whole step runs eagerly.
                 self.unsupported = Some(error.clone());
                 return Err(error);
             }
-            // The step cannot run eagerly from its start any more.
             if self.depth > 0 {
                 self.wants_host = true;
                 return Err(error);
             }
-            self.drive(&flow, bodies)?;
+            self.drive_flow(&flow, bodies)?;
             return Ok(None);
         }
         let start = self.recorded();
         self.add(Traced::Flow(FlowItem {
             control: flow.control,
             bodies: bodies.len(),
+            name: None,
             flag: flow.flag.clone(),
             param: flow.param.clone(),
             location: flow.location,
@@ -448,7 +523,7 @@ impl Records for Walk<'_> {
             }
             self.wants_host = false;
             self.back_to(start);
-            self.drive(&flow, bodies)?;
+            self.drive_flow(&flow, bodies)?;
             return Ok(None);
         }
         if recorded.is_err() {
@@ -458,16 +533,52 @@ impl Records for Walk<'_> {
         recorded.map(|()| None)
     }
 
+    fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
+        if self.in_branches > 0 {
+            return Err(Error::CheckpointHere);
+        }
+        if self.stopped.is_some() {
+            return Ok(None);
+        }
+        if let Err(error) = need_conditional(Control::Checkpoint.kind(), 1) {
+            self.unsupported = Some(error.clone());
+            return Err(error);
+        }
+        // What comes next goes into a body.
+        self.behind_checkpoint = true;
+        self.add(Traced::Flow(FlowItem {
+            control: Control::Checkpoint,
+            bodies: 0,
+            name: Some(checkpoint.name),
+            flag: checkpoint.flag,
+            param: checkpoint.param,
+            location: checkpoint.location,
+        }))?;
+        Ok(None)
+    }
+
+    fn begin_resume(&mut self) {
+        self.core.resumes = true;
+    }
+
+    fn skip_foreign(
+        &mut self,
+        location: &'static Location<'static>,
+        work: &mut Foreign<'_>,
+    ) -> Result<()> {
+        Graph::capture(self.stream, |path| path.put_foreign(location, work)).map(drop)
+    }
+
     fn put_foreign(
         &mut self,
         location: &'static Location<'static>,
         work: &mut Foreign<'_>,
     ) -> Result<()> {
         let (graph, ()) = Graph::capture(self.stream, |path| path.put_foreign(location, work))?;
-        if graph.nodes()?.is_empty() {
+        if self.stopped.is_some() || graph.nodes()?.is_empty() {
             return Ok(());
         }
-        if self.in_bodies > 0 {
+        if self.in_bodies > 0 || self.behind_checkpoint {
             graph.hierarchy().lock().check_for_body(0)?;
         }
         let tag = Tag {
@@ -478,7 +589,9 @@ impl Records for Walk<'_> {
     }
 
     fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
-        self.add(Traced::Captured(Captured::new(graph, tag)?))?;
+        if self.stopped.is_none() {
+            self.add(Traced::Captured(Captured::new(graph, tag)?))?;
+        }
         Ok(None)
     }
 
@@ -487,9 +600,13 @@ impl Records for Walk<'_> {
             self.wants_host = true;
             return Err(Error::OutsideGraph);
         }
-        self.flush(None)?;
+        self.needs_host += 1;
+        self.flush(None, false)?;
         self.launched = true;
-        work(self.stream)
+        match self.stopped.is_some() {
+            true => Ok(()),
+            false => work(self.stream),
+        }
     }
 }
 

@@ -120,7 +120,7 @@ fn a_whole_update_changes_attributes_or_says_that_it_cannot() {
     let node = graph.add(store(&a, 1), ()).unwrap();
     let mut exec = graph.instantiate().unwrap();
     graph.update(node, store(&a, 2).priority(-1)).unwrap();
-    let wanted = match exec.update_from(&graph) {
+    let wanted = match exec.update_in_place(&graph) {
         Ok(()) => 2,
         Err(Error::Update { reason, .. }) => {
             assert_eq!(reason, UpdateFailure::AttributesChanged);

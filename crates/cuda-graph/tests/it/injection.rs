@@ -260,7 +260,7 @@ fn updating_an_executable_as_a_whole_is_done_or_not() {
         drop(graph);
         let (new, seen_new) = make(resource, stream);
         let (graph, _) = define(new);
-        let updated = failing.run(|| exec.update_from(&graph));
+        let updated = failing.run(|| exec.update_in_place(&graph));
         drop(graph);
         match updated {
             Ok(()) => {
@@ -418,7 +418,7 @@ fn a_launch_in_flight_is_waited_for_whatever_fails_in_a_whole_update() {
         door.close();
         exec.launch(stream).unwrap();
         door.until_someone_waits();
-        let updated = failing.run(|| exec.update_from(&next));
+        let updated = failing.run(|| exec.update_in_place(&next));
         seen_old.assert_alive(case);
         door.open();
         stream.synchronize().unwrap();

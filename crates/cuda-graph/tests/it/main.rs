@@ -26,6 +26,7 @@ mod pictures;
 mod random;
 mod raw;
 mod replay;
+mod replay_random;
 mod resource;
 mod solve;
 mod sound;

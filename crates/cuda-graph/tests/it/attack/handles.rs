@@ -188,7 +188,7 @@ fn an_update_pairs_nodes_whose_numbers_are_older_than_they_are() {
     let plain = graph();
     plain.add(store(&c, 3), ()).unwrap();
     plain.add(store(&d, 4), ()).unwrap();
-    exec.update_from(&plain).unwrap();
+    exec.update_in_place(&plain).unwrap();
     let says = |exec: &cuda_graph::Exec, node: Option<Node<KernelOp>>| {
         exec.op(node.unwrap())
             .ok()

@@ -128,7 +128,7 @@ fn a_loop_is_nodes_when_it_is_whole() {
             r.record(store(&flag, 0))?;
             r.if_nonzero(&flag, |r| {
                 assert_eq!(graph.nodes()?, [first.id()]);
-                exec.update_from(&graph)?;
+                exec.update_in_place(&graph)?;
                 graph.instantiate()?;
                 r.record(store(&flag, 0)).map(drop)
             })

@@ -123,14 +123,14 @@ fn nodes_in_bodies_are_updated_and_switched() {
         // What the definition says has not changed, and comes back with all of it.
         exec.enable(plus_node).unwrap();
         exec.enable(deep).unwrap();
-        exec.update_from(&graph).unwrap();
+        exec.update_in_place(&graph).unwrap();
         assert_eq!(run(&mut exec), [3, 1, 41], "{through:?}");
         body_with(&graph, fill)
             .unwrap()
             .update(fill, FillOp::new(&cells.filled, 60).unwrap())
             .unwrap();
         assert_eq!(run(&mut exec), [3, 1, 41], "{through:?}");
-        exec.update_from(&graph).unwrap();
+        exec.update_in_place(&graph).unwrap();
         assert_eq!(run(&mut exec), [3, 1, 61], "{through:?}");
     }
 }
@@ -159,14 +159,14 @@ fn an_executable_is_updated_from_a_graph_of_the_same_step() {
             assert_eq!(first.run(&mut exec, &stream), [3, 1, 41]);
             let (other, _) = build(to, &stream, &second, 70);
             for _ in 0..2 {
-                exec.update_from(&other)
+                exec.update_in_place(&other)
                     .unwrap_or_else(|error| panic!("{from:?} from {to:?}: {error}"));
                 assert_eq!(second.run(&mut exec, &stream), [3, 1, 71]);
                 // There and back.
-                exec.update_from(&graph).unwrap();
+                exec.update_in_place(&graph).unwrap();
                 assert_eq!(first.run(&mut exec, &stream), [3, 1, 41]);
             }
-            exec.update_from(&other).unwrap();
+            exec.update_in_place(&other).unwrap();
             drop((graph, other));
             assert_eq!(second.run(&mut exec, &stream), [3, 1, 71]);
         }
@@ -201,7 +201,7 @@ fn another_step_is_refused_and_the_executable_goes_on() {
     let (first, others) = graphs.split_first().unwrap();
     let mut exec = first.instantiate().unwrap();
     for (at, other) in others.iter().enumerate() {
-        let Err(Error::Update { reason, .. }) = exec.update_from(other) else {
+        let Err(Error::Update { reason, .. }) = exec.update_in_place(other) else {
             panic!("step {at} is another one");
         };
         assert_ne!(reason, UpdateFailure::Driver, "step {at}");

@@ -114,7 +114,7 @@ impl Scene {
                 Consumer::Executable | Consumer::Launch => {
                     exec = Some(graph.instantiate().unwrap());
                 }
-                Consumer::UpdatedWhole => exec.as_mut().unwrap().update_from(graph).unwrap(),
+                Consumer::UpdatedWhole => exec.as_mut().unwrap().update_in_place(graph).unwrap(),
                 Consumer::Definition | Consumer::UpdatedNode => {}
             }
         }
@@ -282,7 +282,7 @@ fn replace_operation(mut scene: Scene, other: &AnyOp, seen: &Seen) {
                 exec.update(scene.node, other).unwrap();
                 seen.assert_alive("with the executable's operation");
             }
-            exec.update_from(&next.0).unwrap();
+            exec.update_in_place(&next.0).unwrap();
             scene.source = None;
             seen.assert_alive("with all of the executable's operations");
             scene.land();
@@ -300,7 +300,7 @@ fn replace_operation(mut scene: Scene, other: &AnyOp, seen: &Seen) {
                     seen.assert_dropped("with the executable's operation replaced");
                 }
             }
-            exec.update_from(&next.0).unwrap();
+            exec.update_in_place(&next.0).unwrap();
         }
     }
     seen.assert_dropped("with the operation replaced");

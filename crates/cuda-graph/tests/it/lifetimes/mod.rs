@@ -40,7 +40,7 @@ fn a_whole_update_lets_go_of_the_old_and_holds_the_new() {
         let (new, _, seen_new) = resource.make(stream);
         let (graph, _) = define(new);
         seen_extra.assert_alive(case);
-        exec.update_from(&graph).unwrap();
+        exec.update_in_place(&graph).unwrap();
         seen_extra.assert_dropped(&format!("{case}, given by a per-node update before"));
         drop(graph);
         seen_new.assert_alive(case);
@@ -71,7 +71,7 @@ fn a_launch_in_flight_holds_what_both_updates_replaced() {
         door.close();
         exec.launch(stream).unwrap();
         door.until_someone_waits();
-        exec.update_from(&next).unwrap();
+        exec.update_in_place(&next).unwrap();
         drop(exec);
         seen_extra.assert_alive(case);
         door.open();
@@ -94,7 +94,7 @@ fn a_failed_whole_update_changes_nothing() {
         let (unused, _, seen_unused) = resource.make(stream);
         let first = other.add(EmptyOp::new(), ()).unwrap();
         other.add(unused, first).unwrap();
-        let Err(cuda_graph::Error::Update { .. }) = exec.update_from(&other) else {
+        let Err(cuda_graph::Error::Update { .. }) = exec.update_in_place(&other) else {
             panic!("another topology is refused");
         };
         drop((graph, other));
@@ -545,7 +545,7 @@ fn what_both_definitions_use_is_held_by_a_launch_of_the_first() {
         door.close();
         exec.launch(&stream).unwrap();
         door.until_someone_waits();
-        exec.update_from(&second).unwrap();
+        exec.update_in_place(&second).unwrap();
         drop((first, second));
         // Never launched since the update, yet what it holds now is in use.
         drop(exec);

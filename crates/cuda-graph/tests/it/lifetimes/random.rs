@@ -266,7 +266,7 @@ impl World {
                 ) else {
                     return;
                 };
-                match exec.exec.update_from(&from.graph) {
+                match exec.exec.update_in_place(&from.graph) {
                     Ok(()) => {
                         assert_eq!(exec.embeds, from.embeds);
                         exec.calls = from.nodes.map(|(_, owner)| owner);

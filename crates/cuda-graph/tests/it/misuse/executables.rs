@@ -19,7 +19,7 @@ fn another_topology_is_refused_with_the_reason() {
     let node = graph.add(store(&a, 1), ()).unwrap();
     let mut exec = graph.instantiate().unwrap();
     graph.add(store(&a, 2), node).unwrap();
-    let Err(Error::Update { reason, .. }) = exec.update_from(&graph) else {
+    let Err(Error::Update { reason, .. }) = exec.update_in_place(&graph) else {
         panic!("another topology is refused");
     };
     assert_eq!(reason, cuda_graph::UpdateFailure::TopologyChanged);
@@ -37,7 +37,7 @@ fn another_kind_is_refused_and_named() {
     let other = super::graph();
     let fill = FillOp::new(&a, 2u32).unwrap().label("a fill");
     other.add(fill, ()).unwrap();
-    let Err(Error::Update { reason, node, .. }) = exec.update_from(&other) else {
+    let Err(Error::Update { reason, node, .. }) = exec.update_in_place(&other) else {
         panic!("a fill is no kernel");
     };
     assert_eq!(reason, UpdateFailure::KindChanged);
@@ -64,7 +64,7 @@ fn a_copy_keeps_its_direction() {
     ));
     let other = super::graph();
     other.add(back, ()).unwrap();
-    let Err(Error::Update { node, .. }) = exec.update_from(&other) else {
+    let Err(Error::Update { node, .. }) = exec.update_in_place(&other) else {
         panic!("a copy keeps its direction");
     };
     assert_eq!(node.unwrap().label.as_deref(), Some("back"));
@@ -129,7 +129,7 @@ fn an_executable_without_its_graph_cannot_name_nodes() {
     assert!(unknown(blind.disable(node).unwrap_err()));
     // What needs no node works.
     graph.update(node, store(&a, 3)).unwrap();
-    blind.update_from(&graph).unwrap();
+    blind.update_in_place(&graph).unwrap();
     blind.launch(&stream).unwrap();
     assert_eq!(a.to_host(&stream).unwrap(), [3]);
 }

@@ -516,7 +516,7 @@ fn attributes_are_those_of_the_executable() {
     exec.launch(&stream).unwrap();
     assert_eq!(read(&stream, &word), 4);
 
-    exec.update_from(&graph).unwrap_or_else(|error| {
+    exec.update_in_place(&graph).unwrap_or_else(|error| {
         // Other attributes may be another graph to the driver.
         assert!(matches!(error, Error::Update { .. }), "{error}");
         exec = graph.instantiate().unwrap();
