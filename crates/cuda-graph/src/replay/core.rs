@@ -13,10 +13,8 @@ use super::script::{Changes, Driven, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
-use crate::exec::Edit;
 use crate::graph::{AnyOp, Checkpoints};
-use crate::kernel::AnyParam;
-use crate::kernel::digest_of;
+use crate::kernel::{AnyParam, digest_of};
 use crate::memory::{Region, bytes_of_owner};
 use crate::op::Op;
 use crate::{Error, PinnedBuffer, Result, driver};
@@ -34,10 +32,26 @@ struct Section {
     last: u64,
     /// The part that the host drives behind it, where it holds nothing.
     empty_before: Option<Driven>,
-    /// Sets of arguments that ran before.
-    seen: Vec<Seen>,
+    /// What tells sets of arguments that ran before.
+    seen: Vec<Told>,
     /// The driver refused an update.
     refused: bool,
+}
+
+/// What tells a set of arguments from others.
+struct Told {
+    digest: u64,
+    /// The library's own memory among them: another allocation may have the same address.
+    memory: Vec<Weak<dyn Any + Send + Sync>>,
+}
+
+impl PartialEq for Told {
+    fn eq(&self, other: &Told) -> bool {
+        let same = |(one, other)| Weak::ptr_eq(one, other);
+        self.digest == other.digest
+            && self.memory.len() == other.memory.len()
+            && self.memory.iter().zip(&other.memory).all(same)
+    }
 }
 
 /// What the last call ran.
@@ -50,20 +64,6 @@ pub(super) enum LastCall {
     InSections,
     /// It failed.
     NotWhole,
-}
-
-/// A set of arguments.
-struct Seen {
-    /// What tells it from most others.
-    told: u64,
-    /// Some of what it used. Once that is gone, an address may be another allocation's.
-    owners: Vec<Weak<dyn Any + Send + Sync>>,
-}
-
-impl Seen {
-    fn is_gone(&self) -> bool {
-        self.owners.iter().any(|owner| owner.strong_count() == 0)
-    }
 }
 
 pub(super) struct Core {
@@ -314,30 +314,34 @@ impl Core {
             return false;
         }
         let sampled = edits.iter().step_by(edits.len().div_ceil(SAMPLES));
-        let tell = |op: fn(&Shape, &Edit) -> Option<AnyOp>| {
-            let ops = sampled
-                .clone()
-                .filter_map(|edit| Some((edit.item, op(shape, edit)?)));
+        let tell = |ops: &mut dyn Iterator<Item = (u32, &AnyOp)>| {
+            let items = ops.map(|(item, op)| (u64::from(item), op.digest(), op));
             // Where nothing tells arguments apart, they do not count as the same.
-            let known: Vec<_> = ops.filter(|(_, op)| op.digest() != 0).collect();
-            let numbers = known
-                .iter()
-                .flat_map(|(item, op)| [u64::from(*item), op.digest()]);
-            let owners = known.iter().flat_map(|(_, op)| op.owners());
-            let seen = Seen {
-                told: digest_of(numbers),
-                owners: owners.map(Arc::downgrade).collect(),
+            let known: Vec<_> = items.filter(|(_, digest, _)| *digest != 0).collect();
+            let numbers = known.iter().flat_map(|(item, digest, _)| [*item, *digest]);
+            let owners = known.iter().flat_map(|(.., op)| op.owners());
+            let told = Told {
+                digest: digest_of(numbers),
+                memory: owners
+                    .filter(|owner| bytes_of_owner(owner) > 0)
+                    .map(Arc::downgrade)
+                    .collect(),
             };
-            (known.len() * 2 > SAMPLES.min(edits.len())).then_some(seen)
+            (known.len() * 2 > SAMPLES.min(edits.len())).then_some(told)
         };
-        let new = tell(|_, edit| Some(edit.op.clone()));
-        let old = tell(|shape, edit| shape.exec.now(edit.node).cloned());
-        seen.retain(|seen| !seen.is_gone());
-        let is_known = |seen: &[Seen], told: u64| seen.iter().any(|seen| seen.told == told);
-        let repeated = new.as_ref().is_some_and(|new| is_known(seen, new.told));
-        for new in [old, new].into_iter().flatten() {
-            if !is_known(seen, new.told) {
-                seen.push(new);
+        let now = |node| shape.exec.now(node);
+        let old = tell(
+            &mut sampled
+                .clone()
+                .filter_map(|edit| Some((edit.item, now(edit.node)?))),
+        );
+        let new = tell(&mut sampled.clone().map(|edit| (edit.item, &edit.op)));
+        let repeated = new.as_ref().is_some_and(|new| seen.contains(new));
+        for told in [old, new].into_iter().flatten() {
+            if !seen.contains(&told) {
+                // Memory at these addresses was freed and allocated again.
+                seen.retain(|other| other.digest != told.digest);
+                seen.push(told);
             }
         }
         let forgotten = seen.len().saturating_sub(REMEMBERED);

@@ -465,7 +465,6 @@ fn a_loop_without_a_section_is_not_driven_because_another_was() {
 }
 
 #[test]
-#[ignore = "the host goes on driving a loop that had a section for it once"]
 fn a_step_that_has_no_section_any_more_is_one_launch_again() {
     let _alone = alone();
     let stream = stream();
