@@ -1,5 +1,5 @@
 //! Solves a sparse symmetric positive definite system by conjugate gradients, wholly on the device:
-//! one graph, one launch. With several right-hand sides it is one graph still, and a launch for each.
+//! one graph, one launch. Several right-hand sides are one graph, too, and a launch for each.
 //!
 //! `cargo run --release --example solve [-- matrix.mtx] [--systems 8] [--svg graph.svg]`; `--help`
 //! says the rest.

@@ -1,4 +1,4 @@
-//! The systems of equations: a matrix, read or made, and right-hand sides whose solutions are known.
+//! Systems of equations: a matrix, read or made, and right-hand sides whose solutions are known.
 
 use std::fs::File;
 use std::io::BufReader;

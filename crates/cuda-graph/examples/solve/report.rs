@@ -48,9 +48,7 @@ impl Solved {
             iterations: outcome.iterations,
             residual: outcome.residual,
             true_residual,
-            error: pairs
-                .map(|(x, known)| (x - known).abs())
-                .fold(0.0, f64::max),
+            error: largest(pairs.map(|(x, known)| x - known)),
             took,
         }
     }
@@ -127,12 +125,13 @@ pub fn several(
         unsolved => format!("{unsolved} of them NOT solved"),
     };
     let iterations = || all.iter().map(|solved| solved.iterations);
-    let (least, most) = (iterations().min(), iterations().max());
+    let iterated = match (iterations().min(), iterations().max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (least, _) => least.unwrap_or_default().to_string(),
+    };
     writeln!(
         out,
-        "solve:  {count} systems, {} to {} iterations, {ended}",
-        least.unwrap_or_default(),
-        most.unwrap_or_default()
+        "solve:  {count} systems, {iterated} iterations, {ended}"
     )?;
     let took: Duration = all.iter().map(|solved| solved.took).sum();
     writeln!(
@@ -142,12 +141,11 @@ pub fn several(
         in_words(took / count as u32),
         an_iteration(took, iterations().map(u64::from).sum()),
     )?;
-    let worst = |of: fn(&Solved) -> f64| all.iter().map(of).fold(0.0, f64::max);
     writeln!(
         out,
         "largest relative residual: {:.3e}, recomputed on the host; largest error: {:.1e}",
-        worst(|solved| solved.true_residual),
-        worst(|solved| solved.error)
+        largest(all.iter().map(|solved| solved.true_residual)),
+        largest(all.iter().map(|solved| solved.error))
     )?;
     match counters {
         Counters { eager: 0, .. } => writeln!(
@@ -160,6 +158,12 @@ pub fn several(
         ),
         _ => writeln!(out, "replay: {} calls run eagerly", counters.eager),
     }
+}
+
+/// The largest of absolute values; no number, if one of them is none.
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    let largest = values.map(f64::abs).max_by(f64::total_cmp);
+    largest.unwrap_or_default()
 }
 
 fn an_iteration(took: Duration, iterations: u64) -> String {

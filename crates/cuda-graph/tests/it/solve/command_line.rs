@@ -278,21 +278,6 @@ fn several_systems_of_any_file() {
 }
 
 #[test]
-fn on_drivers_without_loops_it_says_who_loops() {
-    use cuda_graph::testing::with_driver_version;
-    for (line, part) in [
-        ("--grid 8", "8 iterations a turn; after "),
-        ("--grid 8 --systems 3", "replay: 3 calls run eagerly"),
-        ("--grid 8 --compare", "there is no loop on the device"),
-    ] {
-        let (exit, text) = with_driver_version(12_020, || run(line));
-        assert_eq!(exit.unwrap(), Exit::Solved, "{text}");
-        assert!(text.contains("launches around which the host loops"));
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
-}
-
-#[test]
 fn it_draws_the_graph() {
     let file = place("graph.svg");
     let (exit, _) = run(&format!("--grid 4 --unroll 2 --svg {}", file.display()));
