@@ -1,6 +1,5 @@
 //! Launching a kernel.
 
-use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -13,7 +12,7 @@ use cudarc::driver::{CudaContext, LaunchConfig};
 use smallvec::SmallVec;
 use triomphe::{Arc, UniqueArc};
 
-use super::{LaunchAttribute, Op, Tag, operation};
+use super::{LaunchAttribute, Op, Tag, expected, operation};
 use crate::error::NodeKind;
 use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments, Matching};
 use crate::{Owner, Result, driver};
@@ -58,7 +57,7 @@ pub struct KernelOp {
 // What calls of the driver read comes first, in the first cache lines.
 #[derive(Clone)]
 #[repr(C)]
-struct Launch {
+pub(super) struct Launch {
     function: Function,
     /// Absent if there is none.
     #[expect(
@@ -91,64 +90,15 @@ fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch
 
 operation!(KernelOp);
 
-thread_local! {
-    /// The launch that the next operation made on this thread is expected to be: a replay walks
-    /// beside an executable that has it. It lives while it is here.
-    static EXPECTED: Cell<*const Launch> = const { Cell::new(ptr::null()) };
-}
-
-/// The operation that is expected next on this thread, until another one is, or this is dropped.
-///
-/// Most operations of a step that is called again are those of the call before. Making such a one
-/// is a comparison and a reference count.
-pub(crate) struct Expected {
-    launch: *const Launch,
-}
-
-impl Expected {
-    pub(crate) const fn nothing() -> Expected {
-        Expected {
-            launch: ptr::null(),
-        }
-    }
-
-    /// Expects `op` from now on.
-    ///
-    /// # Safety
-    ///
-    /// The operation lives until something else is expected here, or this is dropped. This stays on
-    /// its thread.
-    #[inline]
-    pub(crate) unsafe fn set(&mut self, op: Option<&KernelOp>) {
-        self.launch = op.map_or(ptr::null(), |op| Arc::as_ptr(&op.launch));
-        EXPECTED.set(self.launch);
-    }
-
-    /// Whether `op` is what is expected.
-    #[inline]
-    pub(crate) fn is(&self, op: &KernelOp) -> bool {
-        ptr::eq(self.launch, Arc::as_ptr(&op.launch))
-    }
-}
-
-impl Drop for Expected {
-    fn drop(&mut self) {
-        EXPECTED.set(ptr::null());
-    }
-}
-
 /// The expected operation, if the one to be made is the same.
 #[inline(always)]
-fn expected(
+fn same_as_expected(
     function: CUfunction,
     config: &LaunchConfig,
     arguments: &impl KernelArguments,
     tag: &Tag,
 ) -> Option<KernelOp> {
-    let expected = EXPECTED.get();
-    if expected.is_null() {
-        return None;
-    }
+    let expected = expected::kernel()?;
     // SAFETY: it lives while it is there, by the contract of `Expected::set`.
     let launch = unsafe { &*expected };
     let mut matching = Matching::with(&launch.arguments);
@@ -191,7 +141,7 @@ impl KernelOp {
         arguments: impl KernelArguments,
     ) -> Result<KernelOp> {
         let tag = Tag::here();
-        if let Some(same) = expected(kernel.handle(), &config, &arguments, &tag) {
+        if let Some(same) = same_as_expected(kernel.handle(), &config, &arguments, &tag) {
             return Ok(same);
         }
         let kernel = kernel.as_kernel()?;
@@ -264,6 +214,12 @@ impl KernelOp {
     #[inline]
     pub(crate) fn arguments_mut(&mut self) -> &mut Arguments {
         &mut Arc::make_mut(&mut self.launch).arguments
+    }
+
+    /// Where it lies, for as long as it lives.
+    #[inline]
+    pub(super) fn address(&self) -> *const Launch {
+        Arc::as_ptr(&self.launch)
     }
 
     /// Calls the driver with this launch's parameters, in a context or the current one (null).

@@ -16,7 +16,7 @@ use super::script::{Captured, Driven, FlowItem, Traced, View};
 use super::shape::Fit;
 use crate::graph::state::check;
 use crate::graph::{AnyOp, Checkpoints, Graph, NodeId, need_conditional};
-use crate::op::{EmptyOp, Expected, Op, Tag};
+use crate::op::{EmptyOp, Expectation, Expected, Op, Tag};
 use crate::record::{Body, Checkpoint, Control, Flow, Foreign, Make, Recorder, Records};
 use crate::{Error, Owner, Result};
 
@@ -126,11 +126,10 @@ impl<'a> Walk<'a> {
     #[inline]
     fn expect(&mut self) {
         let next = self.beside.and_then(|beside| {
-            match self.core.shape(self.section, beside).op(self.at)?.1 {
-                AnyOp::Kernel(op) => Some(op),
-                _ => None,
-            }
+            let (_, op) = self.core.shape(self.section, beside).op(self.at)?;
+            Some(expectation(op))
         });
+        let next = next.unwrap_or(Expectation::Nothing);
         // SAFETY: executables are changed and dropped by `flush` alone, which expects nothing.
         unsafe { self.expected.set(next) };
     }
@@ -213,7 +212,7 @@ impl<'a> Walk<'a> {
             return Err(Error::RecordingOver);
         }
         // SAFETY: nothing is expected.
-        unsafe { self.expected.set(None) };
+        unsafe { self.expected.set(Expectation::Nothing) };
         if let Some(beside) = self.beside
             && self.at < self.core.shape(self.section, beside).len()
         {
@@ -403,9 +402,10 @@ impl Records for Walk<'_> {
             return Ok(None);
         }
         self.core.counters.compared += 1;
-        if let AnyOp::Kernel(op) = &op
-            && self.expected.is(op)
-        {
+        if self.expected.is(expectation(&op)) {
+            if self.driving > 0 && !op.fits_in_body() {
+                self.needs_host += 1;
+            }
             self.at += 1;
             self.expect();
             return Ok(None);
@@ -616,5 +616,16 @@ fn is_nothing(op: &AnyOp) -> bool {
         AnyOp::Copy(copy) => copy.bytes() == 0,
         AnyOp::Fill(fill) => fill.size().0 == 0 || fill.size().1 == 0,
         _ => false,
+    }
+}
+
+/// What is to be expected where `op` was recorded before.
+#[inline]
+fn expectation(op: &AnyOp) -> Expectation<'_> {
+    match op {
+        AnyOp::Kernel(op) => Expectation::Kernel(op),
+        AnyOp::Copy(op) => Expectation::Copy(op),
+        AnyOp::Fill(op) => Expectation::Fill(op),
+        _ => Expectation::Nothing,
     }
 }

@@ -1,5 +1,6 @@
 //! The library's tests, on whatever device there is.
 
+mod allocation_counts;
 mod allocations;
 mod arguments;
 mod attack;
