@@ -10,6 +10,9 @@
 // the compiler likes: results are the same on every run, and on every device. Where `go` is 0 both return at once, so
 // that a loop over several iterations may run past the last.
 //
+// The recurrences drift: after many iterations r is no longer b - A x. cg_restart, between two iterations, computes r
+// anew from x, and has the next iteration be a first one.
+//
 // Each block has the rows from `blockIdx.x * rows` on, `rows` of them, and there are at most BLOCKS blocks.
 
 constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16, AHEAD = 8;
@@ -31,10 +34,37 @@ struct State {
     unsigned limit;
 };
 
+// What a first iteration goes by: the step before was endless, so that beta is 0, and the direction is u.
+__device__ void forget_direction(Turn& turn) {
+    turn.gamma = INFINITY;
+    turn.alpha = INFINITY;
+}
+
 // The sum of `COUNT` values `stride` apart, always in pairs, and pairs of pairs: few additions wait for each other.
 template <unsigned COUNT> __device__ double in_pairs(const double* values, unsigned stride) {
     if constexpr (COUNT == 1) return *values;
     else return in_pairs<COUNT / 2>(values, stride) + in_pairs<COUNT / 2>(values + COUNT / 2 * stride, stride);
+}
+
+// The product of a row, whose entries are `at` to `end`, and `vector`. Entries are fetched AHEAD at a time: most rows
+// wait once for them, and once for what they are multiplied by.
+__device__ __forceinline__ double product(const unsigned* columns, const double* values, const double* vector,
+                                          unsigned at, unsigned end) {
+    double sum = 0.0;
+    for (; at < end; at += AHEAD) {
+        double value[AHEAD], factor[AHEAD];
+#pragma unroll
+        for (unsigned k = 0; k < AHEAD; k++) {
+            value[k] = factor[k] = 0.0;
+            if (at + k < end) {
+                value[k] = values[at + k];
+                factor[k] = vector[columns[at + k]];
+            }
+        }
+#pragma unroll
+        for (unsigned k = 0; k < AHEAD; k++) sum += value[k] * factor[k];
+    }
+    return sum;
 }
 
 // x = 0, so that the residual is b.
@@ -52,6 +82,7 @@ extern "C" __global__ void cg_start(unsigned n, unsigned rows, const double* b, 
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         state->next = Turn{};
+        forget_direction(state->next);
         state->tolerance = tolerance;
         state->limit = limit;
         *go = 1;
@@ -75,24 +106,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     double gamma = 0.0, delta = 0.0, residual = 0.0;
     while (row < to) {
-        double u_row = u[row], r_row = r[row], product = 0.0;
-        // Entries are fetched AHEAD at a time: most rows wait once for them, and once for what they are multiplied by.
-        for (; at < end; at += AHEAD) {
-            double value[AHEAD], factor[AHEAD];
-#pragma unroll
-            for (unsigned k = 0; k < AHEAD; k++) {
-                value[k] = factor[k] = 0.0;
-                if (at + k < end) {
-                    value[k] = values[at + k];
-                    factor[k] = u[columns[at + k]];
-                }
-            }
-#pragma unroll
-            for (unsigned k = 0; k < AHEAD; k++) product += value[k] * factor[k];
-        }
-        w[row] = product;
+        double u_row = u[row], r_row = r[row], w_row = product(columns, values, u, at, end);
+        w[row] = w_row;
         gamma += r_row * u_row;
-        delta += product * u_row;
+        delta += w_row * u_row;
         residual += r_row * r_row;
         row += THREADS;
         if (row < to) {
@@ -163,10 +180,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (round == 1 && thread == 0 && !over) {
             double gamma = in_pairs<LANES>(sums[0], 1), delta = in_pairs<LANES>(sums[1], 1);
             double residual = in_pairs<LANES>(sums[2], 1);
-            bool begins = turn.iterations == 0;
-            if (begins) turn.first = residual;
-            double beta = begins ? 0.0 : gamma / turn.gamma;
-            double curvature = begins ? delta : fma(-beta, gamma / turn.alpha, delta);
+            if (turn.iterations == 0) turn.first = residual;
+            double beta = gamma / turn.gamma;
+            double curvature = fma(-beta, gamma / turn.alpha, delta);
             turn.residual = residual;
             if (!isfinite(residual) || !isfinite(gamma))
                 turn.status = NOT_FINITE;
@@ -212,4 +228,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         i += THREADS;
         if (i < to) row = {u[i], w[i], p[i], s[i], x[i], r[i], inverse[i]};
     }
+}
+
+// r = b - A x, where cg_update has kept an r that rounding errors part from it; the directions are forgotten. What is
+// told of the iterations stays as it is.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    cg_restart(unsigned n, unsigned rows, const unsigned* starts, const unsigned* columns, const double* values,
+               const double* b, const double* inverse, const double* x, double* r, double* u, double* p, double* s,
+               State* state, const unsigned* go) {
+    if (*go == 0) return;
+    unsigned from = blockIdx.x * rows, to = min(n, from + rows);
+    for (unsigned i = from + threadIdx.x; i < to; i += THREADS) {
+        double value = b[i] - product(columns, values, x, starts[i], starts[i + 1]);
+        r[i] = value;
+        u[i] = value * inverse[i];
+        p[i] = 0.0;
+        s[i] = 0.0;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) forget_direction(state->next);
 }

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{Eager, Error, Exec, Graph, Path};
 
-use super::job::{Failure, in_words};
+use super::job::Failure;
 use super::matrix::Matrix;
 use super::options::Options;
+use super::outcome::Outcome;
 use super::progress::watched;
-use super::solver::{Outcome, Solver};
+use super::report::in_words;
+use super::solver::Solver;
+use super::system::System;
 
 /// Runs of each, in turn, of which the median counts; fewer where they are long.
 const RUNS: usize = 15;
@@ -31,10 +34,15 @@ struct Contender {
 }
 
 impl Contender {
-    fn launch(&mut self, stream: &Arc<CudaStream>, solver: &Solver) -> Result<(), Error> {
+    fn launch(
+        &mut self,
+        stream: &Arc<CudaStream>,
+        solver: &Solver,
+        system: &System,
+    ) -> Result<(), Error> {
         match &mut self.way {
             Way::Device(exec) => exec.launch(stream)?,
-            Way::Host(eager) => solver.record(eager, self.unroll)?,
+            Way::Host(eager) => solver.record(eager, system, self.unroll)?,
         }
         stream.synchronize().map_err(Error::from)
     }
@@ -50,6 +58,7 @@ impl Contender {
 pub fn run(
     stream: &Arc<CudaStream>,
     solver: &Solver,
+    system: &System,
     matrix: &Matrix,
     options: &Options,
     out: &mut dyn Write,
@@ -64,7 +73,7 @@ pub fn run(
                 Way::Host(Eager::new(stream)?)
             } else {
                 let graph = Graph::new(stream.context())?;
-                solver.record(&mut Path::new(&graph), unroll)?;
+                solver.record(&mut Path::new(&graph), system, unroll)?;
                 Way::Device(graph.instantiate()?)
             };
             contenders.push(Contender {
@@ -83,13 +92,13 @@ pub fn run(
             break;
         }
         for contender in &mut contenders {
-            let took = watched(solver.progress(), options.tolerance, || {
+            let took = watched(&system.progress, options.tolerance, || {
                 let start = Instant::now();
-                contender.launch(stream, solver)?;
+                contender.launch(stream, solver, system)?;
                 Ok::<_, Error>(start.elapsed())
             })?;
             if run == 0 {
-                contender.outcome = Some(solver.outcome(stream, matrix)?);
+                contender.outcome = Some(solver.outcome(stream, matrix, system)?);
                 if took > LONG {
                     runs = 1;
                 }

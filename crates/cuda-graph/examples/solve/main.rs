@@ -1,7 +1,7 @@
 //! Solves a sparse symmetric positive definite system by conjugate gradients, wholly on the device:
-//! one graph, one launch.
+//! one graph, one launch. Several right-hand sides are one graph, too, and a launch for each.
 //!
-//! `cargo run --release --example solve [-- matrix.mtx] [--compare] [--svg graph.svg]`; `--help`
+//! `cargo run --release --example solve [-- matrix.mtx] [--systems 8] [--svg graph.svg]`; `--help`
 //! says the rest.
 
 mod compare;
@@ -9,9 +9,13 @@ mod job;
 mod matrix;
 mod matrix_market;
 mod options;
+mod outcome;
 mod problem;
 mod progress;
+mod report;
+mod sequence;
 mod solver;
+mod system;
 
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;

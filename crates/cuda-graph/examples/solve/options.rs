@@ -17,7 +17,8 @@ MATRIX.mtx              a Matrix Market file: coordinate; real, integer or patte
 --tolerance T           stop when the residual is T times what it was at the start       [1e-8]
 --max-iterations N      give up after so many                                            [100000]
 --unroll N              iterations in one turn of the loop: turns cost, too              [8]
---compare               also run the same step eagerly, with a loop on the host, and compare
+--systems K             solve for K right-hand sides, one after the other, with one graph [1]
+--compare               also run the same step eagerly, with a loop on the host, and compare; of one system
 --svg FILE              draw the graph
 --help                  this text
 
@@ -25,6 +26,9 @@ CUDA_GRAPH_DRIVER=auto|gpu|software picks the driver. Exit codes: 0 solved, 1 no
 
 /// The grid whose points 31 bits count, with 5 entries for each.
 const LARGEST_GRID: usize = 20_000;
+
+/// All right-hand sides and solutions are in memory at once.
+const MOST_SYSTEMS: usize = 1000;
 
 /// What is to be solved.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +44,8 @@ pub struct Options {
     pub tolerance: f64,
     pub max_iterations: u32,
     pub unroll: u32,
+    /// How many right-hand sides there are.
+    pub systems: usize,
     pub compare: bool,
     pub svg: Option<PathBuf>,
 }
@@ -91,6 +97,7 @@ pub fn parse<A: Into<OsString>>(
         tolerance: 1e-8,
         max_iterations: 100_000,
         unroll: 8,
+        systems: 1,
         compare: false,
         svg: None,
     };
@@ -126,6 +133,11 @@ pub fn parse<A: Into<OsString>>(
                 let within = |unroll: &u32| (1..=64).contains(unroll);
                 options.unroll = value(&mut parser, "--unroll", "a number from 1 to 64", within)?;
             }
+            Arg::Long("systems") => {
+                let expected = format!("a number from 1 to {MOST_SYSTEMS}");
+                let within = |systems: &usize| (1..=MOST_SYSTEMS).contains(systems);
+                options.systems = value(&mut parser, "--systems", &expected, within)?;
+            }
             Arg::Long("compare") => options.compare = true,
             Arg::Long("svg") => options.svg = Some(parser.value()?.into()),
             Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
@@ -134,6 +146,9 @@ pub fn parse<A: Into<OsString>>(
     }
     if let Some(problem) = problem {
         options.problem = problem;
+    }
+    if options.compare && options.systems > 1 {
+        return Err(UsageError("--compare is of one system".into()));
     }
     Ok(Request::Solve(options))
 }

@@ -1,4 +1,4 @@
-//! The system of equations: a matrix, read or made, and a right-hand side whose solution is known.
+//! Systems of equations: a matrix, read or made, and right-hand sides whose solutions are known.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -20,17 +20,23 @@ pub struct Problem {
     /// Where the matrix is from.
     pub name: String,
     pub matrix: Matrix,
+    pub sides: Vec<RightHandSide>,
+}
+
+pub struct RightHandSide {
     /// What the solution should be.
     pub known: Vec<f64>,
     pub b: Vec<f64>,
 }
 
 impl Problem {
-    pub fn load(from: &options::Problem) -> Result<Problem, LoadError> {
+    /// Reads or makes the matrix, for so many systems.
+    pub fn load(from: &options::Problem, systems: usize) -> Result<Problem, LoadError> {
         Ok(match from {
             options::Problem::Grid(side) => Problem::new(
                 format!("5-point Poisson problem, {side} x {side}"),
                 Matrix::poisson(*side),
+                systems,
             ),
             options::Problem::File(file) => {
                 let matrix = File::open(file)
@@ -40,25 +46,27 @@ impl Problem {
                         file: file.clone(),
                         error,
                     })?;
-                Problem::new(file.display().to_string(), matrix)
+                Problem::new(file.display().to_string(), matrix, systems)
             }
         })
     }
 
-    pub fn new(name: String, matrix: Matrix) -> Problem {
-        let known = known(matrix.n());
-        let b = matrix.times(&known);
+    pub fn new(name: String, matrix: Matrix, systems: usize) -> Problem {
+        let side = |system| {
+            let known = known(matrix.n(), system);
+            let b = matrix.times(&known);
+            RightHandSide { known, b }
+        };
         Problem {
             name,
+            sides: (0..systems).map(side).collect(),
             matrix,
-            known,
-            b,
         }
     }
 }
 
-/// Numbers from -1 to 1 without a pattern, the same each time.
-fn known(n: usize) -> Vec<f64> {
+/// Numbers from -1 to 1 without a pattern, others for each system, and the same each time.
+fn known(n: usize, system: usize) -> Vec<f64> {
     let number = |i: usize| {
         // What splitmix64 makes of a counter.
         let mut bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -67,5 +75,5 @@ fn known(n: usize) -> Vec<f64> {
         bits ^= bits >> 31;
         (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     };
-    (0..n).map(number).collect()
+    (system * n..(system + 1) * n).map(number).collect()
 }

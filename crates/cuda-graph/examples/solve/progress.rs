@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::solver::Progress;
+use super::system::Progress;
 
 const PERIOD: Duration = Duration::from_millis(100);
 const LENGTH: u64 = 1000;

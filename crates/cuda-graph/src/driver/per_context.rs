@@ -1,5 +1,6 @@
 //! What there is once for each of the driver's contexts.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::CudaContext;
@@ -19,6 +20,22 @@ struct Entry<T> {
     /// them is there, so is the context.
     by: Weak<CudaContext>,
     value: T,
+    /// The life of the context that it is of.
+    life: u64,
+}
+
+/// How often a context of this handle was torn down, as far as it was said.
+static LIVES: Mutex<BTreeMap<usize, u64>> = Mutex::new(BTreeMap::new());
+
+fn life_of(context: usize) -> u64 {
+    let lives = LIVES.lock().unwrap_or_else(PoisonError::into_inner);
+    lives.get(&context).copied().unwrap_or(0)
+}
+
+/// The context was torn down and made again under the same handle: what was in it is gone.
+pub(crate) fn begin_life(context: &CudaContext) {
+    let mut lives = LIVES.lock().unwrap_or_else(PoisonError::into_inner);
+    *lives.entry(context.cu_ctx() as usize).or_insert(0) += 1;
 }
 
 impl<T: Clone> PerContext<T> {
@@ -37,6 +54,8 @@ impl<T: Clone> PerContext<T> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.by.strong_count() > 0);
         let handle = context.cu_ctx() as usize;
+        let life = life_of(handle);
+        entries.retain(|entry| entry.context != handle || entry.life == life);
         let value = match entries.iter().find(|entry| entry.context == handle) {
             Some(entry) => entry.value.clone(),
             None => make()?,
@@ -49,6 +68,7 @@ impl<T: Clone> PerContext<T> {
                 context: handle,
                 by: Arc::downgrade(context),
                 value: value.clone(),
+                life,
             });
         }
         Ok(value)

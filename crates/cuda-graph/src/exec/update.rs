@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUgraphNode;
+use cudarc::driver::sys::{CUgraphNode, CUresult};
 
 use super::table::Table;
 use super::{Exec, Gone};
@@ -44,7 +44,11 @@ impl Exec {
     pub fn update_from(&mut self, graph: &Graph) -> Result<Updated> {
         let (reason, node) = match self.update_in_place(graph) {
             Ok(()) => return Ok(Updated::InPlace),
-            Err(Error::Update { reason, node, .. }) if self.owned => (reason, node),
+            Err(Error::Update { reason, node, code })
+                if self.owned && code == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE =>
+            {
+                (reason, node)
+            }
             Err(error) => return Err(error),
         };
         let options = self.options()?;

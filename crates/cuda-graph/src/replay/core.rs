@@ -626,5 +626,6 @@ impl Core {
         self.last_call = LastCall::Never;
         self.word = None;
         self.context = context.clone();
+        driver::per_context::begin_life(context);
     }
 }

@@ -210,15 +210,15 @@ impl Walk {
                     return self.drive(*key, &runs[tried + 1..]);
                 }
                 let once_each = runs.iter().map(|run| run.body).eq(0..*count);
-                let is_driven = *key != Key::Fork
-                    && match once_each {
-                        true => *count == 1 && self.choose(),
-                        // After a failure, the rest is not there.
-                        false => {
-                            let is_start = runs.iter().enumerate().all(|(at, run)| at == run.body);
-                            !is_start || runs.is_empty() || runs.len() > *count || self.choose()
-                        }
-                    };
+                let is_driven = match once_each {
+                    _ if *key == Key::Fork => self.choose(),
+                    true => *count == 1 && self.choose(),
+                    // After a failure, the rest is not there.
+                    false => {
+                        let is_start = runs.iter().enumerate().all(|(at, run)| at == run.body);
+                        !is_start || runs.is_empty() || runs.len() > *count || self.choose()
+                    }
+                };
                 if is_driven {
                     return self.drive(*key, runs);
                 }

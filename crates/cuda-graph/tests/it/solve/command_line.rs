@@ -26,6 +26,7 @@ fn options_mean_what_they_say() {
         tolerance: 1e-8,
         max_iterations: 100_000,
         unroll: 8,
+        systems: 1,
         compare: false,
         svg: None,
     };
@@ -36,10 +37,13 @@ fn options_mean_what_they_say() {
         tolerance: 1e-3,
         max_iterations: 7,
         unroll: 3,
+        systems: 1,
         compare: true,
         svg: Some("out.svg".into()),
     };
     assert_eq!(options(all), meant);
+    assert_eq!(options("--systems 3").systems, 3);
+    assert_eq!(options("--systems=1 --compare").systems, 1);
     assert_eq!(options("--grid 9").problem, Problem::Grid(9));
     assert_eq!(options("-- --grid").problem, Problem::File("--grid".into()));
     for help in ["--help", "-h", "--grid 3 --help"] {
@@ -55,6 +59,7 @@ fn help_names_each_option_with_what_is_taken_without_it() {
         ("--tolerance T", format!("[{:e}]", plain.tolerance)),
         ("--max-iterations N", format!("[{}]", plain.max_iterations)),
         ("--unroll N", format!("[{}]", plain.unroll)),
+        ("--systems K", format!("[{}]", plain.systems)),
         ("--compare", String::new()),
         ("--svg FILE", String::new()),
         ("--help", String::new()),
@@ -110,6 +115,24 @@ fn what_means_nothing_is_told_in_a_line() {
             "--unroll 65",
             "--unroll takes a number from 1 to 64, not `65`",
         ),
+        ("--systems", "missing argument for option '--systems'"),
+        (
+            "--systems 0",
+            "--systems takes a number from 1 to 1000, not `0`",
+        ),
+        (
+            "--systems 1001",
+            "--systems takes a number from 1 to 1000, not `1001`",
+        ),
+        (
+            "--systems -1",
+            "--systems takes a number from 1 to 1000, not `-1`",
+        ),
+        (
+            "--systems two",
+            "--systems takes a number from 1 to 1000, not `two`",
+        ),
+        ("--compare --systems 2", "--compare is of one system"),
         (
             "--compare=yes",
             "unexpected argument for option '--compare': \"yes\"",
@@ -182,6 +205,76 @@ fn it_compares_loops_on_the_device_and_on_the_host() {
     assert_eq!(text.matches("times as fast").count(), 4, "{text}");
     let (_, text) = run("--grid 6 --compare --unroll 1");
     assert_eq!(text.matches("times as fast").count(), 2, "{text}");
+}
+
+/// The report of several systems: the lines that count them.
+#[track_caller]
+fn several(line: &str, systems: usize, unroll: u64) -> String {
+    let (exit, text) = run(line);
+    assert_eq!(exit.unwrap(), Exit::Solved, "{text}");
+    let nodes = (systems as u64 - 1) * (2 + 2 * unroll);
+    for part in [
+        format!(", {systems} right-hand sides, ready in"),
+        "a graph that loops on the device".into(),
+        format!("solve:  {systems} systems, "),
+        "all converged".into(),
+        "recomputed on the host".into(),
+        format!("replay: 1 graph built, {systems} launches, {nodes} nodes set"),
+    ] {
+        assert!(text.contains(&part), "{part} is not in:\n{text}");
+    }
+    text
+}
+
+#[test]
+fn it_solves_several_systems_with_one_graph() {
+    let text = several("--grid 12 --systems 3", 3, 8);
+    for system in 1..=3 {
+        let line = format!("{system}: ");
+        let mut lines = text.lines().map(str::trim_start);
+        let line = lines.find(|told| told.starts_with(&line)).unwrap();
+        assert!(line.contains(" iterations, residual "), "{line}");
+        assert!(line.ends_with("; converged"), "{line}");
+    }
+    // Of many, only those that are not solved are listed.
+    let text = several("--grid 5 --systems 40 --unroll 2", 40, 2);
+    assert!(!text.contains("; converged"), "{text}");
+    assert_eq!(text.lines().count(), 7, "{text}");
+
+    let (exit, text) = run("--grid 12 --systems 30 --max-iterations 3");
+    assert_eq!(exit.unwrap(), Exit::Unsolved, "{text}");
+    assert!(text.contains("30 of them NOT solved"), "{text}");
+    assert_eq!(
+        text.matches("; NOT converged to 1e-8: that is the limit")
+            .count(),
+        10
+    );
+    // One system prints what it always did.
+    let (_, text) = run("--grid 5 --systems 1");
+    assert!(!text.contains("systems"), "{text}");
+    assert!(!text.contains("replay"), "{text}");
+}
+
+#[test]
+fn several_systems_of_any_file() {
+    let file = place("several.mtx");
+    for (format, entries) in [
+        ("real symmetric", "2 2 3\n1 1 2\n2 1 -1\n2 2 2\n"),
+        ("real general", "2 2 4\n1 1 2\n2 1 -1\n1 2 -1\n2 2 2\n"),
+        ("integer symmetric", "2 2 2\n1 1 3\n2 2 5\n"),
+        ("pattern symmetric", "3 3 3\n1 1\n2 2\n3 3\n"),
+    ] {
+        let text = format!("%%MatrixMarket matrix coordinate {format}\n{entries}");
+        std::fs::write(&file, text).unwrap();
+        several(&format!("{} --systems 4", file.display()), 4, 8);
+    }
+    // Some of them are not solved.
+    let text = "%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 2\n2 1 -3\n2 2 2\n";
+    std::fs::write(&file, text).unwrap();
+    let (exit, text) = run(&format!("{} --systems 4", file.display()));
+    assert_eq!(exit.unwrap(), Exit::Unsolved, "{text}");
+    assert!(text.contains("not positive definite"), "{text}");
+    std::fs::remove_file(&file).unwrap();
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use cuda_graph::{Graph, Path};
 
 use super::matrix::Matrix;
+use super::outcome::Reason;
 use super::problem::Problem;
 use super::reference;
-use super::solver::{Limits, Reason, Solver};
+use super::solver::{Limits, Solver};
+use super::system::System;
 use crate::fixture::{context, stream};
 
 /// A system, its iterations, and a hash of its solution's bits.
@@ -42,12 +44,14 @@ fn every_driver_computes_the_same_bits() {
         iterations: 20_000,
     };
     let solved = RECORDS.map(|(name, ..)| {
-        let problem = Problem::new(name.into(), matrix(name));
-        let solver = Solver::new(&stream, &problem.matrix, &problem.b, limits).unwrap();
+        let problem = Problem::new(name.into(), matrix(name), 1);
+        let solver = Solver::new(&stream, &problem.matrix, limits).unwrap();
+        let system = System::new(&stream, &problem.sides[0].b).unwrap();
         let graph = Graph::new(&context()).unwrap();
-        solver.record(&mut Path::new(&graph), 8).unwrap();
+        let mut path = Path::new(&graph);
+        solver.record(&mut path, &system, 8).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
-        let outcome = solver.outcome(&stream, &problem.matrix).unwrap();
+        let outcome = solver.outcome(&stream, &problem.matrix, &system).unwrap();
         assert_eq!(outcome.reason, Reason::Converged, "{name}");
         let hash = outcome.x.iter().fold(0u64, |hash, x| {
             (hash.rotate_left(5) ^ x.to_bits()).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -11,15 +11,25 @@ mod matrix;
 mod matrix_market;
 #[path = "../../../examples/solve/options.rs"]
 mod options;
+#[path = "../../../examples/solve/outcome.rs"]
+mod outcome;
 #[path = "../../../examples/solve/problem.rs"]
 mod problem;
 #[path = "../../../examples/solve/progress.rs"]
 mod progress;
+#[path = "../../../examples/solve/report.rs"]
+mod report;
+#[path = "../../../examples/solve/sequence.rs"]
+mod sequence;
 #[path = "../../../examples/solve/solver.rs"]
 mod solver;
+#[path = "../../../examples/solve/system.rs"]
+mod system;
 
 mod command_line;
 mod drivers;
 mod reading;
 mod reference;
+mod restarts;
+mod sequences;
 mod systems;

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Eager, Graph, Path, Step};
+use cuda_graph::{Eager, Graph, Path, Recorder, Replay};
 
 use super::matrix::Matrix;
+use super::outcome::{Outcome, Reason, relative_residual};
 use super::problem::Problem;
 use super::reference;
-use super::solver::{Limits, Outcome, Reason, Solver, relative_residual};
+use super::solver::{Limits, Solver};
+use super::system::System;
 use crate::fixture::{context, stream};
 
 const LIMITS: Limits = Limits {
@@ -22,7 +24,7 @@ enum By {
     Path,
     Capture,
     Eager,
-    Step,
+    Replay,
 }
 
 /// Solves by one recorder, with a new executable.
@@ -30,34 +32,33 @@ fn solve_by(
     by: By,
     unroll: u32,
     stream: &Arc<CudaStream>,
-    solver: &Arc<Solver>,
+    solver: &Solver,
+    system: &System,
     matrix: &Matrix,
 ) -> Outcome {
+    let step = |r: &mut dyn Recorder| solver.record(r, system, unroll);
     let graph = Graph::new(&context()).unwrap();
     match by {
         By::Path => {
-            solver.record(&mut Path::new(&graph), unroll).unwrap();
+            step(&mut Path::new(&graph)).unwrap();
             graph.instantiate().unwrap().launch(stream).unwrap();
         }
         By::Capture => {
-            let (graph, ()) = Graph::capture(stream, |c| solver.record(c, unroll)).unwrap();
+            let (graph, ()) = Graph::capture(stream, |c| step(c)).unwrap();
             graph.instantiate().unwrap().launch(stream).unwrap();
         }
-        By::Eager => solver
-            .record(&mut Eager::new(stream).unwrap(), unroll)
-            .unwrap(),
-        By::Step => {
-            let solver = solver.clone();
-            let mut step = Step::new(&context(), move |r| solver.record(r, unroll)).unwrap();
-            assert!(step.why_eager().is_none(), "{step:?}");
-            step.launch(stream).unwrap();
+        By::Eager => step(&mut Eager::new(stream).unwrap()).unwrap(),
+        By::Replay => {
+            let mut replay = Replay::new(&context()).unwrap();
+            replay.call(stream, step).unwrap();
+            assert!(replay.why_eager().is_none(), "{replay:?}");
         }
     }
-    solver.outcome(stream, matrix).unwrap()
+    solver.outcome(stream, matrix, system).unwrap()
 }
 
 /// All of an outcome, to the bit.
-fn bits(outcome: &Outcome) -> (Reason, u32, u64, Vec<u64>) {
+pub fn bits(outcome: &Outcome) -> (Reason, u32, u64, Vec<u64>) {
     let x = outcome.x.iter().map(|value| value.to_bits()).collect();
     let Outcome {
         reason,
@@ -72,17 +73,18 @@ fn bits(outcome: &Outcome) -> (Reason, u32, u64, Vec<u64>) {
 #[track_caller]
 fn solve(name: &str, matrix: &Matrix, b: &[f64], limits: Limits) -> Outcome {
     let stream = stream();
-    let solver = Arc::new(Solver::new(&stream, matrix, b, limits).unwrap());
-    let first = solve_by(By::Path, 1, &stream, &solver, matrix);
+    let solver = Solver::new(&stream, matrix, limits).unwrap();
+    let system = System::new(&stream, b).unwrap();
+    let first = solve_by(By::Path, 1, &stream, &solver, &system, matrix);
     for (by, unroll) in [
         (By::Path, 8),
         (By::Capture, 1),
         (By::Capture, 5),
         (By::Eager, 1),
         (By::Eager, 3),
-        (By::Step, 8),
+        (By::Replay, 8),
     ] {
-        let other = solve_by(by, unroll, &stream, &solver, matrix);
+        let other = solve_by(by, unroll, &stream, &solver, &system, matrix);
         assert_eq!(
             (first.reason, first.iterations),
             (other.reason, other.iterations),
@@ -96,7 +98,7 @@ fn solve(name: &str, matrix: &Matrix, b: &[f64], limits: Limits) -> Outcome {
             "{name} by {by:?}, {unroll} in a turn: {differ} values differ"
         );
     }
-    let (iterations, residual) = solver.progress().read();
+    let (iterations, residual) = system.progress.read();
     assert_eq!(
         iterations, first.iterations,
         "{name}: what was told of the progress"
@@ -114,8 +116,9 @@ fn solve(name: &str, matrix: &Matrix, b: &[f64], limits: Limits) -> Outcome {
 #[track_caller]
 fn agrees(name: &str, matrix: Matrix, error: f64) {
     matrix.check().unwrap();
-    let problem = Problem::new(name.into(), matrix);
-    let (matrix, b) = (&problem.matrix, &problem.b);
+    let problem = Problem::new(name.into(), matrix, 1);
+    let (matrix, side) = (&problem.matrix, &problem.sides[0]);
+    let b = &side.b;
     let outcome = solve(name, matrix, b, LIMITS);
     assert_eq!(outcome.reason, Reason::Converged, "{name}");
     let by_host = reference::solve(matrix, b, LIMITS.tolerance);
@@ -132,7 +135,7 @@ fn agrees(name: &str, matrix: Matrix, error: f64) {
     );
     let residual = relative_residual(matrix, &outcome.x, b);
     assert!(residual <= 1.1 * LIMITS.tolerance, "{name}: {residual}");
-    for other in [&problem.known, &by_host.x] {
+    for other in [&side.known, &by_host.x] {
         let errors = outcome
             .x
             .iter()
@@ -227,8 +230,8 @@ fn what_is_indefinite_is_told() {
             lower.map(|(column, value)| (row, column, if row == column { 3.0 } else { value })),
         );
     }
-    let problem = Problem::new("shifted".into(), reference::symmetric(400, shifted));
-    is_not_positive("shifted", problem.matrix, &problem.b);
+    let problem = Problem::new("shifted".into(), reference::symmetric(400, shifted), 1);
+    is_not_positive("shifted", problem.matrix, &problem.sides[0].b);
 }
 
 #[test]
@@ -249,17 +252,17 @@ fn what_is_singular_is_told() {
 
 #[test]
 fn the_limit_is_exact() {
-    let problem = Problem::new("limited".into(), Matrix::poisson(16));
+    let problem = Problem::new("limited".into(), Matrix::poisson(16), 1);
     let mut residuals = Vec::new();
     for iterations in [1, 2, 7, 8, 9, 20] {
         let limits = Limits {
             iterations,
             ..LIMITS
         };
-        let outcome = solve("limited", &problem.matrix, &problem.b, limits);
+        let outcome = solve("limited", &problem.matrix, &problem.sides[0].b, limits);
         assert_eq!(outcome.reason, Reason::LimitReached);
         assert_eq!(outcome.iterations, iterations);
-        let by_host = relative_residual(&problem.matrix, &outcome.x, &problem.b);
+        let by_host = relative_residual(&problem.matrix, &outcome.x, &problem.sides[0].b);
         assert!((outcome.residual - by_host).abs() < 1e-9 * by_host);
         residuals.push(by_host);
     }
@@ -275,10 +278,10 @@ fn nothing_is_solved_by_nothing() {
 
 #[test]
 fn very_small_and_very_large_numbers_are_solved_with() {
-    let plain = Problem::new("plain".into(), Matrix::poisson(8));
-    let one = solve("plain", &plain.matrix, &plain.b, LIMITS);
+    let plain = Problem::new("plain".into(), Matrix::poisson(8), 1);
+    let one = solve("plain", &plain.matrix, &plain.sides[0].b, LIMITS);
     for scale in [2f64.powi(-900), 2f64.powi(900)] {
-        let b: Vec<f64> = plain.b.iter().map(|value| value * scale).collect();
+        let b: Vec<f64> = plain.sides[0].b.iter().map(|value| value * scale).collect();
         let outcome = solve("scaled", &plain.matrix, &b, LIMITS);
         assert_eq!(
             (outcome.reason, outcome.iterations),
@@ -295,10 +298,10 @@ fn where_rounding_ends_it_the_matrix_is_not_blamed() {
         tolerance: 1e-200,
         ..LIMITS
     };
-    let problem = Problem::new("rounded".into(), Matrix::poisson(12));
-    let outcome = solve("rounded", &problem.matrix, &problem.b, limits);
+    let problem = Problem::new("rounded".into(), Matrix::poisson(12), 1);
+    let outcome = solve("rounded", &problem.matrix, &problem.sides[0].b, limits);
     assert_eq!(outcome.reason, Reason::RoundedOff);
-    assert!(relative_residual(&problem.matrix, &outcome.x, &problem.b) < 1e-14);
+    assert!(relative_residual(&problem.matrix, &outcome.x, &problem.sides[0].b) < 1e-14);
 }
 
 #[test]
@@ -312,22 +315,28 @@ fn numbers_that_become_too_large_are_told() {
         assert_eq!((outcome.reason, outcome.iterations), (Reason::NotFinite, 0));
     }
     // The right-hand side is too large already.
-    let problem = Problem::new("large".into(), reference::tridiagonal(9, 1.7e308, -1e308));
-    let outcome = solve("large", &problem.matrix, &problem.b, LIMITS);
+    let problem = Problem::new(
+        "large".into(),
+        reference::tridiagonal(9, 1.7e308, -1e308),
+        1,
+    );
+    let outcome = solve("large", &problem.matrix, &problem.sides[0].b, LIMITS);
     assert_eq!(outcome.reason, Reason::NotFinite);
 }
 
 #[test]
 fn a_solver_solves_again_and_again() {
     let stream = stream();
-    let problem = Problem::new("again".into(), Matrix::poisson(20));
-    let solver = Solver::new(&stream, &problem.matrix, &problem.b, LIMITS).unwrap();
+    let problem = Problem::new("again".into(), Matrix::poisson(20), 1);
+    let solver = Solver::new(&stream, &problem.matrix, LIMITS).unwrap();
+    let system = System::new(&stream, &problem.sides[0].b).unwrap();
     let graph = Graph::new(&context()).unwrap();
-    solver.record(&mut Path::new(&graph), 4).unwrap();
+    let mut path = Path::new(&graph);
+    solver.record(&mut path, &system, 4).unwrap();
     let mut exec = graph.instantiate().unwrap();
     let mut outcomes = (0..3).map(|_| {
         exec.launch(&stream).unwrap();
-        bits(&solver.outcome(&stream, &problem.matrix).unwrap())
+        bits(&solver.outcome(&stream, &problem.matrix, &system).unwrap())
     });
     let first = outcomes.next();
     assert!(outcomes.all(|outcome| Some(outcome) == first));
@@ -336,24 +345,26 @@ fn a_solver_solves_again_and_again() {
 #[test]
 fn the_host_sees_how_far_the_device_is_while_it_goes_on() {
     let stream = stream();
-    let problem = Problem::new("watched".into(), Matrix::poisson(100));
-    let solver = Solver::new(&stream, &problem.matrix, &problem.b, LIMITS).unwrap();
+    let problem = Problem::new("watched".into(), Matrix::poisson(100), 1);
+    let solver = Solver::new(&stream, &problem.matrix, LIMITS).unwrap();
+    let system = System::new(&stream, &problem.sides[0].b).unwrap();
     let graph = Graph::new(&context()).unwrap();
-    solver.record(&mut Path::new(&graph), 8).unwrap();
+    let mut path = Path::new(&graph);
+    solver.record(&mut path, &system, 8).unwrap();
     let mut exec = graph.instantiate().unwrap();
     exec.launch(&stream).unwrap();
     let over = stream.record_event(None).unwrap();
     let mut seen = vec![0];
     while !over.is_complete() {
-        let (iterations, _) = solver.progress().read();
+        let (iterations, _) = system.progress.read();
         let last = seen.last().copied().unwrap_or_default();
         assert!(iterations >= last, "{iterations} after {last}");
         if iterations > last {
             seen.push(iterations);
         }
     }
-    let outcome = solver.outcome(&stream, &problem.matrix).unwrap();
-    assert_eq!(solver.progress().read().0, outcome.iterations);
+    let outcome = solver.outcome(&stream, &problem.matrix, &system).unwrap();
+    assert_eq!(system.progress.read().0, outcome.iterations);
     // It tells every 16 iterations, of some hundreds; a host that is interrupted misses some.
     assert!(seen.len() > 3, "{seen:?} of {}", outcome.iterations);
 }
