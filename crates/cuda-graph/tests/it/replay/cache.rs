@@ -26,7 +26,8 @@ fn each_way_that_a_step_goes_is_built_once() {
     let stream = stream();
     let mut replay = replay();
     let (to, flag) = (word(&stream, 0), word(&stream, 1));
-    let ways: [&dyn Fn(&mut dyn Recorder, u32) -> Result<()>; 7] = [
+    type Way<'a> = &'a dyn Fn(&mut dyn Recorder, u32) -> Result<()>;
+    let ways: [Way<'_>; 7] = [
         &|r, value| stores(r, &to, value, 1),
         &|r, value| stores(r, &to, value, 2),
         &|r, value| {

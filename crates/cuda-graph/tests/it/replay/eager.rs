@@ -162,7 +162,8 @@ fn what_is_lacking_is_found_wherever_it_is() {
     let _alone = alone();
     let scene = Scene::new();
     let [turn, take] = scene.turn();
-    let steps: [&dyn Fn(&mut dyn Recorder) -> Result<()>; 3] = [
+    type Way<'a> = &'a dyn Fn(&mut dyn Recorder) -> Result<()>;
+    let steps: [Way<'_>; 3] = [
         &|r| {
             r.record(turn.clone())?;
             r.parallel(&mut [&mut |r| r.record(turn.clone()).map(drop), &mut |r| {

@@ -471,12 +471,12 @@ fn what_is_owned_is_held_whichever_argument_it_is() {
         let owner = given.owner();
         // SAFETY: both buffers live as long as the test, which waits for all launches.
         let [a, b] = [&to, &from].map(|word| unsafe { RawMemory::device(word.address(), 4) });
+        let (a, b) = match number % 2 {
+            0 => (a.owned_by(owner), b),
+            _ => (a, b.owned_by(owner)),
+        };
         // SAFETY: `add` reads and writes a word of each.
-        let op = match number % 2 {
-            0 => unsafe { KernelOp::new(kernel("add"), one(), (a.owned_by(owner), b)) },
-            _ => unsafe { KernelOp::new(kernel("add"), one(), (a, b.owned_by(owner))) },
-        }
-        .unwrap();
+        let op = unsafe { KernelOp::new(kernel("add"), one(), (a, b)) }.unwrap();
         call(&mut replay, &stream, |r| r.record(op.clone()).map(drop));
         drop(op);
         stream.synchronize().unwrap();

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{Buffer, CopyOp, Error, Graph, HostOp, Recorder, Replay, Result, Step};
@@ -488,6 +489,38 @@ fn a_step_that_has_no_section_any_more_is_one_launch_again() {
         if number == 5 {
             assert_eq!((did.launches, did.host_driven), (1, 0));
         }
+    }
+}
+
+/// A host function is for no body of a graph: the host drives the loop, and the function runs in
+/// the stream's order.
+#[test]
+fn a_loop_with_what_no_body_holds_is_driven_by_the_host() {
+    let _alone = alone();
+    let stream = stream();
+    let counting = Counting::new(&stream);
+    let (left, turns) = (word(&stream, 0), word(&stream, 0));
+    let mut replay = replay();
+    for number in 0..4u32 {
+        let times = number % 3;
+        set(&stream, &left, times);
+        set(&stream, &turns, 0);
+        let ran = Arc::new(AtomicU32::new(0));
+        let runs = ran.clone();
+        let op = HostOp::new(move || {
+            runs.fetch_add(1, Ordering::SeqCst);
+        });
+        let did = call(&mut replay, &stream, |r| {
+            r.while_nonzero(&left, |r| {
+                r.record(op.clone())?;
+                counting.turn(r, &left, &turns)
+            })?;
+            r.record(op.clone()).map(drop)
+        });
+        stream.synchronize().unwrap();
+        assert_eq!(read(&stream, &turns), times);
+        assert_eq!(ran.load(Ordering::SeqCst), times + 1, "call {number}");
+        assert_eq!(did.host_driven, 1);
     }
 }
 

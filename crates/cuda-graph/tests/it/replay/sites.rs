@@ -9,7 +9,7 @@ use cuda_graph::cudarc::driver::{CudaContext, CudaModule, CudaStream, DeviceRepr
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{
     Buffer, ChildOp, CopyOp, Error, FillOp, Graph, HostOp, Kernel, KernelOp, PinnedBuffer,
-    RecordEventOp, Recorder, Replay, Result,
+    RawMemory, RecordEventOp, Recorder, Replay, Result,
 };
 
 use super::{
@@ -518,11 +518,14 @@ fn a_flag_may_move_between_device_and_host() {
         let did = call(&mut replay, &stream, |r| {
             let mut body = |r: &mut dyn Recorder| {
                 r.record(add(&turns, &one_word))?;
-                // SAFETY: `add` reads and writes a word of each.
-                let op = match number % 2 {
-                    0 => unsafe { KernelOp::new(kernel("add"), one(), (&device, &minus)) },
-                    _ => unsafe { KernelOp::new(kernel("add"), one(), (&pinned, &minus)) },
+                let address = match number % 2 {
+                    0 => device.address(),
+                    _ => pinned.address(),
                 };
+                // SAFETY: both are one word, and outlive the launch.
+                let flag = unsafe { RawMemory::device(address, 4) };
+                // SAFETY: `add` reads and writes a word of each.
+                let op = unsafe { KernelOp::new(kernel("add"), one(), (flag, &minus)) };
                 r.record(op?).map(drop)
             };
             match number % 2 {
