@@ -58,6 +58,7 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     let limits = Limits {
         tolerance: options.tolerance,
         iterations: options.max_iterations,
+        restart_every: options.restart_every,
     };
     let start = Instant::now();
     let solver = Solver::new(&stream, matrix, limits)?;
@@ -73,18 +74,18 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     let mut sequence = Sequence::new(&stream, &solver, options.unroll)?;
     let mut all = Vec::with_capacity(systems.len());
     for (system, side) in systems.iter().zip(&problem.sides) {
-        let took = watched(&system.progress, options.tolerance, || {
+        let run = watched(&system.progress, options.tolerance, || {
             sequence.solve(system)
         })?;
         if all.is_empty() {
             introduce(out, &sequence, options, &copied)?;
         }
         let outcome = solver.outcome(&stream, matrix, system)?;
-        all.push(Solved::new(&outcome, matrix, side, options.tolerance, took));
+        all.push(Solved::new(&outcome, matrix, side, options.tolerance, run));
     }
     match &all[..] {
         [solved] => report::one(out, solved, options.tolerance)?,
-        all => report::several(out, all, options.tolerance, sequence.counters())?,
+        all => report::several(out, all, options.tolerance, &sequence)?,
     }
     if options.compare && sequence.why_eager().is_none() {
         compare::run(&stream, &solver, &systems[0], matrix, options, out)?;

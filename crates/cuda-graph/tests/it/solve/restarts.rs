@@ -17,6 +17,7 @@ use crate::fixture::stream;
 const LIMITS: Limits = Limits {
     tolerance: 1e-10,
     iterations: 20_000,
+    restart_every: None,
 };
 
 struct Solving {
