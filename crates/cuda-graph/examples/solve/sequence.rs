@@ -65,7 +65,10 @@ impl<'a> Sequence<'a> {
         if let Some(restarts) = &mut restarts {
             while outcome.stopped()?.is_some() {
                 let restart = solver.restart(system)?;
-                self.timed(|it| it.restarts.call(stream, |r| r.record(restart.clone()).map(drop)))?;
+                self.timed(|it| {
+                    it.restarts
+                        .call(stream, |r| r.record(restart.clone()).map(drop))
+                })?;
                 outcome = self.timed(|it| it.replay.resume(stream, step))?;
                 *restarts += 1;
             }
