@@ -7,7 +7,7 @@
 //                   p = u + beta p, s = w + beta s (which is A p), x += alpha p, r -= alpha s, u = r / diagonal
 //
 // Sums are taken in one order whatever the device does first, and no product is left to be fused with a sum or not as
-// the compiler likes: results are the same on every run, and on every device. Where `go` is 0 both return at once, so
+// the compiler likes: results are the same on every run, and on every device. Unless `go` is GO both return at once, so
 // that a loop over several iterations may run past the last.
 //
 // The recurrences drift: after many iterations r is no longer b - A x. cg_restart, between two iterations, computes r

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use cuda_graph::{Device, Graph, Path};
+use cuda_graph::{Device, Graph};
 
 use super::compare;
 use super::options::Options;
@@ -131,8 +131,7 @@ fn draw(
     unroll: u32,
     file: &PathBuf,
 ) -> Result<(), Failure> {
-    let graph = Graph::new(device.context())?;
-    solver.record(&mut Path::new(&graph), system, unroll)?;
+    let (graph, ()) = Graph::record(device.context(), |r| solver.record(r, system, unroll))?;
     std::fs::write(file, graph.svg()?).map_err(|error| Failure::Picture {
         file: file.clone(),
         error,

@@ -350,6 +350,14 @@ fn it_draws_the_graph() {
     std::fs::remove_file(&file).unwrap();
     assert!(picture.contains("<svg"));
     assert_eq!(picture.matches("cg_multiply").count(), 2);
+    let (exit, _) = run(&format!(
+        "--grid 4 --restart-every 3 --svg {}",
+        file.display()
+    ));
+    assert_eq!(exit.unwrap(), Exit::Solved);
+    let picture = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(picture.contains("checkpoint restart"));
     let (exit, _) = run("--grid 4 --svg /no/such/folder/graph.svg");
     let error = exit.unwrap_err().to_string();
     assert!(
