@@ -7,31 +7,38 @@
 //                   p = u + beta p, s = w + beta s (which is A p), x += alpha p, r -= alpha s, u = r / diagonal
 //
 // Sums are taken in one order whatever the device does first, and no product is left to be fused with a sum or not as
-// the compiler likes: results are the same on every run, and on every device. Where `go` is 0 both return at once, so
+// the compiler likes: results are the same on every run, and on every device. Unless `go` is GO both return at once, so
 // that a loop over several iterations may run past the last.
 //
 // The recurrences drift: after many iterations r is no longer b - A x. cg_restart, between two iterations, computes r
-// anew from x, and has the next iteration be a first one.
+// anew from x, and has the next iteration be a first one. If `every` is not 0, the device pauses for it: after so many
+// iterations since the last restart, and where r is small enough but may have drifted. Only cg_restart ends a pause.
 //
 // Each block has the rows from `blockIdx.x * rows` on, `rows` of them, and there are at most BLOCKS blocks.
 
 constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16, AHEAD = 8;
 
-enum Status : unsigned { RUNNING, CONVERGED, LIMIT_REACHED, NOT_POSITIVE, NOT_FINITE };
+enum Status : unsigned { RUNNING, CONVERGED, LIMIT_REACHED, NOT_POSITIVE, NOT_FINITE, ROUNDED_OFF, PAUSED };
+
+// What `go` says: loops end where it is STOP, and iterations do nothing unless it is GO.
+enum Go : unsigned { STOP, GO, WAIT };
 
 // What an iteration leaves to the next.
 struct Turn {
     double gamma, alpha;       // r.u and the length of the step before
     double first, residual;    // r.r at the start and now
     double curvature;          // p.Ap
+    double refuted;            // r.r, computed anew, where the r before it was last small enough and this one is not
     unsigned iterations, status;
+    unsigned since;            // iterations since the last restart
+    unsigned claimed;          // 1 while a restart is to check an r that is small enough
 };
 
 // `now` is read by every block of cg_update, whose first block writes `next`; cg_multiply makes that the present.
 struct State {
     Turn now, next;
     double tolerance;
-    unsigned limit;
+    unsigned limit, every;
 };
 
 // What a first iteration goes by: the step before was endless, so that beta is 0, and the direction is u.
@@ -70,7 +77,8 @@ __device__ __forceinline__ double product(const unsigned* columns, const double*
 // x = 0, so that the residual is b.
 extern "C" __global__ void cg_start(unsigned n, unsigned rows, const double* b, const double* inverse, double* x,
                                     double* r, double* u, double* p, double* s, State* state, unsigned* go,
-                                    volatile unsigned long long* progress, double tolerance, unsigned limit) {
+                                    unsigned* pause, volatile unsigned long long* progress, double tolerance,
+                                    unsigned limit, unsigned every) {
     unsigned from = blockIdx.x * rows, to = min(n, from + rows);
     for (unsigned i = from + threadIdx.x; i < to; i += THREADS) {
         double value = b[i];
@@ -82,10 +90,13 @@ extern "C" __global__ void cg_start(unsigned n, unsigned rows, const double* b, 
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         state->next = Turn{};
+        state->next.refuted = INFINITY;
         forget_direction(state->next);
         state->tolerance = tolerance;
         state->limit = limit;
-        *go = 1;
+        state->every = every;
+        *go = GO;
+        *pause = 0;
         *progress = 0;
     }
 }
@@ -101,8 +112,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Turn turn = {};
     if (row == 0) turn = state->next;
     unsigned at = row < to ? starts[row] : 0, end = row < to ? starts[row + 1] : 0;
-    if (*go == 0) return;
+    unsigned going = *go;
+    if (going == STOP) return;
     if (row == 0) state->now = turn;
+    if (going == WAIT) return;
 
     double gamma = 0.0, delta = 0.0, residual = 0.0;
     while (row < to) {
@@ -139,11 +152,11 @@ struct Row {
     double u, w, p, s, x, r, inverse;
 };
 
-// `progress` is host memory: the iterations below, and above, as a float, how often the residual's square is that of
-// the start.
+// `pause` is set where `go` becomes WAIT. `progress` is host memory: the iterations below, and above, as a float, how
+// often the residual's square is that of the start.
 extern "C" __global__ void __launch_bounds__(THREADS)
     cg_update(unsigned n, unsigned rows, const double* inverse, const double* w, const double* partials, double* x,
-              double* r, double* u, double* p, double* s, State* state, volatile unsigned* go,
+              double* r, double* u, double* p, double* s, State* state, volatile unsigned* go, unsigned* pause,
               volatile unsigned long long* progress) {
     constexpr unsigned EACH = BLOCKS / LANES;
     __shared__ double sums[3][LANES], step[2];
@@ -157,15 +170,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     Turn turn = {};
     double tolerance = 0.0;
-    unsigned limit = 0;
+    unsigned limit = 0, every = 0;
     bool over = false;
     if (thread == 0) {
         turn = state->now;
         tolerance = state->tolerance;
         limit = state->limit;
+        every = state->every;
         // The first block may clear `go` in this very launch. So one thread reads it for the whole block: if each
-        // thread did, some of a block could go on without the others' sums.
-        over = *go == 0;
+        // thread did, some of a block could go on without the others' sums. A pause is not read from it: the first
+        // block may begin one in this launch, too, and the others take the step before it all the same.
+        over = *go == STOP || turn.status == PAUSED;
     }
     unsigned first = blockIdx.x * rows, to = min(n, first + rows), i = first + thread;
     Row row = {};
@@ -184,27 +199,43 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             double beta = gamma / turn.gamma;
             double curvature = fma(-beta, gamma / turn.alpha, delta);
             turn.residual = residual;
+            bool small = residual <= tolerance * tolerance * turn.first, steps = false;
             if (!isfinite(residual) || !isfinite(gamma))
                 turn.status = NOT_FINITE;
-            else if (residual <= tolerance * tolerance * turn.first)
+            else if (small && every > 0 && turn.since > 0) {
+                turn.status = PAUSED;
+                turn.claimed = 1;
+            } else if (small)
                 turn.status = CONVERGED;
+            else if (turn.claimed && residual > turn.refuted / 4.0)
+                turn.status = ROUNDED_OFF;  // refuted again, and hardly smaller than the time before
             else if (!isfinite(curvature))
                 turn.status = NOT_FINITE;
             else if (turn.iterations >= limit)
                 turn.status = LIMIT_REACHED;
             else if (curvature <= 0.0)
                 turn.status = NOT_POSITIVE;
-            else
+            else {
+                steps = true;
                 turn.iterations++;
+                turn.since++;
+                if (turn.claimed) turn.refuted = residual;
+                turn.claimed = 0;
+                if (turn.since == every) turn.status = PAUSED;
+            }
             turn.curvature = curvature;
             turn.gamma = gamma;
             turn.alpha = gamma / curvature;
             step[0] = turn.alpha;
             step[1] = beta;
-            stop = turn.status != RUNNING;
+            stop = !steps;
             if (blockIdx.x == 0) {
                 state->next = turn;
-                if (stop) *go = 0;
+                if (turn.status == PAUSED) {
+                    *go = WAIT;
+                    *pause = 1;
+                } else if (stop)
+                    *go = STOP;
                 if (stop || turn.iterations % 16 == 0) {
                     float square = turn.first > 0.0 ? (float)(residual / turn.first) : 0.0f;
                     *progress = (unsigned long long)__float_as_uint(square) << 32 | turn.iterations;
@@ -230,13 +261,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// r = b - A x, where cg_update has kept an r that rounding errors part from it; the directions are forgotten. What is
-// told of the iterations stays as it is.
+// r = b - A x, where cg_update has kept an r that rounding errors part from it; the directions are forgotten, and a
+// pause ends. What is told of the iterations stays as it is.
 extern "C" __global__ void __launch_bounds__(THREADS)
     cg_restart(unsigned n, unsigned rows, const unsigned* starts, const unsigned* columns, const double* values,
                const double* b, const double* inverse, const double* x, double* r, double* u, double* p, double* s,
-               State* state, const unsigned* go) {
-    if (*go == 0) return;
+               State* state, volatile unsigned* go, unsigned* pause) {
+    if (*go == STOP) return;
     unsigned from = blockIdx.x * rows, to = min(n, from + rows);
     for (unsigned i = from + threadIdx.x; i < to; i += THREADS) {
         double value = b[i] - product(columns, values, x, starts[i], starts[i + 1]);
@@ -245,5 +276,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         p[i] = 0.0;
         s[i] = 0.0;
     }
-    if (blockIdx.x == 0 && threadIdx.x == 0) forget_direction(state->next);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        forget_direction(state->next);
+        state->next.status = RUNNING;
+        state->next.since = 0;
+        *go = GO;
+        *pause = 0;
+    }
 }

@@ -241,13 +241,13 @@ impl Bound {
         let words = words(work, shape)?;
         bound.replay.call(&work.stream, |r| {
             for (node, word) in words.iter().enumerate() {
-                // SAFETY: `store` writes one word, which the slice has.
                 r.record(match node < shape.changed {
                     true => {
+                        // SAFETY: `store` writes one word, which the slice has.
                         unsafe { KernelOp::new(&work.kernel, ONE_THREAD, (word, &bound.value)) }?
                     }
-                    // SAFETY: as above.
                     false => {
+                        // SAFETY: as above.
                         unsafe { KernelOp::new(&work.kernel, ONE_THREAD, (word, value(node, 0))) }?
                     }
                 })?;

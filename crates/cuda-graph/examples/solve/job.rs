@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use cuda_graph::{Device, Graph, Path};
+use cuda_graph::{Device, Graph};
 
 use super::compare;
 use super::options::Options;
@@ -58,6 +58,7 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     let limits = Limits {
         tolerance: options.tolerance,
         iterations: options.max_iterations,
+        restart_every: options.restart_every,
     };
     let start = Instant::now();
     let solver = Solver::new(&stream, matrix, limits)?;
@@ -73,18 +74,18 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     let mut sequence = Sequence::new(&stream, &solver, options.unroll)?;
     let mut all = Vec::with_capacity(systems.len());
     for (system, side) in systems.iter().zip(&problem.sides) {
-        let took = watched(&system.progress, options.tolerance, || {
+        let run = watched(&system.progress, options.tolerance, || {
             sequence.solve(system)
         })?;
         if all.is_empty() {
             introduce(out, &sequence, options, &copied)?;
         }
         let outcome = solver.outcome(&stream, matrix, system)?;
-        all.push(Solved::new(&outcome, matrix, side, options.tolerance, took));
+        all.push(Solved::new(&outcome, matrix, side, options.tolerance, run));
     }
     match &all[..] {
         [solved] => report::one(out, solved, options.tolerance)?,
-        all => report::several(out, all, options.tolerance, sequence.counters())?,
+        all => report::several(out, all, options.tolerance, &sequence)?,
     }
     if options.compare && sequence.why_eager().is_none() {
         compare::run(&stream, &solver, &systems[0], matrix, options, out)?;
@@ -130,8 +131,7 @@ fn draw(
     unroll: u32,
     file: &PathBuf,
 ) -> Result<(), Failure> {
-    let graph = Graph::new(device.context())?;
-    solver.record(&mut Path::new(&graph), system, unroll)?;
+    let (graph, ()) = Graph::record(device.context(), |r| solver.record(r, system, unroll))?;
     std::fs::write(file, graph.svg()?).map_err(|error| Failure::Picture {
         file: file.clone(),
         error,

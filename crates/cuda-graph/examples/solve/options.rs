@@ -1,6 +1,7 @@
 //! The command line, as a value.
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser};
@@ -18,7 +19,8 @@ MATRIX.mtx              a Matrix Market file: coordinate; real, integer or patte
 --max-iterations N      give up after so many                                            [100000]
 --unroll N              iterations in one turn of the loop: turns cost, too              [8]
 --systems K             solve for K right-hand sides, one after the other, with one graph [1]
---compare               also run the same step eagerly, with a loop on the host, and compare; of one system
+--restart-every N       compute the residual anew from x every N iterations, and before it is believed
+--compare               also run the same step eagerly, with a loop on the host, and compare; of one system, no restarts
 --svg FILE              draw the graph
 --help                  this text
 
@@ -46,6 +48,8 @@ pub struct Options {
     pub unroll: u32,
     /// How many right-hand sides there are.
     pub systems: usize,
+    /// How many iterations there are between restarts.
+    pub restart_every: Option<NonZeroU32>,
     pub compare: bool,
     pub svg: Option<PathBuf>,
 }
@@ -98,6 +102,7 @@ pub fn parse<A: Into<OsString>>(
         max_iterations: 100_000,
         unroll: 8,
         systems: 1,
+        restart_every: None,
         compare: false,
         svg: None,
     };
@@ -138,6 +143,11 @@ pub fn parse<A: Into<OsString>>(
                 let within = |systems: &usize| (1..=MOST_SYSTEMS).contains(systems);
                 options.systems = value(&mut parser, "--systems", &expected, within)?;
             }
+            Arg::Long("restart-every") => {
+                let expected = "a number from 1 to 4294967295";
+                let every = value(&mut parser, "--restart-every", expected, |_| true)?;
+                options.restart_every = Some(every);
+            }
             Arg::Long("compare") => options.compare = true,
             Arg::Long("svg") => options.svg = Some(parser.value()?.into()),
             Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
@@ -149,6 +159,9 @@ pub fn parse<A: Into<OsString>>(
     }
     if options.compare && options.systems > 1 {
         return Err(UsageError("--compare is of one system".into()));
+    }
+    if options.compare && options.restart_every.is_some() {
+        return Err(UsageError("--compare is without restarts".into()));
     }
     Ok(Request::Solve(options))
 }

@@ -14,8 +14,8 @@ pub enum Reason {
     /// The device came upon a direction in which the matrix is not positive, and the host finds so
     /// too.
     NotPositive,
-    /// The device came upon such a direction, but there it is positive: the residual is as small as
-    /// rounding errors let it be.
+    /// The device came upon such a direction, but there it is positive; or restarts found that the
+    /// residual was not as small as it seemed. It is as small as rounding errors let it be.
     RoundedOff,
     /// Numbers became too large.
     NotFinite,

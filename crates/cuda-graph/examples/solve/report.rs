@@ -8,6 +8,7 @@ use cuda_graph::Counters;
 use super::matrix::Matrix;
 use super::outcome::{Outcome, Reason, relative_residual};
 use super::problem::RightHandSide;
+use super::sequence::{Run, Sequence};
 
 /// A system is solved if its true residual is at most so many times the tolerance.
 const FAITHFUL: f64 = 2.0;
@@ -23,7 +24,7 @@ pub struct Solved {
     residual: f64,
     true_residual: f64,
     error: f64,
-    took: Duration,
+    run: Run,
 }
 
 impl Solved {
@@ -32,7 +33,7 @@ impl Solved {
         matrix: &Matrix,
         side: &RightHandSide,
         tolerance: f64,
-        took: Duration,
+        run: Run,
     ) -> Solved {
         let true_residual = relative_residual(matrix, &outcome.x, &side.b);
         // The device goes by a residual that it keeps up to date. Below what rounding allows, that
@@ -49,12 +50,18 @@ impl Solved {
             residual: outcome.residual,
             true_residual,
             error: largest(pairs.map(|(x, known)| x - known)),
-            took,
+            run,
         }
     }
 
     pub fn is_solved(&self) -> bool {
         self.reason == Reason::Converged
+    }
+
+    /// How often it iterated and restarted.
+    fn iterated(&self) -> String {
+        let restarts = restarts(self.run.restarts);
+        format!("{} iterations{restarts}", self.iterations)
     }
 
     fn ended(&self, tolerance: f64) -> String {
@@ -80,11 +87,11 @@ pub fn one(out: &mut dyn Write, solved: &Solved, tolerance: f64) -> io::Result<(
         residual,
         true_residual,
         error,
-        took,
+        run: Run { took, .. },
         ..
     } = *solved;
     let ended = solved.ended(tolerance);
-    writeln!(out, "solve:  {iterations} iterations, {ended}")?;
+    writeln!(out, "solve:  {}, {ended}", solved.iterated())?;
     let each = an_iteration(took, iterations.into());
     writeln!(out, "time:   {}{each}", in_words(took))?;
     writeln!(
@@ -103,7 +110,7 @@ pub fn several(
     out: &mut dyn Write,
     all: &[Solved],
     tolerance: f64,
-    counters: Counters,
+    sequence: &Sequence<'_>,
 ) -> io::Result<()> {
     let count = all.len();
     let unsolved = all.iter().filter(|solved| !solved.is_solved()).count();
@@ -112,11 +119,11 @@ pub fn several(
     for (at, solved) in lines.take(LISTED) {
         writeln!(
             out,
-            "  {:>4}: {} iterations, residual {:.3e}, {}; {}",
+            "  {:>4}: {}, residual {:.3e}, {}; {}",
             at + 1,
-            solved.iterations,
+            solved.iterated(),
             solved.true_residual,
-            in_words(solved.took),
+            in_words(solved.run.took),
             solved.ended(tolerance),
         )?;
     }
@@ -129,11 +136,12 @@ pub fn several(
         (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
         (least, _) => least.unwrap_or_default().to_string(),
     };
+    let restarted = restarts(all.iter().map(|solved| solved.run.restarts).sum());
     writeln!(
         out,
-        "solve:  {count} systems, {iterated} iterations, {ended}"
+        "solve:  {count} systems, {iterated} iterations{restarted}, {ended}"
     )?;
-    let took: Duration = all.iter().map(|solved| solved.took).sum();
+    let took: Duration = all.iter().map(|solved| solved.run.took).sum();
     writeln!(
         out,
         "time:   {}, {} a system{}",
@@ -147,16 +155,33 @@ pub fn several(
         largest(all.iter().map(|solved| solved.true_residual)),
         largest(all.iter().map(|solved| solved.error))
     )?;
+    replayed(out, "replay", sequence.counters())?;
+    match sequence.restart_counters() {
+        Counters { calls: 0, .. } => Ok(()),
+        counters => replayed(out, "restarts", counters),
+    }
+}
+
+fn replayed(out: &mut dyn Write, what: &str, counters: Counters) -> io::Result<()> {
     match counters {
         Counters { eager: 0, .. } => writeln!(
             out,
-            "replay: {} graph{} built, {} launches, {} nodes set",
+            "{what}: {} graph{} built, {} launches, {} nodes set",
             counters.builds,
             if counters.builds == 1 { "" } else { "s" },
             counters.launches,
             counters.updated
         ),
-        _ => writeln!(out, "replay: {} calls run eagerly", counters.eager),
+        _ => writeln!(out, "{what}: {} calls run eagerly", counters.eager),
+    }
+}
+
+/// Nothing without the option.
+fn restarts(count: Option<u32>) -> String {
+    match count {
+        None => String::new(),
+        Some(1) => ", 1 restart".into(),
+        Some(count) => format!(", {count} restarts"),
     }
 }
 

@@ -1,11 +1,15 @@
 //! Systems of one matrix, solved one after the other through one replay: the first call builds the
 //! graph, each later one sets its own buffers and its flag on the nodes.
+//!
+//! With restarts, a step that stops at its checkpoint is resumed behind it, which is a second graph.
+//! The restart in between goes through a replay of its own: the step's must not run anything else
+//! before it is resumed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Counters, Error, Replay, Result};
+use cuda_graph::{Counters, Error, Outcome, Recorder, Replay, Result};
 
 use super::solver::Solver;
 use super::system::System;
@@ -15,8 +19,18 @@ pub struct Sequence<'a> {
     solver: &'a Solver,
     unroll: u32,
     replay: Replay,
-    /// How long the first call took, if it built a graph.
-    built: Option<Duration>,
+    restarts: Replay,
+    /// How long the calls took that built graphs.
+    built: Duration,
+}
+
+/// What solving a system took.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Without what it took to build graphs.
+    pub took: Duration,
+    /// None without the option.
+    pub restarts: Option<u32>,
 }
 
 impl<'a> Sequence<'a> {
@@ -30,30 +44,56 @@ impl<'a> Sequence<'a> {
             solver,
             unroll,
             replay: Replay::new(stream.context())?,
-            built: None,
+            restarts: Replay::new(stream.context())?,
+            built: Duration::ZERO,
         })
     }
 
-    /// Solves a system, and waits until that is done. Returns how long it took, without what the
-    /// first took to build.
-    pub fn solve(&mut self, system: &System) -> Result<Duration> {
+    /// Solves a system, and waits until that is done.
+    pub fn solve(&mut self, system: &System) -> Result<Run> {
+        let Sequence {
+            stream,
+            solver,
+            unroll,
+            ..
+        } = *self;
+        let step = |r: &mut dyn Recorder| solver.record(r, system, unroll);
+        let built_before = self.built;
         let start = Instant::now();
-        self.replay
-            .call(self.stream, |r| self.solver.record(r, system, self.unroll))?;
-        let called = start.elapsed();
-        self.stream.synchronize()?;
-        let took = start.elapsed();
-        let is_first = self.counters().calls == 1;
-        if is_first && self.why_eager().is_none() {
-            self.built = Some(called);
-            return Ok(took - called);
+        let mut restarts = solver.limits().restart_every.map(|_| 0);
+        let mut outcome = self.timed(|it| it.replay.call(stream, step))?;
+        if let Some(restarts) = &mut restarts {
+            while outcome.stopped()?.is_some() {
+                let restart = solver.restart(system)?;
+                self.timed(|it| {
+                    it.restarts
+                        .call(stream, |r| r.record(restart.clone()).map(drop))
+                })?;
+                outcome = self.timed(|it| it.replay.resume(stream, step))?;
+                *restarts += 1;
+            }
         }
-        Ok(took)
+        stream.synchronize()?;
+        Ok(Run {
+            took: start.elapsed() - (self.built - built_before),
+            restarts,
+        })
     }
 
-    /// How long it took to build the graph.
+    /// Makes a call. If it builds a graph, how long it takes counts as building.
+    fn timed(&mut self, call: impl FnOnce(&mut Self) -> Result<Outcome>) -> Result<Outcome> {
+        let builds = |it: &Self| it.replay.counters().builds + it.restarts.counters().builds;
+        let (before, start) = (builds(self), Instant::now());
+        let outcome = call(self);
+        if builds(self) > before && self.why_eager().is_none() {
+            self.built += start.elapsed();
+        }
+        outcome
+    }
+
+    /// How long it took to build graphs, if the device loops.
     pub fn built(&self) -> Option<Duration> {
-        self.built
+        self.why_eager().is_none().then_some(self.built)
     }
 
     /// Why the host loops, if it does.
@@ -61,7 +101,13 @@ impl<'a> Sequence<'a> {
         self.replay.why_eager()
     }
 
+    /// What the replay of the steps did.
     pub fn counters(&self) -> Counters {
         self.replay.counters()
+    }
+
+    /// What the replay of the restarts did.
+    pub fn restart_counters(&self) -> Counters {
+        self.restarts.counters()
     }
 }

@@ -6,10 +6,14 @@
 //! launches around which the host loops. Sums are taken in a fixed order: all of them give the same
 //! bits.
 //!
+//! With restarts, the device pauses now and then. The loop has a checkpoint at the end of each turn
+//! where a paused step stops. The host then runs [`Solver::restart`] and resumes the step.
+//!
 //! The matrix and the vectors of the iteration are on the device once. What differs from one
 //! right-hand side to the next is a [`System`]: the steps of two systems are the same operations
 //! with other arguments, and another flag.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::{CudaStream, LaunchConfig};
@@ -33,6 +37,9 @@ pub struct Limits {
     /// As a part of the residual at the start.
     pub tolerance: f64,
     pub iterations: u32,
+    /// Pause for a restart after so many iterations, and where the residual has become small
+    /// enough but is not computed anew.
+    pub restart_every: Option<NonZeroU32>,
 }
 
 /// A matrix on the device, and what solves systems with it, one at a time.
@@ -94,8 +101,15 @@ impl Solver {
         })
     }
 
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// The step: solves `system`, testing after every `unroll` iterations whether there is more to
-    /// do. Iterations after the last do nothing.
+    /// do. Iterations after the last do nothing, and nor do those after a pause.
+    ///
+    /// With restarts, the step stops at a checkpoint where the device pauses, and is to be resumed
+    /// after a [`restart`](Solver::restart).
     pub fn record(&self, to: &mut dyn Recorder, system: &System, unroll: u32) -> Result<()> {
         to.record(self.start(system)?)?;
         self.go_on(to, system, unroll)
@@ -103,7 +117,13 @@ impl Solver {
 
     /// The step without its start: iterates until the device says that it is over.
     pub fn go_on(&self, to: &mut dyn Recorder, system: &System, unroll: u32) -> Result<()> {
-        to.do_while_nonzero(&system.go, |turn| self.iterate(turn, system, unroll))
+        to.do_while_nonzero(&system.go, |turn| {
+            self.iterate(turn, system, unroll)?;
+            match self.limits.restart_every {
+                Some(_) => turn.checkpoint("restart", &system.pause),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Records `count` iterations.
@@ -121,8 +141,10 @@ impl Solver {
         self.check(system);
         let (n, rows, inverse) = (self.n, self.rows, &self.inverse);
         let (r, u, p, s) = (&self.r, &self.u, &self.p, &self.s);
-        let (b, x, state, go) = (&system.b, &system.x, &system.state, &system.go);
-        let (progress, limits) = (&system.progress.0, self.limits);
+        let (b, x, state) = (&system.b, &system.x, &system.state);
+        let (go, pause, progress) = (&system.go, &system.pause, &system.progress.0);
+        let limits = self.limits;
+        let every = limits.restart_every.map_or(0, NonZeroU32::get);
         let arguments = (
             n,
             rows,
@@ -135,9 +157,11 @@ impl Solver {
             s,
             state,
             go,
+            pause,
             progress,
             limits.tolerance,
             limits.iterations,
+            every,
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values.
         unsafe { KernelOp::new(&self.start, self.config, arguments) }
@@ -163,29 +187,26 @@ impl Solver {
         let (n, rows, inverse) = (self.n, self.rows, &self.inverse);
         let (w, partials) = (&self.w, &self.partials);
         let (r, u, p, s) = (&self.r, &self.u, &self.p, &self.s);
-        let (x, state, go) = (&system.x, &system.state, &system.go);
-        let progress = &system.progress.0;
+        let (x, state) = (&system.x, &system.state);
+        let (go, pause, progress) = (&system.go, &system.pause, &system.progress.0);
         let arguments = (
-            n, rows, inverse, w, partials, x, r, u, p, s, state, go, progress,
+            n, rows, inverse, w, partials, x, r, u, p, s, state, go, pause, progress,
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values.
         unsafe { KernelOp::new(&self.update, self.config, arguments) }
     }
 
-    /// Between two iterations: computes the residual anew from x, and has the next iteration begin
-    /// as a first one does. Once the device has stopped it does nothing.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "restarts wait for checkpoints of recorders")
-    )]
+    /// Between two iterations: computes the residual anew from x, has the next iteration begin as a
+    /// first one does, and ends a pause. Once the device has stopped it does nothing.
     pub fn restart(&self, system: &System) -> Result<KernelOp> {
         self.check(system);
         let (n, rows, inverse) = (self.n, self.rows, &self.inverse);
         let (starts, columns, values) = (&self.starts, &self.columns, &self.values);
         let (r, u, p, s) = (&self.r, &self.u, &self.p, &self.s);
-        let (b, x, state, go) = (&system.b, &system.x, &system.state, &system.go);
+        let (b, x, state) = (&system.b, &system.x, &system.state);
+        let (go, pause) = (&system.go, &system.pause);
         let arguments = (
-            n, rows, starts, columns, values, b, inverse, x, r, u, p, s, state, go,
+            n, rows, starts, columns, values, b, inverse, x, r, u, p, s, state, go, pause,
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values, and the matrix has
         // `n` rows, whose columns are below `n`.
@@ -220,6 +241,7 @@ impl Solver {
                 }
             }
             4 => Reason::NotFinite,
+            5 => Reason::RoundedOff,
             status => unreachable!("the device stopped with status {status}"),
         };
         let residual = match next.first {

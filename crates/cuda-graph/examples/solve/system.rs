@@ -17,8 +17,11 @@ pub struct Turn {
     pub first: f64,
     pub residual: f64,
     pub curvature: f64,
+    pub refuted: f64,
     pub iterations: u32,
     pub status: u32,
+    pub since: u32,
+    pub claimed: u32,
 }
 
 /// As in `kernels/solve.cu`.
@@ -29,6 +32,7 @@ pub struct State {
     pub next: Turn,
     pub tolerance: f64,
     pub limit: u32,
+    pub every: u32,
 }
 
 /// How far the device has come, read while it goes on.
@@ -51,6 +55,8 @@ pub struct System {
     pub state: Buffer<State>,
     /// Not zero while the device is to go on.
     pub go: Buffer<u32>,
+    /// Not zero while the device waits for a restart.
+    pub pause: Buffer<u32>,
     pub progress: Progress,
     /// The device's right-hand side is the host's divided by this power of two, so that squares
     /// neither vanish nor overflow.
@@ -67,6 +73,7 @@ impl System {
             x: Buffer::zeroed(stream, b.len())?,
             state: Buffer::zeroed(stream, 1)?,
             go: Buffer::zeroed(stream, 1)?,
+            pause: Buffer::zeroed(stream, 1)?,
             progress: Progress(PinnedBuffer::zeroed(stream.context(), 1)?),
             scale,
         })

@@ -1,5 +1,6 @@
 //! What the command line means, how the job ends, what it prints.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use super::job::{self, Exit, Failure};
@@ -27,6 +28,7 @@ fn options_mean_what_they_say() {
         max_iterations: 100_000,
         unroll: 8,
         systems: 1,
+        restart_every: None,
         compare: false,
         svg: None,
     };
@@ -38,12 +40,15 @@ fn options_mean_what_they_say() {
         max_iterations: 7,
         unroll: 3,
         systems: 1,
+        restart_every: None,
         compare: true,
         svg: Some("out.svg".into()),
     };
     assert_eq!(options(all), meant);
     assert_eq!(options("--systems 3").systems, 3);
     assert_eq!(options("--systems=1 --compare").systems, 1);
+    let every = options("--restart-every 50 --systems 2").restart_every;
+    assert_eq!(every, NonZeroU32::new(50));
     assert_eq!(options("--grid 9").problem, Problem::Grid(9));
     assert_eq!(options("-- --grid").problem, Problem::File("--grid".into()));
     for help in ["--help", "-h", "--grid 3 --help"] {
@@ -60,6 +65,7 @@ fn help_names_each_option_with_what_is_taken_without_it() {
         ("--max-iterations N", format!("[{}]", plain.max_iterations)),
         ("--unroll N", format!("[{}]", plain.unroll)),
         ("--systems K", format!("[{}]", plain.systems)),
+        ("--restart-every N", String::new()),
         ("--compare", String::new()),
         ("--svg FILE", String::new()),
         ("--help", String::new()),
@@ -132,7 +138,27 @@ fn what_means_nothing_is_told_in_a_line() {
             "--systems two",
             "--systems takes a number from 1 to 1000, not `two`",
         ),
+        (
+            "--restart-every",
+            "missing argument for option '--restart-every'",
+        ),
+        (
+            "--restart-every 0",
+            "--restart-every takes a number from 1 to 4294967295, not `0`",
+        ),
+        (
+            "--restart-every 4294967296",
+            "--restart-every takes a number from 1 to 4294967295, not `4294967296`",
+        ),
+        (
+            "--restart-every often",
+            "--restart-every takes a number from 1 to 4294967295, not `often`",
+        ),
         ("--compare --systems 2", "--compare is of one system"),
+        (
+            "--compare --restart-every 9",
+            "--compare is without restarts",
+        ),
         (
             "--compare=yes",
             "unexpected argument for option '--compare': \"yes\"",
@@ -256,6 +282,44 @@ fn it_solves_several_systems_with_one_graph() {
 }
 
 #[test]
+fn it_says_how_often_it_restarted() {
+    let (exit, text) = run("--grid 12 --restart-every 10 --unroll 4");
+    assert_eq!(exit.unwrap(), Exit::Solved, "{text}");
+    let line = text.lines().find(|line| line.starts_with("solve:"));
+    let line = line.unwrap();
+    assert!(line.contains(" restarts, converged"), "{line}");
+    // One that comes before the end of the first stretch checks the residual.
+    let (_, text) = run("--grid 12 --restart-every 4294967295");
+    assert!(text.contains(" iterations, 1 restart, converged"), "{text}");
+
+    let (exit, text) = run("--grid 12 --systems 3 --restart-every 10");
+    assert_eq!(exit.unwrap(), Exit::Solved, "{text}");
+    let told = |line: &&str| line.contains(" iterations, ") && line.contains(" restarts, ");
+    assert_eq!(text.lines().filter(told).count(), 4, "{text}");
+    assert!(text.contains("replay: 2 graphs built, "), "{text}");
+    assert!(text.contains("restarts: 1 graph built, "), "{text}");
+    // Without the option nothing is said of it.
+    let (_, text) = run("--grid 12 --systems 3");
+    assert!(!text.contains("restart"), "{text}");
+}
+
+#[test]
+fn what_restarts_cannot_mend_ends_all_the_same() {
+    let (exit, text) = run("--grid 12 --tolerance 1e-18 --restart-every 50");
+    assert_eq!(exit.unwrap(), Exit::Unsolved);
+    assert!(
+        text.contains("NOT converged to 1e-18: rounding errors"),
+        "{text}"
+    );
+    let (exit, text) = run("--grid 12 --max-iterations 7 --restart-every 3");
+    assert_eq!(exit.unwrap(), Exit::Unsolved);
+    assert!(
+        text.contains("7 iterations, 2 restarts, NOT converged to 1e-8"),
+        "{text}"
+    );
+}
+
+#[test]
 fn several_systems_of_any_file() {
     let file = place("several.mtx");
     for (format, entries) in [
@@ -286,6 +350,14 @@ fn it_draws_the_graph() {
     std::fs::remove_file(&file).unwrap();
     assert!(picture.contains("<svg"));
     assert_eq!(picture.matches("cg_multiply").count(), 2);
+    let (exit, _) = run(&format!(
+        "--grid 4 --restart-every 3 --svg {}",
+        file.display()
+    ));
+    assert_eq!(exit.unwrap(), Exit::Solved);
+    let picture = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(picture.contains("checkpoint restart"));
     let (exit, _) = run("--grid 4 --svg /no/such/folder/graph.svg");
     let error = exit.unwrap_err().to_string();
     assert!(

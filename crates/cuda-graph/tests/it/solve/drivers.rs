@@ -42,6 +42,7 @@ fn every_driver_computes_the_same_bits() {
     let limits = Limits {
         tolerance: 1e-10,
         iterations: 20_000,
+        restart_every: None,
     };
     let solved = RECORDS.map(|(name, ..)| {
         let problem = Problem::new(name.into(), matrix(name), 1);

@@ -26,6 +26,7 @@ mod solver;
 #[path = "../../../examples/solve/system.rs"]
 mod system;
 
+mod checkpoints;
 mod command_line;
 mod drivers;
 mod reading;

@@ -17,6 +17,7 @@ use crate::fixture::stream;
 const LIMITS: Limits = Limits {
     tolerance: 1e-10,
     iterations: 20_000,
+    restart_every: None,
 };
 
 struct Solving {
@@ -54,7 +55,7 @@ impl Solving {
     }
 }
 
-fn matrices() -> [(&'static str, Matrix); 5] {
+pub fn matrices() -> [(&'static str, Matrix); 5] {
     [
         ("diagonal", reference::diagonal(300, |i| 1.0 + i as f64)),
         ("line", reference::tridiagonal(33_025, 2.1, -1.0)),

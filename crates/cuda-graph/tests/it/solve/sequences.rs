@@ -16,6 +16,7 @@ use crate::fixture::stream;
 const LIMITS: Limits = Limits {
     tolerance: 1e-9,
     iterations: 20_000,
+    restart_every: None,
 };
 const UNROLL: u32 = 4;
 

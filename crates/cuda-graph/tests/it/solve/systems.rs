@@ -17,6 +17,7 @@ use crate::fixture::{context, stream};
 const LIMITS: Limits = Limits {
     tolerance: 1e-9,
     iterations: 20_000,
+    restart_every: None,
 };
 
 #[derive(Clone, Copy, Debug)]
