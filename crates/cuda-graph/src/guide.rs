@@ -126,8 +126,10 @@
 //! }
 //! ```
 //!
-//! A turn is one launch now, however many kernels it has. Building the graph costs about as much as
-//! a few launches of its kernels, and it is paid once. The host still waits in each turn.
+//! A turn is one launch now, however many kernels it has. To build the graph costs more than to
+//! launch its kernels by hand, so it pays off when the graph is launched often. The host still
+//! waits in each turn. In later chapters `device`, `stream`, `kernels` and `numbers` are those of
+//! this program.
 //!
 //! # 3. What a graph keeps, and updates
 //!
@@ -316,8 +318,8 @@
 //! ```
 //!
 //! One graph serves both cases, and no host decides between them. Work in parallel parts must not
-//! touch the same memory, because nothing orders it. Loops and branches in several parallel parts
-//! take turns. `if_else_nonzero` has a second body, and `switch_on` has one for each number.
+//! touch the same memory, because nothing orders it. Loops in several parallel parts take turns.
+//! `if_else_nonzero` has a second body, and `switch_on` has one for each number.
 //!
 //! # 7. Code that only knows streams
 //!
@@ -476,7 +478,7 @@
 //!     roots.check(&stream)?;
 //!     let turns = roots.turns.to_host(&stream)?;
 //!
-//!     replay.bind(&given.guess, 20.0)?;
+//!     replay.bind(&given.guess, 5.0)?;
 //!     replay.run(&stream)?; // does not call `solve`
 //!     roots.check(&stream)?;
 //!     assert!(roots.turns.to_host(&stream)? < turns);
@@ -585,6 +587,7 @@
 //!     pause.copy_from_host(&stream, &[0])?;
 //!     let outcome = replay.resume(&stream, |r| solve(r, &kernels, &roots, &pause))?;
 //!     assert_eq!(outcome.stopped()?, None);
+//!     assert_eq!(replay.counters().builds, 2); // a step from the beginning, and one resumed
 //!     roots.check(&stream)
 //! }
 //! ```
@@ -639,15 +642,35 @@
 //!     roots.check(&stream)
 //! }
 //! # fn main() -> Result<()> {
-//! #     finds_roots()
+//! #     finds_roots()?;
+//! #     let device = cuda_graph::device(0)?;
+//! #     let stream = device.context().new_stream()?;
+//! #     let (flag, to) = (Buffer::<u32>::zeroed(&stream, 1)?, Buffer::<u32>::zeroed(&stream, 1)?);
+//! #     stream.synchronize()?;
+//! #     let result = to.clone();
+//! #     let branch = move |r: &mut dyn Recorder| -> Result<()> {
+//! #         let fill = |value| FillOp::new(&to, value);
+//! #         r.if_else_nonzero(
+//! #             &flag,
+//! #             |r| r.record(fill(1)?).map(drop),
+//! #             |r| r.record(fill(2)?).map(drop),
+//! #         )
+//! #     };
+//! #     cuda_graph::testing::with_driver_version(12_040, || {
+//! #         let mut step = Step::new(device.context(), branch)?;
+//! #         assert!(matches!(step.why_eager(), Some(cuda_graph::Error::Unsupported { .. })));
+//! #         step.launch(&stream)?;
+//! #         assert_eq!(result.to_host(&stream)?, [2]);
+//! #         Ok(())
+//! #     })
 //! # }
 //! ```
 //!
 //! Kernels and loops need a driver for CUDA 12.4, and `if_else_nonzero` and `switch_on` one for
-//! 12.8. On a driver without such nodes a graph is [`Error::Unsupported`]. A [`Step`] and a
-//! [`Replay`] then run the step eagerly: the results are the same, and [`Step::why_eager`] and
-//! [`Replay::why_eager`] say why. The software driver's answers are those of a GPU. Its times are
-//! not: measure on a GPU.
+//! 12.8. Where the driver has no such nodes, to record a loop or branch is [`Error::Unsupported`].
+//! A [`Step`] and a [`Replay`] then run the step eagerly: the results are the same, and
+//! [`Step::why_eager`] and [`Replay::why_eager`] say why. The software driver's answers are those
+//! of a GPU. Its times are not: measure on a GPU.
 //!
 //! # 13. When something goes wrong
 //!
