@@ -224,6 +224,8 @@
 //!
 //! The step is written once, and a debugger or a print between two operations works in it. A
 //! recorder gives the order of a stream: each operation waits for the one before, until chapter 6.
+//! A step that is recorded has not run yet, so it must not read results: chapter 10 says how a step
+//! can.
 //!
 //! # 5. The loop on the device
 //!
@@ -493,7 +495,9 @@
 //!
 //! [`Replay::bind`] gives a value, and checks it at once. [`Replay::run`] sets the nodes that use
 //! it, and launches. The cost no longer depends on the size of the step. In return the step must
-//! name what changes: a plain value that it captured stays as it was in the last call.
+//! name what changes: a plain value that it captured stays as it was in the last call. A step that
+//! runs eagerly or has sections for the host cannot be run so, and is called again
+//! ([`Error::NotCalled`]).
 //!
 //! # 10. What the host must do in between
 //!
@@ -594,8 +598,8 @@
 //!
 //! [`Replay::resume`] goes on behind the checkpoint with everything as it was: it does not begin
 //! anew. The host can look, save, change a value, or never go on. A checkpoint costs a small kernel
-//! that reads the flag, and a resumed step is another executable. [`Outcome::stopped`] waits for
-//! the step.
+//! that reads the flag, and a resumed step is another executable. [`Replay::run`] after it runs the
+//! rest again, not the whole step. [`Outcome::stopped`] waits for the step.
 //!
 //! # 12. Where it runs
 //!
