@@ -30,6 +30,8 @@
 //!
 //! Code that only knows streams is recorded in a foreign block ([`Path::foreign`]) of a
 //! [`Graph::capture`]. The caller vouches for what such work uses, so the block is `unsafe`.
+//!
+//! The [`guide`] goes from a stream program to a loop that the device runs, one idea at a time.
 #![warn(missing_docs)]
 
 mod capture;
@@ -38,6 +40,7 @@ mod driver;
 mod error;
 mod exec;
 mod graph;
+pub mod guide;
 mod inspect;
 mod kernel;
 mod memory;

@@ -112,7 +112,7 @@ pub enum Error {
     UnusedParam { name: Box<str> },
 
     /// A replay cannot run without calling its step.
-    #[error("the step must be called first: {why}")]
+    #[error("the step must be given to `Replay::call`: {why}")]
     NotCalled { why: &'static str },
 
     /// The driver does not tell the arguments of a launch that other code made.

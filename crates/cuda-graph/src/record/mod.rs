@@ -392,7 +392,8 @@ macro_rules! recorded {
         ///
         /// Who launches the step is told where it stopped, and can go on behind that point, with
         /// everything as it was: [`Replay::resume`](crate::Replay::resume), and for other recorders
-        /// [`resume`](Recorder::resume_after). A step names each checkpoint differently.
+        /// [`resume_after`](trait.Recorder.html#method.resume_after). A step names each checkpoint
+        /// differently.
         ///
         /// What is recorded behind a checkpoint, up to the end of the body or step around, goes into
         /// a body of a conditional node.

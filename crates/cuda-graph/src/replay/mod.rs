@@ -357,7 +357,8 @@ impl Replay {
     /// # Errors
     ///
     /// [`Error::NotCalled`] if there is nothing to run again, because no call was made, the last
-    /// one failed, or the step has sections for the host; otherwise as [`call`](Replay::call).
+    /// one failed, the step has sections for the host, or calls [run eagerly](Replay::why_eager);
+    /// otherwise as [`call`](Replay::call).
     pub fn run(&mut self, stream: &Arc<CudaStream>) -> Result<Outcome> {
         self.check_stream(stream)?;
         if self.eager.is_some() {
