@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use cuda_graph::cudarc::driver::{CudaFunction, CudaModule};
 use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{Buffer, Condition, Kernel, KernelOp};
+use cuda_graph::{Buffer, Condition, Kernel, KernelOp, Param};
 
 use crate::fixture::{context, one};
 
@@ -167,6 +167,18 @@ pub fn kernels() -> &'static Kernels {
 pub fn put(to: &Buffer<i32>, value: i32) -> KernelOp {
     // SAFETY: `put` writes one word, which each such function's buffers have.
     unsafe { KernelOp::new(&kernels().put, one(), (to, value)) }.expect("the arguments fit")
+}
+
+#[track_caller]
+pub fn put_param(to: &Buffer<i32>, value: &Param<i32>) -> KernelOp {
+    // SAFETY: as above.
+    unsafe { KernelOp::new(&kernels().put, one(), (to, value)) }.expect("it is bound")
+}
+
+#[track_caller]
+pub fn put_to(to: &Param<Buffer<i32>>, value: i32) -> KernelOp {
+    // SAFETY: as above.
+    unsafe { KernelOp::new(&kernels().put, one(), (to, value)) }.expect("it is bound")
 }
 
 #[track_caller]

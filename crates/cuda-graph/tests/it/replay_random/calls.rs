@@ -59,6 +59,8 @@ pub struct Call {
     pub other_stream: bool,
     /// What it computed is looked at before the next call.
     pub is_checked: bool,
+    /// Behind it, the replay is run again with parameters of this seed.
+    pub rerun: Option<u16>,
 }
 
 impl Call {
@@ -109,18 +111,20 @@ pub fn calls(most: usize) -> impl Strategy<Value = Vec<Call>> {
         prop::bool::weighted(0.05),
         prop::bool::weighted(0.08),
         prop::bool::weighted(0.7),
+        prop::option::weighted(0.3, any::<u16>()),
     );
     prop::collection::vec((burst(), prop::collection::vec(around, 12)), 1..=most).prop_map(
         move |bursts| {
             let bursts = bursts.into_iter();
             let calls = bursts.flat_map(|(picks, around)| picks.into_iter().zip(around));
-            let call = |(pick, (flip, bomb, elsewhere, other_stream, is_checked))| Call {
+            let call = |(pick, (flip, bomb, elsewhere, other_stream, is_checked, rerun))| Call {
                 pick,
                 flip,
                 bomb,
                 elsewhere,
                 other_stream,
                 is_checked,
+                rerun,
             };
             calls.take(most).map(call).collect()
         },

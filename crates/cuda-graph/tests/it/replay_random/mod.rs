@@ -92,6 +92,9 @@ impl Calling<'_> {
     }
 
     fn call(&mut self, args: Args, call: &Call, stream: usize) {
+        for world in [&self.replayed, &self.eager] {
+            world.set_params(args.seed);
+        }
         let driven = self.replay.counters().host_driven;
         let (ended, events) = self.replay(args, call, stream);
         let sections = Sections::of(events, self.replay.counters().host_driven - driven);
@@ -99,7 +102,12 @@ impl Calling<'_> {
         self.are_known &= sections.are_known;
         self.shapes.extend(sections.shapes);
         match ended {
-            Ended::Well => self.run(args, stream).expect("it runs eagerly too"),
+            Ended::Well => {
+                self.run(args, stream).expect("it runs eagerly too");
+                if let Some(seed) = call.rerun {
+                    self.rerun(args, seed, stream);
+                }
+            }
             // What came before a section for the host ran, and the eager step did not.
             Ended::AsMeant if some_ran => {
                 let contents = self.replayed.read(&self.streams[stream]);
@@ -112,6 +120,28 @@ impl Calling<'_> {
         if self.are_known {
             let most = self.shapes.len() as u64 + counters.evictions;
             assert!(counters.builds <= most, "{most} shapes: {counters:?}");
+        }
+    }
+
+    /// Runs the last call again with other values of the parameters, if it can be.
+    fn rerun(&mut self, args: Args, seed: u16, stream: usize) {
+        let (value, target) = self.replayed.params(seed);
+        let bound = [
+            self.replay.bind(&self.replayed.value, value),
+            self.replay.bind(&self.replayed.target, target),
+        ];
+        for bound in bound {
+            let is_unused = matches!(bound, Err(Error::UnusedParam { .. }));
+            assert!(bound.is_ok() || is_unused, "{bound:?}");
+        }
+        self.replayed.set_params(seed);
+        match self.replay.run(&self.streams[stream]) {
+            Ok(_) => {
+                self.eager.set_params(seed);
+                self.run(args, stream).expect("it runs eagerly too");
+            }
+            Err(Error::NotCalled { .. }) => {}
+            Err(error) => panic!("{error}"),
         }
     }
 

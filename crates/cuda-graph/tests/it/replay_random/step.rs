@@ -13,8 +13,8 @@ use cuda_graph::{
 use super::calls::Args;
 use super::family::{Choice, Item, Sides};
 use super::shapes::{Event, Key};
-use super::world::{WORDS, World};
-use crate::control::kernels::{count, kernels, nearer, plus, put};
+use super::world::{CELLS, WORDS, World};
+use crate::control::kernels::{count, kernels, nearer, plus, put, put_param, put_to};
 use crate::fixture::{kernel, one};
 
 /// What a step panics with.
@@ -70,7 +70,12 @@ impl Step<'_> {
             Item::Kernel { slot, attribute } => {
                 let to = cell(*slot, 0);
                 let op = match number(*slot, 1, 4) {
-                    0 => put(world.word(to), value(*slot, 2)),
+                    0 => match number(*slot, 5, 4) {
+                        0 => put_param(world.word(to), &world.value),
+                        // In a branch, others have the other cells.
+                        1 if place.scope.len() == CELLS => put_to(&world.target, value(*slot, 2)),
+                        _ => put(world.word(to), value(*slot, 2)),
+                    },
                     1 => count(world.word(to), world.word(cell(*slot, 3)), 1),
                     2 => plus(world.word(to), world.word(cell(*slot, 3))),
                     _ => bump(world.cell(to), 1 + number(*slot, 4, WORDS as u32)),
@@ -84,6 +89,12 @@ impl Step<'_> {
                 let start = number(*slot, 0, WORDS as u32) as usize;
                 let end = start + 1 + number(*slot, 1, (WORDS - start) as u32) as usize;
                 let to = world.cell(cell(*slot, 2)).slice(start..end)?;
+                if !args.is_on(*by_kernel) && number(*slot, 4, 3) == 0 {
+                    let value = world.value.clone();
+                    r.record_with(move || FillOp::new(&to, value.get()?))?;
+                    self.note(Event::Key(Key::Memset));
+                    return Ok(());
+                }
                 match args.is_on(*by_kernel) {
                     true => self.put(r, Key::FillKernel, FillOp::by_kernel(&to, value(*slot, 3))?),
                     false => self.put(r, Key::Memset, FillOp::new(&to, value(*slot, 3))?),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Buffer, PinnedBuffer};
+use cuda_graph::{Buffer, Param, PinnedBuffer};
 
 use crate::fixture::context;
 
@@ -22,6 +22,10 @@ pub struct World {
     /// The first word of each.
     words: Vec<Buffer<i32>>,
     pinned: Vec<PinnedBuffer<i32>>,
+    /// A number that kernels and fills store.
+    pub value: Param<i32>,
+    /// A word that kernels store to.
+    pub target: Param<Buffer<i32>>,
     pub seen: Arc<Mutex<Seen>>,
 }
 
@@ -46,6 +50,8 @@ impl World {
         World {
             words: cells.iter().map(word).collect(),
             cells,
+            value: Param::new("value"),
+            target: Param::new("target"),
             pinned: (CELLS..2 * CELLS).map(pin).collect(),
             seen: Arc::default(),
         }
@@ -67,6 +73,19 @@ impl World {
 
     pub fn pinned(&self, number: usize) -> &PinnedBuffer<i32> {
         &self.pinned[number]
+    }
+
+    /// The values of the parameters for a seed.
+    pub fn params(&self, seed: u16) -> (i32, Buffer<i32>) {
+        let word = self.word(usize::from(seed / 7) % CELLS).clone();
+        (i32::from(seed % 7) - 2, word)
+    }
+
+    /// Gives the parameters their values for a seed.
+    pub fn set_params(&self, seed: u16) {
+        let (value, target) = self.params(seed);
+        self.value.set(value);
+        self.target.set(target);
     }
 
     /// What is there once everything in `stream` has run.
