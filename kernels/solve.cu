@@ -28,7 +28,7 @@ struct Turn {
     double gamma, alpha;       // r.u and the length of the step before
     double first, residual;    // r.r at the start and now
     double curvature;          // p.Ap
-    double refuted;            // r.r, computed anew, where the r before it was last small enough and this one is not
+    double refuted;            // r.r computed anew, where r last only seemed small enough
     unsigned iterations, status;
     unsigned since;            // iterations since the last restart
     unsigned claimed;          // 1 while a restart is to check an r that is small enough

@@ -1,9 +1,8 @@
 //! Systems of one matrix, solved one after the other through one replay: the first call builds the
 //! graph, each later one sets its own buffers and its flag on the nodes.
 //!
-//! With restarts, a step that stops at its checkpoint is resumed behind it, which is a second graph.
-//! The restart in between goes through a replay of its own: the step's must not run anything else
-//! before it is resumed.
+//! With restarts, a step that stops at its checkpoint is resumed behind it: that is a second graph.
+//! The restart in between goes through a replay of its own, because a replay resumes its last call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
