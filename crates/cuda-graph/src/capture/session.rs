@@ -170,13 +170,37 @@ impl Session {
         // end says so.
         let info = driver::capture::info(self.stream.cu_stream())?;
         let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        if active
-            && info.id == held.id
-            && (!info.after.is_empty() || forks && !driver::graph::is_empty(held.graph)?)
-        {
-            return Err(self.stray(held.graph));
+        if !active || info.id != held.id {
+            return Ok(());
         }
-        Ok(())
+        if !info.after.is_empty() {
+            return Err(self.lose_to_stray());
+        }
+        match forks && !driver::graph::is_empty(held.graph)? {
+            true => Err(self.stray(held.graph)),
+            false => Ok(()),
+        }
+    }
+
+    /// Work reached the stream: the recording is over. The capture ends first, because another thread
+    /// may be giving the stream work, which adds to the graph that is looked at.
+    #[cold]
+    fn lose_to_stray(&self) -> Error {
+        self.open.set(false);
+        begun::remove(self.serial);
+        let error = match self.end_capture().graph {
+            Ok(graph) => {
+                let error = self.stray(graph);
+                destroy(graph);
+                error
+            }
+            Err(error) => {
+                tracing::debug!("what reached a held stream is not known: {error}");
+                self.stray(std::ptr::null_mut())
+            }
+        };
+        *self.lost.borrow_mut() = Some(error.clone());
+        error
     }
 
     /// As [`check`](Session::check), before `op` is recorded.
@@ -198,7 +222,12 @@ impl Session {
             Ok(op) => op.name(Some(node.index())),
             Err(_) => graph.name(node),
         };
-        let found = graph.nodes().unwrap_or_default();
+        // Of a capture that could not be ended nothing is known.
+        let found = if raw.is_null() {
+            Vec::new()
+        } else {
+            graph.nodes().unwrap_or_default()
+        };
         Error::StrayWork(Box::new(StrayWork {
             stream: self.stream.cu_stream() as usize,
             begun: self.begun,
