@@ -4,10 +4,12 @@
 //! of other tests may not run beside these ([`alone`](crate::fixture::alone)).
 
 mod cache;
+mod checkpoints;
 mod eager;
 mod foreign;
 mod held;
 mod outside;
+mod params;
 mod sites;
 
 use std::sync::Arc;
