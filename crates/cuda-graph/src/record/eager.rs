@@ -33,6 +33,8 @@ pub struct Eager {
     kept: Vec<Owner>,
     /// The checkpoint at which the step stopped: the rest is passed over.
     stopped: Option<Arc<str>>,
+    /// How many parallel parts are open.
+    in_branches: usize,
 }
 
 impl Eager {
@@ -54,6 +56,7 @@ impl Eager {
             held: Vec::new(),
             kept: Vec::new(),
             stopped: None,
+            in_branches: 0,
         })
     }
 
@@ -153,7 +156,10 @@ impl Records for Eager {
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
-        branches.iter_mut().try_for_each(|branch| branch(self))
+        self.in_branches += 1;
+        let ran = branches.iter_mut().try_for_each(|branch| branch(self));
+        self.in_branches -= 1;
+        ran
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
@@ -205,6 +211,9 @@ impl Records for Eager {
     }
 
     fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
+        if self.in_branches > 0 {
+            return Err(Error::CheckpointHere);
+        }
         if self.stopped.is_none() && self.read(&checkpoint.flag)? != 0 {
             self.stopped = Some(checkpoint.name);
         }
