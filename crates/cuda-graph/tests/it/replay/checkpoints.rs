@@ -460,6 +460,14 @@ fn a_step_stops_in_any_turn_of_a_loop() {
             let stops = agrees(&[Loop(5, 2, once, body)], &VALUES, "in a body");
             assert_eq!(stops.len(), expected);
         }
+        let acts = [
+            Put(3, 1),
+            match once {
+                true => DoWhile(3, vec![plus(2), Check("a", SET), Put(3, 0)]),
+                false => While(3, vec![Put(3, 0), Check("a", 3), plus(2), Check("b", SET)]),
+            },
+        ];
+        assert_eq!(agrees(&acts, &VALUES, "uncounted").len(), 1);
         // No turn at all, or one.
         let acts = [
             Loop(5, u32::from(once), once, vec![Check("a", SET)]),
@@ -540,8 +548,8 @@ fn a_step_stops_in_loops_within_loops() {
             plus(6),
             Check("b", SET),
         ];
-        let stops = agrees(&[Loop(3, 2, !once, outer), plus(4)], &VALUES, "nested");
-        assert_eq!(stops.len() as u64, stops.len() as u64);
+        let stops = agrees(&[Loop(9, 2, !once, outer), plus(4)], &VALUES, "nested");
+        assert!(stops.len() >= 6, "{stops:?}");
         // Behind a checkpoint, and in a branch, and two loops in a body.
         let body = vec![
             Check("b", SET),
@@ -778,12 +786,12 @@ fn random_programs(seeds: std::ops::Range<u64>, host: bool) {
 
 #[test]
 fn random_programs_stop_and_go_on() {
-    random_programs(1..60, false);
+    random_programs(1..200, false);
 }
 
 #[test]
 fn random_programs_with_sections_for_the_host_stop_and_go_on() {
-    random_programs(1000..1060, true);
+    random_programs(1000..1200, true);
 }
 
 #[test]
@@ -1163,6 +1171,7 @@ fn a_resumed_step_may_need_another_executable_when_it_runs_again() {
 fn a_step_without_checkpoints_has_no_node_for_them() {
     let _alone = alone();
     let scene = Scene::new(VALUES.len());
+    scene.prepare(&VALUES);
     let acts = [
         plus(2),
         Loop(5, 2, false, vec![plus(3)]),
@@ -1182,11 +1191,11 @@ fn a_step_without_checkpoints_has_no_node_for_them() {
 }
 
 #[test]
-fn a_checkpoint_may_be_in_a_step_that_something_else_embeds() {
+fn what_no_body_takes_is_refused_behind_a_checkpoint() {
     let _alone = alone();
     let stream = stream();
     let (flag, to) = (word(&stream, 1), word(&stream, 0));
-    // No body, and no child node, takes what is no device work.
+    // The rest of the step goes into a body.
     let host = |r: &mut dyn Recorder| {
         r.checkpoint("a", &flag)?;
         r.record(HostOp::new(|| {})).map(drop)

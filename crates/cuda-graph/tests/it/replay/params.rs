@@ -240,8 +240,6 @@ fn a_parameter_twice_in_a_kernel_is_set_in_both_places_and_counts_once() {
     call(&mut replay, &stream, |r| {
         // SAFETY: `add` reads and writes one word of each.
         r.record(unsafe { KernelOp::new(kernel("add"), one(), (&both, &both)) }?)?;
-        let bytes = Param::with_value("unused", 0u32);
-        let _ = bytes;
         // SAFETY: `bump` writes as many words as it is told, at most one for each thread.
         r.record(unsafe { KernelOp::new(kernel("bump"), one(), (&out, &twice)) }?)
             .map(drop)
@@ -503,16 +501,16 @@ fn a_closure_may_choose_a_graph_to_embed() {
     let mut replay = replay();
     let to = word(&stream, 0);
     let which = Param::with_value("which", 0u32);
-    let graphs: Arc<[Graph]> = (1..4)
+    let graphs: Arc<[ChildOp]> = (1..4)
         .map(|value| {
             let graph = Graph::new(&context()).unwrap();
             graph.add(store(&to, value), ()).unwrap();
-            graph
+            ChildOp::new(&graph)
         })
         .collect();
     let step = |r: &mut dyn Recorder| {
         let (graphs, which) = (graphs.clone(), which.clone());
-        r.record_with(move || Ok(ChildOp::new(&graphs[which.get()? as usize])))
+        r.record_with(move || Ok(graphs[which.get()? as usize].clone()))
     };
     call(&mut replay, &stream, step);
     assert_eq!(read(&stream, &to), 1);
@@ -1009,10 +1007,10 @@ fn a_value_that_does_not_fit_is_refused_when_it_is_bound() {
         Param::with_value("mode", 0u32),
     );
     let step = |r: &mut dyn Recorder| {
-        let (to, from, n) = (to.clone(), from.clone(), n.clone());
+        let (whole, from, n) = (to.clone(), from.clone(), n.clone());
         r.record_with(move || {
             let n = n.get()? as usize;
-            CopyOp::new(to.slice(..n)?, from.slice(..n)?)
+            CopyOp::new(whole.slice(..n)?, from.slice(..n)?)
         })?;
         let (to, mode) = (to.clone(), mode.clone());
         r.record_with(move || match mode.get()? {
