@@ -156,10 +156,16 @@ impl Records for Eager {
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
+        /// A part that is open, until it is left in whatever way.
+        struct Open<'a>(&'a mut Eager);
+        impl Drop for Open<'_> {
+            fn drop(&mut self) {
+                self.0.in_branches -= 1;
+            }
+        }
         self.in_branches += 1;
-        let ran = branches.iter_mut().try_for_each(|branch| branch(self));
-        self.in_branches -= 1;
-        ran
+        let open = Open(self);
+        branches.iter_mut().try_for_each(|branch| branch(open.0))
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {

@@ -364,7 +364,9 @@ impl Replay {
     /// # Errors
     ///
     /// [`Error::NotCalled`] if there is nothing to run again, because no call was made, the last
-    /// one failed, or the step has sections for the host; otherwise as [`call`](Replay::call).
+    /// one failed, or the step has sections for the host, or because the values need another
+    /// executable for a step with embedded graphs or foreign work; otherwise as
+    /// [`call`](Replay::call).
     pub fn run(&mut self, stream: &Arc<CudaStream>) -> Result<Outcome> {
         self.check_stream(stream)?;
         if self.eager.is_some() {

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::{CudaStream, PushKernelArg};
@@ -930,6 +931,14 @@ fn no_checkpoint_is_in_a_branch_of_several() {
     for _ in 0..2 {
         assert_not_here(replay.call(&stream, driven));
     }
+    // A branch that panics leaves the part.
+    let mut eager = Eager::new(&stream).unwrap();
+    let panics = catch_unwind(AssertUnwindSafe(|| {
+        eager.parallel(&mut [&mut |_| panic!("as meant")])
+    }));
+    assert!(panics.is_err());
+    eager.checkpoint("a", &flag).unwrap();
+    assert_eq!(eager.take_stopped().as_deref(), Some("a"));
     // Behind the part it may be.
     let outcome = replay.call(&stream, |r| {
         r.parallel(&mut [&mut |_| Ok(()), &mut |_| Ok(())])?;
