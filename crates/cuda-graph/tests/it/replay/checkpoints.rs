@@ -15,7 +15,7 @@ use cuda_graph::{
     Path, PinnedBuffer, Recorder, Replay, Result,
 };
 
-use super::{Counting, assert_failure, failure, read, replay, replay_of, set, word};
+use super::{Counting, Step, assert_failure, failure, read, replay, replay_of, set, word};
 use crate::fixture::{add, alone, context, function, one, store, stream};
 
 /// One thing to do. A number is that of a cell, or a value.
@@ -841,7 +841,7 @@ fn a_second_checkpoint_of_one_name_is_refused() {
         let is = matches!(&answer, Err(Error::DuplicateCheckpoint { name }) if &**name == "a");
         assert!(is, "{answer:?}");
     }
-    let steps: [&dyn Fn(&mut dyn Recorder) -> Result<()>; 3] = [
+    let steps: [Step<'_>; 3] = [
         &|r| {
             r.checkpoint("a", &flag)?;
             r.checkpoint("a", &flag)
@@ -901,7 +901,7 @@ fn no_checkpoint_is_in_a_branch_of_several() {
     let _alone = alone();
     let stream = stream();
     let (flag, clear) = (word(&stream, 1), word(&stream, 0));
-    let steps: [&dyn Fn(&mut dyn Recorder) -> Result<()>; 3] = [
+    let steps: [Step<'_>; 3] = [
         &|r| r.parallel(&mut [&mut |r| r.checkpoint("a", &clear), &mut |_| Ok(())]),
         &|r| {
             r.parallel(&mut [&mut |_| Ok(()), &mut |r| {

@@ -19,6 +19,9 @@ use cuda_graph::{Buffer, Counters, Eager, Error, Recorder, Replay, ReplayOptions
 
 use crate::fixture::{add, context, words};
 
+/// A step of a table.
+type Step<'a> = &'a dyn Fn(&mut dyn Recorder) -> Result<()>;
+
 /// A replay in the context of all tests.
 fn replay() -> Replay {
     Replay::new(&context()).expect("there is a driver")

@@ -12,7 +12,9 @@ use cuda_graph::{
     KernelOp, Owner, Param, PinnedBuffer, RawMemory, Recorder, Replay, ReplayOptions, Result,
 };
 
-use super::{Counting, assert_failure, call, counted, failure, read, replay, replay_of, set, word};
+use super::{
+    Counting, Step, assert_failure, call, counted, failure, read, replay, replay_of, set, word,
+};
 use crate::door::Door;
 use crate::fixture::{Watch, add, alone, assert_soon, context, kernel, one, store, stream, words};
 
@@ -244,8 +246,8 @@ fn a_parameter_twice_in_a_kernel_is_set_in_both_places_and_counts_once() {
         r.record(unsafe { KernelOp::new(kernel("bump"), one(), (&out, &twice)) }?)
             .map(drop)
     });
-    for at in 1..3 {
-        replay.bind(&both, cells[at].clone()).unwrap();
+    for cell in &cells[1..] {
+        replay.bind(&both, cell.clone()).unwrap();
         assert_eq!(run(&mut replay, &stream).updated, 1);
     }
     let got: Vec<_> = cells.iter().map(|cell| read(&stream, cell)).collect();
@@ -968,7 +970,7 @@ fn a_parameter_without_a_value_fails_the_call_by_its_name() {
         assert!(error.to_string().contains(of), "{error}");
     }
     assert_unbound(value.get(), "value");
-    let steps: [&dyn Fn(&mut dyn Recorder) -> Result<()>; 4] = [
+    let steps: [Step<'_>; 4] = [
         &|r| r.record(store_param(&to, &value)?).map(drop),
         &|r| {
             let (to, value) = (to.clone(), value.clone());
