@@ -69,7 +69,9 @@ impl Exec {
         let mut failed = None;
         let alone = patches.len() == 1;
         'all: for patch in patches {
-            for (node, used) in patch.uses {
+            for (at, (node, used)) in patch.uses.iter().enumerate() {
+                let next = patch.uses.get(at + 1);
+                let is_again = next.is_some_and(|(next, _)| next == node);
                 let Some(AnyOp::Kernel(op)) = self.table.edit(*node) else {
                     continue;
                 };
@@ -84,6 +86,8 @@ impl Exec {
                 }
                 if !alone {
                     nodes.push(*node);
+                } else if is_again {
+                    // Several arguments of a kernel are set at once.
                 } else if let Err(error) = set_kernel(&self.context, self.raw, &state, *node, op) {
                     failed = Some(error);
                     break 'all;

@@ -14,8 +14,8 @@ use cudarc::driver::{CudaContext, CudaFunction};
 
 pub(crate) use arguments::Matching;
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
-pub(crate) use param::tracked;
 pub use param::{AnyParam, Param};
+pub(crate) use param::{LookedAt, tracked};
 
 use crate::{Owner, Result, driver};
 

@@ -67,13 +67,16 @@ pub trait AnyParam: Send + Sync {
 
 thread_local! {
     /// The parameters that a closure looks at while it makes an operation.
-    static LOOKED_AT: RefCell<Option<Vec<Arc<dyn AnyParam>>>> = const { RefCell::new(None) };
+    static LOOKED_AT: RefCell<Option<Vec<LookedAt>>> = const { RefCell::new(None) };
 }
 
+/// A parameter that a closure looked at, and the version of the value then.
+pub(crate) type LookedAt = (Arc<dyn AnyParam>, u64);
+
 /// Runs `make`, and returns the parameters too that it looked at.
-pub(crate) fn tracked<R>(make: impl FnOnce() -> R) -> (R, Vec<Arc<dyn AnyParam>>) {
+pub(crate) fn tracked<R>(make: impl FnOnce() -> R) -> (R, Vec<LookedAt>) {
     /// What an outer closure looked at goes on.
-    struct Outer(Option<Vec<Arc<dyn AnyParam>>>);
+    struct Outer(Option<Vec<LookedAt>>);
     impl Drop for Outer {
         fn drop(&mut self) {
             LOOKED_AT.set(self.0.take());
@@ -130,16 +133,16 @@ impl<T: KernelArgument + Clone + Send + 'static> Param<T> {
     ///
     /// [`Error::Unbound`] if it has none.
     pub fn get(&self) -> Result<T> {
-        LOOKED_AT.with_borrow_mut(|looked_at| {
-            if let Some(looked_at) = looked_at {
-                looked_at.push(self.any());
-            }
-        });
         let value = self
             .slot
             .value
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        LOOKED_AT.with_borrow_mut(|looked_at| {
+            if let Some(looked_at) = looked_at {
+                looked_at.push((self.any(), self.slot.version()));
+            }
+        });
         value.clone().ok_or_else(|| self.slot.unbound())
     }
 

@@ -222,6 +222,20 @@ impl KernelOp {
         Arc::as_ptr(&self.launch)
     }
 
+    /// The operation with the values that its parameters have now, if one of them has another.
+    pub(crate) fn with_values_of_now(&self) -> Result<Option<KernelOp>> {
+        let mut now = None;
+        for (index, used) in self.arguments().used().iter().enumerate() {
+            let mut value = Arguments::default();
+            used.param.write(&mut value)?;
+            if !self.arguments().has(index, &value) {
+                let now = now.get_or_insert_with(|| self.clone());
+                now.arguments_mut().patch(index, &value, drop);
+            }
+        }
+        Ok(now)
+    }
+
     /// Calls the driver with this launch's parameters, in a context or the current one (null).
     #[inline(always)]
     pub(crate) fn with_launch<R>(

@@ -33,6 +33,8 @@ pub struct Eager {
     kept: Vec<Owner>,
     /// The checkpoint at which the step stopped: the rest is passed over.
     stopped: Option<Arc<str>>,
+    /// How many parallel parts are open.
+    in_branches: usize,
 }
 
 impl Eager {
@@ -54,6 +56,7 @@ impl Eager {
             held: Vec::new(),
             kept: Vec::new(),
             stopped: None,
+            in_branches: 0,
         })
     }
 
@@ -153,7 +156,16 @@ impl Records for Eager {
     }
 
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
-        branches.iter_mut().try_for_each(|branch| branch(self))
+        /// A part that is open, until it is left in whatever way.
+        struct Open<'a>(&'a mut Eager);
+        impl Drop for Open<'_> {
+            fn drop(&mut self) {
+                self.0.in_branches -= 1;
+            }
+        }
+        self.in_branches += 1;
+        let open = Open(self);
+        branches.iter_mut().try_for_each(|branch| branch(open.0))
     }
 
     fn put_flow(&mut self, flow: Flow, bodies: &mut [&mut Body<'_>]) -> Result<Option<NodeId>> {
@@ -205,6 +217,9 @@ impl Records for Eager {
     }
 
     fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
+        if self.in_branches > 0 {
+            return Err(Error::CheckpointHere);
+        }
         if self.stopped.is_none() && self.read(&checkpoint.flag)? != 0 {
             self.stopped = Some(checkpoint.name);
         }

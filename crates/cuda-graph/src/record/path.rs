@@ -610,7 +610,14 @@ impl Records for Path {
             session.check()?;
         }
         let (before, location) = (self.checkpoints(), flow.location);
-        let mut plan = FlowPlan::record(self, flow, bodies)?;
+        let recorded = FlowPlan::record(self, flow, bodies);
+        if recorded.is_err()
+            && let Some(stops) = &self.stops
+        {
+            // Nothing of it is recorded.
+            stops.borrow_mut().names.truncate(before);
+        }
+        let mut plan = recorded?;
         if let Some(session) = &self.session {
             session.check()?;
         }

@@ -5,29 +5,55 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::script::{Changes, Traced};
-use super::shape::{NotApplied, Shape};
+use super::script::{Captured, Changes, Traced};
+use super::shape::{Fit, NotApplied, Shape};
+use super::walk::or_nothing;
 use crate::Result;
 use crate::exec::{Patch, Ready};
-use crate::graph::NodeId;
-use crate::kernel::{AnyParam, Arguments, tracked};
+use crate::graph::{AnyOp, NodeId};
+use crate::kernel::{AnyParam, Arguments, LookedAt, tracked};
 use crate::op::Op;
 use crate::record::{Make, checked};
 
 /// An operation that a closure makes of parameters.
+#[derive(Clone)]
 pub(super) struct Made {
     /// The place of its node in the script.
     pub item: u32,
     make: Arc<Make>,
-    params: Vec<Arc<dyn AnyParam>>,
+    /// What it looked at. A version is that of the value that the node has.
+    params: Vec<LookedAt>,
+    /// The versions once the operation that was made last is the node's.
+    next: Option<Vec<u64>>,
 }
 
 impl Made {
     /// Makes the operation.
-    pub(super) fn new(item: usize, make: Arc<Make>) -> Result<(Made, crate::AnyOp)> {
+    pub(super) fn new(item: usize, make: Arc<Make>) -> Result<(Made, AnyOp)> {
         let (op, params) = tracked(|| make());
         let item = item as u32;
-        Ok((Made { item, make, params }, op?))
+        let next = None;
+        let made = Made {
+            item,
+            make,
+            params,
+            next,
+        };
+        Ok((made, op?))
+    }
+
+    /// Whether what it looked at has the values that it had.
+    fn is_current(&self) -> bool {
+        let same = |(param, version): &LookedAt| param.version() == *version;
+        self.params.iter().all(same)
+    }
+
+    /// The node has what was made last.
+    pub(super) fn commit(&mut self) {
+        let next = self.next.take().unwrap_or_default();
+        for ((_, version), next) in self.params.iter_mut().zip(next) {
+            *version = next;
+        }
     }
 }
 
@@ -36,6 +62,8 @@ pub(super) struct Bound {
     param: Arc<dyn AnyParam>,
     /// The version of the value that its users have. None if it is not known.
     applied: Option<u64>,
+    /// The version that it had when a run began.
+    seen: Option<u64>,
     /// That value.
     value: Arguments,
     /// The kernels that have it as an argument, and which of their uses of parameters it is.
@@ -55,6 +83,15 @@ impl Bound {
     #[inline]
     fn is_stale(&self) -> bool {
         self.applied != Some(self.param.version())
+    }
+
+    /// What its users have, once kernels were given `version`. Closures and flags looked at the
+    /// value before that, and another thread may have set it since.
+    fn applied_with(&self, version: u64) -> Option<u64> {
+        match self.made.is_empty() && self.flows.is_empty() {
+            true => Some(version),
+            false => self.seen,
+        }
     }
 }
 
@@ -112,6 +149,7 @@ fn entry<'a>(bound: &'a mut Vec<Bound>, param: &Arc<dyn AnyParam>) -> &'a mut Bo
         bound.push(Bound {
             param: param.clone(),
             applied: None,
+            seen: None,
             value: Arguments::default(),
             kernels: Vec::new(),
             words: Vec::new(),
@@ -141,7 +179,7 @@ impl Shape {
             });
             self.params.ready = ready;
             for (index, made) in self.params.made.iter().enumerate() {
-                for param in &made.params {
+                for (param, _) in &made.params {
                     let users = &mut entry(&mut bound, param).made;
                     if users.last() != Some(&index) {
                         users.push(index);
@@ -158,13 +196,13 @@ impl Shape {
         self.params.bound.as_mut().expect("it was just made")
     }
 
-    /// Checks the value of a parameter against what uses it. Returns whether anything does.
-    pub(super) fn check_param(&mut self, param: &dyn AnyParam) -> Result<bool> {
+    /// Returns whether anything uses a parameter. If `checks`, its value is checked against that.
+    pub(super) fn check_param(&mut self, param: &dyn AnyParam, checks: bool) -> Result<bool> {
         let is_same = |bound: &Bound| std::ptr::addr_eq(Arc::as_ptr(&bound.param), param);
         let bound = self.bound().iter().position(is_same);
         let Some(at) = bound else { return Ok(false) };
         let bound = &self.bound()[at];
-        if bound.made.is_empty() && bound.flows.is_empty() {
+        if !checks || bound.made.is_empty() && bound.flows.is_empty() {
             return Ok(true);
         }
         let (made, flows) = (bound.made.clone(), bound.flows.len());
@@ -183,8 +221,9 @@ impl Shape {
     #[inline]
     pub(super) fn stale(&mut self) -> Stale {
         let mut stale = Stale::default();
-        for (index, bound) in self.bound().iter().enumerate() {
+        for (index, bound) in self.bound().iter_mut().enumerate() {
             if bound.is_stale() {
+                bound.seen = Some(bound.param.version());
                 stale.params += 1;
                 stale.first = index;
                 stale.is_patched &= bound.made.is_empty() && bound.flows.is_empty();
@@ -199,6 +238,9 @@ impl Shape {
     pub(super) fn note_params(&mut self, changes: &mut Changes) -> Result<()> {
         self.catch_up();
         self.bound();
+        for made in &mut self.params.made {
+            made.next = None;
+        }
         let mut items = SmallVec::<[(u32, Option<usize>); 8]>::new();
         for bound in self
             .params
@@ -210,6 +252,7 @@ impl Shape {
             let flows = bound.flows.iter().map(|&item| (item, None));
             items.extend(flows);
             let made = bound.made.iter();
+            let made = made.filter(|at| !self.params.made[**at].is_current());
             items.extend(made.map(|&at| (self.params.made[at].item, Some(at))));
         }
         items.sort_unstable();
@@ -221,19 +264,28 @@ impl Shape {
                 Some(made) => {
                     let made = &mut self.params.made[made];
                     let (op, params) = tracked(|| (made.make)());
-                    let op = op?;
                     let same = made.params.len() == params.len()
                         && made
                             .params
                             .iter()
                             .zip(&params)
-                            .all(|(one, other)| Arc::ptr_eq(one, other));
+                            .all(|((one, _), (other, _))| Arc::ptr_eq(one, other));
+                    made.next = Some(params.iter().map(|(_, version)| *version).collect());
                     if !same {
-                        made.params = params;
+                        // The node has none of these values yet.
+                        made.params = params
+                            .into_iter()
+                            .map(|(param, _)| (param, u64::MAX))
+                            .collect();
+                        // Who uses what is found anew, also if something fails below.
                         looks_elsewhere = true;
                     }
-                    if !self.op(at).is_some_and(|(_, now)| op.is_same_as(now)) {
-                        self.note(changes, at, Traced::Op(op));
+                    let noted = op.and_then(|op| self.note_made(changes, at, op));
+                    if let Err(error) = noted {
+                        if looks_elsewhere {
+                            self.params.forget();
+                        }
+                        return Err(error);
                     }
                 }
                 None => {
@@ -255,6 +307,22 @@ impl Shape {
         Ok(())
     }
 
+    /// Notes that item `at` becomes what a closure made, if it is something else.
+    fn note_made(&self, changes: &mut Changes, at: usize, op: AnyOp) -> Result<()> {
+        let new = match or_nothing(op) {
+            AnyOp::Child(child) => Traced::Captured(Captured::of(&child)?),
+            op => Traced::Op(op),
+        };
+        match self.fit(at, new.view()) {
+            Fit::Same => {}
+            Fit::Changed => self.note(changes, at, new),
+            Fit::Other => {
+                changes.others.push((at as u32, new));
+            }
+        }
+        Ok(())
+    }
+
     /// Gives kernels the new value of the only parameter that has one.
     #[inline]
     pub(super) fn patch_param(&mut self, stale: Stale) -> std::result::Result<u64, NotApplied> {
@@ -263,7 +331,6 @@ impl Shape {
             ready,
             is_ahead,
             room,
-            nodes,
             ..
         } = &mut self.params
         else {
@@ -275,10 +342,18 @@ impl Shape {
         let (old, new) = (bound.value.words(), room.words());
         if room.is_plain() && bound.value.is_plain() && old.len() == new.len() {
             self.exec.bind_some().map_err(NotApplied::as_it_was)?;
+            let mut set = 0;
             for (done, (kernel, words)) in bound.words.iter().enumerate() {
+                let next = bound.words.get(done + 1);
+                let is_again = next.is_some_and(|(next, _)| next == kernel);
                 let kernel = &mut ready[*kernel as usize];
                 kernel.patch(words, new);
+                if is_again {
+                    // Several arguments of a kernel are set at once.
+                    continue;
+                }
                 let Err(error) = self.exec.set_ready(kernel) else {
+                    set += 1;
                     continue;
                 };
                 let mut restored = true;
@@ -293,8 +368,21 @@ impl Shape {
             bound.is_ahead = true;
             *is_ahead = true;
             std::mem::swap(&mut bound.value, room);
-            return Ok(bound.words.len() as u64);
+            return Ok(set);
         }
+        // What is known of the nodes is about to be sent to the driver again.
+        self.catch_up();
+        let Params {
+            bound: Some(bound),
+            ready,
+            room,
+            nodes,
+            ..
+        } = &mut self.params
+        else {
+            return Ok(0);
+        };
+        let bound = &mut bound[stale.first];
         let patch = Patch {
             uses: &bound.kernels,
             old: Some(&bound.value),
@@ -376,7 +464,7 @@ impl Shape {
             for (kernel, words) in &new.bound.words {
                 ready[*kernel as usize].patch(words, new.value.words());
             }
-            new.bound.applied = Some(new.version);
+            new.bound.applied = new.bound.applied_with(new.version);
             new.bound.value = new.value;
         }
         Ok(set)

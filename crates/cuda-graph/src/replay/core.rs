@@ -110,6 +110,10 @@ impl Core {
 
     /// Prepares for a walk.
     pub(super) fn begin(&mut self) {
+        // Until the step is whole.
+        self.last_call = LastCall::NotWhole;
+        // Of a run in which a closure panicked.
+        self.changes.clear();
         for shape in self
             .sections
             .iter_mut()
@@ -236,12 +240,22 @@ impl Core {
     ) -> Result<usize> {
         let whole = self.shape(section, beside).len();
         let mostly = self.changes.len() * 2 > self.shape(section, beside).changeable;
-        if mostly || self.sections[section].refused && self.changes.len() > 0 {
+        let is_other = !self.changes.others.is_empty();
+        let may_go = mostly || self.sections[section].refused && self.changes.len() > 0;
+        if is_other || may_go && self.is_traceable(section, beside) {
             let over = Some(View::Over);
-            if let Some(found) = self.best(section, beside, whole, over, self.changes.len()) {
+            let most = match is_other {
+                true => usize::MAX,
+                false => self.changes.len(),
+            };
+            self.need_traceable(section, beside)?;
+            if let Some(found) = self.best(section, beside, whole, over, most) {
                 self.take_out(section, beside, whole);
                 self.put_in(section, found);
                 beside = found;
+            } else if is_other {
+                self.take_out(section, beside, whole);
+                return self.build_new(section, stream);
             } else if mostly && self.is_repeated(section, beside) {
                 self.take_out(section, beside, whole);
                 let twin = self.build(section, stream)?;
@@ -264,12 +278,30 @@ impl Core {
             Err(NotApplied { error, restored }) => {
                 tracing::debug!("an executable cannot be updated, another is made: {error}");
                 self.sections[section].refused = true;
-                self.take_out(section, beside, whole);
+                let traceable = self.need_traceable(section, beside);
+                if traceable.is_ok() {
+                    self.take_out(section, beside, whole);
+                }
                 if !restored {
                     self.sections[section].shapes.remove(beside);
                 }
+                traceable?;
                 self.build_new(section, stream)
             }
+        }
+    }
+
+    fn is_traceable(&self, section: usize, beside: usize) -> bool {
+        self.shape(section, beside).is_traceable(&self.changes)
+    }
+
+    /// Refuses to make another executable of what only a call of the step can record.
+    fn need_traceable(&self, section: usize, beside: usize) -> Result<()> {
+        match self.is_traceable(section, beside) {
+            true => Ok(()),
+            false => Err(Error::NotCalled {
+                why: "another executable is needed, and only a call embeds graphs and foreign work",
+            }),
         }
     }
 
@@ -523,15 +555,15 @@ impl Core {
         }
     }
 
-    /// Checks the value of a parameter against what the executables do with it.
+    /// Checks the value of a parameter against what the executables that ran last do with it.
     pub(super) fn check_param(&mut self, param: &dyn AnyParam) -> Result<()> {
         let mut used = self.executables() == 0;
-        for shape in self
-            .sections
-            .iter_mut()
-            .flat_map(|section| &mut section.shapes)
-        {
-            used |= shape.check_param(param)?;
+        for section in &mut self.sections {
+            for shape in &mut section.shapes {
+                // Steps that another call ran say nothing about values to come.
+                let checks = shape.id == section.last;
+                used |= shape.check_param(param, checks)?;
+            }
         }
         match used {
             true => Ok(()),
@@ -593,26 +625,31 @@ impl Core {
     /// that parameters are. Returns which.
     #[cold]
     fn run_made(&mut self, at: usize, stream: &Arc<CudaStream>) -> Result<usize> {
+        // Of a run in which a closure panicked.
+        self.changes.clear();
         let shape = &mut self.sections[0].shapes[at];
         let id = shape.id;
         if let Err(error) = shape.note_params(&mut self.changes) {
             self.changes.clear();
             return Err(error);
         }
-        self.made = std::mem::take(&mut shape.params.made);
+        let mut made = shape.params.made.clone();
+        made.iter_mut().for_each(Made::commit);
+        self.resumes = shape.resumes;
         let settled = self.settle(0, at, stream);
-        if settled.is_err() {
-            self.changes.clear();
-            self.script.clear();
-        }
-        let shapes = self.sections[0].shapes.iter();
-        let at = match &settled {
-            Ok(at) => Some(*at),
-            Err(_) => shapes.clone().position(|shape| shape.id == id),
-        };
-        match at {
-            Some(at) => self.sections[0].shapes[at].params.made = std::mem::take(&mut self.made),
-            None => self.made.clear(),
+        self.resumes = false;
+        match &settled {
+            Ok(at) => {
+                let shape = &mut self.sections[0].shapes[*at];
+                shape.params.made = made;
+                if shape.id != id {
+                    shape.params.forget();
+                }
+            }
+            Err(_) => {
+                self.changes.clear();
+                self.script.clear();
+            }
         }
         settled
     }

@@ -343,12 +343,19 @@ impl Replay {
         param: &Param<T>,
         value: T,
     ) -> Result<()> {
-        let old = param.exchange(Some(value));
-        let checked = self.core.check_param(param.as_any());
-        if checked.is_err() {
-            drop(param.exchange(old));
+        /// Gives the value back that there was before, also if a closure panics.
+        struct Old<'a, T: KernelArgument + Clone + Send + 'static>(&'a Param<T>, Option<T>);
+        impl<T: KernelArgument + Clone + Send + 'static> Drop for Old<'_, T> {
+            fn drop(&mut self) {
+                drop(self.0.exchange(self.1.take()));
+            }
         }
-        checked
+        let mut old = Old(param, param.exchange(Some(value)));
+        self.core.check_param(param.as_any())?;
+        let replaced = old.1.take();
+        std::mem::forget(old);
+        drop(replaced);
+        Ok(())
     }
 
     /// Runs what the last call ran, in the order of `stream`, without calling the step. Nodes whose
@@ -357,7 +364,8 @@ impl Replay {
     /// # Errors
     ///
     /// [`Error::NotCalled`] if there is nothing to run again, because no call was made, the last
-    /// one failed, the step has sections for the host, or calls [run eagerly](Replay::why_eager);
+    /// one failed, the step has sections for the host, calls [run eagerly](Replay::why_eager), or
+    /// the values need another executable for a step with embedded graphs or foreign work;
     /// otherwise as [`call`](Replay::call).
     pub fn run(&mut self, stream: &Arc<CudaStream>) -> Result<Outcome> {
         self.check_stream(stream)?;
@@ -368,6 +376,7 @@ impl Replay {
         }
         self.begin_call();
         let checkpoints = self.core.run(stream)?;
+        self.core.trim();
         Ok(self.outcome(None, checkpoints, stream))
     }
 

@@ -11,7 +11,7 @@ use crate::exec::Edit;
 use crate::graph::{AnyOp, ChildOp, Graph};
 use crate::kernel::AnyParam;
 use crate::memory::Region;
-use crate::op::{CopyOp, Tag};
+use crate::op::{CopyOp, KernelOp, Op, Tag};
 use crate::record::Control;
 use crate::{Owner, Result};
 
@@ -41,6 +41,14 @@ pub(super) struct Captured {
 }
 
 impl Captured {
+    /// A copy of an embedded graph, which later changes of the graph do not reach.
+    pub(super) fn of(child: &ChildOp) -> Result<Captured> {
+        let copied = child.graph().try_clone();
+        let copy = copied.map_err(|error| error.about(Op::name(child, None), "adding"))?;
+        give_values_of_now(&copy)?;
+        Captured::new(copy, child.tag().clone())
+    }
+
     pub(super) fn new(graph: Graph, tag: Tag) -> Result<Captured> {
         let mut hasher = DefaultHasher::new();
         hash_topology(&graph, &mut hasher)?;
@@ -50,6 +58,29 @@ impl Captured {
             tag,
         })
     }
+}
+
+/// Gives kernels of a graph the values that their parameters have now: the graph may have been made
+/// when they had others.
+fn give_values_of_now(graph: &Graph) -> Result<()> {
+    for node in graph.nodes()? {
+        match node.kind() {
+            NodeKind::Kernel => {
+                if let Some(kernel) = node.typed::<KernelOp>()
+                    && let Some(now) = graph.op(kernel)?.with_values_of_now()?
+                {
+                    graph.update(kernel, now)?;
+                }
+            }
+            NodeKind::Child => {
+                if let Some(child) = node.typed::<ChildOp>() {
+                    give_values_of_now(&graph.child(child)?)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Hashes the kinds of nodes, the sides of copies, and the edges.
@@ -174,13 +205,16 @@ pub(super) struct Changes {
     pub flows: Vec<(u32, FlowItem)>,
     pub captured: Vec<(u32, Captured)>,
     pub kept: Vec<(u32, Owner)>,
+    /// Items that no update makes what they are to be.
+    pub others: Vec<(u32, Traced)>,
 }
 
 impl Changes {
     /// How many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.ops.len() + self.flows.len() + self.captured.len() + self.kept.len()
+        let lists = self.ops.len() + self.flows.len() + self.captured.len();
+        lists + self.kept.len() + self.others.len()
     }
 
     pub(super) fn clear(&mut self) {
@@ -188,6 +222,7 @@ impl Changes {
         self.flows.clear();
         self.captured.clear();
         self.kept.clear();
+        self.others.clear();
     }
 
     /// Forgets those from item `start` on.
@@ -201,6 +236,8 @@ impl Changes {
         self.captured.truncate(captured);
         let kept = self.kept.partition_point(|(item, _)| before(*item));
         self.kept.truncate(kept);
+        let others = self.others.partition_point(|(item, _)| before(*item));
+        self.others.truncate(others);
     }
 
     /// What item `at` becomes, if it changes.
@@ -215,11 +252,11 @@ impl Changes {
         if let Ok(found) = self.captured.binary_search_by_key(&at, |(item, _)| *item) {
             return Some(View::Captured(self.captured[found].1.topology));
         }
-        let found = self
-            .kept
-            .binary_search_by_key(&at, |(item, _)| *item)
-            .ok()?;
-        Some(View::Keep(&self.kept[found].1))
+        if let Ok(found) = self.kept.binary_search_by_key(&at, |(item, _)| *item) {
+            return Some(View::Keep(&self.kept[found].1));
+        }
+        let found = self.others.binary_search_by_key(&at, |(item, _)| *item);
+        Some(self.others[found.ok()?].1.view())
     }
 
     /// Gives the items out, in their order.
@@ -229,6 +266,7 @@ impl Changes {
             flows: self.flows.into_iter().peekable(),
             captured: self.captured.into_iter().peekable(),
             kept: self.kept.into_iter().peekable(),
+            others: self.others.into_iter().peekable(),
         }
     }
 }
@@ -239,6 +277,7 @@ pub(super) struct Items {
     flows: Peekable<IntoIter<(u32, FlowItem)>>,
     captured: Peekable<IntoIter<(u32, Captured)>>,
     kept: Peekable<IntoIter<(u32, Owner)>>,
+    others: Peekable<IntoIter<(u32, Traced)>>,
 }
 
 impl Items {
@@ -254,7 +293,10 @@ impl Items {
         if let Some((_, captured)) = self.captured.next_if(|(item, _)| *item == at) {
             return Some(Traced::Captured(captured));
         }
-        let (_, owner) = self.kept.next_if(|(item, _)| *item == at)?;
-        Some(Traced::Keep(owner))
+        if let Some((_, owner)) = self.kept.next_if(|(item, _)| *item == at) {
+            return Some(Traced::Keep(owner));
+        }
+        let (_, other) = self.others.next_if(|(item, _)| *item == at)?;
+        Some(other)
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Shape {
     pub exec: Exec,
     items: Vec<Item>,
     pub params: Params,
+    /// It runs the rest of a step, behind a checkpoint.
+    pub resumes: bool,
     /// Where the step may stop.
     pub checkpoints: Option<Checkpoints>,
     /// How many items may change.
@@ -199,6 +201,14 @@ impl Shape {
         })
     }
 
+    /// Whether all items can be recorded again, as they are or as they change.
+    pub(super) fn is_traceable(&self, changes: &Changes) -> bool {
+        let is_known = |(at, item): (usize, &Item)| {
+            !matches!(item, Item::Captured(..)) || changes.get(at).is_some()
+        };
+        self.items.iter().enumerate().all(is_known)
+    }
+
     /// Notes that item `at` becomes `new`, which [fits](Shape::fit) with a change.
     pub(super) fn note(&self, changes: &mut Changes, at: usize, new: Traced) {
         let item = at as u32;
@@ -346,6 +356,7 @@ impl Shape {
             followed_by: id,
             before: None,
             params: Params::default(),
+            resumes,
             checkpoints: graph.checkpoints().pop(),
         })
     }

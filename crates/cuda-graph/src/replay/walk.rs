@@ -97,7 +97,6 @@ impl<'a> Walk<'a> {
         if let Some(error) = self.unsupported.take() {
             return Err(error);
         }
-        self.core.last_call = LastCall::NotWhole;
         self.flush(None, true)?;
         self.core.last_call = match (self.section, self.driven) {
             (1, false) => self.core.first_section(),
@@ -252,8 +251,10 @@ impl<'a> Walk<'a> {
     /// Runs parallel branches one after the other, because no graph holds them.
     fn drive_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
         self.drive(Driven::Branches(branches.len()), |walk| {
-            branches.iter_mut().try_for_each(|branch| branch(walk))?;
-            Ok(true)
+            walk.in_branches += 1;
+            let ran = branches.iter_mut().try_for_each(|branch| branch(walk));
+            walk.in_branches -= 1;
+            ran.map(|()| true)
         })
     }
 
@@ -360,15 +361,11 @@ impl<'a> Walk<'a> {
         let AnyOp::Child(child) = &op else {
             return self.add(Traced::Op(op));
         };
-        // Later changes of the graph do not reach the copy.
-        let copy = child
-            .graph()
-            .try_clone()
-            .map_err(|error| error.about(op.name(None), "adding"))?;
+        let captured = Captured::of(child)?;
         if self.in_bodies > 0 || self.behind_checkpoint {
-            copy.hierarchy().lock().check_for_body(0)?;
+            captured.graph.hierarchy().lock().check_for_body(0)?;
         }
-        self.add(Traced::Captured(Captured::new(copy, child.tag().clone())?))
+        self.add(Traced::Captured(captured))
     }
 }
 
@@ -392,6 +389,9 @@ impl Recorder for Walk<'_> {
     }
 
     fn keep(&mut self, owner: Owner) -> Result<()> {
+        if self.stopped.is_some() {
+            return Ok(());
+        }
         self.add(Traced::Keep(owner))
     }
 }
@@ -402,6 +402,13 @@ impl Records for Walk<'_> {
             return Ok(None);
         }
         self.core.counters.compared += 1;
+        let op = match &op {
+            // It may have been made when its parameters had other values.
+            AnyOp::Kernel(kernel) if !kernel.arguments().used().is_empty() => {
+                kernel.with_values_of_now()?.map_or(op, AnyOp::Kernel)
+            }
+            _ => op,
+        };
         if self.expected.is(expectation(&op)) {
             if self.driving > 0 && !op.fits_in_body() {
                 self.needs_host += 1;
@@ -421,16 +428,7 @@ impl Records for Walk<'_> {
             self.expect();
             return Ok(None);
         }
-        // The driver refuses nodes that copy or fill nothing.
-        let op = match is_nothing(&op) {
-            true => {
-                let mut empty = EmptyOp::new();
-                *empty.tag_mut() = op.tag().clone();
-                empty.into()
-            }
-            false => op,
-        };
-        self.put_new(op)?;
+        self.put_new(or_nothing(op))?;
         Ok(None)
     }
 
@@ -512,6 +510,7 @@ impl Records for Walk<'_> {
             param: flow.param.clone(),
             location: flow.location,
         }))?;
+        let behind = self.behind_checkpoint;
         self.depth += 1;
         self.in_bodies += 1;
         let recorded = self.each_body(bodies);
@@ -529,6 +528,7 @@ impl Records for Walk<'_> {
         if recorded.is_err() {
             // Nothing of it is recorded.
             self.back_to(start);
+            self.behind_checkpoint = behind;
         }
         recorded.map(|()| None)
     }
@@ -541,8 +541,18 @@ impl Records for Walk<'_> {
             return Ok(None);
         }
         if let Err(error) = need_conditional(Control::Checkpoint.kind(), 1) {
-            self.unsupported = Some(error.clone());
-            return Err(error);
+            if !self.launched {
+                self.unsupported = Some(error.clone());
+                return Err(error);
+            }
+            // Parts around, if there are any, are driven by the host, as this is.
+            self.needs_host += 1;
+            self.driven = true;
+            self.flush(None, false)?;
+            if self.stopped.is_none() && self.core.read(&checkpoint.flag, self.stream)? != 0 {
+                self.stopped = Some(checkpoint.name);
+            }
+            return Ok(None);
         }
         // What comes next goes into a body.
         self.behind_checkpoint = true;
@@ -608,6 +618,16 @@ impl Records for Walk<'_> {
             false => work(self.stream),
         }
     }
+}
+
+/// The operation, or one that does nothing: the driver refuses nodes that copy or fill nothing.
+pub(super) fn or_nothing(op: AnyOp) -> AnyOp {
+    if !is_nothing(&op) {
+        return op;
+    }
+    let mut empty = EmptyOp::new();
+    *empty.tag_mut() = op.tag().clone();
+    empty.into()
 }
 
 /// Whether an operation copies or fills nothing.

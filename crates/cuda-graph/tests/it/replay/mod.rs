@@ -4,10 +4,12 @@
 //! of other tests may not run beside these ([`alone`](crate::fixture::alone)).
 
 mod cache;
+mod checkpoints;
 mod eager;
 mod foreign;
 mod held;
 mod outside;
+mod params;
 mod sites;
 
 use std::sync::Arc;
@@ -16,6 +18,9 @@ use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{Buffer, Counters, Eager, Error, Recorder, Replay, ReplayOptions, Result};
 
 use crate::fixture::{add, context, words};
+
+/// A step of a table.
+type Step<'a> = &'a dyn Fn(&mut dyn Recorder) -> Result<()>;
 
 /// A replay in the context of all tests.
 fn replay() -> Replay {
