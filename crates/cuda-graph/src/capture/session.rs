@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{
+    CUgraph, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus,
+};
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
 use crate::driver::begun::{self, refuse_captured};
@@ -174,7 +176,7 @@ impl Session {
             return Ok(());
         }
         if !info.after.is_empty() {
-            return Err(self.lose_to_stray());
+            return Err(self.lose_to_stray(&info.after));
         }
         match forks && !driver::graph::is_empty(held.graph)? {
             true => Err(self.stray(held.graph)),
@@ -182,21 +184,25 @@ impl Session {
         }
     }
 
-    /// Work reached the stream: the recording is over. The capture ends first, because another thread
-    /// may be giving the stream work, which adds to the graph that is looked at.
+    /// Work reached the stream, last the nodes `after`: the recording is over. The capture ends
+    /// first, because another thread may be giving the stream work, which adds to the graph that is
+    /// looked at.
     #[cold]
-    fn lose_to_stray(&self) -> Error {
+    fn lose_to_stray(&self, after: &[CUgraphNode]) -> Error {
         self.open.set(false);
         begun::remove(self.serial);
+        let kind = |node: &CUgraphNode| driver::node::kind(*node).ok();
+        let last: Vec<_> = after.iter().filter_map(kind).collect();
         let error = match self.end_capture().graph {
             Ok(graph) => {
                 let error = self.stray(graph);
                 destroy(graph);
                 error
             }
-            Err(error) => {
-                tracing::debug!("what reached a held stream is not known: {error}");
-                self.stray(std::ptr::null_mut())
+            // Forks did not come back: the graph is gone.
+            Err(_) => {
+                let name = |kind| NodeName::of_kind(NodeKind::from_driver(kind), None);
+                self.stray_of(last.into_iter().map(name).collect())
             }
         };
         *self.lost.borrow_mut() = Some(error.clone());
@@ -222,16 +228,15 @@ impl Session {
             Ok(op) => op.name(Some(node.index())),
             Err(_) => graph.name(node),
         };
-        // Of a capture that could not be ended nothing is known.
-        let found = if raw.is_null() {
-            Vec::new()
-        } else {
-            graph.nodes().unwrap_or_default()
-        };
+        let found = graph.nodes().unwrap_or_default();
+        self.stray_of(found.into_iter().map(name).collect())
+    }
+
+    fn stray_of(&self, found: Vec<NodeName>) -> Error {
         Error::StrayWork(Box::new(StrayWork {
             stream: self.stream.cu_stream() as usize,
             begun: self.begun,
-            found: found.into_iter().map(name).collect(),
+            found,
             after: self.last(),
             before: None,
         }))

@@ -244,7 +244,10 @@ fn no_folder_names_one_above_itself() {
     }
     assert!(found.is_empty(), "arrows lead up: {found:#?}");
 
-    let folders = modules.iter().filter(|(module, _)| module.len() > 1);
+    // What the guide shows is no module.
+    let folders = modules
+        .iter()
+        .filter(|(module, _)| module.len() > 1 && module[0] != "guide");
     let mut folders: Vec<&str> = folders.map(|(module, _)| module[0].as_str()).collect();
     folders.sort_unstable();
     folders.dedup();
