@@ -23,6 +23,7 @@ pub use instantiate::InstantiateOptions;
 pub(crate) use ready::Ready;
 pub use update::Updated;
 
+use crate::driver::begun::refuse_captured;
 use crate::driver::event::Event;
 use crate::graph::content::Content;
 use crate::graph::state::{Hierarchy, State};
@@ -143,6 +144,9 @@ impl Exec {
             self.wait_behind(stream)?;
         }
         driver::exec::launch(self.raw, stream_handle)?;
+        if self.behind.is_some() {
+            self.behind = None;
+        }
         if self.retired.is_some() {
             self.retired = None;
         }
@@ -161,7 +165,7 @@ impl Exec {
         let event = Event::new()?;
         self.wait_behind(stream)?;
         driver::exec::launch(self.raw, stream.cu_stream())?;
-        self.retired = None;
+        (self.behind, self.retired) = (None, None);
         // Dropped last: a stream that goes with it makes its own context the thread's.
         let _before = std::mem::replace(&mut self.last, Launched::Unknown);
         self.last = match event.record(stream.cu_stream()) {
@@ -177,10 +181,9 @@ impl Exec {
 
     /// Has `stream` wait for the launches of the executable that this one replaced.
     #[cold]
-    fn wait_behind(&mut self, stream: &CudaStream) -> Result<()> {
+    fn wait_behind(&self, stream: &CudaStream) -> Result<()> {
         if let Some(event) = &self.behind {
             driver::run::wait(event.raw(), stream.cu_stream())?;
-            self.behind = None;
         }
         Ok(())
     }
@@ -190,6 +193,8 @@ impl Exec {
         match &self.last {
             Launched::In(stream) => {
                 driver::bind(stream.context())?;
+                // An event there would be one of the capture, and behind nothing.
+                refuse_captured(stream)?;
                 let event = Event::new()?;
                 event.record(stream.cu_stream())?;
                 Ok(Some(Arc::new(event)))

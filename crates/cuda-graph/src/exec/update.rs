@@ -39,8 +39,9 @@ impl Exec {
     ///
     /// # Errors
     ///
-    /// As [`Graph::instantiate`]; [`Error::Update`] where this does not own the executable. The
-    /// executable is then what it was.
+    /// As [`Graph::instantiate`]; [`Error::Update`] where this does not own the executable;
+    /// [`Error::AlreadyCapturing`] where the stream of the last launch is captured and the graph
+    /// must be instantiated. The executable is then what it was.
     pub fn update_from(&mut self, graph: &Graph) -> Result<Updated> {
         let (reason, node) = match self.update_in_place(graph) {
             Ok(()) => return Ok(Updated::InPlace),
