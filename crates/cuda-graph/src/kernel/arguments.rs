@@ -62,6 +62,8 @@ pub struct Arguments {
     owners: SmallVec<[Owner; 4]>,
     /// What parameters gave of it.
     used: SmallVec<[Used; 1]>,
+    /// Bit i is set if argument i is memory that is owned. [`KEPT`] stands for other owners.
+    owned: u64,
 }
 
 /// What a parameter gave to arguments.
@@ -120,6 +122,9 @@ impl Form {
     }
 }
 
+/// Something is held that is not known to be the owner of memory among the arguments.
+const KEPT: u64 = 1 << 63;
+
 /// Conditions of several graphs, which is that of none.
 const SEVERAL: u64 = u64::MAX;
 
@@ -138,6 +143,7 @@ impl Arguments {
             (&raw mut (*place).owners).write(SmallVec::new());
             (&raw mut (*place).conditions_of).write(0);
             (&raw mut (*place).used).write(SmallVec::new());
+            (&raw mut (*place).owned).write(0);
         }
     }
 
@@ -158,6 +164,22 @@ impl Arguments {
     /// Has the operation keep `owner` alive.
     #[inline]
     pub fn keep(&mut self, owner: Owner) {
+        self.owned |= KEPT;
+        self.owners.push(owner);
+    }
+
+    /// Has the operation keep its kernel loaded: this owner comes last.
+    #[inline]
+    pub(crate) fn keep_kernel(&mut self, owner: Owner) {
+        self.owners.push(owner);
+    }
+
+    /// Adds memory, and what keeps it alive.
+    #[inline]
+    fn memory(&mut self, address: u64, owner: Owner) {
+        self.value(&address);
+        let index = self.forms.len() - 1;
+        self.owned |= if index < 63 { 1 << index } else { KEPT };
         self.owners.push(owner);
     }
 
@@ -186,6 +208,7 @@ impl Arguments {
         self.owners.clear();
         self.used.clear();
         self.conditions_of = 0;
+        self.owned = 0;
     }
 
     /// The words, copied, and where each argument starts among them.
@@ -252,6 +275,7 @@ impl Arguments {
             return true;
         }
         // Memory that the program vouches for is owned, or not.
+        self.owned |= KEPT;
         let (start, difference) = (owners.start, new.owners.len() as i32 - owners.len() as i32);
         self.owners.drain(owners).for_each(let_go);
         self.owners.insert_many(start, new.owners.iter().cloned());
@@ -375,11 +399,13 @@ impl Arguments {
             copy_values(&mut self.words, &other.words);
             copy_values(&mut self.forms, &other.forms);
             self.conditions_of = other.conditions_of;
+            self.owned = other.owned;
         }
         is_same
     }
 
-    /// Whether both are the same bytes, and as many owners.
+    /// Whether both are the same bytes, and the same of it is owned. What else they keep is the same
+    /// too: nothing tells what it keeps alive.
     #[inline(always)]
     pub(crate) fn is_same(&self, other: &Arguments) -> bool {
         self.forms.len() == other.forms.len()
@@ -389,6 +415,14 @@ impl Arguments {
             && self.used == other.used
             && self.words == other.words
             && self.forms == other.forms
+            && self.owned == other.owned
+            && (self.owned & KEPT == 0 || self.keeps_same(other))
+    }
+
+    #[cold]
+    fn keeps_same(&self, other: &Arguments) -> bool {
+        let mut owners = self.owners.iter().zip(&other.owners);
+        owners.all(|(own, other)| Arc::ptr_eq(own, other))
     }
 
     /// A number that tells them from most others.
@@ -458,29 +492,37 @@ impl Arguments {
 pub struct Matching<'a> {
     forms: &'a [Form],
     words: &'a [Word],
-    owners: usize,
+    /// Bit 0 is set if the next argument is memory that is owned.
+    owned: u64,
 }
 
 impl<'a> Matching<'a> {
-    /// Compares with `arguments`, the last owner of which is the kernel.
+    /// Compares with `arguments`.
     #[inline(always)]
     pub(crate) fn with(arguments: &'a Arguments) -> Matching<'a> {
         Matching {
             forms: &arguments.forms,
             words: &arguments.words,
-            owners: arguments.owners.len() - 1,
+            owned: arguments.owned,
         }
     }
 
     /// Whether all were compared.
     #[inline(always)]
     pub(crate) fn is_over(&self) -> bool {
-        self.forms.is_empty() && self.owners == 0
+        // Nothing else is kept.
+        self.forms.is_empty() && self.owned == 0
     }
 
     /// Whether the next argument is this number.
     #[inline(always)]
     fn value<T: DeviceRepr>(&mut self, value: &T) -> bool {
+        let is_owned = self.owned & 1 != 0;
+        self.next(value) && !is_owned
+    }
+
+    #[inline(always)]
+    fn next<T: DeviceRepr>(&mut self, value: &T) -> bool {
         // What has padding, or takes several words, is compared as an operation.
         if size_of::<T>() > size_of::<Word>() || size_of::<T>() == 0 || !is_number::<T>() {
             return false;
@@ -494,15 +536,16 @@ impl<'a> Matching<'a> {
             return false;
         };
         (self.forms, self.words) = (forms, words);
+        // The bit for other owners stays set until the end, which no argument moves to bit 0.
+        self.owned = (self.owned & KEPT) | ((self.owned & !KEPT) >> 1);
         *own == word && form.0 == size_of::<T>() as u16 | Form::NUMBER
     }
 
     /// Whether the next argument is memory at this address, and owned.
     #[inline(always)]
     fn memory(&mut self, address: u64) -> bool {
-        let is_same = self.value(&address) && self.owners > 0;
-        self.owners = self.owners.wrapping_sub(1);
-        is_same
+        let is_owned = self.owned & 1 != 0;
+        self.next(&address) && is_owned
     }
 }
 
@@ -594,8 +637,7 @@ macro_rules! memory {
         impl<T> KernelArgument for $memory {
             #[inline]
             fn add_to(self, arguments: &mut Arguments) {
-                arguments.value(&self.address());
-                arguments.keep(self.into_owner());
+                arguments.memory(self.address(), self.into_owner());
             }
 
             fn region(&self) -> Option<Region> {
@@ -616,8 +658,7 @@ macro_rules! memory {
 
             #[inline]
             fn add_to(self, arguments: &mut Arguments) {
-                arguments.value(&self.address());
-                arguments.keep(self.owner());
+                arguments.memory(self.address(), self.owner());
             }
         }
     )+};
@@ -637,8 +678,10 @@ impl KernelArgument for RawMemory {
 
 impl KernelArgument for &RawMemory {
     fn add_to(self, arguments: &mut Arguments) {
-        arguments.value(&self.address());
-        arguments.owners.extend(self.region().owner.clone());
+        match &self.region().owner {
+            Some(owner) => arguments.memory(self.address(), owner.clone()),
+            None => arguments.value(&self.address()),
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl KernelOp {
         let mut launch = unshared(&kernel, config, tag);
         arguments.add_to(&mut launch.arguments);
         launch.arguments.check(&kernel)?;
-        launch.arguments.keep(kernel.into_owner());
+        launch.arguments.keep_kernel(kernel.into_owner());
         let launch = launch.shareable();
         Ok(KernelOp { launch })
     }
@@ -422,7 +422,7 @@ impl Op for KernelOp {
         let mut launch = unshared(&kernel, config, Tag::read());
         // SAFETY: the driver gives lists and values of its own, which live as long as the node.
         launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
-        launch.arguments.keep(kernel.into_owner());
+        launch.arguments.keep_kernel(kernel.into_owner());
         let attributes = LaunchAttribute::read(node);
         launch.attributes = (!attributes.is_empty()).then(|| Box::new(attributes));
         let launch = launch.shareable();
