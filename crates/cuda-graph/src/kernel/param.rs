@@ -178,10 +178,12 @@ impl<T: KernelArgument + Clone + Send + 'static> AnyParam for Slot<T> {
     }
 
     fn write(&self, arguments: &mut Arguments) -> Result<u64> {
-        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = self.version();
-        let value = value.clone().ok_or_else(|| self.unbound())?;
-        value.add_to(arguments);
+        let (value, version) = {
+            let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+            (value.clone(), self.version())
+        };
+        // A value of the program's own type may use the parameter.
+        value.ok_or_else(|| self.unbound())?.add_to(arguments);
         Ok(version)
     }
 
