@@ -129,6 +129,9 @@ impl Exec {
                 }
             }
         }
+        drop(state);
+        // A launch in flight uses it, whatever the executable does from now on.
+        gone.into_iter().for_each(|owner| self.let_go(owner));
         Err(Refused { error, restored })
     }
 
@@ -201,13 +204,16 @@ impl Exec {
     }
 
     /// Holds what the nodes use that were [set](Exec::set_each).
-    pub(crate) fn hold_each(&mut self, edits: impl Iterator<Item = Edit>) {
-        for Edit { node, op, .. } in edits {
-            let Some(content) = self.table.edit(node) else {
-                continue;
-            };
-            let old = std::mem::replace(content, op);
-            if !old.is_held_by(content.owners()) {
+    pub(crate) fn hold_each(&mut self, edits: &mut Vec<Edit>) {
+        // All of them first: what goes may panic.
+        for edit in edits.iter_mut() {
+            if let Some(content) = self.table.edit(edit.node) {
+                std::mem::swap(content, &mut edit.op);
+            }
+        }
+        for Edit { node, op: old, .. } in edits.drain(..) {
+            let now = self.table.get(node);
+            if !now.is_some_and(|now| old.is_held_by(now.owners())) {
                 self.retire((old, Table::default()), |gone, old| gone.node(node, old));
             }
         }

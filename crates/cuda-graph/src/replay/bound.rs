@@ -264,6 +264,22 @@ impl Shape {
                 Some(made) => {
                     let made = &mut self.params.made[made];
                     let (op, params) = tracked(|| (made.make)());
+                    let op = match op {
+                        Ok(op) => op,
+                        Err(error) => {
+                            // It looked at some of them at least.
+                            for (param, _) in params {
+                                if !made.params.iter().any(|(one, _)| Arc::ptr_eq(one, &param)) {
+                                    made.params.push((param, u64::MAX));
+                                    looks_elsewhere = true;
+                                }
+                            }
+                            if looks_elsewhere {
+                                self.params.forget();
+                            }
+                            return Err(error);
+                        }
+                    };
                     let same = made.params.len() == params.len()
                         && made
                             .params
@@ -280,7 +296,7 @@ impl Shape {
                         // Who uses what is found anew, also if something fails below.
                         looks_elsewhere = true;
                     }
-                    let noted = op.and_then(|op| self.note_made(changes, at, op));
+                    let noted = self.note_made(changes, at, op);
                     if let Err(error) = noted {
                         if looks_elsewhere {
                             self.params.forget();

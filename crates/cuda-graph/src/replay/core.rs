@@ -112,8 +112,10 @@ impl Core {
     pub(super) fn begin(&mut self) {
         // Until the step is whole.
         self.last_call = LastCall::NotWhole;
-        // Of a run in which a closure panicked.
+        // Of a run in which a closure panicked, or of a section that failed.
         self.changes.clear();
+        self.script.clear();
+        self.made.clear();
         for shape in self
             .sections
             .iter_mut()

@@ -286,7 +286,7 @@ impl Shape {
         if changes.captured.len() + changes.flows.len() > 0 || changes.ops.iter().any(has_uses) {
             self.params.forget();
         }
-        self.exec.hold_each(changes.ops.drain(..));
+        self.exec.hold_each(&mut changes.ops);
         for (item, flow) in changes.flows.drain(..) {
             if let Some(Item::Flow(placed)) = self.items.get_mut(item as usize) {
                 placed.now = flow;

@@ -54,6 +54,8 @@ pub(super) struct Walk<'a> {
     pub unsupported: Option<Error>,
     /// Something was launched, or the host was in a section of its own.
     pub launched: bool,
+    /// A section could not be run.
+    is_lost: bool,
     /// How many parallel parts are open.
     in_branches: usize,
     /// The step stopped at this checkpoint: the rest is passed over.
@@ -82,6 +84,7 @@ impl<'a> Walk<'a> {
             wants_host: false,
             unsupported: None,
             launched: false,
+            is_lost: false,
             in_branches: 0,
             stopped: None,
             checkpoints: None,
@@ -205,7 +208,21 @@ impl<'a> Walk<'a> {
     }
 
     /// The section is whole: finds or makes its executable, and launches it.
+    /// After an error there, what the step goes on with has nothing to go on from.
     fn flush(&mut self, before: Option<Driven>, is_last: bool) -> Result<()> {
+        if self.is_lost {
+            return Err(Error::RecordingOver);
+        }
+        let flushed = self.flush_section(before, is_last);
+        if flushed.is_err() {
+            self.is_lost = true;
+            self.beside = None;
+            self.core.begin();
+        }
+        flushed
+    }
+
+    fn flush_section(&mut self, before: Option<Driven>, is_last: bool) -> Result<()> {
         if self.depth > 0 {
             // A panic left a body and was caught.
             return Err(Error::RecordingOver);

@@ -4,5 +4,6 @@ mod callbacks;
 mod handles;
 mod limits;
 mod lost;
+mod replay;
 mod streams;
 mod threads;
