@@ -1,41 +1,39 @@
 //! What there is once for each of the driver's contexts.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUcontext;
 
+use super::values;
 use crate::Result;
 
-/// Values by the driver's handle of a context. A value is let go some time after the context is
-/// gone: what it has there went with that, and is not given back.
+values! {
+    /// A number that no other context has, also if the driver gives its handle again.
+    id(context: CUcontext) -> u64: cuCtxGetId;
+}
+
+/// Values by context. A value is let go some time after the context is gone: what it has there went
+/// with that, and is not given back.
 pub(crate) struct PerContext<T> {
     entries: Mutex<Vec<Entry<T>>>,
 }
 
 struct Entry<T> {
-    /// The driver's handle of the context.
-    context: usize,
+    context: Life,
     /// A handle of cudarc's, of which a context may have several, each with an entry. While one of
-    /// them is there, so is the context.
+    /// them is there, so is the context, unless it was torn down.
     by: Weak<CudaContext>,
     value: T,
-    /// The life of the context that it is of.
-    life: u64,
 }
 
-/// How often a context of this handle was torn down, as far as it was said.
-static LIVES: Mutex<BTreeMap<usize, u64>> = Mutex::new(BTreeMap::new());
-
-fn life_of(context: usize) -> u64 {
-    let lives = LIVES.lock().unwrap_or_else(PoisonError::into_inner);
-    lives.get(&context).copied().unwrap_or(0)
-}
-
-/// The context was torn down and made again under the same handle: what was in it is gone.
-pub(crate) fn begin_life(context: &CudaContext) {
-    let mut lives = LIVES.lock().unwrap_or_else(PoisonError::into_inner);
-    *lives.entry(context.cu_ctx() as usize).or_insert(0) += 1;
+/// A context, by its handle and its number. A primary context that is torn down and made again has
+/// the same handle.
+#[derive(Clone, Copy, PartialEq)]
+struct Life {
+    handle: usize,
+    /// 0 where the driver tells none.
+    id: u64,
 }
 
 impl<T: Clone> PerContext<T> {
@@ -53,10 +51,13 @@ impl<T: Clone> PerContext<T> {
     ) -> Result<T> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.by.strong_count() > 0);
-        let handle = context.cu_ctx() as usize;
-        let life = life_of(handle);
-        entries.retain(|entry| entry.context != handle || entry.life == life);
-        let value = match entries.iter().find(|entry| entry.context == handle) {
+        let life = Life {
+            handle: context.cu_ctx() as usize,
+            id: id(context.cu_ctx()).unwrap_or(0),
+        };
+        // Those of a life that is over.
+        entries.retain(|entry| entry.context.handle != life.handle || entry.context == life);
+        let value = match entries.iter().find(|entry| entry.context == life) {
             Some(entry) => entry.value.clone(),
             None => make()?,
         };
@@ -65,10 +66,9 @@ impl<T: Clone> PerContext<T> {
             .any(|entry| std::ptr::eq(entry.by.as_ptr(), &**context))
         {
             entries.push(Entry {
-                context: handle,
+                context: life,
                 by: Arc::downgrade(context),
                 value: value.clone(),
-                life,
             });
         }
         Ok(value)

@@ -665,6 +665,5 @@ impl Core {
         self.last_call = LastCall::Never;
         self.word = None;
         self.context = context.clone();
-        driver::per_context::begin_life(context);
     }
 }
