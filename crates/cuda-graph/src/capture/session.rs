@@ -6,9 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{
-    CUgraph, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus,
-};
+use cudarc::driver::sys::{CUgraph, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
 use crate::driver::begun::{self, refuse_captured};
@@ -172,41 +170,13 @@ impl Session {
         // end says so.
         let info = driver::capture::info(self.stream.cu_stream())?;
         let active = info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        if !active || info.id != held.id {
-            return Ok(());
+        if active
+            && info.id == held.id
+            && (!info.after.is_empty() || forks && !driver::graph::is_empty(held.graph)?)
+        {
+            return Err(self.stray(held.graph));
         }
-        if !info.after.is_empty() {
-            return Err(self.lose_to_stray(&info.after));
-        }
-        match forks && !driver::graph::is_empty(held.graph)? {
-            true => Err(self.stray(held.graph)),
-            false => Ok(()),
-        }
-    }
-
-    /// Work reached the stream, last the nodes `after`: the recording is over. The capture ends
-    /// first, because another thread may be giving the stream work, which adds to the graph that is
-    /// looked at.
-    #[cold]
-    fn lose_to_stray(&self, after: &[CUgraphNode]) -> Error {
-        self.open.set(false);
-        begun::remove(self.serial);
-        let kind = |node: &CUgraphNode| driver::node::kind(*node).ok();
-        let last: Vec<_> = after.iter().filter_map(kind).collect();
-        let error = match self.end_capture().graph {
-            Ok(graph) => {
-                let error = self.stray(graph);
-                destroy(graph);
-                error
-            }
-            // Forks did not come back: the graph is gone.
-            Err(_) => {
-                let name = |kind| NodeName::of_kind(NodeKind::from_driver(kind), None);
-                self.stray_of(last.into_iter().map(name).collect())
-            }
-        };
-        *self.lost.borrow_mut() = Some(error.clone());
-        error
+        Ok(())
     }
 
     /// As [`check`](Session::check), before `op` is recorded.
@@ -229,14 +199,10 @@ impl Session {
             Err(_) => graph.name(node),
         };
         let found = graph.nodes().unwrap_or_default();
-        self.stray_of(found.into_iter().map(name).collect())
-    }
-
-    fn stray_of(&self, found: Vec<NodeName>) -> Error {
         Error::StrayWork(Box::new(StrayWork {
             stream: self.stream.cu_stream() as usize,
             begun: self.begun,
-            found,
+            found: found.into_iter().map(name).collect(),
             after: self.last(),
             before: None,
         }))
