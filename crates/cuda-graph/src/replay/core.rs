@@ -81,8 +81,9 @@ pub(super) struct Core {
     pub last_call: LastCall,
     /// The step goes on behind a checkpoint.
     pub resumes: bool,
-    /// Counts calls, for outcomes to tell whether they are the last.
-    pub serial: Arc<AtomicU64>,
+    /// Counts calls, for outcomes to tell whether they are the last. None before there is one that
+    /// asks.
+    pub serial: Option<Arc<AtomicU64>>,
     /// Where flags are read to.
     word: Option<PinnedBuffer<u32>>,
     /// An executable was made or changed since the memory that all hold was counted.
@@ -101,11 +102,18 @@ impl Core {
             made: Vec::new(),
             last_call: LastCall::Never,
             resumes: false,
-            serial: Arc::default(),
+            serial: None,
             script: Vec::new(),
             word: None,
             uncounted: false,
         }
+    }
+
+    /// The count of calls, for an outcome.
+    pub(super) fn serial(&mut self) -> Arc<AtomicU64> {
+        let calls = self.counters.calls;
+        let new = || Arc::new(AtomicU64::new(calls));
+        self.serial.get_or_insert_with(new).clone()
     }
 
     /// Prepares for a walk.

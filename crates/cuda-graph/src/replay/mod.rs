@@ -255,9 +255,9 @@ impl Replay {
 
     fn begin_call(&mut self) {
         self.core.counters.calls += 1;
-        self.core
-            .serial
-            .store(self.core.counters.calls, Ordering::Relaxed);
+        if let Some(serial) = &self.core.serial {
+            serial.store(self.core.counters.calls, Ordering::Relaxed);
+        }
         self.last = None;
     }
 
@@ -272,7 +272,7 @@ impl Replay {
                 checkpoints,
                 stream: stream.clone(),
                 call: self.core.counters.calls,
-                last: self.core.serial.clone(),
+                last: self.core.serial(),
             },
             (stopped, _) => Stopped::Known(stopped),
         };
@@ -381,7 +381,8 @@ impl Replay {
     }
 
     fn check_stream(&self, stream: &CudaStream) -> Result<()> {
-        match stream.context().cu_ctx() == self.core.context.cu_ctx() {
+        let (own, context) = (&self.core.context, stream.context());
+        match Arc::ptr_eq(own, context) || own.cu_ctx() == context.cu_ctx() {
             true => Ok(()),
             false => Err(Error::ForeignStream),
         }
