@@ -31,7 +31,7 @@ impl Update {
     }
 }
 
-fn params(work: &Work, pointers: &mut [*mut c_void; 2]) -> CUDA_KERNEL_NODE_PARAMS {
+pub fn params(work: &Work, pointers: &mut [*mut c_void; 2]) -> CUDA_KERNEL_NODE_PARAMS {
     CUDA_KERNEL_NODE_PARAMS {
         // SAFETY: the function lives as long as `work`.
         func: work.store.cu_function(),

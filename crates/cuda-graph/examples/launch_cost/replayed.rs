@@ -6,11 +6,11 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::sys::{
-    self, CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode,
-    CUstreamCaptureMode,
+    self, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUstreamCaptureMode,
 };
 use cuda_graph::{Buffer, KernelOp, Param, Recorder, Replay};
 
+use crate::raw::params;
 use crate::{ONE_THREAD, Result, Work, median, value};
 
 /// A line of kernels, of which the first `changed` get another value in each round.
@@ -56,24 +56,6 @@ impl Drop for Raw {
 
 fn pointers(to: &mut u64, value: &mut u32) -> [*mut c_void; 2] {
     [ptr::from_mut(to).cast(), ptr::from_mut(value).cast()]
-}
-
-fn params(work: &Work, pointers: &mut [*mut c_void; 2]) -> CUDA_KERNEL_NODE_PARAMS {
-    CUDA_KERNEL_NODE_PARAMS {
-        // SAFETY: the function lives as long as `work`.
-        func: work.store.cu_function(),
-        gridDimX: 1,
-        gridDimY: 1,
-        gridDimZ: 1,
-        blockDimX: 1,
-        blockDimY: 1,
-        blockDimZ: 1,
-        sharedMemBytes: 0,
-        kernelParams: pointers.as_mut_ptr(),
-        extra: ptr::null_mut(),
-        kern: ptr::null_mut(),
-        ctx: ptr::null_mut(),
-    }
 }
 
 impl Raw {
@@ -168,8 +150,8 @@ impl Way for Recapture {
         let stream = work.stream.cu_stream();
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let mut graph = ptr::null_mut();
-        // SAFETY: the stream is alive, the parameters are those of `store`, and what is made here is
-        // destroyed once.
+        // SAFETY: the stream is alive, the parameters are those of `store`, and what is made here
+        // is destroyed once.
         unsafe {
             sys::cuStreamBeginCapture_v2(stream, mode).result()?;
             for node in 0..shape.nodes {
@@ -302,8 +284,8 @@ fn measure(
         .collect())
 }
 
-/// Measures and prints steps of so many kernels. Each way takes turns with the raw driver alone: what
-/// others leave in the caches is not its doing.
+/// Measures and prints steps of so many kernels. Each way takes turns with the raw driver alone:
+/// what others leave in the caches is not its doing.
 pub fn print(work: &Work, nodes: usize, repeats: usize) -> Result<()> {
     let raw = |shape, sets| Ok::<_, Box<dyn Error>>(Box::new(Raw::new(work, shape, sets)?));
     let walked = |shape| -> Result<Box<dyn Way>> {

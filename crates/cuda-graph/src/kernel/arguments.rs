@@ -33,8 +33,8 @@ impl Word {
     unsafe fn new(bytes: &[MaybeUninit<u8>], is_number: bool) -> Word {
         let mut word = MaybeUninit::new(0u64);
         let start = word.as_mut_ptr();
-        // SAFETY: both have so many bytes. The assembly stands for code that gives bytes of padding,
-        // which are uninitialized, some value; it leaves the machine's bytes as they are.
+        // SAFETY: both have so many bytes. The assembly stands for code that gives bytes of
+        // padding, which are uninitialized, some value; it leaves the machine's bytes as they are.
         unsafe {
             start
                 .cast::<MaybeUninit<u8>>()
@@ -404,8 +404,8 @@ impl Arguments {
         is_same
     }
 
-    /// Whether both are the same bytes, and the same of it is owned. What else they keep is the same
-    /// too: nothing tells what it keeps alive.
+    /// Whether both are the same bytes, and the same of it is owned. What else they keep is the
+    /// same too: nothing tells what it keeps alive.
     #[inline(always)]
     pub(crate) fn is_same(&self, other: &Arguments) -> bool {
         self.forms.len() == other.forms.len()

@@ -395,13 +395,13 @@ macro_rules! recorded {
         /// [`resume_after`](trait.Recorder.html#method.resume_after). A step names each checkpoint
         /// differently.
         ///
-        /// What is recorded behind a checkpoint, up to the end of the body or step around, goes into
-        /// a body of a conditional node.
+        /// What is recorded behind a checkpoint, up to the end of the body or step around, goes
+        /// into a body of a conditional node.
         ///
         /// # Errors
         ///
-        /// [`Error::DuplicateCheckpoint`]; [`Error::CheckpointHere`] in branches of a parallel part,
-        /// in a path that is not recorded in a closure, and in a joined capture;
+        /// [`Error::DuplicateCheckpoint`]; [`Error::CheckpointHere`] in branches of a parallel
+        /// part, in a path that is not recorded in a closure, and in a joined capture;
         /// [`Error::SizeMismatch`] unless the flag is one number; [`Error::Unsupported`] where the
         /// driver has no conditional nodes.
         #[track_caller]

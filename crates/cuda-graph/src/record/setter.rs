@@ -15,8 +15,8 @@ use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
 use crate::op::KernelOp;
 
-/// `set_condition(condition, flag, reads, stopped)`: the condition becomes what the flag is, or 1 if
-/// `reads` is 0. Where there is `stopped`, and it is not 0, the condition becomes 0.
+/// `set_condition(condition, flag, reads, stopped)`: the condition becomes what the flag is, or 1
+/// if `reads` is 0. Where there is `stopped`, and it is not 0, the condition becomes 0.
 ///
 /// `checkpoint(condition, stopped, flag, number)`: if `stopped` is 0 and the flag is not, `stopped`
 /// becomes the number. The condition becomes 1 if `stopped` is 0, and else 0.
@@ -126,8 +126,8 @@ impl Setters {
                 .iter()
                 .for_each(|owner| arguments.keep(owner.clone()));
         }
-        // SAFETY: the kernel reads one number from each address, which the operation keeps, and sets
-        // a condition of the graph that it becomes a node of.
+        // SAFETY: the kernel reads one number from each address, which the operation keeps, and
+        // sets a condition of the graph that it becomes a node of.
         let op = unsafe { KernelOp::new(&self.0[0], ONE, arguments) }?;
         let label = match flag {
             Some(flag) => format!("sets {:#x} by {:#x}", condition.raw(), flag.address()),

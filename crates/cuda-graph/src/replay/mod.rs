@@ -58,12 +58,12 @@ use walk::Walk;
 /// | kernels | function, grid, block, shared memory, arguments; not the launch attributes |
 /// | fills | region, value, size; not between a memset and a kernel ([`FillOp`](crate::FillOp)) |
 /// | copies | regions and sizes; not the sides |
-/// | host functions, events | all; they cannot be in bodies |
+/// | host functions, events | all; the host drives bodies that hold one |
 /// | loops and branches | the flag |
 /// | foreign work, embedded graphs | all that the driver updates in a child node |
 ///
-/// Anything else, and anything that the driver refuses to update, makes another executable. Kernels,
-/// fills, copies and embedded graphs change in bodies too.
+/// Anything else, and anything that the driver refuses to update, makes another executable.
+/// Kernels, fills, copies and embedded graphs change in bodies too.
 ///
 /// # What a call may do
 ///
