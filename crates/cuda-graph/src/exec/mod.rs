@@ -157,6 +157,17 @@ impl Exec {
         Ok(())
     }
 
+    /// The stream of its last launch, if another launch there is a call of the driver and nothing
+    /// else. That holds until it is updated or launched elsewhere.
+    pub(crate) fn stands_in(&self) -> Option<&Arc<CudaStream>> {
+        let Launched::In(stream) = &self.last else {
+            return None;
+        };
+        let is_named = stream.cu_stream() as usize > driver::stream::PER_THREAD;
+        let is_alone = self.turns.is_none() && self.behind.is_none() && self.retired.is_none();
+        (is_named && is_alone).then_some(stream)
+    }
+
     /// Launches it in the calling thread's own stream. Another thread cannot record an event there
     /// later, so one is recorded now.
     #[cold]

@@ -15,7 +15,7 @@ use cudarc::driver::{CudaContext, CudaFunction};
 pub(crate) use arguments::Matching;
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
 pub use param::{AnyParam, Param};
-pub(crate) use param::{LookedAt, tracked};
+pub(crate) use param::{LookedAt, tracked, values_given};
 
 use crate::{Owner, Result, driver};
 

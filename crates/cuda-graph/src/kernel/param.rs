@@ -51,6 +51,16 @@ struct Slot<T> {
     value: Mutex<Option<T>>,
 }
 
+/// How many values parameters were given, all of them together.
+static GIVEN: AtomicU64 = AtomicU64::new(0);
+
+/// How many values parameters were given, all of them together. While it stands still, none has
+/// another value.
+#[inline]
+pub(crate) fn values_given() -> u64 {
+    GIVEN.load(Ordering::Acquire)
+}
+
 /// A parameter of whatever type.
 pub trait AnyParam: Send + Sync {
     fn name(&self) -> &str;
@@ -124,6 +134,8 @@ impl<T: KernelArgument + Clone + Send + 'static> Param<T> {
         // Under the lock: nobody else counts.
         let version = self.slot.version.load(Ordering::Relaxed);
         self.slot.version.store(version + 1, Ordering::Release);
+        // Behind the version: who sees this count sees the version too.
+        GIVEN.fetch_add(1, Ordering::Release);
         std::mem::replace(&mut *place, value)
     }
 

@@ -368,6 +368,10 @@ impl Replay {
     /// the values need another executable for a step with embedded graphs or foreign work;
     /// otherwise as [`call`](Replay::call).
     pub fn run(&mut self, stream: &Arc<CudaStream>) -> Result<Outcome> {
+        if let Some(launched) = self.core.run_again(stream) {
+            let stopped = Stopped::Known(None);
+            return launched.map(|()| Outcome { stopped });
+        }
         self.check_stream(stream)?;
         if self.eager.is_some() {
             return Err(Error::NotCalled {

@@ -3,6 +3,7 @@
 //! Results are compared with those of an [`Eager`], and counters with what a call may cost. Loops
 //! of other tests may not run beside these ([`alone`](crate::fixture::alone)).
 
+mod again;
 mod cache;
 mod checkpoints;
 mod eager;
