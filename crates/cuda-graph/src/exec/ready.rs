@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
+use std::ptr;
 
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraphNode};
 
@@ -9,13 +10,17 @@ use super::Exec;
 use crate::graph::{AnyOp, NodeId};
 use crate::{Error, Result, driver};
 
+const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>());
+
 /// A kernel node with its parameters, put together for the driver once.
 pub(crate) struct Ready {
     node: CUgraphNode,
-    /// Points to `pointers`, which point into `words`.
+    /// Points to `block`.
     params: CUDA_KERNEL_NODE_PARAMS,
-    pointers: *mut [*mut c_void],
-    words: *mut [u64],
+    /// A pointer for each argument, and then the words that they point to.
+    block: *mut [*mut c_void],
+    /// Where the words begin.
+    words: usize,
 }
 
 // SAFETY: the pointers lead to what it owns, and to the driver's function and node, which any
@@ -26,11 +31,8 @@ unsafe impl Sync for Ready {}
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        // SAFETY: both came from boxes, and go once.
-        unsafe {
-            drop(Box::from_raw(self.pointers));
-            drop(Box::from_raw(self.words));
-        }
+        // SAFETY: it came from a box, and goes once.
+        drop(unsafe { Box::from_raw(self.block) });
     }
 }
 
@@ -38,12 +40,13 @@ impl Ready {
     /// Puts `new` where the words `at` are.
     #[inline]
     pub(crate) fn patch(&mut self, at: &Range<u16>, new: &[u64]) {
-        // SAFETY: the words are its own. The driver reads them during its calls alone.
-        let words = unsafe { &mut (&mut *self.words)[usize::from(at.start)..usize::from(at.end)] };
-        if let ([word], [new]) = (&mut *words, new) {
-            *word = *new;
-        } else {
-            words.copy_from_slice(new);
+        let (start, end) = (usize::from(at.start), usize::from(at.end));
+        assert!(self.words + end <= self.block.len() && end - start == new.len());
+        // SAFETY: within the block, which is its own and has room for a word wherever it has one for
+        // a pointer. The driver reads it during its calls alone.
+        unsafe {
+            let words = self.block.cast::<u64>().add(self.words + start);
+            words.copy_from_nonoverlapping(new.as_ptr(), new.len());
         }
     }
 }
@@ -57,19 +60,30 @@ impl Exec {
             return Err(Error::UnknownSource);
         };
         let raw = source.look().handle_of(node).ok_or(Error::GraphGone)?;
-        let (starts, words) = op.arguments().to_words();
-        let words = Box::into_raw(words);
-        let first = words.cast::<u64>();
-        let pointers = starts.map(|start| first.wrapping_add(start).cast());
-        let pointers = Box::into_raw(pointers.collect::<Box<[*mut c_void]>>());
+        let (starts, values) = op.arguments().to_words();
+        let starts = starts.collect::<Vec<_>>();
+        let words = starts.len();
+        let block = vec![ptr::null_mut::<c_void>(); words + values.len()];
+        let block = Box::into_raw(block.into_boxed_slice());
+        let first = block.cast::<*mut c_void>();
+        // SAFETY: within the block: so many pointers, and behind them so many words, for each of
+        // which there is the room of a pointer.
+        unsafe {
+            let begin = first.add(words);
+            for (at, start) in starts.into_iter().enumerate() {
+                first.add(at).write(begin.add(start).cast());
+            }
+            let values_at = begin.cast::<u64>();
+            values_at.copy_from_nonoverlapping(values.as_ptr(), values.len());
+        }
         let params = op.with_launch(self.context.cu_ctx(), |params| CUDA_KERNEL_NODE_PARAMS {
-            kernelParams: pointers.cast(),
+            kernelParams: first,
             ..*params
         });
         Ok(Ready {
             node: raw,
             params,
-            pointers,
+            block,
             words,
         })
     }

@@ -211,10 +211,18 @@ impl Arguments {
         self.owned = 0;
     }
 
-    /// The words, copied, and where each argument starts among them.
-    pub(crate) fn to_words(&self) -> (impl Iterator<Item = usize>, Box<[u64]>) {
+    /// The words, and where each argument starts among them.
+    pub(crate) fn to_words(&self) -> (impl Iterator<Item = usize>, &[u64]) {
         let starts = self.places().map(|(start, _)| start);
-        (starts, self.words.iter().map(|word| word.0).collect())
+        (starts, self.words())
+    }
+
+    /// Takes over the words of arguments of the same sizes.
+    #[inline]
+    pub(crate) fn copy_words(&mut self, new: &Arguments) {
+        for (word, new) in self.words.iter_mut().zip(&new.words) {
+            *word = *new;
+        }
     }
 
     /// The words.

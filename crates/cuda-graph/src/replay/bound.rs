@@ -69,7 +69,7 @@ pub(super) struct Bound {
     /// The kernels that have it as an argument, and which of their uses of parameters it is.
     kernels: Vec<(NodeId, u16)>,
     /// The same kernels, by their place among those that are ready, and the words of the argument.
-    words: Vec<(u32, Range<u16>)>,
+    words: SmallVec<[(u32, Range<u16>); 1]>,
     /// The executable's table does not know the value yet.
     is_ahead: bool,
     /// Closures that look at it, by their place in the list.
@@ -152,7 +152,7 @@ fn entry<'a>(bound: &'a mut Vec<Bound>, param: &Arc<dyn AnyParam>) -> &'a mut Bo
             seen: None,
             value: Arguments::default(),
             kernels: Vec::new(),
-            words: Vec::new(),
+            words: SmallVec::new(),
             is_ahead: false,
             made: Vec::new(),
             flows: Vec::new(),
@@ -383,7 +383,7 @@ impl Shape {
             bound.applied = Some(version);
             bound.is_ahead = true;
             *is_ahead = true;
-            std::mem::swap(&mut bound.value, room);
+            bound.value.copy_words(room);
             return Ok(set);
         }
         // What is known of the nodes is about to be sent to the driver again.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::CUgraphExec;
 use cudarc::driver::{CudaContext, CudaStream};
+use smallvec::SmallVec;
 
 use super::bound::Made;
 use super::script::{Changes, Driven, Traced, View};
@@ -86,7 +87,7 @@ pub(super) struct Core {
     pub context: Arc<CudaContext>,
     pub options: ReplayOptions,
     pub counters: Counters,
-    sections: Vec<Section>,
+    sections: SmallVec<[Section; 1]>,
     next_id: u64,
     /// What the step being walked changes about the executable that it is beside.
     pub changes: Changes,
@@ -113,7 +114,7 @@ impl Core {
             context,
             options,
             counters: Counters::default(),
-            sections: Vec::new(),
+            sections: SmallVec::new(),
             next_id: 1,
             changes: Changes::default(),
             made: Vec::new(),
