@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
-use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraphNode};
+use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraphExec, CUgraphNode};
 
 use super::Exec;
 use crate::graph::{AnyOp, NodeId};
@@ -49,6 +49,12 @@ impl Ready {
             words.copy_from_nonoverlapping(new.as_ptr(), new.len());
         }
     }
+
+    /// Sets the node in its executable.
+    #[inline]
+    pub(crate) fn set(&self, exec: CUgraphExec) -> Result<()> {
+        driver::exec::set_kernel(exec, self.node, &self.params)
+    }
 }
 
 impl Exec {
@@ -88,13 +94,7 @@ impl Exec {
         })
     }
 
-    /// Sets the node.
-    #[inline]
-    pub(crate) fn set_ready(&mut self, ready: &Ready) -> Result<()> {
-        driver::exec::set_kernel(self.raw, ready.node, &ready.params)
-    }
-
-    /// Makes the context the thread's if none is, for [`set_ready`](Exec::set_ready).
+    /// Makes the context the thread's if none is, for [`Ready::set`].
     #[inline]
     pub(crate) fn bind_some(&self) -> Result<()> {
         driver::bind_some(&self.context)

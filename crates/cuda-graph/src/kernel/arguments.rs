@@ -219,9 +219,9 @@ impl Arguments {
 
     /// Takes over the words of arguments of the same sizes.
     #[inline]
-    pub(crate) fn copy_words(&mut self, new: &Arguments) {
-        for (word, new) in self.words.iter_mut().zip(&new.words) {
-            *word = *new;
+    pub(crate) fn copy_words(&mut self, new: &[u64]) {
+        for (word, new) in self.words.iter_mut().zip(new) {
+            *word = Word(*new);
         }
     }
 

@@ -51,11 +51,12 @@ struct Slot<T> {
     value: Mutex<Option<T>>,
 }
 
-/// How many values parameters were given, all of them together.
+/// Counts beginnings and ends of what gives parameters values, all of them together.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
-/// How many values parameters were given, all of them together. While it stands still, none has
-/// another value.
+/// Twice the number of values that parameters were given, all of them together. While it stands
+/// still, none has another value. It is one more while a parameter gets a value: whoever has seen
+/// the new version sees the beginning too, and whoever has seen the end sees the version.
 #[inline]
 pub(crate) fn values_given() -> u64 {
     GIVEN.load(Ordering::Acquire)
@@ -133,8 +134,8 @@ impl<T: KernelArgument + Clone + Send + 'static> Param<T> {
             .unwrap_or_else(PoisonError::into_inner);
         // Under the lock: nobody else counts.
         let version = self.slot.version.load(Ordering::Relaxed);
+        GIVEN.fetch_add(1, Ordering::Relaxed);
         self.slot.version.store(version + 1, Ordering::Release);
-        // Behind the version: who sees this count sees the version too.
         GIVEN.fetch_add(1, Ordering::Release);
         std::mem::replace(&mut *place, value)
     }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::script::{Captured, Changes, Traced};
 use super::shape::{Fit, NotApplied, Shape};
+use super::standing::{Changing, set_words};
 use super::walk::or_nothing;
 use crate::Result;
 use crate::exec::{Patch, Ready};
@@ -101,7 +102,7 @@ pub(super) struct Stale {
     /// How many there are.
     pub params: usize,
     /// The place of one of them.
-    first: usize,
+    pub first: usize,
     /// They are arguments of kernels, and nothing else.
     pub is_patched: bool,
     /// It is known what their users have.
@@ -358,32 +359,11 @@ impl Shape {
         let (old, new) = (bound.value.words(), room.words());
         if room.is_plain() && bound.value.is_plain() && old.len() == new.len() {
             self.exec.bind_some().map_err(NotApplied::as_it_was)?;
-            let mut set = 0;
-            for (done, (kernel, words)) in bound.words.iter().enumerate() {
-                let next = bound.words.get(done + 1);
-                let is_again = next.is_some_and(|(next, _)| next == kernel);
-                let kernel = &mut ready[*kernel as usize];
-                kernel.patch(words, new);
-                if is_again {
-                    // Several arguments of a kernel are set at once.
-                    continue;
-                }
-                let Err(error) = self.exec.set_ready(kernel) else {
-                    set += 1;
-                    continue;
-                };
-                let mut restored = true;
-                for (kernel, words) in &bound.words[..=done] {
-                    let kernel = &mut ready[*kernel as usize];
-                    kernel.patch(words, old);
-                    restored &= self.exec.set_ready(kernel).is_ok();
-                }
-                return Err(NotApplied { error, restored });
-            }
+            let set = set_words(self.exec.raw(), ready, &bound.words, old, new)?;
             bound.applied = Some(version);
             bound.is_ahead = true;
             *is_ahead = true;
-            bound.value.copy_words(room);
+            bound.value.copy_words(room.words());
             return Ok(set);
         }
         // What is known of the nodes is about to be sent to the driver again.
@@ -415,6 +395,35 @@ impl Shape {
         // What it held is let go.
         room.clear();
         set.map_err(NotApplied::from)
+    }
+
+    /// The parameter at `place`, if all that it is are arguments that hold nothing. Until that is
+    /// [taken back](Shape::take_back), the executable is left as it is.
+    pub(super) fn changing(&mut self, place: usize) -> Option<Changing> {
+        let Params { bound, ready, .. } = &mut self.params;
+        let bound = bound.as_ref()?.get(place)?;
+        let is_plain = bound.value.is_plain() && bound.made.is_empty() && bound.flows.is_empty();
+        let applied = bound.applied.filter(|_| is_plain)?;
+        Some(Changing {
+            param: bound.param.clone(),
+            applied,
+            words: SmallVec::from_slice(bound.value.words()),
+            users: bound.words.clone(),
+            ready: std::mem::take(ready),
+            place,
+        })
+    }
+
+    pub(super) fn take_back(&mut self, changing: Changing) {
+        self.params.ready = changing.ready;
+        if let Some(bound) = self.params.bound.as_mut()
+            && let Some(bound) = bound.get_mut(changing.place)
+        {
+            bound.applied = Some(changing.applied);
+            bound.value.copy_words(&changing.words);
+            bound.is_ahead = true;
+            self.params.is_ahead = true;
+        }
     }
 
     /// Brings the executable's table up to date.

@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
-use cudarc::driver::sys::CUgraphExec;
 use cudarc::driver::{CudaContext, CudaStream};
 use smallvec::SmallVec;
 
 use super::bound::Made;
 use super::script::{Changes, Driven, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
+use super::standing::Standing;
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
 use crate::graph::{AnyOp, Checkpoints};
@@ -67,18 +67,6 @@ pub(super) enum LastCall {
     /// It failed.
     NotWhole,
 }
-
-/// An executable that does what parameters say, from launch to launch.
-struct Standing {
-    exec: CUgraphExec,
-    /// The stream of its last launch. The executable holds it.
-    stream: *const CudaStream,
-    /// How many values parameters had been given before that launch.
-    values: u64,
-}
-
-// SAFETY: any thread may use the handle, one at a time; the stream is compared, and not looked at.
-unsafe impl Send for Standing {}
 
 pub(super) struct Core {
     /// What the last run launched, if the next one launches it as it is where no parameter gets a
@@ -136,8 +124,7 @@ impl Core {
 
     /// Prepares for a walk.
     pub(super) fn begin(&mut self) {
-        // Executables may change from here on.
-        self.standing = None;
+        self.stand_down();
         // Until the step is whole.
         self.last_call = LastCall::NotWhole;
         // Of a run in which a closure panicked, or of a section that failed.
@@ -546,7 +533,7 @@ impl Core {
                 .shapes
                 .iter()
                 .find(|shape| shape.id == section.last)?;
-            let stands = |standing: &Standing| standing.exec == shape.exec.raw();
+            let stands = |standing: &Standing| standing.is_of(shape.exec.raw());
             let ran =
                 shape.used == self.counters.calls || self.standing.as_ref().is_some_and(stands);
             ran.then(|| shape.exec.node_count())
@@ -590,6 +577,14 @@ impl Core {
 
     /// Checks the value of a parameter against what the executables that ran last do with it.
     pub(super) fn check_param(&mut self, param: &dyn AnyParam) -> Result<()> {
+        if self
+            .standing
+            .as_ref()
+            .is_some_and(|now| now.is_changing(param))
+        {
+            return Ok(());
+        }
+        self.stand_down();
         let mut used = self.executables() == 0;
         for section in &mut self.sections {
             for shape in &mut section.shapes {
@@ -606,39 +601,47 @@ impl Core {
         }
     }
 
-    /// Runs what the last run ran, if no parameter has another value. Nothing else is looked at: in
-    /// this path memory that the processor has not at hand costs more than the work.
+    /// Runs what the last run ran, if little has changed.
     #[inline]
     pub(super) fn run_again(&mut self, stream: &Arc<CudaStream>) -> Option<Result<()>> {
-        let standing = self.standing.as_ref()?;
-        if standing.stream != Arc::as_ptr(stream) || standing.values != values_given() {
-            return None;
-        }
-        self.counters.calls += 1;
-        self.counters.hits += 1;
-        let launched = driver::bind_some(stream.context())
-            .and_then(|()| driver::exec::launch(standing.exec, stream.cu_stream()));
-        self.counters.launches += u64::from(launched.is_ok());
-        Some(launched)
+        let ran = self.standing.as_mut()?.run(stream, &mut self.counters)?;
+        Some(ran.map_err(|NotApplied { error, restored }| {
+            if !restored && let Some(standing) = self.standing.take() {
+                let is_other = |shape: &Shape| !standing.is_of(shape.exec.raw());
+                self.sections[0].shapes.retain(is_other);
+            }
+            error
+        }))
     }
 
-    /// Notes that an executable may be launched again as it is, or that it may not.
-    fn stand(&mut self, shape: usize, values: u64) {
-        let Shape {
-            exec, checkpoints, ..
-        } = &self.sections[0].shapes[shape];
-        let is_watched = checkpoints.is_some() || self.serial.is_some();
-        let stream = exec.stands_in().filter(|_| !is_watched);
-        self.standing = stream.map(|stream| Standing {
-            exec: exec.raw(),
-            stream: Arc::as_ptr(stream),
-            values,
+    /// Notes that an executable may be run again with no more than another value of a parameter,
+    /// if it may.
+    fn stand(&mut self, shape: usize, values: u64, changed: Option<usize>) {
+        let shape = &mut self.sections[0].shapes[shape];
+        let is_watched = shape.checkpoints.is_some() || self.serial.is_some();
+        let stream = shape.exec.stands_in().filter(|_| !is_watched);
+        self.standing = stream.map(Arc::as_ptr).map(|stream| {
+            let changing = changed.and_then(|place| shape.changing(place));
+            Standing::new(shape.exec.raw(), stream, values, changing)
         });
+    }
+
+    /// Executables may change from here on.
+    fn stand_down(&mut self) {
+        let Some(standing) = self.standing.take() else {
+            return;
+        };
+        let mut shapes = self.sections[0].shapes.iter_mut();
+        if let Some(shape) = shapes.find(|shape| standing.is_of(shape.exec.raw()))
+            && let Some(changing) = standing.into_changing()
+        {
+            shape.take_back(changing);
+        }
     }
 
     /// Runs what the last call ran, with the values that parameters have now.
     pub(super) fn run(&mut self, stream: &Arc<CudaStream>) -> Result<Option<Checkpoints>> {
-        self.standing = None;
+        self.stand_down();
         let values = values_given();
         let not_called = |why| Err(Error::NotCalled { why });
         let id = match self.last_call {
@@ -658,10 +661,13 @@ impl Core {
         } else {
             self.counters.hits += 1;
         }
+        let mut changed = None;
         if stale.params > 0 {
             self.uncounted = true;
             let shape = &mut self.sections[0].shapes[at];
-            let patched = match stale.params == 1 && stale.is_patched && stale.is_known {
+            let is_one = stale.params == 1 && stale.is_patched && stale.is_known;
+            changed = is_one.then_some(stale.first);
+            let patched = match is_one {
                 true => shape.patch_param(stale),
                 false => shape.patch_params(),
             };
@@ -683,7 +689,7 @@ impl Core {
         self.last_call = LastCall::One(Some(id));
         let checkpoints = self.sections[0].shapes[at].checkpoints.clone();
         self.launch(0, at, stream)?;
-        self.stand(at, values);
+        self.stand(at, values, changed);
         Ok(checkpoints)
     }
 

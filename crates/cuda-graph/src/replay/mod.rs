@@ -4,6 +4,7 @@ mod bound;
 mod core;
 mod script;
 mod shape;
+mod standing;
 mod walk;
 
 use std::fmt;

@@ -148,6 +148,107 @@ fn a_refused_launch_counts_as_a_call_and_the_next_runs() {
     assert_eq!(read(&stream, &sum), 5);
 }
 
+/// Adds `values[0]` to each of the sums, and stores it and `values[1]`.
+fn three(cells: &[Buffer<u32>; 3], values: &[Param<u32>; 2], r: &mut dyn Recorder) -> Result<()> {
+    for (cell, value) in cells.iter().zip([0, 1, 0]) {
+        // SAFETY: `store` writes one word.
+        r.record(unsafe { KernelOp::new(kernel("store"), one(), (cell, &values[value])) }?)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn numbers_change_in_any_order() {
+    let stream = stream();
+    let mut replay = replay();
+    let cells = [word(&stream, 0), word(&stream, 0), word(&stream, 0)];
+    let values = [Param::with_value("a", 0), Param::with_value("b", 0)];
+    let step = |r: &mut dyn Recorder| three(&cells, &values, r);
+    call(&mut replay, &stream, step);
+    let mut wants = [0, 0];
+    let mut seed = 7u32;
+    for round in 1..400 {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let act = seed >> 24;
+        for (bit, value) in values.iter().enumerate() {
+            // The first mostly, by itself.
+            if act >> (bit * 3) & 7 < [6, 1][bit] {
+                wants[bit] = round;
+                match act >> 6 & 1 {
+                    0 => replay.bind(value, round).unwrap(),
+                    _ => drop(value.set(round)),
+                }
+            }
+        }
+        cells.iter().for_each(|cell| set(&stream, cell, 9999));
+        match seed >> 16 & 15 {
+            0 => drop(call(&mut replay, &stream, step)),
+            _ => drop(replay.run(&stream).unwrap()),
+        }
+        let got: Vec<_> = cells.iter().map(|cell| read(&stream, cell)).collect();
+        assert_eq!(got, [wants[0], wants[1], wants[0]], "round {round}");
+    }
+    assert_eq!(replay.counters().builds + replay.counters().twins, 1);
+}
+
+#[test]
+fn whatever_the_driver_refuses_the_next_run_is_right() {
+    let stream = stream();
+    let cells = [word(&stream, 0), word(&stream, 0), word(&stream, 0)];
+    let values = [Param::with_value("a", 1u32), Param::with_value("b", 2)];
+    for nth in 0..8 {
+        let mut replay = replay();
+        values[0].set(1);
+        call(&mut replay, &stream, |r| three(&cells, &values, r));
+        for value in [3, 4] {
+            replay.bind(&values[0], value).unwrap();
+            replay.run(&stream).unwrap();
+        }
+        cells.iter().for_each(|cell| set(&stream, cell, 9999));
+        replay.bind(&values[0], 5).unwrap();
+        stream.synchronize().unwrap();
+        let (answer, fired) = with_failing_call(nth, || replay.run(&stream).map(drop));
+        assert_eq!(answer.is_err(), fired, "call {nth}");
+        let got: Vec<_> = cells.iter().map(|cell| read(&stream, cell)).collect();
+        match fired {
+            true => assert_eq!(got, [9999; 3], "call {nth}: something ran"),
+            false => assert_eq!(got, [5, 2, 5]),
+        }
+        replay.run(&stream).unwrap();
+        let got: Vec<_> = cells.iter().map(|cell| read(&stream, cell)).collect();
+        assert_eq!(got, [5, 2, 5], "after call {nth} failed");
+        // Two kernels and the launch.
+        assert_eq!(fired, nth < 3, "call {nth}");
+    }
+}
+
+#[test]
+fn values_set_by_many_threads_are_all_seen_in_the_end() {
+    let stream = stream();
+    let mut replay = replay();
+    let cells = [word(&stream, 0), word(&stream, 0), word(&stream, 0)];
+    let values = [Param::with_value("a", 0u32), Param::with_value("b", 0)];
+    call(&mut replay, &stream, |r| three(&cells, &values, r));
+    for round in 1..20 {
+        thread::scope(|scope| {
+            for (which, value) in values.iter().enumerate() {
+                scope.spawn(move || {
+                    for number in 0..=40 * (1 + which as u32) {
+                        value.set(round * 1000 + number);
+                    }
+                });
+            }
+            for _ in 0..40 {
+                replay.run(&stream).unwrap();
+            }
+        });
+        replay.run(&stream).unwrap();
+        let got: Vec<_> = cells.iter().map(|cell| read(&stream, cell)).collect();
+        let (a, b) = (round * 1000 + 40, round * 1000 + 80);
+        assert_eq!(got, [a, b, a], "round {round}");
+    }
+}
+
 #[test]
 fn after_a_reset_there_is_nothing_to_run() {
     let stream = stream();
