@@ -45,6 +45,7 @@ mod inspect;
 mod kernel;
 mod memory;
 mod op;
+mod optimize;
 mod pool;
 mod record;
 mod replay;
@@ -74,6 +75,7 @@ pub use op::{
     MemoryLocation, MemoryOperation, Pitched, RawAttribute, RawOp, RecordEventOp,
     SignalSemaphoresOp, WaitCondition, WaitEventOp, WaitSemaphoresOp,
 };
+pub use optimize::{Left, Optimize, Pass, PassReport, Report};
 pub use pool::{GraphPool, PoolFigures};
 pub use record::{
     Body, Branch, Capture, Captured, Eager, Flag, ForeignBlock, Joint, Kind, Path, Recorder, Root,

@@ -196,6 +196,12 @@ pub(crate) fn bind(context: &CudaContext) -> Result<()> {
     bind().map_err(Error::call("cuCtxSetCurrent"))
 }
 
+/// The calling thread's context.
+pub(crate) fn current() -> Result<sys::CUcontext> {
+    let current = result::ctx::get_current().map_err(Error::call("cuCtxGetCurrent"))?;
+    Ok(current.unwrap_or(std::ptr::null_mut()))
+}
+
 /// Makes `context` the calling thread's if this library never did so for a context: for calls that
 /// name their context themselves, and crash the driver in a thread without any. A thread loses its
 /// context only by unsafe calls of the driver.

@@ -1,5 +1,6 @@
 //! Updates of several nodes at once, for a replay.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -52,6 +53,9 @@ impl Exec {
             restored: true,
         };
         driver::bind_some(&self.context).map_err(nothing_done)?;
+        if self.optimized.is_some() {
+            return self.patch_optimized(patches);
+        }
         let Some((source, _)) = &self.source else {
             return Err(nothing_done(Error::UnknownSource));
         };
@@ -135,6 +139,43 @@ impl Exec {
         Err(Refused { error, restored })
     }
 
+    /// As [`patch_each`](Exec::patch_each), of an executable of another graph than the definition.
+    #[cold]
+    fn patch_optimized(&mut self, patches: &[Patch<'_>]) -> std::result::Result<u64, Refused> {
+        let mut ops: Vec<(NodeId, AnyOp)> = Vec::new();
+        let mut places = HashMap::new();
+        for patch in patches {
+            for (node, used) in patch.uses {
+                let at = *places.entry(*node).or_insert_with(|| {
+                    ops.extend(self.table.get(*node).map(|op| (*node, op.clone())));
+                    ops.len() - 1
+                });
+                let Some((_, AnyOp::Kernel(op))) = ops.get_mut(at) else {
+                    continue;
+                };
+                let arguments = op.arguments_mut();
+                if !arguments.patch((*used).into(), patch.new, drop) {
+                    return Err(Refused {
+                        error: Error::SizeMismatch {
+                            what: "a parameter's value",
+                            wants: arguments.bytes_used((*used).into()),
+                            got: patch.new.bytes_of_all(),
+                        },
+                        restored: true,
+                    });
+                }
+            }
+        }
+        let set = ops.len() as u64;
+        let mut edits: Vec<Edit> = ops
+            .into_iter()
+            .map(|(node, op)| Edit { item: 0, node, op })
+            .collect();
+        self.set_each(&edits)?;
+        self.hold_each(&mut edits);
+        Ok(set)
+    }
+
     /// Notes that kernels have the value of a parameter which the driver was given.
     pub(crate) fn note_patch(&mut self, uses: &[(NodeId, u16)], value: &Arguments) {
         for (node, used) in uses {
@@ -178,6 +219,11 @@ impl Exec {
             restored: true,
         };
         driver::bind(&self.context).map_err(nothing_done)?;
+        if self.optimized.is_some() {
+            let edits: Vec<_> = edits.iter().map(|edit| (edit.node, &edit.op)).collect();
+            let set = self.set_optimized(&edits);
+            return set.map_err(|(error, restored)| Refused { error, restored });
+        }
         let Some((source, _)) = &self.source else {
             return Err(nothing_done(Error::UnknownSource));
         };

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphInstantiate_flags as Flags, CUgraphInstantiateResult,
-    CUresult,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraphExec, CUgraphInstantiate_flags as Flags,
+    CUgraphInstantiateResult, CUresult,
 };
 
 use super::Exec;
+use super::optimized::Optimized;
 use super::turns::Turns;
 use crate::error::InstantiateFailure;
 use crate::graph::Graph;
 use crate::graph::state::State;
+use crate::optimize::Optimize;
 use crate::{Error, Result, driver};
 
 /// How to instantiate a graph.
@@ -28,6 +30,9 @@ pub struct InstantiateOptions {
     /// wait for each other, and a graph whose own loops could run at once is refused: the driver
     /// for CUDA 13.0 has been seen to fail such launches on an H200.
     pub loops_at_once: bool,
+    /// Which passes put the graph better to the driver. Nothing that a launch writes changes, and
+    /// updates go on speaking of the graph's nodes; [`Exec::report`] says what was done.
+    pub optimize: Optimize,
     /// Brings the executable to the device on this stream at once.
     pub upload: Option<Arc<CudaStream>>,
 }
@@ -81,10 +86,41 @@ impl Graph {
     pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
+        let made = match options.optimize == Optimize::NONE {
+            true => None,
+            false => Some(Optimized::make(self, &mut state, options)?),
+        };
+        let (report, optimized) = match made {
+            Some(made) => (Some(Box::new(made.report)), made.exec),
+            None => (None, None),
+        };
+        let (raw, turns, optimized) = match optimized {
+            Some((raw, turns, optimized)) => (raw, turns, Some(Box::new(optimized))),
+            None => {
+                let (raw, turns) = self.instantiate_raw(&mut state, options)?;
+                (raw, turns, None)
+            }
+        };
+        let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
+        exec.turns = turns;
+        (exec.report, exec.optimized) = (report, optimized);
+        exec.options = Some(InstantiateOptions {
+            upload: None,
+            ..options.clone()
+        });
+        Ok(exec)
+    }
+
+    /// Has the driver instantiate the graph as it is.
+    pub(super) fn instantiate_raw(
+        &self,
+        state: &mut State,
+        options: &InstantiateOptions,
+    ) -> Result<(CUgraphExec, Option<Arc<Turns>>)> {
         let graph = state.body(self.body_index())?.raw;
         let mut turns = None;
         if state.may_branch && !options.loops_at_once {
-            self.check_turns(&mut state)?;
+            self.check_turns(state)?;
             if state.has_loops(self.body_index()) {
                 turns = Some(Turns::of(self.context())?);
             }
@@ -100,16 +136,10 @@ impl Graph {
         };
         let made = driver::exec::instantiate(graph, &mut params);
         let raw = made.map_err(|error| match error {
-            Error::Call { code, .. } => self.why_not(&state, &params, code),
+            Error::Call { code, .. } => self.why_not(state, &params, code),
             error => error,
         })?;
-        let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
-        exec.turns = turns;
-        exec.options = Some(InstantiateOptions {
-            upload: None,
-            ..options.clone()
-        });
-        Ok(exec)
+        Ok((raw, turns))
     }
 
     fn why_not(

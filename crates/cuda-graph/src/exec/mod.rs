@@ -2,6 +2,7 @@
 
 mod edit;
 mod instantiate;
+mod optimized;
 mod ready;
 mod table;
 mod turns;
@@ -28,8 +29,10 @@ use crate::driver::event::Event;
 use crate::graph::content::Content;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
+use crate::optimize::Report;
 use crate::retain::{AddressHasher, Batch, Fence};
 use crate::{Owner, Result, driver};
+use optimized::Optimized;
 use table::Table;
 use turns::Turns;
 
@@ -62,6 +65,9 @@ pub struct Exec {
     options: Option<InstantiateOptions>,
     /// Who else in its context has loops, if it has any and takes turns.
     turns: Option<Arc<Turns>>,
+    /// What stands for the nodes, if passes made another graph of the definition.
+    optimized: Option<Box<Optimized>>,
+    report: Option<Box<Report>>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -267,8 +273,10 @@ impl Exec {
 
     /// Returns whether the node is enabled. A disabled node is skipped.
     pub fn is_enabled(&self, node: impl Into<NodeId>) -> Result<bool> {
-        self.on_node(node.into(), "asking about", |raw| {
-            driver::exec::is_enabled(self.raw, raw)
+        let id = node.into();
+        self.on_node(id, "asking about", |raw| match self.is_optimized() {
+            true => self.is_enabled_optimized(id),
+            false => driver::exec::is_enabled(self.raw, raw),
         })
     }
 
@@ -278,9 +286,7 @@ impl Exec {
     ///
     /// As [`update`](Exec::update).
     pub fn enable(&mut self, node: impl Into<NodeId>) -> Result<()> {
-        self.on_node(node.into(), "enabling", |raw| {
-            driver::exec::set_enabled(self.raw, raw, true)
-        })
+        self.set_enabled(node.into(), "enabling", true)
     }
 
     /// Disables a kernel, copy or fill node: launches skip it from now on.
@@ -289,9 +295,20 @@ impl Exec {
     ///
     /// As [`update`](Exec::update).
     pub fn disable(&mut self, node: impl Into<NodeId>) -> Result<()> {
-        self.on_node(node.into(), "disabling", |raw| {
-            driver::exec::set_enabled(self.raw, raw, false)
-        })
+        self.set_enabled(node.into(), "disabling", false)
+    }
+
+    fn set_enabled(&mut self, id: NodeId, action: &'static str, enabled: bool) -> Result<()> {
+        let is_optimized = self.is_optimized();
+        self.on_node(id, action, |raw| match is_optimized {
+            true => Ok(()),
+            false => driver::exec::set_enabled(self.raw, raw, enabled),
+        })?;
+        if is_optimized {
+            let set = self.enable_optimized(id, enabled);
+            return set.map_err(|error| error.about(self.table.name(id), action));
+        }
+        Ok(())
     }
 
     /// The driver's handle, good while this is.
@@ -343,6 +360,8 @@ impl Exec {
             retired: None,
             options: None,
             turns: None,
+            optimized: None,
+            report: None,
             not_sync: PhantomData,
         };
         if let Some((graph, state)) = source {
@@ -384,6 +403,7 @@ impl Drop for Exec {
                 tracing::error!("an executable leaks: {error}");
             }
             drop(definition);
+            drop(self.optimized.take());
             let table = std::mem::take(&mut self.table);
             self.retire(table, Gone::all);
         });

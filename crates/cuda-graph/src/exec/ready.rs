@@ -65,6 +65,9 @@ impl Exec {
         else {
             return Err(Error::UnknownSource);
         };
+        if self.optimized.is_some() {
+            return Err(Error::UnknownSource);
+        }
         let raw = source.look().handle_of(node).ok_or(Error::GraphGone)?;
         let (starts, values) = op.arguments().to_words();
         let starts = starts.collect::<Vec<_>>();

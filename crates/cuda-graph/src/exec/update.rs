@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUgraphNode, CUresult};
+use cudarc::driver::sys::{CUgraph, CUgraphNode, CUresult};
 
 use super::table::Table;
 use super::{Exec, Gone};
@@ -80,6 +80,29 @@ impl Exec {
         if theirs.may_branch && !at_once {
             graph.check_turns(&mut theirs)?;
         }
+        let is_own = own
+            .as_ref()
+            .is_some_and(|(_, root)| ours.is_none() && *root == graph.body_index());
+        match self.is_optimized() {
+            true => self.update_all_optimized(&mut theirs, graph.body_index(), is_own)?,
+            false => self.update_raw(&theirs, raw)?,
+        }
+        let body = graph.body_index();
+        let mut new = Table::of(&mut theirs, body);
+        if let Some((_, root)) = own
+            && (ours.is_some() || root != body)
+        {
+            new = Table::holding(new);
+            new.pair(ours.as_deref().unwrap_or(&theirs), root, &theirs, body);
+        }
+        let old = std::mem::replace(&mut self.table, new);
+        drop((ours, theirs));
+        self.retire(old, Gone::all);
+        Ok(())
+    }
+
+    /// Has the driver update every node from a graph.
+    fn update_raw(&self, theirs: &State, raw: CUgraph) -> Result<()> {
         let (result, verdict) = driver::exec::update(self.raw, raw);
         result.map_err(|error| match error {
             Error::Call { code, .. } => Error::Update {
@@ -98,19 +121,7 @@ impl Exec {
                 code,
             },
             error => error,
-        })?;
-        let body = graph.body_index();
-        let mut new = Table::of(&mut theirs, body);
-        if let Some((_, root)) = own
-            && (ours.is_some() || root != body)
-        {
-            new = Table::holding(new);
-            new.pair(ours.as_deref().unwrap_or(&theirs), root, &theirs, body);
-        }
-        let old = std::mem::replace(&mut self.table, new);
-        drop((ours, theirs));
-        self.retire(old, Gone::all);
-        Ok(())
+        })
     }
 
     /// Makes one node do `op` from the next launch on. The definition stays as it is.
@@ -139,6 +150,9 @@ impl Exec {
             return Err(self.why_not_found(id));
         };
         check(source, content, id, op)?;
+        if self.optimized.is_some() {
+            return self.update_optimized(id, op.clone().into_any());
+        }
         driver::bind_some(&self.context)?;
         let state = source.look();
         let Some(raw) = state.handle_of(id) else {
@@ -160,6 +174,35 @@ impl Exec {
         Ok(())
     }
 
+    /// As [`update`](Exec::update), of an executable of another graph than the definition.
+    #[cold]
+    fn update_optimized(&mut self, id: NodeId, op: AnyOp) -> Result<()> {
+        driver::bind_some(&self.context)?;
+        let is_there = |(source, _): &(Arc<Hierarchy>, u32)| source.look().handle_of(id).is_some();
+        if !self.source.as_ref().is_some_and(is_there) {
+            return Err(self.why_not_found(id));
+        }
+        if id.kind == NodeKind::Conditional {
+            let name = self.table.name(id);
+            let node = Box::new(name.clone());
+            return Err(Error::ConditionalFixed { node }.about(name, "updating"));
+        }
+        self.set_optimized(&[(id, &op)])
+            .map_err(|(error, _)| error)?;
+        let Some(content) = self.table.edit(id) else {
+            return Ok(());
+        };
+        let old = std::mem::replace(content, op);
+        if !self
+            .table
+            .get(id)
+            .is_some_and(|now| old.is_held_by(now.owners()))
+        {
+            self.retire((old, Table::default()), |gone, old| gone.node(id, old));
+        }
+        Ok(())
+    }
+
     /// Makes one node run what another graph does now.
     pub(super) fn update_child(&mut self, id: NodeId, op: &ChildOp) -> Result<()> {
         driver::bind(&self.context)?;
@@ -170,6 +213,10 @@ impl Exec {
                 wanted: NodeKind::Child,
             });
         }
+        let stand = match self.is_optimized() {
+            true => Some(self.without_passes(id)?),
+            false => None,
+        };
         let view = op.view();
         let (mut state, other) = lock_both(&source, &view.hierarchy);
         let Some(raw) = state.handle_of(id) else {
@@ -185,7 +232,7 @@ impl Exec {
         };
         let inner = from.body(view.body)?.raw;
         let held = Table::of(from, view.body);
-        driver::exec::set_child(self.raw, raw, inner)
+        driver::exec::set_child(self.raw, stand.unwrap_or(raw), inner)
             .map_err(|error| error.about(self.table.name(id), "updating"))?;
         // Among them those of a graph that was embedded there before, and that the definition lost.
         let old = self

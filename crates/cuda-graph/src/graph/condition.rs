@@ -48,8 +48,7 @@ impl fmt::Debug for Condition {
 
 impl KernelArgument for Condition {
     fn add_to(self, arguments: &mut Arguments) {
-        arguments.value(&self.raw);
-        arguments.sets_condition_of(self.of);
+        arguments.condition(self.raw, self.of);
     }
 }
 

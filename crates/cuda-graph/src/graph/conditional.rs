@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     CUgraphNodeParams, CUgraphNodeType,
 };
 
-use super::operation::Operation;
+use super::operation::{AnyOp, Operation};
 use super::{Condition, Graph, Node};
 use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result, driver};
@@ -90,6 +90,10 @@ macro_rules! conditionals {
             pub(super) fn branching(&self) -> &Branching {
                 &self.0.value
             }
+
+            fn set_condition(&mut self, condition: Condition) {
+                std::sync::Arc::make_mut(&mut self.0).value.condition = condition;
+            }
         }
 
         impl Op for $op {
@@ -136,6 +140,19 @@ conditionals! {
     /// Runs its body again and again while the condition is not zero; not at all if it is zero at
     /// first.
     WhileOp() = CU_GRAPH_COND_TYPE_WHILE, 1;
+}
+
+impl AnyOp {
+    /// Makes a conditional operation look at another condition.
+    pub(crate) fn set_condition(&mut self, condition: Condition) {
+        match self {
+            AnyOp::If(op) => op.set_condition(condition),
+            AnyOp::IfElse(op) => op.set_condition(condition),
+            AnyOp::Switch(op) => op.set_condition(condition),
+            AnyOp::While(op) => op.set_condition(condition),
+            _ => {}
+        }
+    }
 }
 
 impl Graph {

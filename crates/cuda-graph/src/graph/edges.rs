@@ -38,7 +38,7 @@ impl EdgeData {
         }
     }
 
-    fn to_driver(self) -> CUgraphEdgeData {
+    pub(crate) fn to_driver(self) -> CUgraphEdgeData {
         CUgraphEdgeData {
             from_port: self.from_port,
             to_port: self.to_port,
@@ -47,7 +47,7 @@ impl EdgeData {
         }
     }
 
-    fn from_driver(data: CUgraphEdgeData) -> EdgeData {
+    pub(crate) fn from_driver(data: CUgraphEdgeData) -> EdgeData {
         EdgeData {
             from_port: data.from_port,
             to_port: data.to_port,

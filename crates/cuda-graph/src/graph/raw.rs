@@ -16,6 +16,7 @@ impl Graph {
         let mut state = self.hierarchy().lock();
         // Whoever has it may add what this library does not see.
         state.may_branch = true;
+        state.is_lent = true;
         let body = state.body_mut(self.body_index())?;
         body.ascending = false;
         Ok(body.raw)
@@ -29,7 +30,8 @@ impl Graph {
     /// cost the driver a microsecond more on an H200. What this library makes needs none.
     pub fn raw_with_owners(&self) -> Result<CUgraph> {
         driver::bind(self.context())?;
-        let state = self.hierarchy().lock();
+        let mut state = self.hierarchy().lock();
+        state.is_lent = true;
         let raw = state.body(self.body_index())?.raw;
         let mut held: Vec<(Contents, Vec<Owner>)> = Vec::new();
         state.each_body(self.body_index(), &mut |_, body| {
@@ -41,7 +43,8 @@ impl Graph {
 
     /// The driver's handle of a node, good while the node is.
     pub fn raw_node(&self, node: impl Into<NodeId>) -> Result<CUgraphNode> {
-        let state = self.hierarchy().lock();
+        let mut state = self.hierarchy().lock();
+        state.is_lent = true;
         Ok(self.find(&state, node.into())?.1)
     }
 
@@ -65,7 +68,9 @@ impl Graph {
     /// this handle, its views and executables' per-node updates. Once the handle is gone, the owner
     /// runs the graph only if what those nodes use is held by the driver's graph, or by the owner.
     pub unsafe fn from_raw_borrowed(raw: CUgraph, context: &Arc<CudaContext>) -> Graph {
-        Graph::of_raw(context, raw, false)
+        let graph = Graph::of_raw(context, raw, false);
+        graph.hierarchy().lock().is_lent = true;
+        graph
     }
 
     /// The node that the driver calls `raw`.

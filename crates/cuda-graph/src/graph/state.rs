@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub executables: u32,
     /// There may be conditional nodes.
     pub may_branch: bool,
+    /// Other code has the driver's handles: nodes may do what is not seen here.
+    pub is_lent: bool,
     /// Of each recording that has some.
     pub checkpoints: Vec<Checkpoints>,
     /// Conditions of this library's own that no node uses.

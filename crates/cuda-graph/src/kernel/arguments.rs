@@ -99,8 +99,8 @@ impl Form {
     /// A number: every byte is initialized.
     const NUMBER: u16 = 1 << 15;
 
-    /// An argument of this size or larger fits no kernel: parameters are 32,764 bytes at most.
-    /// Its one word holds its size instead of its bytes.
+    /// An argument of nearly this size or larger fits no kernel: parameters are 32,764 bytes at
+    /// most. Its one word holds its size instead of its bytes.
     const HUGE: u16 = Form::NUMBER - 1;
 
     #[inline(always)]
@@ -108,9 +108,15 @@ impl Form {
         self.0 & Form::NUMBER != 0
     }
 
+    /// A condition, which is a number of eight bytes.
+    const CONDITION: u16 = Form::NUMBER | (Form::HUGE - 1);
+
     #[inline(always)]
     fn size(self) -> u16 {
-        self.0 & !Form::NUMBER
+        match self.0 {
+            Form::CONDITION => 8,
+            form => form & !Form::NUMBER,
+        }
     }
 
     #[inline(always)]
@@ -296,13 +302,28 @@ impl Arguments {
         true
     }
 
-    /// There is a condition among them of the graph whose conditions are told by `of`.
-    pub(crate) fn sets_condition_of(&mut self, of: u64) {
+    /// Adds the driver's handle of a condition, of the graph whose conditions are told by `of`.
+    pub(crate) fn condition(&mut self, handle: u64, of: u64) {
+        self.words.push(Word(handle));
+        self.forms.push(Form(Form::CONDITION));
         self.conditions_of = match self.conditions_of {
             0 => of,
             same if same == of => same,
             _ => SEVERAL,
         };
+    }
+
+    /// Gives each condition the handle that `other` says. Returns whether it knows them all.
+    pub(crate) fn exchange_conditions(&mut self, other: impl Fn(u64) -> Option<u64>) -> bool {
+        let mut all = true;
+        let starts = self.places().filter(|(_, form)| form.0 == Form::CONDITION);
+        for start in starts.map(|(start, _)| start).collect::<SmallVec<[_; 2]>>() {
+            match other(self.words[start].0) {
+                Some(handle) => self.words[start] = Word(handle),
+                None => all = false,
+            }
+        }
+        all
     }
 
     /// The graph whose conditions are among them, if any are.
@@ -318,7 +339,7 @@ impl Arguments {
     /// If it is a number, every byte is initialized.
     #[inline(always)]
     pub(crate) unsafe fn bytes(&mut self, bytes: &[MaybeUninit<u8>], is_number: bool) {
-        if bytes.len() >= usize::from(Form::HUGE) {
+        if bytes.len() >= usize::from(Form::HUGE - 1) {
             self.words.push(Word(bytes.len() as u64));
             self.forms.push(Form(Form::HUGE));
             return;

@@ -71,6 +71,8 @@ pub(super) struct Bound {
     kernels: Vec<(NodeId, u16)>,
     /// The same kernels, by their place among those that are ready, and the words of the argument.
     words: SmallVec<[(u32, Range<u16>); 1]>,
+    /// All of them are ready.
+    is_ready: bool,
     /// The executable's table does not know the value yet.
     is_ahead: bool,
     /// Closures that look at it, by their place in the list.
@@ -154,6 +156,7 @@ fn entry<'a>(bound: &'a mut Vec<Bound>, param: &Arc<dyn AnyParam>) -> &'a mut Bo
             value: Arguments::default(),
             kernels: Vec::new(),
             words: SmallVec::new(),
+            is_ready: true,
             is_ahead: false,
             made: Vec::new(),
             flows: Vec::new(),
@@ -170,13 +173,16 @@ impl Shape {
             let (mut bound, mut ready) = (Vec::new(), Vec::new());
             let exec = &self.exec;
             exec.each_use(&mut |node, op| {
-                let Ok(kernel) = exec.ready(node) else { return };
+                let kernel = exec.ready(node);
                 for (index, used) in (0..).zip(op.arguments().used()) {
                     let bound = entry(&mut bound, &used.param);
                     bound.kernels.push((node, index));
-                    bound.words.push((ready.len() as u32, used.words.clone()));
+                    match kernel.is_ok() {
+                        true => bound.words.push((ready.len() as u32, used.words.clone())),
+                        false => bound.is_ready = false,
+                    }
                 }
-                ready.push(kernel);
+                ready.extend(kernel);
             });
             self.params.ready = ready;
             for (index, made) in self.params.made.iter().enumerate() {
@@ -228,7 +234,7 @@ impl Shape {
                 stale.params += 1;
                 stale.first = index;
                 stale.is_patched &= bound.made.is_empty() && bound.flows.is_empty();
-                stale.is_known &= bound.applied.is_some();
+                stale.is_known &= bound.applied.is_some() && bound.is_ready;
             }
         }
         stale
@@ -402,7 +408,10 @@ impl Shape {
     pub(super) fn changing(&mut self, place: usize) -> Option<Changing> {
         let Params { bound, ready, .. } = &mut self.params;
         let bound = bound.as_ref()?.get(place)?;
-        let is_plain = bound.value.is_plain() && bound.made.is_empty() && bound.flows.is_empty();
+        let is_plain = bound.is_ready
+            && bound.value.is_plain()
+            && bound.made.is_empty()
+            && bound.flows.is_empty();
         let applied = bound.applied.filter(|_| is_plain)?;
         Some(Changing {
             param: bound.param.clone(),

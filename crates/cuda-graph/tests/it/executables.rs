@@ -1,6 +1,6 @@
 //! Executables: their options, and what can be done to nodes at any depth.
 
-use cuda_graph::{ChildOp, FillOp, Graph, InstantiateOptions, KernelOp, Node};
+use cuda_graph::{ChildOp, FillOp, Graph, InstantiateOptions, KernelOp, Node, Optimize};
 
 use crate::fixture::{add, context, store, stream, words};
 
@@ -23,10 +23,12 @@ fn options_are_told() {
         device_launch: false,
         node_priority: true,
         loops_at_once: true,
+        optimize: Optimize::ALL,
         upload: Some(stream.clone()),
     };
     let mut exec = graph.instantiate_with(&all).unwrap();
     let told = exec.options().unwrap();
+    assert_eq!(told.optimize, Optimize::ALL);
     assert!(told.auto_free && told.node_priority && told.loops_at_once && !told.device_launch);
     exec.launch(&stream).unwrap();
     assert_eq!(a.to_host(&stream).unwrap(), [1]);
@@ -43,6 +45,7 @@ fn what_a_device_may_launch_the_host_may_too() {
     graph.add(add(&a, &a), node).unwrap();
     let options = InstantiateOptions {
         device_launch: true,
+        optimize: Optimize::ALL,
         upload: Some(stream.clone()),
         ..InstantiateOptions::default()
     };

@@ -1,0 +1,417 @@
+//! An executable of a graph that passes put better to the driver.
+//!
+//! The driver's executable is of another definition than the program's, one that was made of a
+//! [`Plan`]. Updates name nodes of the program's graph: what stands for a node is set, and where an
+//! update breaks what a pass had made of the node, the graph is planned anew with that node left as
+//! it is, and instantiated.
+//!
+//! Neither the plan nor the other definition holds what operations use: the table does, as it does
+//! for other executables. So an update lets go of what it replaces.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::sys::{CUgraphExec, CUgraphNode, CUresult};
+use smallvec::SmallVec;
+
+use super::turns::Turns;
+use super::{Exec, InstantiateOptions};
+use crate::driver::event::Event;
+use crate::error::{NodeKind, UpdateFailure};
+use crate::graph::state::State;
+use crate::graph::{AnyOp, Graph, NodeId};
+use crate::op::Op;
+use crate::optimize::emit::Emitted;
+use crate::optimize::plan::{Does, Place, Plan};
+use crate::optimize::{Given, Optimize, Report};
+use crate::{Error, Result, driver};
+
+/// What stands for the nodes of a graph.
+pub(super) struct Optimized {
+    /// The program's graph.
+    base: Plan,
+    plan: Plan,
+    emitted: Emitted,
+    /// By a node of the program's, its graph and number in the plan.
+    stands: HashMap<Place, SmallVec<[(u32, u32); 1]>>,
+    /// Nodes that passes leave alone.
+    pinned: HashSet<Place>,
+    disabled: HashSet<Place>,
+}
+
+/// What became of a graph: an executable of another one, unless it is left as it is.
+pub(super) struct Made {
+    pub report: Report,
+    pub exec: Option<(CUgraphExec, Option<Arc<Turns>>, Optimized)>,
+}
+
+/// Why a node could not be set.
+enum NotSet {
+    /// A pass assumed something else of it.
+    Assumed,
+    Error(Error),
+}
+
+impl Optimized {
+    /// Plans `graph` and instantiates that.
+    pub(super) fn make(
+        graph: &Graph,
+        state: &mut State,
+        options: &InstantiateOptions,
+    ) -> Result<Made> {
+        match Plan::of(state, graph.body_index())? {
+            Ok(base) => Optimized::of(base, graph.context(), options, HashSet::new(), false),
+            Err(left) => Ok(Made {
+                report: Report::left(left),
+                exec: None,
+            }),
+        }
+    }
+
+    /// As [`make`](Optimized::make). If it `must`, it is instantiated even if nothing is changed.
+    fn of(
+        base: Plan,
+        context: &Arc<CudaContext>,
+        options: &InstantiateOptions,
+        pinned: HashSet<Place>,
+        must: bool,
+    ) -> Result<Made> {
+        let mut plan = base.clone();
+        let report = options.optimize.run(&mut plan, &Given { pinned: &pinned });
+        if !must && !report.has_changed() {
+            return Ok(Made { report, exec: None });
+        }
+        let made = Emitted::of(&plan, context).and_then(|emitted| {
+            let mut state = emitted.graph().hierarchy().lock();
+            let made = emitted.graph().instantiate_raw(&mut state, options)?;
+            drop(state);
+            Ok((made, emitted))
+        });
+        let ((raw, turns), emitted) = match made {
+            Ok(made) => made,
+            Err(error) if must => return Err(error),
+            Err(error) => {
+                tracing::debug!("a graph is instantiated as it is: {error}");
+                let left = crate::optimize::plan::NotPlanned {
+                    node: None,
+                    why: "the driver does not take what the passes made of it",
+                };
+                return Ok(Made {
+                    report: Report::left(left),
+                    exec: None,
+                });
+            }
+        };
+        let mut optimized = Optimized {
+            base,
+            stands: stands(&plan),
+            plan,
+            emitted: emitted.released(),
+            pinned,
+            disabled: HashSet::new(),
+        };
+        optimized.base.release();
+        optimized.plan.release();
+        let exec = Some((raw, turns, optimized));
+        Ok(Made { report, exec })
+    }
+
+    /// The handles of what stands for a node, with their places in the plan. What was copied as it
+    /// is has none.
+    fn handles(&self, place: Place) -> SmallVec<[(Option<(u32, u32)>, CUgraphNode); 1]> {
+        if let Some(stands) = self.stands.get(&place) {
+            let handle = |&(graph, node): &(u32, u32)| {
+                Some((Some((graph, node)), self.emitted.handle(graph, node)?))
+            };
+            return stands.iter().filter_map(handle).collect();
+        }
+        let copies = self.emitted.copied.values();
+        let found = copies.filter_map(|copied| copied.handle(place));
+        found.take(1).map(|handle| (None, handle)).collect()
+    }
+
+    /// Disables nodes of the new executable `exec`, which is destroyed if it fails.
+    fn disable(&mut self, exec: CUgraphExec, nodes: HashSet<Place>) -> Result<()> {
+        for (_, handle) in nodes.iter().flat_map(|place| self.handles(*place)) {
+            if let Err(error) = driver::exec::set_enabled(exec, handle, false) {
+                driver::log_leak("an executable", driver::exec::destroy(exec));
+                return Err(error);
+            }
+        }
+        self.disabled = nodes;
+        Ok(())
+    }
+
+    /// Sets what stands for a node.
+    fn set(
+        &self,
+        context: &CudaContext,
+        exec: CUgraphExec,
+        place: Place,
+        op: &AnyOp,
+    ) -> std::result::Result<(), NotSet> {
+        for (planned, handle) in self.handles(place) {
+            let does =
+                planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize].does);
+            match does {
+                Some(Does::Same) | None => {
+                    let op = self.emitted.with_conditions(op);
+                    let op = op.ok_or(NotSet::Error(Error::ForeignCondition))?;
+                    op.set_in(context, exec, handle).map_err(NotSet::Error)?;
+                }
+                Some(Does::Copies(_)) => return Err(NotSet::Assumed),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stands for which node.
+fn stands(plan: &Plan) -> HashMap<Place, SmallVec<[(u32, u32); 1]>> {
+    let mut stands = HashMap::<Place, SmallVec<[(u32, u32); 1]>>::with_capacity(plan.len());
+    for (graph, nodes) in (0..).zip(&plan.graphs) {
+        for (number, node) in (0..).zip(nodes) {
+            for place in &node.of {
+                stands.entry(*place).or_default().push((graph, number));
+            }
+        }
+    }
+    stands
+}
+
+fn place(id: NodeId) -> Place {
+    (id.body, id.index)
+}
+
+impl Exec {
+    /// What the passes did that [`InstantiateOptions::optimize`] named; none if it named none.
+    pub fn report(&self) -> Option<&Report> {
+        self.report.as_deref()
+    }
+
+    /// Whether nodes are set through what stands for them.
+    #[inline]
+    pub(super) fn is_optimized(&self) -> bool {
+        self.optimized.is_some()
+    }
+
+    /// Has the driver set what stands for some nodes, all or none. The table is left as it is.
+    pub(super) fn set_optimized(
+        &mut self,
+        edits: &[(NodeId, &AnyOp)],
+    ) -> std::result::Result<(), (Error, bool)> {
+        let Some(optimized) = &self.optimized else {
+            return Err((Error::UnknownSource, true));
+        };
+        let mut broken = Vec::new();
+        for (done, (id, op)) in edits.iter().enumerate() {
+            let error = match optimized.set(&self.context, self.raw, place(*id), op) {
+                Ok(()) => continue,
+                Err(NotSet::Assumed) => {
+                    broken.push(place(*id));
+                    continue;
+                }
+                Err(NotSet::Error(error)) => error,
+            };
+            let restored = edits[..=done].iter().rev().all(|(id, _)| {
+                let old = self.table.get(*id).and_then(AnyOp::op);
+                let set = |old| optimized.set(&self.context, self.raw, place(*id), old);
+                broken.contains(&place(*id)) || old.is_some_and(|old| set(old).is_ok())
+            });
+            return Err((error.about(op.name(id.index), "updating"), restored));
+        }
+        match broken.is_empty() {
+            true => Ok(()),
+            // Nothing of the old executable is kept.
+            false => self
+                .plan_anew(Pins::More(&broken), edits)
+                .map_err(|error| (error, false)),
+        }
+    }
+
+    /// Enables or disables what stands for a node.
+    pub(super) fn enable_optimized(&mut self, id: NodeId, enabled: bool) -> Result<()> {
+        let Some(optimized) = &mut self.optimized else {
+            return Err(Error::UnknownSource);
+        };
+        let handles = optimized.handles(place(id));
+        if handles.is_empty() {
+            return Err(Error::Call {
+                call: "cuGraphNodeSetEnabled",
+                code: CUresult::CUDA_ERROR_INVALID_VALUE,
+            });
+        }
+        for (_, handle) in handles {
+            driver::exec::set_enabled(self.raw, handle, enabled)?;
+        }
+        match enabled {
+            true => optimized.disabled.remove(&place(id)),
+            false => optimized.disabled.insert(place(id)),
+        };
+        Ok(())
+    }
+
+    /// Asks whether what stands for a node is enabled.
+    pub(super) fn is_enabled_optimized(&self, id: NodeId) -> Result<bool> {
+        let optimized = self.optimized.as_ref().ok_or(Error::UnknownSource)?;
+        let Some((_, handle)) = optimized.handles(place(id)).first().copied() else {
+            return Err(Error::Call {
+                call: "cuGraphNodeGetEnabled",
+                code: CUresult::CUDA_ERROR_INVALID_VALUE,
+            });
+        };
+        driver::exec::is_enabled(self.raw, handle)
+    }
+
+    /// Gives up all that passes did, and returns the handle of what stands for a node then.
+    pub(super) fn without_passes(&mut self, id: NodeId) -> Result<CUgraphNode> {
+        let is_plain = |optimized: &Optimized| optimized.plan.len() == optimized.base.len();
+        if !self.optimized.as_deref().is_some_and(is_plain) || self.is_changed() {
+            self.plan_anew(Pins::All, &[])?;
+        }
+        let optimized = self.optimized.as_ref().ok_or(Error::UnknownSource)?;
+        let handle = optimized.handles(place(id)).first().copied();
+        handle.map(|(_, handle)| handle).ok_or(Error::GraphGone)
+    }
+
+    fn is_changed(&self) -> bool {
+        self.report
+            .as_ref()
+            .is_none_or(|report| report.has_changed())
+    }
+
+    /// Plans and instantiates the graph anew, with what its nodes do now and what `edits` say.
+    #[cold]
+    fn plan_anew(&mut self, pins: Pins<'_>, edits: &[(NodeId, &AnyOp)]) -> Result<()> {
+        driver::bind(&self.context)?;
+        let Some(optimized) = &mut self.optimized else {
+            return Err(Error::UnknownSource);
+        };
+        let mut options = self.options.clone().unwrap_or_default();
+        let mut pinned = optimized.pinned.clone();
+        match pins {
+            Pins::More(places) => pinned.extend(places),
+            Pins::All => options.optimize = Optimize::NONE,
+        }
+        let mut base = optimized.base.clone();
+        let hierarchy = self.source.as_ref().map_or(0, |(source, _)| source.id);
+        let edited: HashMap<Place, &AnyOp> =
+            edits.iter().map(|(id, op)| (place(*id), *op)).collect();
+        for node in base.graphs.iter_mut().flatten() {
+            let Some(&(body, index)) = node.of.first() else {
+                continue;
+            };
+            let id = NodeId {
+                hierarchy,
+                body,
+                index,
+                kind: NodeKind::Empty,
+            };
+            let now = edited.get(&(body, index)).copied();
+            let now = now.or_else(|| self.table.get(id).and_then(AnyOp::op));
+            if let Some(now) = now {
+                node.op = now.clone();
+            }
+            if let Does::Copies(copied) = &mut node.does
+                && let Some(now) = optimized.emitted.copied.get(&(body, index))
+            {
+                **copied = now.clone();
+            }
+        }
+        let behind = self.end_of_launches()?;
+        let Some(optimized) = &mut self.optimized else {
+            return Err(Error::UnknownSource);
+        };
+        let made = Optimized::of(base, &self.context, &options, pinned, true)?;
+        let (Some((raw, turns, mut new)), mut report) = (made.exec, made.report) else {
+            return Err(Error::UnknownSource);
+        };
+        new.disable(raw, optimized.disabled.clone())?;
+        report.fallbacks = self.report.as_ref().map_or(0, |old| old.fallbacks) + 1;
+        tracing::debug!("an update broke what a pass had assumed: the graph is planned anew");
+        self.go_on_with(raw, turns, new, behind, report);
+        Ok(())
+    }
+
+    /// Goes on with another executable, whose launches come behind this one's.
+    fn go_on_with(
+        &mut self,
+        raw: CUgraphExec,
+        turns: Option<Arc<Turns>>,
+        new: Optimized,
+        behind: Option<Arc<Event>>,
+        report: Report,
+    ) {
+        let old_raw = std::mem::replace(&mut self.raw, raw);
+        let old = self.optimized.replace(Box::new(new));
+        driver::capture::undisturbed(|| {
+            // Launches in flight go on. The definition goes after its executable.
+            driver::log_leak("an executable", driver::exec::destroy(old_raw));
+            drop(old);
+        });
+        (self.turns, self.behind) = (turns, behind);
+        self.report = Some(Box::new(report));
+    }
+
+    /// Has every node do what its counterpart in graph `body` does, in place or by another
+    /// instantiation. The table is left as it is.
+    pub(super) fn update_all_optimized(
+        &mut self,
+        theirs: &mut State,
+        body: u32,
+        is_own: bool,
+    ) -> Result<()> {
+        let failed = |reason, node| Error::Update {
+            reason,
+            node,
+            code: CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+        };
+        let Some(optimized) = &mut self.optimized else {
+            return Err(Error::UnknownSource);
+        };
+        let mut base = match Plan::of(theirs, body)? {
+            Ok(base) => base,
+            Err(left) => return Err(failed(UpdateFailure::NotSupported, left.node)),
+        };
+        let is_known = is_own || theirs.body(body)?.ascending;
+        if !is_known || !base.has_shape_of(&optimized.base) {
+            return Err(failed(UpdateFailure::TopologyChanged, None));
+        }
+        base.take_names_of(&optimized.base);
+        let options = self.options.clone().unwrap_or_default();
+        let (mut plan, pinned) = (base.clone(), optimized.pinned.clone());
+        let given = Given { pinned: &pinned };
+        let mut report = options.optimize.run(&mut plan, &given);
+        report.fallbacks = self.report.as_ref().map_or(0, |old| old.fallbacks);
+        let emitted = Emitted::of(&plan, &self.context)?;
+        let raw = emitted.graph().hierarchy().look().body(0)?.raw;
+        if plan.has_shape_of(&optimized.plan)
+            && emitted.copied.is_empty()
+            && driver::exec::update(self.raw, raw).0.is_ok()
+        {
+            base.release();
+            plan.release();
+            (optimized.base, optimized.plan) = (base, plan);
+            self.report = Some(Box::new(report));
+            return Ok(());
+        }
+        drop(emitted);
+        let disabled = optimized.disabled.clone();
+        let behind = self.end_of_launches()?;
+        let made = Optimized::of(base, &self.context, &options, pinned, true)?;
+        let Some((raw, turns, mut new)) = made.exec else {
+            return Err(Error::UnknownSource);
+        };
+        report.fallbacks += 1;
+        new.disable(raw, disabled)?;
+        self.go_on_with(raw, turns, new, behind, report);
+        Ok(())
+    }
+}
+
+/// Which nodes passes are to leave alone from now on.
+enum Pins<'a> {
+    More(&'a [Place]),
+    All,
+}

@@ -1,0 +1,116 @@
+//! Putting a graph better to the driver: passes over graphs as values.
+//!
+//! A pass takes a [`Plan`] and changes it. Every node of it knows which of the program's nodes it
+//! stands for, and how what it does comes from what those do, so that updates go on speaking of the
+//! program's nodes. The driver is spoken to at the end alone. No pass changes what any launch
+//! writes; what a pass does not understand it leaves.
+
+mod edges;
+pub(crate) mod emit;
+mod inline;
+pub(crate) mod plan;
+mod report;
+
+use std::collections::HashSet;
+use std::fmt;
+
+pub use report::{Left, PassReport, Report};
+
+use plan::{Place, Plan};
+
+/// A way to put a graph better to the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Pass {
+    /// Embedded graphs become part of the graph around them.
+    Inline,
+    /// Edges go that others imply, and empty nodes that only pass an order on.
+    Edges,
+}
+
+/// What a pass is given besides the graph.
+pub(crate) struct Given<'a> {
+    /// Nodes to be left as they are, because an update broke what a pass had made of them.
+    pub pinned: &'a HashSet<Place>,
+}
+
+type Run = fn(&mut Plan, &Given<'_>) -> PassReport;
+
+/// The passes, in their order.
+const PASSES: &[(Pass, Run)] = &[(Pass::Inline, inline::run), (Pass::Edges, edges::run)];
+
+/// Which passes run when a graph is instantiated: none unless said otherwise.
+///
+/// ```
+/// use cuda_graph::{Optimize, Pass};
+///
+/// assert!(Optimize::ALL.has(Pass::Edges));
+/// assert!(!Optimize::ALL.without(Pass::Edges).has(Pass::Edges));
+/// assert_eq!(Optimize::default(), Optimize::NONE);
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Optimize {
+    passes: u32,
+}
+
+impl Optimize {
+    /// No pass. The driver gets the graph as it is.
+    pub const NONE: Optimize = Optimize { passes: 0 };
+
+    /// Every pass.
+    pub const ALL: Optimize = {
+        let mut all = Optimize::NONE;
+        let mut at = 0;
+        while at < PASSES.len() {
+            all = all.with(PASSES[at].0);
+            at += 1;
+        }
+        all
+    };
+
+    /// The same, and this pass.
+    pub const fn with(self, pass: Pass) -> Optimize {
+        Optimize {
+            passes: self.passes | 1 << pass as u32,
+        }
+    }
+
+    /// The same without this pass.
+    pub const fn without(self, pass: Pass) -> Optimize {
+        Optimize {
+            passes: self.passes & !(1 << pass as u32),
+        }
+    }
+
+    /// Whether this pass runs.
+    pub const fn has(self, pass: Pass) -> bool {
+        self.passes & 1 << pass as u32 != 0
+    }
+
+    /// The passes that run, in their order.
+    pub fn passes(self) -> impl Iterator<Item = Pass> {
+        let all = PASSES.iter().map(|(pass, _)| *pass);
+        all.filter(move |pass| self.has(*pass))
+    }
+
+    /// Has the passes change `plan`.
+    pub(crate) fn run(self, plan: &mut Plan, given: &Given<'_>) -> Report {
+        let before = (plan.len(), plan.edges());
+        let passes = PASSES.iter().filter(|(pass, _)| self.has(*pass));
+        let passes = passes.map(|(_, run)| run(plan, given)).collect();
+        Report::new(before, (plan.len(), plan.edges()), passes)
+    }
+}
+
+impl From<Pass> for Optimize {
+    fn from(pass: Pass) -> Optimize {
+        Optimize::NONE.with(pass)
+    }
+}
+
+impl fmt::Debug for Optimize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Optimize ")?;
+        f.debug_set().entries(self.passes()).finish()
+    }
+}

@@ -1,0 +1,378 @@
+//! A graph as values: what passes work on.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use cudarc::driver::sys::{CUgraph, CUgraphNode};
+use smallvec::SmallVec;
+
+use crate::error::{NodeKind, NodeName};
+use crate::graph::operation::Holds;
+use crate::graph::state::{Body, State};
+use crate::graph::{AnyOp, EdgeData, Operation};
+use crate::op::Op;
+use crate::{Result, driver};
+
+/// A node of the program's graph: the number of its graph in the hierarchy, and its number there.
+pub(crate) type Place = (u32, u32);
+
+/// A graph with everything embedded in it. The first is the root.
+#[derive(Clone, Default)]
+pub(crate) struct Plan {
+    pub graphs: Vec<Nodes>,
+}
+
+/// The nodes of one graph, each behind those that it waits for.
+pub(crate) type Nodes = Vec<Planned>;
+
+/// A node.
+#[derive(Clone)]
+pub(crate) struct Planned {
+    pub op: AnyOp,
+    /// How `op` comes from what the program's nodes do.
+    pub does: Does,
+    /// The program's nodes that it stands for.
+    pub of: SmallVec<[Place; 1]>,
+    pub after: SmallVec<[After; 2]>,
+    /// The numbers of the graphs inside of it.
+    pub inside: SmallVec<[u32; 1]>,
+}
+
+/// What a planned node does for those that it stands for.
+#[derive(Clone)]
+pub(crate) enum Does {
+    /// The same as the only one.
+    Same,
+    /// It runs a copy of what is embedded there, and nothing of it was changed.
+    Copies(Box<Copied>),
+}
+
+/// A graph that is copied as it is, with work of other code in it.
+#[derive(Clone)]
+pub(crate) struct Copied {
+    pub raw: CUgraph,
+    pub nodes: Vec<(Place, CUgraphNode, Option<Box<Copied>>)>,
+}
+
+// SAFETY: handles of the driver, used under the lock of the hierarchy that they are of.
+unsafe impl Send for Copied {}
+
+/// A wait for a node, by its number in the same graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct After {
+    pub node: u32,
+    pub data: EdgeData,
+}
+
+impl After {
+    pub(crate) fn plain(node: u32) -> After {
+        let data = EdgeData::default();
+        After { node, data }
+    }
+
+    pub(crate) fn is_plain(self) -> bool {
+        self.data == EdgeData::default()
+    }
+}
+
+/// Why a graph is left as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NotPlanned {
+    pub node: Option<Box<NodeName>>,
+    pub why: &'static str,
+}
+
+/// Stops planning.
+pub(crate) enum Stop {
+    Left(NotPlanned),
+    Error(crate::Error),
+}
+
+impl From<crate::Error> for Stop {
+    fn from(error: crate::Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+type Planning<T> = std::result::Result<T, Stop>;
+
+impl Plan {
+    /// What graph `body` says.
+    pub(crate) fn of(
+        state: &mut State,
+        body: u32,
+    ) -> Result<std::result::Result<Plan, NotPlanned>> {
+        if state.is_lent {
+            return Ok(Err(NotPlanned {
+                node: None,
+                why: "other code has handles of the driver, and may change nodes unseen",
+            }));
+        }
+        let mut plan = Plan::default();
+        match plan.read(state, body).and_then(|_| plan.check_conditions()) {
+            Ok(()) => Ok(Ok(plan)),
+            Err(Stop::Left(left)) => Ok(Err(left)),
+            Err(Stop::Error(error)) => Err(error),
+        }
+    }
+
+    /// How many nodes there are, with all that is inside of others.
+    pub(crate) fn len(&self) -> usize {
+        self.graphs.iter().map(Vec::len).sum()
+    }
+
+    /// Lets go of what the operations use. What they are is known elsewhere.
+    pub(crate) fn release(&mut self) {
+        for node in self.graphs.iter_mut().flatten() {
+            if !node.op.owners().is_empty() {
+                node.op = node.op.name_only();
+            }
+        }
+    }
+
+    /// Whether both have the same nodes and edges, whatever the nodes do.
+    pub(crate) fn has_shape_of(&self, other: &Plan) -> bool {
+        let same = |(own, other): (&Planned, &Planned)| {
+            own.op.kind() == other.op.kind()
+                && std::mem::discriminant(&own.does) == std::mem::discriminant(&other.does)
+                && own.after == other.after
+                && own.inside == other.inside
+                && own.of.len() == other.of.len()
+        };
+        self.graphs.len() == other.graphs.len()
+            && self
+                .graphs
+                .iter()
+                .zip(&other.graphs)
+                .all(|(own, other)| own.len() == other.len() && own.iter().zip(other).all(same))
+    }
+
+    /// Has nodes stand for what those of a plan of the same shape stand for.
+    pub(crate) fn take_names_of(&mut self, other: &Plan) {
+        let nodes = self.graphs.iter_mut().flatten();
+        for (own, other) in nodes.zip(other.graphs.iter().flatten()) {
+            own.of.clone_from(&other.of);
+        }
+    }
+
+    /// How many edges there are.
+    pub(crate) fn edges(&self) -> usize {
+        let nodes = self.graphs.iter().flatten();
+        nodes.map(|node| node.after.len()).sum()
+    }
+
+    /// Reads graph `body`. Returns its number here.
+    fn read(&mut self, state: &mut State, body: u32) -> Planning<u32> {
+        let number = self.graphs.len() as u32;
+        self.graphs.push(Nodes::new());
+        let graph = state.body_mut(body)?;
+        let raw = graph.raw;
+        let indices = driver::graph::nodes(raw)?.into_iter();
+        let indices: Vec<u32> = indices
+            .map(|raw| graph.number(raw))
+            .collect::<Result<_>>()?;
+        let mut edges = Vec::new();
+        for edge in driver::graph::edges(raw)? {
+            let data = EdgeData::from_driver(edge.data);
+            edges.push((graph.number(edge.from)?, graph.number(edge.to)?, data));
+        }
+        let order = order(indices, &edges, graph.len() as usize);
+        let mut place = vec![u32::MAX; graph.len() as usize];
+        for (at, &index) in (0..).zip(&order) {
+            place[index as usize] = at;
+        }
+        let mut nodes = Nodes::with_capacity(order.len());
+        for &index in &order {
+            let node = self.read_node(state, body, index)?;
+            nodes.push(node);
+        }
+        for (from, to, data) in edges {
+            let (from, to) = (place[from as usize], place[to as usize]);
+            nodes[to as usize].after.push(After { node: from, data });
+        }
+        for node in &mut nodes {
+            node.after.sort_unstable_by_key(|after| after.node);
+        }
+        self.graphs[number as usize] = nodes;
+        Ok(number)
+    }
+
+    fn read_node(&mut self, state: &mut State, body: u32, index: u32) -> Planning<Planned> {
+        let graph = state.body(body)?;
+        let node = Some(Box::new(graph.name(index)));
+        let bodies = graph.inside(index);
+        let left = |why| Stop::Left(NotPlanned { node, why });
+        let content = graph.content(index).ok_or(crate::Error::GraphGone)?;
+        let mut inside = SmallVec::new();
+        let mut does = Does::Same;
+        let op = match content.op() {
+            Some(op) => op.clone(),
+            None if content.kind() == NodeKind::Child => content.clone(),
+            None => match read_unknown(graph, index) {
+                Ok(op) => op,
+                Err(why) => return Err(left(why)),
+            },
+        };
+        match op.kind() {
+            NodeKind::Alloc | NodeKind::Free => {
+                return Err(left(
+                    "memory that a graph allocates is at one address in one graph",
+                ));
+            }
+            NodeKind::Child => {
+                let child = state.child(body, index)?;
+                let (copied, is_foreign) = copied(state, child)?;
+                if is_foreign {
+                    does = Does::Copies(Box::new(copied));
+                } else {
+                    inside.push(self.read(state, child)?);
+                }
+            }
+            NodeKind::Conditional => {
+                for body in bodies {
+                    let number = self.read(state, body)?;
+                    inside.push(number);
+                }
+            }
+            _ => {}
+        }
+        Ok(Planned {
+            op,
+            does,
+            of: SmallVec::from_slice(&[(body, index)]),
+            after: SmallVec::new(),
+            inside,
+        })
+    }
+
+    /// Refuses what depends on the numbers of conditions in other ways than by a kernel's argument
+    /// that is one.
+    fn check_conditions(&mut self) -> Planning<()> {
+        let of = |node: &Planned| match node.op.holds() {
+            Holds::Bodies(branching) => Some(branching.condition.raw()),
+            _ => None,
+        };
+        let nodes = || self.graphs.iter().flatten();
+        let conditions: Vec<u64> = nodes().filter_map(of).collect();
+        for node in nodes().filter(|_| !conditions.is_empty()) {
+            let left = |why| {
+                Err(Stop::Left(NotPlanned {
+                    node: Some(Box::new(node.op.name(node.of.first().map(|place| place.1)))),
+                    why,
+                }))
+            };
+            if let Does::Copies(_) = node.does {
+                return left("other code's work is in one graph with conditions");
+            }
+            let AnyOp::Kernel(kernel) = &node.op else {
+                continue;
+            };
+            let mut arguments = kernel.arguments().clone();
+            if !arguments.exchange_conditions(|raw| conditions.contains(&raw).then_some(0)) {
+                return left("it sets a condition that no node looks at");
+            }
+            let is_one = |word: &u64| conditions.contains(word);
+            if node.op.tag().unowned || arguments.words().iter().any(is_one) {
+                return left("it may set a condition");
+            }
+        }
+        // Whatever was read is held from here on.
+        for node in self.graphs.iter_mut().flatten() {
+            if node.op.tag().unowned {
+                node.op.tag_mut().unowned = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operation of a node that other code made, or why it cannot be told.
+fn read_unknown(graph: &Body, index: u32) -> std::result::Result<AnyOp, &'static str> {
+    const UNREADABLE: &str = "its parameters cannot be read";
+    let (raw, content) = graph
+        .handle(index)
+        .zip(graph.content(index))
+        .ok_or(UNREADABLE)?;
+    let mut op = AnyOp::read(raw).map_err(|_| UNREADABLE)?;
+    match &op {
+        AnyOp::Raw(_) => return Err("it is of a kind that this library cannot copy"),
+        AnyOp::Kernel(_) => {
+            let params = driver::node::kernel_params(raw).map_err(|_| UNREADABLE)?;
+            let current = driver::current().map_err(|_| UNREADABLE)?;
+            if !params.ctx.is_null() && params.ctx != current {
+                return Err("it runs in another context");
+            }
+        }
+        _ => {}
+    }
+    let tag = op.tag_mut();
+    (tag.label, tag.location) = (content.tag().label.clone(), content.tag().location);
+    Ok(op)
+}
+
+/// What is needed to copy graph `body` as it is, and whether there is other code's work in it.
+fn copied(state: &mut State, body: u32) -> Result<(Copied, bool)> {
+    let raw = state.body(body)?.raw;
+    let mut nodes = Vec::new();
+    let mut is_foreign = false;
+    for handle in driver::graph::nodes(raw)? {
+        let index = state.body_mut(body)?.number(handle)?;
+        let graph = state.body(body)?;
+        let inner = match graph.kind(index) {
+            NodeKind::Child => {
+                let child = state.child(body, index)?;
+                let (inner, has_foreign) = copied(state, child)?;
+                is_foreign |= has_foreign;
+                Some(Box::new(inner))
+            }
+            _ => {
+                is_foreign |= graph.content(index).and_then(AnyOp::op).is_none();
+                None
+            }
+        };
+        nodes.push(((body, index), handle, inner));
+    }
+    Ok((Copied { raw, nodes }, is_foreign))
+}
+
+/// The nodes, each behind those that it waits for, otherwise in the order of their numbers.
+fn order(mut indices: Vec<u32>, edges: &[(u32, u32, EdgeData)], count: usize) -> Vec<u32> {
+    indices.sort_unstable();
+    if edges.iter().all(|(from, to, _)| from < to) {
+        return indices;
+    }
+    let mut waits = vec![0u32; count];
+    let mut next = vec![0u32; count + 1];
+    for &(from, to, _) in edges {
+        waits[to as usize] += 1;
+        next[from as usize + 1] += 1;
+    }
+    for at in 0..count {
+        next[at + 1] += next[at];
+    }
+    let mut targets = vec![0u32; edges.len()];
+    let mut free = next.clone();
+    for &(from, to, _) in edges {
+        targets[free[from as usize] as usize] = to;
+        free[from as usize] += 1;
+    }
+    let mut ready = BinaryHeap::new();
+    ready.extend(
+        indices
+            .iter()
+            .filter(|index| waits[**index as usize] == 0)
+            .map(|i| Reverse(*i)),
+    );
+    let mut order = Vec::with_capacity(indices.len());
+    while let Some(Reverse(index)) = ready.pop() {
+        order.push(index);
+        let range = next[index as usize] as usize..next[index as usize + 1] as usize;
+        for &to in &targets[range] {
+            waits[to as usize] -= 1;
+            if waits[to as usize] == 0 {
+                ready.push(Reverse(to));
+            }
+        }
+    }
+    order
+}

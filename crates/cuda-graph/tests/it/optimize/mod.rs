@@ -1,0 +1,32 @@
+//! Graphs that passes put better to the driver: they do what they did.
+//!
+//! `CUDA_GRAPH_RANDOM=n` runs n times as many random graphs.
+
+mod passes;
+mod random;
+mod updates;
+
+use cuda_graph::{Exec, Graph, InstantiateOptions, Optimize};
+
+/// Instantiates with these passes.
+#[track_caller]
+pub fn optimized(graph: &Graph, optimize: impl Into<Optimize>) -> Exec {
+    let options = InstantiateOptions {
+        optimize: optimize.into(),
+        ..InstantiateOptions::default()
+    };
+    graph.instantiate_with(&options).expect("it instantiates")
+}
+
+/// Every set of passes.
+pub fn all_sets() -> Vec<Optimize> {
+    let passes: Vec<_> = Optimize::ALL.passes().collect();
+    let set = |bits: u32| {
+        let chosen = passes
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| bits >> at & 1 == 1);
+        chosen.fold(Optimize::NONE, |set, (_, pass)| set.with(*pass))
+    };
+    (0..1 << passes.len()).map(set).collect()
+}
