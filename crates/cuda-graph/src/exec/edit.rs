@@ -257,6 +257,7 @@ impl Exec {
                 std::mem::swap(content, &mut edit.op);
             }
         }
+        self.note_optimized();
         for Edit { node, op: old, .. } in edits.drain(..) {
             let now = self.table.get(node);
             if !now.is_some_and(|now| old.is_held_by(now.owners())) {

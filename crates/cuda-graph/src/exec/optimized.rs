@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{CUgraphExec, CUgraphNode, CUresult};
+use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUresult};
 use smallvec::SmallVec;
 
 use super::turns::Turns;
@@ -38,6 +38,8 @@ pub(super) struct Optimized {
     /// Nodes that passes leave alone.
     pinned: HashSet<Place>,
     disabled: HashSet<Place>,
+    /// What nodes were set to that the table does not know yet.
+    pending: HashMap<Place, AnyOp>,
 }
 
 /// What became of a graph: an executable of another one, unless it is left as it is.
@@ -110,6 +112,7 @@ impl Optimized {
             emitted: emitted.released(),
             pinned,
             disabled: HashSet::new(),
+            pending: HashMap::new(),
         };
         optimized.base.release();
         optimized.plan.release();
@@ -221,12 +224,21 @@ impl Exec {
             });
             return Err((error.about(op.name(id.index), "updating"), restored));
         }
-        match broken.is_empty() {
-            true => Ok(()),
-            // Nothing of the old executable is kept.
-            false => self
-                .plan_anew(Pins::More(&broken), edits)
-                .map_err(|error| (error, false)),
+        if !broken.is_empty() {
+            self.plan_anew(Pins::More(&broken), edits)
+                .map_err(|error| (error, false))?;
+        }
+        if let Some(optimized) = &mut self.optimized {
+            let pending = edits.iter().map(|(id, op)| (place(*id), (*op).clone()));
+            optimized.pending.extend(pending);
+        }
+        Ok(())
+    }
+
+    /// The table knows what nodes were [set](Exec::set_optimized) to.
+    pub(super) fn note_optimized(&mut self) {
+        if let Some(optimized) = &mut self.optimized {
+            optimized.pending.clear();
         }
     }
 
@@ -264,21 +276,20 @@ impl Exec {
         driver::exec::is_enabled(self.raw, handle)
     }
 
-    /// Gives up all that passes did, and returns the handle of what stands for a node then.
-    pub(super) fn without_passes(&mut self, id: NodeId) -> Result<CUgraphNode> {
-        let is_plain = |optimized: &Optimized| optimized.plan.len() == optimized.base.len();
-        if !self.optimized.as_deref().is_some_and(is_plain) || self.is_changed() {
-            self.plan_anew(Pins::All, &[])?;
+    /// Gives up all that passes did.
+    pub(super) fn without_passes(&mut self) -> Result<()> {
+        let report = self.report.as_ref();
+        match report.is_none_or(|report| report.has_changed()) {
+            true => self.plan_anew(Pins::All, &[]),
+            false => Ok(()),
         }
+    }
+
+    /// The driver's handle of what stands for a node alone.
+    pub(super) fn stand_of(&self, id: NodeId) -> Result<CUgraphNode> {
         let optimized = self.optimized.as_ref().ok_or(Error::UnknownSource)?;
         let handle = optimized.handles(place(id)).first().copied();
         handle.map(|(_, handle)| handle).ok_or(Error::GraphGone)
-    }
-
-    fn is_changed(&self) -> bool {
-        self.report
-            .as_ref()
-            .is_none_or(|report| report.has_changed())
     }
 
     /// Plans and instantiates the graph anew, with what its nodes do now and what `edits` say.
@@ -296,8 +307,12 @@ impl Exec {
         }
         let mut base = optimized.base.clone();
         let hierarchy = self.source.as_ref().map_or(0, |(source, _)| source.id);
-        let edited: HashMap<Place, &AnyOp> =
-            edits.iter().map(|(id, op)| (place(*id), *op)).collect();
+        let mut edited: HashMap<Place, &AnyOp> = optimized
+            .pending
+            .iter()
+            .map(|(place, op)| (*place, op))
+            .collect();
+        edited.extend(edits.iter().map(|(id, op)| (place(*id), *op)));
         for node in base.graphs.iter_mut().flatten() {
             let Some(&(body, index)) = node.of.first() else {
                 continue;
@@ -344,7 +359,11 @@ impl Exec {
         report: Report,
     ) {
         let old_raw = std::mem::replace(&mut self.raw, raw);
-        let old = self.optimized.replace(Box::new(new));
+        let mut new = Box::new(new);
+        if let Some(old) = &mut self.optimized {
+            new.pending = std::mem::take(&mut old.pending);
+        }
+        let old = self.optimized.replace(new);
         driver::capture::undisturbed(|| {
             // Launches in flight go on. The definition goes after its executable.
             driver::log_leak("an executable", driver::exec::destroy(old_raw));
@@ -360,7 +379,8 @@ impl Exec {
         &mut self,
         theirs: &mut State,
         body: u32,
-        is_own: bool,
+        raw: CUgraph,
+        pairing: Pairing,
     ) -> Result<()> {
         let failed = |reason, node| Error::Update {
             reason,
@@ -370,15 +390,20 @@ impl Exec {
         let Some(optimized) = &mut self.optimized else {
             return Err(Error::UnknownSource);
         };
+        if pairing == Pairing::Driver {
+            self.without_passes()?;
+            return self.update_raw(theirs, raw);
+        }
         let mut base = match Plan::of(theirs, body)? {
             Ok(base) => base,
             Err(left) => return Err(failed(UpdateFailure::NotSupported, left.node)),
         };
-        let is_known = is_own || theirs.body(body)?.ascending;
-        if !is_known || !base.has_shape_of(&optimized.base) {
+        if !base.has_shape_of(&optimized.base) {
             return Err(failed(UpdateFailure::TopologyChanged, None));
         }
-        base.take_names_of(&optimized.base);
+        if pairing == Pairing::ByOrder {
+            base.take_names_of(&optimized.base);
+        }
         let options = self.options.clone().unwrap_or_default();
         let (mut plan, pinned) = (base.clone(), optimized.pinned.clone());
         let given = Given { pinned: &pinned };
@@ -392,6 +417,7 @@ impl Exec {
         {
             base.release();
             plan.release();
+            optimized.stands = stands(&plan);
             (optimized.base, optimized.plan) = (base, plan);
             self.report = Some(Box::new(report));
             return Ok(());
@@ -408,6 +434,16 @@ impl Exec {
         self.go_on_with(raw, turns, new, behind, report);
         Ok(())
     }
+}
+
+/// How the nodes of a graph are paired with those of the definition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pairing {
+    /// They are the same.
+    Own,
+    ByOrder,
+    /// As the driver pairs them.
+    Driver,
 }
 
 /// Which nodes passes are to leave alone from now on.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUresult};
 
+use super::optimized::Pairing;
 use super::table::Table;
 use super::{Exec, Gone};
 use crate::error::{NodeKind, NodeName, UpdateFailure};
 use crate::graph::content::Content;
 use crate::graph::operation::Holds;
-use crate::graph::state::{Hierarchy, State, lock_both};
+use crate::graph::state::{Body, Hierarchy, State, lock_both};
 use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
 use crate::op::Op;
 use crate::{Error, Result, driver};
@@ -80,11 +81,23 @@ impl Exec {
         if theirs.may_branch && !at_once {
             graph.check_turns(&mut theirs)?;
         }
-        let is_own = own
-            .as_ref()
-            .is_some_and(|(_, root)| ours.is_none() && *root == graph.body_index());
         match self.is_optimized() {
-            true => self.update_all_optimized(&mut theirs, graph.body_index(), is_own)?,
+            true => {
+                let body = graph.body_index();
+                let pairing = match (&own, &ours) {
+                    (Some((_, root)), None) if *root == body => Pairing::Own,
+                    (Some((_, root)), ours) => {
+                        let ours = ours.as_deref().unwrap_or(&theirs).body(*root);
+                        let ascends = |graph: Result<&Body>| graph.is_ok_and(|it| it.ascending);
+                        match ascends(ours) && ascends(theirs.body(body)) {
+                            true => Pairing::ByOrder,
+                            false => Pairing::Driver,
+                        }
+                    }
+                    (None, _) => Pairing::Driver,
+                };
+                self.update_all_optimized(&mut theirs, body, raw, pairing)?;
+            }
             false => self.update_raw(&theirs, raw)?,
         }
         let body = graph.body_index();
@@ -102,7 +115,7 @@ impl Exec {
     }
 
     /// Has the driver update every node from a graph.
-    fn update_raw(&self, theirs: &State, raw: CUgraph) -> Result<()> {
+    pub(super) fn update_raw(&self, theirs: &State, raw: CUgraph) -> Result<()> {
         let (result, verdict) = driver::exec::update(self.raw, raw);
         result.map_err(|error| match error {
             Error::Call { code, .. } => Error::Update {
@@ -213,10 +226,11 @@ impl Exec {
                 wanted: NodeKind::Child,
             });
         }
-        let stand = match self.is_optimized() {
-            true => Some(self.without_passes(id)?),
-            false => None,
-        };
+        let mut stand = None;
+        if self.is_optimized() {
+            self.without_passes()?;
+            stand = Some(self.stand_of(id)?);
+        }
         let view = op.view();
         let (mut state, other) = lock_both(&source, &view.hierarchy);
         let Some(raw) = state.handle_of(id) else {

@@ -227,3 +227,52 @@ fn a_replay_takes_passes() {
     }
     assert_eq!(replay.counters().builds, 1);
 }
+
+#[test]
+fn a_definition_that_is_followed_is_held_once() {
+    let (stream, cells) = (stream(), cells());
+    let held = |value: u32| {
+        let owner: Owner = std::sync::Arc::new(value);
+        let watch = std::sync::Arc::downgrade(&owner);
+        let mut arguments = cuda_graph::Arguments::default();
+        cuda_graph::KernelArgument::add_to(&cells[0], &mut arguments);
+        arguments.value(&value);
+        arguments.keep(owner);
+        // SAFETY: `store` writes a word.
+        let op = unsafe {
+            KernelOp::new(
+                crate::fixture::kernel("store"),
+                crate::fixture::one(),
+                arguments,
+            )
+        };
+        (op.unwrap(), watch)
+    };
+    let inner = Graph::new(&context()).unwrap();
+    let (op, first) = held(1);
+    inner.add(op, ()).unwrap();
+    let graph = Graph::new(&context()).unwrap();
+    let child = graph.add(ChildOp::new(&inner), ()).unwrap();
+    drop(inner);
+    let view = graph.child(child).unwrap();
+    let node: Node<KernelOp> = view.nodes().unwrap()[0].typed().unwrap();
+    let mut exec = optimized(&graph, Optimize::ALL);
+    let mut watches = vec![first];
+    for turn in 0..12 {
+        exec.launch(&stream).unwrap();
+        let (op, watch) = held(turn);
+        watches.push(watch);
+        view.update(node, op).unwrap();
+        exec.update_from(&graph).unwrap();
+        if turn % 4 == 3 {
+            exec.launch(&stream).unwrap();
+            stream.synchronize().unwrap();
+            settle();
+            let held = watches
+                .iter()
+                .filter(|watch| watch.strong_count() > 0)
+                .count();
+            assert_eq!(held, 1, "{turn} {:?}", exec.report());
+        }
+    }
+}
