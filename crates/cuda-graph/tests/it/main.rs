@@ -19,6 +19,7 @@ mod graph;
 mod injection;
 mod layers;
 mod lifetimes;
+mod lowered;
 mod map;
 mod memory;
 mod misuse;
