@@ -6,17 +6,14 @@
 use std::sync::Arc;
 
 use cuda_graph::bytemuck::NoUninit;
-use cuda_graph::cudarc::driver::{CudaSlice, CudaStream, result};
+use cuda_graph::cudarc::driver::{CudaSlice, CudaStream, result, sys};
 use cuda_graph::testing::{lowered, slots};
 use cuda_graph::{
-    AnyOp, Buffer, CopyOp, FillOp, Graph, NodeKind, PinnedBuffer, Pitched, RawMemory, Region,
-    Source, Target,
+    AnyOp, Buffer, CopyOp, FillOp, Graph, NodeKind, Path, PinnedBuffer, Pitched, RawMemory, Source,
 };
 use proptest::prelude::*;
 
-use crate::fixture::{
-    Watch, alone, assert_soon, context, function, kernel, one, store, stream, words,
-};
+use crate::fixture::{Watch, alone, assert_soon, context, store, stream, words};
 use crate::random::cases;
 
 /// The bytes of each memory of a world, and of the part that an operation of several has.
@@ -362,4 +359,229 @@ proptest! {
         world.run([lower(&ops, |index| acts[index].1)]);
         prop_assert!(world.bytes() == expected);
     }
+}
+
+fn graph() -> Graph {
+    Graph::new(&context()).unwrap()
+}
+
+fn is_lowered(op: impl Into<AnyOp>) -> bool {
+    lowered(&context(), &[op.into()], |_| true, false).is_some()
+}
+
+/// What a kernel cannot do, or does worse, or does otherwise, stays what it is.
+#[test]
+fn the_rest_is_refused() {
+    let (stream, context) = (stream(), context());
+    let device = Buffer::<u8>::zeroed(&stream, 3 << 20).unwrap();
+    let other = Buffer::<u8>::zeroed(&stream, 3 << 20).unwrap();
+    let pinned = PinnedBuffer::<u8>::zeroed(&context, 1 << 20).unwrap();
+    let to = |bytes| device.slice(..bytes).unwrap();
+    let from = |bytes| other.slice(..bytes).unwrap();
+    let host = |start: usize, bytes| {
+        // SAFETY: a part of memory that the owner keeps.
+        unsafe { RawMemory::host((pinned.address() as usize + start) as *mut u8, bytes) }
+            .owned_by(pinned.owner())
+    };
+
+    // Sizes.
+    for (bytes, is_small) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        assert_eq!(is_lowered(FillOp::new(&to(bytes), 1).unwrap()), is_small);
+        assert_eq!(
+            is_lowered(CopyOp::new(to(bytes), from(bytes)).unwrap()),
+            is_small
+        );
+    }
+    for (bytes, is_small) in [(64 << 10, true), ((64 << 10) + 1, false)] {
+        assert_eq!(
+            is_lowered(CopyOp::new(to(bytes), host(0, bytes)).unwrap()),
+            is_small
+        );
+        let copy = CopyOp::new(host(0, bytes), to(bytes)).unwrap();
+        assert_eq!(is_lowered(copy.clone()), is_small);
+        assert!(lowered(&context, &[copy.into()], |_| true, true).is_some());
+    }
+
+    // Places.
+    let pageable = Arc::new(vec![1u8; 64]);
+    assert!(!is_lowered(CopyOp::new(to(64), &pageable).unwrap()));
+    assert!(!is_lowered(CopyOp::new(host(0, 64), host(64, 64)).unwrap()));
+    // SAFETY: nothing runs.
+    let (unknown, beyond, wrong) = unsafe {
+        (
+            RawMemory::device(64, 64),
+            RawMemory::device(pinned.address() + (1 << 20) - 32, 64),
+            RawMemory::device(pinned.address(), 64),
+        )
+    };
+    for memory in [&unknown, &beyond, &wrong] {
+        assert!(
+            !is_lowered(CopyOp::new(to(64), memory).unwrap()),
+            "{memory:?}"
+        );
+        assert!(
+            !is_lowered(FillOp::pattern(memory, 1u8).unwrap()),
+            "{memory:?}"
+        );
+    }
+    // SAFETY: as above; it is freed below, where nothing uses it.
+    let managed = unsafe {
+        let flags = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL;
+        let address = result::malloc_managed(64, flags).unwrap();
+        (
+            RawMemory::managed(address, 64),
+            RawMemory::device(address, 64),
+        )
+    };
+    for memory in [&managed.0, &managed.1] {
+        assert!(
+            !is_lowered(CopyOp::new(to(64), memory).unwrap()),
+            "{memory:?}"
+        );
+    }
+    // SAFETY: as above.
+    unsafe { result::free_sync(managed.0.address()) }.unwrap();
+
+    // Overlap, and other operations.
+    let part = |start| device.slice(start..start + 64).unwrap();
+    assert!(!is_lowered(CopyOp::new(part(0), part(63)).unwrap()));
+    assert!(is_lowered(CopyOp::new(part(0), part(64)).unwrap()));
+    assert!(!is_lowered(store(&words(&stream, &[0]), 1)));
+    assert!(lowered(&context, &[], |_| true, false).is_none());
+    assert!(slots(&store(&words(&stream, &[0]), 1).into()).is_none());
+
+    // What is read of a node of other code.
+    let graph = graph();
+    graph.add(FillOp::new(&to(64), 1).unwrap(), ()).unwrap();
+    // SAFETY: the graph outlives the handle, and one thread uses both.
+    let seen = unsafe { Graph::from_raw_borrowed(graph.raw().unwrap(), &context) };
+    assert!(!is_lowered(seen.any_op(seen.nodes().unwrap()[0]).unwrap()));
+
+    // As many as there is room for.
+    let fills: Vec<AnyOp> = (0..57)
+        .map(|i| {
+            FillOp::new(&device.slice(i..i + 1).unwrap(), i as u8)
+                .unwrap()
+                .into()
+        })
+        .collect();
+    assert_eq!(slots(&fills[0]), Some((1, 56)));
+    assert!(lowered(&context, &fills, |_| true, false).is_none());
+    let all = lower(&fills[..56], |_| true);
+    let graph = self::graph();
+    graph.add(all, ()).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    let bytes: Vec<u8> = (0..56).collect();
+    assert_eq!(
+        device.slice(..57).unwrap().to_host(&stream).unwrap(),
+        [&bytes[..], &[0]].concat()
+    );
+}
+
+/// Page-locked memory of the program's own.
+#[test]
+fn registered_memory_is_reached() {
+    let stream = stream();
+    let mut values = vec![5u64; 1024];
+    let start = values.as_mut_ptr();
+    // SAFETY: the vector stays until it is unregistered.
+    unsafe { sys::cuMemHostRegister_v2(start.cast(), 8192, 0) }
+        .result()
+        .unwrap();
+    let device = Buffer::<u64>::zeroed(&stream, 1024).unwrap();
+    // SAFETY: as above; nothing borrows it while the launch runs.
+    let (whole, beyond) = unsafe { (RawMemory::host(start, 8192), RawMemory::host(start, 8193)) };
+    let graph = graph();
+    graph
+        .add(
+            lower(&[CopyOp::new(&device, whole).unwrap().into()], |_| true),
+            (),
+        )
+        .unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(device.to_host(&stream).unwrap(), vec![5; 1024]);
+    assert!(!is_lowered(FillOp::pattern(beyond, 1u8).unwrap()));
+    // SAFETY: it was registered.
+    unsafe { sys::cuMemHostUnregister(start.cast()) }
+        .result()
+        .unwrap();
+}
+
+/// The launch is called what the first operation is, and holds what all of them hold.
+#[test]
+fn a_launch_keeps_names_and_memory() {
+    let stream = stream();
+    let owners = [Watch::new(), Watch::new()].map(|(watch, watched)| (watch, Arc::new(watched)));
+    let buffer = Buffer::<u32>::zeroed(&stream, 2).unwrap();
+    let [first, second] = [0, 1].map(|index| {
+        // SAFETY: a word of the buffer.
+        let word = unsafe { RawMemory::device(buffer.address() + 4 * index as u64, 4) };
+        let word = word.owned_by(owners[index].1.clone());
+        FillOp::pattern(word, 7u32).unwrap()
+    });
+    let first = first.label("mine");
+    let location = first.location();
+    let launch = lower(&[first.into(), second.into()], |index| index == 1);
+    assert_eq!(launch.label_text(), Some("mine"));
+    assert_eq!(launch.location(), location);
+    let watches = owners.map(|(watch, _)| watch);
+    let graph = graph();
+    graph.add(launch, ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    drop(graph);
+    exec.launch(&stream).unwrap();
+    assert_eq!(buffer.to_host(&stream).unwrap(), [0, 7]);
+    assert!(watches.iter().all(|watch| !watch.is_dropped()));
+    drop(exec);
+    cuda_graph::testing::settle();
+    assert_soon(
+        || watches.iter().all(Watch::is_dropped),
+        "they go with the executable",
+    );
+}
+
+/// A node of an executable takes what stands for other operations, more bytes, or fewer enabled.
+#[test]
+fn nodes_take_other_launches() {
+    let stream = stream();
+    let device = Buffer::<u8>::zeroed(&stream, 1 << 18).unwrap();
+    let from = PinnedBuffer::from_slice(&context(), &noise(1 << 18, 1)).unwrap();
+    let part = |start, end| device.slice(start..end).unwrap();
+    let fill = |value| AnyOp::from(FillOp::new(&part(0, 100), value).unwrap());
+    let graph = graph();
+    let node = graph.add(lower(&[fill(1)], |_| true), ()).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(part(0, 101).to_host(&stream).unwrap()[99..], [1, 0]);
+    exec.update(node, lower(&[fill(2)], |_| false)).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(part(0, 101).to_host(&stream).unwrap()[99..], [1, 0]);
+    let copy = CopyOp::new(&device, &from).unwrap().into();
+    exec.update(node, lower(&[copy], |_| true)).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(device.to_host(&stream).unwrap(), from.to_vec());
+    let many = (0..20).map(|i| FillOp::new(&part(i, i + 1), 9).unwrap().into());
+    exec.update(node, lower(&many.collect::<Vec<_>>(), |index| index < 10))
+        .unwrap();
+    exec.launch(&stream).unwrap();
+    let first = part(0, 20).to_host(&stream).unwrap();
+    assert_eq!(first[..10], [9; 10]);
+    assert_eq!(first[10..], from.to_vec()[10..20]);
+}
+
+#[test]
+fn launches_go_into_bodies() {
+    let _alone = alone();
+    let stream = stream();
+    let (flag, device) = (words(&stream, &[1]), words(&stream, &[0; 4]));
+    let from = PinnedBuffer::from_slice(&context(), &[1u32, 2, 3, 4]).unwrap();
+    let graph = graph();
+    Path::new(&graph)
+        .if_nonzero(&flag, |r| {
+            let copy = CopyOp::new(&device, &from)?;
+            r.record(lower(&[copy.into()], |_| true)).map(drop)
+        })
+        .unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(device.to_host(&stream).unwrap(), [1, 2, 3, 4]);
 }

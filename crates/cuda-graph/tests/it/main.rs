@@ -8,6 +8,7 @@ mod attributes;
 mod capture;
 mod conditions;
 mod control;
+mod data_order;
 mod decode;
 mod device;
 mod devices;
