@@ -263,8 +263,8 @@ impl DataOrder {
         }
     }
 
-    /// A node is known from now on that was added after what [`conflicting`](DataOrder::conflicting)
-    /// found.
+    /// A node is known from now on that was added after what
+    /// [`conflicting`](DataOrder::conflicting) found.
     fn add_ordered(&mut self, node: u32, accesses: Option<&[Access]>, after: Vec<u32>) {
         self.nodes.push(Known::default());
         self.connect(node, SmallVec::from_vec(after));

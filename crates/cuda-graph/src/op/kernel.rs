@@ -466,7 +466,7 @@ impl Op for KernelOp {
         launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
         launch.arguments.keep_kernel(kernel.into_owner());
         let attributes = LaunchAttribute::read(node);
-        let rare = (!attributes.is_empty()).then(|| Rare {
+        let rare = (!attributes.is_empty()).then_some(Rare {
             attributes,
             accesses: None,
         });

@@ -35,7 +35,6 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUstream};
 use smallvec::SmallVec;
-pub(crate) use transfer::Transfer;
 
 pub(crate) use access::{Access, conflicts};
 pub use alloc::{AllocOp, MemoryLocation};
@@ -52,6 +51,7 @@ pub use host::HostOp;
 pub use kernel::KernelOp;
 pub use raw::RawOp;
 pub use semaphores::{SignalSemaphoresOp, WaitSemaphoresOp};
+pub(crate) use transfer::Transfer;
 
 use crate::error::{NodeKind, NodeName};
 use crate::{Owner, Result, driver};
