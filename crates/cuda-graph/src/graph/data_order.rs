@@ -95,8 +95,9 @@ impl Graph {
     /// let copy = graph.add_after_data(CopyOp::new(&b, &a)?)?;
     ///
     /// // The fills touch different memory. The copy reads what both have written.
-    /// assert_eq!(graph.roots()?, [sevens.id(), eights.id()]);
-    /// assert_eq!(graph.predecessors(copy).list()?.len(), 2);
+    /// assert_eq!(graph.roots()?.len(), 2);
+    /// let before = graph.predecessors(copy).list()?;
+    /// assert!(before.contains(&sevens.id()) && before.contains(&eights.id()));
     ///
     /// graph.instantiate()?.launch(&stream)?;
     /// assert_eq!(b.to_host(&stream)?, [7, 7, 7, 7, 8, 8, 8, 8]);
@@ -124,13 +125,14 @@ impl Graph {
     /// #     st.global.u32 [%p], %v;
     /// #     ret;
     /// # }";
+    /// # let one_thread = LaunchConfig { block_dim: (1, 1, 1), ..LaunchConfig::for_num_elems(1) };
     /// # let module = device.context().load_module(cudarc::nvrtc::Ptx::from_src(ptx))?;
     /// # let add = module.load_function("add")?;
     /// # let (sum, one) = (Buffer::<u32>::zeroed(&stream, 1)?, Buffer::<u32>::zeroed(&stream, 1)?);
     /// let graph = Graph::new(device.context())?;
     /// let fill = graph.add_after_data(FillOp::new(&one, 1)?)?;
     /// // SAFETY: `add` adds the word at its second argument to that at its first.
-    /// let op = unsafe { KernelOp::new(&add, LaunchConfig::for_num_elems(1), (&sum, &one)) }?;
+    /// let op = unsafe { KernelOp::new(&add, one_thread, (&sum, &one)) }?;
     /// let kernel = graph.add_after_data(op.reads(&one).writes(&sum))?;
     /// assert_eq!(graph.predecessors(kernel).list()?, [fill.id()]);
     /// # graph.instantiate()?.launch(&stream)?;

@@ -172,13 +172,13 @@ impl KernelOp {
 
     /// The same launch, which is declared to read `memory`.
     ///
-    /// A launch with declarations, of reads, of writes or of both, is taken to touch no other memory
-    /// that other operations touch. Without any it may touch everything. So
+    /// A launch with declarations, of reads, of writes or of both, is taken to touch no other
+    /// memory that other operations touch. Without any it may touch everything. So
     /// [`Graph::add_after_data`](crate::Graph::add_after_data) knows what it waits for. A launch
     /// that sets a condition, or has memory by a [`Param`](crate::Param) among its arguments, may
     /// touch everything whatever is declared.
     ///
-    /// A declaration keeps nothing alive. One of memory of no bytes declares that there is no other.
+    /// A declaration keeps nothing alive. One of memory of no bytes declares that it touches none.
     pub fn reads(self, memory: impl Source) -> Self {
         self.declare(&memory.source(), false)
     }

@@ -21,9 +21,9 @@ pub(in crate::op) const MOST_VALUE: usize = 256;
 /// The words of a slot: of an entry, or of values too long for the entries.
 ///
 /// An entry is the place of the first byte, its pitch, the words of a row, the rows of a plane, and
-/// as halves of a word the planes and the kind. A copy goes on with where it reads, the pitch there,
-/// and the bytes of a plane on both sides. A fill has the words of its value in place of the planes,
-/// and goes on with the byte of the table where the value starts.
+/// as halves of a word the planes and the kind. A copy goes on with where it reads, the pitch
+/// there, and the bytes of a plane on both sides. A fill has the words of its value in place of the
+/// planes, and goes on with the byte of the table where the value starts.
 const SLOT: usize = 9;
 /// The word of an entry where a value starts that fits there.
 const VALUE: usize = 6;
