@@ -65,7 +65,8 @@ pub(crate) fn slots(op: &impl Op) -> Option<usize> {
 /// One launch that does what all of `ops` do, or `None` if there is none. They must not conflict.
 ///
 /// Entry number i of the launch is operation number i. One that is not enabled is an entry that
-/// does nothing. The launch holds what the operations hold, and has the name and place of the first.
+/// does nothing. The launch holds what the operations hold. It has the
+/// name and place of the first.
 ///
 /// To change or disable one of several, or the one there is, lower all of them again, with
 /// [`Sizes::All`]: the result differs from the launch before in its function, its grid and its
