@@ -1,10 +1,12 @@
 //! Driver calls on memory, and on a device's graph memory pool.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{
-    CUdevice, CUdeviceptr, CUgraphMem_attribute, CUpointer_attribute, CUstream,
+    CUcontext, CUdevice, CUdeviceptr, CUgraphMem_attribute, CUmemorytype,
+    CUpointer_attribute as Attribute, CUstream,
 };
 
 use super::{ask, call, calls};
@@ -32,15 +34,69 @@ thread_local! {
 
 /// Whether the driver knows the address: it does of memory that it allocated or page-locked.
 pub(crate) fn is_known(address: CUdeviceptr) -> bool {
-    let kind = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    ask(0u32, |value| {
-        call!(cuPointerGetAttribute(
-            (&raw mut *value).cast(),
-            kind,
-            address
-        ))
+    attribute(address, Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0u32).is_some()
+}
+
+/// What the driver says of an address, which is of the type of `zero`. `None` if it says nothing.
+fn attribute<T>(address: CUdeviceptr, attribute: Attribute, zero: T) -> Option<T> {
+    ask(zero, |value| {
+        let value = (&raw mut *value).cast();
+        call!(cuPointerGetAttribute(value, attribute, address))
     })
-    .is_ok()
+    .ok()
+}
+
+/// Where a device reaches memory.
+pub(crate) struct Place {
+    pub address: CUdeviceptr,
+    /// It is page-locked memory of the host.
+    pub is_host: bool,
+}
+
+/// Where device `ordinal` reaches the memory at `range`. `None` unless that is part of one
+/// allocation of the device, in this context or in none, or of page-locked memory that is mapped
+/// there; and for managed memory.
+///
+/// `context` is the current one, and the device's.
+pub(crate) fn place(
+    range: &Range<CUdeviceptr>,
+    context: CUcontext,
+    ordinal: usize,
+) -> Option<Place> {
+    let address = range.start;
+    let kind = attribute(address, Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0u32)?;
+    let is_host = kind == CUmemorytype::CU_MEMORYTYPE_HOST as u32;
+    if !is_host && kind != CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
+        return None;
+    }
+    if attribute(address, Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED, 0u32)? != 0 {
+        return None;
+    }
+    // Memory of pools has no context.
+    let made_in = attribute(address, Attribute::CU_POINTER_ATTRIBUTE_CONTEXT, 0usize)?;
+    let device = attribute(
+        address,
+        Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        0i32,
+    )?;
+    if ![0, context as usize].contains(&made_in) || usize::try_from(device) != Ok(ordinal) {
+        return None;
+    }
+    let start = attribute(
+        address,
+        Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        0u64,
+    )?;
+    let size = attribute(address, Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE, 0u64)?;
+    if address < start || range.end > start.saturating_add(size) {
+        return None;
+    }
+    let address = attribute(
+        address,
+        Attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        0u64,
+    )?;
+    Some(Place { address, is_host })
 }
 
 pub(crate) fn pool_figure(device: CUdevice, figure: CUgraphMem_attribute) -> Result<u64> {

@@ -140,8 +140,9 @@ impl Graph {
         let mut seen = HashSet::new();
         edges.retain(|edge| seen.insert(*edge));
         driver::bind(self.context())?;
-        let state = self.hierarchy().lock();
+        let mut state = self.hierarchy().lock();
         let edges = edges.into_iter().map(|(from, to)| Edge::plain(from, to));
+        state.body_mut(self.body_index())?.data = None;
         let body = state.body(self.body_index())?;
         // The driver wants the data that the edge has.
         let there = |(edge, raw): Checked| {
@@ -370,7 +371,9 @@ impl Neighbours<'_> {
         let wanted: HashSet<_> = new.iter().map(|(_, raw)| ends(raw)).collect();
         gone.retain(|edge| !wanted.contains(&ends(edge)));
         new.retain(|(_, raw)| !there.contains(&ends(raw)));
-        let raw = state.body(graph.body_index())?.raw;
+        let body = state.body_mut(graph.body_index())?;
+        body.data = None;
+        let raw = body.raw;
         change(driver::graph::remove_edges, raw, &gone)?;
         graph.connect(&mut state, &new).or_else(|error| {
             change(driver::graph::add_edges, raw, &gone)?;

@@ -6,6 +6,7 @@ mod child_op;
 mod condition;
 mod conditional;
 pub(crate) mod content;
+mod data_order;
 mod edges;
 mod insert;
 mod node;

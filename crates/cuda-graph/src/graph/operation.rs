@@ -9,8 +9,8 @@ use super::child_op::ChildOp;
 use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
 use crate::error::NodeKind;
 use crate::op::{
-    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, Op, RawOp, RecordEventOp,
-    SignalSemaphoresOp, Tag, WaitEventOp, WaitSemaphoresOp, labelled,
+    Access, AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, Op, RawOp,
+    RecordEventOp, SignalSemaphoresOp, Tag, Transfer, WaitEventOp, WaitSemaphoresOp, labelled,
 };
 use crate::{Owner, Result};
 
@@ -239,6 +239,8 @@ impl Op for AnyOp {
         condition_of() -> Option<u64>;
         launch() -> Option<&KernelOp>;
         digest() -> u64;
+        transfer() -> Option<Transfer<'_>>;
+        accesses() -> Option<Vec<Access>>;
     }
 
     fn tag_mut(&mut self) -> &mut Tag {

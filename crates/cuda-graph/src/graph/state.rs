@@ -24,6 +24,7 @@ use super::NodeId;
 use super::checkpoints::Checkpoints;
 use super::condition::Condition;
 use super::content::{Content, Contents};
+use super::data_order::DataOrder;
 use super::operation::{AnyOp, Holds, Operation};
 use crate::error::{NodeKind, NodeName};
 use crate::op::{Op, Tag};
@@ -91,6 +92,8 @@ pub(crate) struct Body {
     /// The conditional nodes that recorders put here which take turns, in their order (L16). The
     /// last ones may be gone.
     pub turns: Vec<u32>,
+    /// What the nodes read and write, while it is known (`add_after_data`).
+    pub data: Option<Box<DataOrder>>,
 }
 
 pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
@@ -267,7 +270,9 @@ impl State {
 
     /// A node does something else now. What it did, and the graphs inside of it, are gone.
     pub(super) fn replace(&mut self, body: u32, node: u32, content: Content) {
-        let contents = self.bodies[body as usize].contents.edit();
+        let graph = &mut self.bodies[body as usize];
+        graph.data = None;
+        let contents = graph.contents.edit();
         self.trash
             .push(mem::replace(&mut contents[node as usize], content));
         self.forget_child(body, node);
@@ -428,6 +433,7 @@ impl Body {
     /// A number that was given out before gets its node.
     pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) -> u32 {
         self.handles[index as usize] = raw;
+        self.data = None;
         self.contents.edit()[index as usize] = content;
         // The driver has it behind nodes with larger numbers.
         self.ascending &= index + 1 == self.len();

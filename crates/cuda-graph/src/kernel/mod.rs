@@ -12,8 +12,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use cudarc::driver::sys::CUfunction;
 use cudarc::driver::{CudaContext, CudaFunction};
 
-pub(crate) use arguments::Matching;
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
+pub(crate) use arguments::{Matching, Used};
 pub use param::{AnyParam, Param};
 pub(crate) use param::{LookedAt, tracked, values_given};
 

@@ -10,6 +10,8 @@ use cudarc::driver::sys::{
     CUmemorytype as Type, CUstream,
 };
 
+use super::access::Access;
+use super::transfer::{From, Side, Transfer};
 use super::{Op, Shared, Tag, expected, operation, shared};
 use crate::kernel::digest_of;
 use crate::memory::{Region, Source, Space, Target};
@@ -246,6 +248,30 @@ impl Op for CopyOp {
         digest_of([self.to().address, self.from().address, self.bytes() as u64])
     }
 
+    fn transfer(&self) -> Option<Transfer<'_>> {
+        let (copy, params) = (&self.0.value, &self.0.value.params);
+        let is_array = |kind| kind == Type::CU_MEMORYTYPE_ARRAY;
+        if is_array(params.srcMemoryType) || is_array(params.dstMemoryType) {
+            return None;
+        }
+        let (width, height, depth) = self.size();
+        let size = (width, height);
+        let to = (params.dstXInBytes, params.dstY, params.dstZ);
+        let from = (params.srcXInBytes, params.srcY, params.srcZ);
+        let from = side(&copy.from, from, (params.srcPitch, params.srcHeight), size);
+        Some(Transfer {
+            to: side(&copy.to, to, (params.dstPitch, params.dstHeight), size),
+            from: From::Memory(from),
+            width: width as u64,
+            height: height as u64,
+            depth: depth as u64,
+        })
+    }
+
+    fn accesses(&self) -> Option<Vec<Access>> {
+        self.transfer().map(|transfer| transfer.accesses())
+    }
+
     /// A copy keeps its direction.
     fn can_follow(&self, old: &Self) -> bool {
         self.to().space == old.to().space && self.from().space == old.from().space
@@ -302,6 +328,29 @@ fn place(region: &Region) -> (Type, u64, u64) {
         Space::Device => (Type::CU_MEMORYTYPE_DEVICE, 0, region.address),
         Space::Host => (Type::CU_MEMORYTYPE_HOST, region.address, 0),
         Space::Managed => (Type::CU_MEMORYTYPE_UNIFIED, 0, region.address),
+    }
+}
+
+/// How a box lies in a region, of which `size` is a row and a plane. A pitch or height of 0 is that
+/// of the box.
+fn side(
+    region: &Region,
+    (x, y, z): (usize, usize, usize),
+    (pitch, rows): (usize, usize),
+    size: (usize, usize),
+) -> Side<'_> {
+    let pitch = if pitch == 0 { size.0 } else { pitch };
+    let rows = if rows == 0 { size.1 } else { rows };
+    let plane = pitch.saturating_mul(rows);
+    let planes = z.saturating_mul(plane);
+    let first = planes
+        .saturating_add(y.saturating_mul(pitch))
+        .saturating_add(x);
+    Side {
+        region,
+        start: region.address.saturating_add(first as u64),
+        pitch: pitch as u64,
+        plane: plane as u64,
     }
 }
 

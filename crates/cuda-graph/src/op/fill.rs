@@ -12,8 +12,10 @@ use cudarc::driver::sys::{
 };
 use smallvec::SmallVec;
 
+use super::access::Access;
 use super::copy::{Pitched, fits};
-use super::{KernelOp, Op, Shared, Tag, expected, fill_kernel, operation, shared};
+use super::transfer::{From, Side, Transfer};
+use super::{KernelOp, Op, Shared, Tag, expected, lowered, operation, shared};
 use crate::error::NodeKind;
 use crate::kernel::digest_of;
 use crate::memory::{Buffer, Region, Space, Target};
@@ -184,7 +186,7 @@ impl FillOp {
         let memset = [4, 2, 1].into_iter().find(repeats);
         let (period, kernel) = match (by, memset) {
             (By::Kernel(context), _) | (By::Either(context), None) => {
-                (0, Some(fill_kernel::launch(context, &to, value, shape)?))
+                (0, Some(launch(context, &to, value, shape)?))
             }
             (By::Either(_), Some(period)) => (period, None),
             (By::Memset, _) if address.is_multiple_of(size as u64) => (size, None),
@@ -249,6 +251,43 @@ impl FillOp {
     }
 }
 
+/// A launch that fills rows of values in `to`.
+fn launch(
+    context: &Arc<CudaContext>,
+    to: &Region,
+    value: &[u8],
+    shape: (usize, usize, usize),
+) -> Result<KernelOp> {
+    let transfer = Some(rows_of(to, value, shape)).filter(|_| value.len() <= lowered::MOST_VALUE);
+    let owner = to.owner.iter().cloned();
+    // SAFETY: the rows of whole values lie in the region; the operation keeps it.
+    let launch = transfer.and_then(|transfer| unsafe {
+        lowered::launch(context, vec![Some(transfer)], owner, Tag::default())
+    });
+    launch.ok_or(Error::FillValueSize { bytes: value.len() })?
+}
+
+/// What a fill does.
+fn rows_of<'a>(
+    to: &'a Region,
+    value: &'a [u8],
+    (width, height, pitch): (usize, usize, usize),
+) -> Transfer<'a> {
+    let to = Side {
+        region: to,
+        start: to.address,
+        pitch: pitch as u64,
+        plane: 0,
+    };
+    Transfer {
+        to,
+        from: From::Value(value),
+        width: width.saturating_mul(value.len()) as u64,
+        height: height as u64,
+        depth: 1,
+    }
+}
+
 /// What may fill.
 enum By<'a> {
     Memset,
@@ -292,6 +331,15 @@ impl Op for FillOp {
                 .into_iter()
                 .chain(value),
         )
+    }
+
+    fn transfer(&self) -> Option<Transfer<'_>> {
+        let fill = &self.0.value;
+        Some(rows_of(&fill.to, &fill.value, fill.shape))
+    }
+
+    fn accesses(&self) -> Option<Vec<Access>> {
+        self.transfer().map(|transfer| transfer.accesses())
     }
 
     /// A node keeps its kind.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraphNode, CUgraphNodeParams, CUgraphNodeType, CUstream};
 
+use super::access::Access;
 use super::{Op, Shared, Tag, operation, shared};
+use crate::memory::{Region, Source, Target};
 use crate::retain::contain;
 use crate::{Owner, Result, driver};
 
@@ -23,6 +25,8 @@ operation! {
 struct Call {
     function: unsafe extern "C" fn(*mut c_void),
     data: *mut c_void,
+    /// What it reads and writes, if that is declared.
+    accesses: Option<Vec<Access>>,
 }
 
 // SAFETY: `data` is handed to the driver alone; what it points to is `Sync` by `new`'s bound or by
@@ -30,6 +34,16 @@ struct Call {
 unsafe impl Send for Call {}
 // SAFETY: as above.
 unsafe impl Sync for Call {}
+
+impl Call {
+    fn new(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Call {
+        Call {
+            function,
+            data,
+            accesses: None,
+        }
+    }
+}
 
 impl HostOp {
     /// Calls `function` each time the node runs. Several launches may call it at once. If it
@@ -55,7 +69,26 @@ impl HostOp {
         data: *mut c_void,
         owner: Option<Owner>,
     ) -> HostOp {
-        HostOp(Shared::new(Call { function, data }, owner, Tag::here()))
+        HostOp(Shared::new(Call::new(function, data), owner, Tag::here()))
+    }
+
+    /// The same call, which is declared to read `memory`: as
+    /// [`KernelOp::reads`](crate::KernelOp::reads) says, it is taken
+    /// to touch nothing else that other operations touch.
+    pub fn reads(self, memory: impl Source) -> Self {
+        self.declare(&memory.source(), false)
+    }
+
+    /// The same call, which is declared to write `memory`.
+    pub fn writes(self, memory: impl Target) -> Self {
+        self.declare(&memory.target(), true)
+    }
+
+    fn declare(mut self, region: &Region, writes: bool) -> Self {
+        let accesses = &mut Arc::make_mut(&mut self.0).value.accesses;
+        let access = Access::to(region, writes);
+        accesses.get_or_insert_default().extend(access);
+        self
     }
 
     /// The C function and its data; a Rust closure has them too.
@@ -76,7 +109,12 @@ impl Op for HostOp {
         let (own, others) = (&self.0, &other.0);
         ptr::fn_addr_eq(own.value.function, others.value.function)
             && own.value.data == others.value.data
+            && own.value.accesses == others.value.accesses
             && own.owners.len() == others.owners.len()
+    }
+
+    fn accesses(&self) -> Option<Vec<Access>> {
+        self.0.value.accesses.clone()
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
@@ -94,10 +132,7 @@ impl Op for HostOp {
 
     fn read(node: CUgraphNode) -> Result<HostOp> {
         let params = driver::node::host_params(node)?;
-        let call = Call {
-            function: params.fn_.unwrap_or(nothing),
-            data: params.userData,
-        };
+        let call = Call::new(params.fn_.unwrap_or(nothing), params.userData);
         Ok(HostOp(Shared::new(call, None, Tag::read())))
     }
 }

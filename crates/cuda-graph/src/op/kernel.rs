@@ -12,9 +12,11 @@ use cudarc::driver::{CudaContext, LaunchConfig};
 use smallvec::SmallVec;
 use triomphe::{Arc, UniqueArc};
 
+use super::access::Access;
 use super::{LaunchAttribute, Op, Tag, expected, operation};
 use crate::error::NodeKind;
-use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments, Matching};
+use crate::kernel::{Arguments, AsKernel, Function, Kernel, KernelArguments, Matching, Used};
+use crate::memory::{Region, Source, Target};
 use crate::{Owner, Result, driver};
 
 /// A kernel launch: the function, its grid, its arguments, its attributes. It keeps the module
@@ -59,16 +61,19 @@ pub struct KernelOp {
 #[repr(C)]
 pub(super) struct Launch {
     function: Function,
-    /// Absent if there is none.
-    #[expect(
-        clippy::box_collection,
-        reason = "few launches have any, and this is one pointer"
-    )]
-    attributes: Option<Box<Vec<LaunchAttribute>>>,
+    rare: Option<Box<Rare>>,
     config: LaunchConfig,
     tag: Tag,
     /// The kernel is the last of their owners.
     arguments: Arguments,
+}
+
+/// What few launches have. Absent if there is none of it.
+#[derive(Clone, Default, PartialEq)]
+struct Rare {
+    attributes: Vec<LaunchAttribute>,
+    /// What it reads and writes, as far as that is declared.
+    accesses: Option<Vec<Access>>,
 }
 
 /// A launch that nobody shares yet, without arguments.
@@ -82,7 +87,7 @@ fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch
         (&raw mut (*place).function).write(Function(kernel.raw()));
         (&raw mut (*place).config).write(config);
         Arguments::write_none(&raw mut (*place).arguments);
-        (&raw mut (*place).attributes).write(None);
+        (&raw mut (*place).rare).write(None);
         (&raw mut (*place).tag).write(tag);
         UniqueArc::assume_init(launch)
     }
@@ -106,7 +111,7 @@ fn same_as_expected(
         && launch.config.grid_dim == config.grid_dim
         && launch.config.block_dim == config.block_dim
         && launch.config.shared_mem_bytes == config.shared_mem_bytes
-        && launch.attributes.is_none()
+        && launch.rare.is_none()
         && launch.tag.is_plain_as(tag)
         && launch.arguments.used().is_empty()
         && arguments.matches(&mut matching)
@@ -155,10 +160,38 @@ impl KernelOp {
 
     /// The same launch with an attribute, which replaces one of the same name.
     pub fn attribute(mut self, attribute: LaunchAttribute) -> Self {
-        let launch = Arc::make_mut(&mut self.launch);
-        let attributes = launch.attributes.get_or_insert_default();
+        let attributes = &mut self.rare_mut().attributes;
         attributes.retain(|other| other.id() != attribute.id());
         attributes.push(attribute);
+        self
+    }
+
+    fn rare_mut(&mut self) -> &mut Rare {
+        Arc::make_mut(&mut self.launch).rare.get_or_insert_default()
+    }
+
+    /// The same launch, which is declared to read `memory`.
+    ///
+    /// A launch with declarations, of reads, of writes or of both, is taken to touch no other
+    /// memory that other operations touch. Without any it may touch everything. So
+    /// [`Graph::add_after_data`](crate::Graph::add_after_data) knows what it waits for. A launch
+    /// that sets a condition, or has memory by a [`Param`](crate::Param) among its arguments, may
+    /// touch everything whatever is declared.
+    ///
+    /// A declaration keeps nothing alive. One of memory of no bytes declares that it touches none.
+    pub fn reads(self, memory: impl Source) -> Self {
+        self.declare(&memory.source(), false)
+    }
+
+    /// The same launch, which is declared to write `memory`, as [`reads`](KernelOp::reads) does for
+    /// memory that is read. What is read and written is declared to be written.
+    pub fn writes(self, memory: impl Target) -> Self {
+        self.declare(&memory.target(), true)
+    }
+
+    fn declare(mut self, region: &Region, writes: bool) -> Self {
+        let accesses = self.rare_mut().accesses.get_or_insert_default();
+        accesses.extend(Access::to(region, writes));
         self
     }
 
@@ -207,7 +240,8 @@ impl KernelOp {
     /// The attributes.
     #[inline]
     pub fn attributes(&self) -> &[LaunchAttribute] {
-        self.launch.attributes.as_deref().map_or(&[], Vec::as_slice)
+        let rare = self.launch.rare.as_ref();
+        rare.map_or(&[], |rare| &rare.attributes)
     }
 
     /// The arguments, to be changed: of a copy, if others have this operation too.
@@ -315,7 +349,7 @@ impl Op for KernelOp {
             return false;
         };
         let from = &*self.launch;
-        let plain = from.attributes.is_none() && to.attributes.is_none();
+        let plain = from.rare.is_none() && to.rare.is_none();
         if !plain || from.tag.label.is_some() || to.tag.label.is_some() {
             return false;
         }
@@ -337,7 +371,7 @@ impl Op for KernelOp {
                 && launch.config.grid_dim == other.config.grid_dim
                 && launch.config.block_dim == other.config.block_dim
                 && launch.config.shared_mem_bytes == other.config.shared_mem_bytes
-                && launch.attributes == other.attributes
+                && launch.rare == other.rare
                 && launch.arguments.is_same(&other.arguments)
     }
 
@@ -345,9 +379,17 @@ impl Op for KernelOp {
         self.launch.arguments.digest()
     }
 
+    fn accesses(&self) -> Option<Vec<Access>> {
+        let declared = self.launch.rare.as_ref()?.accesses.as_ref()?;
+        // What a parameter gives may be other memory by the next launch.
+        let may_move = |used: &Used| !matches!(used.param.region(), Ok(None));
+        let is_fixed = !self.arguments().used().iter().any(may_move);
+        (is_fixed && self.condition_of().is_none()).then(|| declared.clone())
+    }
+
     /// Launch attributes are fixed when the graph is instantiated.
     fn can_follow(&self, old: &Self) -> bool {
-        self.launch.attributes == old.launch.attributes
+        KernelOp::attributes(self) == KernelOp::attributes(old)
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
@@ -424,7 +466,11 @@ impl Op for KernelOp {
         launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
         launch.arguments.keep_kernel(kernel.into_owner());
         let attributes = LaunchAttribute::read(node);
-        launch.attributes = (!attributes.is_empty()).then(|| Box::new(attributes));
+        let rare = (!attributes.is_empty()).then_some(Rare {
+            attributes,
+            accesses: None,
+        });
+        launch.rare = rare.map(Box::new);
         let launch = launch.shareable();
         Ok(KernelOp { launch })
     }

@@ -11,6 +11,7 @@
     reason = "a default would not know where an operation was made"
 )]
 
+mod access;
 mod alloc;
 mod attribute;
 mod batch;
@@ -19,12 +20,13 @@ mod empty;
 mod event;
 mod expected;
 mod fill;
-mod fill_kernel;
 mod free;
 mod host;
 mod kernel;
+pub(crate) mod lowered;
 mod raw;
 mod semaphores;
+mod transfer;
 
 use std::fmt;
 use std::panic::Location;
@@ -34,6 +36,7 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUstream};
 use smallvec::SmallVec;
 
+pub(crate) use access::{Access, conflicts};
 pub use alloc::{AllocOp, MemoryLocation};
 pub use attribute::{LaunchAttribute, RawAttribute};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
@@ -48,6 +51,7 @@ pub use host::HostOp;
 pub use kernel::KernelOp;
 pub use raw::RawOp;
 pub use semaphores::{SignalSemaphoresOp, WaitSemaphoresOp};
+pub(crate) use transfer::Transfer;
 
 use crate::error::{NodeKind, NodeName};
 use crate::{Owner, Result, driver};
@@ -157,6 +161,16 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// The launch that does it, if its node is a kernel node.
     fn launch(&self) -> Option<&KernelOp> {
+        None
+    }
+
+    /// What it does, if it is a fill or a copy between regions.
+    fn transfer(&self) -> Option<Transfer<'_>> {
+        None
+    }
+
+    /// What it reads and writes. `None` if that is not known.
+    fn accesses(&self) -> Option<Vec<Access>> {
         None
     }
 
