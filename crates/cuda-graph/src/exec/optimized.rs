@@ -22,6 +22,7 @@ use crate::error::{NodeKind, UpdateFailure};
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
 use crate::op::Op;
+use crate::op::lowered::{Sizes, lower};
 use crate::optimize::emit::Emitted;
 use crate::optimize::plan::{Does, Place, Plan};
 use crate::optimize::{Given, Optimize, Report};
@@ -63,7 +64,7 @@ impl Optimized {
         options: &InstantiateOptions,
     ) -> Result<Made> {
         match Plan::of(state, graph.body_index())? {
-            Ok(base) => Optimized::of(base, graph.context(), options, HashSet::new(), false),
+            Ok(base) => Optimized::of(base, graph.context(), options, Default::default(), false),
             Err(left) => Ok(Made {
                 report: Report::left(left),
                 exec: None,
@@ -76,11 +77,16 @@ impl Optimized {
         base: Plan,
         context: &Arc<CudaContext>,
         options: &InstantiateOptions,
-        pinned: HashSet<Place>,
+        (pinned, disabled): (HashSet<Place>, HashSet<Place>),
         must: bool,
     ) -> Result<Made> {
         let mut plan = base.clone();
-        let report = options.optimize.run(&mut plan, &Given { pinned: &pinned });
+        let given = Given {
+            context,
+            pinned: &pinned,
+            disabled: &disabled,
+        };
+        let report = options.optimize.run(&mut plan, &given);
         if !must && !report.has_changed() {
             return Ok(Made { report, exec: None });
         }
@@ -136,7 +142,8 @@ impl Optimized {
 
     /// Disables nodes of the new executable `exec`, which is destroyed if it fails.
     fn disable(&mut self, exec: CUgraphExec, nodes: HashSet<Place>) -> Result<()> {
-        for (_, handle) in nodes.iter().flat_map(|place| self.handles(*place)) {
+        let alone = nodes.iter().filter(|place| !self.is_joined(**place));
+        for (_, handle) in alone.flat_map(|place| self.handles(*place)) {
             if let Err(error) = driver::exec::set_enabled(exec, handle, false) {
                 driver::log_leak("an executable", driver::exec::destroy(exec));
                 return Err(error);
@@ -146,27 +153,47 @@ impl Optimized {
         Ok(())
     }
 
-    /// Sets what stands for a node.
-    fn set(
+    /// Sets what stands for a node. `now` says what the program's nodes are to do.
+    fn set<'o>(
         &self,
-        context: &CudaContext,
+        context: &Arc<CudaContext>,
         exec: CUgraphExec,
         place: Place,
-        op: &AnyOp,
+        now: &dyn Fn(Place) -> Option<&'o AnyOp>,
     ) -> std::result::Result<(), NotSet> {
         for (planned, handle) in self.handles(place) {
-            let does =
-                planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize].does);
-            match does {
-                Some(Does::Same) | None => {
+            let planned =
+                planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
+            match planned.map(|node| (&node.does, &node.of)) {
+                Some((Does::Same, _)) | None => {
+                    let op = now(place).ok_or(NotSet::Assumed)?;
                     let op = self.emitted.with_conditions(op);
                     let op = op.ok_or(NotSet::Error(Error::ForeignCondition))?;
                     op.set_in(context, exec, handle).map_err(NotSet::Error)?;
                 }
-                Some(Does::Copies(_)) => return Err(NotSet::Assumed),
+                Some((Does::Transfers, of)) => {
+                    let ops: Option<Vec<&AnyOp>> = of.iter().map(|place| now(*place)).collect();
+                    let ops = ops.ok_or(NotSet::Assumed)?;
+                    // The driver disables one that is alone.
+                    let is_on = |at: usize| of.len() == 1 || !self.disabled.contains(&of[at]);
+                    let launch = lower(context, &ops, is_on, Sizes::All);
+                    let launch = launch.ok_or(NotSet::Assumed)?.map_err(NotSet::Error)?;
+                    launch
+                        .set_in(context, exec, handle)
+                        .map_err(NotSet::Error)?;
+                }
+                Some((Does::Copies(_), _)) => return Err(NotSet::Assumed),
             }
         }
         Ok(())
+    }
+
+    /// Whether a node is done together with others.
+    fn is_joined(&self, place: Place) -> bool {
+        let stands = self.stands.get(&place).into_iter().flatten();
+        stands
+            .into_iter()
+            .any(|&(graph, node)| self.plan.graphs[graph as usize][node as usize].of.len() > 1)
     }
 }
 
@@ -207,9 +234,18 @@ impl Exec {
         let Some(optimized) = &self.optimized else {
             return Err((Error::UnknownSource, true));
         };
+        let known = |at: Place| optimized.pending.get(&at).or_else(|| self.known(at));
+        let edited: HashMap<Place, &AnyOp> = match edits {
+            [_] => HashMap::new(),
+            edits => edits.iter().map(|(id, op)| (place(*id), *op)).collect(),
+        };
+        let now = |at: Place| match edits {
+            [(id, op)] if place(*id) == at => Some(*op),
+            _ => edited.get(&at).copied().or_else(|| known(at)),
+        };
         let mut broken = Vec::new();
         for (done, (id, op)) in edits.iter().enumerate() {
-            let error = match optimized.set(&self.context, self.raw, place(*id), op) {
+            let error = match optimized.set(&self.context, self.raw, place(*id), &now) {
                 Ok(()) => continue,
                 Err(NotSet::Assumed) => {
                     broken.push(place(*id));
@@ -218,9 +254,8 @@ impl Exec {
                 Err(NotSet::Error(error)) => error,
             };
             let restored = edits[..=done].iter().rev().all(|(id, _)| {
-                let old = self.table.get(*id).and_then(AnyOp::op);
-                let set = |old| optimized.set(&self.context, self.raw, place(*id), old);
-                broken.contains(&place(*id)) || old.is_some_and(|old| set(old).is_ok())
+                let set = optimized.set(&self.context, self.raw, place(*id), &known);
+                broken.contains(&place(*id)) || set.is_ok()
             });
             return Err((error.about(op.name(id.index), "updating"), restored));
         }
@@ -254,19 +289,58 @@ impl Exec {
                 code: CUresult::CUDA_ERROR_INVALID_VALUE,
             });
         }
-        for (_, handle) in handles {
-            driver::exec::set_enabled(self.raw, handle, enabled)?;
-        }
-        match enabled {
-            true => optimized.disabled.remove(&place(id)),
-            false => optimized.disabled.insert(place(id)),
+        let at = place(id);
+        let is_joined = optimized.is_joined(at);
+        let change = |disabled: &mut HashSet<Place>, enabled| match enabled {
+            true => disabled.remove(&at),
+            false => disabled.insert(at),
         };
-        Ok(())
+        let changed = change(&mut optimized.disabled, enabled);
+        let Some(optimized) = &self.optimized else {
+            return Err(Error::UnknownSource);
+        };
+        let done = match is_joined {
+            true => {
+                let known = |at: Place| optimized.pending.get(&at).or_else(|| self.known(at));
+                optimized.set(&self.context, self.raw, at, &known)
+            }
+            false => handles
+                .into_iter()
+                .try_for_each(|(_, handle)| driver::exec::set_enabled(self.raw, handle, enabled))
+                .map_err(NotSet::Error),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(NotSet::Assumed) => self.plan_anew(Pins::More(&[at]), &[]),
+            Err(NotSet::Error(error)) => {
+                if let Some(optimized) = &mut self.optimized
+                    && changed
+                {
+                    change(&mut optimized.disabled, !enabled);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What a node of the definition does now, if that is known.
+    fn known(&self, (body, index): Place) -> Option<&AnyOp> {
+        let hierarchy = self.source.as_ref().map_or(0, |(source, _)| source.id);
+        let id = NodeId {
+            hierarchy,
+            body,
+            index,
+            kind: NodeKind::Empty,
+        };
+        self.table.get(id).and_then(AnyOp::op)
     }
 
     /// Asks whether what stands for a node is enabled.
     pub(super) fn is_enabled_optimized(&self, id: NodeId) -> Result<bool> {
         let optimized = self.optimized.as_ref().ok_or(Error::UnknownSource)?;
+        if optimized.is_joined(place(id)) {
+            return Ok(!optimized.disabled.contains(&place(id)));
+        }
         let Some((_, handle)) = optimized.handles(place(id)).first().copied() else {
             return Err(Error::Call {
                 call: "cuGraphNodeGetEnabled",
@@ -296,7 +370,7 @@ impl Exec {
     #[cold]
     fn plan_anew(&mut self, pins: Pins<'_>, edits: &[(NodeId, &AnyOp)]) -> Result<()> {
         driver::bind(&self.context)?;
-        let Some(optimized) = &mut self.optimized else {
+        let Some(optimized) = &self.optimized else {
             return Err(Error::UnknownSource);
         };
         let mut options = self.options.clone().unwrap_or_default();
@@ -306,7 +380,6 @@ impl Exec {
             Pins::All => options.optimize = Optimize::NONE,
         }
         let mut base = optimized.base.clone();
-        let hierarchy = self.source.as_ref().map_or(0, |(source, _)| source.id);
         let mut edited: HashMap<Place, &AnyOp> = optimized
             .pending
             .iter()
@@ -317,14 +390,8 @@ impl Exec {
             let Some(&(body, index)) = node.of.first() else {
                 continue;
             };
-            let id = NodeId {
-                hierarchy,
-                body,
-                index,
-                kind: NodeKind::Empty,
-            };
             let now = edited.get(&(body, index)).copied();
-            let now = now.or_else(|| self.table.get(id).and_then(AnyOp::op));
+            let now = now.or_else(|| self.known((body, index)));
             if let Some(now) = now {
                 node.op = now.clone();
             }
@@ -338,11 +405,13 @@ impl Exec {
         let Some(optimized) = &mut self.optimized else {
             return Err(Error::UnknownSource);
         };
-        let made = Optimized::of(base, &self.context, &options, pinned, true)?;
+        let disabled = optimized.disabled.clone();
+        let left = (pinned, disabled.clone());
+        let made = Optimized::of(base, &self.context, &options, left, true)?;
         let (Some((raw, turns, mut new)), mut report) = (made.exec, made.report) else {
             return Err(Error::UnknownSource);
         };
-        new.disable(raw, optimized.disabled.clone())?;
+        new.disable(raw, disabled)?;
         report.fallbacks = self.report.as_ref().map_or(0, |old| old.fallbacks) + 1;
         tracing::debug!("an update broke what a pass had assumed: the graph is planned anew");
         self.go_on_with(raw, turns, new, behind, report);
@@ -406,7 +475,11 @@ impl Exec {
         }
         let options = self.options.clone().unwrap_or_default();
         let (mut plan, pinned) = (base.clone(), optimized.pinned.clone());
-        let given = Given { pinned: &pinned };
+        let given = Given {
+            context: &self.context,
+            pinned: &pinned,
+            disabled: &optimized.disabled,
+        };
         let mut report = options.optimize.run(&mut plan, &given);
         report.fallbacks = self.report.as_ref().map_or(0, |old| old.fallbacks);
         let emitted = Emitted::of(&plan, &self.context)?;
@@ -425,7 +498,8 @@ impl Exec {
         drop(emitted);
         let disabled = optimized.disabled.clone();
         let behind = self.end_of_launches()?;
-        let made = Optimized::of(base, &self.context, &options, pinned, true)?;
+        let left = (pinned, disabled.clone());
+        let made = Optimized::of(base, &self.context, &options, left, true)?;
         let Some((raw, turns, mut new)) = made.exec else {
             return Err(Error::UnknownSource);
         };

@@ -10,9 +10,13 @@ pub(crate) mod emit;
 mod inline;
 pub(crate) mod plan;
 mod report;
+mod transfers;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
 
 pub use report::{Left, PassReport, Report};
 
@@ -26,18 +30,27 @@ pub enum Pass {
     Inline,
     /// Edges go that others imply, and empty nodes that only pass an order on.
     Edges,
+    /// Fills and small copies become kernels, several that do not depend on each other one.
+    Transfers,
 }
 
 /// What a pass is given besides the graph.
 pub(crate) struct Given<'a> {
+    pub context: &'a Arc<CudaContext>,
     /// Nodes to be left as they are, because an update broke what a pass had made of them.
     pub pinned: &'a HashSet<Place>,
+    /// Nodes that are disabled.
+    pub disabled: &'a HashSet<Place>,
 }
 
 type Run = fn(&mut Plan, &Given<'_>) -> PassReport;
 
 /// The passes, in their order.
-const PASSES: &[(Pass, Run)] = &[(Pass::Inline, inline::run), (Pass::Edges, edges::run)];
+const PASSES: &[(Pass, Run)] = &[
+    (Pass::Inline, inline::run),
+    (Pass::Edges, edges::run),
+    (Pass::Transfers, transfers::run),
+];
 
 /// Which passes run when a graph is instantiated: none unless said otherwise.
 ///

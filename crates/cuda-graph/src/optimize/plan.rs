@@ -43,6 +43,8 @@ pub(crate) struct Planned {
 pub(crate) enum Does {
     /// The same as the only one.
     Same,
+    /// What several fills and copies do, by a kernel.
+    Transfers,
     /// It runs a copy of what is embedded there, and nothing of it was changed.
     Copies(Box<Copied>),
 }

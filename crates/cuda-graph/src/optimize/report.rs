@@ -72,9 +72,13 @@ impl PassReport {
 
     /// Notes that it did something so often, which spares so much each.
     pub(super) fn did(&mut self, what: &'static str, count: usize, gain: f64) {
-        if count > 0 {
-            self.did.push((what, count));
-            self.gain += gain * count as f64;
+        if count == 0 {
+            return;
+        }
+        self.gain += gain * count as f64;
+        match self.did.iter_mut().find(|(did, _)| *did == what) {
+            Some((_, done)) => *done += count,
+            None => self.did.push((what, count)),
         }
     }
 

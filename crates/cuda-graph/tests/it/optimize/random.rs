@@ -149,7 +149,7 @@ impl Cells {
 }
 
 /// What a node does, and how it is made again with another number.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Act {
     Mix(usize, usize),
     Fill(usize),
@@ -389,7 +389,8 @@ fn make(seed: u64, cells: &Cells) -> Made {
 }
 
 /// Launches, updates and launches again. Returns what is in memory after each launch.
-fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> Vec<Vec<u32>> {
+fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> (Vec<Vec<u32>>, String) {
+    let mut log = String::new();
     let mut random = Random::new(seed ^ 0x55);
     cells.reset();
     let mut seen = Vec::new();
@@ -397,6 +398,7 @@ fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> Vec<Vec<u
     for _ in 0..5 {
         exec.launch(&cells.stream).expect("it launches");
         seen.push(cells.read());
+        log += "launch\n";
         for _ in 0..random.below(4) {
             if made.known.is_empty() {
                 break;
@@ -407,16 +409,19 @@ fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> Vec<Vec<u
                     match off.iter().position(|other| other == node) {
                         Some(at) => {
                             off.remove(at);
+                            log += &format!("enable {node:?}, {act:?}\n");
                             exec.enable(*node).expect("it is enabled");
                         }
                         None => {
                             off.push(*node);
+                            log += &format!("disable {node:?}, {act:?}\n");
                             exec.disable(*node).expect("it is disabled");
                         }
                     }
                 }
                 _ => {
                     let op = act.op(cells, random.word());
+                    log += &format!("update {node:?}, {act:?}\n");
                     let node = node.typed::<AnyOp>().expect("any node is of that type");
                     exec.update(node, op).expect("it is updated");
                 }
@@ -429,24 +434,25 @@ fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> Vec<Vec<u
             }
         }
     }
-    seen
+    (seen, log)
 }
 
 fn check(seed: u64, cells: &mut Cells, sets: &[Optimize]) {
     let made = make(seed, cells);
     let wants = {
         let mut plain = made.graph.instantiate().expect("it instantiates");
-        play(seed, cells, &made, &mut plain)
+        play(seed, cells, &made, &mut plain).0
     };
     for &set in sets {
         let mut exec = optimized(&made.graph, set);
-        let got = play(seed, cells, &made, &mut exec);
-        assert_eq!(
-            got,
-            wants,
-            "seed {seed}, {set:?}: {}",
-            exec.report().expect("there is one")
-        );
+        let (got, log) = play(seed, cells, &made, &mut exec);
+        for (launch, (got, want)) in got.iter().zip(&wants).enumerate() {
+            let differs = got.iter().zip(want).position(|(got, want)| got != want);
+            if let Some(word) = differs {
+                let report = exec.report().expect("there is one");
+                panic!("seed {seed}, {set:?}: launch {launch}, word {word}\n{report}\n{log}");
+            }
+        }
     }
 }
 
