@@ -1,5 +1,6 @@
 //! Executable graphs: launched, and updated without being built again.
 
+mod diff;
 mod edit;
 mod instantiate;
 mod ready;
@@ -26,6 +27,7 @@ pub use update::Updated;
 use crate::driver::begun::refuse_captured;
 use crate::driver::event::Event;
 use crate::graph::content::Content;
+use crate::graph::shape::Remembered;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
 use crate::retain::{AddressHasher, Batch, Fence};
@@ -62,6 +64,12 @@ pub struct Exec {
     options: Option<InstantiateOptions>,
     /// Who else in its context has loops, if it has any and takes turns.
     turns: Option<Arc<Turns>>,
+    /// The nodes and edges of its definition when it was made.
+    shape: Remembered,
+    /// An update from another definition replaced what nodes of other code do.
+    is_replaced: bool,
+    /// Its right to allocate what the graph allocates that it was made, or updated, from last.
+    claim: Option<Arc<()>>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -343,11 +351,16 @@ impl Exec {
             retired: None,
             options: None,
             turns: None,
+            shape: Remembered::default(),
+            is_replaced: false,
+            claim: None,
             not_sync: PhantomData,
         };
         if let Some((graph, state)) = source {
             state.executables = state.executables.saturating_add(1);
             exec.table = Table::of(state, graph.body_index());
+            exec.shape = state.watch(graph.body_index());
+            exec.claim = state.claim(graph.body_index());
             exec.source = Some((graph.hierarchy().clone(), graph.body_index()));
         }
         exec

@@ -6,11 +6,14 @@ mod child_op;
 mod condition;
 mod conditional;
 pub(crate) mod content;
+pub(crate) mod diff;
 mod edges;
+mod ends;
 mod insert;
 mod node;
 pub(crate) mod operation;
 mod raw;
+pub(crate) mod shape;
 pub(crate) mod state;
 mod turns;
 

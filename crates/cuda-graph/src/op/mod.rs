@@ -36,13 +36,14 @@ use smallvec::SmallVec;
 
 pub use alloc::{AllocOp, MemoryLocation};
 pub use attribute::{LaunchAttribute, RawAttribute};
+pub(crate) use attribute::{is_cooperative, priority};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
 pub use copy::{CopyOp, Pitched};
 pub use empty::EmptyOp;
 pub use event::{RecordEventOp, WaitEventOp};
 pub(crate) use expected::{Expectation, Expected};
 pub use fill::FillOp;
-pub(crate) use fill::hex;
+pub(crate) use fill::{MemsetRows, hex};
 pub use free::FreeOp;
 pub use host::HostOp;
 pub use kernel::KernelOp;

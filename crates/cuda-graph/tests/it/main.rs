@@ -11,6 +11,7 @@ mod control;
 mod decode;
 mod device;
 mod devices;
+mod diff;
 mod door;
 mod executables;
 mod exit;
