@@ -59,8 +59,8 @@ pub use cudarc;
 pub use device::{Device, device};
 pub use driver::Driver;
 pub use error::{
-    CaptureInvalidated, Error, InstantiateFailure, NodeKind, NodeName, Result, StrayWork,
-    UpdateFailure,
+    CaptureInvalidated, Change, ChangedParameter, Difference, Error, InstantiateFailure, NodeKind,
+    NodeName, NodeParameter, Result, StrayWork, UpdateFailure, Verdict, Within,
 };
 pub use exec::{Exec, InstantiateOptions, Updated};
 pub use graph::{

@@ -3,6 +3,7 @@
 //! An error's text is complete. It includes what the driver answered, so no error repeats itself
 //! as its own [`source`](std::error::Error::source).
 
+mod difference;
 mod failure;
 mod invalidated;
 mod name;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
+pub use difference::{Change, ChangedParameter, Difference, NodeParameter, Verdict, Within};
 pub use failure::{InstantiateFailure, UpdateFailure};
 pub use invalidated::{CaptureInvalidated, StrayWork};
 pub use name::{NodeKind, NodeName};
@@ -263,12 +265,19 @@ pub enum Error {
     },
 
     /// An executable could not be updated. It is what it was.
-    #[error("the executable cannot be updated: {reason}{}: {code:?}", or_nothing(" (", .node, ")"))]
+    #[error(
+        "the executable cannot be updated: {reason}{}: {code:?}{}",
+        or_nothing(" (", .node, ")"),
+        difference::in_short(.difference)
+    )]
     Update {
         reason: UpdateFailure,
         /// The node of the new definition at fault, where the driver names one.
         node: Option<Box<NodeName>>,
         code: CUresult,
+        /// What is different about the new definition, where what the executable is made of is
+        /// known: [`Exec::diff`](crate::Exec::diff).
+        difference: Option<Arc<Difference>>,
     },
 
     /// The launch attributes of a kernel node are fixed when the graph is instantiated.

@@ -1,5 +1,6 @@
 //! Executable graphs: launched, and updated without being built again.
 
+mod diff;
 mod edit;
 mod instantiate;
 mod optimized;
@@ -27,6 +28,7 @@ pub use update::Updated;
 use crate::driver::begun::refuse_captured;
 use crate::driver::event::Event;
 use crate::graph::content::Content;
+use crate::graph::shape::Remembered;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
 use crate::optimize::Report;
@@ -68,6 +70,12 @@ pub struct Exec {
     /// What stands for the nodes, if passes made another graph of the definition.
     optimized: Option<Box<Optimized>>,
     report: Option<Box<Report>>,
+    /// The nodes and edges of its definition when it was made.
+    shape: Remembered,
+    /// An update from another definition replaced what nodes of other code do.
+    is_replaced: bool,
+    /// Its right to allocate what the graph allocates that it was made, or updated, from last.
+    claim: Option<Arc<()>>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -362,11 +370,16 @@ impl Exec {
             turns: None,
             optimized: None,
             report: None,
+            shape: Remembered::default(),
+            is_replaced: false,
+            claim: None,
             not_sync: PhantomData,
         };
         if let Some((graph, state)) = source {
             state.executables = state.executables.saturating_add(1);
             exec.table = Table::of(state, graph.body_index());
+            exec.shape = state.watch(graph.body_index());
+            exec.claim = state.claim(graph.body_index());
             exec.source = Some((graph.hierarchy().clone(), graph.body_index()));
         }
         exec

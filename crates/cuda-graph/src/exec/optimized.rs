@@ -452,6 +452,7 @@ impl Exec {
         pairing: Pairing,
     ) -> Result<()> {
         let failed = |reason, node| Error::Update {
+            difference: None,
             reason,
             node,
             code: CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Owner;
-use crate::error::NodeName;
+use crate::error::{NodeKind, NodeName};
 use crate::graph::NodeId;
 use crate::graph::content::{Content, Contents};
-use crate::graph::state::{Body, State};
+use crate::graph::diff::counterparts;
+use crate::graph::shape::Shape;
+use crate::graph::state::State;
 use crate::op::Op;
 
 /// By the number of each graph of the definition, what its nodes do in the executable.
@@ -85,43 +87,39 @@ impl Table {
         taken
     }
 
-    /// Takes over what is known of graph `body` of `other` for graph `root` of `own`.
+    /// Takes over what is known of the graph of `other` and of those inside of it, of which the
+    /// driver has updated the graph of `own`. What nodes are called that have no counterpart is
+    /// taken from `old`.
     ///
-    /// The driver has paired their nodes, in an order of its own. It is known only where both
-    /// graphs were built in the order of their edges. So whoever calls this holds everything that
-    /// the other graph uses, besides what the table holds for single nodes.
-    pub(super) fn pair(&mut self, own: &State, root: u32, other: &State, body: u32) {
-        let (Some(graph), Some(from)) = (
-            own.bodies.get(root as usize),
-            other.bodies.get(body as usize),
-        ) else {
-            return;
-        };
-        let alive = |graph: &Body| -> Vec<u32> {
-            let handles = graph.handles.iter().enumerate();
-            handles
-                .filter(|(_, handle)| !handle.is_null())
-                .map(|(index, _)| index as u32)
-                .collect()
-        };
-        let (ours, theirs) = (alive(graph), alive(from));
-        let known = graph.ascending && from.ascending && ours.len() == theirs.len();
-        let unknown = |index: u32| {
-            graph
-                .content(index)
-                .map_or(Content::unknown(graph.kind(index)), Content::name_only)
-        };
-        let mut contents: Vec<Content> = (0..graph.len()).map(unknown).collect();
-        for (&node, &counterpart) in ours.iter().zip(&theirs) {
-            if known && let Some(content) = from.content(counterpart) {
-                contents[node as usize] = content.clone();
+    /// Whoever calls this holds everything that the other graph uses, besides what the table holds
+    /// for single nodes.
+    pub(super) fn pair(&mut self, old: &Table, own: &Shape, other: &Shape, from: &State) {
+        counterparts(own, other, &mut |body, counterpart, nodes| {
+            let known = old.graphs.get(body as usize).and_then(Option::as_ref);
+            let known = known.map_or(&[][..], Contents::as_slice);
+            let mut contents: Vec<Content> = known.iter().map(Content::name_only).collect();
+            let graph = &from.bodies[counterpart as usize];
+            for &(node, counterpart) in nodes {
+                let node = node as usize;
+                if contents.len() <= node {
+                    contents.resize_with(node + 1, || Content::unknown(NodeKind::Other(u32::MAX)));
+                }
+                if let Some(content) = graph.content(counterpart) {
+                    contents[node] = content.clone();
+                }
             }
-            let (inside, others) = (graph.inside(node), from.inside(counterpart));
-            for (inside, other_inside) in inside.zip(others) {
-                self.pair(own, inside, other, other_inside);
+            self.put(body, Contents::Own(contents));
+        });
+    }
+
+    /// Takes over what the nodes of `old` are called. What they do is not known any more.
+    pub(super) fn forget(&mut self, old: &Table) {
+        for (number, list) in (0..).zip(&old.graphs) {
+            if let Some(list) = list {
+                let names = list.as_slice().iter().map(Content::name_only);
+                self.put(number, Contents::Own(names.collect()));
             }
         }
-        self.put(root, Contents::Own(contents));
     }
 
     /// What errors call a node.

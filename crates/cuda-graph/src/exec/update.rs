@@ -46,9 +46,9 @@ impl Exec {
     pub fn update_from(&mut self, graph: &Graph) -> Result<Updated> {
         let (reason, node) = match self.update_in_place(graph) {
             Ok(()) => return Ok(Updated::InPlace),
-            Err(Error::Update { reason, node, code })
-                if self.owned && code == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE =>
-            {
+            Err(Error::Update {
+                reason, node, code, ..
+            }) if self.owned && code == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
                 (reason, node)
             }
             Err(error) => return Err(error),
@@ -69,7 +69,7 @@ impl Exec {
     pub fn update_in_place(&mut self, graph: &Graph) -> Result<()> {
         driver::bind(&self.context)?;
         let own = self.source.clone();
-        let (mut theirs, ours) = match &own {
+        let (mut theirs, mut ours) = match &own {
             Some((own, _)) => lock_both(graph.hierarchy(), own),
             None => (graph.hierarchy().lock(), None),
         };
@@ -81,9 +81,9 @@ impl Exec {
         if theirs.may_branch && !at_once {
             graph.check_turns(&mut theirs)?;
         }
-        match self.is_optimized() {
+        let body = graph.body_index();
+        let updated = match self.is_optimized() {
             true => {
-                let body = graph.body_index();
                 let pairing = match (&own, &ours) {
                     (Some((_, root)), None) if *root == body => Pairing::Own,
                     (Some((_, root)), ours) => {
@@ -96,19 +96,36 @@ impl Exec {
                     }
                     (None, _) => Pairing::Driver,
                 };
-                self.update_all_optimized(&mut theirs, body, raw, pairing)?;
+                self.update_all_optimized(&mut theirs, body, raw, pairing)
             }
-            false => self.update_raw(&theirs, raw)?,
+            false => self.update_raw(&theirs, raw),
+        };
+        if let Err(mut error) = updated {
+            let compared = self.compare(graph, &mut theirs, ours.as_deref_mut());
+            if let (Error::Update { difference, .. }, Ok(compared)) = (&mut error, &compared) {
+                *difference = Some(Arc::new(compared.difference.clone()));
+            }
+            // After unlocking: dropping what operations hold may run user code.
+            drop((theirs, ours));
+            drop(compared);
+            return Err(error);
         }
-        let body = graph.body_index();
         let mut new = Table::of(&mut theirs, body);
         if let Some((_, root)) = own
             && (ours.is_some() || root != body)
         {
             new = Table::holding(new);
-            new.pair(ours.as_deref().unwrap_or(&theirs), root, &theirs, body);
+            let state = ours.as_deref_mut().unwrap_or(&mut theirs);
+            self.remember(root, state);
+            if let (Some(Some(shape)), Ok(other)) = (self.shape.get(), theirs.shape(body)) {
+                new.pair(&self.table, shape, &other, &theirs);
+            } else {
+                new.forget(&self.table);
+            }
+            self.is_replaced = true;
         }
         let old = std::mem::replace(&mut self.table, new);
+        self.claim = theirs.claim(body);
         drop((ours, theirs));
         self.retire(old, Gone::all);
         Ok(())
@@ -119,6 +136,7 @@ impl Exec {
         let (result, verdict) = driver::exec::update(self.raw, raw);
         result.map_err(|error| match error {
             Error::Call { code, .. } => Error::Update {
+                difference: None,
                 reason: match verdict.result {
                     0 | 1 => UpdateFailure::Driver,
                     2 => UpdateFailure::TopologyChanged,
@@ -252,10 +270,21 @@ impl Exec {
         let old = self
             .table
             .take_if(|number| state.is_inside(number, (id.body, id.index)));
-        match &other {
-            Some(other) => self.table.pair(&state, inside, other, view.body),
-            None => self.table.pair(&state, inside, &state, view.body),
+        if let Some((_, root)) = self.source {
+            self.remember(root, &mut state);
         }
+        let from: &mut State = match &mut other {
+            Some(other) => other,
+            None => &mut state,
+        };
+        let shape = self.shape.get().and_then(Option::as_ref);
+        let shape = shape.and_then(|shape| shape.find(inside));
+        if let (Some(shape), Ok(other)) = (shape, from.shape(view.body)) {
+            self.table.pair(&old, shape, &other, from);
+        } else {
+            self.table.forget(&old);
+        }
+        self.is_replaced = true;
         drop(state);
         drop(other);
         // The driver pairs the nodes: what the whole graph uses is held at its node.

@@ -1,5 +1,6 @@
 //! Copies of graphs: clones, and graphs embedded in others.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::child_op::ChildOp;
@@ -79,8 +80,10 @@ impl Graph {
         let index = self.body_index();
         let mut other = copy.hierarchy().lock();
         let mut state = self.hierarchy().lock();
-        let (body, raw) = self.find(&state, id)?;
+        let (_, raw) = self.find(&state, id)?;
         let mut params = state.child_params(index, &mut other)?;
+        state.about_to_change();
+        let body = state.body(index)?;
         driver::node::set(raw, &mut params)
             .map_err(|error| error.about(body.name(id.index), "updating"))?;
         let content = Content::other(NodeKind::Child, op.tag().clone(), Vec::new());
@@ -118,6 +121,7 @@ impl State {
         let source = &from.bodies[of as usize];
         let raw = self.bodies[to as usize].raw;
         let mut complete = true;
+        let mut copied = BTreeMap::new();
         for (node, content) in (0..).zip(source.contents.as_slice()) {
             let Some(handle) = source.handle(node) else {
                 continue;
@@ -125,6 +129,7 @@ impl State {
             let inside = source.inside(node);
             if let Ok(copy) = driver::graph::find_in_clone(handle, raw) {
                 let index = self.bodies[to as usize].push(copy, content.clone());
+                copied.insert(node, index);
                 if !inside.is_empty() {
                     self.mirror_child(from, inside.start, to, index);
                 }
@@ -138,5 +143,8 @@ impl State {
         let body = &mut self.bodies[to as usize];
         body.lingering.extend_from_slice(&source.lingering);
         body.ascending = complete && source.ascending;
+        if !source.ends.is_plain() {
+            body.ends = source.ends.of_copy(&source.order(), &copied);
+        }
     }
 }

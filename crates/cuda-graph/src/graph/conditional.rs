@@ -58,6 +58,24 @@ impl Branching {
     }
 }
 
+impl Branching {
+    /// Whether both branch in the same way, over as many bodies.
+    pub(super) fn branches_as(&self, other: &Branching) -> bool {
+        (self.kind, self.bodies) == (other.kind, other.bodies)
+    }
+
+    /// How it branches, in words.
+    pub(super) fn text(&self) -> String {
+        use CUgraphConditionalNodeType as T;
+        match (self.kind, self.bodies) {
+            (T::CU_GRAPH_COND_TYPE_IF, 1) => "if".into(),
+            (T::CU_GRAPH_COND_TYPE_IF, _) => "if/else".into(),
+            (T::CU_GRAPH_COND_TYPE_WHILE, _) => "while".into(),
+            (_, bodies) => format!("switch of {bodies}"),
+        }
+    }
+}
+
 /// Refuses a node where the driver is too old for it.
 pub(crate) fn need(kind: CUgraphConditionalNodeType, bodies: u32) -> Result<()> {
     use CUgraphConditionalNodeType as T;

@@ -157,7 +157,7 @@ impl Graph {
         };
         let checked = self.check(&state, edges)?;
         let raw: Vec<RawEdge> = checked.into_iter().map(there).collect::<Result<_>>()?;
-        change(driver::graph::remove_edges, body.raw, &raw)
+        state.remove(self.body_index(), &raw)
     }
 
     /// What a node waits for.
@@ -218,9 +218,24 @@ impl Graph {
             acyclic(body, edges)?;
         }
         let raw: Vec<RawEdge> = edges.iter().map(|(_, raw)| *raw).collect();
+        state.about_to_change();
+        let body = state.body_mut(self.body_index())?;
         change(driver::graph::add_edges, body.raw, &raw)
             .map_err(|error| error.about(body.name(first.to.index), "adding edges to"))?;
         body.ascending = ascending;
+        Ok(())
+    }
+}
+
+impl State {
+    /// Removes edges of graph `body`.
+    fn remove(&mut self, body: u32, edges: &[RawEdge]) -> Result<()> {
+        self.about_to_change();
+        let body = self.body_mut(body)?;
+        change(driver::graph::remove_edges, body.raw, edges)?;
+        for edge in edges {
+            body.loses_an_edge(edge.from);
+        }
         Ok(())
     }
 }
@@ -374,7 +389,7 @@ impl Neighbours<'_> {
         let body = state.body_mut(graph.body_index())?;
         body.data = None;
         let raw = body.raw;
-        change(driver::graph::remove_edges, raw, &gone)?;
+        state.remove(graph.body_index(), &gone)?;
         graph.connect(&mut state, &new).or_else(|error| {
             change(driver::graph::add_edges, raw, &gone)?;
             Err(error)

@@ -112,6 +112,7 @@ impl State {
         slot: Slot,
         bodies: Option<Range<u32>>,
     ) -> Result<u32> {
+        self.about_to_change();
         let raw = self.bodies[body as usize].raw;
         let added = match op.holds() {
             Holds::Bodies(branching) => branching.add_to(&hierarchy.context, raw, after),
@@ -143,6 +144,7 @@ impl State {
         after: &[CUgraphNode],
         slot: Slot,
     ) -> Result<u32> {
+        self.about_to_change();
         let mut other = graph.hierarchy().lock();
         let content = Content::other(NodeKind::Child, tag, Vec::new());
         let mut params = self.child_params(body, &mut other)?;

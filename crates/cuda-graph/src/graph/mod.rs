@@ -7,11 +7,14 @@ mod condition;
 mod conditional;
 pub(crate) mod content;
 mod data_order;
+pub(crate) mod diff;
 mod edges;
+mod ends;
 mod insert;
 mod node;
 pub(crate) mod operation;
 mod raw;
+pub(crate) mod shape;
 pub(crate) mod state;
 mod turns;
 

@@ -13,8 +13,8 @@ use std::iter;
 use std::mem;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
@@ -25,7 +25,9 @@ use super::checkpoints::Checkpoints;
 use super::condition::Condition;
 use super::content::{Content, Contents};
 use super::data_order::DataOrder;
+use super::ends::Ends;
 use super::operation::{AnyOp, Holds, Operation};
+use super::shape::Watched;
 use crate::error::{NodeKind, NodeName};
 use crate::op::{Op, Tag};
 use crate::retain::AddressHasher;
@@ -64,6 +66,10 @@ pub(crate) struct State {
     pub checkpoints: Vec<Checkpoints>,
     /// Conditions of this library's own that no node uses.
     pub spare: Vec<Condition>,
+    /// What executables want to know of before nodes or edges come or go.
+    pub watched: Vec<Watched>,
+    /// Is held by the executable that the driver lets allocate what the root's nodes allocate.
+    pub claim: Weak<()>,
 }
 
 // SAFETY: raw handles of the driver, used under the hierarchy's lock alone.
@@ -94,6 +100,8 @@ pub(crate) struct Body {
     pub turns: Vec<u32>,
     /// What the nodes read and write, while it is known (`add_after_data`).
     pub data: Option<Box<DataOrder>>,
+    /// What an update pairs nodes by, besides their edges.
+    pub ends: Ends,
 }
 
 pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
@@ -253,12 +261,19 @@ impl State {
 
     /// Destroys a node, and forgets what it did and everything embedded in it.
     pub(crate) fn destroy(&mut self, body: u32, node: u32) -> Result<()> {
-        let graph = self.body_mut(body)?;
+        let graph = self.body(body)?;
         let Some(handle) = graph.handle(node) else {
             return Ok(());
         };
+        // Nodes that it waited for lose an edge. If the driver does not say which, none is noted.
+        let before = driver::graph::predecessors(handle).unwrap_or_default();
+        self.about_to_change();
+        let graph = self.body_mut(body)?;
         driver::node::destroy(handle)
             .map_err(|error| error.about(graph.name(node), "destroying"))?;
+        for (from, _) in before {
+            graph.loses_an_edge(from);
+        }
         graph.handles[node as usize] = ptr::null_mut();
         graph.numbers.remove(&handle);
         let content = &graph.contents.as_slice()[node as usize];
@@ -436,11 +451,21 @@ impl Body {
         self.data = None;
         self.contents.edit()[index as usize] = content;
         // The driver has it behind nodes with larger numbers.
-        self.ascending &= index + 1 == self.len();
+        if index + 1 != self.len() {
+            self.ascending = false;
+            self.ends.make(index, self.len());
+        }
         if (index as usize) < self.numbered {
             self.numbers.insert(raw, index);
         }
         index
+    }
+
+    /// A node lost an edge to another.
+    pub(crate) fn loses_an_edge(&mut self, from: CUgraphNode) {
+        if let Ok(index) = self.number(from) {
+            self.ends.lose(index, self.len());
+        }
     }
 
     /// The number of a node that the driver named. One that is unknown so far gets one.

@@ -1,5 +1,6 @@
 //! Pictures of graphs: the driver's own, and ours in Graphviz' language and as SVG.
 
+mod diff_svg;
 mod dot;
 mod driver_dot;
 mod svg;
@@ -9,6 +10,7 @@ pub use driver_dot::DriverDot;
 use std::collections::HashMap;
 
 use crate::Result;
+use crate::graph::diff::{Compared, Mark};
 use crate::graph::operation::Holds;
 use crate::graph::{AnyOp, Conditional, Graph, Operation};
 use crate::op::{Op, hex};
@@ -22,6 +24,8 @@ struct Picture {
 
 /// A node.
 struct Drawn {
+    /// The colour of its box.
+    look: Look,
     /// What it says, line by line.
     lines: Vec<String>,
     /// The graphs inside it, with what each is called, unless it is the only one and speaks for
@@ -29,34 +33,82 @@ struct Drawn {
     inside: Vec<(Option<String>, Picture)>,
 }
 
+/// How a node's box looks.
+#[derive(Clone, Copy, PartialEq)]
+enum Look {
+    Plain,
+    Added,
+    Changed,
+    Removed,
+}
+
 impl Picture {
     fn of(graph: &Graph) -> Result<Picture> {
+        Picture::marked(graph, None)
+    }
+
+    /// A graph with what a comparison with an older one found.
+    fn marked(graph: &Graph, found: Option<&Compared>) -> Result<Picture> {
         let ids = graph.nodes()?;
         let mut nodes = Vec::with_capacity(ids.len());
         for &id in &ids {
             let op = graph.any_op(id)?;
             let views = graph.views(id)?.into_iter().enumerate();
-            let inside = views.map(|(number, view)| Ok((title(&op, number), Picture::of(&view)?)));
-            nodes.push(Drawn {
+            let inside = views
+                .map(|(number, view)| Ok((title(&op, number), Picture::marked(&view, found)?)));
+            let mut drawn = Drawn {
+                look: Look::Plain,
                 inside: inside.collect::<Result<_>>()?,
                 lines: lines(id.index(), &op),
+            };
+            match found.and_then(|found| found.marks.get(&id)) {
+                None => {}
+                Some(Mark::Added) => {
+                    drawn.look = Look::Added;
+                    drawn.lines.insert(0, "added".into());
+                }
+                Some(Mark::Changed(parameters)) => {
+                    drawn.look = Look::Changed;
+                    drawn.lines.insert(0, "changed".into());
+                    drawn
+                        .lines
+                        .extend(parameters.iter().map(ToString::to_string));
+                }
+            }
+            nodes.push(drawn);
+        }
+        let place: HashMap<_, _> = ids.iter().zip(0..).collect();
+        let mut lost = Vec::new();
+        let removed = found.iter().flat_map(|found| &found.removed);
+        for removed in removed.filter(|removed| removed.graph == graph.body_index()) {
+            let own = nodes.len();
+            let before = removed.before.iter().filter_map(|id| place.get(id));
+            lost.extend(before.map(|from| (*from, own, false)));
+            let after = removed.after.iter().filter_map(|id| place.get(id));
+            lost.extend(after.map(|to| (own, *to, false)));
+            let mut lines = lines(removed.index, &removed.does);
+            lines.insert(0, "removed".into());
+            nodes.push(Drawn {
+                look: Look::Removed,
+                lines,
+                inside: Vec::new(),
             });
         }
         // A frame around nothing is not drawn.
         if nodes.is_empty() {
             nodes.push(Drawn {
+                look: Look::Plain,
                 lines: vec!["nothing".into()],
                 inside: Vec::new(),
             });
         }
-        let place: HashMap<_, _> = ids.iter().zip(0..).collect();
         let edges = graph.edges()?;
         let edges = edges.iter().filter_map(|edge| {
             let (from, to) = (place.get(&edge.from)?, place.get(&edge.to)?);
             Some((*from, *to, edge.data.programmatic))
         });
         Ok(Picture {
-            edges: edges.collect(),
+            edges: edges.chain(lost).collect(),
             nodes,
         })
     }

@@ -5,26 +5,44 @@
 
 use layout::backends::svg::SVGWriter;
 use layout::core::base::Orientation;
+use layout::core::color::Color;
 use layout::core::format::{ClipHandle, RenderBackend};
 use layout::core::geometry::{Point, Position};
 use layout::core::style::StyleAttr;
 use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
 use layout::topo::layout::VisualGraph;
 
-use super::Picture;
+use super::{Look, Picture};
 use crate::{Graph, Result};
 
 impl Graph {
     /// A picture as SVG, with what [`dot`](Graph::dot) says. A node with an embedded graph or
     /// bodies is a box with a frame for each. Laying out takes long from some hundreds of nodes on.
     pub fn svg(&self) -> Result<String> {
-        let sheet = Sheet::of(&Picture::of(self)?);
-        let mut writer = SVGWriter::new();
-        for stroke in sheet.strokes {
-            stroke(&mut writer, Point::zero());
-        }
-        Ok(cut(writer.finalize(), sheet.size))
+        Ok(drawn(&Picture::of(self)?))
     }
+}
+
+/// A picture as SVG.
+pub(super) fn drawn(picture: &Picture) -> String {
+    let sheet = Sheet::of(picture);
+    let mut writer = SVGWriter::new();
+    for stroke in sheet.strokes {
+        stroke(&mut writer, Point::zero());
+    }
+    cut(writer.finalize(), sheet.size)
+}
+
+/// How a node's box is drawn.
+fn style(look: Look) -> StyleAttr {
+    let mut style = StyleAttr::simple();
+    style.fill_color = match look {
+        Look::Plain => style.fill_color,
+        Look::Added => Some(Color::new(0xc8f0_c8ff)),
+        Look::Changed => Some(Color::new(0xfff0_b0ff)),
+        Look::Removed => Some(Color::new(0xf8c8_c8ff)),
+    };
+    style
 }
 
 /// The same drawing on a canvas that ends where what is drawn does: the writer takes a text to be
@@ -75,7 +93,7 @@ impl Sheet {
                 shown = "";
             }
             let shape = ShapeKind::new_box(shown);
-            let element = Element::create(shape, StyleAttr::simple(), down, size);
+            let element = Element::create(shape, style(drawn.look), down, size);
             nodes.push((drawing.add_node(element), text, frames));
         }
         for (from, to, _) in &picture.edges {

@@ -134,6 +134,27 @@ impl LaunchAttribute {
     }
 }
 
+/// Whether the blocks of a launch with these attributes may synchronize as one grid.
+pub(crate) fn is_cooperative(attributes: &[LaunchAttribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let raw = attribute.raw();
+        // SAFETY: the member is the one that the attribute names.
+        raw.id == Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE && unsafe { raw.value.cooperative } != 0
+    })
+}
+
+/// The priority of a launch with these attributes.
+pub(crate) fn priority(attributes: &[LaunchAttribute]) -> i32 {
+    let of = |attribute: &LaunchAttribute| {
+        let raw = attribute.raw();
+        // SAFETY: the value was made from zero bytes, or is a raw one, whose maker says so: all of
+        // it is initialized.
+        let priority = unsafe { raw.value.priority };
+        (raw.id == Id::CU_LAUNCH_ATTRIBUTE_PRIORITY).then_some(priority)
+    };
+    attributes.iter().find_map(of).unwrap_or(0)
+}
+
 impl fmt::Debug for RawAttribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.id())

@@ -119,6 +119,17 @@ impl BatchOp {
     }
 }
 
+impl BatchOp {
+    /// What kinds of operations it does, as the driver numbers them.
+    pub(crate) fn kinds(&self) -> Vec<u32> {
+        // SAFETY: the kind is the first field of every member, read as a number.
+        let kind = |params: &CUstreamBatchMemOpParams| unsafe {
+            (&raw const *params).cast::<u32>().read()
+        };
+        self.0.value.iter().map(kind).collect()
+    }
+}
+
 impl Op for BatchOp {
     shared!(Batch);
 

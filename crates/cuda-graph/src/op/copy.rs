@@ -187,6 +187,26 @@ impl CopyOp {
         Ok(CopyOp(Shared::new(copy, owners, tag)))
     }
 
+    /// Whether it is of one row.
+    pub(crate) fn is_line(&self) -> bool {
+        let (_, height, depth) = self.size();
+        height <= 1 && depth <= 1
+    }
+
+    /// Whether both are the same, whoever holds their memory.
+    pub(crate) fn has_same_params(&self, other: &CopyOp) -> bool {
+        let place = |region: &Region| (region.space, region.address);
+        self.0.value.size_and_pitches() == other.0.value.size_and_pitches()
+            && place(self.to()) == place(other.to())
+            && place(self.from()) == place(other.from())
+    }
+
+    /// Where the box starts, the pitch and the rows of a plane, of the source and of the target.
+    pub(crate) fn rows_of_sides(&self) -> [usize; 10] {
+        let all = self.0.value.size_and_pitches();
+        std::array::from_fn(|at| all[at + 3])
+    }
+
     /// What its clones share.
     pub(super) fn shared(&self) -> &Arc<Shared<Copy>> {
         &self.0

@@ -74,6 +74,16 @@ impl Fill {
     }
 }
 
+/// What is filled: elements of so many bytes, so many in a row, rows, and bytes from one row to the
+/// next.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct MemsetRows {
+    pub element: usize,
+    pub width: usize,
+    pub height: usize,
+    pub pitch: usize,
+}
+
 impl FillOp {
     /// Fills all of `to` with a value of its element type: any type without padding, of up to 256
     /// bytes.
@@ -208,6 +218,19 @@ impl FillOp {
             None => fill.to.owner.iter().cloned().collect(),
         };
         Ok(FillOp(Shared::new(fill, owners, tag)))
+    }
+
+    /// What a memset node has of it besides its place and its value.
+    pub(crate) fn rows_of_memset(&self) -> MemsetRows {
+        let fill = &self.0.value;
+        let (width, height, pitch) = fill.shape;
+        let element = fill.period.max(1);
+        MemsetRows {
+            element,
+            width: width.saturating_mul(fill.value.len() / element),
+            height,
+            pitch,
+        }
     }
 
     /// What its clones share.

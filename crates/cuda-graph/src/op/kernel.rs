@@ -447,31 +447,48 @@ impl Op for KernelOp {
     }
 
     fn read(node: CUgraphNode) -> Result<KernelOp> {
-        let params = driver::node::kernel_params(node)?;
-        // The driver gives functions of libraries as kernels; both name a function to the calls
-        // made here.
-        let function = if params.func.is_null() {
-            params.kern.cast()
-        } else {
-            params.func
-        };
-        let kernel = Kernel::unowned(function)?;
-        let config = LaunchConfig {
-            grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
-            block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
-            shared_mem_bytes: params.sharedMemBytes,
-        };
-        let mut launch = unshared(&kernel, config, Tag::read());
         // SAFETY: the driver gives lists and values of its own, which live as long as the node.
-        launch.arguments = unsafe { Arguments::read(&kernel, params.kernelParams, params.extra) }?;
-        launch.arguments.keep_kernel(kernel.into_owner());
-        let attributes = LaunchAttribute::read(node);
-        let rare = (!attributes.is_empty()).then_some(Rare {
-            attributes,
-            accesses: None,
-        });
-        launch.rare = rare.map(Box::new);
-        let launch = launch.shareable();
-        Ok(KernelOp { launch })
+        read(node, |kernel, params| unsafe {
+            Arguments::read(kernel, params.kernelParams, params.extra)
+        })
     }
+}
+
+impl KernelOp {
+    /// As [`Op::read`], without arguments if they cannot be told.
+    pub(crate) fn read_in_part(node: CUgraphNode) -> Result<KernelOp> {
+        KernelOp::read(node).or_else(|_| read(node, |_, _| Ok(Arguments::default())))
+    }
+}
+
+/// What a node launches. `arguments` gives the arguments.
+fn read(
+    node: CUgraphNode,
+    arguments: impl FnOnce(&Kernel, &CUDA_KERNEL_NODE_PARAMS) -> Result<Arguments>,
+) -> Result<KernelOp> {
+    let params = driver::node::kernel_params(node)?;
+    // The driver gives functions of libraries as kernels; both name a function to the calls
+    // made here.
+    let function = if params.func.is_null() {
+        params.kern.cast()
+    } else {
+        params.func
+    };
+    let kernel = Kernel::unowned(function)?;
+    let config = LaunchConfig {
+        grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
+        block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),
+        shared_mem_bytes: params.sharedMemBytes,
+    };
+    let mut launch = unshared(&kernel, config, Tag::read());
+    launch.arguments = arguments(&kernel, &params)?;
+    launch.arguments.keep_kernel(kernel.into_owner());
+    let attributes = LaunchAttribute::read(node);
+    let rare = (!attributes.is_empty()).then_some(Rare {
+        attributes,
+        accesses: None,
+    });
+    launch.rare = rare.map(Box::new);
+    let launch = launch.shareable();
+    Ok(KernelOp { launch })
 }

@@ -12,6 +12,7 @@ mod data_order;
 mod decode;
 mod device;
 mod devices;
+mod diff;
 mod door;
 mod executables;
 mod exit;
