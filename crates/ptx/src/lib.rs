@@ -42,6 +42,7 @@ mod error;
 mod lexer;
 mod parser;
 mod printer;
+pub mod rewrite;
 pub mod signature;
 
 pub use error::{Error, Errors};
