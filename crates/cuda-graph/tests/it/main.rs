@@ -23,6 +23,7 @@ mod map;
 mod memory;
 mod misuse;
 mod operations;
+mod optimize;
 mod pictures;
 mod random;
 mod raw;

@@ -1,0 +1,3 @@
+//! Graphs made better, and what that rests on.
+
+mod variants;
