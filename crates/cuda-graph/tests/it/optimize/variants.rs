@@ -7,7 +7,7 @@ use cuda_graph::cudarc::driver::{CudaStream, LaunchConfig};
 use cuda_graph::testing::{self, with_failing_call};
 use cuda_graph::{Buffer, Error, Graph, Kernel, KernelOp, Module};
 
-use crate::fixture::{self, context, one, stream, words};
+use crate::fixture::{self, context, stream, words};
 
 /// `add(to, by)`: thread i adds `by` and a number of the table to `to[i]`. The rest is refused.
 const PTX: &str = "
@@ -283,23 +283,26 @@ fn a_variant_is_loaded_once() {
 /// Loading fails at each call of the driver: nothing is remembered, and the next time it works.
 #[test]
 fn a_failure_is_not_remembered() {
-    let add = module().kernel("add").expect("it is there");
+    let mut errors = 0;
     for call in 0.. {
+        let add = module().kernel("add").expect("it is there");
         let ask = || testing::variant(&add, &context(), true, false);
         let (made, failed) = with_failing_call(call, ask);
         match made {
-            Ok(made) => {
-                assert!(made.is_ok(), "a failure of the driver is no refusal");
-                assert!(!failed || call > 1, "call {call}");
-                break;
+            // Some calls may fail and nothing is lost.
+            Ok(made) => assert!(made.is_ok(), "a failure of the driver is no refusal"),
+            Err(error) => {
+                errors += 1;
+                assert_eq!(error.code(), Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
             }
-            Err(error) => assert_eq!(error.code(), Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY)),
+        }
+        let guarded = variant(&add, true, false);
+        assert_eq!(launched(&stream(), &guarded, Some(1)), RUN, "call {call}");
+        if !failed {
+            break;
         }
     }
-    assert_eq!(
-        launched(&stream(), &variant(&add, true, false), Some(1)),
-        RUN
-    );
+    assert!(errors > 3, "{errors} calls failed");
 }
 
 /// A launch of other code is read back as a function's handle alone, which leads to the module.
@@ -327,14 +330,10 @@ fn kernels_that_other_code_launches_are_found() {
                 })
             }
         });
-        let graph = graph.expect("it is recorded");
-        let nodes = graph.nodes().expect("they are there");
-        let node = nodes[0];
-        let op = graph.operation(node).expect("it can be read");
-        match op {
-            cuda_graph::Operation::Kernel(op) => op.kernel(),
-            other => panic!("{other:?}"),
-        }
+        let (graph, ()) = graph.expect("it is recorded");
+        let node = graph.nodes().expect("they are there")[0];
+        let node = node.typed::<KernelOp>().expect("it is a launch");
+        graph.op(node).expect("it can be read").kernel()
     };
     let to = words(&stream, &[0; 4]);
     let found = read(&to);
@@ -351,5 +350,4 @@ fn kernels_that_other_code_launches_are_found() {
     // A function of a module that was loaded in another way leads nowhere.
     let other = fixture::kernel("store");
     assert!(refusal(&other).contains("not known"));
-    let _ = one();
 }
