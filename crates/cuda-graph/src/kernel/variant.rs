@@ -39,12 +39,15 @@ pub(crate) enum NoVariant {
     NotLoaded(Error),
 }
 
+/// A variant, or why there is none.
+pub(crate) type Made = std::result::Result<Kernel, NoVariant>;
+
 /// PTX, and what was made of it.
 pub(super) struct Source {
     ptx: Arc<str>,
     rewriter: OnceLock<std::result::Result<Rewriter, ptx::Errors>>,
     /// By the name of the kernel.
-    variants: Mutex<HashMap<(Box<str>, Variant), std::result::Result<Kernel, NoVariant>>>,
+    variants: Mutex<HashMap<(Box<str>, Variant), Made>>,
 }
 
 impl Source {
@@ -98,11 +101,7 @@ impl Kernel {
     /// # Errors
     ///
     /// When the driver fails for other reasons than the PTX. What failed is tried again next time.
-    pub(crate) fn variant(
-        &self,
-        context: &Arc<CudaContext>,
-        variant: Variant,
-    ) -> Result<std::result::Result<Kernel, NoVariant>> {
+    pub(crate) fn variant(&self, context: &Arc<CudaContext>, variant: Variant) -> Result<Made> {
         if !variant.guard && !variant.wait {
             return Ok(Ok(self.clone()));
         }
@@ -134,12 +133,7 @@ impl Kernel {
 }
 
 /// The kernel of a rewritten module, or the refusal that is the driver's.
-fn loaded(
-    module: &Loaded,
-    context: &CudaContext,
-    text: &str,
-    name: &str,
-) -> Result<std::result::Result<Kernel, NoVariant>> {
+fn loaded(module: &Loaded, context: &CudaContext, text: &str, name: &str) -> Result<Made> {
     use CUresult as R;
     match module.load_beside(context, text) {
         Ok(module) => module.kernel(name).map(Ok),

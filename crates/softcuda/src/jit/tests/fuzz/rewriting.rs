@@ -1,6 +1,10 @@
 //! Damaged kernels with a guard or a wait in front (`ptx::rewrite`), beside what they were: with
 //! the flag up they do the same to every byte, with the flag down nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ptx::ast::{AddressBase, Ident, Item, Operand, Space, Statement};
 use ptx::rewrite::{Rewrite, Rewriter};
 
 use super::execution::{argument, straighten};
@@ -27,7 +31,7 @@ struct Shape {
 
 /// What a launch leaves in the buffer at `base`, and whether it ended in a fault.
 fn outcome(
-    module: &std::sync::Arc<Loaded>,
+    module: &Arc<Loaded>,
     kernel: &Kernel,
     shape: &Shape,
     flag: Option<u64>,
@@ -47,6 +51,29 @@ fn outcome(
     (bytes, is_fault)
 }
 
+/// Whether a body loads from `.param` variables of its own. Where damage took the call away that
+/// writes them, what is there differs from one frame to another.
+fn loads_results(body: &[Statement], declared: &mut Vec<Ident>) -> bool {
+    body.iter().any(|statement| match statement {
+        Statement::Variable(variable) if variable.space == Space::Param => {
+            declared.push(variable.name.clone());
+            false
+        }
+        Statement::Block(inner) => loads_results(inner, declared),
+        Statement::Instruction(instruction) => {
+            let is_own = |operand: &Operand| match operand {
+                Operand::Address(address) => match &address.base {
+                    AddressBase::Name(name) => declared.contains(name),
+                    AddressBase::Immediate(_) => false,
+                },
+                _ => false,
+            };
+            instruction.opcode == "ld" && instruction.operands.iter().any(is_own)
+        }
+        _ => false,
+    })
+}
+
 fn runs(kernel: &Kernel) -> Result<bool, String> {
     match kernel.compile() {
         Ok(_) => {}
@@ -58,18 +85,28 @@ fn runs(kernel: &Kernel) -> Result<bool, String> {
 
 #[test]
 fn rewritten_kernels_do_the_same() {
-    use std::sync::atomic::{AtomicU64, Ordering};
     let cases = setting("SOFTCUDA_FUZZ_CASES").map_or(DEFAULT_CASES, |cases| cases / SHARE);
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     let seeds = Seeds::new();
     let [compared, refused, unsteady] = [const { AtomicU64::new(0) }; 3];
     run_cases(cases, |_, random, _| {
         let mut module = seeds.module(random).clone();
-        if random.below(4) != 0 {
+        let is_damaged = random.below(4) != 0;
+        if is_damaged {
             tree::damage(random, &mut module, &seeds);
         }
         straighten(&mut module);
-        let text = seeds::loadable(module, 5).to_string();
+        let module = seeds::loadable(module, 5);
+        let loads_results = |item: &Item| match item {
+            Item::Function(function) => {
+                loads_results(function.body.as_deref().unwrap_or(&[]), &mut Vec::new())
+            }
+            _ => false,
+        };
+        if is_damaged && module.items.iter().any(loads_results) {
+            return Ok(());
+        }
+        let text = module.to_string();
         if alone {
             println!("{text}");
         }
