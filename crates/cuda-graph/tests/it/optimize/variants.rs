@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cuda_graph::cudarc::driver::sys::CUresult;
 use cuda_graph::cudarc::driver::{CudaStream, LaunchConfig};
 use cuda_graph::testing::{self, with_failing_call};
-use cuda_graph::{Buffer, Error, Graph, Kernel, KernelOp, Module};
+use cuda_graph::{Buffer, Edge, EdgeData, Error, Graph, Kernel, KernelOp, Module};
 
 use crate::fixture::{self, context, stream, words};
 
@@ -165,29 +165,38 @@ fn variants_run_or_do_not() {
     assert_eq!(variant(&add, false, false), add);
 }
 
-/// A flag that an earlier node of the same graph sets counts.
+/// A flag that an earlier node of the same graph sets counts, also where the kernel may start
+/// before that node is over.
 #[test]
 fn a_flag_comes_from_a_node_before() {
     let (stream, module) = (stream(), module());
     let guarded = variant(&module.kernel("add").expect("it is there"), true, true);
-    let (to, flag) = (words(&stream, &[0; 4]), words(&stream, &[0]));
-    let graph = Graph::new(&context()).expect("a graph");
-    let mut after = None;
-    for value in [0, 1, 0, 7] {
-        let set = graph
-            .add(fixture::store(&flag, value), after)
-            .expect("a node");
-        // SAFETY: four threads add to as many words; the flag is one.
-        let op = unsafe { KernelOp::new(&guarded, four(), (&to, 5u8, &flag)) };
-        let add = graph
-            .add(op.expect("the arguments fit"), set)
-            .expect("a node");
-        after = Some(add.id());
+    for data in [EdgeData::default(), EdgeData::programmatic()] {
+        let (to, flag) = (words(&stream, &[0; 4]), words(&stream, &[0]));
+        let graph = Graph::new(&context()).expect("a graph");
+        let mut after = None;
+        for value in [0, 1, 0, 7] {
+            let set = graph
+                .add(fixture::store(&flag, value), after)
+                .expect("a node");
+            // SAFETY: four threads add to as many words; the flag is one.
+            let op = unsafe { KernelOp::new(&guarded, four(), (&to, 5u8, &flag)) };
+            let add = graph
+                .add(op.expect("the arguments fit"), ())
+                .expect("a node");
+            let edge = Edge {
+                from: set.id(),
+                to: add.id(),
+                data,
+            };
+            graph.add_edges([edge]).expect("it waits");
+            after = Some(add.id());
+        }
+        let mut exec = graph.instantiate().expect("it is sound");
+        exec.launch(&stream).expect("it launches");
+        let sum = to.to_host(&stream).expect("it can be read");
+        assert_eq!(sum, RUN.map(|once| 2 * once), "{data:?}");
     }
-    let mut exec = graph.instantiate().expect("it is sound");
-    exec.launch(&stream).expect("it launches");
-    let sum = to.to_host(&stream).expect("it can be read");
-    assert_eq!(sum, RUN.map(|once| 2 * once));
 }
 
 #[test]
