@@ -68,7 +68,9 @@ pub use graph::{
     Neighbours, Node, NodeId, NodeSet, Operation, SwitchOp, WhileOp,
 };
 pub use inspect::DriverDot;
-pub use kernel::{Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Param, Parameter};
+pub use kernel::{
+    Arguments, AsKernel, Kernel, KernelArgument, KernelArguments, Module, Param, Parameter,
+};
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{
     AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute,

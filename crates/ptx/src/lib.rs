@@ -1,4 +1,4 @@
-//! PTX front end: lexer, parser, syntax tree, printer and kernel signatures.
+//! PTX front end: lexer, parser, syntax tree, printer, kernel signatures, rewritten kernels.
 //!
 //! Reads PTX as nvcc, NVRTC, LLVM and rustc emit it, ISA versions 6.0 to 9.x, into a [tree](ast)
 //! that is generic in its instructions: every instruction is well formed here, and what it means is
@@ -42,6 +42,7 @@ mod error;
 mod lexer;
 mod parser;
 mod printer;
+pub mod rewrite;
 pub mod signature;
 
 pub use error::{Error, Errors};

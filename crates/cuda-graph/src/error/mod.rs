@@ -63,6 +63,18 @@ pub enum Error {
         code: CUresult,
     },
 
+    /// The driver refuses PTX.
+    #[error("the driver refuses the PTX: {code:?}\n{log}")]
+    PtxRefused {
+        code: CUresult,
+        /// What the driver's compiler says, with lines of the PTX; it may be cut off.
+        log: Box<str>,
+    },
+
+    /// The module has no such kernel.
+    #[error("the module has no kernel `{kernel}`")]
+    UnknownKernel { kernel: Box<str> },
+
     /// A driver call failed that did not go through this library.
     #[error("a driver call of other code failed: {code:?}")]
     Foreign { code: CUresult },
@@ -422,6 +434,7 @@ impl Error {
     pub fn code(&self) -> Option<CUresult> {
         match self.root() {
             Error::Call { code, .. }
+            | Error::PtxRefused { code, .. }
             | Error::Foreign { code }
             | Error::Instantiate { code, .. }
             | Error::Update { code, .. } => Some(*code),

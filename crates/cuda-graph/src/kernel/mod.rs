@@ -1,12 +1,14 @@
 //! Kernels: a function, its name, and how its parameters lie.
 
 mod arguments;
+mod module;
 mod param;
 mod read;
+mod variant;
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys::CUfunction;
@@ -14,8 +16,11 @@ use cudarc::driver::{CudaContext, CudaFunction};
 
 pub use arguments::{Arguments, KernelArgument, KernelArguments};
 pub(crate) use arguments::{Matching, Used};
+use module::Loaded;
+pub use module::Module;
 pub use param::{AnyParam, Param};
 pub(crate) use param::{LookedAt, tracked, values_given};
+pub(crate) use variant::Variant;
 
 use crate::{Owner, Result, driver};
 
@@ -38,15 +43,22 @@ struct Inner {
     raw: Function,
     name: String,
     parameters: Box<[Parameter]>,
-    /// Keeps the module loaded; absent for a function read back from a node that this library did
-    /// not make.
-    function: Option<CudaFunction>,
+    keep: Keep,
+}
+
+/// What keeps a kernel's module loaded.
+enum Keep {
+    /// Nothing: the function was read back from a node that this library did not make.
+    Nothing,
+    Function(CudaFunction),
+    /// A module with its source.
+    Module(Arc<Loaded>),
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(function) = self.function.take() {
-            // This may be the last of its module, which is unloaded then.
+        // This may be the last of its module, which is unloaded then.
+        if let Keep::Function(function) = mem::replace(&mut self.keep, Keep::Nothing) {
             driver::capture::undisturbed(|| drop(function));
         }
     }
@@ -72,14 +84,19 @@ impl Kernel {
     /// [`Unsupported`](crate::Error::Unsupported) when the driver is older than CUDA 12.4: it does
     /// not tell the parameters of a kernel, without which arguments cannot be checked.
     pub fn new(function: &CudaFunction) -> Result<Kernel> {
-        let raw = function.cu_function();
+        let keep = || Keep::Function(function.clone());
+        Kernel::kept(function.cu_function(), keep)
+    }
+
+    /// The kernel of a handle, whose module something keeps loaded until it goes.
+    fn kept(raw: CUfunction, keep: impl FnOnce() -> Keep) -> Result<Kernel> {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         // An entry is alive only while its module is loaded, so its handle cannot have been given
         // out again.
         if let Some(inner) = known.get(&(raw as usize)).and_then(Weak::upgrade) {
             return Ok(Kernel { inner });
         }
-        let kernel = Kernel::of(raw, Some(function.clone()))?;
+        let kernel = Kernel::of(raw, keep())?;
         known.retain(|_, kernel| kernel.strong_count() > 0);
         known.insert(raw as usize, Arc::downgrade(&kernel.inner));
         Ok(kernel)
@@ -91,22 +108,25 @@ impl Kernel {
         ptx: &str,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Arc<[Kernel]>> {
-        let c_string = |text| CString::new(text).expect("there is no zero in it");
-        driver::bind(context)?;
-        // Loading a module is forbidden to a thread that captures.
-        driver::capture::undisturbed(|| {
-            let module = driver::module::load(&c_string(ptx))?;
-            let kernel = |name| Kernel::unowned(driver::module::function(module, &c_string(name))?);
-            names.into_iter().map(kernel).collect()
-        })
+        let module = Loaded::with_context(context, ptx)?;
+        names.into_iter().map(|name| module.kernel(name)).collect()
+    }
+
+    /// The kernel of a function's handle. A module that this library loaded from PTX stays loaded
+    /// for it; another is kept loaded by nothing.
+    pub(crate) fn found(raw: CUfunction) -> Result<Kernel> {
+        match Loaded::of_function(raw) {
+            Some(module) => Kernel::kept(raw, || Keep::Module(module)),
+            None => Kernel::unowned(raw),
+        }
     }
 
     /// The kernel of a handle, kept loaded by nothing.
     pub(crate) fn unowned(raw: CUfunction) -> Result<Kernel> {
-        Kernel::of(raw, None)
+        Kernel::of(raw, Keep::Nothing)
     }
 
-    fn of(raw: CUfunction, function: Option<CudaFunction>) -> Result<Kernel> {
+    fn of(raw: CUfunction, keep: Keep) -> Result<Kernel> {
         driver::need(12_040, "asking for a kernel's parameters")?;
         let mut parameters = Vec::new();
         while let Some((offset, size)) = driver::node::function_parameter(raw, parameters.len())? {
@@ -116,7 +136,7 @@ impl Kernel {
             raw: Function(raw),
             name: driver::node::function_name(raw)?,
             parameters: parameters.into(),
-            function,
+            keep,
         });
         Ok(Kernel { inner })
     }

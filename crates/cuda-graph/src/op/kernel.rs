@@ -469,12 +469,11 @@ fn read(
     let params = driver::node::kernel_params(node)?;
     // The driver gives functions of libraries as kernels; both name a function to the calls
     // made here.
-    let function = if params.func.is_null() {
-        params.kern.cast()
+    let kernel = if params.func.is_null() {
+        Kernel::unowned(params.kern.cast())
     } else {
-        params.func
-    };
-    let kernel = Kernel::unowned(function)?;
+        Kernel::found(params.func)
+    }?;
     let config = LaunchConfig {
         grid_dim: (params.gridDimX, params.gridDimY, params.gridDimZ),
         block_dim: (params.blockDimX, params.blockDimY, params.blockDimZ),

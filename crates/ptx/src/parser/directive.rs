@@ -28,6 +28,7 @@ impl Parser<'_> {
             if self.item(&mut items).is_err() {
                 self.recover_item(start);
             }
+            self.place_items(start, items.len());
         }
         Ok(Module {
             version,
@@ -377,12 +378,16 @@ impl Parser<'_> {
             returns = self.params()?;
         }
         let pos = self.pos();
+        let name_at = self.at;
         let name = self.ident("the name of a function")?;
         let mut params = Vec::new();
+        let list_at = self.at;
         if self.token() == Token::OpenParen {
             params = self.params()?;
         }
+        let list_end = self.at;
         let directives = self.function_directives()?;
+        self.place_function(name_at, list_at..list_end);
         let body = match self.token() {
             Token::Semicolon => {
                 self.bump();

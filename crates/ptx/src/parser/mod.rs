@@ -9,7 +9,10 @@ mod debug;
 mod directive;
 mod expression;
 mod operand;
+mod places;
 mod statement;
+
+pub(crate) use places::{FunctionPlaces, Places};
 
 use crate::ast::{Module, Pos};
 use crate::error::{Error, Errors, MAX_ERRORS};
@@ -24,6 +27,11 @@ const MAX_DEPTH: u32 = 128;
 /// # Errors
 /// All errors found, up to fifty: after one, parsing goes on at the next statement or directive.
 pub fn parse(source: &str) -> Result<Module, Errors> {
+    parse_with_places(source).map(|(module, _)| module)
+}
+
+/// Parses a PTX source, and says where each item of the module stands in it.
+pub(crate) fn parse_with_places(source: &str) -> Result<(Module, Vec<Places>), Errors> {
     let Ok(_) = u32::try_from(source.len()) else {
         let found = format!("{} bytes", source.len());
         let pos = Pos { line: 1, column: 1 };
@@ -39,6 +47,8 @@ pub fn parse(source: &str) -> Result<Module, Errors> {
         at: 0,
         depth: 0,
         lines: Vec::new(),
+        places: Vec::new(),
+        function: None,
         errors: vec![],
         told: None,
     };
@@ -46,7 +56,7 @@ pub fn parse(source: &str) -> Result<Module, Errors> {
         .chain(newlines(source).map(|at| at + 1))
         .collect();
     match parser.module() {
-        Ok(module) if parser.errors.is_empty() => Ok(module),
+        Ok(module) if parser.errors.is_empty() => Ok((module, parser.places)),
         _ => Err(Errors::new(parser.errors)),
     }
 }
@@ -104,6 +114,10 @@ struct Parser<'s> {
     depth: u32,
     /// Where each line starts.
     lines: Vec<u32>,
+    /// Where the items read so far stand.
+    places: Vec<Places>,
+    /// Where the parts of the function read last stand, until its item is over.
+    function: Option<FunctionPlaces>,
     errors: Vec<Error>,
     /// The token of the last error.
     told: Option<usize>,

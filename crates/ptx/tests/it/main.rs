@@ -6,6 +6,7 @@ mod errors;
 mod expressions;
 mod fuzz;
 mod limits;
+mod rewriting;
 mod roundtrip;
 mod signatures;
 mod syntax;

@@ -5,6 +5,7 @@
 mod passes;
 mod random;
 mod updates;
+mod variants;
 
 use cuda_graph::{Exec, Graph, InstantiateOptions, Optimize};
 

@@ -21,7 +21,7 @@ const SHARE: u64 = 5;
 
 /// Takes out what can go back: jumps to labels that stand before, and calls of functions that are
 /// not defined later.
-fn straighten(module: &mut Module) {
+pub(super) fn straighten(module: &mut Module) {
     let order: HashMap<Ident, usize> = module
         .items
         .iter()
@@ -81,7 +81,7 @@ fn forward(body: &mut Vec<Statement>, passed: &mut HashSet<Ident>, earlier: &Has
 }
 
 /// Something to pass as a parameter of this size: an address that is right, or nearly, or a number.
-fn argument(random: &mut Random, size: usize, buffer: u64) -> Vec<u8> {
+pub(super) fn argument(random: &mut Random, size: usize, buffer: u64) -> Vec<u8> {
     let stack = 0u8;
     let word = match random.below(10) {
         0..=5 => buffer,

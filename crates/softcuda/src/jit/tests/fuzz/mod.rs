@@ -15,6 +15,7 @@ mod damage;
 mod execution;
 mod forms;
 mod pieces;
+mod rewriting;
 mod seeds;
 mod tokens;
 mod tree;
