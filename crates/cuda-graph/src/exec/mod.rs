@@ -416,7 +416,9 @@ impl Drop for Exec {
                 tracing::error!("an executable leaks: {error}");
             }
             drop(definition);
+            let words = self.take_words();
             drop(self.optimized.take());
+            words.into_iter().for_each(|words| self.let_go(words));
             let table = std::mem::take(&mut self.table);
             self.retire(table, Gone::all);
         });

@@ -22,11 +22,10 @@ use crate::error::{NodeKind, UpdateFailure};
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
 use crate::op::Op;
-use crate::op::lowered::{Sizes, lower};
 use crate::optimize::emit::Emitted;
-use crate::optimize::plan::{Does, Place, Plan};
-use crate::optimize::{Given, Optimize, Report};
-use crate::{Error, Result, driver};
+use crate::optimize::plan::{Does, Place, Plan, Planned};
+use crate::optimize::{Given, Optimize, Report, Words};
+use crate::{Error, Owner, Result, driver};
 
 /// What stands for the nodes of a graph.
 pub(super) struct Optimized {
@@ -39,6 +38,10 @@ pub(super) struct Optimized {
     /// Nodes that passes leave alone.
     pinned: HashSet<Place>,
     disabled: HashSet<Place>,
+    /// Nodes at the ends of programmatic edges that a pass made.
+    programmatic: HashSet<Place>,
+    /// Memory that passes use.
+    words: Option<Owner>,
     /// What nodes were set to that the table does not know yet.
     pending: HashMap<Place, AnyOp>,
 }
@@ -81,10 +84,12 @@ impl Optimized {
         must: bool,
     ) -> Result<Made> {
         let mut plan = base.clone();
+        let words = Words::default();
         let given = Given {
             context,
             pinned: &pinned,
             disabled: &disabled,
+            words: &words,
         };
         let report = options.optimize.run(&mut plan, &given);
         if !must && !report.has_changed() {
@@ -118,8 +123,11 @@ impl Optimized {
             emitted: emitted.released(),
             pinned,
             disabled: HashSet::new(),
+            programmatic: HashSet::new(),
+            words: words.into_owner(),
             pending: HashMap::new(),
         };
+        optimized.programmatic = optimized.plan.programmatic();
         optimized.base.release();
         optimized.plan.release();
         let exec = Some((raw, turns, optimized));
@@ -164,36 +172,35 @@ impl Optimized {
         for (planned, handle) in self.handles(place) {
             let planned =
                 planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
-            match planned.map(|node| (&node.does, &node.of)) {
-                Some((Does::Same, _)) | None => {
-                    let op = now(place).ok_or(NotSet::Assumed)?;
-                    let op = self.emitted.with_conditions(op);
-                    let op = op.ok_or(NotSet::Error(Error::ForeignCondition))?;
-                    op.set_in(context, exec, handle).map_err(NotSet::Error)?;
-                }
-                Some((Does::Transfers, of)) => {
-                    let ops: Option<Vec<&AnyOp>> = of.iter().map(|place| now(*place)).collect();
-                    let ops = ops.ok_or(NotSet::Assumed)?;
-                    // The driver disables one that is alone.
-                    let is_on = |at: usize| of.len() == 1 || !self.disabled.contains(&of[at]);
-                    let launch = lower(context, &ops, is_on, Sizes::All);
-                    let launch = launch.ok_or(NotSet::Assumed)?.map_err(NotSet::Error)?;
-                    launch
-                        .set_in(context, exec, handle)
-                        .map_err(NotSet::Error)?;
-                }
-                Some((Does::Copies(_), _)) => return Err(NotSet::Assumed),
-            }
+            let op = match planned {
+                Some(node) => node
+                    .op_for(context, now, &self.disabled)
+                    .map_err(NotSet::Error)?
+                    .map_err(|_| NotSet::Assumed)?,
+                None => now(place).ok_or(NotSet::Assumed)?.clone(),
+            };
+            let op = self.emitted.with_conditions(&op);
+            let op = op.ok_or(NotSet::Error(Error::ForeignCondition))?;
+            op.set_in(context, exec, handle).map_err(NotSet::Error)?;
         }
         Ok(())
     }
 
+    /// What stands for a node.
+    fn standing(&self, place: Place) -> impl Iterator<Item = &Planned> {
+        let stands = self.stands.get(&place).into_iter().flatten();
+        stands.map(|&(graph, node)| &self.plan.graphs[graph as usize][node as usize])
+    }
+
     /// Whether a node is done together with others.
     fn is_joined(&self, place: Place) -> bool {
-        let stands = self.stands.get(&place).into_iter().flatten();
-        stands
-            .into_iter()
-            .any(|&(graph, node)| self.plan.graphs[graph as usize][node as usize].of.len() > 1)
+        self.standing(place).any(|node| node.of.len() > 1)
+    }
+
+    /// Whether a node can be disabled where it is.
+    fn can_be_disabled(&self, place: Place) -> bool {
+        let latches = |node: &Planned| matches!(node.does, Does::Latch(_));
+        !self.programmatic.contains(&place) && !self.standing(place).any(latches)
     }
 }
 
@@ -218,6 +225,11 @@ impl Exec {
     /// What the passes did that [`InstantiateOptions::optimize`] named; none if it named none.
     pub fn report(&self) -> Option<&Report> {
         self.report.as_deref()
+    }
+
+    /// Memory that passes use.
+    pub(super) fn take_words(&mut self) -> Option<Owner> {
+        self.optimized.as_mut()?.words.take()
     }
 
     /// Whether nodes are set through what stands for them.
@@ -295,6 +307,14 @@ impl Exec {
             true => disabled.remove(&at),
             false => disabled.insert(at),
         };
+        if !enabled && !optimized.can_be_disabled(at) {
+            optimized.disabled.insert(at);
+            let planned = self.plan_anew(Pins::More(&[at]), &[]);
+            if let (Err(_), Some(optimized)) = (&planned, &mut self.optimized) {
+                optimized.disabled.remove(&at);
+            }
+            return planned;
+        }
         let changed = change(&mut optimized.disabled, enabled);
         let Some(optimized) = &self.optimized else {
             return Err(Error::UnknownSource);
@@ -433,6 +453,8 @@ impl Exec {
             new.pending = std::mem::take(&mut old.pending);
         }
         let old = self.optimized.replace(new);
+        let words = old.as_ref().and_then(|old| old.words.clone());
+        words.into_iter().for_each(|words| self.let_go(words));
         driver::capture::undisturbed(|| {
             // Launches in flight go on. The definition goes after its executable.
             driver::log_leak("an executable", driver::exec::destroy(old_raw));
@@ -476,10 +498,12 @@ impl Exec {
         }
         let options = self.options.clone().unwrap_or_default();
         let (mut plan, pinned) = (base.clone(), optimized.pinned.clone());
+        let words = Words::default();
         let given = Given {
             context: &self.context,
             pinned: &pinned,
             disabled: &optimized.disabled,
+            words: &words,
         };
         let mut report = options.optimize.run(&mut plan, &given);
         report.fallbacks = self.report.as_ref().map_or(0, |old| old.fallbacks);
@@ -487,11 +511,13 @@ impl Exec {
         let raw = emitted.graph().hierarchy().look().body(0)?.raw;
         if plan.has_shape_of(&optimized.plan)
             && emitted.copied.is_empty()
+            && !words.is_used()
             && driver::exec::update(self.raw, raw).0.is_ok()
         {
             base.release();
             plan.release();
             optimized.stands = stands(&plan);
+            optimized.programmatic = plan.programmatic();
             (optimized.base, optimized.plan) = (base, plan);
             self.report = Some(Box::new(report));
             return Ok(());

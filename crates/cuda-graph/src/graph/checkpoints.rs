@@ -56,12 +56,18 @@ impl fmt::Debug for Checkpoints {
 
 /// A word on the device, zero, whatever else is captured.
 pub(crate) fn word(context: &Arc<CudaContext>) -> Result<(Buffer<u32>, Region)> {
+    let word = words(context, 1)?;
+    let region = word.source();
+    Ok((word, region))
+}
+
+/// Words on the device, zero, whatever else is captured.
+pub(crate) fn words(context: &Arc<CudaContext>, count: usize) -> Result<Buffer<u32>> {
     driver::capture::undisturbed(|| {
         let stream = context.new_stream()?;
-        let word = Buffer::<u32>::zeroed(&stream, 1)?;
+        let words = Buffer::<u32>::zeroed(&stream, count)?;
         driver::stream::synchronize(stream.cu_stream())?;
-        let region = word.source();
-        Ok((word, region))
+        Ok(words)
     })
 }
 

@@ -14,6 +14,7 @@ mod insert;
 mod node;
 pub(crate) mod operation;
 mod raw;
+pub(crate) mod setter;
 pub(crate) mod shape;
 pub(crate) mod state;
 mod turns;

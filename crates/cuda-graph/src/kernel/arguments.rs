@@ -180,6 +180,26 @@ impl Arguments {
         self.owners.push(owner);
     }
 
+    /// Keeps another kernel loaded, besides the one that is kept.
+    pub(crate) fn exchange_kernel(&mut self, owner: Owner) {
+        self.owned |= KEPT;
+        self.owners.push(owner);
+    }
+
+    /// Takes the last argument and the last kernel away. Returns the kernel before.
+    pub(crate) fn take_variant(&mut self) -> Option<Kernel> {
+        self.forms.pop()?;
+        self.words.pop()?;
+        self.owners.pop()?;
+        Kernel::from_owner(self.owners.last()?)
+    }
+
+    /// Whether the condition with this handle is among them.
+    pub(crate) fn has_condition(&self, handle: u64) -> bool {
+        self.places()
+            .any(|(start, form)| form.0 == Form::CONDITION && self.words[start].0 == handle)
+    }
+
     /// Adds memory, and what keeps it alive.
     #[inline]
     fn memory(&mut self, address: u64, owner: Owner) {

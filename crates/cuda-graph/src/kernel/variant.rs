@@ -39,6 +39,19 @@ pub(crate) enum NoVariant {
     NotLoaded(Error),
 }
 
+impl NoVariant {
+    /// Why, without what differs from kernel to kernel.
+    pub(crate) fn in_short(&self) -> &'static str {
+        match self {
+            NoVariant::NoSource => "its PTX is not known: load it by `Module::load`",
+            NoVariant::OtherContext => "its module is in another context",
+            NoVariant::NotRead(_) => "its PTX is not understood",
+            NoVariant::Refused(_) => "what is put in front could change what its PTX does",
+            NoVariant::NotLoaded(_) => "the driver does not take its PTX with something in front",
+        }
+    }
+}
+
 /// A variant, or why there is none.
 pub(crate) type Made = std::result::Result<Kernel, NoVariant>;
 

@@ -210,6 +210,30 @@ impl KernelOp {
         self.attribute(LaunchAttribute::Priority(priority))
     }
 
+    /// The same launch of a variant of its kernel, with the address of a guard if that has one.
+    /// Whoever holds the launch holds what the variant's module goes with.
+    pub(crate) fn with_variant(&self, variant: &Kernel, guard: Option<u64>) -> KernelOp {
+        let mut op = self.clone();
+        let launch = Arc::make_mut(&mut op.launch);
+        launch.function = Function(variant.raw());
+        launch
+            .arguments
+            .exchange_kernel(variant.clone().into_owner());
+        if let Some(guard) = guard {
+            launch.arguments.value(&guard);
+        }
+        op
+    }
+
+    /// The launch that this one is a [variant](KernelOp::with_variant) of, with a guard.
+    pub(crate) fn without_variant(&self) -> Option<KernelOp> {
+        let mut op = self.clone();
+        let launch = Arc::make_mut(&mut op.launch);
+        let kernel = launch.arguments.take_variant()?;
+        launch.function = Function(kernel.raw());
+        Some(op)
+    }
+
     /// The kernel.
     pub fn kernel(&self) -> Kernel {
         let owner = self.launch.arguments.owners().last();

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::plan::{After, Does, Nodes, Plan, Planned};
+use super::plan::{After, Does, Front, Nodes, Plan, Planned};
 use super::{Given, Pass, PassReport};
 use crate::error::NodeKind;
 use crate::graph::AnyOp;
@@ -120,6 +120,7 @@ fn join(after: SmallVec<[After; 2]>) -> Planned {
     Planned {
         op: AnyOp::from(EmptyOp::new()),
         does: Does::Same,
+        front: Front::default(),
         of: SmallVec::new(),
         after,
         inside: SmallVec::new(),

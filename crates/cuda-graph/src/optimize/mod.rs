@@ -7,11 +7,15 @@
 
 mod edges;
 pub(crate) mod emit;
+mod front;
 mod inline;
+mod loops;
 pub(crate) mod plan;
+mod programmatic;
 mod report;
 mod transfers;
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +24,8 @@ use cudarc::driver::CudaContext;
 
 pub use report::{Left, PassReport, Report};
 
+use crate::graph::checkpoints::words as words_on_device;
+use crate::{Buffer, Owner};
 use plan::{Place, Plan};
 
 /// A way to put a graph better to the driver.
@@ -32,6 +38,11 @@ pub enum Pass {
     Edges,
     /// Fills and small copies become kernels, several that do not depend on each other one.
     Transfers,
+    /// Bodies of loops are repeated under a guard, so that a turn is paid for once for several
+    /// repetitions.
+    Loops,
+    /// A kernel in a line is put on the device before the one before it has ended.
+    Programmatic,
 }
 
 /// What a pass is given besides the graph.
@@ -41,6 +52,48 @@ pub(crate) struct Given<'a> {
     pub pinned: &'a HashSet<Place>,
     /// Nodes that are disabled.
     pub disabled: &'a HashSet<Place>,
+    /// Memory of the executable's own.
+    pub words: &'a Words,
+}
+
+/// Words on the device that passes use.
+#[derive(Default)]
+pub(crate) struct Words {
+    /// The memory, and how many of its words are in use.
+    memory: RefCell<Option<(Buffer<u32>, usize)>>,
+}
+
+impl Words {
+    const MOST: usize = 256;
+
+    /// Whether passes use some.
+    pub(crate) fn is_used(&self) -> bool {
+        self.memory.borrow().is_some()
+    }
+
+    /// What holds them, if there are some.
+    pub(crate) fn into_owner(self) -> Option<Owner> {
+        let memory = self.memory.into_inner();
+        memory.map(|(memory, _)| Arc::new(memory) as Owner)
+    }
+}
+
+impl Given<'_> {
+    /// The address of a word that nothing else uses.
+    fn word(&self) -> Option<u64> {
+        let mut words = self.words.memory.borrow_mut();
+        if words.is_none() {
+            let memory = words_on_device(self.context, Words::MOST);
+            let memory = memory.map_err(|error| tracing::debug!("no memory for passes: {error}"));
+            *words = Some((memory.ok()?, 0));
+        }
+        let (memory, used) = words.as_mut()?;
+        if *used == Words::MOST {
+            return None;
+        }
+        *used += 1;
+        Some(memory.address() + 4 * (*used as u64 - 1))
+    }
 }
 
 type Run = fn(&mut Plan, &Given<'_>) -> PassReport;
@@ -50,6 +103,8 @@ const PASSES: &[(Pass, Run)] = &[
     (Pass::Inline, inline::run),
     (Pass::Edges, edges::run),
     (Pass::Transfers, transfers::run),
+    (Pass::Loops, loops::run),
+    (Pass::Programmatic, programmatic::run),
 ];
 
 /// Which passes run when a graph is instantiated: none unless said otherwise.

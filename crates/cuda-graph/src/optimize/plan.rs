@@ -1,7 +1,7 @@
 //! A graph as values: what passes work on.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
 use smallvec::SmallVec;
@@ -31,6 +31,8 @@ pub(crate) struct Planned {
     pub op: AnyOp,
     /// How `op` comes from what the program's nodes do.
     pub does: Does,
+    /// What its kernel has in front.
+    pub front: Front,
     /// The program's nodes that it stands for.
     pub of: SmallVec<[Place; 1]>,
     pub after: SmallVec<[After; 2]>,
@@ -45,8 +47,20 @@ pub(crate) enum Does {
     Same,
     /// What several fills and copies do, by a kernel.
     Transfers,
+    /// It makes the word at this address say whether the flag is set by which the only one sets a
+    /// condition.
+    Latch(u64),
     /// It runs a copy of what is embedded there, and nothing of it was changed.
     Copies(Box<Copied>),
+}
+
+/// What a kernel has in front.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Front {
+    /// It returns at once where the word at this address is 0.
+    pub guard: Option<u64>,
+    /// It waits for the kernel before.
+    pub wait: bool,
 }
 
 /// A graph that is copied as it is, with work of other code in it.
@@ -132,11 +146,26 @@ impl Plan {
         }
     }
 
+    /// The program's nodes at the ends of programmatic edges that a pass made.
+    pub(crate) fn programmatic(&self) -> HashSet<Place> {
+        let mut found = HashSet::new();
+        for graph in &self.graphs {
+            for node in graph.iter().filter(|node| node.front.wait) {
+                found.extend(&node.of);
+                let before = node.after.iter().map(|after| &graph[after.node as usize]);
+                found.extend(before.flat_map(|node| &node.of));
+            }
+        }
+        found
+    }
+
     /// Whether both have the same nodes and edges, whatever the nodes do.
     pub(crate) fn has_shape_of(&self, other: &Plan) -> bool {
         let same = |(own, other): (&Planned, &Planned)| {
             own.op.kind() == other.op.kind()
                 && std::mem::discriminant(&own.does) == std::mem::discriminant(&other.does)
+                && own.front.guard.is_some() == other.front.guard.is_some()
+                && own.front.wait == other.front.wait
                 && own.after == other.after
                 && own.inside == other.inside
                 && own.of.len() == other.of.len()
@@ -241,6 +270,7 @@ impl Plan {
         Ok(Planned {
             op,
             does,
+            front: Front::default(),
             of: SmallVec::from_slice(&[(body, index)]),
             after: SmallVec::new(),
             inside,

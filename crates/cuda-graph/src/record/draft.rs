@@ -13,10 +13,10 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUgraphConditionalNodeType;
 use smallvec::SmallVec;
 
-use super::setter::Setters;
-use super::{Body, Control, Flow, Path, setter};
+use super::{Body, Control, Flow, Path};
 use crate::error::NodeKind;
 use crate::graph::content::Content;
+use crate::graph::setter::{self, Setters};
 use crate::graph::state::{self, Hierarchy, RawNodes, State, check};
 use crate::graph::{
     AnyOp, Condition, Graph, IfElseOp, IfOp, Operation, Slot, SwitchOp, WhileOp, need_conditional,

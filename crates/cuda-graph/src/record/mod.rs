@@ -4,7 +4,7 @@
 //! stream it is a capture, and takes foreign work too. [`Eager`] runs a step now, and [`Step`]
 //! picks one.
 //! Flags on the device decide loops and branches: in a graph the library's own kernel
-//! ([`setter`]) reads a flag and sets the condition of a conditional node, and `Eager` reads the
+//! ([`setter`](crate::graph::setter)) reads a flag and sets the condition of a conditional node, and `Eager` reads the
 //! flag back. Conditions inside bodies are set anew each time they are reached (L13).
 //!
 //! Bodies, and everything recorded into a graph that others can reach, are values first
@@ -17,7 +17,7 @@ mod joined;
 mod path;
 mod resumed;
 mod run;
-pub(crate) mod setter;
+
 mod step;
 
 use std::fmt;

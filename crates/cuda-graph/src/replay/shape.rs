@@ -11,10 +11,11 @@ use super::script::{Changes, Driven, FlowItem, Traced, View};
 use crate::error::NodeKind;
 use crate::exec::{Edit, Exec, InstantiateOptions, Refused};
 use crate::graph::operation::Holds;
+use crate::graph::setter;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Checkpoints, ChildOp, Condition, NodeId, Operation};
 use crate::op::Op;
-use crate::record::{Body, Checkpoint, Control, Flow, Path, Recorder, Records, setter};
+use crate::record::{Body, Checkpoint, Control, Flow, Path, Recorder, Records};
 use crate::{Error, Owner, Result};
 
 /// An executable and what its items are.

@@ -1,22 +1,20 @@
 //! Random graphs of all kinds of nodes, with random edges too many, give the same bytes with every
 //! set of passes as without; so do random updates, and nodes disabled and enabled again.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{
     AnyOp, Buffer, ChildOp, CopyOp, EmptyOp, Exec, FillOp, Graph, HostOp, IfElseOp, IfOp, Kernel,
-    KernelOp, NodeId, NodeKind, Optimize, PinnedBuffer, WhileOp,
+    KernelOp, Module, NodeId, NodeKind, Optimize, PinnedBuffer, Recorder, Result, WhileOp,
 };
 
 use super::{all_sets, optimized};
 use crate::fixture::{context, one, stream};
 
 /// `mix(to, from, salt)`: `*to = *to * 5 + *from * 3 + salt`. `decide(condition, left)`: counts
-/// `left` down to nothing, and sets the condition to what is left.
+/// `left` down to nothing, and sets the condition to what is left. `count(left)` counts alone.
 const PTX: &str = "
 .version 7.0
 .target sm_70
@@ -58,19 +56,25 @@ const PTX: &str = "
     }
     ret;
 }
+
+.visible .entry count(.param .u64 left)
+{
+    .reg .pred %none;
+    .reg .b32 %v;
+    .reg .b64 %p;
+    ld.param.u64 %p, [left];
+    ld.global.u32 %v, [%p];
+    setp.eq.u32 %none, %v, 0;
+    @!%none sub.u32 %v, %v, 1;
+    st.global.u32 [%p], %v;
+    ret;
+}
 ";
 
 fn kernel(name: &str) -> Kernel {
-    static KERNELS: OnceLock<BTreeMap<&str, Kernel>> = OnceLock::new();
-    let kernels = KERNELS.get_or_init(|| {
-        let module = context().load_module(Ptx::from_src(PTX)).expect("it loads");
-        let kernel = |name| {
-            let function = module.load_function(name).expect("it is there");
-            (name, Kernel::new(&function).expect("it has parameters"))
-        };
-        ["mix", "decide"].map(kernel).into()
-    });
-    kernels[name].clone()
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    let module = MODULE.get_or_init(|| Module::load(&context(), PTX).expect("it loads"));
+    module.kernel(name).expect("it is there")
 }
 
 /// Random numbers.
@@ -105,6 +109,8 @@ struct Cells {
     device: Vec<Buffer<u32>>,
     pinned: Vec<PinnedBuffer<u32>>,
     host: Arc<[AtomicU32; 2]>,
+    /// What loops and branches look at, by depth.
+    flags: Vec<Buffer<u32>>,
 }
 
 impl Cells {
@@ -116,6 +122,9 @@ impl Cells {
             device: (0..CELLS - 2).map(device).collect(),
             pinned: (0..2).map(pinned).collect(),
             host: Arc::default(),
+            flags: (0..3)
+                .map(|_| Buffer::zeroed(&stream, 1).expect("there is memory"))
+                .collect(),
             stream,
         }
     }
@@ -371,8 +380,71 @@ fn fill(
     (all(|node| &node.1), all(|node| &node.2))
 }
 
+/// Records loops and branches, whose flags are cells that they alone write, with their fills and
+/// kernels in a line.
+fn record(
+    random: &mut Random,
+    cells: &Cells,
+    r: &mut dyn Recorder,
+    depth: usize,
+    known: &mut Vec<Known>,
+) -> Result<()> {
+    // What counts turns at this depth, and what is worked on.
+    let (flags, work) = (cells.flags.len(), CELLS - 2);
+    let flag = cells.flags.get(depth);
+    for _ in 0..1 + random.below(5) {
+        match random.below(if depth < flags { 7 } else { 4 }) {
+            0..4 => {
+                let act = match Act::random(random, true) {
+                    Act::Mix(to, from) => Act::Mix(to % work, from % work),
+                    Act::Fill(to) => Act::Fill(to % work),
+                    Act::Copy(to, from) if to % work != from % work => {
+                        Act::Copy(to % work, from % work)
+                    }
+                    _ => Act::Fill(0),
+                };
+                let op = act.op(cells, random.word());
+                if let Some(node) = r.record(op)? {
+                    known.push(Known {
+                        node: node.id(),
+                        act,
+                    });
+                }
+            }
+            control => {
+                let flag = flag.expect("there is one as deep as this");
+                r.record(FillOp::new(flag, random.below([20, 6, 3][depth]) as u32)?)?;
+                let mut inner = Vec::new();
+                let body = &mut |r: &mut dyn Recorder| {
+                    record(random, cells, r, depth + 1, &mut inner)?;
+                    // SAFETY: `count` reads and writes a word.
+                    let count = unsafe { KernelOp::new(kernel("count"), one(), (flag,)) }?;
+                    r.record(count)?;
+                    if random.one_in(3) {
+                        record(random, cells, r, flags, &mut inner)?;
+                    }
+                    Ok(())
+                };
+                match control {
+                    4 => r.do_while_nonzero(flag, body)?,
+                    5 => r.while_nonzero(flag, body)?,
+                    _ => r.if_nonzero(flag, body)?,
+                }
+                known.extend(inner);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn make(seed: u64, cells: &Cells) -> Made {
     let mut random = Random::new(seed);
+    if random.one_in(2) {
+        let mut known = Vec::new();
+        let recorded = Graph::record(&context(), |r| record(&mut random, cells, r, 0, &mut known));
+        let (graph, ()) = recorded.expect("it is recorded");
+        return Made { graph, known };
+    }
     let graph = Graph::new(&context()).expect("there is memory");
     let mut known = Vec::new();
     let may_branch = random.one_in(2);

@@ -8,18 +8,20 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, LaunchConfig};
 
+use super::{AnyOp, Condition};
 use crate::Result;
 use crate::driver::per_context::PerContext;
-use crate::graph::{AnyOp, Condition};
 use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
-use crate::op::KernelOp;
+use crate::op::{KernelOp, Op};
 
 /// `set_condition(condition, flag, reads, stopped)`: the condition becomes what the flag is, or 1
 /// if `reads` is 0. Where there is `stopped`, and it is not 0, the condition becomes 0.
 ///
 /// `checkpoint(condition, stopped, flag, number)`: if `stopped` is 0 and the flag is not, `stopped`
 /// becomes the number. The condition becomes 1 if `stopped` is 0, and else 0.
+///
+/// `latch(flag, active)`: `active` becomes 1 if the flag is not 0, and else 0.
 const PTX: &str = "
 .version 8.3
 .target sm_70
@@ -86,6 +88,22 @@ const PTX: &str = "
     }
     ret;
 }
+
+.visible .entry latch(.param .u64 flag, .param .u64 active)
+{
+    .reg .pred %p;
+    .reg .b32 %value;
+    .reg .b64 %from, %to;
+    ld.param.u64 %from, [flag];
+    ld.param.u64 %to, [active];
+    cvta.to.global.u64 %from, %from;
+    cvta.to.global.u64 %to, %to;
+    ld.global.u32 %value, [%from];
+    setp.ne.u32 %p, %value, 0;
+    selp.u32 %value, 1, 0, %p;
+    st.global.u32 [%to], %value;
+    ret;
+}
 ";
 
 /// The kernels of a context.
@@ -95,7 +113,7 @@ pub(crate) struct Setters(Arc<[Kernel]>);
 /// The kernels of `context`, loaded if they are not.
 pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Setters> {
     static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
-    let names = ["set_condition", "checkpoint"];
+    let names = ["set_condition", "checkpoint", "latch"];
     let loaded = LOADED.get(context, || Kernel::load(context, PTX, names))?;
     Ok(Setters(loaded))
 }
@@ -134,6 +152,38 @@ impl Setters {
             None => format!("enters {:#x}", condition.raw()),
         };
         Ok(op.label(label).into())
+    }
+
+    /// Whether `op` sets a condition, and does nothing else.
+    pub(crate) fn is_setter(&self, op: &AnyOp) -> bool {
+        matches!(op, AnyOp::Kernel(op) if op.kernel() == self.0[0])
+    }
+
+    /// The address of the flag by which `op` sets a condition, if it does that and nothing else.
+    pub(crate) fn flag_of(&self, op: &AnyOp) -> Option<u64> {
+        let AnyOp::Kernel(op) = op else { return None };
+        match op.arguments().words() {
+            [_, flag, reads, stopped] if op.kernel() == self.0[0] => {
+                (*reads as u32 != 0 && *stopped == 0).then_some(*flag)
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes the word at `active` say whether the flag by which `setter` sets a condition is set.
+    /// It holds what `setter` holds. None if `setter` sets no condition by a flag alone.
+    pub(crate) fn latch(&self, setter: &AnyOp, active: u64) -> Option<Result<KernelOp>> {
+        let flag = self.flag_of(setter)?;
+        let mut arguments = Arguments::default();
+        arguments.value(&flag);
+        arguments.value(&active);
+        for owner in setter.owners() {
+            arguments.keep(owner.clone());
+        }
+        // SAFETY: the kernel reads one number, which the operation keeps, and writes one of the
+        // caller's.
+        let op = unsafe { KernelOp::new(&self.0[2], ONE, arguments) };
+        Some(op.map(|op| op.label(format!("latches {flag:#x}"))))
     }
 
     /// Stops at checkpoint `number` if `flag` is set, and sets `condition` to whether the step goes

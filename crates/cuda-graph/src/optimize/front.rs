@@ -1,0 +1,114 @@
+//! What a planned node does, from what the program's nodes do.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+
+use super::plan::{Does, Front, Place, Planned};
+use crate::Result;
+use crate::graph::AnyOp;
+use crate::graph::setter;
+use crate::kernel::Variant;
+use crate::op::lowered::{Sizes, lower};
+use crate::op::{KernelOp, LaunchAttribute};
+
+/// Why a node cannot do what it is to do.
+pub(crate) type Unfit = &'static str;
+
+impl Planned {
+    /// What it does, if the program's nodes do what `now` says and those of `disabled` nothing.
+    pub(crate) fn op_for<'o>(
+        &self,
+        context: &Arc<CudaContext>,
+        now: &dyn Fn(Place) -> Option<&'o AnyOp>,
+        disabled: &HashSet<Place>,
+    ) -> Result<std::result::Result<AnyOp, Unfit>> {
+        const UNKNOWN: Unfit = "what it does is not known";
+        let op = match &self.does {
+            Does::Same => match self.of.first().and_then(|place| now(*place)) {
+                Some(op) => op.clone(),
+                None => return Ok(Err(UNKNOWN)),
+            },
+            Does::Transfers => {
+                let ops: Option<Vec<&AnyOp>> = self.of.iter().map(|place| now(*place)).collect();
+                let Some(ops) = ops else {
+                    return Ok(Err(UNKNOWN));
+                };
+                // The driver disables one that is alone.
+                let is_on = |at: usize| ops.len() == 1 || !disabled.contains(&self.of[at]);
+                match lower(context, &ops, is_on, Sizes::All) {
+                    Some(launch) => AnyOp::Kernel(launch?),
+                    None => return Ok(Err("its memory or its size is not a kernel's")),
+                }
+            }
+            Does::Latch(active) => {
+                let Some(op) = self.of.first().and_then(|place| now(*place)) else {
+                    return Ok(Err(UNKNOWN));
+                };
+                match setter::of(context)?.latch(op, *active) {
+                    Some(launch) => AnyOp::Kernel(launch?),
+                    None => return Ok(Err("it sets no condition by a flag alone")),
+                }
+            }
+            Does::Copies(_) => return Ok(Err("it is a copy of an embedded graph")),
+        };
+        in_front(op, context, self.front)
+    }
+}
+
+/// The operation with something in front of its kernel.
+pub(super) fn in_front(
+    op: AnyOp,
+    context: &Arc<CudaContext>,
+    front: Front,
+) -> Result<std::result::Result<AnyOp, Unfit>> {
+    if front == Front::default() {
+        return Ok(Ok(op));
+    }
+    let AnyOp::Kernel(launch) = &op else {
+        return Ok(Err("it is no kernel"));
+    };
+    Ok(variant(launch, context, front)?.map(AnyOp::Kernel))
+}
+
+fn variant(
+    launch: &KernelOp,
+    context: &Arc<CudaContext>,
+    front: Front,
+) -> Result<std::result::Result<KernelOp, Unfit>> {
+    let is_plain = |attribute: &LaunchAttribute| matches!(attribute, LaunchAttribute::Priority(_));
+    if !launch.attributes().iter().all(is_plain) {
+        return Ok(Err("its launch has attributes"));
+    }
+    let wanted = Variant {
+        guard: front.guard.is_some(),
+        wait: front.wait,
+    };
+    match launch.kernel().variant(context, wanted)? {
+        Ok(variant) => Ok(Ok(launch.with_variant(&variant, front.guard))),
+        Err(why) => {
+            tracing::debug!(
+                "kernel `{}` is left as it is: {why}",
+                launch.kernel().name()
+            );
+            Ok(Err(why.in_short()))
+        }
+    }
+}
+
+/// Whether a kernel can have something in front.
+pub(super) fn fits(
+    op: &AnyOp,
+    context: &Arc<CudaContext>,
+    front: Front,
+) -> std::result::Result<(), Unfit> {
+    match in_front(op.clone(), context, front) {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(why)) => Err(why),
+        Err(error) => {
+            tracing::debug!("a kernel is left as it is: {error}");
+            Err("the driver fails to load what was made of it")
+        }
+    }
+}

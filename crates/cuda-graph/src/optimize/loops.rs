@@ -1,0 +1,199 @@
+//! Loops repeat their bodies, and each kernel of a repetition returns at once when the loop is over.
+//!
+//! On an H200 a turn of a loop costs 4 µs beside its kernels. A body that is there several times
+//! costs that once for all of them. Between two repetitions a *latch* notes whether the loop goes
+//! on, because kernels of a repetition may write the flag while others have not yet run; the kernels
+//! of all repetitions but the first look at the latch. The last repetition sets the condition, as
+//! the body did.
+
+use smallvec::SmallVec;
+
+use super::front::{Unfit, fits};
+use super::plan::{After, Does, Front, Nodes, Plan, Planned};
+use super::{Given, Pass, PassReport};
+use crate::graph::AnyOp;
+use crate::graph::operation::{Holds, Operation};
+use crate::graph::setter::{self, Setters};
+use crate::op::Op;
+
+/// What one turn of a loop costs an H200 beside its kernels, in µs; and what a latch costs.
+const TURN: f64 = 4.0;
+const LATCH: f64 = 0.6;
+
+/// A guard's address, to see whether a kernel can have one.
+const SOME: Front = Front {
+    guard: Some(0),
+    wait: false,
+};
+
+pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
+    let mut report = PassReport::new(Pass::Loops);
+    let has_loops = |node: &Planned| matches!(node.op, AnyOp::While(_));
+    if !plan.graphs.iter().flatten().any(has_loops) {
+        return report;
+    }
+    let Ok(setters) = setter::of(given.context) else {
+        return report;
+    };
+    for graph in 0..plan.graphs.len() {
+        for node in 0..plan.graphs[graph].len() {
+            let node = &plan.graphs[graph][node];
+            let (true, Some(&body)) = (has_loops(node), node.inside.first()) else {
+                continue;
+            };
+            let name = node.op.name(node.of.first().map(|place| place.1));
+            match unrolled(plan, node, body, given, &setters) {
+                Ok((nodes, copies)) => {
+                    plan.graphs[body as usize] = nodes;
+                    let spared = TURN - (TURN + LATCH * (copies - 1) as f64) / copies as f64;
+                    report.did("loops unrolled", 1, spared);
+                    report.did("repetitions of bodies", copies, 0.0);
+                }
+                Err(why) => report.leave(|| name, why),
+            }
+        }
+    }
+    report
+}
+
+/// How often a body of so many kernels is there, once it is unrolled.
+fn copies(kernels: usize) -> usize {
+    match kernels {
+        0..=12 => 8,
+        13..=40 => 4,
+        _ => 2,
+    }
+}
+
+/// The body of a loop, several times.
+fn unrolled(
+    plan: &Plan,
+    node: &Planned,
+    body: u32,
+    given: &Given<'_>,
+    setters: &Setters,
+) -> Result<(Nodes, usize), Unfit> {
+    let Holds::Bodies(branching) = node.op.holds() else {
+        return Err("it is no loop");
+    };
+    let nodes = &plan.graphs[body as usize];
+    let setter = setter_of(plan, nodes, branching.condition.raw(), setters)?;
+    let mut kernels = 0;
+    for (at, node) in nodes.iter().enumerate() {
+        if node.of.iter().any(|place| given.pinned.contains(place)) {
+            return Err("an update broke what was made of it");
+        }
+        if node.after.iter().any(|after| after.node as usize == setter) {
+            return Err("its body goes on once the condition is set");
+        }
+        if !node.after.iter().all(|after| after.is_plain()) {
+            return Err("its body has edges that are no plain dependencies");
+        }
+        match &node.op {
+            _ if at == setter => {}
+            AnyOp::Empty(_) => {}
+            op @ AnyOp::Kernel(_) if node.front == Front::default() => {
+                kernels += 1;
+                fits(op, given.context, SOME)?;
+            }
+            AnyOp::Fill(_) | AnyOp::Copy(_) => {
+                return Err("its body has a fill or a copy that is no kernel's");
+            }
+            _ => return Err("its body has other nodes than kernels"),
+        }
+    }
+    if kernels == 0 {
+        return Err("its body has no kernels");
+    }
+    let active = given.word().ok_or("there is no memory for its latch")?;
+    let copies = copies(kernels);
+    Ok((
+        repeated(nodes, setter, copies, active, given, setters)?,
+        copies,
+    ))
+}
+
+/// The number of the node that sets the loop's condition, if nothing else does but what comes
+/// before the loop.
+fn setter_of(plan: &Plan, body: &Nodes, condition: u64, setters: &Setters) -> Result<usize, Unfit> {
+    let sets = |node: &Planned| match &node.op {
+        AnyOp::Kernel(op) if op.condition_of().is_some() => op.arguments().has_condition(condition),
+        _ => false,
+    };
+    let mut found = None;
+    for (at, node) in body.iter().enumerate().filter(|(_, node)| sets(node)) {
+        if setters.flag_of(&node.op).is_none() || !matches!(node.does, Does::Same) {
+            return Err("a kernel of the program sets its condition");
+        }
+        if found.replace(at).is_some() {
+            return Err("its condition is set twice");
+        }
+    }
+    let found = found.ok_or("its body does not set its condition")?;
+    let all = plan.graphs.iter().flatten().filter(|node| sets(node));
+    let is_library = |node: &Planned| setters.is_setter(&node.op);
+    match all.clone().count() <= 2 && all.into_iter().all(is_library) {
+        true => Ok(found),
+        false => Err("its condition is set elsewhere too"),
+    }
+}
+
+/// Puts a body so often one behind the other.
+fn repeated(
+    body: &Nodes,
+    setter: usize,
+    copies: usize,
+    active: u64,
+    given: &Given<'_>,
+    setters: &Setters,
+) -> Result<Nodes, Unfit> {
+    let mut is_end = vec![true; body.len()];
+    for after in body.iter().flat_map(|node| &node.after) {
+        is_end[after.node as usize] = false;
+    }
+    // With the nodes that the setter alone waits for.
+    for after in &body[setter].after {
+        let of_others = body.iter().enumerate().filter(|(at, _)| *at != setter);
+        let mut waits = of_others.flat_map(|(_, node)| &node.after);
+        is_end[after.node as usize] = !waits.any(|other| other.node == after.node);
+    }
+    let mut nodes = Nodes::with_capacity((body.len() + 1) * copies);
+    for copy in 0..copies {
+        let first = nodes.len() as u32;
+        let latch = first.checked_sub(1);
+        // By the number in the body.
+        let mut place = vec![0; body.len()];
+        let mut ends = SmallVec::<[After; 2]>::new();
+        for (at, node) in body.iter().enumerate().filter(|(at, _)| *at != setter) {
+            let mut node = node.clone();
+            for after in &mut node.after {
+                after.node = place[after.node as usize];
+            }
+            if node.after.is_empty() {
+                node.after.extend(latch.map(After::plain));
+            }
+            if copy > 0 && matches!(node.op, AnyOp::Kernel(_)) {
+                node.front.guard = Some(active);
+                let op = super::front::in_front(node.op, given.context, node.front);
+                node.op = op.map_err(|_| "the driver fails to load a guarded kernel")??;
+            }
+            place[at] = nodes.len() as u32;
+            if is_end[at] {
+                ends.push(After::plain(place[at]));
+            }
+            nodes.push(node);
+        }
+        let mut last = body[setter].clone();
+        // Nothing of a repetition runs beside its latch.
+        last.after = ends;
+        if copy + 1 < copies {
+            let latch = setters.latch(&last.op, active);
+            let latch = latch.ok_or("its condition is not set by a flag alone")?;
+            let latch = latch.map_err(|_| "the latch cannot be loaded")?;
+            last.op = AnyOp::Kernel(latch);
+            last.does = Does::Latch(active);
+        }
+        nodes.push(last);
+    }
+    Ok(nodes)
+}
