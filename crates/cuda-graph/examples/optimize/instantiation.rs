@@ -10,10 +10,10 @@ use crate::measure::median;
 /// How many nodes the graphs have.
 const NODES: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
-/// Every so manieth node is a fill.
+/// Of so many nodes, one is a fill.
 const FILL_EVERY: usize = 10;
 
-/// The most nodes that are instantiated in all, for one figure.
+/// About how many nodes are instantiated for one figure.
 const MOST: usize = 300_000;
 
 /// A line of one-thread kernels and fills. Every second node waits for the two before the last one,
@@ -51,9 +51,9 @@ fn time(graph: &Graph, optimize: Optimize) -> Result<f64> {
 
 pub fn print(setting: &Setting, optimize: Optimize, repeats: usize) -> Result<()> {
     println!("lines of kernels and fills, with redundant edges; µs a node to instantiate");
-    println!("a pass: what it alone costs more than none, with the second definition it needs\n");
+    println!("a pass: what it alone adds, with the second definition where it changes anything\n");
     let passes: Vec<_> = optimize.passes().collect();
-    let mut columns = vec!["none".into(), "passes".into(), "times".into()];
+    let mut columns = vec!["none".into(), "passes".into(), "ratio".into()];
     columns.extend(passes.iter().map(|pass| format!("{pass:?}")));
     print!("{:>10}", "nodes");
     columns.iter().for_each(|column| print!("{column:>14}"));

@@ -1,5 +1,5 @@
-//! What optimized graphs gain: the same graph as the driver gets it plain, and with all passes, on
-//! the same memory in one run.
+//! What optimized graphs gain: the same graph plain and with all passes, on the same memory in one
+//! run.
 //!
 //! `cargo run --release --example optimize [-- --only loop] [--repeats 50]`; `--help` says the
 //! rest.
@@ -39,7 +39,7 @@ fn launches(setting: &Setting, options: &Options) -> Result<bool> {
         "µs, medians of {repeats} repeats; passes: {:?}",
         options.optimize
     );
-    println!("submit: to submit a launch; in all: until it is over; times: passes by plain\n");
+    println!("submit: to submit a launch; in all: until it is over; ratio: with passes by plain\n");
     measure::print_header();
     let mut agree = true;
     for (name, make) in CASES {

@@ -56,7 +56,7 @@ impl Contender {
     }
 }
 
-/// The median, in place of which one of no values is 0.
+/// The median, and 0 of no values.
 pub fn median(of: &[f64]) -> f64 {
     let mut of = of.to_vec();
     of.sort_by(f64::total_cmp);
@@ -119,7 +119,7 @@ pub fn measure(
 }
 
 pub fn print_header() {
-    let columns = ["submit", "passes", "times", "in all", "passes", "times"];
+    let columns = ["submit", "passes", "ratio", "in all", "passes", "ratio"];
     print!("{:16}", "");
     columns.iter().for_each(|column| print!("{column:>11}"));
     println!();

@@ -9,15 +9,15 @@ use lexopt::{Arg, Parser};
 use crate::case::{CASES, is_named};
 
 const HELP: &str = "\
-Launches graphs as the driver gets them plain, and as it gets them with all passes, in turns.
+Launches graphs as they are, and with all passes run over them, in turns.
 
 usage: optimize [options]
 
 --only NAME       this case alone; may be given again
 --without PASS    without this pass; may be given again
 --repeats N       how often each is launched, or instantiated                    [50]
---instantiate     what instantiating costs instead, with all passes, each one, and none
---picture DIR     writes the picture of a loop to DIR instead, as SVG
+--instantiate     instead: what instantiating costs, with all passes, each one, and none
+--picture DIR     instead: draws the graph of a loop, without passes, to DIR/loop.svg
 --help            this text
 ";
 
