@@ -52,6 +52,10 @@ pub(super) struct Made {
     pub exec: Option<(CUgraphExec, Option<Arc<Turns>>, Optimized)>,
 }
 
+/// The driver's handle of what stands for a node, and its place in the plan. What was copied as it
+/// is has none.
+type Handle = (Option<(u32, u32)>, CUgraphNode);
+
 /// Why a node could not be set.
 enum NotSet {
     /// A pass assumed something else of it.
@@ -134,9 +138,8 @@ impl Optimized {
         Ok(Made { report, exec })
     }
 
-    /// The handles of what stands for a node, with their places in the plan. What was copied as it
-    /// is has none.
-    fn handles(&self, place: Place) -> SmallVec<[(Option<(u32, u32)>, CUgraphNode); 1]> {
+    /// What stands for a node.
+    fn handles(&self, place: Place) -> SmallVec<[Handle; 1]> {
         if let Some(stands) = self.stands.get(&place) {
             let handle = |&(graph, node): &(u32, u32)| {
                 Some((Some((graph, node)), self.emitted.handle(graph, node)?))
@@ -186,7 +189,7 @@ impl Optimized {
         Ok(())
     }
 
-    /// What stands for a node.
+    /// What stands for a node, as planned.
     fn standing(&self, place: Place) -> impl Iterator<Item = &Planned> {
         let stands = self.stands.get(&place).into_iter().flatten();
         stands.map(|&(graph, node)| &self.plan.graphs[graph as usize][node as usize])

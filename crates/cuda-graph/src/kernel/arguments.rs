@@ -194,10 +194,17 @@ impl Arguments {
         Kernel::from_owner(self.owners.last()?)
     }
 
-    /// Whether the condition with this handle is among them.
-    pub(crate) fn has_condition(&self, handle: u64) -> bool {
-        self.places()
-            .any(|(start, form)| form.0 == Form::CONDITION && self.words[start].0 == handle)
+    /// The handles of the conditions among them.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = u64> + '_ {
+        let conditions = self.places().filter(|(_, form)| form.0 == Form::CONDITION);
+        conditions.map(|(start, _)| self.words[start].0)
+    }
+
+    /// The words of all others.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        let others = self.places().filter(|(_, form)| form.0 != Form::CONDITION);
+        let words = others.flat_map(|(start, form)| &self.words[start..start + form.words()]);
+        words.map(|word| word.0)
     }
 
     /// Adds memory, and what keeps it alive.

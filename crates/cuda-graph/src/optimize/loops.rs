@@ -117,7 +117,10 @@ fn unrolled(
 /// before the loop.
 fn setter_of(plan: &Plan, body: &Nodes, condition: u64, setters: &Setters) -> Result<usize, Unfit> {
     let sets = |node: &Planned| match &node.op {
-        AnyOp::Kernel(op) if op.condition_of().is_some() => op.arguments().has_condition(condition),
+        AnyOp::Kernel(op) if op.condition_of().is_some() => op
+            .arguments()
+            .conditions()
+            .any(|handle| handle == condition),
         _ => false,
     };
     let mut found = None;

@@ -278,34 +278,37 @@ impl Plan {
     }
 
     /// Refuses what depends on the numbers of conditions in other ways than by a kernel's argument
-    /// that is one.
+    /// that is one. Of conditions that recorders made, nobody else has the number.
     fn check_conditions(&mut self) -> Planning<()> {
         let of = |node: &Planned| match node.op.holds() {
-            Holds::Bodies(branching) => Some(branching.condition.raw()),
+            Holds::Bodies(branching) => Some(branching.condition),
             _ => None,
         };
         let nodes = || self.graphs.iter().flatten();
-        let conditions: Vec<u64> = nodes().filter_map(of).collect();
-        for node in nodes().filter(|_| !conditions.is_empty()) {
+        let conditions: Vec<_> = nodes().filter_map(of).collect();
+        let all: HashSet<u64> = conditions.iter().map(|it| it.raw()).collect();
+        let known = conditions.iter().filter(|it| !it.serves_again);
+        let known: HashSet<u64> = known.map(|it| it.raw()).collect();
+        for node in nodes().filter(|_| !all.is_empty()) {
             let left = |why| {
                 Err(Stop::Left(NotPlanned {
                     node: Some(Box::new(node.op.name(node.of.first().map(|place| place.1)))),
                     why,
                 }))
             };
-            if let Does::Copies(_) = node.does {
+            let is_foreign = node.op.tag().unowned || matches!(node.does, Does::Copies(_));
+            if is_foreign && !known.is_empty() {
                 return left("other code's work is in one graph with conditions");
             }
             let AnyOp::Kernel(kernel) = &node.op else {
                 continue;
             };
-            let mut arguments = kernel.arguments().clone();
-            if !arguments.exchange_conditions(|raw| conditions.contains(&raw).then_some(0)) {
+            let arguments = kernel.arguments();
+            if !arguments.conditions().all(|handle| all.contains(&handle)) {
                 return left("it sets a condition that no node looks at");
             }
-            let is_one = |word: &u64| conditions.contains(word);
-            if node.op.tag().unowned || arguments.words().iter().any(is_one) {
-                return left("it may set a condition");
+            if arguments.numbers().any(|number| known.contains(&number)) {
+                return left("it has the number of a condition");
             }
         }
         // Whatever was read is held from here on.

@@ -1,6 +1,7 @@
 //! Random graphs of all kinds of nodes, with random edges too many, give the same bytes with every
 //! set of passes as without; so do random updates, and nodes disabled and enabled again.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -509,7 +510,7 @@ fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> (Vec<Vec<
     (seen, log)
 }
 
-fn check(seed: u64, cells: &mut Cells, sets: &[Optimize]) {
+fn check(seed: u64, cells: &mut Cells, sets: &[Optimize], did: &mut BTreeSet<&str>) {
     let made = make(seed, cells);
     let wants = {
         let mut plain = made.graph.instantiate().expect("it instantiates");
@@ -517,6 +518,9 @@ fn check(seed: u64, cells: &mut Cells, sets: &[Optimize]) {
     };
     for &set in sets {
         let mut exec = optimized(&made.graph, set);
+        let report = exec.report().expect("there is one");
+        let passes = report.passes.iter().flat_map(|pass| &pass.did);
+        did.extend(passes.map(|(what, _)| *what));
         let (got, log) = play(seed, cells, &made, &mut exec);
         for (launch, (got, want)) in got.iter().zip(&wants).enumerate() {
             let differs = got.iter().zip(want).position(|(got, want)| got != want);
@@ -537,7 +541,9 @@ fn passes_change_no_byte() {
         .map_or(0, |seed| seed.parse().expect("CUDA_GRAPH_SEED is a number"));
     let mut cells = Cells::new();
     let sets = &all_sets()[1..];
+    let mut did = BTreeSet::new();
     for seed in first..first + 150 * times {
-        check(seed, &mut cells, sets);
+        check(seed, &mut cells, sets, &mut did);
     }
+    assert!(did.len() >= 9, "{did:?}");
 }
