@@ -1,4 +1,4 @@
-//! Loops on the device, of one-thread kernels and one more that counts the flag down.
+//! Loops on the device, of one-thread kernels, the last of which counts the flag down.
 
 use cuda_graph::{FillOp, KernelOp, Recorder, Result};
 
@@ -19,11 +19,11 @@ pub fn while_first(setting: &Setting, kernels: u32) -> Result<Case> {
 
 fn of(setting: &Setting, kernels: u32, is_do_while: bool) -> Result<Case> {
     let mut memory: Memory = setting.memory();
-    let (cell, flag) = (memory.zeros(1)?, memory.zeros(1)?);
+    let (cell, flag, turns) = (memory.zeros(1)?, memory.zeros(1)?, memory.zeros(1)?);
     let start = FillOp::new(&flag, TURNS)?;
-    let ops: Result<Vec<KernelOp>> = (0..kernels)
-        .map(|at| setting.tiny.step(&cell, at + 1))
-        .chain([setting.tiny.count_down(&flag)])
+    let ops: Result<Vec<KernelOp>> = (1..kernels)
+        .map(|at| setting.tiny.step(&cell, at))
+        .chain([setting.tiny.count_down(&flag, &turns)])
         .collect();
     let ops = ops?;
     let name = match is_do_while {
@@ -32,7 +32,7 @@ fn of(setting: &Setting, kernels: u32, is_do_while: bool) -> Result<Case> {
     };
     let plural = if kernels == 1 { "" } else { "s" };
     let title = format!(
-        "{name} loop, {TURNS} turns of {kernels} one-thread kernel{plural} and one that counts"
+        "{name} loop, {TURNS} turns of {kernels} one-thread kernel{plural}, of which one counts"
     );
     let body =
         move |r: &mut dyn Recorder| ops.iter().try_for_each(|op| r.record(op.clone()).map(drop));

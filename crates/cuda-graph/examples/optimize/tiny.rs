@@ -54,12 +54,12 @@ impl Tiny {
         unsafe { KernelOp::new(&self.gather, launch(1, 1), (to, from)) }
     }
 
-    /// A flag is counted down.
+    /// A flag is counted down, and turns are counted up.
     #[track_caller]
-    pub fn count_down(&self, flag: &Buffer<u32>) -> Result<KernelOp> {
-        assert!(!flag.is_empty());
-        // SAFETY: this is the kernel's parameter; its thread has one word.
-        unsafe { KernelOp::new(&self.count_down, launch(1, 1), (flag,)) }
+    pub fn count_down(&self, flag: &Buffer<u32>, turns: &Buffer<u32>) -> Result<KernelOp> {
+        assert!(!flag.is_empty() && !turns.is_empty());
+        // SAFETY: these are the kernel's parameters; its thread has one word of each.
+        unsafe { KernelOp::new(&self.count_down, launch(1, 1), (flag, turns)) }
     }
 
     /// Each word becomes 5 times itself + `number`; each block has as many of them. Words that are

@@ -59,7 +59,8 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
 /// How often a body of so many kernels is there, once it is unrolled.
 fn copies(kernels: usize) -> usize {
     match kernels {
-        0..=12 => 8,
+        0..=6 => 16,
+        7..=12 => 8,
         13..=40 => 4,
         _ => 2,
     }

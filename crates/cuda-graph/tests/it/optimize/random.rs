@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{
-    AnyOp, Buffer, ChildOp, CopyOp, EmptyOp, Exec, FillOp, Graph, HostOp, IfElseOp, IfOp, Kernel,
-    KernelOp, Module, NodeId, NodeKind, Optimize, PinnedBuffer, Recorder, Result, WhileOp,
+    AnyOp, Buffer, ChildOp, CopyOp, Driver, EmptyOp, Exec, FillOp, Graph, HostOp, IfElseOp, IfOp,
+    Kernel, KernelOp, Module, NodeId, NodeKind, Optimize, PinnedBuffer, Recorder, Result, WhileOp,
 };
 
 use super::{all_sets, optimized};
@@ -258,6 +258,8 @@ struct Known {
 struct Made {
     graph: Graph,
     known: Vec<Known>,
+    /// It may have conditional nodes.
+    branches: bool,
 }
 
 /// Fills a graph at random. Returns what it touches.
@@ -444,7 +446,11 @@ fn make(seed: u64, cells: &Cells) -> Made {
         let mut known = Vec::new();
         let recorded = Graph::record(&context(), |r| record(&mut random, cells, r, 0, &mut known));
         let (graph, ()) = recorded.expect("it is recorded");
-        return Made { graph, known };
+        return Made {
+            graph,
+            known,
+            branches: true,
+        };
     }
     let graph = Graph::new(&context()).expect("there is memory");
     let mut known = Vec::new();
@@ -458,13 +464,21 @@ fn make(seed: u64, cells: &Cells) -> Made {
         &mut known,
         may_branch,
     );
-    Made { graph, known }
+    Made {
+        graph,
+        known,
+        branches: may_branch,
+    }
 }
 
 /// Launches, updates and launches again. Returns what is in memory after each launch.
 fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> (Vec<Vec<u32>>, String) {
     let mut log = String::new();
     let mut random = Random::new(seed ^ 0x55);
+    // On an H200 a plain executable with conditional nodes differs from run to run once a node is
+    // disabled (driver for CUDA 13.0, seed 152).
+    let driver = cuda_graph::device(0).expect("there is one").driver();
+    let may_disable = !made.branches || driver == Driver::Software;
     cells.reset();
     let mut seen = Vec::new();
     let mut off: Vec<NodeId> = Vec::new();
@@ -478,7 +492,7 @@ fn play(seed: u64, cells: &mut Cells, made: &Made, exec: &mut Exec) -> (Vec<Vec<
             }
             let Known { node, act } = &made.known[random.below(made.known.len())];
             match random.below(4) {
-                0 if !matches!(node.kind(), NodeKind::Host) => {
+                0 if may_disable && !matches!(node.kind(), NodeKind::Host) => {
                     match off.iter().position(|other| other == node) {
                         Some(at) => {
                             off.remove(at);
@@ -526,7 +540,10 @@ fn check(seed: u64, cells: &mut Cells, sets: &[Optimize], did: &mut BTreeSet<&st
             let differs = got.iter().zip(want).position(|(got, want)| got != want);
             if let Some(word) = differs {
                 let report = exec.report().expect("there is one");
-                panic!("seed {seed}, {set:?}: launch {launch}, word {word}\n{report}\n{log}");
+                panic!(
+                    "seed {seed}, {set:?}: launch {launch}, word {word}\n{report}\n{log}\
+                     got {got:?}\nnot {want:?}"
+                );
             }
         }
     }
