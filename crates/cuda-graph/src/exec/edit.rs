@@ -221,7 +221,7 @@ impl Exec {
         driver::bind(&self.context).map_err(nothing_done)?;
         if self.optimized.is_some() {
             let edits: Vec<_> = edits.iter().map(|edit| (edit.node, &edit.op)).collect();
-            let set = self.set_optimized(&edits);
+            let set = self.set_optimized(&edits, &|_, id, op| op.name(id.index));
             return set.map_err(|(error, restored)| Refused { error, restored });
         }
         let Some((source, _)) = &self.source else {

@@ -103,6 +103,9 @@ impl Graph {
         };
         let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
         exec.turns = turns;
+        if optimized.as_ref().is_some_and(|made| made.has_read()) {
+            exec.table.hold(self.hierarchy().clone());
+        }
         (exec.report, exec.optimized) = (report, optimized);
         exec.options = Some(InstantiateOptions {
             upload: None,

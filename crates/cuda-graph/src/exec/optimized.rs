@@ -18,7 +18,8 @@ use smallvec::SmallVec;
 use super::turns::Turns;
 use super::{Exec, InstantiateOptions};
 use crate::driver::event::Event;
-use crate::error::{NodeKind, UpdateFailure};
+use crate::error::{NodeKind, NodeName, UpdateFailure};
+use crate::graph::diff::{counterparts, is_taken_over};
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
 use crate::op::Op;
@@ -52,16 +53,15 @@ pub(super) struct Made {
     pub exec: Option<(CUgraphExec, Option<Arc<Turns>>, Optimized)>,
 }
 
-/// The driver's handle of what stands for a node, and its place in the plan. What was copied as it
-/// is has none.
-type Handle = (Option<(u32, u32)>, CUgraphNode);
-
 /// Why a node could not be set.
 enum NotSet {
     /// A pass assumed something else of it.
     Assumed,
     Error(Error),
 }
+
+/// The places of nodes in a plan, where they have one, and the driver's handles.
+type Stands = SmallVec<[(Option<(u32, u32)>, CUgraphNode); 1]>;
 
 impl Optimized {
     /// Plans `graph` and instantiates that.
@@ -138,8 +138,15 @@ impl Optimized {
         Ok(Made { report, exec })
     }
 
-    /// What stands for a node.
-    fn handles(&self, place: Place) -> SmallVec<[Handle; 1]> {
+    /// Whether it does what nodes of other code do, which that may have user objects for. The
+    /// driver's own graph holds those, so launches hold that.
+    pub(super) fn has_read(&self) -> bool {
+        !self.base.read.is_empty()
+    }
+
+    /// The handles of what stands for a node, with their places in the plan. What was copied as it
+    /// is has none.
+    fn handles(&self, place: Place) -> Stands {
         if let Some(stands) = self.stands.get(&place) {
             let handle = |&(graph, node): &(u32, u32)| {
                 Some((Some((graph, node)), self.emitted.handle(graph, node)?))
@@ -242,9 +249,11 @@ impl Exec {
     }
 
     /// Has the driver set what stands for some nodes, all or none. The table is left as it is.
+    /// `name` says what errors call them.
     pub(super) fn set_optimized(
         &mut self,
         edits: &[(NodeId, &AnyOp)],
+        name: &dyn Fn(&Exec, NodeId, &AnyOp) -> NodeName,
     ) -> std::result::Result<(), (Error, bool)> {
         let Some(optimized) = &self.optimized else {
             return Err((Error::UnknownSource, true));
@@ -260,7 +269,16 @@ impl Exec {
         };
         let mut broken = Vec::new();
         for (done, (id, op)) in edits.iter().enumerate() {
-            let error = match optimized.set(&self.context, self.raw, place(*id), &now) {
+            let is_refused = known(place(*id)).is_some_and(|was| !is_taken_over(was, op));
+            let set = match is_refused {
+                // A node that does it itself would be refused by the driver.
+                true => Err(NotSet::Error(Error::Call {
+                    call: "cuGraphExecNodeSetParams",
+                    code: CUresult::CUDA_ERROR_INVALID_VALUE,
+                })),
+                false => optimized.set(&self.context, self.raw, place(*id), &now),
+            };
+            let error = match set {
                 Ok(()) => continue,
                 Err(NotSet::Assumed) => {
                     broken.push(place(*id));
@@ -272,11 +290,17 @@ impl Exec {
                 let set = optimized.set(&self.context, self.raw, place(*id), &known);
                 broken.contains(&place(*id)) || set.is_ok()
             });
-            return Err((error.about(op.name(id.index), "updating"), restored));
+            return Err((error.about(name(self, *id, op), "updating"), restored));
         }
         if !broken.is_empty() {
+            // One that is alone was not set.
+            let is_alone = edits.len() == 1;
             self.plan_anew(Pins::More(&broken), edits)
-                .map_err(|error| (error, false))?;
+                .map_err(|error| match edits {
+                    [(id, op)] => error.about(name(self, *id, op), "updating"),
+                    _ => error,
+                })
+                .map_err(|error| (error, is_alone))?;
         }
         if let Some(optimized) = &mut self.optimized {
             let pending = edits.iter().map(|(id, op)| (place(*id), (*op).clone()));
@@ -332,18 +356,18 @@ impl Exec {
                 .try_for_each(|(_, handle)| driver::exec::set_enabled(self.raw, handle, enabled))
                 .map_err(NotSet::Error),
         };
-        match done {
-            Ok(()) => Ok(()),
+        let done = match done {
             Err(NotSet::Assumed) => self.plan_anew(Pins::More(&[at]), &[]),
-            Err(NotSet::Error(error)) => {
-                if let Some(optimized) = &mut self.optimized
-                    && changed
-                {
-                    change(&mut optimized.disabled, !enabled);
-                }
-                Err(error)
-            }
+            Err(NotSet::Error(error)) => Err(error),
+            Ok(()) => Ok(()),
+        };
+        if let Some(optimized) = &mut self.optimized
+            && changed
+            && done.is_err()
+        {
+            change(&mut optimized.disabled, !enabled);
         }
+        done
     }
 
     /// What a node of the definition does now, if that is known.
@@ -371,6 +395,31 @@ impl Exec {
             });
         };
         driver::exec::is_enabled(self.raw, handle)
+    }
+
+    /// How the driver would pair the nodes of graph `body` with those of the definition.
+    pub(super) fn pairing_with(
+        &self,
+        theirs: &mut State,
+        ours: Option<&mut State>,
+        body: u32,
+    ) -> Pairing {
+        let Some((_, root)) = &self.source else {
+            return Pairing::Driver;
+        };
+        match ours {
+            None if *root == body => return Pairing::Own,
+            None => self.remember(*root, theirs),
+            Some(ours) => self.remember(*root, ours),
+        }
+        let (Some(Some(own)), Ok(other)) = (self.shape.get(), theirs.shape(body)) else {
+            return Pairing::Driver;
+        };
+        let mut names = HashMap::new();
+        counterparts(own, &other, &mut |own, other, nodes| {
+            names.extend(nodes.iter().map(|&(was, is)| ((other, is), (own, was))));
+        });
+        Pairing::Of(names)
     }
 
     /// Gives up all that passes did.
@@ -417,6 +466,7 @@ impl Exec {
             let now = now.or_else(|| self.known((body, index)));
             if let Some(now) = now {
                 node.op = now.clone();
+                base.read.remove(&(body, index));
             }
             if let Does::Copies(copied) = &mut node.does
                 && let Some(now) = optimized.emitted.copied.get(&(body, index))
@@ -485,19 +535,18 @@ impl Exec {
         let Some(optimized) = &mut self.optimized else {
             return Err(Error::UnknownSource);
         };
-        if pairing == Pairing::Driver {
+        let base = match (Plan::of(theirs, body)?, &pairing) {
+            (_, Pairing::Driver) => None,
+            (Ok(base), Pairing::Own) => Some(base),
+            (Ok(mut base), Pairing::Of(names)) => base.rename(names).then_some(base),
+            (Err(left), _) => return Err(failed(UpdateFailure::NotSupported, left.node)),
+        };
+        let Some(mut base) = base else {
             self.without_passes()?;
             return self.update_raw(theirs, raw);
-        }
-        let mut base = match Plan::of(theirs, body)? {
-            Ok(base) => base,
-            Err(left) => return Err(failed(UpdateFailure::NotSupported, left.node)),
         };
-        if !base.has_shape_of(&optimized.base) {
+        if matches!(pairing, Pairing::Own) && !base.has_shape_of(&optimized.base) {
             return Err(failed(UpdateFailure::TopologyChanged, None));
-        }
-        if pairing == Pairing::ByOrder {
-            base.take_names_of(&optimized.base);
         }
         let options = self.options.clone().unwrap_or_default();
         let (mut plan, pinned) = (base.clone(), optimized.pinned.clone());
@@ -513,6 +562,7 @@ impl Exec {
         let emitted = Emitted::of(&plan, &self.context)?;
         let raw = emitted.graph().hierarchy().look().body(0)?.raw;
         if plan.has_shape_of(&optimized.plan)
+            && plan.has_names_of(&optimized.plan)
             && emitted.copied.is_empty()
             && !words.is_used()
             && driver::exec::update(self.raw, raw).0.is_ok()
@@ -541,11 +591,11 @@ impl Exec {
 }
 
 /// How the nodes of a graph are paired with those of the definition.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pairing {
     /// They are the same.
     Own,
-    ByOrder,
+    /// By the nodes of the graph.
+    Of(HashMap<Place, Place>),
     /// As the driver pairs them.
     Driver,
 }

@@ -61,6 +61,11 @@ impl Table {
         contents.edit().get_mut(node.index as usize)
     }
 
+    /// Holds what belongs to no node.
+    pub(super) fn hold(&mut self, owner: Owner) {
+        self.kept.push(owner);
+    }
+
     /// An empty table that holds what another one holds.
     pub(super) fn holding(other: Table) -> Table {
         Table {

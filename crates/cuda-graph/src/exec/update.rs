@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUresult};
 
-use super::optimized::Pairing;
 use super::table::Table;
 use super::{Exec, Gone};
-use crate::error::{NodeKind, NodeName, UpdateFailure};
+use crate::error::{NodeKind, NodeName, UpdateFailure, Verdict};
 use crate::graph::content::Content;
+use crate::graph::diff::Compared;
 use crate::graph::operation::Holds;
-use crate::graph::state::{Body, Hierarchy, State, lock_both};
+use crate::graph::state::{Hierarchy, State, lock_both};
 use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
 use crate::op::Op;
 use crate::{Error, Result, driver};
@@ -82,20 +82,26 @@ impl Exec {
             graph.check_turns(&mut theirs)?;
         }
         let body = graph.body_index();
+        let mut gone = None;
         let updated = match self.is_optimized() {
             true => {
-                let pairing = match (&own, &ours) {
-                    (Some((_, root)), None) if *root == body => Pairing::Own,
-                    (Some((_, root)), ours) => {
-                        let ours = ours.as_deref().unwrap_or(&theirs).body(*root);
-                        let ascends = |graph: Result<&Body>| graph.is_ok_and(|it| it.ascending);
-                        match ascends(ours) && ascends(theirs.body(body)) {
-                            true => Pairing::ByOrder,
-                            false => Pairing::Driver,
-                        }
-                    }
-                    (None, _) => Pairing::Driver,
-                };
+                let compared = self.compare(graph, &mut theirs, ours.as_deref_mut());
+                if let Ok(Compared { difference, .. }) = &compared
+                    && let Verdict::Refused { reason, node } = difference.verdict().clone()
+                {
+                    let difference = Some(Arc::new(difference.clone()));
+                    // After unlocking: dropping what operations hold may run user code.
+                    drop((theirs, ours));
+                    drop(compared);
+                    return Err(Error::Update {
+                        difference,
+                        reason,
+                        node,
+                        code: CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+                    });
+                }
+                gone = compared.ok();
+                let pairing = self.pairing_with(&mut theirs, ours.as_deref_mut(), body);
                 self.update_all_optimized(&mut theirs, body, raw, pairing)
             }
             false => self.update_raw(&theirs, raw),
@@ -107,7 +113,7 @@ impl Exec {
             }
             // After unlocking: dropping what operations hold may run user code.
             drop((theirs, ours));
-            drop(compared);
+            drop((compared, gone));
             return Err(error);
         }
         let mut new = Table::of(&mut theirs, body);
@@ -124,9 +130,13 @@ impl Exec {
             }
             self.is_replaced = true;
         }
+        if self.optimized.as_ref().is_some_and(|made| made.has_read()) {
+            new.hold(graph.hierarchy().clone());
+        }
         let old = std::mem::replace(&mut self.table, new);
         self.claim = theirs.claim(body);
         drop((ours, theirs));
+        drop(gone);
         self.retire(old, Gone::all);
         Ok(())
     }
@@ -218,12 +228,13 @@ impl Exec {
             let node = Box::new(name.clone());
             return Err(Error::ConditionalFixed { node }.about(name, "updating"));
         }
-        self.set_optimized(&[(id, &op)])
+        self.set_optimized(&[(id, &op)], &|exec, id, _| exec.table.name(id))
             .map_err(|(error, _)| error)?;
         let Some(content) = self.table.edit(id) else {
             return Ok(());
         };
         let old = std::mem::replace(content, op);
+        self.note_optimized();
         if !self
             .table
             .get(id)

@@ -91,6 +91,7 @@ impl State {
         // the condition serves again.
         let context = hierarchy.context.cu_ctx();
         let raw = driver::graph::create_condition(self.body(0)?.raw, context, default)?;
+        self.conditions += 1;
         Ok(Condition {
             raw,
             default,

@@ -176,6 +176,7 @@ impl State {
     /// Takes over the graphs of `other`, whose root the driver has moved into a node.
     fn take_in(&mut self, body: u32, node: u32, other: &mut State) {
         self.may_branch |= other.may_branch;
+        self.conditions += other.conditions;
         let first = self.bodies.len() as u32;
         // What is left of it holds nothing.
         let nothing = smallvec![Body::default()];

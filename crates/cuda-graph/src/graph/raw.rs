@@ -48,14 +48,17 @@ impl Graph {
         Ok(self.find(&state, node.into())?.1)
     }
 
-    /// Takes over a graph: it is destroyed when the last handle is gone.
+    /// Takes over a graph: it is destroyed when the last handle is gone. No pass changes it.
     ///
     /// # Safety
     ///
     /// `raw` is a graph of this context's device, no other owner destroys it, and nothing else uses
     /// it at the same time. What its nodes use lives while they can run.
     pub unsafe fn from_raw(raw: CUgraph, context: &Arc<CudaContext>) -> Graph {
-        Graph::of_raw(context, raw, true)
+        let graph = Graph::of_raw(context, raw, true);
+        // Nor are its user objects seen here, which its launches hold.
+        graph.hierarchy().lock().is_lent = true;
+        graph
     }
 
     /// Works on a graph that something else owns and destroys. The handle holds what nodes use that

@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub is_lent: bool,
     /// Of each recording that has some.
     pub checkpoints: Vec<Checkpoints>,
+    /// How many conditions were made.
+    pub conditions: usize,
     /// Conditions of this library's own that no node uses.
     pub spare: Vec<Condition>,
     /// What executables want to know of before nodes or edges come or go.
@@ -470,7 +472,7 @@ impl Body {
 
     /// The number of a node that the driver named. One that is unknown so far gets one.
     pub(crate) fn number(&mut self, raw: CUgraphNode) -> Result<u32> {
-        let new = (0..).zip(&self.handles).skip(self.numbered);
+        let new = (self.numbered as u32..).zip(&self.handles[self.numbered..]);
         let there = new.filter(|(_, handle)| !handle.is_null());
         self.numbers
             .extend(there.map(|(index, handle)| (*handle, index)));

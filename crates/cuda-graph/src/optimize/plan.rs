@@ -1,7 +1,7 @@
 //! A graph as values: what passes work on.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
 use smallvec::SmallVec;
@@ -20,6 +20,8 @@ pub(crate) type Place = (u32, u32);
 #[derive(Clone, Default)]
 pub(crate) struct Plan {
     pub graphs: Vec<Nodes>,
+    /// Nodes of other code: what they do is known here only.
+    pub read: HashSet<Place>,
 }
 
 /// The nodes of one graph, each behind those that it waits for.
@@ -73,6 +75,15 @@ pub(crate) struct Copied {
 // SAFETY: handles of the driver, used under the lock of the hierarchy that they are of.
 unsafe impl Send for Copied {}
 
+impl Copied {
+    fn rename(&mut self, name: &dyn Fn(&Place) -> Option<Place>) -> bool {
+        self.nodes.iter_mut().all(|(place, _, inner)| {
+            let is_found = name(place).map(|name| *place = name).is_some();
+            is_found && inner.as_mut().is_none_or(|inner| inner.rename(name))
+        })
+    }
+}
+
 /// A wait for a node, by its number in the same graph.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct After {
@@ -125,7 +136,10 @@ impl Plan {
             }));
         }
         let mut plan = Plan::default();
-        match plan.read(state, body).and_then(|_| plan.check_conditions()) {
+        let read = plan.read(state, body);
+        // Part of a graph need not use all of them.
+        let made = if body == 0 { state.conditions } else { 0 };
+        match read.and_then(|_| plan.check_conditions(made)) {
             Ok(()) => Ok(Ok(plan)),
             Err(Stop::Left(left)) => Ok(Err(left)),
             Err(Stop::Error(error)) => Err(error),
@@ -137,10 +151,11 @@ impl Plan {
         self.graphs.iter().map(Vec::len).sum()
     }
 
-    /// Lets go of what the operations use. What they are is known elsewhere.
+    /// Lets go of what the operations use. What they are is known elsewhere, unless they were read.
     pub(crate) fn release(&mut self) {
         for node in self.graphs.iter_mut().flatten() {
-            if !node.op.owners().is_empty() {
+            let is_read = node.of.len() == 1 && self.read.contains(&node.of[0]);
+            if !node.op.owners().is_empty() && !is_read {
                 node.op = node.op.name_only();
             }
         }
@@ -178,12 +193,31 @@ impl Plan {
                 .all(|(own, other)| own.len() == other.len() && own.iter().zip(other).all(same))
     }
 
-    /// Has nodes stand for what those of a plan of the same shape stand for.
-    pub(crate) fn take_names_of(&mut self, other: &Plan) {
-        let nodes = self.graphs.iter_mut().flatten();
-        for (own, other) in nodes.zip(other.graphs.iter().flatten()) {
-            own.of.clone_from(&other.of);
-        }
+    /// Has every node stand for another one of the program's, its counterpart. Returns whether all
+    /// have one. Otherwise the plan is of no use.
+    pub(crate) fn rename(&mut self, counterparts: &HashMap<Place, Place>) -> bool {
+        let name = |place: &Place| counterparts.get(place).copied();
+        let read: Option<_> = self.read.iter().map(name).collect();
+        let Some(read) = read else {
+            return false;
+        };
+        self.read = read;
+        self.graphs.iter_mut().flatten().all(|node| {
+            let of = node.of.iter().map(name).collect();
+            let is_found = Option::map(of, |of| node.of = of).is_some();
+            is_found
+                && match &mut node.does {
+                    Does::Copies(copied) => copied.rename(&name),
+                    _ => true,
+                }
+        })
+    }
+
+    /// Whether the nodes of both stand for the same nodes.
+    pub(crate) fn has_names_of(&self, other: &Plan) -> bool {
+        let (own, other) = (self.graphs.iter(), other.graphs.iter());
+        let of = |node: &Planned| node.of.clone();
+        own.flatten().map(of).eq(other.flatten().map(of))
     }
 
     /// How many edges there are.
@@ -240,7 +274,10 @@ impl Plan {
             Some(op) => op.clone(),
             None if content.kind() == NodeKind::Child => content.clone(),
             None => match read_unknown(graph, index) {
-                Ok(op) => op,
+                Ok(op) => {
+                    self.read.insert((body, index));
+                    op
+                }
                 Err(why) => return Err(left(why)),
             },
         };
@@ -278,14 +315,21 @@ impl Plan {
     }
 
     /// Refuses what depends on the numbers of conditions in other ways than by a kernel's argument
-    /// that is one. Of conditions that recorders made, nobody else has the number.
-    fn check_conditions(&mut self) -> Planning<()> {
+    /// that is one, and a condition that no node uses: the driver refuses that. Of conditions that
+    /// recorders made, nobody else has the number.
+    fn check_conditions(&mut self, made: usize) -> Planning<()> {
         let of = |node: &Planned| match node.op.holds() {
             Holds::Bodies(branching) => Some(branching.condition),
             _ => None,
         };
         let nodes = || self.graphs.iter().flatten();
         let conditions: Vec<_> = nodes().filter_map(of).collect();
+        if conditions.len() < made {
+            return Err(Stop::Left(NotPlanned {
+                node: None,
+                why: "a condition is used by no node",
+            }));
+        }
         let all: HashSet<u64> = conditions.iter().map(|it| it.raw()).collect();
         let known = conditions.iter().filter(|it| !it.serves_again);
         let known: HashSet<u64> = known.map(|it| it.raw()).collect();

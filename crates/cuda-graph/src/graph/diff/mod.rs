@@ -16,6 +16,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUgraphEdgeData;
 
 pub(crate) use pair::counterparts;
+pub(crate) use rules::is_taken_over;
 pub(crate) use snapshot::Snapshot;
 
 use super::operation::Holds;

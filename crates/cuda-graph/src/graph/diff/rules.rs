@@ -18,6 +18,23 @@ pub(super) enum Answer {
     Unknown,
 }
 
+/// Whether a copy or a fill takes over what another does. They are of one context.
+pub(crate) fn is_taken_over(was: &AnyOp, is: &AnyOp) -> bool {
+    match (was, is) {
+        _ if was.launch().is_some() => true,
+        (AnyOp::Copy(was), AnyOp::Copy(is)) => {
+            let sides =
+                was.to().space() == is.to().space() && was.from().space() == is.from().space();
+            sides && (was.is_line() && is.is_line() || was.has_same_params(is))
+        }
+        (AnyOp::Fill(was), AnyOp::Fill(is)) => {
+            let (was, is) = (was.rows_of_memset(), is.rows_of_memset());
+            was.height <= 1 && is.height <= 1 || was == is
+        }
+        _ => true,
+    }
+}
+
 /// What it says of `old`, made in a context, that is to do what `new` does, made in another.
 /// They are of one kind.
 pub(super) fn answer(old: (&Member, CUcontext), new: (&Member, CUcontext)) -> Answer {
@@ -38,16 +55,8 @@ pub(super) fn answer(old: (&Member, CUcontext), new: (&Member, CUcontext)) -> An
     }
     let parameters = UpdateFailure::ParametersChanged;
     match (was, is) {
-        (AnyOp::Copy(was), AnyOp::Copy(is)) => {
-            let sides =
-                was.to().space() == is.to().space() && was.from().space() == is.from().space();
-            let lines = was.is_line() && is.is_line() || was.has_same_params(is);
-            may(is_same_context && sides && lines, parameters)
-        }
-        (AnyOp::Fill(was), AnyOp::Fill(is)) => {
-            let (was, is) = (was.rows_of_memset(), is.rows_of_memset());
-            let is_line = was.height <= 1 && is.height <= 1;
-            may(is_same_context && (is_line || was == is), parameters)
+        (AnyOp::Copy(_), AnyOp::Copy(_)) | (AnyOp::Fill(_), AnyOp::Fill(_)) => {
+            may(is_same_context && is_taken_over(was, is), parameters)
         }
         (AnyOp::Batch(was), AnyOp::Batch(is)) => {
             may(is_same_context && was.kinds() == is.kinds(), parameters)

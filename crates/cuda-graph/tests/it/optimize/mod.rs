@@ -2,6 +2,7 @@
 //!
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many random graphs.
 
+mod attack;
 mod passes;
 mod random;
 mod updates;

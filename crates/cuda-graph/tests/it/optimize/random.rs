@@ -373,7 +373,8 @@ fn fill(
         };
         touched.nodes.push((node, reads, writes));
     }
-    let all = |side: fn(&(NodeId, Vec<usize>, Vec<usize>)) -> &Vec<usize>| {
+    type Sides = (NodeId, Vec<usize>, Vec<usize>);
+    let all = |side: fn(&Sides) -> &Vec<usize>| {
         touched
             .nodes
             .iter()
