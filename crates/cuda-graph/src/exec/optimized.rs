@@ -207,10 +207,14 @@ impl Optimized {
         self.standing(place).any(|node| node.of.len() > 1)
     }
 
-    /// Whether a node can be disabled where it is.
+    /// Whether a node can be disabled where it is. No order may lead through a disabled memset node
+    /// that the program did not put there.
     fn can_be_disabled(&self, place: Place) -> bool {
-        let latches = |node: &Planned| matches!(node.does, Does::Latch(_));
-        !self.programmatic.contains(&place) && !self.standing(place).any(latches)
+        let is_needed = |node: &Planned| {
+            let is_transfer = matches!(node.op.kind(), NodeKind::Fill | NodeKind::Copy);
+            matches!(node.does, Does::Latch(_)) || matches!(node.does, Does::Same) && is_transfer
+        };
+        !self.programmatic.contains(&place) && !self.standing(place).any(is_needed)
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
     let (mut nodes, mut edges) = (0, 0);
     for graph in &mut plan.graphs {
         nodes += without_empty(graph, given);
-        edges += reduce(graph);
+        edges += reduce(graph, given);
     }
     report.did("empty nodes removed", nodes, 0.01);
     report.did("edges removed", edges, COST);
@@ -37,7 +37,10 @@ struct Behind {
 }
 
 /// Removes edges that others imply. Returns how many.
-fn reduce(graph: &mut Nodes) -> usize {
+///
+/// A disabled node implies nothing of what it waits for: on an H200 the order through a disabled
+/// memset node is not kept.
+fn reduce(graph: &mut Nodes, given: &Given<'_>) -> usize {
     let mut removed = 0;
     // By node: its line and its place there.
     let mut own: Vec<Behind> = Vec::with_capacity(graph.len());
@@ -76,8 +79,10 @@ fn reduce(graph: &mut Nodes) -> usize {
         }
         // It goes on with the line of a node that it waits for, if that is the line's end.
         let plain = || node.after.iter().filter(|after| after.is_plain());
-        let continued =
-            plain().find(|after| last[own[after.node as usize].line as usize] == after.node);
+        let is_off = node.of.iter().any(|place| given.disabled.contains(place));
+        let continued = plain()
+            .filter(|_| !is_off)
+            .find(|after| last[own[after.node as usize].line as usize] == after.node);
         let this = match continued {
             Some(after) => {
                 let Behind { line, place } = own[after.node as usize];
@@ -98,7 +103,7 @@ fn reduce(graph: &mut Nodes) -> usize {
         own.push(this);
         let mut list = SmallVec::<[Behind; KNOWN]>::new();
         list.push(this);
-        for after in plain() {
+        for after in plain().filter(|_| !is_off) {
             let (start, end) = ranges[after.node as usize];
             for behind in &known[start as usize..end as usize] {
                 let known = list.iter().position(|known| known.line == behind.line);

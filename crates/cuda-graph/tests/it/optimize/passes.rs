@@ -337,3 +337,25 @@ fn fills_beside_each_other_are_one_kernel() {
     exec.launch(&stream).unwrap();
     assert_eq!(cells[3].to_host(&stream).unwrap(), [1; 8]);
 }
+
+/// On an H200 the order through a disabled memset node is not kept.
+#[test]
+fn no_order_leads_through_a_disabled_fill_alone() {
+    let stream = stream();
+    let graph = graph();
+    let (cell, other) = (words(&stream, &[1]), words(&stream, &[2]));
+    let first = graph.add(store(&cell, 1), ()).unwrap();
+    let fill = FillOp::new(&other, 7u32).unwrap();
+    let fill = graph.add(fill, first).unwrap();
+    graph.add(add(&other, &cell), (first, fill)).unwrap();
+    let mut exec = optimized(&graph, Pass::Edges);
+    assert_eq!(exec.report().unwrap().edges, (3, 2));
+    exec.disable(fill).unwrap();
+    assert!(!exec.is_enabled(fill).unwrap());
+    assert_eq!(exec.report().unwrap().edges, (3, 3));
+    exec.launch(&stream).unwrap();
+    assert_eq!(other.to_host(&stream).unwrap(), [3]);
+    exec.enable(fill).unwrap();
+    exec.launch(&stream).unwrap();
+    assert_eq!(other.to_host(&stream).unwrap(), [8]);
+}

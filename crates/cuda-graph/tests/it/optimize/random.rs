@@ -540,10 +540,16 @@ fn check(seed: u64, cells: &mut Cells, sets: &[Optimize], did: &mut BTreeSet<&st
         for (launch, (got, want)) in got.iter().zip(&wants).enumerate() {
             let differs = got.iter().zip(want).position(|(got, want)| got != want);
             if let Some(word) = differs {
-                let report = exec.report().expect("there is one");
+                let report = exec.report().expect("there is one").to_string();
+                drop(exec);
+                let agrees = |_| {
+                    let mut plain = made.graph.instantiate().expect("it instantiates");
+                    play(seed, cells, &made, &mut plain).0 == wants
+                };
+                let agrees: Vec<bool> = (0..8).map(agrees).collect();
                 panic!(
                     "seed {seed}, {set:?}: launch {launch}, word {word}\n{report}\n{log}\
-                     got {got:?}\nnot {want:?}"
+                     got {got:?}\nnot {want:?}\nplain again: {agrees:?}"
                 );
             }
         }
