@@ -262,7 +262,7 @@ impl Exec {
         let Some(optimized) = &self.optimized else {
             return Err((Error::UnknownSource, true));
         };
-        let known = |at: Place| optimized.pending.get(&at).or_else(|| self.known(at));
+        let known = |at: Place| self.known(at);
         let edited: HashMap<Place, &AnyOp> = match edits {
             [_] => HashMap::new(),
             edits => edits.iter().map(|(id, op)| (place(*id), *op)).collect(),
@@ -351,10 +351,7 @@ impl Exec {
             return Err(Error::UnknownSource);
         };
         let done = match is_joined {
-            true => {
-                let known = |at: Place| optimized.pending.get(&at).or_else(|| self.known(at));
-                optimized.set(&self.context, self.raw, at, &known)
-            }
+            true => optimized.set(&self.context, self.raw, at, &|at| self.known(at)),
             false => handles
                 .into_iter()
                 .try_for_each(|(_, handle)| driver::exec::set_enabled(self.raw, handle, enabled))
@@ -376,6 +373,10 @@ impl Exec {
 
     /// What a node of the definition does now, if that is known.
     fn known(&self, (body, index): Place) -> Option<&AnyOp> {
+        let pending = self.optimized.as_ref().map(|optimized| &optimized.pending);
+        if let Some(op) = pending.and_then(|pending| pending.get(&(body, index))) {
+            return Some(op);
+        }
         let hierarchy = self.source.as_ref().map_or(0, |(source, _)| source.id);
         let id = NodeId {
             hierarchy,
@@ -456,12 +457,8 @@ impl Exec {
             Pins::All => options.optimize = Optimize::NONE,
         }
         let mut base = optimized.base.clone();
-        let mut edited: HashMap<Place, &AnyOp> = optimized
-            .pending
-            .iter()
-            .map(|(place, op)| (*place, op))
-            .collect();
-        edited.extend(edits.iter().map(|(id, op)| (place(*id), *op)));
+        let edited: HashMap<Place, &AnyOp> =
+            edits.iter().map(|(id, op)| (place(*id), *op)).collect();
         for node in base.graphs.iter_mut().flatten() {
             let Some(&(body, index)) = node.of.first() else {
                 continue;

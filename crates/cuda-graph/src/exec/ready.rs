@@ -42,8 +42,8 @@ impl Ready {
     pub(crate) fn patch(&mut self, at: &Range<u16>, new: &[u64]) {
         let (start, end) = (usize::from(at.start), usize::from(at.end));
         assert!(self.words + end <= self.block.len() && end - start == new.len());
-        // SAFETY: within the block, which is its own and has room for a word wherever it has one for
-        // a pointer. The driver reads it during its calls alone.
+        // SAFETY: within the block, which is its own and has room for a word wherever it has one
+        // for a pointer. The driver reads it during its calls alone.
         unsafe {
             let words = self.block.cast::<u64>().add(self.words + start);
             words.copy_from_nonoverlapping(new.as_ptr(), new.len());

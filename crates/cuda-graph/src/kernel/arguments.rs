@@ -180,12 +180,6 @@ impl Arguments {
         self.owners.push(owner);
     }
 
-    /// Keeps another kernel loaded, besides the one that is kept.
-    pub(crate) fn exchange_kernel(&mut self, owner: Owner) {
-        self.owned |= KEPT;
-        self.owners.push(owner);
-    }
-
     /// Takes the last argument and the last kernel away. Returns the kernel before.
     pub(crate) fn take_variant(&mut self) -> Option<Kernel> {
         self.forms.pop()?;

@@ -216,9 +216,7 @@ impl KernelOp {
         let mut op = self.clone();
         let launch = Arc::make_mut(&mut op.launch);
         launch.function = Function(variant.raw());
-        launch
-            .arguments
-            .exchange_kernel(variant.clone().into_owner());
+        launch.arguments.keep(variant.clone().into_owner());
         if let Some(guard) = guard {
             launch.arguments.value(&guard);
         }

@@ -58,7 +58,7 @@ impl Planned {
 }
 
 /// The operation with something in front of its kernel.
-pub(super) fn in_front(
+fn in_front(
     op: AnyOp,
     context: &Arc<CudaContext>,
     front: Front,
@@ -77,8 +77,7 @@ fn variant(
     context: &Arc<CudaContext>,
     front: Front,
 ) -> Result<std::result::Result<KernelOp, Unfit>> {
-    let is_plain = |attribute: &LaunchAttribute| matches!(attribute, LaunchAttribute::Priority(_));
-    if !launch.attributes().iter().all(is_plain) {
+    if !has_plain_attributes(launch) {
         return Ok(Err("its launch has attributes"));
     }
     let wanted = Variant {
@@ -97,18 +96,20 @@ fn variant(
     }
 }
 
-/// Whether a kernel can have something in front.
-pub(super) fn fits(
-    op: &AnyOp,
+/// The operation with something in front of its kernel, or why there is none.
+pub(super) fn fitted(
+    op: AnyOp,
     context: &Arc<CudaContext>,
     front: Front,
-) -> std::result::Result<(), Unfit> {
-    match in_front(op.clone(), context, front) {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(why)) => Err(why),
-        Err(error) => {
-            tracing::debug!("a kernel is left as it is: {error}");
-            Err("the driver fails to load what was made of it")
-        }
-    }
+) -> std::result::Result<AnyOp, Unfit> {
+    in_front(op, context, front).unwrap_or_else(|error| {
+        tracing::debug!("a kernel is left as it is: {error}");
+        Err("the driver fails to load what was made of it")
+    })
+}
+
+/// Whether a launch has no attributes that a variant of its kernel could break.
+pub(super) fn has_plain_attributes(launch: &KernelOp) -> bool {
+    let is_plain = |attribute: &LaunchAttribute| matches!(attribute, LaunchAttribute::Priority(_));
+    launch.attributes().iter().all(is_plain)
 }

@@ -9,7 +9,7 @@ use super::plan::{After, Does, Front, Nodes, Plan, Planned};
 use super::{Given, Pass, PassReport};
 use crate::error::NodeKind;
 use crate::graph::AnyOp;
-use crate::op::{EmptyOp, Op};
+use crate::op::EmptyOp;
 
 /// From so many edges on, an empty node joins the ends of an embedded graph, or its beginnings.
 const MANY: usize = 8;
@@ -27,8 +27,7 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
         }
         for node in &plan.graphs[number] {
             if matches!(node.does, Does::Copies(_)) {
-                let name = || node.op.name(node.of.first().map(|place| place.1));
-                report.leave(name, "other code put work into it");
+                report.leave(|| node.name(), "other code put work into it");
             }
         }
     }

@@ -1,14 +1,14 @@
-//! Loops repeat their bodies, and each kernel of a repetition returns at once when the loop is over.
+//! Loops repeat their bodies. Each kernel of a repetition returns at once when the loop is over.
 //!
 //! On an H200 a turn of a loop costs 4 µs beside its kernels. A body that is there several times
 //! costs that once for all of them. Between two repetitions a *latch* notes whether the loop goes
-//! on, because kernels of a repetition may write the flag while others have not yet run; the kernels
-//! of all repetitions but the first look at the latch. The last repetition sets the condition, as
+//! on, because kernels of a repetition may write the flag while others have not yet run. The
+//! kernels of all repetitions but the first look at the latch. The last repetition sets the condition, as
 //! the body did.
 
 use smallvec::SmallVec;
 
-use super::front::{Unfit, fits};
+use super::front::{Unfit, fitted};
 use super::plan::{After, Does, Front, Nodes, Plan, Planned};
 use super::{Given, Pass, PassReport};
 use crate::graph::AnyOp;
@@ -41,7 +41,7 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
             let (true, Some(&body)) = (has_loops(node), node.inside.first()) else {
                 continue;
             };
-            let name = node.op.name(node.of.first().map(|place| place.1));
+            let name = node.name();
             match unrolled(plan, node, body, given, &setters) {
                 Ok((nodes, copies)) => {
                     plan.graphs[body as usize] = nodes;
@@ -95,7 +95,7 @@ fn unrolled(
             AnyOp::Empty(_) => {}
             op @ AnyOp::Kernel(_) if node.front == Front::default() => {
                 kernels += 1;
-                fits(op, given.context, SOME)?;
+                fitted(op.clone(), given.context, SOME)?;
             }
             AnyOp::Fill(_) | AnyOp::Copy(_) => {
                 return Err("its body has a fill or a copy that is no kernel's");
@@ -178,8 +178,7 @@ fn repeated(
             }
             if copy > 0 && matches!(node.op, AnyOp::Kernel(_)) {
                 node.front.guard = Some(active);
-                let op = super::front::in_front(node.op, given.context, node.front);
-                node.op = op.map_err(|_| "the driver fails to load a guarded kernel")??;
+                node.op = fitted(node.op, given.context, node.front)?;
             }
             place[at] = nodes.len() as u32;
             if is_end[at] {

@@ -91,6 +91,13 @@ pub(crate) struct After {
     pub data: EdgeData,
 }
 
+impl Planned {
+    /// What reports call it.
+    pub(crate) fn name(&self) -> NodeName {
+        self.op.name(self.of.first().map(|place| place.1))
+    }
+}
+
 impl After {
     pub(crate) fn plain(node: u32) -> After {
         let data = EdgeData::default();
@@ -336,7 +343,7 @@ impl Plan {
         for node in nodes().filter(|_| !all.is_empty()) {
             let left = |why| {
                 Err(Stop::Left(NotPlanned {
-                    node: Some(Box::new(node.op.name(node.of.first().map(|place| place.1)))),
+                    node: Some(Box::new(node.name())),
                     why,
                 }))
             };

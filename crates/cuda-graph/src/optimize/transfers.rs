@@ -13,7 +13,6 @@ use super::{Given, Pass, PassReport};
 use crate::error::NodeKind;
 use crate::graph::AnyOp;
 use crate::memory::Space;
-use crate::op::Op;
 use crate::op::lowered::{MOST_SLOTS, Sizes, lower, slots};
 
 /// What a launch is spared on an H200, in µs, by one fill or copy that is a kernel instead, and by
@@ -58,8 +57,7 @@ fn graph_of(graph: &mut Nodes, candidates: &[u32], given: &Given<'_>, report: &m
     for &at in candidates.iter().filter(|at| !special[**at as usize]) {
         let node = &graph[at as usize];
         if lower(given.context, &[&node.op], |_| true, Sizes::Worthwhile).is_none() {
-            let name = || node.op.name(node.of.first().map(|place| place.1));
-            report.leave(name, "its memory or its size is not a kernel's");
+            report.leave(|| node.name(), "its memory or its size is not a kernel's");
             continue;
         }
         let room = slots(&node.op).unwrap_or(MOST_SLOTS);

@@ -4,8 +4,9 @@
 //! stream it is a capture, and takes foreign work too. [`Eager`] runs a step now, and [`Step`]
 //! picks one.
 //! Flags on the device decide loops and branches: in a graph the library's own kernel
-//! ([`setter`](crate::graph::setter)) reads a flag and sets the condition of a conditional node, and `Eager` reads the
-//! flag back. Conditions inside bodies are set anew each time they are reached (L13).
+//! ([`setter`](crate::graph::setter)) reads a flag and sets the condition of a conditional node,
+//! and `Eager` reads the flag back. Conditions inside bodies are set anew each time they are
+//! reached (L13).
 //!
 //! Bodies, and everything recorded into a graph that others can reach, are values first
 //! ([`draft`]), and become nodes together when they are whole (L14).

@@ -148,8 +148,8 @@ impl Changing {
     }
 }
 
-/// Gives arguments of kernels, by their place in `ready`, other words, all or none. Returns how many
-/// nodes were set.
+/// Gives arguments of kernels, by their place in `ready`, other words, all or none. Returns how
+/// many nodes were set.
 #[inline]
 pub(super) fn set_words(
     exec: CUgraphExec,
