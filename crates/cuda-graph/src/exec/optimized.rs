@@ -9,7 +9,7 @@
 //! for other executables. So an update lets go of what it replaces.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUresult};
@@ -24,7 +24,7 @@ use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
 use crate::op::Op;
 use crate::optimize::emit::Emitted;
-use crate::optimize::plan::{Does, Place, Plan, Planned};
+use crate::optimize::plan::{Does, NotPlanned, Place, Plan, Planned};
 use crate::optimize::{Given, Optimize, Report, Words};
 use crate::{Error, Owner, Result, driver};
 
@@ -34,13 +34,11 @@ pub(super) struct Optimized {
     base: Plan,
     plan: Plan,
     emitted: Emitted,
-    /// By a node of the program's, its graph and number in the plan.
-    stands: HashMap<Place, SmallVec<[(u32, u32); 1]>>,
+    /// Made when it is asked for.
+    stands: OnceLock<StandsFor>,
     /// Nodes that passes leave alone.
     pinned: HashSet<Place>,
     disabled: HashSet<Place>,
-    /// Nodes at the ends of programmatic edges that a pass made.
-    programmatic: HashSet<Place>,
     /// Memory that passes use.
     words: Option<Owner>,
     /// What nodes were set to that the table does not know yet.
@@ -50,7 +48,21 @@ pub(super) struct Optimized {
 /// What became of a graph: an executable of another one, unless it is left as it is.
 pub(super) struct Made {
     pub report: Report,
-    pub exec: Option<(CUgraphExec, Option<Arc<Turns>>, Optimized)>,
+    pub exec: Option<Instantiated>,
+}
+
+/// The driver's executable, whose turns it takes, and what stands for what in it.
+type Instantiated = (CUgraphExec, Option<Arc<Turns>>, Optimized);
+
+/// By a node of the program's, what stands for it: a graph and a number in the plan.
+type StandsFor = HashMap<Place, SmallVec<[(u32, u32); 1]>>;
+
+/// What passes made of a graph.
+struct Planning {
+    base: Plan,
+    plan: Plan,
+    pinned: HashSet<Place>,
+    words: Words,
 }
 
 /// Why a node could not be set.
@@ -70,72 +82,96 @@ impl Optimized {
         state: &mut State,
         options: &InstantiateOptions,
     ) -> Result<Made> {
-        match Plan::of(state, graph.body_index())? {
-            Ok(base) => Optimized::of(base, graph.context(), options, Default::default(), false),
-            Err(left) => Ok(Made {
+        let left = |left: NotPlanned| {
+            Ok(Made {
                 report: Report::left(left),
                 exec: None,
+            })
+        };
+        let base = match Plan::of(state, graph.body_index())? {
+            Ok(base) => base,
+            Err(why) => return left(why),
+        };
+        let (context, nothing) = (graph.context(), HashSet::new());
+        let pinned = HashSet::new();
+        let (planning, report) =
+            Optimized::planned(base, context, options.optimize, pinned, &nothing);
+        if !report.has_changed() {
+            return Ok(Made { report, exec: None });
+        }
+        let made = Emitted::of(&planning.plan, context)
+            .and_then(|emitted| Optimized::instantiated(planning, emitted, options, nothing));
+        match made {
+            Ok(made) => Ok(Made {
+                report,
+                exec: Some(made),
             }),
+            Err(error) => {
+                tracing::debug!("a graph is instantiated as it is: {error}");
+                left(NotPlanned {
+                    node: None,
+                    why: "the driver does not take what the passes made of it",
+                })
+            }
         }
     }
 
-    /// As [`make`](Optimized::make). If it `must`, it is instantiated even if nothing is changed.
-    fn of(
+    /// What passes make of `base`.
+    fn planned(
         base: Plan,
         context: &Arc<CudaContext>,
-        options: &InstantiateOptions,
-        (pinned, disabled): (HashSet<Place>, HashSet<Place>),
-        must: bool,
-    ) -> Result<Made> {
+        optimize: Optimize,
+        pinned: HashSet<Place>,
+        disabled: &HashSet<Place>,
+    ) -> (Planning, Report) {
         let mut plan = base.clone();
         let words = Words::default();
         let given = Given {
             context,
             pinned: &pinned,
-            disabled: &disabled,
+            disabled,
             words: &words,
         };
-        let report = options.optimize.run(&mut plan, &given);
-        if !must && !report.has_changed() {
-            return Ok(Made { report, exec: None });
-        }
-        let made = Emitted::of(&plan, context).and_then(|emitted| {
-            let mut state = emitted.graph().hierarchy().lock();
-            let made = emitted.graph().instantiate_raw(&mut state, options)?;
-            drop(state);
-            Ok((made, emitted))
-        });
-        let ((raw, turns), emitted) = match made {
-            Ok(made) => made,
-            Err(error) if must => return Err(error),
-            Err(error) => {
-                tracing::debug!("a graph is instantiated as it is: {error}");
-                let left = crate::optimize::plan::NotPlanned {
-                    node: None,
-                    why: "the driver does not take what the passes made of it",
-                };
-                return Ok(Made {
-                    report: Report::left(left),
-                    exec: None,
-                });
-            }
-        };
-        let mut optimized = Optimized {
+        let report = optimize.run(&mut plan, &given);
+        let planning = Planning {
             base,
-            stands: stands(&plan),
+            plan,
+            pinned,
+            words,
+        };
+        (planning, report)
+    }
+
+    /// Instantiates what was planned and emitted. Nodes in `disabled` are disabled.
+    fn instantiated(
+        planning: Planning,
+        emitted: Emitted,
+        options: &InstantiateOptions,
+        disabled: HashSet<Place>,
+    ) -> Result<Instantiated> {
+        let mut state = emitted.graph().hierarchy().lock();
+        let (raw, turns) = emitted.graph().instantiate_raw(&mut state, options)?;
+        drop(state);
+        let Planning {
+            mut base,
+            mut plan,
+            pinned,
+            words,
+        } = planning;
+        base.release();
+        plan.release();
+        let optimized = Optimized {
+            base,
             plan,
             emitted: emitted.released(),
+            stands: OnceLock::new(),
             pinned,
-            disabled: HashSet::new(),
-            programmatic: HashSet::new(),
+            disabled,
             words: words.into_owner(),
             pending: HashMap::new(),
         };
-        optimized.programmatic = optimized.plan.programmatic();
-        optimized.base.release();
-        optimized.plan.release();
-        let exec = Some((raw, turns, optimized));
-        Ok(Made { report, exec })
+        optimized.disable_in(raw)?;
+        Ok((raw, turns, optimized))
     }
 
     /// Whether it does what nodes of other code do, which that may have user objects for. The
@@ -147,7 +183,7 @@ impl Optimized {
     /// The handles of what stands for a node, with their places in the plan. What was copied as it
     /// is has none.
     fn handles(&self, place: Place) -> Stands {
-        if let Some(stands) = self.stands.get(&place) {
+        if let Some(stands) = self.stands().get(&place) {
             let handle = |&(graph, node): &(u32, u32)| {
                 Some((Some((graph, node)), self.emitted.handle(graph, node)?))
             };
@@ -159,15 +195,15 @@ impl Optimized {
     }
 
     /// Disables nodes of the new executable `exec`, which is destroyed if it fails.
-    fn disable(&mut self, exec: CUgraphExec, nodes: HashSet<Place>) -> Result<()> {
-        let alone = nodes.iter().filter(|place| !self.is_joined(**place));
+    fn disable_in(&self, exec: CUgraphExec) -> Result<()> {
+        let alone = self.disabled.iter();
+        let alone = alone.filter(|place| !self.is_joined(**place));
         for (_, handle) in alone.flat_map(|place| self.handles(*place)) {
             if let Err(error) = driver::exec::set_enabled(exec, handle, false) {
                 driver::log_leak("an executable", driver::exec::destroy(exec));
                 return Err(error);
             }
         }
-        self.disabled = nodes;
         Ok(())
     }
 
@@ -198,7 +234,7 @@ impl Optimized {
 
     /// What stands for a node, as planned.
     fn standing(&self, place: Place) -> impl Iterator<Item = &Planned> {
-        let stands = self.stands.get(&place).into_iter().flatten();
+        let stands = self.stands().get(&place).into_iter().flatten();
         stands.map(|&(graph, node)| &self.plan.graphs[graph as usize][node as usize])
     }
 
@@ -214,21 +250,23 @@ impl Optimized {
             let is_transfer = matches!(node.op.kind(), NodeKind::Fill | NodeKind::Copy);
             matches!(node.does, Does::Latch(_)) || matches!(node.does, Does::Same) && is_transfer
         };
-        !self.programmatic.contains(&place) && !self.standing(place).any(is_needed)
+        !self.standing(place).any(is_needed) && !self.plan.programmatic().contains(&place)
     }
-}
 
-/// What stands for which node.
-fn stands(plan: &Plan) -> HashMap<Place, SmallVec<[(u32, u32); 1]>> {
-    let mut stands = HashMap::<Place, SmallVec<[(u32, u32); 1]>>::with_capacity(plan.len());
-    for (graph, nodes) in (0..).zip(&plan.graphs) {
-        for (number, node) in (0..).zip(nodes) {
-            for place in &node.of {
-                stands.entry(*place).or_default().push((graph, number));
+    /// What stands for which node.
+    fn stands(&self) -> &StandsFor {
+        self.stands.get_or_init(|| {
+            let mut stands = StandsFor::with_capacity(self.plan.len());
+            for (graph, nodes) in (0..).zip(&self.plan.graphs) {
+                for (number, node) in (0..).zip(nodes) {
+                    for place in &node.of {
+                        stands.entry(*place).or_default().push((graph, number));
+                    }
+                }
             }
-        }
+            stands
+        })
     }
-    stands
 }
 
 fn place(id: NodeId) -> Place {
@@ -338,19 +376,13 @@ impl Exec {
             true => disabled.remove(&at),
             false => disabled.insert(at),
         };
-        if !enabled && !optimized.can_be_disabled(at) {
-            optimized.disabled.insert(at);
-            let planned = self.plan_anew(Pins::More(&[at]), &[]);
-            if let (Err(_), Some(optimized)) = (&planned, &mut self.optimized) {
-                optimized.disabled.remove(&at);
-            }
-            return planned;
-        }
+        let is_assumed = !enabled && !optimized.can_be_disabled(at);
         let changed = change(&mut optimized.disabled, enabled);
         let Some(optimized) = &self.optimized else {
             return Err(Error::UnknownSource);
         };
         let done = match is_joined {
+            _ if is_assumed => Err(NotSet::Assumed),
             true => optimized.set(&self.context, self.raw, at, &|at| self.known(at)),
             false => handles
                 .into_iter()
@@ -451,7 +483,7 @@ impl Exec {
             return Err(Error::UnknownSource);
         };
         let mut options = self.options.clone().unwrap_or_default();
-        let mut pinned = optimized.pinned.clone();
+        let (mut pinned, disabled) = (optimized.pinned.clone(), optimized.disabled.clone());
         match pins {
             Pins::More(places) => pinned.extend(places),
             Pins::All => options.optimize = Optimize::NONE,
@@ -476,28 +508,25 @@ impl Exec {
             }
         }
         let behind = self.end_of_launches()?;
-        let Some(optimized) = &mut self.optimized else {
-            return Err(Error::UnknownSource);
-        };
-        let disabled = optimized.disabled.clone();
-        let left = (pinned, disabled.clone());
-        let made = Optimized::of(base, &self.context, &options, left, true)?;
-        let (Some((raw, turns, mut new)), mut report) = (made.exec, made.report) else {
-            return Err(Error::UnknownSource);
-        };
-        new.disable(raw, disabled)?;
-        report.fallbacks = self.report.as_ref().map_or(0, |old| old.fallbacks) + 1;
+        let (planning, mut report) =
+            Optimized::planned(base, &self.context, options.optimize, pinned, &disabled);
+        let emitted = Emitted::of(&planning.plan, &self.context)?;
+        let made = Optimized::instantiated(planning, emitted, &options, disabled)?;
+        report.fallbacks = self.fallbacks() + 1;
         tracing::debug!("an update broke what a pass had assumed: the graph is planned anew");
-        self.go_on_with(raw, turns, new, behind, report);
+        self.go_on_with(made, behind, report);
         Ok(())
+    }
+
+    /// How often the graph was planned anew.
+    fn fallbacks(&self) -> u64 {
+        self.report.as_ref().map_or(0, |report| report.fallbacks)
     }
 
     /// Goes on with another executable, whose launches come behind this one's.
     fn go_on_with(
         &mut self,
-        raw: CUgraphExec,
-        turns: Option<Arc<Turns>>,
-        new: Optimized,
+        (raw, turns, new): Instantiated,
         behind: Option<Arc<Event>>,
         report: Report,
     ) {
@@ -533,6 +562,7 @@ impl Exec {
             node,
             code: CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
         };
+        let fallbacks = self.fallbacks();
         let Some(optimized) = &mut self.optimized else {
             return Err(Error::UnknownSource);
         };
@@ -542,7 +572,7 @@ impl Exec {
             (Ok(mut base), Pairing::Of(names)) => base.rename(names).then_some(base),
             (Err(left), _) => return Err(failed(UpdateFailure::NotSupported, left.node)),
         };
-        let Some(mut base) = base else {
+        let Some(base) = base else {
             self.without_passes()?;
             return self.update_raw(theirs, raw);
         };
@@ -550,43 +580,29 @@ impl Exec {
             return Err(failed(UpdateFailure::TopologyChanged, None));
         }
         let options = self.options.clone().unwrap_or_default();
-        let (mut plan, pinned) = (base.clone(), optimized.pinned.clone());
-        let words = Words::default();
-        let given = Given {
-            context: &self.context,
-            pinned: &pinned,
-            disabled: &optimized.disabled,
-            words: &words,
-        };
-        let mut report = options.optimize.run(&mut plan, &given);
-        report.fallbacks = self.report.as_ref().map_or(0, |old| old.fallbacks);
-        let emitted = Emitted::of(&plan, &self.context)?;
+        let (pinned, disabled) = (optimized.pinned.clone(), optimized.disabled.clone());
+        let (mut planning, mut report) =
+            Optimized::planned(base, &self.context, options.optimize, pinned, &disabled);
+        report.fallbacks = fallbacks;
+        let emitted = Emitted::of(&planning.plan, &self.context)?;
         let raw = emitted.graph().hierarchy().look().body(0)?.raw;
-        if plan.has_shape_of(&optimized.plan)
-            && plan.has_names_of(&optimized.plan)
+        if planning.plan.has_shape_of(&optimized.plan)
+            && planning.plan.has_names_of(&optimized.plan)
             && emitted.copied.is_empty()
-            && !words.is_used()
+            && !planning.words.is_used()
             && driver::exec::update(self.raw, raw).0.is_ok()
         {
-            base.release();
-            plan.release();
-            optimized.stands = stands(&plan);
-            optimized.programmatic = plan.programmatic();
-            (optimized.base, optimized.plan) = (base, plan);
+            planning.base.release();
+            planning.plan.release();
+            (optimized.base, optimized.plan) = (planning.base, planning.plan);
+            optimized.stands = OnceLock::new();
             self.report = Some(Box::new(report));
             return Ok(());
         }
-        drop(emitted);
-        let disabled = optimized.disabled.clone();
         let behind = self.end_of_launches()?;
-        let left = (pinned, disabled.clone());
-        let made = Optimized::of(base, &self.context, &options, left, true)?;
-        let Some((raw, turns, mut new)) = made.exec else {
-            return Err(Error::UnknownSource);
-        };
+        let made = Optimized::instantiated(planning, emitted, &options, disabled)?;
         report.fallbacks += 1;
-        new.disable(raw, disabled)?;
-        self.go_on_with(raw, turns, new, behind, report);
+        self.go_on_with(made, behind, report);
         Ok(())
     }
 }
