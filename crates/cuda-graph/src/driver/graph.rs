@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 
 use cudarc::driver::sys::{self, CUgraph, CUgraphEdgeData, CUgraphNode, CUuserObject};
+use smallvec::SmallVec;
 
 use super::{ask, call, calls};
 use crate::Result;
@@ -56,55 +57,74 @@ pub(crate) struct RawEdge {
     pub data: CUgraphEdgeData,
 }
 
-type Nodes = *mut CUgraphNode;
+/// Nodes on the other side of edges.
+type Neighbours = SmallVec<[(CUgraphNode, CUgraphEdgeData); FEW]>;
 
-/// Calls `get` with nulls for the number of entries, then with room for them. Where a driver
-/// function has fewer columns, the others stay null or plain.
-fn list(
-    get: impl Fn(Nodes, Nodes, *mut CUgraphEdgeData, *mut usize) -> Result<()>,
-) -> Result<impl Iterator<Item = RawEdge>> {
-    let (null, none) = (ptr::null_mut(), ptr::null_mut());
-    let size = ask(0, |count| get(null, null, none, count))?;
-    let (mut from, mut to) = (vec![ptr::null_mut(); size], vec![ptr::null_mut(); size]);
-    let (mut data, mut count) = (vec![PLAIN; size], size);
-    if size > 0 {
-        let (from, to, data) = (from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr());
-        get(from, to, data, &mut count)?;
+/// So many neighbours are read in one call. Most nodes have no more.
+const FEW: usize = 4;
+
+/// Calls `get` with room for a few entries, and again with room for all if there may be more.
+fn neighbours(
+    get: impl Fn(*mut CUgraphNode, *mut CUgraphEdgeData, *mut usize) -> Result<()>,
+) -> Result<Neighbours> {
+    let (mut nodes, mut data) = ([ptr::null_mut(); FEW], [PLAIN; FEW]);
+    let mut count = FEW;
+    get(nodes.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
+    if count < FEW {
+        return Ok(nodes.into_iter().zip(data).take(count).collect());
     }
-    let entries = from.into_iter().zip(to).zip(data).take(count);
-    Ok(entries.map(|((from, to), data)| RawEdge { from, to, data }))
+    let size = ask(0, |count| get(ptr::null_mut(), ptr::null_mut(), count))?;
+    let (mut nodes, mut data) = (vec![ptr::null_mut(); size], vec![PLAIN; size]);
+    let mut count = size;
+    get(nodes.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
+    Ok(nodes.into_iter().zip(data).take(count).collect())
+}
+
+/// Calls `get` with null for the number of nodes, then with room for them.
+fn list(get: impl Fn(*mut CUgraphNode, *mut usize) -> Result<()>) -> Result<Vec<CUgraphNode>> {
+    let size = ask(0, |count| get(ptr::null_mut(), count))?;
+    let (mut nodes, mut count) = (vec![ptr::null_mut(); size], size);
+    if size > 0 {
+        get(nodes.as_mut_ptr(), &mut count)?;
+    }
+    nodes.truncate(count);
+    Ok(nodes)
 }
 
 /// The graph's nodes, in the driver's order.
 pub(crate) fn nodes(graph: CUgraph) -> Result<Vec<CUgraphNode>> {
-    let nodes = list(|nodes, _, _, count| call!(cuGraphGetNodes(graph, nodes, count)))?;
-    Ok(nodes.map(|node| node.from).collect())
+    list(|nodes, count| call!(cuGraphGetNodes(graph, nodes, count)))
 }
 
 /// The graph's nodes that depend on nothing.
 pub(crate) fn roots(graph: CUgraph) -> Result<Vec<CUgraphNode>> {
-    let nodes = list(|nodes, _, _, count| call!(cuGraphGetRootNodes(graph, nodes, count)))?;
-    Ok(nodes.map(|node| node.from).collect())
+    list(|nodes, count| call!(cuGraphGetRootNodes(graph, nodes, count)))
 }
 
+/// The graph's edges, ordered by the nodes that they lead to.
+///
+/// Every node is asked for its own. `cuGraphGetEdges` takes time squared in the number of edges: on
+/// an H200 0.7 µs an edge of 10,000, and 9 µs of 100,000; a node's dependencies take 0.1 µs.
 pub(crate) fn edges(graph: CUgraph) -> Result<Vec<RawEdge>> {
-    let edges =
-        list(|from, to, data, count| call!(cuGraphGetEdges_v2(graph, from, to, data, count)))?;
-    Ok(edges.collect())
+    let nodes = nodes(graph)?;
+    let mut edges = Vec::with_capacity(nodes.len());
+    for to in nodes {
+        let before = predecessors(to)?.into_iter();
+        edges.extend(before.map(|(from, data)| RawEdge { from, to, data }));
+    }
+    Ok(edges)
 }
 
 /// What `node` waits for.
-pub(crate) fn predecessors(node: CUgraphNode) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>> {
-    let edges =
-        list(|from, _, data, count| call!(cuGraphNodeGetDependencies_v2(node, from, data, count)))?;
-    Ok(edges.map(|edge| (edge.from, edge.data)).collect())
+pub(crate) fn predecessors(node: CUgraphNode) -> Result<Neighbours> {
+    neighbours(|nodes, data, count| call!(cuGraphNodeGetDependencies_v2(node, nodes, data, count)))
 }
 
 /// What waits for `node`.
-pub(crate) fn successors(node: CUgraphNode) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>> {
-    let edges =
-        list(|_, to, data, count| call!(cuGraphNodeGetDependentNodes_v2(node, to, data, count)))?;
-    Ok(edges.map(|edge| (edge.to, edge.data)).collect())
+pub(crate) fn successors(node: CUgraphNode) -> Result<Neighbours> {
+    neighbours(|nodes, data, count| {
+        call!(cuGraphNodeGetDependentNodes_v2(node, nodes, data, count))
+    })
 }
 
 /// Adds edges, all of them in one call. The slices have one length.
