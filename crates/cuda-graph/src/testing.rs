@@ -16,7 +16,12 @@ pub fn variant(
     guard: bool,
     wait: bool,
 ) -> crate::Result<Result<crate::Kernel, String>> {
-    let variant = kernel.variant(context, crate::kernel::Variant { guard, wait })?;
+    let wanted = crate::kernel::Variant {
+        guard,
+        wait,
+        ..Default::default()
+    };
+    let variant = kernel.variant(context, wanted)?;
     Ok(variant.map_err(|refusal| refusal.to_string()))
 }
 

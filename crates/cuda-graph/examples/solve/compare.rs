@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Eager, Error, Exec, Graph, Path};
+use cuda_graph::{Eager, Error, Exec, Graph, InstantiateOptions};
 
 use super::job::Failure;
 use super::matrix::Matrix;
@@ -28,7 +28,7 @@ enum Way {
 
 struct Contender {
     way: Way,
-    unroll: u32,
+    name: &'static str,
     times: Vec<Duration>,
     outcome: Option<Outcome>,
 }
@@ -42,7 +42,7 @@ impl Contender {
     ) -> Result<(), Error> {
         match &mut self.way {
             Way::Device(exec) => exec.launch(stream)?,
-            Way::Host(eager) => solver.record(eager, system, self.unroll)?,
+            Way::Host(eager) => solver.record(eager, system)?,
         }
         stream.synchronize().map_err(Error::from)
     }
@@ -63,27 +63,27 @@ pub fn run(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut contenders = Vec::new();
+    let (graph, ()) = Graph::record(stream.context(), |r| solver.record(r, system))?;
+    let plain = graph.instantiate()?;
+    drop(graph);
+    // A graph with a loop has one executable at a time.
+    let (graph, ()) = Graph::record(stream.context(), |r| solver.record(r, system))?;
+    let optimized = graph.instantiate_with(&InstantiateOptions {
+        optimize: options.optimize(),
+        ..InstantiateOptions::default()
+    })?;
     // Beginning with the slowest, which the others are compared with.
-    let mut unrolls = vec![1, options.unroll];
-    unrolls.dedup();
-    for on_host in [true, false] {
-        for &unroll in &unrolls {
-            let way = if on_host {
-                Way::Host(Eager::new(stream)?)
-            } else {
-                let graph = Graph::new(stream.context())?;
-                solver.record(&mut Path::new(&graph), system, unroll)?;
-                Way::Device(graph.instantiate()?)
-            };
-            contenders.push(Contender {
-                way,
-                unroll,
-                times: Vec::new(),
-                outcome: None,
-            });
-        }
-    }
+    let mut contenders = [
+        ("eager, looping on the host", Way::Host(Eager::new(stream)?)),
+        ("graph, looping on the device", Way::Device(plain)),
+        ("the same, optimized", Way::Device(optimized)),
+    ]
+    .map(|(name, way)| Contender {
+        way,
+        name,
+        times: Vec::new(),
+        outcome: None,
+    });
 
     // The first round warms up and tells how long the others would take.
     let mut runs = RUNS;
@@ -120,18 +120,11 @@ fn report(contenders: &[Contender], runs: usize, out: &mut dyn Write) -> Result<
         return Ok(());
     };
     for contender in contenders {
-        let who = match contender.way {
-            Way::Device(_) => "graph, looping on the device",
-            Way::Host(_) => "eager, looping on the host",
-        };
-        let tested = match contender.unroll {
-            1 => "tested after each".into(),
-            unroll => format!("tested after every {unroll}"),
-        };
         let each = contender.per_iteration().unwrap_or_default();
         writeln!(
             out,
-            "  {who:<28} {tested:<21} {:>12}   {:>5.2} times as fast",
+            "  {:<28} {:>12}   {:>5.2} times as fast",
+            contender.name,
             in_words(each),
             host.as_secs_f64() / each.as_secs_f64()
         )?;

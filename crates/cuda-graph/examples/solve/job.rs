@@ -68,10 +68,10 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     stream.synchronize().map_err(cuda_graph::Error::from)?;
     let copied = in_words(start.elapsed());
     if let Some(file) = &options.svg {
-        draw(device, &solver, &systems[0], options.unroll, file)?;
+        draw(device, &solver, &systems[0], file)?;
     }
 
-    let mut sequence = Sequence::new(&stream, &solver, options.unroll)?;
+    let mut sequence = Sequence::new(&stream, &solver, options.optimize())?;
     let mut all = Vec::with_capacity(systems.len());
     for (system, side) in systems.iter().zip(&problem.sides) {
         let run = watched(&system.progress, options.tolerance, || {
@@ -113,10 +113,13 @@ fn introduce(
         Some(built) => format!("built in {}, ", in_words(built)),
         None => String::new(),
     };
-    let unroll = options.unroll;
+    let turn = match sequence.iterations_a_turn() {
+        1 => String::new(),
+        count => format!(", {count} iterations a turn"),
+    };
     writeln!(
         out,
-        "step:   {form}, {unroll} iterations a turn; {built}after {copied} for kernels and copies",
+        "step:   {form}{turn}; {built}after {copied} for kernels and copies",
     )?;
     if let Some(file) = &options.svg {
         writeln!(out, "graph:  drawn in {}", file.display())?;
@@ -124,14 +127,8 @@ fn introduce(
     Ok(())
 }
 
-fn draw(
-    device: &Device,
-    solver: &Solver,
-    system: &System,
-    unroll: u32,
-    file: &PathBuf,
-) -> Result<(), Failure> {
-    let (graph, ()) = Graph::record(device.context(), |r| solver.record(r, system, unroll))?;
+fn draw(device: &Device, solver: &Solver, system: &System, file: &PathBuf) -> Result<(), Failure> {
+    let (graph, ()) = Graph::record(device.context(), |r| solver.record(r, system))?;
     std::fs::write(file, graph.svg()?).map_err(|error| Failure::Picture {
         file: file.clone(),
         error,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use cuda_graph::Optimize;
 use lexopt::{Arg, Parser};
 
 pub const HELP: &str = "\
@@ -17,7 +18,7 @@ MATRIX.mtx              a Matrix Market file: coordinate; real, integer or patte
 --grid N                the grid has N x N points                                        [512]
 --tolerance T           stop when the residual is T times what it was at the start       [1e-8]
 --max-iterations N      give up after so many                                            [100000]
---unroll N              iterations in one turn of the loop: turns cost, too              [8]
+--unroll N              iterations in one turn of the loop; otherwise the optimizer chooses
 --systems K             solve for K right-hand sides, one after the other, with one graph [1]
 --restart-every N       compute the residual anew from x every N iterations, and before it is believed
 --compare               also run the same step eagerly, with a loop on the host, and compare; of one system, no restarts
@@ -45,13 +46,21 @@ pub struct Options {
     pub problem: Problem,
     pub tolerance: f64,
     pub max_iterations: u32,
-    pub unroll: u32,
+    /// How many iterations a turn of the loop has, unless the optimizer chooses.
+    pub unroll: Option<u32>,
     /// How many right-hand sides there are.
     pub systems: usize,
     /// How many iterations there are between restarts.
     pub restart_every: Option<NonZeroU32>,
     pub compare: bool,
     pub svg: Option<PathBuf>,
+}
+
+impl Options {
+    /// How graphs are optimized.
+    pub fn optimize(&self) -> Optimize {
+        Optimize::ALL.unroll(self.unroll.unwrap_or_default())
+    }
 }
 
 /// What the command line asks for.
@@ -100,7 +109,7 @@ pub fn parse<A: Into<OsString>>(
         problem: Problem::Grid(512),
         tolerance: 1e-8,
         max_iterations: 100_000,
-        unroll: 8,
+        unroll: None,
         systems: 1,
         restart_every: None,
         compare: false,
@@ -136,7 +145,8 @@ pub fn parse<A: Into<OsString>>(
             }
             Arg::Long("unroll") => {
                 let within = |unroll: &u32| (1..=64).contains(unroll);
-                options.unroll = value(&mut parser, "--unroll", "a number from 1 to 64", within)?;
+                let count = value(&mut parser, "--unroll", "a number from 1 to 64", within)?;
+                options.unroll = Some(count);
             }
             Arg::Long("systems") => {
                 let expected = format!("a number from 1 to {MOST_SYSTEMS}");

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Counters, Error, Outcome, Recorder, Replay, Result};
+use cuda_graph::{
+    Counters, Error, InstantiateOptions, Optimize, Outcome, Pass, Recorder, Replay, ReplayOptions,
+    Result,
+};
 
 use super::solver::Solver;
 use super::system::System;
@@ -16,7 +19,6 @@ use super::system::System;
 pub struct Sequence<'a> {
     stream: &'a Arc<CudaStream>,
     solver: &'a Solver,
-    unroll: u32,
     replay: Replay,
     restarts: Replay,
     /// How long the calls took that built graphs.
@@ -33,16 +35,23 @@ pub struct Run {
 }
 
 impl<'a> Sequence<'a> {
+    /// The graphs are optimized as `optimize` says.
     pub fn new(
         stream: &'a Arc<CudaStream>,
         solver: &'a Solver,
-        unroll: u32,
+        optimize: Optimize,
     ) -> Result<Sequence<'a>> {
+        let options = ReplayOptions {
+            instantiate: InstantiateOptions {
+                optimize,
+                ..InstantiateOptions::default()
+            },
+            ..ReplayOptions::default()
+        };
         Ok(Sequence {
             stream,
             solver,
-            unroll,
-            replay: Replay::new(stream.context())?,
+            replay: Replay::with_options(stream.context(), options)?,
             restarts: Replay::new(stream.context())?,
             built: Duration::ZERO,
         })
@@ -50,13 +59,8 @@ impl<'a> Sequence<'a> {
 
     /// Solves a system, and waits until that is done.
     pub fn solve(&mut self, system: &System) -> Result<Run> {
-        let Sequence {
-            stream,
-            solver,
-            unroll,
-            ..
-        } = *self;
-        let step = |r: &mut dyn Recorder| solver.record(r, system, unroll);
+        let (stream, solver) = (self.stream, self.solver);
+        let step = |r: &mut dyn Recorder| solver.record(r, system);
         let built_before = self.built;
         let start = Instant::now();
         let mut restarts = solver.limits().restart_every.map(|_| 0);
@@ -98,6 +102,13 @@ impl<'a> Sequence<'a> {
     /// Why the host loops, if it does.
     pub fn why_eager(&self) -> Option<&Error> {
         self.replay.why_eager()
+    }
+
+    /// How many iterations a turn of the loop has: as many as the optimizer made of it.
+    pub fn iterations_a_turn(&self) -> usize {
+        let loops = (self.replay.reports()).filter_map(|report| report.pass(Pass::Loops));
+        let repetitions = loops.map(|pass| pass.count("repetitions of bodies"));
+        repetitions.max().unwrap_or(0).max(1)
     }
 
     /// What the replay of the steps did.

@@ -4,7 +4,7 @@
 //! kernel, and a loop of iterations while the device says that it goes on. Nothing but that flag
 //! decides, so the same step is a graph that loops on the device, a capture, or a sequence of
 //! launches around which the host loops. Sums are taken in a fixed order: all of them give the same
-//! bits.
+//! bits. The graph's loop is unrolled by the optimizer, under guards that it puts before the kernels.
 //!
 //! With restarts, the device pauses now and then. The loop has a checkpoint at the end of each turn
 //! where a paused step stops. The host then runs [`Solver::restart`] and resumes the step.
@@ -17,8 +17,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::{CudaStream, LaunchConfig};
-use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{Buffer, Kernel, KernelOp, Recorder, Result};
+use cuda_graph::{Buffer, Kernel, KernelOp, Module, Recorder, Result};
 
 use super::matrix::Matrix;
 use super::outcome::{Outcome, Reason, is_positive_along};
@@ -69,8 +68,8 @@ pub struct Solver {
 impl Solver {
     /// Puts `matrix` on the device, in the order of `stream`.
     pub fn new(stream: &Arc<CudaStream>, matrix: &Matrix, limits: Limits) -> Result<Solver> {
-        let module = stream.context().load_module(Ptx::from_src(PTX))?;
-        let kernel = |name| Kernel::new(&module.load_function(name)?);
+        let module = Module::load(stream.context(), PTX)?;
+        let kernel = |name| module.kernel(name);
         let n = matrix.n();
         let rows = n.div_ceil(BLOCKS).next_multiple_of(THREADS);
         let inverse: Vec<f64> = matrix.diagonal().iter().map(|value| 1.0 / value).collect();
@@ -105,20 +104,19 @@ impl Solver {
         self.limits
     }
 
-    /// The step: solves `system`, testing after every `unroll` iterations whether there is more to
-    /// do. Iterations after the last do nothing, and nor do those after a pause.
+    /// The step: solves `system`.
     ///
     /// With restarts, the step stops at a checkpoint where the device pauses, and is to be resumed
     /// after a [`restart`](Solver::restart).
-    pub fn record(&self, to: &mut dyn Recorder, system: &System, unroll: u32) -> Result<()> {
+    pub fn record(&self, to: &mut dyn Recorder, system: &System) -> Result<()> {
         to.record(self.start(system)?)?;
-        self.go_on(to, system, unroll)
+        self.go_on(to, system)
     }
 
     /// The step without its start: iterates until the device says that it is over.
-    pub fn go_on(&self, to: &mut dyn Recorder, system: &System, unroll: u32) -> Result<()> {
+    pub fn go_on(&self, to: &mut dyn Recorder, system: &System) -> Result<()> {
         to.do_while_nonzero(&system.go, |turn| {
-            self.iterate(turn, system, unroll)?;
+            self.iterate(turn, system)?;
             match self.limits.restart_every {
                 Some(_) => turn.checkpoint("restart", &system.pause),
                 None => Ok(()),
@@ -126,13 +124,10 @@ impl Solver {
         })
     }
 
-    /// Records `count` iterations.
-    pub fn iterate(&self, to: &mut dyn Recorder, system: &System, count: u32) -> Result<()> {
-        let (multiply, update) = (self.multiply(system)?, self.update(system)?);
-        for _ in 0..count {
-            to.record(multiply.clone())?;
-            to.record(update.clone())?;
-        }
+    /// Records an iteration.
+    pub fn iterate(&self, to: &mut dyn Recorder, system: &System) -> Result<()> {
+        to.record(self.multiply(system)?)?;
+        to.record(self.update(system)?)?;
         Ok(())
     }
 

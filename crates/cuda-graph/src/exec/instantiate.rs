@@ -86,7 +86,7 @@ impl Graph {
     pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
-        let made = match options.optimize == Optimize::NONE {
+        let made = match options.optimize.passes().next().is_none() {
             true => None,
             false => Some(Optimized::make(self, &mut state, options)?),
         };

@@ -131,6 +131,7 @@ impl Optimized {
             pinned: &pinned,
             disabled,
             words: &words,
+            unroll: optimize.repetitions(),
         };
         let report = optimize.run(&mut plan, &given);
         let planning = Planning {

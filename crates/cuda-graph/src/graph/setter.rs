@@ -21,7 +21,13 @@ use crate::op::{KernelOp, Op};
 /// `checkpoint(condition, stopped, flag, number)`: if `stopped` is 0 and the flag is not, `stopped`
 /// becomes the number. The condition becomes 1 if `stopped` is 0, and else 0.
 ///
-/// `latch(flag, active)`: `active` becomes 1 if the flag is not 0, and else 0.
+/// `latch(flag, reads, stopped, active, around, otherwise)`: `active` becomes 1 where
+/// `set_condition` sets its condition, and else 0. Where there is `around`, and it is 0, `active`
+/// becomes 0. Where there is `otherwise`, it becomes what `active` does not, but for that.
+///
+/// `latch_checkpoint(active, stopped, flag, number, around)`: `active` becomes what `checkpoint`
+/// makes of its condition. Where there is `around`, and it is 0, `active` becomes 0, and nothing
+/// stops.
 const PTX: &str = "
 .version 8.3
 .target sm_70
@@ -89,22 +95,86 @@ const PTX: &str = "
     ret;
 }
 
-.visible .entry latch(.param .u64 flag, .param .u64 active)
+.visible .entry latch(.param .u64 flag, .param .u32 reads, .param .u64 stopped,
+    .param .u64 active, .param .u64 around, .param .u64 otherwise)
 {
-    .reg .pred %p;
-    .reg .b32 %value;
-    .reg .b64 %from, %to;
-    ld.param.u64 %from, [flag];
-    ld.param.u64 %to, [active];
-    cvta.to.global.u64 %from, %from;
-    cvta.to.global.u64 %to, %to;
-    ld.global.u32 %value, [%from];
-    setp.ne.u32 %p, %value, 0;
+    .reg .pred %is, %other, %there;
+    .reg .b32 %word;
+    .reg .b64 %at;
+    ld.param.u32 %word, [reads];
+    setp.ne.u32 %there, %word, 0;
+    ld.param.u64 %at, [flag];
+    cvta.to.global.u64 %at, %at;
+    mov.u32 %word, 1;
+    @%there ld.global.u32 %word, [%at];
+    setp.ne.u32 %is, %word, 0;
+    ld.param.u64 %at, [stopped];
+    setp.ne.u64 %there, %at, 0;
+    cvta.to.global.u64 %at, %at;
+    mov.u32 %word, 0;
+    @%there ld.global.u32 %word, [%at];
+    setp.eq.and.u32 %is, %word, 0, %is;
+    ld.param.u64 %at, [around];
+    setp.ne.u64 %there, %at, 0;
+    cvta.to.global.u64 %at, %at;
+    mov.u32 %word, 1;
+    @%there ld.global.u32 %word, [%at];
+    not.pred %other, %is;
+    setp.ne.and.u32 %other, %word, 0, %other;
+    setp.ne.and.u32 %is, %word, 0, %is;
+    selp.u32 %word, 1, 0, %is;
+    ld.param.u64 %at, [active];
+    cvta.to.global.u64 %at, %at;
+    st.global.u32 [%at], %word;
+    selp.u32 %word, 1, 0, %other;
+    ld.param.u64 %at, [otherwise];
+    setp.ne.u64 %there, %at, 0;
+    cvta.to.global.u64 %at, %at;
+    @%there st.global.u32 [%at], %word;
+    ret;
+}
+
+.visible .entry latch_checkpoint(.param .u64 active, .param .u64 stopped, .param .u64 flag,
+    .param .u32 number, .param .u64 around)
+{
+    .reg .pred %p, %q, %there;
+    .reg .b32 %word, %flag, %number, %around, %value;
+    .reg .b64 %active, %stopped, %at;
+    ld.param.u64 %active, [active];
+    ld.param.u64 %stopped, [stopped];
+    ld.param.u32 %number, [number];
+    cvta.to.global.u64 %active, %active;
+    cvta.to.global.u64 %stopped, %stopped;
+    ld.param.u64 %at, [flag];
+    cvta.to.global.u64 %at, %at;
+    ld.global.u32 %word, [%stopped];
+    ld.global.u32 %flag, [%at];
+    ld.param.u64 %at, [around];
+    setp.ne.u64 %there, %at, 0;
+    cvta.to.global.u64 %at, %at;
+    mov.u32 %around, 1;
+    @%there ld.global.u32 %around, [%at];
+    setp.eq.u32 %p, %word, 0;
+    setp.ne.and.u32 %p, %around, 0, %p;
+    setp.ne.and.u32 %q, %flag, 0, %p;
+    @%q st.global.u32 [%stopped], %number;
     selp.u32 %value, 1, 0, %p;
-    st.global.u32 [%to], %value;
+    @%q mov.u32 %value, 0;
+    st.global.u32 [%active], %value;
     ret;
 }
 ";
+
+/// Where a kernel says on the device what became of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Latch {
+    /// The address of a word that becomes 1 if it is set, and else 0.
+    pub active: u64,
+    /// The address of a word. Where that is 0, so do both others become.
+    pub around: Option<u64>,
+    /// The address of a word that becomes 0 if it is set, and else 1.
+    pub otherwise: Option<u64>,
+}
 
 /// The kernels of a context.
 #[derive(Clone)]
@@ -113,7 +183,7 @@ pub(crate) struct Setters(Arc<[Kernel]>);
 /// The kernels of `context`, loaded if they are not.
 pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Setters> {
     static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
-    let names = ["set_condition", "checkpoint", "latch"];
+    let names = ["set_condition", "checkpoint", "latch", "latch_checkpoint"];
     let loaded = LOADED.get(context, || Kernel::load(context, PTX, names))?;
     Ok(Setters(loaded))
 }
@@ -154,36 +224,51 @@ impl Setters {
         Ok(op.label(label).into())
     }
 
-    /// Whether `op` sets a condition, and does nothing else.
+    /// Whether `op` sets a condition by a flag, or always, and does nothing else.
     pub(crate) fn is_setter(&self, op: &AnyOp) -> bool {
         matches!(op, AnyOp::Kernel(op) if op.kernel() == self.0[0])
     }
 
-    /// The address of the flag by which `op` sets a condition, if it does that and nothing else.
-    pub(crate) fn flag_of(&self, op: &AnyOp) -> Option<u64> {
-        let AnyOp::Kernel(op) = op else { return None };
-        match op.arguments().words() {
-            [_, flag, reads, stopped] if op.kernel() == self.0[0] => {
-                (*reads as u32 != 0 && *stopped == 0).then_some(*flag)
-            }
-            _ => None,
-        }
-    }
-
-    /// Makes the word at `active` say whether the flag by which `setter` sets a condition is set.
-    /// It holds what `setter` holds. None if `setter` sets no condition by a flag alone.
-    pub(crate) fn latch(&self, setter: &AnyOp, active: u64) -> Option<Result<KernelOp>> {
-        let flag = self.flag_of(setter)?;
+    /// Has `latch` say what becomes of a condition, instead of `op`, which sets it or is such an
+    /// operation itself. It holds what `op` holds. None if `op` is neither.
+    pub(crate) fn latch(&self, op: &AnyOp, latch: Latch) -> Option<Result<KernelOp>> {
+        let AnyOp::Kernel(launch) = op else {
+            return None;
+        };
+        let kernel = self
+            .0
+            .iter()
+            .position(|kernel| *kernel == launch.kernel())?;
         let mut arguments = Arguments::default();
-        arguments.value(&flag);
-        arguments.value(&active);
-        for owner in setter.owners() {
+        let (around, otherwise) = (latch.around.unwrap_or(0), latch.otherwise.unwrap_or(0));
+        let (number, label) = match (kernel, launch.arguments().words()) {
+            (0, [_, flag, reads, stopped]) | (2, [flag, reads, stopped, ..]) => {
+                arguments.value(flag);
+                arguments.value(&(*reads as u32));
+                arguments.value(stopped);
+                arguments.value(&latch.active);
+                arguments.value(&around);
+                arguments.value(&otherwise);
+                (2, format!("latches {flag:#x}"))
+            }
+            // Nothing runs where it stops, and not where it does not.
+            (1 | 3, [_, stopped, flag, number, ..]) if otherwise == 0 => {
+                arguments.value(&latch.active);
+                arguments.value(stopped);
+                arguments.value(flag);
+                arguments.value(&(*number as u32));
+                arguments.value(&around);
+                (3, op.tag().label.as_deref().unwrap_or("checkpoint").into())
+            }
+            _ => return None,
+        };
+        for owner in op.owners() {
             arguments.keep(owner.clone());
         }
-        // SAFETY: the kernel reads one number, which the operation keeps, and writes one of the
-        // caller's.
-        let op = unsafe { KernelOp::new(&self.0[2], ONE, arguments) };
-        Some(op.map(|op| op.label(format!("latches {flag:#x}"))))
+        // SAFETY: the kernels read numbers, which the operation keeps, and write those, and words
+        // of the caller's.
+        let made = unsafe { KernelOp::new(&self.0[number], ONE, arguments) };
+        Some(made.map(|made| made.label(label)))
     }
 
     /// Stops at checkpoint `number` if `flag` is set, and sets `condition` to whether the step goes

@@ -1,4 +1,4 @@
-//! Kernels with a guard or a wait in front, made of the PTX that their module was loaded from.
+//! Kernels with a guard, a wait or a trigger in front, made of the PTX that their module was loaded from.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,13 +12,15 @@ use super::{Keep, Kernel};
 use crate::{Error, Result};
 
 /// What a kernel is to have in front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Variant {
     /// One more parameter, the last: the address of a `u32` in device memory. Where that is 0, the
     /// kernel returns at once.
     pub guard: bool,
     /// `griddepcontrol.wait`, before anything else.
     pub wait: bool,
+    /// `griddepcontrol.launch_dependents`, before that.
+    pub trigger: bool,
 }
 
 /// Why there is no such variant of a kernel. Its text follows the kernel's name.
@@ -91,11 +93,13 @@ impl Source {
             .map_err(|errors| NoVariant::NotRead(errors.clone()))?;
         let guarded = if variant.guard { "__guarded" } else { "" };
         let waiting = if variant.wait { "__waiting" } else { "" };
-        let name = rewriter.unused_name(&format!("{kernel}{guarded}{waiting}"));
+        let early = if variant.trigger { "__early" } else { "" };
+        let name = rewriter.unused_name(&format!("{kernel}{guarded}{waiting}{early}"));
         let rewrite = Rewrite {
             kernel,
             guard: variant.guard,
             wait: variant.wait,
+            trigger: variant.trigger,
             name: &name,
         };
         let text = rewriter.rewrite(&[rewrite])?;
@@ -115,7 +119,7 @@ impl Kernel {
     ///
     /// When the driver fails for other reasons than the PTX. What failed is tried again next time.
     pub(crate) fn variant(&self, context: &Arc<CudaContext>, variant: Variant) -> Result<Made> {
-        if !variant.guard && !variant.wait {
+        if variant == Variant::default() {
             return Ok(Ok(self.clone()));
         }
         let Keep::Module(module) = &self.inner.keep else {

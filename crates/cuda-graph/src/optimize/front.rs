@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 
+use super::Given;
 use super::plan::{Does, Front, Place, Planned};
 use crate::Result;
 use crate::graph::AnyOp;
-use crate::graph::setter;
+use crate::graph::setter::{self, Latch, Setters};
 use crate::kernel::Variant;
 use crate::op::lowered::{Sizes, lower};
 use crate::op::{KernelOp, LaunchAttribute};
@@ -42,18 +43,75 @@ impl Planned {
                     None => return Ok(Err("its memory or its size is not a kernel's")),
                 }
             }
-            Does::Latch(active) => {
+            Does::Latch(latch) => {
                 let Some(op) = self.of.first().and_then(|place| now(*place)) else {
                     return Ok(Err(UNKNOWN));
                 };
-                match setter::of(context)?.latch(op, *active) {
+                match setter::of(context)?.latch(op, *latch) {
                     Some(launch) => AnyOp::Kernel(launch?),
-                    None => return Ok(Err("it sets no condition by a flag alone")),
+                    None => return Ok(Err("it sets its condition in another way now")),
                 }
             }
             Does::Copies(_) => return Ok(Err("it is a copy of an embedded graph")),
         };
         in_front(op, context, self.front)
+    }
+}
+
+/// Guards.
+impl Planned {
+    /// Whether a kernel can be guarded.
+    pub(super) fn can_be_guarded(&self, given: &Given<'_>) -> std::result::Result<(), Unfit> {
+        if self.front.guard.is_some() || matches!(self.does, Does::Latch(_)) {
+            return Ok(());
+        }
+        let guard = Front {
+            guard: Some(0),
+            ..self.front
+        };
+        fitted(self.op.clone(), given.context, guard).map(drop)
+    }
+
+    /// Has a kernel do nothing where the word at `address` is 0. One with a guard has it already: it
+    /// looks at a latch of the same body, and that is guarded.
+    pub(super) fn guard(
+        &mut self,
+        address: u64,
+        given: &Given<'_>,
+        setters: &Setters,
+    ) -> std::result::Result<(), Unfit> {
+        match (&self.op, self.does.clone(), self.front.guard) {
+            (_, Does::Latch(latch), _) => match latch.around {
+                Some(_) => Ok(()),
+                None => self.latch(
+                    Latch {
+                        around: Some(address),
+                        ..latch
+                    },
+                    setters,
+                ),
+            },
+            (AnyOp::Kernel(_), _, None) => {
+                self.front.guard = Some(address);
+                self.op = fitted(self.op.clone(), given.context, self.front)?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a node that sets a condition, or is a latch, be this latch.
+    pub(super) fn latch(
+        &mut self,
+        latch: Latch,
+        setters: &Setters,
+    ) -> std::result::Result<(), Unfit> {
+        let op = setters.latch(&self.op, latch);
+        let op = op.ok_or("a kernel of the program sets its condition")?;
+        let op = op.map_err(|_| "the latch cannot be loaded")?;
+        self.op = AnyOp::Kernel(op);
+        self.does = Does::Latch(latch);
+        Ok(())
     }
 }
 
@@ -83,6 +141,7 @@ fn variant(
     let wanted = Variant {
         guard: front.guard.is_some(),
         wait: front.wait,
+        trigger: front.trigger,
     };
     match launch.kernel().variant(context, wanted)? {
         Ok(variant) => Ok(Ok(launch.with_variant(&variant, front.guard))),

@@ -23,7 +23,7 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
             .iter()
             .any(|node| is_inlined(node, given))
         {
-            count += graph(plan, number, given);
+            count += graph(plan, number, &mut |node| is_inlined(node, given));
         }
         for node in &plan.graphs[number] {
             if matches!(node.does, Does::Copies(_)) {
@@ -42,8 +42,12 @@ fn is_inlined(node: &Planned, given: &Given<'_>) -> bool {
         && !node.of.iter().any(|place| given.pinned.contains(place))
 }
 
-/// Inlines what graph `number` embeds. Returns how much.
-fn graph(plan: &mut Plan, number: usize, given: &Given<'_>) -> usize {
+/// Puts the first graph inside of nodes of graph `number` in their places. Returns how many.
+pub(super) fn graph(
+    plan: &mut Plan,
+    number: usize,
+    is_inlined: &mut dyn FnMut(&Planned) -> bool,
+) -> usize {
     let old = std::mem::take(&mut plan.graphs[number]);
     let mut special = vec![false; old.len()];
     for node in &old {
@@ -65,7 +69,7 @@ fn graph(plan: &mut Plan, number: usize, given: &Given<'_>) -> usize {
             }
         }
         node.after = after;
-        if !is_inlined(&node, given) || special[at] {
+        if !is_inlined(&node) || special[at] {
             ends.push(SmallVec::from_slice(&[new.len() as u32]));
             new.push(node);
             continue;

@@ -3,33 +3,26 @@
 //! On an H200 a turn of a loop costs 4 µs beside its kernels. A body that is there several times
 //! costs that once for all of them. Between two repetitions a *latch* notes whether the loop goes
 //! on, because kernels of a repetition may write the flag while others have not yet run. The
-//! kernels of all repetitions but the first look at the latch. The last repetition sets the condition, as
-//! the body did.
+//! kernels of all repetitions but the first look at the latch. The last repetition sets the
+//! condition, as the body did.
 
 use smallvec::SmallVec;
 
-use super::front::{Unfit, fitted};
-use super::plan::{After, Does, Front, Nodes, Plan, Planned};
+use super::front::Unfit;
+use super::plan::{After, Does, Nodes, Plan, Planned};
 use super::{Given, Pass, PassReport};
 use crate::graph::AnyOp;
 use crate::graph::operation::{Holds, Operation};
-use crate::graph::setter::{self, Setters};
-use crate::op::Op;
+use crate::graph::setter::{self, Latch, Setters};
 
 /// What one turn of a loop costs an H200 beside its kernels, in µs; and what a latch costs.
 const TURN: f64 = 4.0;
 const LATCH: f64 = 0.6;
 
-/// A guard's address, to see whether a kernel can have one.
-const SOME: Front = Front {
-    guard: Some(0),
-    wait: false,
-};
-
 pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
     let mut report = PassReport::new(Pass::Loops);
     let has_loops = |node: &Planned| matches!(node.op, AnyOp::While(_));
-    if !plan.graphs.iter().flatten().any(has_loops) {
+    if given.unroll == 1 || !plan.graphs.iter().flatten().any(has_loops) {
         return report;
     }
     let Ok(setters) = setter::of(given.context) else {
@@ -93,9 +86,9 @@ fn unrolled(
         match &node.op {
             _ if at == setter => {}
             AnyOp::Empty(_) => {}
-            op @ AnyOp::Kernel(_) if node.front == Front::default() => {
+            AnyOp::Kernel(_) => {
                 kernels += 1;
-                fitted(op.clone(), given.context, SOME)?;
+                node.can_be_guarded(given)?;
             }
             AnyOp::Fill(_) | AnyOp::Copy(_) => {
                 return Err("its body has a fill or a copy that is no kernel's");
@@ -107,7 +100,10 @@ fn unrolled(
         return Err("its body has no kernels");
     }
     let active = given.word().ok_or("there is no memory for its latch")?;
-    let copies = copies(kernels);
+    let copies = match given.unroll {
+        0 => copies(kernels),
+        count => count as usize,
+    };
     Ok((
         repeated(nodes, setter, copies, active, given, setters)?,
         copies,
@@ -117,16 +113,13 @@ fn unrolled(
 /// The number of the node that sets the loop's condition, if nothing else does but what comes
 /// before the loop.
 fn setter_of(plan: &Plan, body: &Nodes, condition: u64, setters: &Setters) -> Result<usize, Unfit> {
-    let sets = |node: &Planned| match &node.op {
-        AnyOp::Kernel(op) if op.condition_of().is_some() => op
-            .arguments()
-            .conditions()
-            .any(|handle| handle == condition),
-        _ => false,
-    };
     let mut found = None;
-    for (at, node) in body.iter().enumerate().filter(|(_, node)| sets(node)) {
-        if setters.flag_of(&node.op).is_none() || !matches!(node.does, Does::Same) {
+    for (at, node) in body
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| node.sets(condition))
+    {
+        if !setters.is_setter(&node.op) || !matches!(node.does, Does::Same) {
             return Err("a kernel of the program sets its condition");
         }
         if found.replace(at).is_some() {
@@ -134,7 +127,11 @@ fn setter_of(plan: &Plan, body: &Nodes, condition: u64, setters: &Setters) -> Re
         }
     }
     let found = found.ok_or("its body does not set its condition")?;
-    let all = plan.graphs.iter().flatten().filter(|node| sets(node));
+    let all = plan
+        .graphs
+        .iter()
+        .flatten()
+        .filter(|node| node.sets(condition));
     let is_library = |node: &Planned| setters.is_setter(&node.op);
     match all.clone().count() <= 2 && all.into_iter().all(is_library) {
         true => Ok(found),
@@ -176,9 +173,8 @@ fn repeated(
             if node.after.is_empty() {
                 node.after.extend(latch.map(After::plain));
             }
-            if copy > 0 && matches!(node.op, AnyOp::Kernel(_)) {
-                node.front.guard = Some(active);
-                node.op = fitted(node.op, given.context, node.front)?;
+            if copy > 0 {
+                node.guard(active, given, setters)?;
             }
             place[at] = nodes.len() as u32;
             if is_end[at] {
@@ -190,11 +186,14 @@ fn repeated(
         // Nothing of a repetition runs beside its latch.
         last.after = ends;
         if copy + 1 < copies {
-            let latch = setters.latch(&last.op, active);
-            let latch = latch.ok_or("its condition is not set by a flag alone")?;
-            let latch = latch.map_err(|_| "the latch cannot be loaded")?;
-            last.op = AnyOp::Kernel(latch);
-            last.does = Does::Latch(active);
+            last.latch(
+                Latch {
+                    active,
+                    around: (copy > 0).then_some(active),
+                    otherwise: None,
+                },
+                setters,
+            )?;
         }
         nodes.push(last);
     }

@@ -5,6 +5,7 @@
 //! program's nodes. The driver is spoken to at the end alone. No pass changes what any launch
 //! writes; what a pass does not understand it leaves.
 
+mod branches;
 mod edges;
 pub(crate) mod emit;
 mod front;
@@ -38,6 +39,8 @@ pub enum Pass {
     Edges,
     /// Fills and small copies become kernels, several that do not depend on each other one.
     Transfers,
+    /// Branches of few small kernels go: their kernels return at once where the branch is not taken.
+    Branches,
     /// Bodies of loops are repeated under a guard, so that a turn is paid for once for several
     /// repetitions.
     Loops,
@@ -54,6 +57,8 @@ pub(crate) struct Given<'a> {
     pub disabled: &'a HashSet<Place>,
     /// Memory of the executable's own.
     pub words: &'a Words,
+    /// How often bodies of loops are repeated; 0 if the pass is to choose.
+    pub unroll: u32,
 }
 
 /// Words on the device that passes use.
@@ -103,6 +108,7 @@ const PASSES: &[(Pass, Run)] = &[
     (Pass::Inline, inline::run),
     (Pass::Edges, edges::run),
     (Pass::Transfers, transfers::run),
+    (Pass::Branches, branches::run),
     (Pass::Loops, loops::run),
     (Pass::Programmatic, programmatic::run),
 ];
@@ -119,11 +125,18 @@ const PASSES: &[(Pass, Run)] = &[
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Optimize {
     passes: u32,
+    unroll: u32,
 }
 
 impl Optimize {
     /// No pass. The driver gets the graph as it is.
-    pub const NONE: Optimize = Optimize { passes: 0 };
+    pub const NONE: Optimize = Optimize {
+        passes: 0,
+        unroll: 0,
+    };
+
+    /// The most that a loop's body is repeated.
+    pub const MOST_REPETITIONS: u32 = 256;
 
     /// Every pass.
     pub const ALL: Optimize = {
@@ -140,6 +153,7 @@ impl Optimize {
     pub const fn with(self, pass: Pass) -> Optimize {
         Optimize {
             passes: self.passes | 1 << pass as u32,
+            ..self
         }
     }
 
@@ -147,7 +161,24 @@ impl Optimize {
     pub const fn without(self, pass: Pass) -> Optimize {
         Optimize {
             passes: self.passes & !(1 << pass as u32),
+            ..self
         }
+    }
+
+    /// The same, with the bodies of loops repeated so often, up to
+    /// [`MOST_REPETITIONS`](Optimize::MOST_REPETITIONS). 1 leaves loops as they are. With 0, which
+    /// is the default, [`Pass::Loops`] chooses.
+    pub const fn unroll(self, repetitions: u32) -> Optimize {
+        let unroll = match repetitions {
+            0..=Optimize::MOST_REPETITIONS => repetitions,
+            _ => Optimize::MOST_REPETITIONS,
+        };
+        Optimize { unroll, ..self }
+    }
+
+    /// How often bodies of loops are to be repeated; 0 if the pass is to choose.
+    pub(crate) fn repetitions(self) -> u32 {
+        self.unroll
     }
 
     /// Whether this pass runs.
@@ -179,6 +210,10 @@ impl From<Pass> for Optimize {
 impl fmt::Debug for Optimize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Optimize ")?;
-        f.debug_set().entries(self.passes()).finish()
+        f.debug_set().entries(self.passes()).finish()?;
+        match self.unroll {
+            0 => Ok(()),
+            repetitions => write!(f, " unroll {repetitions}"),
+        }
     }
 }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::error::{NodeKind, NodeName};
 use crate::graph::operation::Holds;
+use crate::graph::setter::Latch;
 use crate::graph::state::{Body, State};
 use crate::graph::{AnyOp, EdgeData, Operation};
 use crate::op::Op;
@@ -49,9 +50,8 @@ pub(crate) enum Does {
     Same,
     /// What several fills and copies do, by a kernel.
     Transfers,
-    /// It makes the word at this address say whether the flag is set by which the only one sets a
-    /// condition.
-    Latch(u64),
+    /// It says in memory what the only one makes of a condition.
+    Latch(Latch),
     /// It runs a copy of what is embedded there, and nothing of it was changed.
     Copies(Box<Copied>),
 }
@@ -63,6 +63,8 @@ pub(crate) struct Front {
     pub guard: Option<u64>,
     /// It waits for the kernel before.
     pub wait: bool,
+    /// It lets the kernel behind begin.
+    pub trigger: bool,
 }
 
 /// A graph that is copied as it is, with work of other code in it.
@@ -92,6 +94,17 @@ pub(crate) struct After {
 }
 
 impl Planned {
+    /// Whether it sets this condition.
+    pub(crate) fn sets(&self, condition: u64) -> bool {
+        match &self.op {
+            AnyOp::Kernel(op) if op.condition_of().is_some() => {
+                let mut conditions = op.arguments().conditions();
+                conditions.any(|handle| handle == condition)
+            }
+            _ => false,
+        }
+    }
+
     /// What reports call it.
     pub(crate) fn name(&self) -> NodeName {
         self.op.name(self.of.first().map(|place| place.1))
@@ -187,7 +200,7 @@ impl Plan {
             own.op.kind() == other.op.kind()
                 && std::mem::discriminant(&own.does) == std::mem::discriminant(&other.does)
                 && own.front.guard.is_some() == other.front.guard.is_some()
-                && own.front.wait == other.front.wait
+                && (own.front.wait, own.front.trigger) == (other.front.wait, other.front.trigger)
                 && own.after == other.after
                 && own.inside == other.inside
                 && own.of.len() == other.of.len()

@@ -70,6 +70,12 @@ impl PassReport {
         }
     }
 
+    /// How often it did what it calls `what` in [`did`](PassReport::did).
+    pub fn count(&self, what: &str) -> usize {
+        let done = self.did.iter().find(|(did, _)| *did == what);
+        done.map_or(0, |(_, count)| *count)
+    }
+
     /// Notes that it did something so often, which spares so much each.
     pub(super) fn did(&mut self, what: &'static str, count: usize, gain: f64) {
         if count == 0 {
@@ -116,6 +122,11 @@ impl Report {
             left: Some(left.into()),
             ..Report::new((0, 0), (0, 0), Vec::new())
         }
+    }
+
+    /// What this pass did, if it ran.
+    pub fn pass(&self, pass: Pass) -> Option<&PassReport> {
+        self.passes.iter().find(|report| report.pass == pass)
     }
 
     /// What all passes expect to spare a launch on an H200, in µs.

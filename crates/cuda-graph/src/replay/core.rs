@@ -15,6 +15,7 @@ use super::shape::{Fit, NotApplied, Shape};
 use super::standing::Standing;
 use super::{Counters, ReplayOptions};
 use crate::driver::begun::refuse_captured;
+use crate::exec::Exec;
 use crate::graph::{AnyOp, Checkpoints};
 use crate::kernel::{AnyParam, digest_of, values_given};
 use crate::memory::{Region, bytes_of_owner};
@@ -526,19 +527,16 @@ impl Core {
             .sum()
     }
 
-    /// How many nodes the executables of the last call have.
-    pub(super) fn nodes(&self) -> usize {
-        let last = |section: &Section| {
-            let shape = section
-                .shapes
-                .iter()
-                .find(|shape| shape.id == section.last)?;
+    /// The executables of the last call.
+    pub(super) fn last_execs(&self) -> impl Iterator<Item = &Exec> {
+        self.sections.iter().filter_map(|section| {
+            let mut shapes = section.shapes.iter();
+            let shape = shapes.find(|shape| shape.id == section.last)?;
             let stands = |standing: &Standing| standing.is_of(shape.exec.raw());
             let ran =
                 shape.used == self.counters.calls || self.standing.as_ref().is_some_and(stands);
-            ran.then(|| shape.exec.node_count())
-        };
-        self.sections.iter().filter_map(last).sum()
+            ran.then_some(&shape.exec)
+        })
     }
 
     /// The bytes of memory that the executables hold, each allocation counted once.

@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cudarc::driver::{CudaContext, CudaStream};
 
 use self::core::Core;
-use crate::exec::InstantiateOptions;
+use crate::exec::{Exec, InstantiateOptions};
 use crate::graph::Checkpoints;
 use crate::kernel::{KernelArgument, Param};
+use crate::optimize::Report;
 use crate::record::{Eager, Recorder, resume_after};
 use crate::{Error, Result, driver};
 use walk::Walk;
@@ -413,7 +414,13 @@ impl Replay {
 
     /// How many nodes the executables of the last call have.
     pub fn nodes(&self) -> usize {
-        self.core.nodes()
+        self.core.last_execs().map(Exec::node_count).sum()
+    }
+
+    /// What the passes did to the executables of the last call, if
+    /// [`ReplayOptions::instantiate`] names some.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.core.last_execs().filter_map(Exec::report)
     }
 
     /// How many bytes of this library's buffers its executables hold. Each allocation counts once.

@@ -1,10 +1,11 @@
-//! Kernels that a module has, with a guard or a wait in front, as a module of their own.
+//! Kernels that a module has, with a guard, a wait or a trigger in front, as a module of their own.
 //!
 //! A *guard* is one more parameter, the last, `.param .u64`: the address of a `u32` in device
 //! memory. The kernel reads it first, and returns at once where it is 0. A *wait* is
 //! `griddepcontrol.wait` before anything else: a launch that may begin before the one ahead of it
 //! is over waits there for its end. In a kernel that has both, the wait comes before the flag is
-//! read.
+//! read. A *trigger* is `griddepcontrol.launch_dependents` before that: it lets the launch behind
+//! begin as soon as all blocks of this one have begun, or are over.
 //!
 //! The text is edited, not printed anew: what a kernel is made of stays as it was, byte for byte.
 //! Edits are a new name, a last parameter, and instructions in front of the first statement that is
@@ -59,6 +60,8 @@ pub struct Rewrite<'a> {
     pub guard: bool,
     /// Has it wait for the end of launches ahead before it does anything.
     pub wait: bool,
+    /// Lets the launch behind begin at once. What that reads of this one's it is to wait for.
+    pub trigger: bool,
     /// Its name in the rewritten module: its own, or one that occurs nowhere in the source.
     pub name: &'a str,
 }
@@ -80,7 +83,7 @@ pub struct Rewrite<'a> {
 ///         ret;
 ///     }",
 /// )?;
-/// let guarded = Rewrite { kernel: "store", guard: true, wait: false, name: "store_if" };
+/// let guarded = Rewrite { kernel: "store", guard: true, wait: false, trigger: false, name: "store_if" };
 /// let text = rewriter.rewrite(&[guarded])?;
 /// assert!(text.contains(".entry store_if(.param .u64 to,"));
 ///
@@ -196,7 +199,7 @@ impl Rewriter {
             self.add_uses(kernel, &mut needed)?;
             kernels.push((kernel, rewrite));
         }
-        let mut text = self.header(rewrites.iter().any(|rewrite| rewrite.wait))?;
+        let mut text = self.header(rewrites.iter().any(|it| it.wait || it.trigger))?;
         let names = self.free_prefix(rewrites);
         // Variables of one declaration are written together, once.
         let mut written = 0;
@@ -276,9 +279,9 @@ impl Rewriter {
         })
     }
 
-    fn header(&self, waits: bool) -> Result<String, Refusal> {
+    fn header(&self, depends: bool) -> Result<String, Refusal> {
         let (mut version, mut target) = (self.version, self.target.clone());
-        if waits {
+        if depends {
             match architecture(&target[0]) {
                 Some(WAIT_ARCHITECTURE..) => {}
                 Some(INDEPENDENT_THREADS..) => target[0] = format!("sm_{WAIT_ARCHITECTURE}"),
@@ -348,6 +351,9 @@ impl Rewriter {
             }
         }
         text.push_str(&source[copied..*first]);
+        if rewrite.trigger {
+            text.push_str("griddepcontrol.launch_dependents;\n\t");
+        }
         if rewrite.wait {
             text.push_str("griddepcontrol.wait;\n\t");
         }

@@ -3,6 +3,7 @@
 //! `CUDA_GRAPH_RANDOM=n` runs n times as many random graphs.
 
 mod attack;
+mod branches;
 mod passes;
 mod random;
 mod updates;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use cuda_graph::testing::with_driver_version;
-use cuda_graph::{Eager, Recorder};
+use cuda_graph::{Eager, Optimize, Recorder};
 
 use super::matrix::Matrix;
 use super::outcome::{Outcome, Reason, relative_residual};
@@ -44,7 +44,7 @@ fn in_sequence(
     let systems: Vec<System> = systems
         .map(|side| System::new(&stream, &side.b).unwrap())
         .collect();
-    let mut sequence = Sequence::new(&stream, &solver, unroll).unwrap();
+    let mut sequence = Sequence::new(&stream, &solver, Optimize::ALL.unroll(unroll)).unwrap();
     let solved = order.iter().map(|&at| {
         let run = match version {
             Some(version) => with_driver_version(version, || sequence.solve(&systems[at])),
@@ -84,7 +84,7 @@ fn by_hand(problem: &Problem, at: usize, limits: Limits) -> Restarted {
     eager.record(solver.start(&system).unwrap()).unwrap();
     let mut restarts = 0;
     while system.go.to_host(&stream).unwrap() != [0] {
-        solver.iterate(eager, &system, 1).unwrap();
+        solver.iterate(eager, &system).unwrap();
         if system.pause.to_host(&stream).unwrap() != [0] {
             eager.record(solver.restart(&system).unwrap()).unwrap();
             restarts += 1;
@@ -98,7 +98,7 @@ fn all_bits((outcome, restarts): &Restarted) -> (impl PartialEq + use<>, u32) {
     (bits(outcome), *restarts)
 }
 
-/// The iterations of a turn that come after a pause do nothing, so all turns give the same.
+/// What comes after a pause in an unrolled turn does nothing, so all turns give the same.
 #[test]
 fn all_matrices_are_solved_and_what_the_device_says_is_true() {
     for (name, matrix) in matrices() {

@@ -50,7 +50,7 @@ fn every_driver_computes_the_same_bits() {
         let system = System::new(&stream, &problem.sides[0].b).unwrap();
         let graph = Graph::new(&context()).unwrap();
         let mut path = Path::new(&graph);
-        solver.record(&mut path, &system, 8).unwrap();
+        solver.record(&mut path, &system).unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();
         let outcome = solver.outcome(&stream, &problem.matrix, &system).unwrap();
         assert_eq!(outcome.reason, Reason::Converged, "{name}");

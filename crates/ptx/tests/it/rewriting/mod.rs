@@ -14,6 +14,7 @@ fn guard(kernel: &str) -> Rewrite<'_> {
         kernel,
         guard: true,
         wait: false,
+        trigger: false,
         name: "rewritten",
     }
 }
@@ -52,9 +53,10 @@ fn k(body: &str) -> String {
 }
 
 #[test]
-fn the_text_of_both() {
+fn the_text_of_all_three() {
     let both = Rewrite {
         wait: true,
+        trigger: true,
         ..guard("k")
     };
     let source = ".visible .entry k(\n\t.param .u64 p // where to\n)\n.maxntid 32, 1, 1\n{\n\t.reg .b64 %rd;\n\n// first\nL:\tld.param.u64 %rd, [p];\n\tret;\n}";
@@ -74,7 +76,8 @@ fn the_text_of_both() {
 \t.reg .b64 %rd;
 
 // first
-griddepcontrol.wait;
+griddepcontrol.launch_dependents;
+\tgriddepcontrol.wait;
 \t{
 \t.reg .pred %guard0_down;
 \t.reg .b32 %guard0_word;
@@ -125,6 +128,7 @@ fn kernels_of_the_corpus_keep_what_they_are() {
                     kernel: &kernel.name,
                     guard,
                     wait,
+                    trigger: false,
                     name: "rewritten",
                 };
                 let text = match rewriter.rewrite(&[rewrite]) {
@@ -229,6 +233,7 @@ fn several_kernels_share_what_they_use() {
         kernel,
         guard: true,
         wait,
+        trigger: false,
         name,
     });
     let text = rewriter(&source).rewrite(&rewrites).expect("all may be");
@@ -313,6 +318,7 @@ fn versions_and_targets_are_raised_for_waits_alone() {
                 kernel: "k",
                 guard,
                 wait,
+                trigger: false,
                 name: "k",
             };
             rewriter(&source).rewrite(&[rewrite]).map(|text| {
@@ -382,6 +388,7 @@ fn damaged_sources() {
                 kernel: &kernel.name,
                 guard: true,
                 wait: random.below(2) == 0,
+                trigger: false,
                 name: "rewritten",
             };
             if let Ok(text) = rewriter.rewrite(&[rewrite]) {

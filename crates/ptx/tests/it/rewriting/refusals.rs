@@ -70,6 +70,7 @@ fn parameters_beyond_the_most() {
     let wait = Rewrite {
         guard: false,
         wait: true,
+        trigger: false,
         ..guard("k")
     };
     rewritten(&of(MOST_PARAMETERS), wait);

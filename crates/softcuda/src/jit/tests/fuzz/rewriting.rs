@@ -122,6 +122,7 @@ fn rewritten_kernels_do_the_same() {
                 kernel: &kernel.name,
                 guard,
                 wait,
+                trigger: false,
                 name: "rewritten",
             };
             let Ok(text) = rewriter.rewrite(&[rewrite]) else {
