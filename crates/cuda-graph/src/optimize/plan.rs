@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::error::{NodeKind, NodeName};
 use crate::graph::operation::Holds;
 use crate::graph::state::{Body, State};
-use crate::graph::{AnyOp, EdgeData, Operation};
+use crate::graph::{AnyOp, Condition, EdgeData, Operation};
 use crate::op::Op;
 use crate::{Result, driver};
 
@@ -22,6 +22,9 @@ pub(crate) struct Plan {
     pub graphs: Vec<Nodes>,
     /// Nodes of other code: what they do is known here only.
     pub read: HashSet<Place>,
+    /// By what conditions of the graph that this was [renamed](Plan::rename) from are told by, and
+    /// by their handles: those of the program's own graph.
+    pub conditions: HashMap<(u64, u64), Condition>,
 }
 
 /// The nodes of one graph, each behind those that it waits for.
@@ -200,16 +203,17 @@ impl Plan {
                 .all(|(own, other)| own.len() == other.len() && own.iter().zip(other).all(same))
     }
 
-    /// Has every node stand for another one of the program's, its counterpart. Returns whether all
-    /// have one. Otherwise the plan is of no use.
-    pub(crate) fn rename(&mut self, counterparts: &HashMap<Place, Place>) -> bool {
+    /// Has every node stand for its counterpart in the program's own graph, and name the conditions
+    /// of that, which `own` is the plan of. Returns whether all have counterparts. Otherwise the
+    /// plan is of no use.
+    pub(crate) fn rename(&mut self, counterparts: &HashMap<Place, Place>, own: &Plan) -> bool {
         let name = |place: &Place| counterparts.get(place).copied();
         let read: Option<_> = self.read.iter().map(name).collect();
         let Some(read) = read else {
             return false;
         };
         self.read = read;
-        self.graphs.iter_mut().flatten().all(|node| {
+        let is_named = self.graphs.iter_mut().flatten().all(|node| {
             let of = node.of.iter().map(name).collect();
             let is_found = Option::map(of, |of| node.of = of).is_some();
             is_found
@@ -217,7 +221,58 @@ impl Plan {
                     Does::Copies(copied) => copied.rename(&name),
                     _ => true,
                 }
+        });
+        is_named && self.rename_conditions(own)
+    }
+
+    /// Has nodes that stand for those of `own` name the conditions of that.
+    fn rename_conditions(&mut self, own: &Plan) -> bool {
+        let own: HashMap<Place, Condition> = own.looking().collect();
+        let named = self.looking().map(|(place, condition)| {
+            let own = own.get(&place)?;
+            let named = (condition.of, condition.raw());
+            Some((named, condition.with_handle_of(own)))
+        });
+        let Some(conditions) = named.collect() else {
+            return false;
+        };
+        self.conditions = conditions;
+        let mut graphs = std::mem::take(&mut self.graphs);
+        for node in graphs.iter_mut().flatten() {
+            self.name_conditions(&mut node.op);
+        }
+        self.graphs = graphs;
+        true
+    }
+
+    /// The program's nodes that look at a condition, and which.
+    fn looking(&self) -> impl Iterator<Item = (Place, Condition)> + '_ {
+        let nodes = self.graphs.iter().flatten();
+        nodes.filter_map(|node| match node.op.holds() {
+            Holds::Bodies(branching) => Some((*node.of.first()?, branching.condition)),
+            _ => None,
         })
+    }
+
+    /// Has an operation name the conditions of the program's own graph.
+    pub(crate) fn name_conditions(&self, op: &mut AnyOp) {
+        if self.conditions.is_empty() {
+            return;
+        }
+        let looks_at = match op.holds() {
+            Holds::Bodies(branching) => Some(branching.condition),
+            _ => None,
+        };
+        if let Some(old) = looks_at {
+            let own = self.conditions.get(&(old.of, old.raw()));
+            op.set_condition(*own.unwrap_or(&old));
+        } else if let AnyOp::Kernel(kernel) = op
+            && let Some(of) = kernel.condition_of()
+        {
+            let own = |old| self.conditions.get(&(of, old)).map_or(old, Condition::raw);
+            let arguments = kernel.arguments_mut();
+            arguments.exchange_conditions(|old| Some(own(old)));
+        }
     }
 
     /// Whether the nodes of both stand for the same nodes.
