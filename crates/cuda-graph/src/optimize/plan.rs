@@ -40,7 +40,7 @@ pub(crate) struct Planned {
     pub front: Front,
     /// The program's nodes that it stands for.
     pub of: SmallVec<[Place; 1]>,
-    pub after: SmallVec<[After; 2]>,
+    pub after: Waits,
     /// The numbers of the graphs inside of it.
     pub inside: SmallVec<[u32; 1]>,
 }
@@ -87,6 +87,9 @@ impl Copied {
     }
 }
 
+/// Nodes that are waited for. Until they are [sorted](sort), one may be there twice.
+pub(crate) type Waits = SmallVec<[After; 2]>;
+
 /// A wait for a node, by its number in the same graph.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct After {
@@ -110,6 +113,69 @@ impl After {
     pub(crate) fn is_plain(self) -> bool {
         self.data == EdgeData::default()
     }
+}
+
+/// Puts waits into the order of their nodes, each once.
+pub(super) fn sort(waits: &mut Waits) {
+    let key = |wait: &After| {
+        let EdgeData {
+            from_port,
+            to_port,
+            programmatic,
+        } = wait.data;
+        (wait.node, from_port, to_port, programmatic)
+    };
+    waits.sort_unstable_by_key(key);
+    waits.dedup();
+}
+
+/// Makes a graph anew without some of its nodes.
+///
+/// `put` gets each node with its number, once it waits for nodes of the new graph. It [puts](push)
+/// the node there or not, and returns what takes its place: whoever waited for the node waits for
+/// that.
+///
+/// A list of waits is passed on, not copied, where one node alone takes it over. So nodes that
+/// vanish one behind the other cost no more than their edges.
+pub(super) fn rewired(
+    old: Nodes,
+    mut put: impl FnMut(&mut Nodes, usize, Planned) -> Waits,
+) -> Nodes {
+    let mut waiting = vec![0u32; old.len()];
+    for after in old.iter().flat_map(|node| &node.after) {
+        waiting[after.node as usize] += 1;
+    }
+    let mut new = Nodes::with_capacity(old.len());
+    // By the number of each old node.
+    let mut instead: Vec<Waits> = Vec::with_capacity(old.len());
+    for (at, mut node) in old.into_iter().enumerate() {
+        let mut after = Waits::new();
+        for edge in &node.after {
+            let from = edge.node as usize;
+            waiting[from] -= 1;
+            let mut waits = match waiting[from] {
+                0 => std::mem::take(&mut instead[from]),
+                _ => instead[from].clone(),
+            };
+            if !edge.is_plain() {
+                waits.iter_mut().for_each(|wait| wait.data = edge.data);
+            }
+            if waits.len() > after.len() {
+                std::mem::swap(&mut waits, &mut after);
+            }
+            after.append(&mut waits);
+        }
+        node.after = after;
+        instead.push(put(&mut new, at, node));
+    }
+    new
+}
+
+/// Puts a node behind the others. Returns a wait for it, which takes its place.
+pub(super) fn push(nodes: &mut Nodes, mut node: Planned) -> Waits {
+    sort(&mut node.after);
+    nodes.push(node);
+    Waits::from_slice(&[After::plain(nodes.len() as u32 - 1)])
 }
 
 /// Why a graph is left as it is.
@@ -318,7 +384,7 @@ impl Plan {
             nodes[to as usize].after.push(After { node: from, data });
         }
         for node in &mut nodes {
-            node.after.sort_unstable_by_key(|after| after.node);
+            sort(&mut node.after);
         }
         self.graphs[number as usize] = nodes;
         Ok(number)

@@ -664,6 +664,52 @@ fn large_graphs_take_no_longer_than_their_nodes() {
     );
 }
 
+/// The nodes and edges of a graph, without passes and with all of them.
+fn sizes(graph: &Graph) -> [(usize, usize); 2] {
+    let exec = optimized(graph, Optimize::ALL);
+    let report = exec.report().unwrap();
+    let at = |side: fn((usize, usize)) -> usize| (side(report.nodes), side(report.edges));
+    [at(|both| both.0), at(|both| both.1)]
+}
+
+/// Planned in a time that grows with the square of the edges, this would take minutes.
+#[test]
+fn a_node_may_have_very_many_edges() {
+    const MANY: usize = 100_000;
+    const LINE: usize = 1_000;
+    let cell = words(&stream(), &[0]);
+    let graph = graph();
+    let first = graph.add(store(&cell, 1), ()).unwrap();
+    let each = (0..MANY).map(|_| graph.add(store(&cell, 2), first).unwrap());
+    let wide: Vec<_> = each.collect();
+    // Each takes over whatever the one before waited for.
+    let mut join = graph.add(EmptyOp::new(), &wide).unwrap();
+    for &beside in &wide[..LINE] {
+        join = graph.add(EmptyOp::new(), (join, beside)).unwrap();
+    }
+    graph.add(store(&cell, 3), join).unwrap();
+    let [before, after] = sizes(&graph);
+    assert_eq!(before, (MANY + LINE + 3, 2 * MANY + 2 * LINE + 1));
+    assert_eq!(after, (MANY + 2, 2 * MANY));
+}
+
+/// If every node behind it waited for every node before it, there would be 400,000,000 edges.
+#[test]
+fn an_embedded_graph_of_nothing_may_have_very_many_edges() {
+    const MANY: usize = 20_000;
+    let cell = words(&stream(), &[0]);
+    let outer = graph();
+    let each = |after: Option<Node<ChildOp>>| {
+        let add = |_| outer.add(store(&cell, 1), after).unwrap();
+        (0..MANY).map(add).collect::<Vec<_>>()
+    };
+    let child = outer.add(ChildOp::new(&graph()), each(None)).unwrap();
+    each(Some(child));
+    let [before, after] = sizes(&outer);
+    assert_eq!(before, (2 * MANY + 1, 2 * MANY));
+    assert_eq!(after, before);
+}
+
 /// A block of foreign work that holds a user object, which says when it goes.
 fn foreign_block(stream: &Arc<CudaStream>, is_dropped: &'static AtomicBool, to: u64) -> Result<()> {
     unsafe extern "C" fn let_go(data: *mut std::ffi::c_void) {
