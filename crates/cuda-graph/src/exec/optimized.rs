@@ -219,13 +219,14 @@ impl Optimized {
         for (planned, handle) in self.handles(place) {
             let planned =
                 planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
-            let op = match planned {
+            let mut op = match planned {
                 Some(node) => node
                     .op_for(context, now, &self.disabled)
                     .map_err(NotSet::Error)?
                     .map_err(|_| NotSet::Assumed)?,
                 None => now(place).ok_or(NotSet::Assumed)?.clone(),
             };
+            self.base.name_conditions(&mut op);
             let op = self.emitted.with_conditions(&op);
             let op = op.ok_or(NotSet::Error(Error::ForeignCondition))?;
             op.set_in(context, exec, handle).map_err(NotSet::Error)?;
@@ -500,6 +501,7 @@ impl Exec {
             let now = now.or_else(|| self.known((body, index)));
             if let Some(now) = now {
                 node.op = now.clone();
+                optimized.base.name_conditions(&mut node.op);
                 base.read.remove(&(body, index));
             }
             if let Does::Copies(copied) = &mut node.does
@@ -570,7 +572,9 @@ impl Exec {
         let base = match (Plan::of(theirs, body)?, &pairing) {
             (_, Pairing::Driver) => None,
             (Ok(base), Pairing::Own) => Some(base),
-            (Ok(mut base), Pairing::Of(names)) => base.rename(names).then_some(base),
+            (Ok(mut base), Pairing::Of(names)) => {
+                base.rename(names, &optimized.base).then_some(base)
+            }
             (Err(left), _) => return Err(failed(UpdateFailure::NotSupported, left.node)),
         };
         let Some(base) = base else {

@@ -34,6 +34,15 @@ impl Condition {
     pub fn default_value(&self) -> Option<u32> {
         self.default
     }
+
+    /// The same under another one's handle.
+    pub(crate) fn with_handle_of(self, other: &Condition) -> Condition {
+        Condition {
+            raw: other.raw,
+            of: other.of,
+            ..self
+        }
+    }
 }
 
 impl fmt::Debug for Condition {

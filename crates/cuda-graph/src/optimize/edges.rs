@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::plan::{After, Does, Nodes, Plan, Planned};
+use super::plan::{Does, Nodes, Plan, Planned, push, rewired, sort};
 use super::{Given, Pass, PassReport};
 use crate::graph::AnyOp;
 
@@ -128,7 +128,8 @@ fn without_empty(graph: &mut Nodes, given: &Given<'_>) -> usize {
             && node.after.iter().all(|after| after.is_plain())
             && !node.of.iter().any(|place| given.pinned.contains(place))
     };
-    if !graph.iter().any(is_empty) {
+    let is_empty: Vec<bool> = graph.iter().map(is_empty).collect();
+    if !is_empty.contains(&true) {
         return 0;
     }
     let mut waited_for = vec![0usize; graph.len()];
@@ -139,31 +140,21 @@ fn without_empty(graph: &mut Nodes, given: &Given<'_>) -> usize {
         *count = count.saturating_add(weight);
     }
     let mut removed = 0;
-    let old = std::mem::take(graph);
-    // By the number of each node: what those wait for that waited for it.
-    let mut ends: Vec<SmallVec<[u32; 2]>> = Vec::with_capacity(old.len());
-    let count = old.len();
-    for (mut node, waiting) in old.into_iter().zip(waited_for) {
-        let mut after = SmallVec::<[After; 2]>::new();
-        for edge in &node.after {
-            for &end in &ends[edge.node as usize] {
-                let edge = After { node: end, ..*edge };
-                if !after.contains(&edge) {
-                    after.push(edge);
-                }
+    *graph = rewired(std::mem::take(graph), |new, at, mut node| {
+        // The last node stays: a graph of none is another one.
+        if !is_empty[at] || removed + 1 == is_empty.len() {
+            return push(new, node);
+        }
+        let waiting = waited_for[at];
+        if waiting > 1 {
+            sort(&mut node.after);
+            let before = node.after.len();
+            if before.saturating_mul(waiting) > before.saturating_add(waiting) {
+                return push(new, node);
             }
         }
-        node.after = after;
-        let before = node.after.len();
-        // The last node stays: a graph of none is another one.
-        let spares = before.saturating_mul(waiting) <= before.saturating_add(waiting);
-        if is_empty(&node) && spares && removed + 1 < count {
-            removed += 1;
-            ends.push(node.after.iter().map(|after| after.node).collect());
-        } else {
-            ends.push(SmallVec::from_slice(&[graph.len() as u32]));
-            graph.push(node);
-        }
-    }
+        removed += 1;
+        node.after
+    });
     removed
 }

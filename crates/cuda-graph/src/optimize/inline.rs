@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::plan::{After, Does, Front, Nodes, Plan, Planned};
+use super::plan::{After, Does, Front, Nodes, Plan, Planned, Waits, push, rewired, sort};
 use super::{Given, Pass, PassReport};
 use crate::error::NodeKind;
 use crate::graph::AnyOp;
@@ -54,45 +54,28 @@ pub(super) fn graph(
         let after = node.after.iter().filter(|after| !after.is_plain());
         after.for_each(|after| special[after.node as usize] = true);
     }
-    let mut new = Nodes::with_capacity(old.len());
-    // By the number of each node: what those wait for that waited for it.
-    let mut ends: Vec<SmallVec<[u32; 1]>> = Vec::with_capacity(old.len());
     let mut count = 0;
-    for (at, mut node) in old.into_iter().enumerate() {
-        let mut after = SmallVec::<[After; 2]>::new();
-        for edge in &node.after {
-            for &end in &ends[edge.node as usize] {
-                let edge = After { node: end, ..*edge };
-                if !after.contains(&edge) {
-                    after.push(edge);
-                }
-            }
-        }
-        node.after = after;
+    plan.graphs[number] = rewired(old, |new, at, node| {
         if !is_inlined(&node) || special[at] {
-            ends.push(SmallVec::from_slice(&[new.len() as u32]));
-            new.push(node);
-            continue;
+            return push(new, node);
         }
         count += 1;
         let inside = std::mem::take(&mut plan.graphs[node.inside[0] as usize]);
-        ends.push(splice(&mut new, &node.after, inside));
-    }
-    plan.graphs[number] = new;
+        splice(new, node.after, inside)
+    });
     count
 }
 
-/// Puts the nodes of an embedded graph behind `before`. Returns those at its end.
-fn splice(new: &mut Nodes, before: &[After], inside: Nodes) -> SmallVec<[u32; 1]> {
-    let first = new.len() as u32;
+/// Puts the nodes of an embedded graph behind `before`. Returns what takes the place of all.
+fn splice(new: &mut Nodes, mut before: Waits, inside: Nodes) -> Waits {
+    sort(&mut before);
     let roots = inside.iter().filter(|node| node.after.is_empty()).count();
-    let mut before = SmallVec::<[After; 2]>::from_slice(before);
-    let mut shift = first;
-    if before.len() > 1 && roots > 1 && before.len() * roots > MANY {
-        new.push(join(before));
-        before = SmallVec::from_slice(&[After::plain(first)]);
-        shift += 1;
+    // Where nothing is inside, whoever waited for that waits for all of them.
+    let joins = inside.is_empty() || roots > 1 && before.len() > 1;
+    if joins && before.len() * roots.max(1) > MANY {
+        before = push(new, join(before));
     }
+    let shift = new.len() as u32;
     let mut is_end = vec![true; inside.len()];
     for mut node in inside {
         for after in &mut node.after {
@@ -104,22 +87,17 @@ fn splice(new: &mut Nodes, before: &[After], inside: Nodes) -> SmallVec<[u32; 1]
         }
         new.push(node);
     }
-    let ends = is_end.iter().enumerate().filter(|(_, is_end)| **is_end);
-    let ends: SmallVec<[u32; 1]> = ends.map(|(at, _)| at as u32 + shift).collect();
+    let ends = (shift..).zip(&is_end).filter(|(_, is_end)| **is_end);
+    let ends: Waits = ends.map(|(at, _)| After::plain(at)).collect();
     match ends.len() {
-        // Of nothing: those behind it wait for what it waited for.
-        0 => before.iter().map(|after| after.node).collect(),
+        0 => before,
         ends_of_one if ends_of_one <= MANY => ends,
-        _ => {
-            let after = ends.iter().map(|end| After::plain(*end)).collect();
-            new.push(join(after));
-            SmallVec::from_slice(&[new.len() as u32 - 1])
-        }
+        _ => push(new, join(ends)),
     }
 }
 
 /// An empty node.
-fn join(after: SmallVec<[After; 2]>) -> Planned {
+fn join(after: Waits) -> Planned {
     Planned {
         op: AnyOp::from(EmptyOp::new()),
         does: Does::Same,

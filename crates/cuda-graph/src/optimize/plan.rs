@@ -10,7 +10,7 @@ use crate::error::{NodeKind, NodeName};
 use crate::graph::operation::Holds;
 use crate::graph::setter::Latch;
 use crate::graph::state::{Body, State};
-use crate::graph::{AnyOp, EdgeData, Operation};
+use crate::graph::{AnyOp, Condition, EdgeData, Operation};
 use crate::op::Op;
 use crate::{Result, driver};
 
@@ -23,6 +23,9 @@ pub(crate) struct Plan {
     pub graphs: Vec<Nodes>,
     /// Nodes of other code: what they do is known here only.
     pub read: HashSet<Place>,
+    /// By what conditions of the graph that this was [renamed](Plan::rename) from are told by, and
+    /// by their handles: those of the program's own graph.
+    pub conditions: HashMap<(u64, u64), Condition>,
 }
 
 /// The nodes of one graph, each behind those that it waits for.
@@ -38,7 +41,7 @@ pub(crate) struct Planned {
     pub front: Front,
     /// The program's nodes that it stands for.
     pub of: SmallVec<[Place; 1]>,
-    pub after: SmallVec<[After; 2]>,
+    pub after: Waits,
     /// The numbers of the graphs inside of it.
     pub inside: SmallVec<[u32; 1]>,
 }
@@ -86,6 +89,9 @@ impl Copied {
     }
 }
 
+/// Nodes that are waited for. Until they are [sorted](sort), one may be there twice.
+pub(crate) type Waits = SmallVec<[After; 2]>;
+
 /// A wait for a node, by its number in the same graph.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct After {
@@ -120,6 +126,69 @@ impl After {
     pub(crate) fn is_plain(self) -> bool {
         self.data == EdgeData::default()
     }
+}
+
+/// Puts waits into the order of their nodes, each once.
+pub(super) fn sort(waits: &mut Waits) {
+    let key = |wait: &After| {
+        let EdgeData {
+            from_port,
+            to_port,
+            programmatic,
+        } = wait.data;
+        (wait.node, from_port, to_port, programmatic)
+    };
+    waits.sort_unstable_by_key(key);
+    waits.dedup();
+}
+
+/// Makes a graph anew without some of its nodes.
+///
+/// `put` gets each node with its number, once it waits for nodes of the new graph. It [puts](push)
+/// the node there or not, and returns what takes its place: whoever waited for the node waits for
+/// that.
+///
+/// A list of waits is passed on, not copied, where one node alone takes it over. So nodes that
+/// vanish one behind the other cost no more than their edges.
+pub(super) fn rewired(
+    old: Nodes,
+    mut put: impl FnMut(&mut Nodes, usize, Planned) -> Waits,
+) -> Nodes {
+    let mut waiting = vec![0u32; old.len()];
+    for after in old.iter().flat_map(|node| &node.after) {
+        waiting[after.node as usize] += 1;
+    }
+    let mut new = Nodes::with_capacity(old.len());
+    // By the number of each old node.
+    let mut instead: Vec<Waits> = Vec::with_capacity(old.len());
+    for (at, mut node) in old.into_iter().enumerate() {
+        let mut after = Waits::new();
+        for edge in &node.after {
+            let from = edge.node as usize;
+            waiting[from] -= 1;
+            let mut waits = match waiting[from] {
+                0 => std::mem::take(&mut instead[from]),
+                _ => instead[from].clone(),
+            };
+            if !edge.is_plain() {
+                waits.iter_mut().for_each(|wait| wait.data = edge.data);
+            }
+            if waits.len() > after.len() {
+                std::mem::swap(&mut waits, &mut after);
+            }
+            after.append(&mut waits);
+        }
+        node.after = after;
+        instead.push(put(&mut new, at, node));
+    }
+    new
+}
+
+/// Puts a node behind the others. Returns a wait for it, which takes its place.
+pub(super) fn push(nodes: &mut Nodes, mut node: Planned) -> Waits {
+    sort(&mut node.after);
+    nodes.push(node);
+    Waits::from_slice(&[After::plain(nodes.len() as u32 - 1)])
 }
 
 /// Why a graph is left as it is.
@@ -213,16 +282,17 @@ impl Plan {
                 .all(|(own, other)| own.len() == other.len() && own.iter().zip(other).all(same))
     }
 
-    /// Has every node stand for another one of the program's, its counterpart. Returns whether all
-    /// have one. Otherwise the plan is of no use.
-    pub(crate) fn rename(&mut self, counterparts: &HashMap<Place, Place>) -> bool {
+    /// Has every node stand for its counterpart in the program's own graph, and name the conditions
+    /// of that, which `own` is the plan of. Returns whether all have counterparts. Otherwise the
+    /// plan is of no use.
+    pub(crate) fn rename(&mut self, counterparts: &HashMap<Place, Place>, own: &Plan) -> bool {
         let name = |place: &Place| counterparts.get(place).copied();
         let read: Option<_> = self.read.iter().map(name).collect();
         let Some(read) = read else {
             return false;
         };
         self.read = read;
-        self.graphs.iter_mut().flatten().all(|node| {
+        let is_named = self.graphs.iter_mut().flatten().all(|node| {
             let of = node.of.iter().map(name).collect();
             let is_found = Option::map(of, |of| node.of = of).is_some();
             is_found
@@ -230,7 +300,58 @@ impl Plan {
                     Does::Copies(copied) => copied.rename(&name),
                     _ => true,
                 }
+        });
+        is_named && self.rename_conditions(own)
+    }
+
+    /// Has nodes that stand for those of `own` name the conditions of that.
+    fn rename_conditions(&mut self, own: &Plan) -> bool {
+        let own: HashMap<Place, Condition> = own.looking().collect();
+        let named = self.looking().map(|(place, condition)| {
+            let own = own.get(&place)?;
+            let named = (condition.of, condition.raw());
+            Some((named, condition.with_handle_of(own)))
+        });
+        let Some(conditions) = named.collect() else {
+            return false;
+        };
+        self.conditions = conditions;
+        let mut graphs = std::mem::take(&mut self.graphs);
+        for node in graphs.iter_mut().flatten() {
+            self.name_conditions(&mut node.op);
+        }
+        self.graphs = graphs;
+        true
+    }
+
+    /// The program's nodes that look at a condition, and which.
+    fn looking(&self) -> impl Iterator<Item = (Place, Condition)> + '_ {
+        let nodes = self.graphs.iter().flatten();
+        nodes.filter_map(|node| match node.op.holds() {
+            Holds::Bodies(branching) => Some((*node.of.first()?, branching.condition)),
+            _ => None,
         })
+    }
+
+    /// Has an operation name the conditions of the program's own graph.
+    pub(crate) fn name_conditions(&self, op: &mut AnyOp) {
+        if self.conditions.is_empty() {
+            return;
+        }
+        let looks_at = match op.holds() {
+            Holds::Bodies(branching) => Some(branching.condition),
+            _ => None,
+        };
+        if let Some(old) = looks_at {
+            let own = self.conditions.get(&(old.of, old.raw()));
+            op.set_condition(*own.unwrap_or(&old));
+        } else if let AnyOp::Kernel(kernel) = op
+            && let Some(of) = kernel.condition_of()
+        {
+            let own = |old| self.conditions.get(&(of, old)).map_or(old, Condition::raw);
+            let arguments = kernel.arguments_mut();
+            arguments.exchange_conditions(|old| Some(own(old)));
+        }
     }
 
     /// Whether the nodes of both stand for the same nodes.
@@ -276,7 +397,7 @@ impl Plan {
             nodes[to as usize].after.push(After { node: from, data });
         }
         for node in &mut nodes {
-            node.after.sort_unstable_by_key(|after| after.node);
+            sort(&mut node.after);
         }
         self.graphs[number as usize] = nodes;
         Ok(number)

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::plan::{After, Does, Nodes, Plan, Planned};
+use super::plan::{Does, Nodes, Plan, Planned, Waits, push, rewired};
 use super::{Given, Pass, PassReport};
 use crate::error::NodeKind;
 use crate::graph::AnyOp;
@@ -117,31 +117,15 @@ fn graph_of(graph: &mut Nodes, candidates: &[u32], given: &Given<'_>, report: &m
         MERGED,
     );
     if removed > 0 {
-        without(graph, &instead);
-    }
-}
-
-/// Removes nodes that others stand for. Each comes behind the one that does.
-fn without(graph: &mut Nodes, instead: &[u32]) {
-    let old = std::mem::take(graph);
-    let mut place = vec![0u32; old.len()];
-    for (at, mut node) in old.into_iter().enumerate() {
-        if instead[at] != at as u32 {
-            place[at] = place[instead[at] as usize];
-            continue;
-        }
-        let mut after = SmallVec::<[After; 2]>::new();
-        for edge in &node.after {
-            let edge = After {
-                node: place[edge.node as usize],
-                ..*edge
+        // By the number of each node: what takes its place. Each comes behind the one that does.
+        let mut places: Vec<Waits> = Vec::with_capacity(graph.len());
+        *graph = rewired(std::mem::take(graph), |new, at, node| {
+            let place = match instead[at] as usize {
+                own if own == at => push(new, node),
+                other => places[other].clone(),
             };
-            if !after.contains(&edge) {
-                after.push(edge);
-            }
-        }
-        node.after = after;
-        place[at] = graph.len() as u32;
-        graph.push(node);
+            places.push(place.clone());
+            place
+        });
     }
 }

@@ -27,7 +27,7 @@ impl Parser<'_> {
         if self.eat(Token::Comma) {
             self.keyword("function_name")?;
             let function = self.ident("a label of the debug strings")?;
-            let offset = self.offset()?.unwrap_or(0);
+            let offset = self.label_offset()?;
             self.expect(Token::Comma)?;
             self.keyword("inlined_at")?;
             inlined = Some(InlinedAt {
@@ -101,6 +101,14 @@ impl Parser<'_> {
             self.bump();
             return Ok(SectionValue::Difference(symbol, from));
         }
-        Ok(SectionValue::Symbol(symbol, self.offset()?.unwrap_or(0)))
+        Ok(SectionValue::Symbol(symbol, self.label_offset()?))
+    }
+
+    /// `+` and a number: what is added to a label of a section; 0 if nothing is.
+    fn label_offset(&mut self) -> Parsed<i64> {
+        match self.eat(Token::Plus) {
+            true => self.literal(),
+            false => Ok(0),
+        }
     }
 }

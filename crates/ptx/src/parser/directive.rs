@@ -356,7 +356,7 @@ impl Parser<'_> {
         if generic {
             self.expect(Token::CloseParen)?;
         }
-        let offset = self.offset()?.unwrap_or(0);
+        let offset = self.offset()?;
         Ok(Init::Address {
             pos,
             symbol,

@@ -20,13 +20,10 @@ fn precedence(token: Token) -> Option<u8> {
         Token::Less | Token::Greater | Token::LessEqual | Token::GreaterEqual => 7,
         Token::ShiftLeft | Token::ShiftRight => 8,
         Token::Plus | Token::Minus => 9,
-        Token::Star | Token::Slash | Token::Percent => MULTIPLICATIVE,
+        Token::Star | Token::Slash | Token::Percent => 10,
         _ => return None,
     })
 }
-
-/// Of `*`, `/` and `%`, which bind tightest.
-const MULTIPLICATIVE: u8 = 10;
 
 const WARP_SIZE: Immediate = Immediate::Int {
     bits: 32,
@@ -338,23 +335,17 @@ impl Parser<'_> {
         })
     }
 
-    /// `+a`, `-a`, `+a-b+...`: what is added to a symbol or a register, if anything is.
-    pub(super) fn offset(&mut self) -> Parsed<Option<i64>> {
-        let mut sum = None;
-        while let sign @ (Token::Plus | Token::Minus) = self.token() {
-            self.bump();
-            let at = self.at;
-            let Immediate::Int { bits, .. } = self.binary(MULTIPLICATIVE, "an offset")? else {
-                return Err(self.error_at(at, "an integer offset"));
-            };
-            let before = sum.unwrap_or(0i64);
-            let term = bits as i64;
-            sum = Some(if sign == Token::Plus {
-                before.wrapping_add(term)
-            } else {
-                before.wrapping_sub(term)
-            });
+    /// `+` and a constant expression: what is added to a symbol or a register; 0 if nothing is.
+    ///
+    /// As for ptxas, nothing is subtracted: `[%p-4]` is written `[%p+-4]`.
+    pub(super) fn offset(&mut self) -> Parsed<i64> {
+        if !self.eat(Token::Plus) {
+            return Ok(0);
         }
-        Ok(sum)
+        let at = self.at;
+        match self.expression("an offset")? {
+            Immediate::Int { bits, .. } => Ok(bits as i64),
+            _ => Err(self.error_at(at, "an integer offset")),
+        }
     }
 }

@@ -48,10 +48,7 @@ impl Parser<'_> {
                 Operand::Immediate(self.expression("an operand")?)
             }
             Token::Ident => match (self.named()?, self.token()) {
-                (Operand::Name(name), Token::Plus | Token::Minus) => {
-                    let offset = self.offset()?.unwrap_or(0);
-                    Operand::Offset(name, offset)
-                }
+                (Operand::Name(name), Token::Plus) => Operand::Offset(name, self.offset()?),
                 (named, _) => named,
             },
             Token::Underscore => {
@@ -110,7 +107,7 @@ impl Parser<'_> {
                 }
             }
         };
-        let offset = self.offset()?.unwrap_or(0);
+        let offset = self.offset()?;
         let mut rest = Vec::new();
         if self.eat(Token::Comma) {
             rest = self.comma_separated(|p| p.operand(false))?;

@@ -189,6 +189,39 @@ fn of_numbers() {
     );
 }
 
+/// ptxas 13.0 refuses each of these with a syntax error at the same token.
+#[test]
+fn of_offsets() {
+    assert_eq!(
+        in_body("ld.b32 %r1, [%rd1-4];"),
+        ["1: column 18: expected `+`, `,` or `]`, found `-`"]
+    );
+    assert_eq!(
+        in_body("mov.b64 %rd1, y-4;"),
+        ["1: column 16: expected `,` or `;`, found `-`"]
+    );
+    assert_eq!(
+        in_module("\n.global .u64 z = y-4;"),
+        ["line 2, column 19: expected `,` or `;`, found `-`"]
+    );
+    assert_eq!(
+        in_module("\n.global .u64 z = generic(y)-4;"),
+        ["line 2, column 28: expected `,` or `;`, found `-`"]
+    );
+    assert_eq!(
+        in_body(".loc 1 2 3, function_name l-1, inlined_at 1 1 1;"),
+        ["1: column 28: expected `,`, found `-`"]
+    );
+    assert_eq!(
+        in_body(".loc 1 2 3, function_name l+-1, inlined_at 1 1 1;"),
+        ["1: column 29: expected an integer, found `-`"]
+    );
+    assert_eq!(
+        in_body(".loc 1 2 3, function_name l+1-1, inlined_at 1 1 1;"),
+        ["1: column 30: expected `,`, found `-`"]
+    );
+}
+
 #[test]
 fn of_items() {
     assert_eq!(

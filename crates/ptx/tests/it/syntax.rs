@@ -88,12 +88,12 @@ fn operands() {
         [Operand::Member("%tid".into(), "x".into()), name("%r1")]
     );
     assert_eq!(
-        operands("a+8, a+-8, a-8+4"),
-        [8, -8, -4].map(|n| Operand::Offset("a".into(), n))
+        operands("a+8, a+-8, a+-8+4, a+4<<1, a+(8-4)"),
+        [8, -8, -4, 8, 4].map(|n| Operand::Offset("a".into(), n))
     );
     assert_eq!(
-        operands("[a], [a+8], [a-8], [a+-8+2*4]"),
-        [0, 8, -8, 0].map(|n| address("a", n, vec![]))
+        operands("[a], [a+8], [a+-8], [a+-8+2*4], [a+16-8]"),
+        [0, 8, -8, 0, 8].map(|n| address("a", n, vec![]))
     );
     assert_eq!(
         operands("[16]"),

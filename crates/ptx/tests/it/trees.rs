@@ -273,10 +273,12 @@ fn function_directives() -> impl Strategy<Value = Vec<FunctionDirective>> {
 
 fn loc() -> impl Strategy<Value = Loc> {
     let inlined =
-        (name(), offset(), any::<(u32, u32, u32)>()).prop_map(|(function, offset, at)| InlinedAt {
-            function,
-            offset,
-            at,
+        (name(), 0..=i64::MAX, any::<(u32, u32, u32)>()).prop_map(|(function, offset, at)| {
+            InlinedAt {
+                function,
+                offset,
+                at,
+            }
         });
     (any::<(u32, u32, u32)>(), option::weighted(0.3, inlined)).prop_map(
         |((file, line, column), inlined)| Loc {
@@ -343,7 +345,7 @@ fn section() -> impl Strategy<Value = Item> {
     let symbol = || prop_oneof![name(), r"\.[a-z_]{1,8}"];
     let value = prop_oneof![
         3 => integer().prop_map(SectionValue::Int),
-        1 => (symbol(), offset()).prop_map(|(symbol, offset)| SectionValue::Symbol(symbol, offset)),
+        1 => (symbol(), 0..=i64::MAX).prop_map(|(symbol, offset)| SectionValue::Symbol(symbol, offset)),
         1 => (symbol(), symbol()).prop_map(|(to, from)| SectionValue::Difference(to, from)),
     ];
     let line = prop_oneof![

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use cuda_graph::cudarc::driver::{CudaStream, sys};
 use cuda_graph::testing::with_failing_call;
 use cuda_graph::{
-    Buffer, CaptureInfo, ChildOp, CopyOp, EmptyOp, Error, Exec, FillOp, Graph, HostOp, IfOp,
-    KernelOp, Node, Optimize, RawMemory, Result,
+    Buffer, CaptureInfo, ChildOp, Condition, CopyOp, EmptyOp, Error, Exec, FillOp, Graph, HostOp,
+    IfOp, KernelOp, Node, Optimize, RawMemory, Result, WhileOp,
 };
 
 use super::optimized;
-use crate::control::kernels::set;
+use crate::control::kernels::{set, step};
 use crate::fixture::{add, assert_soon, context, store, stream, words};
 
 fn graph() -> Graph {
@@ -360,46 +360,133 @@ fn refusals_are_the_same() {
     assert_eq!(refused(&read[1]), refused(&read[0]));
 }
 
+/// A graph that branches, branches inside of a branch, and loops.
+struct Branching {
+    graph: Graph,
+    /// They set the conditions.
+    setters: [Node<KernelOp>; 3],
+    conditions: [Condition; 3],
+    fill: Node<FillOp>,
+}
+
+/// What it counts in: the branch, the branch inside, the turns of the loop, and what ends the loop.
+type Cells = [Buffer<u32>; 6];
+
+fn branching(stream: &Arc<CudaStream>, flag: &Buffer<u32>, cells: &Cells, long: bool) -> Branching {
+    let one = words(stream, &[1]);
+    let graph = graph();
+    // Those of one graph come in another order than those of the other.
+    let mut conditions = [None, None, Some(1)].map(|default| graph.condition(default).unwrap());
+    if long {
+        conditions.swap(0, 1);
+    }
+    let first = graph.add(set(conditions[0], flag), ()).unwrap();
+    let outer = graph.add(IfOp::new(&conditions[0]), first).unwrap();
+    let body = graph.body(outer).unwrap();
+    body.add(add(&cells[0], &one), ()).unwrap();
+    let second = body.add(set(conditions[1], flag), ()).unwrap();
+    let inner = body.add(IfOp::new(&conditions[1]), second).unwrap();
+    let inner = body.body(inner).unwrap();
+    inner.add(add(&cells[1], &one), ()).unwrap();
+    let reset = graph.add(store(&cells[3], 0), outer).unwrap();
+    let turns = graph.add(WhileOp::new(&conditions[2]), reset).unwrap();
+    let body = graph.body(turns).unwrap();
+    let turn = body.add(add(&cells[2], &one), ()).unwrap();
+    let third = body.add(step(conditions[2], &cells[3], 3), turn).unwrap();
+    let fill_node = graph.add(fill(&cells[4], 1), turns).unwrap();
+    // Of a size that no pass touches, and of one that becomes a kernel.
+    let bytes = if long { 4 << 20 } else { 4096 };
+    let room = Buffer::<u8>::zeroed(stream, bytes).unwrap();
+    let beside = graph.add(FillOp::new(&room, 1).unwrap(), turns).unwrap();
+    graph.add(fill(&cells[5], 1), (turns, beside)).unwrap();
+    Branching {
+        graph,
+        setters: [first, second, third],
+        conditions,
+        fill: fill_node,
+    }
+}
+
 #[test]
-#[ignore = "after a new plan from another graph, conditions are known by that graph's handles alone"]
 fn conditions_are_set_after_an_update_from_another_graph() {
     let stream = stream();
-    let read = answers(|optimize| {
-        let flag = words(&stream, &[1]);
-        let other_flag = words(&stream, &[0]);
-        let cells = [0; 4].map(|word| words(&stream, &[word]));
-        let make = |long: bool| {
-            let graph = graph();
-            let condition = graph.condition(None).unwrap();
-            let first = graph.add(set(condition, &flag), ()).unwrap();
-            let node = graph.add(IfOp::new(&condition), first).unwrap();
-            graph
-                .body(node)
-                .unwrap()
-                .add(add(&cells[0], &flag), ())
-                .unwrap();
-            let third = graph.add(fill(&cells[1], 1), node).unwrap();
-            // Of a size that no pass touches, and of one that is touched.
-            let op = match long {
-                true => {
-                    let long = Buffer::<u8>::zeroed(&stream, 4 << 20).unwrap();
-                    FillOp::new(&long, 1).unwrap()
-                }
-                false => FillOp::new(&Buffer::<u8>::zeroed(&stream, 4096).unwrap(), 1).unwrap(),
+    // In which order graphs are updated from: the own one, one of another plan, one of the same.
+    for order in [&[1][..], &[1, 0], &[2, 1, 2], &[1, 2, 0, 2], &[2, 0, 1, 1]] {
+        let read = answers(|optimize| {
+            let [on, off] = [1, 0].map(|word| words(&stream, &[word]));
+            let cells = [0; 6].map(|word| words(&stream, &[word]));
+            let graphs = [false, true, false].map(|long| branching(&stream, &on, &cells, long));
+            let own = &graphs[0];
+            let mut exec = optimized(&own.graph, optimize);
+            let mut log = Vec::new();
+            let run = |exec: &mut Exec, log: &mut Vec<String>| {
+                exec.launch(&stream).unwrap();
+                let read = cells.each_ref().map(|cell| cell.to_host(&stream).unwrap());
+                log.push(format!("{read:?}"));
             };
-            graph.add(op, node).unwrap();
-            graph.add(EmptyOp::new(), third).unwrap();
-            (graph, first, condition)
-        };
-        let (own, node, condition) = make(false);
-        let (other, ..) = make(true);
-        let mut exec = optimized(&own, optimize);
-        exec.launch(&stream).unwrap();
-        let mut log = vec![said(exec.update_in_place(&other))];
-        exec.launch(&stream).unwrap();
-        log.push(said(exec.update(node, set(condition, &other_flag))));
-        exec.launch(&stream).unwrap();
-        log.push(format!("{:?}", cells[0].to_host(&stream).unwrap()));
+            run(&mut exec, &mut log);
+            for &at in order {
+                log.push(said(exec.update_in_place(&graphs[at].graph)));
+                run(&mut exec, &mut log);
+                for (turn, flag) in [&off, &on].into_iter().enumerate() {
+                    for (node, condition) in own.setters.iter().zip(own.conditions).take(2) {
+                        log.push(said(exec.update(*node, set(condition, flag))));
+                        run(&mut exec, &mut log);
+                    }
+                    let limit = 5 + turn as u32;
+                    let op = step(own.conditions[2], &cells[3], limit);
+                    log.push(said(exec.update(own.setters[2], op)));
+                    run(&mut exec, &mut log);
+                    // Some setters do what the other graph's do when this is planned anew.
+                    log.push(said(
+                        exec.update(own.setters[1], set(own.conditions[1], &on)),
+                    ));
+                    log.push(said(exec.disable(own.fill)));
+                    run(&mut exec, &mut log);
+                    log.push(said(exec.enable(own.fill)));
+                }
+            }
+            // The other's own conditions are foreign, as ever.
+            let [_, other, _] = &graphs;
+            log.push(said(
+                exec.update(own.setters[0], set(other.conditions[0], &off)),
+            ));
+            run(&mut exec, &mut log);
+            log
+        });
+        assert_eq!(read[1], read[0], "{order:?}");
+    }
+}
+
+#[test]
+fn what_sets_a_condition_is_planned_anew_after_an_update_from_another_graph() {
+    let stream = stream();
+    let read = answers(|optimize| {
+        let [on, off] = [1, 0].map(|word| words(&stream, &[word]));
+        let cells = [0; 6].map(|word| words(&stream, &[word]));
+        let [own, other] = [false, true].map(|long| branching(&stream, &on, &cells, long));
+        let mut exec = optimized(&own.graph, optimize);
+        let mut log = vec![said(exec.update_in_place(&other.graph))];
+        // One setter names the own graph's condition, the others the other's.
+        log.push(said(
+            exec.update(own.setters[1], set(own.conditions[1], &off)),
+        ));
+        log.push(said(exec.disable(own.fill)));
+        // SAFETY: it is device memory in truth; no kernel of passes takes it.
+        let managed = unsafe { RawMemory::managed(memory(), 4) };
+        let op = FillOp::pattern(managed, 3u32).unwrap();
+        log.push(said(exec.enable(own.fill)));
+        log.push(said(exec.update(own.fill, op)));
+        drop(other);
+        drop(own.graph);
+        for flag in [&off, &on] {
+            exec.launch(&stream).unwrap();
+            let read = cells.each_ref().map(|cell| cell.to_host(&stream).unwrap());
+            log.push(format!("{read:?}"));
+            log.push(said(
+                exec.update(own.setters[0], set(own.conditions[0], flag)),
+            ));
+        }
         log
     });
     assert_eq!(read[1], read[0]);
@@ -575,6 +662,52 @@ fn large_graphs_take_no_longer_than_their_nodes() {
         more < less * 8 + Duration::from_millis(200),
         "{less:?} {more:?}"
     );
+}
+
+/// The nodes and edges of a graph, without passes and with all of them.
+fn sizes(graph: &Graph) -> [(usize, usize); 2] {
+    let exec = optimized(graph, Optimize::ALL);
+    let report = exec.report().unwrap();
+    let at = |side: fn((usize, usize)) -> usize| (side(report.nodes), side(report.edges));
+    [at(|both| both.0), at(|both| both.1)]
+}
+
+/// Planned in a time that grows with the square of the edges, this would take minutes.
+#[test]
+fn a_node_may_have_very_many_edges() {
+    const MANY: usize = 100_000;
+    const LINE: usize = 1_000;
+    let cell = words(&stream(), &[0]);
+    let graph = graph();
+    let first = graph.add(store(&cell, 1), ()).unwrap();
+    let each = (0..MANY).map(|_| graph.add(store(&cell, 2), first).unwrap());
+    let wide: Vec<_> = each.collect();
+    // Each takes over whatever the one before waited for.
+    let mut join = graph.add(EmptyOp::new(), &wide).unwrap();
+    for &beside in &wide[..LINE] {
+        join = graph.add(EmptyOp::new(), (join, beside)).unwrap();
+    }
+    graph.add(store(&cell, 3), join).unwrap();
+    let [before, after] = sizes(&graph);
+    assert_eq!(before, (MANY + LINE + 3, 2 * MANY + 2 * LINE + 1));
+    assert_eq!(after, (MANY + 2, 2 * MANY));
+}
+
+/// If every node behind it waited for every node before it, there would be 400,000,000 edges.
+#[test]
+fn an_embedded_graph_of_nothing_may_have_very_many_edges() {
+    const MANY: usize = 20_000;
+    let cell = words(&stream(), &[0]);
+    let outer = graph();
+    let each = |after: Option<Node<ChildOp>>| {
+        let add = |_| outer.add(store(&cell, 1), after).unwrap();
+        (0..MANY).map(add).collect::<Vec<_>>()
+    };
+    let child = outer.add(ChildOp::new(&graph()), each(None)).unwrap();
+    each(Some(child));
+    let [before, after] = sizes(&outer);
+    assert_eq!(before, (2 * MANY + 1, 2 * MANY));
+    assert_eq!(after, before);
 }
 
 /// A block of foreign work that holds a user object, which says when it goes.
