@@ -68,8 +68,8 @@ fn forward(body: &mut Vec<Statement>, passed: &mut HashSet<Ident>, earlier: &Has
     });
 }
 
-/// Whether a function loads from `.param` variables of its own. Where damage took the call away
-/// that writes them, what is there differs from one frame to another.
+/// Whether a function loads from `.param` variables of its own. Where the call that writes them was
+/// taken away, what is there differs from one frame to another.
 pub fn loads_results(module: &Module) -> bool {
     module.items.iter().any(|item| match item {
         Item::Function(function) => {
