@@ -1,10 +1,12 @@
 //! Graphs that passes put better to the driver: they do what they did.
 //!
-//! `CUDA_GRAPH_RANDOM=n` runs n times as many random graphs.
+//! `CUDA_GRAPH_RANDOM=n` runs n times as many random graphs, programs and kernels,
+//! `CUDA_GRAPH_SEED=n` those from n on.
 
 mod attack;
 mod passes;
 mod random;
+mod random_replay;
 mod updates;
 mod variants;
 
