@@ -7,6 +7,7 @@ mod attack;
 mod passes;
 mod random;
 mod random_replay;
+mod rewritten;
 mod updates;
 mod variants;
 
