@@ -66,8 +66,10 @@ fn give_values_of_now(graph: &Graph) -> Result<()> {
     for node in graph.nodes()? {
         match node.kind() {
             NodeKind::Kernel => {
+                // A fill by a kernel is such a node, too, and has no parameters.
                 if let Some(kernel) = node.typed::<KernelOp>()
-                    && let Some(now) = graph.op(kernel)?.with_values_of_now()?
+                    && let AnyOp::Kernel(op) = graph.any_op(kernel)?
+                    && let Some(now) = op.with_values_of_now()?
                 {
                     graph.update(kernel, now)?;
                 }

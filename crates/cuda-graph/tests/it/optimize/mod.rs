@@ -1,11 +1,14 @@
 //! Graphs that passes put better to the driver: they do what they did.
 //!
-//! `CUDA_GRAPH_RANDOM=n` runs n times as many random graphs.
+//! `CUDA_GRAPH_RANDOM=n` runs n times as many random graphs, programs and kernels,
+//! `CUDA_GRAPH_SEED=n` those from n on.
 
 mod attack;
 mod branches;
 mod passes;
 mod random;
+mod random_replay;
+mod rewritten;
 mod updates;
 mod variants;
 

@@ -16,6 +16,7 @@ use crate::fixture::{context, one, stream};
 
 /// `mix(to, from, salt)`: `*to = *to * 5 + *from * 3 + salt`. `decide(condition, left)`: counts
 /// `left` down to nothing, and sets the condition to what is left. `count(left)` counts alone.
+/// `spread(to, from, count, salt)`: thread i of `count` does to word i what `mix` does.
 const PTX: &str = "
 .version 7.0
 .target sm_70
@@ -70,9 +71,35 @@ const PTX: &str = "
     st.global.u32 [%p], %v;
     ret;
 }
+
+.visible .entry spread(.param .u64 to, .param .u64 from, .param .u32 count, .param .u32 salt)
+{
+    .reg .pred %out;
+    .reg .b32 %v, %w, %s, %i, %n;
+    .reg .b64 %p, %q, %at;
+    mov.u32 %i, %ctaid.x;
+    mov.u32 %n, %ntid.x;
+    mov.u32 %v, %tid.x;
+    mad.lo.u32 %i, %i, %n, %v;
+    ld.param.u32 %n, [count];
+    setp.ge.u32 %out, %i, %n;
+    @%out ret;
+    ld.param.u64 %p, [to];
+    ld.param.u64 %q, [from];
+    ld.param.u32 %s, [salt];
+    mul.wide.u32 %at, %i, 4;
+    add.u64 %p, %p, %at;
+    add.u64 %q, %q, %at;
+    ld.global.u32 %v, [%p];
+    ld.global.u32 %w, [%q];
+    mad.lo.u32 %v, %v, 5, %s;
+    mad.lo.u32 %v, %w, 3, %v;
+    st.global.u32 [%p], %v;
+    ret;
+}
 ";
 
-fn kernel(name: &str) -> Kernel {
+pub fn kernel(name: &str) -> Kernel {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let module = MODULE.get_or_init(|| Module::load(&context(), PTX).expect("it loads"));
     module.kernel(name).expect("it is there")
@@ -93,29 +120,29 @@ impl Random {
         (self.0 >> 11) as usize % end.max(1)
     }
 
-    fn one_in(&mut self, count: usize) -> bool {
+    pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 
-    fn word(&mut self) -> u32 {
+    pub fn word(&mut self) -> u32 {
         self.below(1 << 30) as u32
     }
 }
 
-const CELLS: usize = 10;
+pub const CELLS: usize = 10;
 
 /// The memory that graphs work on: the last two cells are the host's.
-struct Cells {
+pub struct Cells {
     stream: Arc<CudaStream>,
-    device: Vec<Buffer<u32>>,
-    pinned: Vec<PinnedBuffer<u32>>,
-    host: Arc<[AtomicU32; 2]>,
+    pub device: Vec<Buffer<u32>>,
+    pub pinned: Vec<PinnedBuffer<u32>>,
+    pub host: Arc<[AtomicU32; 2]>,
     /// What loops and branches look at, by depth.
     flags: Vec<Buffer<u32>>,
 }
 
 impl Cells {
-    fn new() -> Cells {
+    pub fn new() -> Cells {
         let stream = stream();
         let device = |_| Buffer::<u32>::zeroed(&stream, 4).expect("there is memory");
         let pinned = |_| PinnedBuffer::<u32>::zeroed(&context(), 4).expect("there is memory");
@@ -130,7 +157,7 @@ impl Cells {
         }
     }
 
-    fn reset(&mut self) {
+    pub fn reset(&mut self) {
         for (at, cell) in (1..).zip(&self.device) {
             let words = [at * 77, at, at * 5 + 1, at * at];
             cell.copy_from_host(&self.stream, &words)
@@ -146,7 +173,7 @@ impl Cells {
             .for_each(|word| word.store(1, Ordering::Relaxed));
     }
 
-    fn read(&self) -> Vec<u32> {
+    pub fn read(&self) -> Vec<u32> {
         self.stream.synchronize().expect("it is over");
         let device = self.device.iter();
         let mut words: Vec<u32> = device
@@ -560,17 +587,24 @@ fn check(seed: u64, cells: &mut Cells, sets: &[Optimize], did: &mut BTreeSet<&st
     }
 }
 
+/// The seeds to try: so many, or as many times more as is asked for.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| {
+        let value = std::env::var(name).ok()?;
+        let number = value.parse::<u64>();
+        Some(number.unwrap_or_else(|_| panic!("{name}={value} is no number")))
+    };
+    let times = number("CUDA_GRAPH_RANDOM").unwrap_or(1);
+    let first = number("CUDA_GRAPH_SEED").unwrap_or(0);
+    first..first + count * times
+}
+
 #[test]
 fn passes_change_no_byte() {
-    let times = std::env::var("CUDA_GRAPH_RANDOM").map_or(1, |times| {
-        times.parse().expect("CUDA_GRAPH_RANDOM is a number")
-    });
-    let first = std::env::var("CUDA_GRAPH_SEED")
-        .map_or(0, |seed| seed.parse().expect("CUDA_GRAPH_SEED is a number"));
     let mut cells = Cells::new();
     let sets = &all_sets()[1..];
     let mut did = BTreeSet::new();
-    for seed in first..first + 150 * times {
+    for seed in seeds(150) {
         check(seed, &mut cells, sets, &mut did);
     }
     assert!(did.len() >= 9, "{did:?}");

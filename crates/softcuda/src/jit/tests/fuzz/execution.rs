@@ -1,15 +1,8 @@
 //! Damaged kernels, run: whatever a kernel does to memory, barriers and its stack, the process
 //! lives and the launch ends.
-//!
-//! A kernel that loops for ever would hang, as on a device. So jumps back are taken out first, and
-//! calls of what was defined before too: what is left ends by itself.
 
-use std::collections::{HashMap, HashSet};
-
-use ptx::ast::{Ident, Item, Module, Operand, Statement};
-
-use super::seeds::{self, Seeds};
-use super::{Random, is_limit, run_cases, setting, tree};
+use super::modules::{Random, loadable, straighten, tree};
+use super::{is_limit, refusal, run_cases, seeds, setting};
 use crate::grid;
 use crate::jit::harness;
 use crate::jit::module::{LoadOptions, Module as Loaded};
@@ -18,67 +11,6 @@ use crate::memory::{self, Kind};
 /// Cases of a plain `cargo test`, and of a whole run the part that is run, too.
 const DEFAULT_CASES: u64 = 600;
 const SHARE: u64 = 5;
-
-/// Takes out what can go back: jumps to labels that stand before, and calls of functions that are
-/// not defined later.
-pub(super) fn straighten(module: &mut Module) {
-    let order: HashMap<Ident, usize> = module
-        .items
-        .iter()
-        .enumerate()
-        .filter_map(|(at, item)| match item {
-            Item::Function(function) => Some((function.name.clone(), at)),
-            _ => None,
-        })
-        .collect();
-    for (at, item) in module.items.iter_mut().enumerate() {
-        if let Item::Function(function) = item
-            && let Some(body) = &mut function.body
-        {
-            let earlier: HashSet<Ident> = order
-                .iter()
-                .filter(|(_, defined)| **defined <= at)
-                .map(|(name, _)| name.clone())
-                .collect();
-            forward(body, &mut HashSet::new(), &earlier);
-        }
-    }
-}
-
-fn forward(body: &mut Vec<Statement>, passed: &mut HashSet<Ident>, earlier: &HashSet<Ident>) {
-    body.retain_mut(|statement| match statement {
-        Statement::Label(_, name) => {
-            // A name may be declared again in another scope: then no jump to it is safe.
-            passed.insert(name.clone());
-            true
-        }
-        Statement::Block(inner) => {
-            forward(inner, passed, earlier);
-            true
-        }
-        Statement::BranchTargets(_, _, labels) => {
-            labels.retain(|label| !passed.contains(label));
-            !labels.is_empty()
-        }
-        Statement::Instruction(instruction) => {
-            let names = |operand: &Operand, set: &HashSet<Ident>| matches!(operand, Operand::Name(name) if set.contains(name));
-            match instruction.opcode.as_str() {
-                "bra" => !instruction.operands.iter().any(|operand| names(operand, passed)),
-                // What is behind a pointer may be anything.
-                "call" => {
-                    let direct = !instruction.operands.iter().any(
-                        |operand| matches!(operand, Operand::Name(name) if name.starts_with('%')),
-                    );
-                    direct && !instruction.operands.iter().any(|operand| names(operand, earlier))
-                }
-                "brx" => false,
-                "nanosleep" => false,
-                _ => true,
-            }
-        }
-        _ => true,
-    });
-}
 
 /// Something to pass as a parameter of this size: an address that is right, or nearly, or a number.
 pub(super) fn argument(random: &mut Random, size: usize, buffer: u64) -> Vec<u8> {
@@ -99,14 +31,14 @@ fn damaged_kernels_run() {
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     // A crash takes the process down before it can say which case it was: this says it.
     let loud = alone || std::env::var_os("SOFTCUDA_FUZZ_LOUD").is_some();
-    let seeds = Seeds::new();
+    let seeds = seeds();
     let runs = std::sync::atomic::AtomicU64::new(0);
     let faults = std::sync::atomic::AtomicU64::new(0);
     run_cases(cases, |case, random, _| {
         let mut module = seeds.module(random).clone();
         tree::damage(random, &mut module, &seeds);
         straighten(&mut module);
-        let module = seeds::loadable(module, 5);
+        let module = loadable(module, 5, &refusal);
         let text = module.to_string();
         if loud {
             eprintln!("case {case}");

@@ -10,15 +10,10 @@
 //! default, 100,000 for a whole run), `SOFTCUDA_FUZZ_SEED` the seed, `SOFTCUDA_FUZZ_CASE` runs one
 //! case alone and prints its text.
 
-#[path = "../../../../../ptx/tests/it/damage.rs"]
-mod damage;
 mod execution;
-mod forms;
-mod pieces;
+mod modules;
 mod rewriting;
-mod seeds;
 mod tokens;
-mod tree;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub(super) use damage::Random;
-use seeds::Seeds;
+pub(super) use modules::Random;
+use modules::{Seeds, damage, forms, loadable, tree};
 
 use crate::jit::module::{LoadErrorKind, LoadOptions, Module};
 
@@ -142,6 +137,17 @@ fn load_and_compile(text: &[u8], tally: &Tally) -> Result<(), String> {
     Ok(())
 }
 
+/// What the loader says of a text that it refuses.
+fn refusal(text: &str) -> Option<String> {
+    let loaded = Module::load(text.as_bytes(), &LoadOptions::default());
+    loaded.err().map(|error| error.log)
+}
+
+/// What damage starts from.
+fn seeds() -> Seeds {
+    Seeds::new(&refusal)
+}
+
 /// What the compiler may say of a module that was checked: that something of it is too large.
 fn is_limit(error: &str) -> bool {
     [
@@ -172,7 +178,7 @@ fn damaged(case: u64, random: &mut Random, seeds: &Seeds) -> Vec<u8> {
             let mut module = seeds.module(random).clone();
             tree::damage(random, &mut module, seeds);
             if random.below(4) != 0 {
-                module = seeds::loadable(module, 5);
+                module = loadable(module, 5, &refusal);
             }
             module.to_string().into_bytes()
         }
@@ -182,7 +188,7 @@ fn damaged(case: u64, random: &mut Random, seeds: &Seeds) -> Vec<u8> {
 #[test]
 fn damaged_modules() {
     let cases = setting("SOFTCUDA_FUZZ_CASES").unwrap_or(DEFAULT_CASES);
-    let seeds = Seeds::new();
+    let seeds = seeds();
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     let tally = run_cases(cases, |case, random, tally| {
         let text = damaged(case, random, &seeds);
@@ -207,7 +213,7 @@ fn damaged_modules() {
 /// What the damage starts from is sound: every seed loads and compiles as it is.
 #[test]
 fn seeds_compile() {
-    let seeds = Seeds::new();
+    let seeds = seeds();
     let mut refused = vec![];
     for module in seeds.modules() {
         let tally = Tally::default();
@@ -232,5 +238,28 @@ fn seeds_compile() {
         refused.len(),
         seeds.modules().len(),
         refused.join("\n")
+    );
+}
+
+/// Nearly all forms are ones that are run: a family that is refused as a whole would go untested.
+#[test]
+fn forms_load() {
+    let (all, declarations) = (forms::instructions(), forms::DECLARATIONS);
+    let mut refused = vec![];
+    for instruction in &all {
+        let source = format!(
+            ".version 8.8\n.target sm_90\n.address_size 64\n.entry forms() {{ {declarations}\n{};\n}}",
+            instruction.to_string().trim_end_matches(';')
+        );
+        if let Some(log) = refusal(&source) {
+            refused.push(log.lines().next().unwrap_or_default().to_owned());
+        }
+    }
+    println!("{}", refused.join("\n"));
+    assert!(
+        refused.len() < all.len() / 8,
+        "{} of {} are refused",
+        refused.len(),
+        all.len()
     );
 }

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ptx::ast::{AddressBase, Ident, Item, Operand, Space, Statement};
 use ptx::rewrite::{Rewrite, Rewriter};
 
-use super::execution::{argument, straighten};
-use super::seeds::{self, Seeds};
-use super::{is_limit, run_cases, setting, tree};
+use super::execution::argument;
+use super::modules::{loadable, loads_results, straighten, tree};
+use super::{is_limit, refusal, run_cases, seeds, setting};
 use crate::grid;
 use crate::jit::harness;
 use crate::jit::module::{Kernel, LoadOptions, Module as Loaded};
@@ -51,29 +50,6 @@ fn outcome(
     (bytes, is_fault)
 }
 
-/// Whether a body loads from `.param` variables of its own. Where damage took the call away that
-/// writes them, what is there differs from one frame to another.
-fn loads_results(body: &[Statement], declared: &mut Vec<Ident>) -> bool {
-    body.iter().any(|statement| match statement {
-        Statement::Variable(variable) if variable.space == Space::Param => {
-            declared.push(variable.name.clone());
-            false
-        }
-        Statement::Block(inner) => loads_results(inner, declared),
-        Statement::Instruction(instruction) => {
-            let is_own = |operand: &Operand| match operand {
-                Operand::Address(address) => match &address.base {
-                    AddressBase::Name(name) => declared.contains(name),
-                    AddressBase::Immediate(_) => false,
-                },
-                _ => false,
-            };
-            instruction.opcode == "ld" && instruction.operands.iter().any(is_own)
-        }
-        _ => false,
-    })
-}
-
 fn runs(kernel: &Kernel) -> Result<bool, String> {
     match kernel.compile() {
         Ok(_) => {}
@@ -87,7 +63,7 @@ fn runs(kernel: &Kernel) -> Result<bool, String> {
 fn rewritten_kernels_do_the_same() {
     let cases = setting("SOFTCUDA_FUZZ_CASES").map_or(DEFAULT_CASES, |cases| cases / SHARE);
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
-    let seeds = Seeds::new();
+    let seeds = seeds();
     let [compared, faults, refused, unsteady] = [const { AtomicU64::new(0) }; 4];
     run_cases(cases, |_, random, _| {
         let mut module = seeds.module(random).clone();
@@ -95,18 +71,14 @@ fn rewritten_kernels_do_the_same() {
         if is_damaged {
             tree::damage(random, &mut module, &seeds);
         }
+        let whole = (!is_damaged).then(|| module.to_string());
         straighten(&mut module);
-        let module = seeds::loadable(module, 5);
-        let loads_results = |item: &Item| match item {
-            Item::Function(function) => {
-                loads_results(function.body.as_deref().unwrap_or(&[]), &mut Vec::new())
-            }
-            _ => false,
-        };
-        if is_damaged && module.items.iter().any(loads_results) {
+        let module = loadable(module, 5, &refusal);
+        let text = module.to_string();
+        let is_changed = whole.is_none_or(|whole| whole != text);
+        if is_changed && loads_results(&module) {
             return Ok(());
         }
-        let text = module.to_string();
         if alone {
             println!("{text}");
         }

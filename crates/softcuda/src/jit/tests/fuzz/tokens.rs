@@ -1,6 +1,6 @@
 //! Damage to a text token by token: the lines keep the look of PTX.
 
-use super::Random;
+use super::modules::Random;
 
 /// Tokens that stand for others well, or badly.
 const STRANGE: &[&str] = &[

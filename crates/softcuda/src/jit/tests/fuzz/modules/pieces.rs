@@ -9,7 +9,7 @@ use super::Random;
 use super::seeds::Seeds;
 
 /// Numbers where something may break.
-pub(super) const EDGES: &[u64] = &[
+pub const EDGES: &[u64] = &[
     0,
     1,
     2,
@@ -40,7 +40,7 @@ pub(super) const EDGES: &[u64] = &[
     u64::MAX - 7,
 ];
 
-pub(super) const TYPES: &[Type] = &[
+pub const TYPES: &[Type] = &[
     Type::Pred,
     Type::B8,
     Type::B16,
@@ -69,7 +69,7 @@ pub(super) const TYPES: &[Type] = &[
     Type::Texref,
 ];
 
-pub(super) const SPACES: &[Space] = &[
+pub const SPACES: &[Space] = &[
     Space::Reg,
     Space::Sreg,
     Space::Const,
@@ -80,7 +80,7 @@ pub(super) const SPACES: &[Space] = &[
     Space::Tex,
 ];
 
-pub(super) const LINKAGES: &[Linkage] = &[
+pub const LINKAGES: &[Linkage] = &[
     Linkage::Internal,
     Linkage::Extern,
     Linkage::Visible,
@@ -89,7 +89,7 @@ pub(super) const LINKAGES: &[Linkage] = &[
 ];
 
 /// Special registers, components of them, and what is none.
-pub(super) const SPECIAL: &[&str] = &[
+pub const SPECIAL: &[&str] = &[
     "%tid",
     "%ntid",
     "%ctaid",
@@ -117,22 +117,22 @@ pub(super) const SPECIAL: &[&str] = &[
     "_",
 ];
 
-pub(super) fn one_of<T: Copy>(random: &mut Random, list: &[T]) -> T {
+pub fn one_of<T: Copy>(random: &mut Random, list: &[T]) -> T {
     list[random.below(list.len())]
 }
 
 /// What a body can name.
-pub(super) struct Names {
-    pub(super) registers: Vec<(Ident, Type)>,
-    pub(super) labels: Vec<Ident>,
-    pub(super) tables: Vec<Ident>,
+pub struct Names {
+    pub registers: Vec<(Ident, Type)>,
+    pub labels: Vec<Ident>,
+    pub tables: Vec<Ident>,
     /// Variables, parameters and functions.
-    pub(super) symbols: Vec<Ident>,
-    pub(super) functions: Vec<Ident>,
+    pub symbols: Vec<Ident>,
+    pub functions: Vec<Ident>,
 }
 
 /// A register of this type, or of its size, or the form's own.
-pub(super) fn like(random: &mut Random, ty: Type, names: &Names) -> Ident {
+pub fn like(random: &mut Random, ty: Type, names: &Names) -> Ident {
     let fit: Vec<&Ident> = names
         .registers
         .iter()
@@ -156,7 +156,7 @@ pub(super) fn like(random: &mut Random, ty: Type, names: &Names) -> Ident {
     fit[random.below(fit.len())].clone()
 }
 
-pub(super) fn register(random: &mut Random, names: &Names) -> Ident {
+pub fn register(random: &mut Random, names: &Names) -> Ident {
     match names.registers.is_empty() {
         true => "%zr0".into(),
         false => names.registers[random.below(names.registers.len())]
@@ -165,21 +165,21 @@ pub(super) fn register(random: &mut Random, names: &Names) -> Ident {
     }
 }
 
-pub(super) fn symbol(random: &mut Random, names: &Names) -> Ident {
+pub fn symbol(random: &mut Random, names: &Names) -> Ident {
     match names.symbols.is_empty() || random.below(40) == 0 {
         true => "nothing".into(),
         false => names.symbols[random.below(names.symbols.len())].clone(),
     }
 }
 
-pub(super) fn label(random: &mut Random, names: &Names) -> Ident {
+pub fn label(random: &mut Random, names: &Names) -> Ident {
     match names.labels.is_empty() || random.below(40) == 0 {
         true => format!("label{}", random.below(20)),
         false => names.labels[random.below(names.labels.len())].clone(),
     }
 }
 
-pub(super) fn plain(text: &str, operands: Vec<Operand>) -> Instruction {
+pub fn plain(text: &str, operands: Vec<Operand>) -> Instruction {
     let mut words = text.split('.').map(str::to_owned);
     Instruction {
         pos: Pos::default(),
@@ -191,7 +191,7 @@ pub(super) fn plain(text: &str, operands: Vec<Operand>) -> Instruction {
 }
 
 /// A jump, or a call of a function without arguments.
-pub(super) fn jump(random: &mut Random, names: &Names) -> Instruction {
+pub fn jump(random: &mut Random, names: &Names) -> Instruction {
     match random.below(6) {
         0 if !names.functions.is_empty() => {
             let function = names.functions[random.below(names.functions.len())].clone();
@@ -205,7 +205,7 @@ pub(super) fn jump(random: &mut Random, names: &Names) -> Instruction {
     }
 }
 
-pub(super) fn modifier(random: &mut Random, opcode: &str, seeds: &Seeds) -> Ident {
+pub fn modifier(random: &mut Random, opcode: &str, seeds: &Seeds) -> Ident {
     let own = seeds.modifiers.get(opcode);
     match own {
         Some(own) if !own.is_empty() && random.below(5) != 0 => {
@@ -223,7 +223,7 @@ pub(super) fn modifier(random: &mut Random, opcode: &str, seeds: &Seeds) -> Iden
     }
 }
 
-pub(super) fn immediate(random: &mut Random) -> Immediate {
+pub fn immediate(random: &mut Random) -> Immediate {
     match random.below(6) {
         0 => Immediate::F32(one_of(
             random,
@@ -265,7 +265,7 @@ pub(super) fn immediate(random: &mut Random) -> Immediate {
 }
 
 /// An operand of any kind, mostly a register.
-pub(super) fn operand(random: &mut Random, names: &Names) -> Operand {
+pub fn operand(random: &mut Random, names: &Names) -> Operand {
     match random.below(16) {
         0 => Operand::Immediate(immediate(random)),
         1 => Operand::Name(symbol(random, names)),

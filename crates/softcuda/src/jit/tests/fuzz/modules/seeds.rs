@@ -8,8 +8,7 @@ use ptx::ast::{
     Function, Ident, Instruction, Item, Linkage, Module, Operand, Pos, Statement, Type, Variable,
 };
 
-use super::{Random, forms};
-use crate::jit::module::{LoadOptions, Module as Loaded};
+use super::{Random, Refusal, forms};
 
 /// Texts up to this length are damaged often, longer ones now and then.
 const SHORT: usize = 5000;
@@ -17,7 +16,7 @@ const SHORT: usize = 5000;
 const LONGEST: usize = 60_000;
 
 /// Instructions and modules to damage, and to damage with.
-pub(super) struct Seeds {
+pub struct Seeds {
     modules: Vec<Module>,
     texts: Vec<String>,
     short: Vec<usize>,
@@ -28,8 +27,8 @@ pub(super) struct Seeds {
 }
 
 impl Seeds {
-    /// Reads them.
-    pub fn new() -> Seeds {
+    /// Reads them, without the instructions that are refused.
+    pub fn new(refusal: &Refusal<'_>) -> Seeds {
         let mut seeds = Seeds {
             modules: vec![],
             texts: vec![],
@@ -42,7 +41,7 @@ impl Seeds {
                 panic!("a seed does not parse:\n{source}");
             };
             for slice in slices(&module) {
-                seeds.add(loadable(slice, 40));
+                seeds.add(loadable(slice, 40, refusal));
             }
         }
         let types: HashMap<Ident, Type> = HashMap::new();
@@ -251,15 +250,14 @@ fn caller(function: &Function) -> Function {
 
 /// The module without the instructions that are refused, as far as so many rounds tell: one of them
 /// would hide all others.
-pub(super) fn loadable(module: Module, rounds: u32) -> Module {
+pub fn loadable(module: Module, rounds: u32, refusal: &Refusal<'_>) -> Module {
     let mut module = module;
     for _ in 0..rounds {
         let text = module.to_string();
-        let Err(error) = Loaded::load(text.as_bytes(), &LoadOptions::default()) else {
+        let Some(log) = refusal(&text) else {
             break;
         };
-        let lines: HashSet<u32> = error
-            .log
+        let lines: HashSet<u32> = log
             .split("line ")
             .skip(1)
             .filter_map(|rest| {
@@ -305,7 +303,7 @@ fn remove(body: &mut Vec<Statement>, lines: &HashSet<u32>, removed: &mut bool) {
 
 /// The declared registers of a body and their types; a range by its prefix and by its first
 /// elements.
-pub(super) fn registers(body: &[Statement], found: &mut HashMap<Ident, Type>) {
+pub fn registers(body: &[Statement], found: &mut HashMap<Ident, Type>) {
     for statement in body {
         match statement {
             Statement::Variable(variable) if variable.space == ptx::ast::Space::Reg => {
@@ -335,7 +333,7 @@ fn instructions<'a>(body: &'a [Statement], found: &mut Vec<&'a Instruction>) {
 }
 
 /// Calls `each` with every operand of an operand, itself last.
-pub(super) fn walk(operand: &mut Operand, each: &mut impl FnMut(&mut Operand)) {
+pub fn walk(operand: &mut Operand, each: &mut impl FnMut(&mut Operand)) {
     match operand {
         Operand::Vector(list) | Operand::List(list) => {
             for operand in list {

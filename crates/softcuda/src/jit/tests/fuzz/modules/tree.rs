@@ -14,7 +14,7 @@ use super::pieces::*;
 use super::seeds::{self, Seeds};
 
 /// One to six changes, most of them to a body.
-pub(super) fn damage(random: &mut Random, module: &mut Module, seeds: &Seeds) {
+pub fn damage(random: &mut Random, module: &mut Module, seeds: &Seeds) {
     for _ in 0..[1, 1, 2, 2, 3, 6][random.below(6)] {
         if random.below(8) == 0 {
             change_items(random, module);
