@@ -126,14 +126,14 @@ fn paired<N: Nodes>(old: &N, new: &N, refusal: &mut Option<Refusal>) -> Option<V
     let mut at = 0;
     while let Some(&(was, is)) = pairs.get(at) {
         at += 1;
-        if old.kind(was) != new.kind(is) {
-            refusal.get_or_insert((UpdateFailure::KindChanged, Some(is)));
-        }
         let topology = UpdateFailure::TopologyChanged;
         let (before, now_before) = (old.before(was), new.before(is));
         if before.len() != now_before.len() {
             refusal.get_or_insert((topology, Some(is)));
             return None;
+        }
+        if old.kind(was) != new.kind(is) {
+            refusal.get_or_insert((UpdateFailure::KindChanged, Some(is)));
         }
         for (&(was, was_data), &(from, data)) in before.iter().zip(now_before) {
             let known = (to_new[was as usize], to_old[from as usize]);

@@ -118,11 +118,11 @@ fn pair(old: &Snapshot, new: &Snapshot) -> std::result::Result<Vec<u32>, Refused
     while let Some(&(was, is)) = pairs.get(at) {
         at += 1;
         let (was, member) = (&old.members[was as usize], &new.members[is as usize]);
-        if was.operation.kind() != member.operation.kind() {
-            return Err(Refused::at(Refusal::KindChanged, member.handle));
-        }
         if was.dependencies.len() != member.dependencies.len() {
             return Err(changed(Some(is), None));
+        }
+        if was.operation.kind() != member.operation.kind() {
+            return Err(Refused::at(Refusal::KindChanged, member.handle));
         }
         for (&(was, was_data), &(from, data)) in was.dependencies.iter().zip(&member.dependencies) {
             let known = (to_new[was as usize], to_old[from as usize]);

@@ -46,6 +46,29 @@ pub const CASES: &[Case] = &[
         updates(line, "from", nothing, one, &names(&nodes(one)));
         updates(line, "to", instantiate(one), another, &[]);
     }),
+    case!("graph/update/kind_and_edges_changed", |line| {
+        context();
+        let memory = memory(8);
+        let (old, [a, _, c]) = in_line();
+        add_edge(old, a, c).must();
+        let exec = instantiate(old);
+        let new = graph();
+        let first = add_empty(new, &[]);
+        let middle = add_empty(new, &[first]);
+        let last = add_fill(new, &[middle], memory, 1);
+        updates(line, "fewer", exec, new, &[("last", last)]);
+        // Of the ends, the one that was made last is looked at first.
+        let old = graph();
+        let (a, b) = (add_empty(old, &[]), add_empty(old, &[]));
+        add_empty(old, &[a, b]);
+        add_empty(old, &[a]);
+        let exec = instantiate(old);
+        let new = graph();
+        let (a, b) = (add_empty(new, &[]), add_empty(new, &[]));
+        add_empty(new, &[a]);
+        let last = add_fill(new, &[a, b], memory, 1);
+        updates(line, "more", exec, new, &[("last", last)]);
+    }),
     case!("graph/update/node_added", |line| {
         context();
         let (old, _) = in_line();
