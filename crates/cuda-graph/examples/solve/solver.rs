@@ -4,7 +4,8 @@
 //! kernel, and a loop of iterations while the device says that it goes on. Nothing but that flag
 //! decides, so the same step is a graph that loops on the device, a capture, or a sequence of
 //! launches around which the host loops. Sums are taken in a fixed order: all of them give the same
-//! bits. The graph's loop is unrolled by the optimizer, under guards that it puts before the kernels.
+//! bits. The graph's loop is unrolled by the optimizer. The kernels are declared to do nothing once
+//! the flag is 0, so that it need not guard them.
 //!
 //! With restarts, the device pauses now and then. The loop has a checkpoint at the end of each turn
 //! where a paused step stops. The host then runs [`Solver::restart`] and resumes the step.
@@ -173,7 +174,8 @@ impl Solver {
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values, and the matrix has
         // `n` rows, whose columns are below `n`.
-        unsafe { KernelOp::new(&self.multiply, self.config, arguments) }
+        let op = unsafe { KernelOp::new(&self.multiply, self.config, arguments) }?;
+        Ok(op.idle_without(&system.go))
     }
 
     /// The second half: decides whether to go on, and takes the step.
@@ -188,7 +190,8 @@ impl Solver {
             n, rows, inverse, w, partials, x, r, u, p, s, state, go, pause, progress,
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values.
-        unsafe { KernelOp::new(&self.update, self.config, arguments) }
+        let op = unsafe { KernelOp::new(&self.update, self.config, arguments) }?;
+        Ok(op.idle_without(&system.go))
     }
 
     /// Between two iterations: computes the residual anew from x, has the next iteration begin as a

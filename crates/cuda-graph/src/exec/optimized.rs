@@ -20,6 +20,7 @@ use super::{Exec, InstantiateOptions};
 use crate::driver::event::Event;
 use crate::error::{NodeKind, NodeName, UpdateFailure};
 use crate::graph::diff::{counterparts, is_taken_over};
+use crate::graph::setter;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
 use crate::op::Op;
@@ -240,6 +241,31 @@ impl Optimized {
         stands.map(|&(graph, node)| &self.plan.graphs[graph as usize][node as usize])
     }
 
+    /// The nodes that were set and do not name the flag that others of their loop name, though the
+    /// loop has no guards because all named one.
+    fn parted<'o>(
+        &self,
+        edits: &[(NodeId, &AnyOp)],
+        context: &Arc<CudaContext>,
+        now: &dyn Fn(Place) -> Option<&'o AnyOp>,
+    ) -> Vec<Place> {
+        let Some(setters) = (!self.plan.one_flag.is_empty())
+            .then(|| setter::of(context).ok())
+            .flatten()
+        else {
+            return Vec::new();
+        };
+        let edited: HashSet<Place> = edits.iter().map(|(id, _)| place(*id)).collect();
+        let flag = |at: &Place| now(*at).and_then(|op| setters.flag_of(op));
+        let is_parted = |loop_: &&Vec<Place>| {
+            let first = flag(&loop_[0]);
+            let is_one = first.is_some() && loop_.iter().all(|at| flag(at) == first);
+            !is_one && loop_.iter().any(|at| edited.contains(at))
+        };
+        let parted = self.plan.one_flag.iter().filter(is_parted).flatten();
+        parted.filter(|at| edited.contains(at)).copied().collect()
+    }
+
     /// Whether a node is done together with others.
     fn is_joined(&self, place: Place) -> bool {
         self.standing(place).any(|node| node.of.len() > 1)
@@ -252,7 +278,10 @@ impl Optimized {
             let is_transfer = matches!(node.op.kind(), NodeKind::Fill | NodeKind::Copy);
             matches!(node.does, Does::Latch(_)) || matches!(node.does, Does::Same) && is_transfer
         };
-        !self.standing(place).any(is_needed) && !self.plan.programmatic().contains(&place)
+        let mut one_flag = self.plan.one_flag.iter().flatten();
+        !self.standing(place).any(is_needed)
+            && !one_flag.any(|of| *of == place)
+            && !self.plan.programmatic().contains(&place)
     }
 
     /// What stands for which node.
@@ -336,6 +365,7 @@ impl Exec {
             });
             return Err((error.about(name(self, *id, op), "updating"), restored));
         }
+        broken.extend(optimized.parted(edits, &self.context, &now));
         if !broken.is_empty() {
             // One that is alone was not set.
             let is_alone = edits.len() == 1;

@@ -229,6 +229,21 @@ impl Setters {
         matches!(op, AnyOp::Kernel(op) if op.kernel() == self.0[0])
     }
 
+    /// The address of the flag that says whether a loop goes on, of a kernel in its body: of one
+    /// that is declared to do nothing where that is 0, and of one that sets the loop's condition by
+    /// it alone.
+    pub(crate) fn flag_of(&self, op: &AnyOp) -> Option<u64> {
+        let AnyOp::Kernel(launch) = op else {
+            return None;
+        };
+        match launch.arguments().words() {
+            [_, flag, reads, stopped] if self.is_setter(op) => {
+                (*reads as u32 != 0 && *stopped == 0).then_some(*flag)
+            }
+            _ => launch.idle_flag(),
+        }
+    }
+
     /// Has `latch` say what becomes of a condition, instead of `op`, which sets it or is such an
     /// operation itself. It holds what `op` holds. None if `op` is neither.
     pub(crate) fn latch(&self, op: &AnyOp, latch: Latch) -> Option<Result<KernelOp>> {

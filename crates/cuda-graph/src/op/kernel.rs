@@ -74,6 +74,8 @@ struct Rare {
     attributes: Vec<LaunchAttribute>,
     /// What it reads and writes, as far as that is declared.
     accesses: Option<Vec<Access>>,
+    /// The address of a number. Where that is 0 it is declared to do nothing.
+    idle_flag: Option<u64>,
 }
 
 /// A launch that nobody shares yet, without arguments.
@@ -187,6 +189,23 @@ impl KernelOp {
     /// memory that is read. What is read and written is declared to be written.
     pub fn writes(self, memory: impl Target) -> Self {
         self.declare(&memory.target(), true)
+    }
+
+    /// The same launch, which is declared to do nothing where the first number of `flag` is 0: its
+    /// kernel looks at that by itself, before it changes any memory. It may clear the flag, and
+    /// then does all the same what there is to do.
+    ///
+    /// [`Pass::Loops`](crate::Pass::Loops) repeats the body of a loop without guards if all of its
+    /// kernels are declared to do nothing where the loop's flag is 0. That is cheaper, and serves
+    /// kernels whose PTX is not known. A declaration keeps nothing alive.
+    pub fn idle_without(mut self, flag: impl Source) -> Self {
+        self.rare_mut().idle_flag = Some(flag.source().address());
+        self
+    }
+
+    /// The address of the flag that it does nothing [without](KernelOp::idle_without).
+    pub(crate) fn idle_flag(&self) -> Option<u64> {
+        self.launch.rare.as_ref()?.idle_flag
     }
 
     fn declare(mut self, region: &Region, writes: bool) -> Self {
@@ -507,7 +526,7 @@ fn read(
     let attributes = LaunchAttribute::read(node);
     let rare = (!attributes.is_empty()).then_some(Rare {
         attributes,
-        accesses: None,
+        ..Rare::default()
     });
     launch.rare = rare.map(Box::new);
     let launch = launch.shareable();

@@ -5,11 +5,12 @@
 //! on, because kernels of a repetition may write the flag while others have not yet run. The
 //! kernels of all repetitions but the first look at the latch. The last repetition sets the
 //! condition, as the body did.
-
-use smallvec::SmallVec;
+//!
+//! Kernels that are declared to do nothing where the loop's flag is 0 need no guard. If all of a
+//! body are, there is no latch either.
 
 use super::front::Unfit;
-use super::plan::{After, Does, Nodes, Plan, Planned};
+use super::plan::{After, Does, Front, Nodes, Place, Plan, Planned, Waits};
 use super::{Given, Pass, PassReport};
 use crate::graph::AnyOp;
 use crate::graph::operation::{Holds, Operation};
@@ -36,11 +37,18 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
             };
             let name = node.name();
             match unrolled(plan, node, body, given, &setters) {
-                Ok((nodes, copies)) => {
+                Ok(Unrolled {
+                    nodes,
+                    copies,
+                    one_flag,
+                }) => {
                     plan.graphs[body as usize] = nodes;
-                    let spared = TURN - (TURN + LATCH * (copies - 1) as f64) / copies as f64;
-                    report.did("loops unrolled", 1, spared);
+                    let latches = if one_flag.is_none() { copies - 1 } else { 0 };
+                    let turns = TURN + LATCH * latches as f64;
+                    report.did("loops unrolled", 1, TURN - turns / copies as f64);
                     report.did("repetitions of bodies", copies, 0.0);
+                    report.did("loops without guards", one_flag.iter().len(), 0.0);
+                    plan.one_flag.extend(one_flag);
                 }
                 Err(why) => report.leave(|| name, why),
             }
@@ -60,19 +68,27 @@ fn copies(kernels: usize) -> usize {
 }
 
 /// The body of a loop, several times.
+struct Unrolled {
+    nodes: Nodes,
+    copies: usize,
+    /// The program's nodes that name one flag, if there are no guards.
+    one_flag: Option<Vec<Place>>,
+}
+
 fn unrolled(
     plan: &Plan,
     node: &Planned,
     body: u32,
     given: &Given<'_>,
     setters: &Setters,
-) -> Result<(Nodes, usize), Unfit> {
+) -> Result<Unrolled, Unfit> {
     let Holds::Bodies(branching) = node.op.holds() else {
         return Err("it is no loop");
     };
     let nodes = &plan.graphs[body as usize];
     let setter = setter_of(plan, nodes, branching.condition.raw(), setters)?;
     let mut kernels = 0;
+    let one_flag = with_one_flag(nodes, setter, setters);
     for (at, node) in nodes.iter().enumerate() {
         if node.of.iter().any(|place| given.pinned.contains(place)) {
             return Err("an update broke what was made of it");
@@ -88,7 +104,9 @@ fn unrolled(
             AnyOp::Empty(_) => {}
             AnyOp::Kernel(_) => {
                 kernels += 1;
-                node.can_be_guarded(given)?;
+                if one_flag.is_none() {
+                    node.can_be_guarded(given)?;
+                }
             }
             AnyOp::Fill(_) | AnyOp::Copy(_) => {
                 return Err("its body has a fill or a copy that is no kernel's");
@@ -99,15 +117,30 @@ fn unrolled(
     if kernels == 0 {
         return Err("its body has no kernels");
     }
-    let active = given.word().ok_or("there is no memory for its latch")?;
+    let active = match one_flag {
+        Some(_) => None,
+        None => Some(given.word().ok_or("there is no memory for its latch")?),
+    };
     let copies = match given.unroll {
         0 => copies(kernels),
         count => count as usize,
     };
-    Ok((
-        repeated(nodes, setter, copies, active, given, setters)?,
+    Ok(Unrolled {
+        nodes: repeated(nodes, setter, copies, active, given, setters)?,
         copies,
-    ))
+        one_flag,
+    })
+}
+
+/// The program's nodes of a body, if all of its kernels do nothing where the loop's flag is 0.
+fn with_one_flag(body: &Nodes, setter: usize, setters: &Setters) -> Option<Vec<Place>> {
+    let flag = setters.flag_of(&body[setter].op)?;
+    let kernels = (body.iter()).filter(|node| matches!(node.op, AnyOp::Kernel(_)));
+    let place = |node: &Planned| {
+        let is_own = matches!(node.does, Does::Same) && node.front == Front::default();
+        (is_own && setters.flag_of(&node.op) == Some(flag)).then(|| node.of.first().copied())?
+    };
+    kernels.map(place).collect()
 }
 
 /// The number of the node that sets the loop's condition, if nothing else does but what comes
@@ -139,41 +172,38 @@ fn setter_of(plan: &Plan, body: &Nodes, condition: u64, setters: &Setters) -> Re
     }
 }
 
-/// Puts a body so often one behind the other.
+/// Puts a body so often one behind the other, with guards that look at the word at `active`, if
+/// there is one.
 fn repeated(
     body: &Nodes,
     setter: usize,
     copies: usize,
-    active: u64,
+    active: Option<u64>,
     given: &Given<'_>,
     setters: &Setters,
 ) -> Result<Nodes, Unfit> {
+    // With the nodes that the setter alone waits for.
     let mut is_end = vec![true; body.len()];
-    for after in body.iter().flat_map(|node| &node.after) {
+    let of_others = body.iter().enumerate().filter(|(at, _)| *at != setter);
+    for after in of_others.flat_map(|(_, node)| &node.after) {
         is_end[after.node as usize] = false;
     }
-    // With the nodes that the setter alone waits for.
-    for after in &body[setter].after {
-        let of_others = body.iter().enumerate().filter(|(at, _)| *at != setter);
-        let mut waits = of_others.flat_map(|(_, node)| &node.after);
-        is_end[after.node as usize] = !waits.any(|other| other.node == after.node);
-    }
     let mut nodes = Nodes::with_capacity((body.len() + 1) * copies);
+    // What the next repetition waits for: the latch, or all that this one ends with.
+    let mut before = Waits::new();
     for copy in 0..copies {
-        let first = nodes.len() as u32;
-        let latch = first.checked_sub(1);
         // By the number in the body.
         let mut place = vec![0; body.len()];
-        let mut ends = SmallVec::<[After; 2]>::new();
+        let mut ends = Waits::new();
         for (at, node) in body.iter().enumerate().filter(|(at, _)| *at != setter) {
             let mut node = node.clone();
             for after in &mut node.after {
                 after.node = place[after.node as usize];
             }
             if node.after.is_empty() {
-                node.after.extend(latch.map(After::plain));
+                node.after = before.clone();
             }
-            if copy > 0 {
+            if let (1.., Some(active)) = (copy, active) {
                 node.guard(active, given, setters)?;
             }
             place[at] = nodes.len() as u32;
@@ -182,19 +212,22 @@ fn repeated(
             }
             nodes.push(node);
         }
+        before = ends;
+        if copy + 1 < copies && active.is_none() {
+            continue;
+        }
         let mut last = body[setter].clone();
         // Nothing of a repetition runs beside its latch.
-        last.after = ends;
-        if copy + 1 < copies {
-            last.latch(
-                Latch {
-                    active,
-                    around: (copy > 0).then_some(active),
-                    otherwise: None,
-                },
-                setters,
-            )?;
+        last.after = before;
+        if let Some(active) = active.filter(|_| copy + 1 < copies) {
+            let latch = Latch {
+                active,
+                around: (copy > 0).then_some(active),
+                otherwise: None,
+            };
+            last.latch(latch, setters)?;
         }
+        before = Waits::from_slice(&[After::plain(nodes.len() as u32)]);
         nodes.push(last);
     }
     Ok(nodes)

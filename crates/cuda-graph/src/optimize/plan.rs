@@ -23,6 +23,9 @@ pub(crate) struct Plan {
     pub graphs: Vec<Nodes>,
     /// Nodes of other code: what they do is known here only.
     pub read: HashSet<Place>,
+    /// The kernels of each loop that was unrolled because all of them do nothing where its flag is
+    /// 0, with the one that sets its condition by that. They must go on to name one flag.
+    pub one_flag: Vec<Vec<Place>>,
     /// By what conditions of the graph that this was [renamed](Plan::rename) from are told by, and
     /// by their handles: those of the program's own graph.
     pub conditions: HashMap<(u64, u64), Condition>,
@@ -275,6 +278,7 @@ impl Plan {
                 && own.of.len() == other.of.len()
         };
         self.graphs.len() == other.graphs.len()
+            && self.one_flag == other.one_flag
             && self
                 .graphs
                 .iter()

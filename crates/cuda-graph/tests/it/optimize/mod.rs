@@ -5,6 +5,7 @@
 
 mod attack;
 mod branches;
+mod idle;
 mod passes;
 mod random;
 mod random_replay;
