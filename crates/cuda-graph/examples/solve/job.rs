@@ -1,10 +1,10 @@
 //! The job: read or make the systems, solve one after the other, say what came of it.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use cuda_graph::{Device, Graph};
+use cuda_graph::{Device, Graph, Optimize};
 
 use super::compare;
 use super::options::Options;
@@ -68,7 +68,7 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     stream.synchronize().map_err(cuda_graph::Error::from)?;
     let copied = in_words(start.elapsed());
     if let Some(file) = &options.svg {
-        draw(device, &solver, &systems[0], file)?;
+        draw(device, &solver, &systems[0], options.optimize(), file)?;
     }
 
     let mut sequence = Sequence::new(&stream, &solver, options.optimize())?;
@@ -122,15 +122,45 @@ fn introduce(
         "step:   {form}{turn}; {built}after {copied} for kernels and copies",
     )?;
     if let Some(file) = &options.svg {
-        writeln!(out, "graph:  drawn in {}", file.display())?;
+        let optimized = beside(file);
+        writeln!(
+            out,
+            "graph:  drawn in {}, optimized in {}",
+            file.display(),
+            optimized.display()
+        )?;
+    }
+    if options.report {
+        sequence
+            .reports()
+            .try_for_each(|report| write!(out, "{report}"))?;
     }
     Ok(())
 }
 
-fn draw(device: &Device, solver: &Solver, system: &System, file: &PathBuf) -> Result<(), Failure> {
+fn draw(
+    device: &Device,
+    solver: &Solver,
+    system: &System,
+    optimize: Optimize,
+    file: &Path,
+) -> Result<(), Failure> {
     let (graph, ()) = Graph::record(device.context(), |r| solver.record(r, system))?;
-    std::fs::write(file, graph.svg()?).map_err(|error| Failure::Picture {
-        file: file.clone(),
+    write(graph.svg()?, file)?;
+    match graph.optimized(optimize)? {
+        (Some(optimized), _) => write(optimized.svg()?, &beside(file)),
+        (None, _) => Ok(()),
+    }
+}
+
+/// Where what the optimizer makes of a graph is drawn that is drawn in `file`.
+fn beside(file: &Path) -> PathBuf {
+    file.with_extension("optimized.svg")
+}
+
+fn write(picture: String, file: &Path) -> Result<(), Failure> {
+    std::fs::write(file, picture).map_err(|error| Failure::Picture {
+        file: file.to_owned(),
         error,
     })
 }

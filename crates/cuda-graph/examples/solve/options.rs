@@ -22,7 +22,8 @@ MATRIX.mtx              a Matrix Market file: coordinate; real, integer or patte
 --systems K             solve for K right-hand sides, one after the other, with one graph [1]
 --restart-every N       compute the residual anew from x every N iterations, and before it is believed
 --compare               also run the same step eagerly, with a loop on the host, and compare; of one system, no restarts
---svg FILE              draw the graph
+--report                say what the optimizer did
+--svg FILE              draw the graph, and in FILE.optimized.svg what the optimizer makes of it
 --help                  this text
 
 CUDA_GRAPH_DRIVER=auto|gpu|software picks the driver. Exit codes: 0 solved, 1 not, 2 wrong usage.";
@@ -53,6 +54,7 @@ pub struct Options {
     /// How many iterations there are between restarts.
     pub restart_every: Option<NonZeroU32>,
     pub compare: bool,
+    pub report: bool,
     pub svg: Option<PathBuf>,
 }
 
@@ -113,6 +115,7 @@ pub fn parse<A: Into<OsString>>(
         systems: 1,
         restart_every: None,
         compare: false,
+        report: false,
         svg: None,
     };
     let mut choose = |chosen: Problem| match problem.replace(chosen) {
@@ -159,6 +162,7 @@ pub fn parse<A: Into<OsString>>(
                 options.restart_every = Some(every);
             }
             Arg::Long("compare") => options.compare = true,
+            Arg::Long("report") => options.report = true,
             Arg::Long("svg") => options.svg = Some(parser.value()?.into()),
             Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
             other => return Err(other.unexpected().into()),

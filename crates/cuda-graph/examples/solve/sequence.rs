@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{
     Counters, Error, InstantiateOptions, Optimize, Outcome, Pass, Recorder, Replay, ReplayOptions,
-    Result,
+    Report, Result,
 };
 
 use super::solver::Solver;
@@ -104,9 +104,14 @@ impl<'a> Sequence<'a> {
         self.replay.why_eager()
     }
 
+    /// What the optimizer did to the graphs of the last call.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.replay.reports()
+    }
+
     /// How many iterations a turn of the loop has: as many as the optimizer made of it.
     pub fn iterations_a_turn(&self) -> usize {
-        let loops = (self.replay.reports()).filter_map(|report| report.pass(Pass::Loops));
+        let loops = self.reports().filter_map(|report| report.pass(Pass::Loops));
         let repetitions = loops.map(|pass| pass.count("repetitions of bodies"));
         repetitions.max().unwrap_or(0).max(1)
     }

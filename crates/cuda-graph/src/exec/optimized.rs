@@ -304,6 +304,54 @@ fn place(id: NodeId) -> Place {
     (id.body, id.index)
 }
 
+impl Graph {
+    /// What passes make of the graph, to be looked at and drawn, and what they did. The graph stays
+    /// as it is; [`InstantiateOptions::optimize`] has an executable made of the same.
+    ///
+    /// ```
+    /// # use cuda_graph::{Buffer, FillOp, Graph, Optimize};
+    /// # let device = cuda_graph::device(0)?;
+    /// # let stream = device.context().default_stream();
+    /// # let buffers = [0, 1].map(|_| Buffer::<u32>::zeroed(&stream, 8).unwrap());
+    /// let graph = Graph::new(device.context())?;
+    /// graph.add(FillOp::new(&buffers[0], 1)?, ())?;
+    /// graph.add(FillOp::new(&buffers[1], 2)?, ())?;
+    /// let (made, report) = graph.optimized(Optimize::ALL)?;
+    /// assert_eq!(report.nodes, (2, 1));
+    /// let made = made.expect("both fills became one kernel");
+    /// assert_eq!(made.nodes()?.len(), 1);
+    /// println!("{report}");
+    /// # Ok::<(), cuda_graph::Error>(())
+    /// ```
+    ///
+    /// There is no graph where the report says that nothing was changed, and none where other code
+    /// put nodes into this one: what those use, this graph alone holds.
+    ///
+    /// # Errors
+    ///
+    /// When the driver fails to read the graph or to make another.
+    pub fn optimized(&self, optimize: impl Into<Optimize>) -> Result<(Option<Graph>, Report)> {
+        driver::bind(self.context())?;
+        let mut state = self.hierarchy().lock();
+        let base = match Plan::of(&mut state, self.body_index())? {
+            Ok(base) => base,
+            Err(left) => return Ok((None, Report::left(left))),
+        };
+        drop(state);
+        let (context, nothing) = (self.context(), HashSet::new());
+        let (planning, report) =
+            Optimized::planned(base, context, optimize.into(), HashSet::new(), &nothing);
+        if !report.has_changed() || !planning.base.read.is_empty() {
+            return Ok((None, report));
+        }
+        let made = Emitted::of(&planning.plan, context)?.into_graph();
+        if let Some(words) = planning.words.into_owner() {
+            made.keep(words)?;
+        }
+        Ok((Some(made), report))
+    }
+}
+
 impl Exec {
     /// What the passes did that [`InstantiateOptions::optimize`] named; none if it named none.
     pub fn report(&self) -> Option<&Report> {

@@ -59,6 +59,12 @@ impl Emitted {
             .expect("it is asked for before it is released")
     }
 
+    /// The definition, for good.
+    pub(crate) fn into_graph(mut self) -> Graph {
+        let graph = self.graph.take();
+        graph.expect("it is asked for before it is released")
+    }
+
     /// Lets go of what the nodes use. The handles stay.
     pub(crate) fn released(mut self) -> Emitted {
         self.graph = None;

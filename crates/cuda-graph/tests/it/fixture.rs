@@ -112,6 +112,11 @@ pub fn kernel(name: &str) -> Kernel {
     Kernel::new(&function(name)).expect("its parameters are known")
 }
 
+/// Whether the driver is softcuda.
+pub fn is_software() -> bool {
+    cuda_graph::device(0).expect("there is one").driver() == cuda_graph::Driver::Software
+}
+
 pub fn one() -> cuda_graph::cudarc::driver::LaunchConfig {
     cuda_graph::cudarc::driver::LaunchConfig {
         grid_dim: (1, 1, 1),

@@ -13,7 +13,7 @@ use cuda_graph::{
 use proptest::prelude::*;
 
 use super::plan::{Dice, Does, Edit, Place, Plan, mutate, plan};
-use crate::fixture::{add, alone, context, kernel, store, stream, words};
+use crate::fixture::{add, alone, context, is_software, kernel, store, stream, words};
 use crate::random::cases;
 
 unsafe extern "C" fn nothing(_: *mut c_void) {}
@@ -242,10 +242,6 @@ fn edit_nodes(dice: &mut Dice, world: &World, old: &Graph, exec: &mut Exec) -> b
 
 /// The rules are those of softcuda. Some answers of an H200 to such graphs are others: which of two
 /// reasons it gives, and copies of which it refuses the update.
-fn is_software() -> bool {
-    cuda_graph::device(0).expect("there is one").driver() == cuda_graph::Driver::Software
-}
-
 /// Says which verdict came.
 fn case(seed: u64) -> Option<String> {
     let mut dice = Dice {

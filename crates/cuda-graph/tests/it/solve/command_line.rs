@@ -30,10 +30,12 @@ fn options_mean_what_they_say() {
         systems: 1,
         restart_every: None,
         compare: false,
+        report: false,
         svg: None,
     };
     assert_eq!(options(""), plain);
-    let all = "a.mtx --tolerance 1e-3 --max-iterations=7 --unroll 3 --compare --svg out.svg";
+    let all =
+        "a.mtx --tolerance 1e-3 --max-iterations=7 --unroll 3 --compare --report --svg out.svg";
     let meant = Options {
         problem: Problem::File("a.mtx".into()),
         tolerance: 1e-3,
@@ -42,6 +44,7 @@ fn options_mean_what_they_say() {
         systems: 1,
         restart_every: None,
         compare: true,
+        report: true,
         svg: Some("out.svg".into()),
     };
     assert_eq!(options(all), meant);
@@ -67,6 +70,7 @@ fn help_names_each_option_with_what_is_taken_without_it() {
         ("--systems K", format!("[{}]", plain.systems)),
         ("--restart-every N", String::new()),
         ("--compare", String::new()),
+        ("--report", String::new()),
         ("--svg FILE", String::new()),
         ("--help", String::new()),
     ] {
@@ -344,6 +348,15 @@ fn several_systems_of_any_file() {
 }
 
 #[test]
+fn it_reports_what_the_optimizer_did() {
+    let (exit, text) = run("--grid 4 --unroll 5 --report");
+    assert_eq!(exit.unwrap(), Exit::Solved);
+    assert!(text.contains("5 repetitions of bodies"), "{text}");
+    let (_, text) = run("--grid 4");
+    assert!(!text.contains("repetitions"), "{text}");
+}
+
+#[test]
 fn it_draws_the_graph() {
     let file = place("graph.svg");
     let (exit, _) = run(&format!("--grid 4 --unroll 2 --svg {}", file.display()));
@@ -352,6 +365,10 @@ fn it_draws_the_graph() {
     std::fs::remove_file(&file).unwrap();
     assert!(picture.contains("<svg"));
     assert_eq!(picture.matches("cg_multiply").count(), 1);
+    let optimized = file.with_extension("optimized.svg");
+    let picture = std::fs::read_to_string(&optimized).unwrap();
+    std::fs::remove_file(&optimized).unwrap();
+    assert_eq!(picture.matches("cg_multiply").count(), 2);
     let (exit, _) = run(&format!(
         "--grid 4 --restart-every 3 --svg {}",
         file.display()
@@ -359,6 +376,7 @@ fn it_draws_the_graph() {
     assert_eq!(exit.unwrap(), Exit::Solved);
     let picture = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
+    std::fs::remove_file(file.with_extension("optimized.svg")).unwrap();
     assert!(picture.contains("checkpoint restart"));
     let (exit, _) = run("--grid 4 --svg /no/such/folder/graph.svg");
     let error = exit.unwrap_err().to_string();
