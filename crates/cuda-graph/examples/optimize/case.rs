@@ -89,6 +89,7 @@ pub const CASES: &[(&str, Make)] = &[
     ("loop-while", |setting| loops::while_first(setting, 2)),
     ("wide", lines::wide),
     ("chains", lines::chains),
+    ("lanes", lines::lanes),
     ("decode", decode::case),
     ("multigrid", multigrid::case),
     ("conjugate", conjugate::case),

@@ -120,3 +120,24 @@ pub fn chains(setting: &Setting) -> Result<Case> {
     let title = "8 chains of 50 one-thread kernels, which do not wait for each other";
     Ok(Case::new(title, memory, Box::new(define)))
 }
+
+/// Kernels in a line that say what they touch, and touch what only every fourth does.
+pub fn lanes(setting: &Setting) -> Result<Case> {
+    let mut memory = setting.memory();
+    let cells: Result<Vec<Buffer<u32>>> = (0..4).map(|_| memory.zeros(1)).collect();
+    let each = (0..).zip(cells?.into_iter().cycle()).take(200);
+    let ops = each.map(|(at, cell)| Ok(setting.tiny.step(&cell, at)?.writes(&cell)));
+    let ops: Vec<KernelOp> = ops.collect::<Result<_>>()?;
+    let title =
+        "200 one-thread kernels in a line, which declare that every fourth touches the same";
+    let context = setting.stream.context().clone();
+    let define = move || {
+        let graph = Graph::new(&context)?;
+        let mut last: Option<NodeId> = None;
+        for op in &ops {
+            last = Some(graph.add(op.clone(), last)?.id());
+        }
+        Ok(graph)
+    };
+    Ok(Case::new(title, memory, Box::new(define)))
+}

@@ -241,29 +241,38 @@ impl Optimized {
         stands.map(|&(graph, node)| &self.plan.graphs[graph as usize][node as usize])
     }
 
-    /// The nodes that were set and do not name the flag that others of their loop name, though the
-    /// loop has no guards because all named one.
+    /// The nodes that were set and break what a pass assumed of several: that they name the flag
+    /// that others of their loop name, or that lines are ordered by their data.
     fn parted<'o>(
         &self,
         edits: &[(NodeId, &AnyOp)],
         context: &Arc<CudaContext>,
         now: &dyn Fn(Place) -> Option<&'o AnyOp>,
     ) -> Vec<Place> {
-        let Some(setters) = (!self.plan.one_flag.is_empty())
-            .then(|| setter::of(context).ok())
-            .flatten()
-        else {
+        let Plan {
+            one_flag, ordered, ..
+        } = &self.plan;
+        if one_flag.is_empty() && ordered.is_empty() {
             return Vec::new();
-        };
+        }
         let edited: HashSet<Place> = edits.iter().map(|(id, _)| place(*id)).collect();
-        let flag = |at: &Place| now(*at).and_then(|op| setters.flag_of(op));
-        let is_parted = |loop_: &&Vec<Place>| {
-            let first = flag(&loop_[0]);
-            let is_one = first.is_some() && loop_.iter().all(|at| flag(at) == first);
-            !is_one && loop_.iter().any(|at| edited.contains(at))
+        let is_edited = |at: &&Place| edited.contains(at);
+        let setters = setter::of(context).ok();
+        let flag = |at: &Place| setters.as_ref()?.flag_of(now(*at)?);
+        let names_one = |nodes: &[Place]| {
+            let first = flag(&nodes[0]);
+            first.is_some() && nodes.iter().all(|at| flag(at) == first)
         };
-        let parted = self.plan.one_flag.iter().filter(is_parted).flatten();
-        parted.filter(|at| edited.contains(at)).copied().collect()
+        let loops = one_flag.iter().filter(|nodes| {
+            let is_touched = nodes.iter().any(|at| is_edited(&at));
+            is_touched && !names_one(nodes)
+        });
+        let lines = ordered.iter().filter(|line| {
+            let is_touched = line.nodes.iter().any(|at| is_edited(&at));
+            is_touched && !line.is_right(now)
+        });
+        let nodes = loops.flatten().chain(lines.flat_map(|line| &line.nodes));
+        nodes.filter(is_edited).copied().collect()
     }
 
     /// Whether a node is done together with others.

@@ -216,6 +216,21 @@ impl DataOrder {
         })
     }
 
+    /// That of nodes that are there in an order.
+    pub(crate) fn of_a_line() -> Box<DataOrder> {
+        let mut order = DataOrder::new();
+        order.ascending = true;
+        order
+    }
+
+    /// Which of the nodes before it the next one of a line has to wait for.
+    pub(crate) fn next(&mut self, node: u32, accesses: &[Access]) -> SmallVec<[u32; 2]> {
+        let after = self.conflicting(Some(accesses));
+        let found = SmallVec::from_slice(&after);
+        self.add_ordered(node, Some(accesses), after);
+        found
+    }
+
     /// The nodes that a new one waits for, if it has these accesses, in ascending order.
     fn conflicting(&mut self, accesses: Option<&[Access]>) -> Vec<u32> {
         let mut found: Vec<u32> = match accesses {

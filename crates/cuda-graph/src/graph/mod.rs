@@ -6,7 +6,7 @@ mod child_op;
 mod condition;
 mod conditional;
 pub(crate) mod content;
-mod data_order;
+pub(crate) mod data_order;
 pub(crate) mod diff;
 mod edges;
 mod ends;

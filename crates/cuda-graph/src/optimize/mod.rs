@@ -11,6 +11,7 @@ pub(crate) mod emit;
 mod front;
 mod inline;
 mod loops;
+mod order;
 pub(crate) mod plan;
 mod programmatic;
 mod report;
@@ -37,6 +38,9 @@ pub enum Pass {
     Inline,
     /// Edges go that others imply, and empty nodes that only pass an order on.
     Edges,
+    /// Lines of nodes whose memory is known run beside each other where no data orders them, and
+    /// chains of kernels that each fill the device run in two lanes.
+    Order,
     /// Fills and small copies become kernels, several that do not depend on each other one.
     Transfers,
     /// Branches of few small kernels go: their kernels return at once where the branch is not taken.
@@ -107,6 +111,7 @@ type Run = fn(&mut Plan, &Given<'_>) -> PassReport;
 const PASSES: &[(Pass, Run)] = &[
     (Pass::Inline, inline::run),
     (Pass::Edges, edges::run),
+    (Pass::Order, order::run),
     (Pass::Transfers, transfers::run),
     (Pass::Branches, branches::run),
     (Pass::Loops, loops::run),

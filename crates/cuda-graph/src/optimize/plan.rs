@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use cudarc::driver::sys::{CUgraph, CUgraphNode};
 use smallvec::SmallVec;
 
+use super::order::Ordered;
 use crate::error::{NodeKind, NodeName};
 use crate::graph::operation::Holds;
 use crate::graph::setter::Latch;
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     /// The kernels of each loop that was unrolled because all of them do nothing where its flag is
     /// 0, with the one that sets its condition by that. They must go on to name one flag.
     pub one_flag: Vec<Vec<Place>>,
+    /// Lines that were ordered by data. The order must stay right.
+    pub ordered: Vec<Ordered>,
     /// By what conditions of the graph that this was [renamed](Plan::rename) from are told by, and
     /// by their handles: those of the program's own graph.
     pub conditions: HashMap<(u64, u64), Condition>,
@@ -279,6 +282,7 @@ impl Plan {
         };
         self.graphs.len() == other.graphs.len()
             && self.one_flag == other.one_flag
+            && self.ordered == other.ordered
             && self
                 .graphs
                 .iter()

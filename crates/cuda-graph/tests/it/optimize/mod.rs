@@ -6,6 +6,7 @@
 mod attack;
 mod branches;
 mod idle;
+mod order;
 mod passes;
 mod random;
 mod random_replay;

@@ -184,6 +184,7 @@ fn a_report_says_what_was_done() {
 nodes: 4 to 3, edges: 4 to 2
 Inline: nothing
 Edges: 1 empty nodes removed, 1 edges removed; 0.2 µs a launch expected
+Order: nothing
 Transfers: nothing
 ";
     assert!(text.starts_with(wants), "{text}");

@@ -227,7 +227,12 @@ impl Act {
                 let (to, from) = (&cells.device[to], &cells.device[from]);
                 // SAFETY: `mix` reads and writes a word of each.
                 let op = unsafe { KernelOp::new(kernel("mix"), one(), (to, from, number)) };
-                op.expect("the arguments fit").into()
+                let op = op.expect("the arguments fit");
+                // Some say what they touch.
+                match number % 3 {
+                    0 => op.into(),
+                    _ => op.reads(from).writes(to).into(),
+                }
             }
             Act::Fill(to) => FillOp::new(&cells.device[to], number)
                 .expect("it fits")
@@ -604,7 +609,7 @@ fn passes_change_no_byte() {
     let mut cells = Cells::new();
     let sets = &all_sets()[1..];
     let mut did = BTreeSet::new();
-    for seed in seeds(150) {
+    for seed in seeds(50) {
         check(seed, &mut cells, sets, &mut did);
     }
     assert!(did.len() >= 9, "{did:?}");
