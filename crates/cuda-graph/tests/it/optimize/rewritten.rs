@@ -2,11 +2,12 @@
 //! the tests: with the flag up they do the same to every byte, with the flag down nothing.
 //!
 //! The kernels are those that softcuda's compiler is tried with. One that faults takes its context
-//! with it, and on a GPU one may hang. So this process makes the cases and launches none, and other
-//! processes run them: where one ends, the next goes on with the case behind.
+//! with it, on a GPU one may hang, and a GPU's compiler may crash. So other processes make and run
+//! the cases: where one ends, the next goes on with the case behind.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -30,9 +31,10 @@ mod modules;
 
 use modules::{Random, Seeds, loadable, loads_results, straighten, tree};
 
-/// Where the cases are, and which is the first to run.
+/// Where a process writes its cases, which is the first to run, and the first not to.
 const FOLDER: &str = "CUDA_GRAPH_REWRITTEN";
 const FIRST: &str = "CUDA_GRAPH_REWRITTEN_FIRST";
+const END: &str = "CUDA_GRAPH_REWRITTEN_END";
 
 /// So many bytes a kernel works on. It is given the address of the middle.
 const BYTES: usize = 1 << 15;
@@ -202,15 +204,16 @@ impl Tally {
     }
 }
 
-/// Runs the cases of a folder from one on, in a process. Returns where to go on, if it ended before
-/// the last.
-fn run_process(folder: &Path, first: u64, tally: &mut Tally) -> Option<u64> {
+/// Runs cases in a process, which writes them to a folder. Returns where to go on, if it ended
+/// before the last.
+fn run_process(folder: &Path, cases: Range<u64>, tally: &mut Tally) -> Option<u64> {
     let binary = std::env::current_exe().expect("a test has a binary");
     let test = "optimize::rewritten::in_a_process_of_its_own";
     let mut process = Command::new(binary)
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(FOLDER, folder)
-        .env(FIRST, first.to_string())
+        .env(FIRST, cases.start.to_string())
+        .env(END, cases.end.to_string())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -252,6 +255,13 @@ fn run_process(folder: &Path, first: u64, tally: &mut Tally) -> Option<u64> {
             *tally.said.entry("hangs".to_owned()).or_default() += 1;
             Some(case + 1)
         }
+        "is made" | "is compiled" if !hangs => {
+            *tally
+                .said
+                .entry("crashes the compiler".to_owned())
+                .or_default() += 1;
+            Some(case + 1)
+        }
         _ => {
             let text = std::fs::read_to_string(folder.join(format!("{case}.ptx")));
             panic!(
@@ -269,22 +279,15 @@ fn rewritten_kernels_do_the_same() {
         println!("the kernels are for other devices: {why}");
         return;
     }
-    let from = Seeds::new(&|_| None);
     let folder = tempfile::tempdir().expect("there is a folder");
     let cases = seeds(150);
-    let (count, mut refused) = (cases.end - cases.start, 0);
-    for case in cases.clone() {
-        match make(case, &from) {
-            Some(text) => std::fs::write(folder.path().join(format!("{case}.ptx")), text)
-                .expect("it can be written"),
-            None => refused += 1,
-        }
-    }
+    let count = cases.end - cases.start;
     let mut tally = Tally::default();
     let mut next = Some(cases.start);
     while let Some(first) = next.filter(|first| *first < cases.end) {
-        next = run_process(folder.path(), first, &mut tally);
+        next = run_process(folder.path(), first..cases.end, &mut tally);
     }
+    let refused = tally.count("refused") + tally.count("crashes the compiler");
     println!("of {count} modules {refused} are refused; {:?}", tally.said);
     assert!(refused * 10 <= count, "{refused} of {count} are refused");
     let compared = tally.count("compared");
@@ -298,23 +301,25 @@ fn in_a_process_of_its_own() {
         return;
     };
     let folder = Path::new(&folder);
-    let first = std::env::var(FIRST).expect("a first case is given");
-    let first: u64 = first.parse().expect("it is a number");
-    let numbers = std::fs::read_dir(folder).expect("the folder is there");
-    let mut cases: Vec<u64> = numbers
-        .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str()?.parse().ok())
-        .filter(|case| *case >= first)
-        .collect();
-    cases.sort_unstable();
+    let number = |name| -> u64 {
+        let number = std::env::var(name).expect("cases are given");
+        number.parse().expect("it is a number")
+    };
+    let from = Seeds::new(&|_| None);
     let lab = Lab::new();
-    for &case in &cases {
+    for case in number(FIRST)..number(END) {
+        say(case, "is made");
+        let Some(text) = make(case, &from) else {
+            say(case, "refused");
+            continue;
+        };
         let path = folder.join(format!("{case}.ptx"));
-        let text = std::fs::read_to_string(path).expect("it is there");
+        std::fs::write(path, &text).expect("it can be written");
         if !lab.run(case, &text) {
             return;
         }
     }
-    say(cases.last().copied().unwrap_or(first), "end");
+    say(number(END), "end");
 }
 
 fn say(case: u64, what: &str) {
@@ -434,6 +439,7 @@ impl Lab {
                 _ if again != expected => say(case, "unsteady"),
                 _ => {
                     for (guard, wait) in [(true, false), (false, true), (true, true)] {
+                        say(case, "is compiled");
                         let made = testing::variant(&kernel, &context(), guard, wait);
                         let variant = match made.expect("the driver does") {
                             Ok(variant) => variant,
