@@ -2,15 +2,16 @@
 //! them, and scenes that meant to break them.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use cuda_graph::cudarc::driver::CudaStream;
+use cuda_graph::cudarc::driver::{CudaModule, CudaStream, PushKernelArg};
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::testing::with_failing_call;
 use cuda_graph::{
-    Body, Buffer, ChildOp, Eager, Exec, Graph, InstantiateOptions, KernelOp, Module, Node, NodeId,
-    NodeKind, Optimize, Pass, PinnedBuffer, RawMemory, Recorder, Replay, ReplayOptions, Result,
-    Updated,
+    Body, Buffer, ChildOp, Eager, Exec, FillOp, Graph, InstantiateOptions, Kernel, KernelArguments,
+    KernelOp, Module, Node, NodeId, NodeKind, Optimize, Param, Pass, PinnedBuffer, RawMemory,
+    Recorder, Replay, ReplayOptions, Result, Updated,
 };
 
 use super::optimized;
@@ -108,24 +109,29 @@ const PTX: &str = "
 }
 ";
 
-fn known() -> &'static Module {
-    static MODULE: OnceLock<Module> = OnceLock::new();
-    MODULE.get_or_init(|| Module::load(&context(), PTX).expect("it is PTX"))
+/// A kernel whose PTX the library knows, or does not.
+fn found(name: &str, is_known: bool) -> &'static Kernel {
+    type Kernels = [HashMap<&'static str, Kernel>; 2];
+    static FOUND: OnceLock<Kernels> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let names = ["mix", "mask", "put", "down", "imix", "istep"];
+        let module = Module::load(&context(), PTX).expect("it is PTX");
+        let known = names.map(|name| (name, module.kernel(name).expect("it is there")));
+        let unknown = |name| Kernel::new(&unknown().load_function(name).unwrap()).unwrap();
+        [names.map(|name| (name, unknown(name))).into(), known.into()]
+    });
+    &found[usize::from(is_known)][name]
 }
 
-/// A kernel whose PTX is known, or is not.
-fn kernel(name: &str, is_known: bool, arguments: impl cuda_graph::KernelArguments) -> KernelOp {
-    static UNKNOWN: OnceLock<Arc<cuda_graph::cudarc::driver::CudaModule>> = OnceLock::new();
-    let made = match is_known {
-        // SAFETY: the kernels read and write words, which the arguments name.
-        true => unsafe { KernelOp::new(&known().kernel(name).unwrap(), one(), arguments) },
-        false => {
-            let module = UNKNOWN.get_or_init(|| context().load_module(Ptx::from_src(PTX)).unwrap());
-            // SAFETY: as above.
-            unsafe { KernelOp::new(&module.load_function(name).unwrap(), one(), arguments) }
-        }
-    };
-    made.expect("they fit")
+/// The kernels, of a module that the library does not know the PTX of.
+fn unknown() -> &'static Arc<CudaModule> {
+    static UNKNOWN: OnceLock<Arc<CudaModule>> = OnceLock::new();
+    UNKNOWN.get_or_init(|| context().load_module(Ptx::from_src(PTX)).unwrap())
+}
+
+fn kernel(name: &str, is_known: bool, arguments: impl KernelArguments) -> KernelOp {
+    // SAFETY: the kernels read and write words, which the arguments name.
+    unsafe { KernelOp::new(found(name, is_known), one(), arguments) }.expect("they fit")
 }
 
 const LANES: usize = 3;
@@ -699,7 +705,8 @@ fn a_setter_becomes_that_of_another_condition() {
             }
             told.extend(by_flags(&scene, &mut exec));
             // And by the first flag alone, as the first branch.
-            exec.update(setters[1], graph.op(setters[0]).unwrap()).unwrap();
+            exec.update(setters[1], graph.op(setters[0]).unwrap())
+                .unwrap();
             told.extend(by_flags(&scene, &mut exec));
             for node in [node, setters[0], setters[1]] {
                 exec.update(node, graph.op(node).unwrap()).unwrap();
@@ -736,7 +743,7 @@ fn an_update_that_fails_leaves_what_passes_made() {
     let _alone = alone();
     let mut scene = Scene::new();
     // A loop with guards, one without, and a branch; with what one of their kernels becomes.
-    for case in 0..5 {
+    for case in 0..6 {
         for nth in 0.. {
             let mut node = None;
             scene.reset(5);
@@ -770,7 +777,8 @@ fn an_update_that_fails_leaves_what_passes_made() {
                 0 => kernel("imix", true, (&lane.on, cell, 9u32)).idle_without(&lane.on),
                 1 => kernel("imix", false, (go, cell, 9u32)),
                 2 => kernel("imix", false, (go, cell, 9u32)),
-                3 => store(cell, 7),
+                // All copies are set in place.
+                5 => kernel("imix", true, (go, cell, 9u32)),
                 _ => store(cell, 7),
             };
             let (answer, fired) = with_failing_call(nth, || exec.update(node, &new));
@@ -1094,4 +1102,245 @@ fn branches_that_are_embedded() {
     });
     assert_eq!(told[0], told[1]);
     assert_eq!(told[0], told[2]);
+}
+
+/// Flags that are parameters of a step, in memory of the device and of the host.
+#[test]
+fn flags_that_are_parameters() {
+    let _alone = alone();
+    let mut scene = Scene::new();
+    scene.reset(9);
+    let lane = &scene.lanes[0];
+    let flag = Param::with_value("flag", lane.flags[0].clone());
+    let go = Param::with_value("go", lane.go[0].clone());
+    let run = |r: &mut dyn Recorder| {
+        let mix = |by: u32| kernel("mix", true, (&lane.cells[0], &lane.on, by));
+        for at in 0..2 {
+            let (go, left) = (&lane.go[at], &lane.left[at]);
+            r.record(kernel("put", true, (go, 1u32)))?;
+            r.record(kernel("put", true, (left, 21u32)))?;
+        }
+        r.if_else_nonzero(
+            &flag,
+            |r| r.record(mix(1)).map(drop),
+            |r| r.record(mix(2)).map(drop),
+        )?;
+        r.while_nonzero(&go, |r| {
+            r.if_nonzero(&flag, |r| r.record(mix(3)).map(drop))?;
+            let own = go.get()?;
+            let at = usize::from(own.address() == lane.go[1].address());
+            r.record(kernel("istep", true, (&go, &lane.left[at])).idle_without(&own))
+                .map(drop)
+        })?;
+        r.while_nonzero(&lane.left[2], |r| {
+            r.record(mix(4))?;
+            r.record(kernel("down", true, (&lane.left[2],)))?;
+            r.checkpoint("turn", &flag)
+        })
+    };
+    let mut replays = [Optimize::NONE, Optimize::ALL].map(|optimize| {
+        let options = ReplayOptions {
+            instantiate: InstantiateOptions {
+                optimize,
+                ..InstantiateOptions::default()
+            },
+            ..ReplayOptions::default()
+        };
+        Replay::with_options(&context(), options).unwrap()
+    });
+    for call in 0..24u32 {
+        let (is, at) = ((call / 2 % 3) as usize, (call / 3 % 2) as usize);
+        flag.set(lane.flags[is].clone());
+        go.set(lane.go[at].clone());
+        let told = replays.each_mut().map(|replay| {
+            set(&scene, &lane.cells[0], call);
+            set(&scene, &lane.left[2], call % 5);
+            (0..3).for_each(|at| set(&scene, &lane.flags[at], call >> at & 1));
+            let mut outcome = replay.call(&scene.stream, run).unwrap();
+            let mut stops = 0;
+            while outcome.stopped().unwrap().is_some() {
+                stops += 1;
+                outcome = replay.resume(&scene.stream, run).unwrap();
+            }
+            (scene.read(), stops)
+        });
+        assert_eq!(told[0], told[1], "call {call}");
+    }
+}
+
+/// Work of other code beside branches and loops.
+#[test]
+fn captured_work_beside_branches() {
+    let _alone = alone();
+    let mut scene = Scene::new();
+    for in_body in [false, true] {
+        let told = [Optimize::NONE, Optimize::ALL].map(|optimize| {
+            scene.reset(4);
+            let lane = &scene.lanes[0];
+            let mut node = None;
+            let work = |r: &mut dyn Recorder| {
+                let (to, from, by) = (lane.cells[0].address(), lane.on.address(), 8u32);
+                let mix = unknown().load_function("mix").unwrap();
+                // SAFETY: the kernel reads and writes words, which live as long as the graph.
+                unsafe {
+                    r.foreign(|stream| {
+                        let mut launch = stream.launch_builder(&mix);
+                        launch.arg(&to).arg(&from).arg(&by);
+                        launch.launch(one())?;
+                        Ok(())
+                    })
+                }
+            };
+            let (graph, ()) = Graph::capture(&scene.stream, |r| {
+                r.record(kernel("put", true, (&lane.left[0], 18u32)))?;
+                work(r)?;
+                r.while_nonzero(&lane.left[0], |r| {
+                    if in_body {
+                        work(r)?;
+                    }
+                    r.record(kernel("mask", true, (&lane.flags[0], &lane.cells[0], 2u32)))?;
+                    r.if_else_nonzero(
+                        &lane.flags[0],
+                        |r| {
+                            let mix = kernel("mix", true, (&lane.cells[1], &lane.on, 1u32));
+                            node = r.record(mix)?;
+                            Ok(())
+                        },
+                        |r| {
+                            let mix = kernel("mix", true, (&lane.cells[0], &lane.on, 5u32));
+                            r.record(mix).map(drop)
+                        },
+                    )?;
+                    r.record(kernel("down", true, (&lane.left[0],))).map(drop)
+                })?;
+                work(r)
+            })
+            .unwrap();
+            let mut exec = optimized(&graph, optimize);
+            exec.launch(&scene.stream).unwrap();
+            let first = scene.read();
+            exec.update(node.unwrap(), store(&lane.cells[1], 3))
+                .unwrap();
+            exec.launch(&scene.stream).unwrap();
+            (first, scene.read())
+        });
+        assert_eq!(told[0], told[1], "{in_body}");
+    }
+}
+
+/// Whatever call of the driver fails in a whole update or a call of a replay, all is as it was.
+#[test]
+fn whole_updates_and_calls_that_fail_change_nothing() {
+    let _alone = alone();
+    let mut scene = Scene::new();
+    let mut maker = Maker {
+        random: Random::new(0x99),
+        next: 0,
+        checks: false,
+    };
+    for seed in 0..1 {
+        let acts = maker.acts(0, false);
+        let made = |scene: &Scene, with: u64| {
+            let step = Step::new(scene, with);
+            let (graph, ()) = Graph::record(&context(), |r| step.all(r, &acts, 0)).unwrap();
+            graph
+        };
+        let launched = |scene: &mut Scene, exec: &mut Exec| {
+            scene.reset(seed);
+            exec.launch(&scene.stream).unwrap();
+            scene.read()
+        };
+        let [first, second] = [made(&scene, 0), made(&scene, 2)];
+        let wants = [&first, &second].map(|graph| {
+            let mut exec = graph.instantiate().unwrap();
+            launched(&mut scene, &mut exec)
+        });
+        for nth in 0.. {
+            let mut exec = optimized(&first, Optimize::ALL);
+            assert_eq!(launched(&mut scene, &mut exec), wants[0]);
+            let (answer, fired) = with_failing_call(nth, || exec.update_in_place(&second));
+            let is = usize::from(answer.is_ok());
+            assert_eq!(
+                launched(&mut scene, &mut exec),
+                wants[is],
+                "{nth}: {answer:?}"
+            );
+            exec.update_in_place(&second).unwrap();
+            assert_eq!(launched(&mut scene, &mut exec), wants[1], "{nth}");
+            if !fired {
+                break;
+            }
+        }
+        let options = ReplayOptions {
+            instantiate: InstantiateOptions {
+                optimize: Optimize::ALL,
+                ..InstantiateOptions::default()
+            },
+            ..ReplayOptions::default()
+        };
+        for nth in 0.. {
+            let mut replay = Replay::with_options(&context(), options.clone()).unwrap();
+            let mut fired = false;
+            for (call, with) in [0, 2, 0, 2].into_iter().enumerate() {
+                scene.reset(seed);
+                let step = Step::new(&scene, with);
+                let run = |r: &mut dyn Recorder| step.all(r, &acts, 0);
+                if call == 1 {
+                    let before = scene.read();
+                    let (answer, did) =
+                        with_failing_call(nth, || replay.call(&scene.stream, run).map(drop));
+                    fired = did;
+                    let wants = if answer.is_ok() { &wants[1] } else { &before };
+                    assert_eq!(&scene.read(), wants, "{nth}: {answer:?}");
+                    continue;
+                }
+                replay.call(&scene.stream, run).unwrap();
+                assert_eq!(scene.read(), wants[with as usize / 2], "{nth}, {call}");
+            }
+            if !fired {
+                break;
+            }
+        }
+    }
+}
+
+/// What runs in an embedded graph is replaced, and then what is beside it changes.
+#[test]
+fn an_embedded_graph_is_replaced_and_more_follows() {
+    let scene = Scene::new();
+    let lane = &scene.lanes[0];
+    let told = [Optimize::NONE, Optimize::ALL].map(|optimize| {
+        let inner = |by: u32| {
+            let graph = Graph::new(&context()).unwrap();
+            let mix = || kernel("mix", true, (&lane.cells[0], &lane.on, by));
+            let first = graph.add(mix(), ()).unwrap();
+            graph.add(mix(), first).unwrap();
+            graph
+        };
+        let graph = Graph::new(&context()).unwrap();
+        let fill = graph
+            .add(FillOp::new(&lane.cells[0], 2u32).unwrap(), ())
+            .unwrap();
+        let child = graph.add(ChildOp::new(&inner(5)), fill).unwrap();
+        let last = kernel("mix", true, (&lane.cells[0], &lane.on, 1u32));
+        let last = graph.add(last, child).unwrap();
+        let mut exec = optimized(&graph, optimize);
+        let mut told = Vec::new();
+        let launched = |exec: &mut Exec| {
+            set(&scene, &lane.cells[0], 1);
+            exec.launch(&scene.stream).unwrap();
+            lane.cells[0].to_host(&scene.stream).unwrap()[0]
+        };
+        told.push(launched(&mut exec));
+        exec.update(child, ChildOp::new(&inner(9))).unwrap();
+        told.push(launched(&mut exec));
+        exec.disable(fill).unwrap();
+        told.push(launched(&mut exec));
+        exec.update(last, store(&lane.cells[1], 4)).unwrap();
+        told.push(launched(&mut exec));
+        exec.enable(fill).unwrap();
+        told.push(launched(&mut exec));
+        told
+    });
+    assert_eq!(told[0], told[1]);
 }
