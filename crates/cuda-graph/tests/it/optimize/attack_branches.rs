@@ -362,7 +362,7 @@ impl<'a> Step<'a> {
     fn put(&self, r: &mut dyn Recorder, what: What) -> Result<()> {
         let is_known = match what {
             What::Idle(id, ..) => hash(self.with, id) >> 50 & 1 == 0,
-            _ => hash(self.with, 1) % 8 != 0 || !hash(self.with, 99).is_multiple_of(7),
+            _ => !hash(self.with, 99).is_multiple_of(50),
         };
         if let Some(node) = r.record(self.op(what, self.with, is_known))? {
             self.nodes.borrow_mut().push((node.id(), what));
@@ -405,7 +405,7 @@ impl<'a> Step<'a> {
                     self.all(r, body, lane)?;
                     r.record(kernel("down", true, (left,)))?;
                     match hash(self.with, id ^ 0x888) % 2 {
-                        _ if self.with % 2 == 0 => Ok(()),
+                        _ if self.with.is_multiple_of(2) => Ok(()),
                         _ => self.put(r, What::Mix(id ^ 1 << 20, lane)),
                     }
                 };
