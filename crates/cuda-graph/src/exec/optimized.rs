@@ -23,7 +23,7 @@ use crate::graph::diff::{counterparts, is_taken_over};
 use crate::graph::setter;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
-use crate::op::Op;
+use crate::op::{KernelOp, Op};
 use crate::optimize::emit::Emitted;
 use crate::optimize::plan::{Does, NotPlanned, Place, Plan, Planned};
 use crate::optimize::{Given, Optimize, Report, Words};
@@ -209,7 +209,8 @@ impl Optimized {
         Ok(())
     }
 
-    /// Sets what stands for a node. `now` says what the program's nodes are to do.
+    /// Sets what stands for a node. `now` says what the program's nodes are to do. Where a pass
+    /// assumed something else, nothing is set.
     fn set<'o>(
         &self,
         context: &Arc<CudaContext>,
@@ -217,10 +218,13 @@ impl Optimized {
         place: Place,
         now: &dyn Fn(Place) -> Option<&'o AnyOp>,
     ) -> std::result::Result<(), NotSet> {
-        for (planned, handle) in self.handles(place) {
+        let handles = self.handles(place);
+        let mut ops = SmallVec::<[AnyOp; 1]>::with_capacity(handles.len());
+        for (planned, _) in &handles {
             let planned =
                 planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
             let mut op = match planned {
+                Some(node) if !self.latches_for(node, now) => return Err(NotSet::Assumed),
                 Some(node) => node
                     .op_for(context, now, &self.disabled)
                     .map_err(NotSet::Error)?
@@ -228,11 +232,24 @@ impl Optimized {
                 None => now(place).ok_or(NotSet::Assumed)?.clone(),
             };
             self.base.name_conditions(&mut op);
-            let op = self.emitted.with_conditions(&op);
-            let op = op.ok_or(NotSet::Error(Error::ForeignCondition))?;
-            op.set_in(context, exec, handle).map_err(NotSet::Error)?;
+            // A pass may have done without the node that looks at its condition.
+            ops.push(self.emitted.with_conditions(&op).ok_or(NotSet::Assumed)?);
+        }
+        for ((_, handle), op) in handles.iter().zip(ops) {
+            op.set_in(context, exec, *handle).map_err(NotSet::Error)?;
         }
         Ok(())
+    }
+
+    /// Whether a latch is still one for what sets its condition; other nodes are none.
+    fn latches_for<'o>(&self, node: &Planned, now: &dyn Fn(Place) -> Option<&'o AnyOp>) -> bool {
+        let Does::Latch(latch) = node.does else {
+            return true;
+        };
+        let mut op = node.of.first().and_then(|place| now(*place)).cloned();
+        op.iter_mut().for_each(|op| self.base.name_conditions(op));
+        let set = |op: &KernelOp| op.arguments().conditions().any(|it| it == latch.condition);
+        matches!(&op, Some(AnyOp::Kernel(op)) if set(op))
     }
 
     /// What stands for a node, as planned.
@@ -397,7 +414,9 @@ impl Exec {
             [(id, op)] if place(*id) == at => Some(*op),
             _ => edited.get(&at).copied().or_else(|| known(at)),
         };
-        let mut broken = Vec::new();
+        // They are not set: if planning anew fails, one that is alone does what it did.
+        let parted = optimized.parted(edits, &self.context, &now);
+        let mut broken = parted.clone();
         for (done, (id, op)) in edits.iter().enumerate() {
             let is_refused = known(place(*id)).is_some_and(|was| !is_taken_over(was, op));
             let set = match is_refused {
@@ -406,6 +425,7 @@ impl Exec {
                     call: "cuGraphExecNodeSetParams",
                     code: CUresult::CUDA_ERROR_INVALID_VALUE,
                 })),
+                false if parted.contains(&place(*id)) => continue,
                 false => optimized.set(&self.context, self.raw, place(*id), &now),
             };
             let error = match set {
@@ -422,7 +442,6 @@ impl Exec {
             });
             return Err((error.about(name(self, *id, op), "updating"), restored));
         }
-        broken.extend(optimized.parted(edits, &self.context, &now));
         if !broken.is_empty() {
             // One that is alone was not set.
             let is_alone = edits.len() == 1;
@@ -473,10 +492,19 @@ impl Exec {
         let done = match is_joined {
             _ if is_assumed => Err(NotSet::Assumed),
             true => optimized.set(&self.context, self.raw, at, &|at| self.known(at)),
-            false => handles
-                .into_iter()
-                .try_for_each(|(_, handle)| driver::exec::set_enabled(self.raw, handle, enabled))
-                .map_err(NotSet::Error),
+            false => {
+                let raw = self.raw;
+                let set_all = |enabled| {
+                    let set = |(_, handle): &_| driver::exec::set_enabled(raw, *handle, enabled);
+                    handles.iter().map(set).fold(Ok(()), Result::and)
+                };
+                let done = set_all(enabled);
+                if done.is_err() && changed {
+                    // What stands for the node does as one what it did.
+                    let _ = set_all(!enabled);
+                }
+                done.map_err(NotSet::Error)
+            }
         };
         let done = match done {
             Err(NotSet::Assumed) => self.plan_anew(Pins::More(&[at]), &[]),

@@ -168,6 +168,8 @@ const PTX: &str = "
 /// Where a kernel says on the device what became of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Latch {
+    /// The handle of the condition.
+    pub condition: u64,
     /// The address of a word that becomes 1 if it is set, and else 0.
     pub active: u64,
     /// The address of a word. Where that is 0, so do both others become.

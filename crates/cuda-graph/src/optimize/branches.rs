@@ -96,7 +96,7 @@ fn guarded(
     set: &HashMap<u64, u32>,
 ) -> Result<usize, Unfit> {
     let node = &plan.graphs[graph][at];
-    let setter = setter_of(&plan.graphs[graph], node, given, set)?;
+    let (setter, condition) = setter_of(&plan.graphs[graph], node, given, set)?;
     let inside = node.inside.clone();
     let mut kernels = 0;
     for node in inside.iter().flat_map(|body| &plan.graphs[*body as usize]) {
@@ -123,6 +123,7 @@ fn guarded(
     }
     let word = || given.word().ok_or("there is no memory for its latch");
     let latch = Latch {
+        condition,
         active: word()?,
         around: None,
         otherwise: match inside.len() {
@@ -155,13 +156,13 @@ fn guarded(
 }
 
 /// The number of the node that sets the condition of a branch, which is right before it, if nothing
-/// else does.
+/// else does; and the condition.
 fn setter_of(
     nodes: &Nodes,
     branch: &Planned,
     given: &Given<'_>,
     set: &HashMap<u64, u32>,
-) -> Result<usize, Unfit> {
+) -> Result<(usize, u64), Unfit> {
     let Holds::Bodies(branching) = branch.op.holds() else {
         return Err("it is no branch");
     };
@@ -180,7 +181,7 @@ fn setter_of(
         return Err("an update broke what was made of it");
     }
     match nodes[found].does {
-        Does::Same => Ok(found),
+        Does::Same => Ok((found, condition)),
         _ => Err("a kernel of the program sets its condition"),
     }
 }

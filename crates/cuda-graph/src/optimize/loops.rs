@@ -86,7 +86,8 @@ fn unrolled(
         return Err("it is no loop");
     };
     let nodes = &plan.graphs[body as usize];
-    let setter = setter_of(plan, nodes, branching.condition.raw(), setters)?;
+    let condition = branching.condition.raw();
+    let setter = setter_of(plan, nodes, condition, setters)?;
     let mut kernels = 0;
     let one_flag = with_one_flag(nodes, setter, setters);
     for (at, node) in nodes.iter().enumerate() {
@@ -117,16 +118,21 @@ fn unrolled(
     if kernels == 0 {
         return Err("its body has no kernels");
     }
-    let active = match one_flag {
+    let latch = match one_flag {
         Some(_) => None,
-        None => Some(given.word().ok_or("there is no memory for its latch")?),
+        None => Some(Latch {
+            condition,
+            active: given.word().ok_or("there is no memory for its latch")?,
+            around: None,
+            otherwise: None,
+        }),
     };
     let copies = match given.unroll {
         0 => copies(kernels),
         count => count as usize,
     };
     Ok(Unrolled {
-        nodes: repeated(nodes, setter, copies, active, given, setters)?,
+        nodes: repeated(nodes, setter, copies, latch, given, setters)?,
         copies,
         one_flag,
     })
@@ -172,13 +178,13 @@ fn setter_of(plan: &Plan, body: &Nodes, condition: u64, setters: &Setters) -> Re
     }
 }
 
-/// Puts a body so often one behind the other, with guards that look at the word at `active`, if
-/// there is one.
+/// Puts a body so often one behind the other, with guards that look at what `latch` says, if there
+/// is one.
 fn repeated(
     body: &Nodes,
     setter: usize,
     copies: usize,
-    active: Option<u64>,
+    latch: Option<Latch>,
     given: &Given<'_>,
     setters: &Setters,
 ) -> Result<Nodes, Unfit> {
@@ -203,8 +209,8 @@ fn repeated(
             if node.after.is_empty() {
                 node.after = before.clone();
             }
-            if let (1.., Some(active)) = (copy, active) {
-                node.guard(active, given, setters)?;
+            if let (1.., Some(latch)) = (copy, latch) {
+                node.guard(latch.active, given, setters)?;
             }
             place[at] = nodes.len() as u32;
             if is_end[at] {
@@ -213,19 +219,15 @@ fn repeated(
             nodes.push(node);
         }
         before = ends;
-        if copy + 1 < copies && active.is_none() {
+        if copy + 1 < copies && latch.is_none() {
             continue;
         }
         let mut last = body[setter].clone();
         // Nothing of a repetition runs beside its latch.
         last.after = before;
-        if let Some(active) = active.filter(|_| copy + 1 < copies) {
-            let latch = Latch {
-                active,
-                around: (copy > 0).then_some(active),
-                otherwise: None,
-            };
-            last.latch(latch, setters)?;
+        if let Some(latch) = latch.filter(|_| copy + 1 < copies) {
+            let around = (copy > 0).then_some(latch.active);
+            last.latch(Latch { around, ..latch }, setters)?;
         }
         before = Waits::from_slice(&[After::plain(nodes.len() as u32)]);
         nodes.push(last);

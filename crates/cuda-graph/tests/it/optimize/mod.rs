@@ -4,6 +4,7 @@
 //! `CUDA_GRAPH_SEED=n` those from n on.
 
 mod attack;
+mod attack_branches;
 mod branches;
 mod idle;
 mod order;
