@@ -51,9 +51,13 @@ impl<T: Clone> PerContext<T> {
     ) -> Result<T> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.by.strong_count() > 0);
+        let handle = context.cu_ctx() as usize;
+        // A call that fails once is no reason to take it for another context.
+        let known = entries.iter().find(|entry| entry.context.handle == handle);
+        let known = known.map_or(0, |entry| entry.context.id);
         let life = Life {
-            handle: context.cu_ctx() as usize,
-            id: id(context.cu_ctx()).unwrap_or(0),
+            handle,
+            id: id(context.cu_ctx()).unwrap_or(known),
         };
         // Those of a life that is over.
         entries.retain(|entry| entry.context.handle != life.handle || entry.context == life);
