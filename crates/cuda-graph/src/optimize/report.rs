@@ -70,7 +70,7 @@ impl PassReport {
         }
     }
 
-    /// How often it did what it calls `what` in [`did`](PassReport::did).
+    /// How often it did what it calls `what` among what it [did](field@PassReport::did).
     pub fn count(&self, what: &str) -> usize {
         let done = self.did.iter().find(|(did, _)| *did == what);
         done.map_or(0, |(_, count)| *count)

@@ -28,10 +28,22 @@ fn answers<T>(mut ask: impl FnMut(Optimize) -> T) -> [T; 2] {
     [Optimize::NONE, Optimize::ALL].map(&mut ask)
 }
 
+/// A text that is the same in another run.
+fn without_addresses(text: &str) -> String {
+    let words = text.split("0x").enumerate();
+    let rest = |(at, part): (usize, &str)| match at {
+        0 => part.to_owned(),
+        _ => part
+            .trim_start_matches(|c: char| c.is_ascii_hexdigit())
+            .to_owned(),
+    };
+    words.map(rest).collect()
+}
+
 fn said<T: std::fmt::Debug>(result: Result<T>) -> String {
     match result {
         Ok(value) => format!("{value:?}"),
-        Err(error) => error.to_string(),
+        Err(error) => without_addresses(&error.to_string()),
     }
 }
 

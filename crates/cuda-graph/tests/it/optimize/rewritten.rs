@@ -379,8 +379,10 @@ impl Lab {
         filled: &[u8],
         values: &[Vec<u8>],
     ) -> End {
-        let copied = self.memory.copy_from_host(&self.stream, filled);
-        copied.expect("it is copied");
+        // Some faults are told late.
+        if self.memory.copy_from_host(&self.stream, filled).is_err() {
+            return End::Fault;
+        }
         let mut values = values.to_vec();
         if kernel.parameters().len() > values.len() {
             values.push(self.flag.address().to_le_bytes().to_vec());
