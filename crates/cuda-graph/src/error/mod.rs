@@ -205,8 +205,9 @@ pub enum Error {
     #[error("the node is of kind {is}, not {wanted}")]
     WrongKind { is: NodeKind, wanted: NodeKind },
 
-    /// A conditional node branches in another way than asked for: it is an if and not a loop, say.
-    #[error("the {node} branches in another way")]
+    /// The node does another operation of its kind than asked for: an if and not a loop, or a fill
+    /// by a kernel and no launch of the program's.
+    #[error("the {node} does another operation of its kind, such as an if and not a loop")]
     WrongBranching { node: Box<NodeName> },
 
     /// Nobody holds what the operation uses. It was read from a node that other code made, or from
