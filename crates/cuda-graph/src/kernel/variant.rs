@@ -1,4 +1,5 @@
-//! Kernels with a guard, a wait or a trigger in front, made of the PTX that their module was loaded from.
+//! Kernels with a guard, a wait or a trigger in front, made of the PTX that their module was loaded
+//! from.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

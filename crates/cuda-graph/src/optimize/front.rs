@@ -72,8 +72,8 @@ impl Planned {
         fitted(self.op.clone(), given.context, guard).map(drop)
     }
 
-    /// Has a kernel do nothing where the word at `address` is 0. One with a guard has it already: it
-    /// looks at a latch of the same body, and that is guarded.
+    /// Has a kernel do nothing where the word at `address` is 0. One that has a guard looks at a
+    /// latch of the same body: guarding that is enough.
     pub(super) fn guard(
         &mut self,
         address: u64,

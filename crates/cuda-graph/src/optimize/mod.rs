@@ -43,7 +43,8 @@ pub enum Pass {
     Order,
     /// Fills and small copies become kernels, several that do not depend on each other one.
     Transfers,
-    /// Branches of few small kernels go: their kernels return at once where the branch is not taken.
+    /// Branches of few small kernels go: their kernels return at once where the branch is not
+    /// taken.
     Branches,
     /// Bodies of loops are repeated under a guard, so that a turn is paid for once for several
     /// repetitions.

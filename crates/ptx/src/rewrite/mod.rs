@@ -83,7 +83,13 @@ pub struct Rewrite<'a> {
 ///         ret;
 ///     }",
 /// )?;
-/// let guarded = Rewrite { kernel: "store", guard: true, wait: false, trigger: false, name: "store_if" };
+/// let guarded = Rewrite {
+///     kernel: "store",
+///     guard: true,
+///     wait: false,
+///     trigger: false,
+///     name: "store_if",
+/// };
 /// let text = rewriter.rewrite(&[guarded])?;
 /// assert!(text.contains(".entry store_if(.param .u64 to,"));
 ///
