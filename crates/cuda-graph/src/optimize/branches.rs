@@ -100,7 +100,7 @@ fn guarded(
     let inside = node.inside.clone();
     let mut kernels = 0;
     for node in inside.iter().flat_map(|body| &plan.graphs[*body as usize]) {
-        if is_pinned(node, given) {
+        if given.is_pinned(node) {
             return Err("an update broke what was made of it");
         }
         if !node.after.iter().all(|after| after.is_plain()) {
@@ -173,19 +173,11 @@ fn setter_of(
     if set.get(&condition) != Some(&1) {
         return Err("its condition is set twice");
     }
-    let is_left = |node: &Planned| {
-        let mut of = node.of.iter();
-        is_pinned(node, given) || of.any(|place| given.disabled.contains(place))
-    };
-    if is_pinned(branch, given) || is_left(&nodes[found]) {
+    if given.is_pinned(branch) || given.is_pinned_or_disabled(&nodes[found]) {
         return Err("an update broke what was made of it");
     }
     match nodes[found].does {
         Does::Same => Ok((found, condition)),
         _ => Err("a kernel of the program sets its condition"),
     }
-}
-
-fn is_pinned(node: &Planned, given: &Given<'_>) -> bool {
-    node.of.iter().any(|place| given.pinned.contains(place))
 }

@@ -126,7 +126,7 @@ fn without_empty(graph: &mut Nodes, given: &Given<'_>) -> usize {
         matches!(node.op, AnyOp::Empty(_))
             && matches!(node.does, Does::Same)
             && node.after.iter().all(|after| after.is_plain())
-            && !node.of.iter().any(|place| given.pinned.contains(place))
+            && !given.is_pinned(node)
     };
     let is_empty: Vec<bool> = graph.iter().map(is_empty).collect();
     if !is_empty.contains(&true) {

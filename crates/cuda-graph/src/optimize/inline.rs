@@ -39,7 +39,7 @@ fn is_inlined(node: &Planned, given: &Given<'_>) -> bool {
     node.op.kind() == NodeKind::Child
         && matches!(node.does, Does::Same)
         && node.after.iter().all(|after| after.is_plain())
-        && !node.of.iter().any(|place| given.pinned.contains(place))
+        && !given.is_pinned(node)
 }
 
 /// Puts the first graph inside of nodes of graph `number` in their places. Returns how many.

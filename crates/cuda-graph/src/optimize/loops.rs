@@ -91,7 +91,7 @@ fn unrolled(
     let mut kernels = 0;
     let one_flag = with_one_flag(nodes, setter, setters);
     for (at, node) in nodes.iter().enumerate() {
-        if node.of.iter().any(|place| given.pinned.contains(place)) {
+        if given.is_pinned(node) {
             return Err("an update broke what was made of it");
         }
         if node.after.iter().any(|after| after.node as usize == setter) {

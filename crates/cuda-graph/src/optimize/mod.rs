@@ -89,6 +89,16 @@ impl Words {
 }
 
 impl Given<'_> {
+    /// Whether a node stands for one that is to be left as it is.
+    fn is_pinned(&self, node: &plan::Planned) -> bool {
+        node.of.iter().any(|place| self.pinned.contains(place))
+    }
+
+    /// Whether a node stands for one that is to be left as it is, or is disabled.
+    fn is_pinned_or_disabled(&self, node: &plan::Planned) -> bool {
+        self.is_pinned(node) || node.of.iter().any(|place| self.disabled.contains(place))
+    }
+
     /// The address of a word that nothing else uses.
     fn word(&self) -> Option<u64> {
         let mut words = self.words.memory.borrow_mut();

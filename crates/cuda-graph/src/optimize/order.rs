@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::plan::{After, Does, Nodes, Place, Plan, Planned, Waits, sort};
+use super::plan::{After, Does, Nodes, Place, Plan, Planned, Waits, sort, waited_for};
 use super::programmatic::blocks;
 use super::{Given, Pass, PassReport};
 use crate::graph::AnyOp;
@@ -70,15 +70,6 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
     report
 }
 
-/// By node, how many wait for it.
-fn waited_for(nodes: &Nodes) -> Vec<u32> {
-    let mut counts = vec![0; nodes.len()];
-    for after in nodes.iter().flat_map(|node| &node.after) {
-        counts[after.node as usize] += 1;
-    }
-    counts
-}
-
 /// Orders lines by data.
 fn lines(nodes: &mut Nodes, given: &Given<'_>, report: &mut PassReport) -> Vec<Ordered> {
     let counts = waited_for(nodes);
@@ -117,8 +108,7 @@ fn lines(nodes: &mut Nodes, given: &Given<'_>, report: &mut PassReport) -> Vec<O
         if line.len() < LEAST {
             continue;
         }
-        let accesses: Vec<_> = line.iter().map(|at| known[*at].clone()).collect();
-        let accesses: Vec<_> = accesses.into_iter().flatten().collect();
+        let accesses: Vec<_> = line.iter().filter_map(|at| known[*at].clone()).collect();
         let after = by_data(&accesses);
         let mut depth = vec![1; line.len()];
         let mut is_end = vec![true; line.len()];
@@ -180,11 +170,11 @@ fn lines(nodes: &mut Nodes, given: &Given<'_>, report: &mut PassReport) -> Vec<O
 
 /// What a node touches, if that is known and it may be put in another order.
 fn accesses(node: &Planned, given: &Given<'_>) -> Option<Vec<Access>> {
-    let &[place] = &node.of[..] else { return None };
-    let is_left = given.pinned.contains(&place) || given.disabled.contains(&place);
     match node.op {
         AnyOp::Kernel(_) | AnyOp::Fill(_) | AnyOp::Copy(_)
-            if !is_left && matches!(node.does, Does::Same) =>
+            if node.of.len() == 1
+                && !given.is_pinned_or_disabled(node)
+                && matches!(node.does, Does::Same) =>
         {
             node.op.accesses()
         }

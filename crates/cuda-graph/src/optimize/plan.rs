@@ -95,6 +95,15 @@ impl Copied {
     }
 }
 
+/// By node, how many wait for it.
+pub(crate) fn waited_for(nodes: &Nodes) -> Vec<u32> {
+    let mut counts = vec![0; nodes.len()];
+    for after in nodes.iter().flat_map(|node| &node.after) {
+        counts[after.node as usize] += 1;
+    }
+    counts
+}
+
 /// Nodes that are waited for. Until they are [sorted](sort), one may be there twice.
 pub(crate) type Waits = SmallVec<[After; 2]>;
 

@@ -10,7 +10,7 @@
 //! that may begin early waits before anything else, and so is over only after all before it are.
 
 use super::front::{fitted, has_plain_attributes};
-use super::plan::{Does, Front, Nodes, Plan, Planned};
+use super::plan::{Does, Front, Nodes, Plan, Planned, waited_for};
 use super::{Given, Pass, PassReport};
 use crate::graph::{AnyOp, EdgeData};
 
@@ -33,10 +33,7 @@ pub(super) fn run(plan: &mut Plan, given: &Given<'_>) -> PassReport {
 }
 
 fn in_graph(graph: &mut Nodes, given: &Given<'_>, report: &mut PassReport) {
-    let mut waited_for = vec![0u32; graph.len()];
-    for after in graph.iter().flat_map(|node| &node.after) {
-        waited_for[after.node as usize] += 1;
-    }
+    let waited_for = waited_for(graph);
     let mut fronts: Vec<Front> = graph.iter().map(|node| node.front).collect();
     for (at, node) in graph.iter().enumerate() {
         let [after] = node.after[..] else { continue };
@@ -88,11 +85,10 @@ fn takes_part(node: &Planned, given: &Given<'_>) -> bool {
     let AnyOp::Kernel(op) = &node.op else {
         return false;
     };
-    let is_left = |place| given.pinned.contains(place) || given.disabled.contains(place);
     blocks(node) <= MOST_BLOCKS
         && !matches!(node.does, Does::Copies(_))
         && has_plain_attributes(op)
-        && !node.of.iter().any(is_left)
+        && !given.is_pinned_or_disabled(node)
 }
 
 /// What a kernel node does without a guard in front.
