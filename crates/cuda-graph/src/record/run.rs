@@ -101,6 +101,11 @@ impl Graph {
     /// ([`CudaContext::is_managing_stream_synchronization`]), and streams wait for those. No capture
     /// survives that. [`CudaContext::disable_event_tracking`] switches it off.
     ///
+    /// No other thread may give `stream` work meanwhile. NVIDIA's driver does not lock a capture: a
+    /// fill from one thread while another begins and ends captures of the same stream crashes
+    /// driver 580 within seconds, in a C program without this library. What gets through is found
+    /// as stray work.
+    ///
     /// # Errors
     ///
     /// Whatever `record` returns; [`Error::StrayWork`]; [`Error::CaptureInvalidated`] says where, by

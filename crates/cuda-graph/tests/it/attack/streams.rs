@@ -103,9 +103,13 @@ fn loops_launched_into_a_recording_do_not_spoil_the_turns() {
     let _: Vec<u32> = Buffer::to_host(&a, &other).unwrap();
 }
 
-/// A held stream's other work, while a recording of another thread goes on.
+/// A held stream's other work, while a recording of another thread goes on. In software alone: a
+/// GPU's driver does not lock captures, and crashes sooner or later ([`Graph::capture`] says so).
 #[test]
-fn work_of_another_thread_on_a_held_stream_is_found() {
+fn work_of_another_thread_on_a_held_stream_is_found_in_software() {
+    if !crate::fixture::is_software() {
+        return;
+    }
     let stream = stream();
     let a = words(&stream, &[0]);
     let mut lost = 0;
