@@ -138,6 +138,7 @@ fn steps_in_cycles(body: &Body) -> Vec<bool> {
 }
 
 /// The control flow of a body: runs of steps without a jump or a label between.
+#[derive(Debug)]
 pub(super) struct Graph {
     /// The block that each step is in; blocks are numbered in source order.
     pub block_of: Vec<usize>,
@@ -147,10 +148,15 @@ pub(super) struct Graph {
 
 impl Graph {
     pub fn of(body: &Body) -> Graph {
+        Graph::with_cuts(body, |_| false)
+    }
+
+    /// As [`of`](Self::of), but a block also begins at each step that `cut` says.
+    pub fn with_cuts(body: &Body, cut: impl Fn(usize) -> bool) -> Graph {
         let mut block_of = Vec::with_capacity(body.steps.len());
         let mut labels = vec![0; body.tables.labels as usize];
         let mut block = 0;
-        for step in &body.steps {
+        for (at, step) in body.steps.iter().enumerate() {
             match step {
                 Step::Label(label) => {
                     // A block without steps would lead nowhere.
@@ -161,6 +167,9 @@ impl Graph {
                     block_of.push(block);
                 }
                 Step::Instruction(instruction) => {
+                    if cut(at) && block_of.last() == Some(&block) {
+                        block += 1;
+                    }
                     block_of.push(block);
                     if instruction.operation.flow() != Flow::Next {
                         block += 1;

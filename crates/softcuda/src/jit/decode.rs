@@ -158,6 +158,44 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         None
     }
 
+    /// It does nothing but write registers, and what it writes depends on its operands alone.
+    fn pure(&self) -> bool {
+        false
+    }
+
+    /// It loads what other threads do not write for it to see: threads that load at one address
+    /// may share one load.
+    fn loads(&self) -> bool {
+        false
+    }
+
+    /// [`lower`](Self::lower) works on vectors of its types as it does on scalars.
+    fn vectorizes(&self) -> bool {
+        false
+    }
+
+    /// How much more each thread's result is than the one's before, wrapping, where its operands
+    /// are so much more as `of` says; `None` where the distances are not all the same.
+    fn stride(&self, _of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// It extends a register of 32 bits to 64, by its sign or not, before all else: its
+    /// [`stride`](Self::stride) holds only where no thread's value wraps on the way.
+    fn widens(&self) -> Option<(RegId, bool)> {
+        None
+    }
+
+    /// Lowers a load or store of a group whose addresses are `stride` bytes apart.
+    fn lower_row(&self, _l: &mut Lower<'_>, _stride: i64) {
+        unreachable!("only what has a plain access is done in rows")
+    }
+
+    /// It ends the thread with a fault.
+    fn faults(&self) -> bool {
+        false
+    }
+
     /// Where control goes from here.
     fn flow(&self) -> Flow {
         Flow::Next

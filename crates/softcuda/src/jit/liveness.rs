@@ -12,51 +12,13 @@ const MOST: usize = 1 << 28;
 /// body that is too large.
 pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>> {
     let graph = Graph::of(body);
-    let words = body.tables.registers.len().div_ceil(64);
-    let blocks = graph.successors.len();
-    if blocks.checked_mul(words)? > MOST / 64 {
-        return None;
-    }
-    let ranges = ranges(&graph.block_of, blocks);
-    let mut live_in = vec![vec![0u64; words]; blocks];
-    let mut predecessors = vec![vec![]; blocks];
-    for (block, successors) in graph.successors.iter().enumerate() {
-        for successor in successors {
-            predecessors[*successor].push(block);
-        }
-    }
-    let live_out = |live_in: &[Vec<u64>], block: usize| {
-        let mut live = vec![0u64; words];
-        for successor in &graph.successors[block] {
-            for (word, more) in live.iter_mut().zip(&live_in[*successor]) {
-                *word |= more;
-            }
-        }
-        live
-    };
-    let mut work: Vec<usize> = (0..blocks).collect();
-    let mut waiting = vec![true; blocks];
-    while let Some(block) = work.pop() {
-        waiting[block] = false;
-        let mut live = live_out(&live_in, block);
-        for step in body.steps[ranges[block].clone()].iter().rev() {
-            before(step, &mut live);
-        }
-        if live != live_in[block] {
-            live_in[block] = live;
-            for from in &predecessors[block] {
-                if !std::mem::replace(&mut waiting[*from], true) {
-                    work.push(*from);
-                }
-            }
-        }
-    }
+    let live = Live::of(body, &graph)?;
     let mut found = vec![];
     for step in steps {
         let block = graph.block_of[*step];
-        let mut live = live_out(&live_in, block);
-        for later in body.steps[step + 1..ranges[block].end].iter().rev() {
-            before(later, &mut live);
+        let mut after = live.at_end(block);
+        for later in body.steps[step + 1..live.ranges[block].end].iter().rev() {
+            before(later, &mut after);
         }
         // What the step itself writes, it writes after the wait.
         if let Step::Instruction(Instruction {
@@ -67,17 +29,87 @@ pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>
         {
             writes
                 .iter()
-                .for_each(|register| clear(&mut live, *register));
+                .for_each(|register| clear(&mut after, *register));
         }
-        let registers = 0..body.tables.registers.len() as u32;
-        found.push(
-            registers
-                .map(RegId)
-                .filter(|register| live[register.0 as usize / 64] >> (register.0 % 64) & 1 != 0)
-                .collect(),
-        );
+        found.push(registers(&after));
     }
     Some(found)
+}
+
+/// For each block of this graph of the body, the registers that are live where it begins. `None`
+/// for a body that is too large.
+pub(super) fn live_in(body: &Body, graph: &Graph) -> Option<Vec<Vec<RegId>>> {
+    let live = Live::of(body, graph)?;
+    Some(live.at_start.iter().map(|set| registers(set)).collect())
+}
+
+/// The sets of registers that are live where blocks begin.
+struct Live<'a> {
+    graph: &'a Graph,
+    words: usize,
+    /// The steps of each block.
+    ranges: Vec<std::ops::Range<usize>>,
+    at_start: Vec<Vec<u64>>,
+}
+
+impl<'a> Live<'a> {
+    fn of(body: &Body, graph: &'a Graph) -> Option<Live<'a>> {
+        let words = body.tables.registers.len().div_ceil(64);
+        let blocks = graph.successors.len();
+        if blocks.checked_mul(words)? > MOST / 64 {
+            return None;
+        }
+        let mut live = Live {
+            graph,
+            words,
+            ranges: ranges(&graph.block_of, blocks),
+            at_start: vec![vec![0u64; words]; blocks],
+        };
+        let mut predecessors = vec![vec![]; blocks];
+        for (block, successors) in graph.successors.iter().enumerate() {
+            for successor in successors {
+                predecessors[*successor].push(block);
+            }
+        }
+        let mut work: Vec<usize> = (0..blocks).collect();
+        let mut waiting = vec![true; blocks];
+        while let Some(block) = work.pop() {
+            waiting[block] = false;
+            let mut set = live.at_end(block);
+            for step in body.steps[live.ranges[block].clone()].iter().rev() {
+                before(step, &mut set);
+            }
+            if set != live.at_start[block] {
+                live.at_start[block] = set;
+                for from in &predecessors[block] {
+                    if !std::mem::replace(&mut waiting[*from], true) {
+                        work.push(*from);
+                    }
+                }
+            }
+        }
+        Some(live)
+    }
+
+    fn at_end(&self, block: usize) -> Vec<u64> {
+        let mut live = vec![0u64; self.words];
+        for successor in &self.graph.successors[block] {
+            for (word, more) in live.iter_mut().zip(&self.at_start[*successor]) {
+                *word |= more;
+            }
+        }
+        live
+    }
+}
+
+/// The registers of a set.
+fn registers(set: &[u64]) -> Vec<RegId> {
+    let bits = set.iter().enumerate().flat_map(|(word, bits)| {
+        (0..64u32)
+            .filter(move |bit| bits >> bit & 1 != 0)
+            .map(move |bit| RegId(word as u32 * 64 + bit))
+    });
+    bits.collect()
 }
 
 /// What is live before a step, from what is live after it.

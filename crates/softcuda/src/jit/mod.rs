@@ -39,6 +39,7 @@ pub(crate) mod module;
 mod program;
 mod resolve;
 pub(crate) mod runtime;
+mod spmd;
 #[cfg(test)]
 mod tests;
 mod variables;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ptx::ast::{FunctionDirective, Init, Linkage, Pos, Type};
 use smallvec::SmallVec;
 
-use super::decode::{Operation, RegId};
+use super::decode::{Operation, RegId, Special};
 use super::layout::Layout;
 
 /// A checked module.
@@ -231,6 +231,8 @@ pub(crate) struct Instruction {
     pub writes: SmallVec<[RegId; 2]>,
     /// The registers that it reads besides its guard, or more.
     pub reads: SmallVec<[RegId; 4]>,
+    /// The special registers that it reads.
+    pub specials: SmallVec<[Special; 1]>,
     /// It sees the bits of a NaN in its operands.
     pub reads_bits: bool,
     /// What it does.

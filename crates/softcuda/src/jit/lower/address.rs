@@ -15,10 +15,12 @@ use ptx::ast::{Space, Type};
 use super::Lower;
 use super::entry::Entry;
 use super::function::Frame;
+use super::lanes::Form;
 use crate::grid::launch::FaultKind;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
 use crate::jit::runtime::access;
+use crate::jit::spmd::WIDTH;
 
 impl Lower<'_> {
     /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the
@@ -230,11 +232,11 @@ impl Lower<'_> {
 
     /// The host address of an access that is checked together with others.
     fn grouped_address(&mut self, number: u32, address: &Arg, space: Option<Space>) -> Value {
-        let base = match self.group_bases[number as usize] {
+        let base = match *self.known_base(number) {
             Some(base) => base,
             None => {
                 let base = self.group_base(number, address, space);
-                self.group_bases[number as usize] = Some(base);
+                *self.known_base(number) = Some(base);
                 base
             }
         };
@@ -245,6 +247,99 @@ impl Lower<'_> {
         match offset - self.groups.groups[number as usize].low {
             0 => base,
             distance => self.b.ins().iadd_imm(base, distance),
+        }
+    }
+
+    /// The host address of a group's lowest access, once that is checked, for the form being
+    /// lowered.
+    fn known_base(&mut self, number: u32) -> &mut Option<Value> {
+        let lane = match self.form() {
+            Form::Thread => return &mut self.group_bases[number as usize],
+            Form::Lane(lane) => lane,
+            Form::Once | Form::Vector { .. } => 0,
+        };
+        match &mut self.lanes {
+            Some(lanes) => &mut lanes.bases[number as usize][lane],
+            None => unreachable!("other forms are those of groups of threads"),
+        }
+    }
+
+    /// The host address of the first of the accesses that a group of threads makes, `stride` bytes
+    /// from one thread's to the next's.
+    pub(super) fn row_address(
+        &mut self,
+        address: &Arg,
+        space: Option<Space>,
+        size: u32,
+        write: bool,
+        stride: i64,
+    ) -> Value {
+        let (base, offset) = match address {
+            Arg::Address(base, offset) => (base, *offset),
+            _ => unreachable!("a row has an address in brackets"),
+        };
+        let Some(number) = self.group else {
+            return self.row_base(base, offset, 0, &[0], space, size, write, stride);
+        };
+        let group = &self.groups.groups[number as usize];
+        let low = group.low;
+        let first = match *self.known_base(number) {
+            Some(first) => first,
+            None => {
+                let group = &self.groups.groups[number as usize];
+                let (span, write, offsets) = (group.span, group.write, group.offsets.clone());
+                let first = self.row_base(base, low, span, &offsets, space, size, write, stride);
+                *self.known_base(number) = Some(first);
+                first
+            }
+        };
+        self.b.ins().iadd_imm(first, offset - low)
+    }
+
+    /// Checks accesses at these offsets from `low`, up to `span`, of every thread of a group.
+    #[expect(clippy::too_many_arguments, reason = "what a check is of")]
+    fn row_base(
+        &mut self,
+        base: &Arg,
+        low: i64,
+        span: u64,
+        offsets: &[u64],
+        space: Option<Space>,
+        size: u32,
+        write: bool,
+        stride: i64,
+    ) -> Value {
+        let first = self.address(&Arg::Address(Box::new(base.clone()), low));
+        let log2 = size.trailing_zeros();
+        let less = ((span + stride as u64 * (WIDTH as u64 - 1)) >> log2) as u32;
+        let (next, packed, window) = match space {
+            Some(Space::Shared) => {
+                let units = self.entry(Entry::SharedUnitsLess(log2 as u8, less));
+                let distance = self.b.ins().rotr_imm(first, i64::from(log2));
+                let next = self.branch_unless_below(distance, units);
+                let packed = access::pack(0, log2, write, less) | access::SHARED;
+                (next, packed, true)
+            }
+            _ => {
+                let site = self.unit.site();
+                let next = self.host_check(first, site, log2);
+                (next, access::pack(site, log2, write, less), false)
+            }
+        };
+        let offsets_at = self.unit.keep(offsets);
+        let count = access::pack_row(offsets.len(), stride);
+        let [packed, offsets_at, count] = [packed, offsets_at, count]
+            .map(|number| self.b.ins().iconst(types::I64, number as i64));
+        let (thread, block) = (self.thread, self.block);
+        let args = [thread, block, first, packed, offsets_at, count];
+        self.cold_call(&access::RESOLVE_ROW, &args, next);
+        self.enter(next);
+        match window {
+            true => {
+                let base = self.entry(Entry::SharedBase);
+                self.b.ins().iadd(base, first)
+            }
+            false => first,
         }
     }
 
@@ -378,6 +473,17 @@ pub(super) fn decode_cvta(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>,
 }
 
 impl Operation for Cvta {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        match self.ty {
+            Type::U64 => of(&self.args[1]),
+            _ => None,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let value = l.read(&self.args[1], Type::U64);
         let value = match (l.window(self.space), self.to) {
@@ -408,6 +514,10 @@ pub(super) fn decode_isspacep(reader: &mut Reader<'_>) -> Result<Box<dyn Operati
 }
 
 impl Operation for IsSpace {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let address = l.read(&self.args[1], Type::U64);
         let found = l.in_space(address, self.space);

@@ -222,6 +222,34 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 }
 
 impl Operation for Bits {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        let ty = self.sources[0].1;
+        match self.op {
+            Op::And | Op::Or | Op::Xor | Op::Not => ty == Type::Pred || ty.size() == 4,
+            Op::Shl | Op::Shr => ty.size() == 4 && constant(&self.sources[1].0).is_some(),
+            _ => false,
+        }
+    }
+
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        let (from, ty) = &self.sources[0];
+        let amount = self.sources.get(1).and_then(|(amount, _)| constant(amount));
+        let (Op::Shl, Some(amount)) = (self.op, amount.map(|amount| amount as u32)) else {
+            return None;
+        };
+        let stride = of(from)?;
+        match ty.size() {
+            4 if amount < 32 => Some(i64::from((stride as i32) << amount)),
+            8 if amount < 64 => Some(stride << amount),
+            4 | 8 => Some(0),
+            _ => None,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let values: Vec<Value> = self
             .sources
@@ -234,11 +262,14 @@ impl Operation for Bits {
             (Op::And, &[a, b]) => l.b.ins().band(a, b),
             (Op::Or, &[a, b]) => l.b.ins().bor(a, b),
             (Op::Xor, &[a, b]) => l.b.ins().bxor(a, b),
-            (Op::Not, &[a]) if ty == Type::Pred => l.b.ins().bxor_imm(a, 1),
+            (Op::Not, &[a]) if ty == Type::Pred => l.not(a),
             (Op::Not, &[a]) => l.b.ins().bnot(a),
             (Op::Cnot, &[a]) => {
                 let zero = l.b.ins().icmp_imm(IntCC::Equal, a, 0);
                 l.b.ins().uextend(kind, zero)
+            }
+            (Op::Shl | Op::Shr, &[a, _]) if l.in_vectors() => {
+                shift_by_constant(l, self.op, signed(ty), a, constant(&self.sources[1].0))
             }
             (Op::Shl, &[a, amount]) => {
                 let shifted = l.b.ins().ishl(a, amount);
@@ -350,6 +381,27 @@ fn constant(arg: &Arg) -> Option<u64> {
     match arg {
         Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits),
         _ => None,
+    }
+}
+
+/// Words shifted by a number.
+fn shift_by_constant(
+    l: &mut Lower<'_>,
+    op: Op,
+    signed: bool,
+    words: Value,
+    amount: Option<u64>,
+) -> Value {
+    let amount = amount.map_or(0, |amount| amount as u32);
+    let by = l.b.ins().iconst(types::I32, i64::from(amount.min(31)));
+    match (op, signed) {
+        (Op::Shr, true) => l.b.ins().sshr(words, by),
+        _ if amount > 31 => {
+            let zero = l.b.ins().iconst(types::I32, 0);
+            l.spread(zero)
+        }
+        (Op::Shr, false) => l.b.ins().ushr(words, by),
+        _ => l.b.ins().ishl(words, by),
     }
 }
 

@@ -244,6 +244,14 @@ impl Compare {
 }
 
 impl Operation for Compare {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        matches!(self.to, Destination::Predicates(..)) && in_vectors(self.ty)
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let a = l.read(&self.a, self.ty);
         let b = l.read(&self.b, self.ty);
@@ -260,7 +268,7 @@ impl Operation for Compare {
                     if !matches!(q, Arg::Sink) {
                         // The second predicate combines the complement of the comparison, not of
                         // the result.
-                        let complement = l.b.ins().bxor_imm(plain, 1);
+                        let complement = l.not(plain);
                         let complement = self.combined(l, complement);
                         l.write(q, Type::Pred, complement);
                     }
@@ -326,17 +334,34 @@ fn number(l: &mut Lower<'_>, ty: Type, outcome: Value) -> Value {
     }
 }
 
+/// Values of the type are compared and selected in vectors.
+fn in_vectors(ty: Type) -> bool {
+    matches!(ty, Type::B32 | Type::U32 | Type::S32 | Type::F32 | Type::F64)
+}
+
 impl Operation for Select {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        in_vectors(self.ty)
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let a = l.read(&self.a, self.ty);
         let b = l.read(&self.b, self.ty);
         let c = l.read(&self.c, Type::Pred);
-        let value = l.b.ins().select(c, a, b);
+        let value = l.select(c, a, b);
         l.write(&self.dst, self.ty, value);
     }
 }
 
 impl Operation for SelectBySign {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let a = l.read(&self.a, self.ty);
         let b = l.read(&self.b, self.ty);

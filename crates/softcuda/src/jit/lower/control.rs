@@ -89,6 +89,10 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
 }
 
 impl Operation for Control {
+    fn pure(&self) -> bool {
+        matches!(self, Control::Pause | Control::Nothing)
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         match self {
             Control::Branch(label) => {
@@ -115,6 +119,10 @@ impl Operation for Control {
 
     fn polls(&self) -> bool {
         matches!(self, Control::Pause)
+    }
+
+    fn faults(&self) -> bool {
+        matches!(self, Control::Trap)
     }
 
     fn flow(&self) -> Flow {

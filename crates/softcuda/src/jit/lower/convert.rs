@@ -12,7 +12,7 @@ use super::Lower;
 use super::convert_float::{FloatConversion, Shape};
 use super::float_modifiers::{Flag, Modifiers};
 use super::float_value::{flush_if, narrow, saturate, widen};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId};
 use crate::jit::runtime::convert::{self, Target};
 use crate::jit::runtime::float::{Format, Rounding};
 
@@ -239,6 +239,34 @@ struct Resize {
 }
 
 impl Operation for Resize {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        self.to.1.bits == 32 && self.from.1.bits == 32 && !self.sat
+    }
+
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        let mut stride = of(&self.source)?;
+        if self.from.1.bits == 32 {
+            stride = i64::from(stride as i32);
+        }
+        match (self.from.1.bits, self.to.1.bits) {
+            _ if self.sat => None,
+            (32 | 64, 32) => Some(i64::from(stride as i32)),
+            (32 | 64, 64) => Some(stride),
+            _ => None,
+        }
+    }
+
+    fn widens(&self) -> Option<(RegId, bool)> {
+        match (&self.source, self.from.1.bits, self.to.1.bits) {
+            (Arg::Reg(from), 32, 64) => Some((*from, self.from.1.signed)),
+            _ => None,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let ((to_type, to), (from_type, from)) = (self.to, self.from);
         let mut value = l.read(&self.source, from_type);
@@ -288,6 +316,10 @@ struct ToInteger {
 }
 
 impl Operation for ToInteger {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let (to_type, to) = self.to;
         let value = l.read(&self.source, self.from);
@@ -357,6 +389,17 @@ struct FromInteger {
 }
 
 impl Operation for FromInteger {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        self.mode == Rounding::Nearest
+            && self.to == Type::F32
+            && self.from.1.bits == 32
+            && !self.sat
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let (from_type, from) = self.from;
         let value = l.read(&self.source, from_type);
@@ -401,7 +444,10 @@ fn int_type(bits: u32) -> cranelift_codegen::ir::Type {
 }
 
 fn nearest(l: &mut Lower<'_>, value: Value, signed: bool, to: Type) -> Value {
-    let ty = super::value_type(to);
+    let mut ty = super::value_type(to);
+    if l.in_vectors() {
+        ty = cranelift_codegen::ir::types::F32X4;
+    }
     match signed {
         true => l.b.ins().fcvt_from_sint(ty, value),
         false => l.b.ins().fcvt_from_uint(ty, value),
@@ -485,6 +531,10 @@ fn decode_pack(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
 }
 
 impl Operation for Pack {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let from = Integer {
             bits: 32,

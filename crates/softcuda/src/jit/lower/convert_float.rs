@@ -51,6 +51,10 @@ pub(crate) struct FloatConversion {
 }
 
 impl Operation for FloatConversion {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         match self.shape {
             Shape::Scalar => self.scalar(l),

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::Lower;
 use super::float_modifiers::{Flag, Modifiers};
-use super::float_value::{const_f32, const_f64, flush_if, saturate};
+use super::float_value::{const_f32, const_f64, flush_if, saturate, zero_of_sign};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 use crate::jit::runtime::RuntimeFn;
 use crate::jit::runtime::float::{self, Rounding};
@@ -203,13 +203,20 @@ fn divide_by_reciprocal(l: &mut Lower<'_>, a: Value, b: Value) -> Value {
     let magnitude = l.b.ins().fabs(b);
     let limit = const_f32(l, 2f32.powi(126).to_bits());
     let large = l.b.ins().fcmp(FloatCC::GreaterThan, magnitude, limit);
-    let zero = const_f32(l, 0);
-    let zero = l.b.ins().fcopysign(zero, b);
+    let zero = zero_of_sign(l, b);
     let vanished = l.b.ins().fmul(a, zero);
-    l.b.ins().select(large, vanished, quotient)
+    l.select(large, vanished, quotient)
 }
 
 impl Operation for Arithmetic {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        self.mode == Rounding::Nearest && (self.op != Op::Fma || host_has_fma())
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let mut sources = SmallVec::<[Value; 3]>::new();
         for source in &self.sources {

@@ -83,6 +83,10 @@ pub(crate) fn decode_rcp_f64(
 }
 
 impl Operation for Approximate {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, a] = &self.args;
         let value = l.read(a, self.ty);

@@ -93,5 +93,15 @@ pub(crate) fn compare(
         Type::F32 | Type::F64 => value,
         _ => widen(l, ty, ftz, value),
     });
-    l.b.ins().fcmp(op.condition(), a, b)
+    // Vectors have no comparison for these two.
+    let either = match op.condition() {
+        FloatCC::UnorderedOrEqual => [FloatCC::Unordered, FloatCC::Equal],
+        FloatCC::OrderedNotEqual => [FloatCC::LessThan, FloatCC::GreaterThan],
+        condition => return l.b.ins().fcmp(condition, a, b),
+    };
+    if !l.in_vectors() {
+        return l.b.ins().fcmp(op.condition(), a, b);
+    }
+    let [one, other] = either.map(|condition| l.b.ins().fcmp(condition, a, b));
+    l.b.ins().bor(one, other)
 }

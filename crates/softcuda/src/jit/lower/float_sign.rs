@@ -30,17 +30,17 @@ pub(crate) fn extremum(
     let mut result = ieee;
     if !b_is_number {
         let b_nan = l.b.ins().fcmp(FloatCC::Unordered, b, b);
-        result = l.b.ins().select(b_nan, a, result);
+        result = l.select(b_nan, a, result);
     }
     let a_nan = l.b.ins().fcmp(FloatCC::Unordered, a, a);
-    l.b.ins().select(a_nan, b, result)
+    l.select(a_nan, b, result)
 }
 
 /// A double whose NaN is made quiet.
 fn quiet(l: &mut Lower<'_>, value: Value) -> Value {
     let sum = l.b.ins().fadd(value, value);
     let nan = l.b.ins().fcmp(FloatCC::Unordered, value, value);
-    l.b.ins().select(nan, sum, value)
+    l.select(nan, sum, value)
 }
 
 /// Gives `value` the sign of `a` xor that of `b`, unless it is NaN.
@@ -50,7 +50,7 @@ pub(crate) fn xor_sign(l: &mut Lower<'_>, value: Value, a: Value, b: Value) -> V
     let sign = from_bits(l, sign);
     let signed = l.b.ins().fcopysign(value, sign);
     let nan = l.b.ins().fcmp(FloatCC::Unordered, value, value);
-    l.b.ins().select(nan, value, signed)
+    l.select(nan, value, signed)
 }
 
 #[derive(Debug)]
@@ -99,6 +99,14 @@ fn is_number(arg: &Arg) -> bool {
 }
 
 impl Operation for Extremum {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        !self.xorsign
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, a, b] = &self.args;
         let number = is_number(b);
@@ -145,6 +153,14 @@ pub(crate) fn decode_sign(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
 }
 
 impl Operation for Sign {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, a] = &self.args;
         let value = l.read(a, self.ty);
@@ -159,7 +175,7 @@ impl Operation for Sign {
                 let absolute = l.b.ins().fabs(value);
                 let sum = l.b.ins().fadd(value, value);
                 let nan = l.b.ins().fcmp(FloatCC::Unordered, value, value);
-                l.b.ins().select(nan, sum, absolute)
+                l.select(nan, sum, absolute)
             }
             (true, _) => l.b.ins().fneg(value),
             (false, _) => l.b.ins().fabs(value),
@@ -183,6 +199,10 @@ pub(crate) fn decode_copysign(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, 
 }
 
 impl Operation for Copysign {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, sign, magnitude] = &self.args;
         let (sign, magnitude) = (l.read(sign, self.ty), l.read(magnitude, self.ty));
@@ -225,6 +245,10 @@ pub(crate) fn decode_testp(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Ref
 }
 
 impl Operation for Testp {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, a] = &self.args;
         let value = l.read(a, self.ty);

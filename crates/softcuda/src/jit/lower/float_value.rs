@@ -30,17 +30,19 @@ pub(crate) const NAN_HALF: i64 = 0x7fff;
 
 /// A constant single, by its bits.
 pub(crate) fn const_f32(l: &mut Lower<'_>, bits: u32) -> Value {
-    l.b.ins().f32const(Ieee32::with_bits(bits))
+    let value = l.b.ins().f32const(Ieee32::with_bits(bits));
+    l.spread(value)
 }
 
 /// A constant double, by its bits.
 pub(crate) fn const_f64(l: &mut Lower<'_>, bits: u64) -> Value {
-    l.b.ins().f64const(Ieee64::with_bits(bits))
+    let value = l.b.ins().f64const(Ieee64::with_bits(bits));
+    l.spread(value)
 }
 
 /// 0 or 1 of the same type as `like`.
 fn const_like(l: &mut Lower<'_>, like: Value, value: f32) -> Value {
-    match l.b.func.dfg.value_type(like) {
+    match l.b.func.dfg.value_type(like).lane_type() {
         types::F64 => const_f64(l, f64::from(value).to_bits()),
         _ => const_f32(l, value.to_bits()),
     }
@@ -69,9 +71,14 @@ pub(crate) fn flush_f32(l: &mut Lower<'_>, value: Value) -> Value {
     let magnitude = l.b.ins().fabs(value);
     let least_normal = const_f32(l, f32::MIN_POSITIVE.to_bits());
     let subnormal = l.b.ins().fcmp(FloatCC::LessThan, magnitude, least_normal);
-    let zero = const_f32(l, 0);
-    let zero = l.b.ins().fcopysign(zero, value);
-    l.b.ins().select(subnormal, zero, value)
+    let zero = zero_of_sign(l, value);
+    l.select(subnormal, zero, value)
+}
+
+/// A single zero of a value's sign.
+pub(crate) fn zero_of_sign(l: &mut Lower<'_>, value: Value) -> Value {
+    let sign = const_f32(l, (-0f32).to_bits());
+    l.b.ins().band(value, sign)
 }
 
 /// Flushes if asked to.
@@ -87,16 +94,16 @@ pub(crate) fn saturate(l: &mut Lower<'_>, value: Value) -> Value {
     let zero = const_like(l, value, 0.0);
     let one = const_like(l, value, 1.0);
     let positive = l.b.ins().fcmp(FloatCC::GreaterThan, value, zero);
-    let floored = l.b.ins().select(positive, value, zero);
+    let floored = l.select(positive, value, zero);
     let below = l.b.ins().fcmp(FloatCC::LessThan, floored, one);
-    l.b.ins().select(below, floored, one)
+    l.select(below, floored, one)
 }
 
 /// Any NaN becomes [`NAN_F32`].
 pub(crate) fn canonical_f32(l: &mut Lower<'_>, value: Value) -> Value {
     let unordered = l.b.ins().fcmp(FloatCC::Unordered, value, value);
     let nan = const_f32(l, NAN_F32);
-    l.b.ins().select(unordered, nan, value)
+    l.select(unordered, nan, value)
 }
 
 /// The low and the high half of a packed pair, each an `I16`.

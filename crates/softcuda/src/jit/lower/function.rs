@@ -27,6 +27,7 @@ use crate::jit::compile::Unit;
 use crate::jit::decode::{Arg, Flow};
 use crate::jit::layout::align_up;
 use crate::jit::program::{Body, Function, Instruction, Place, Step};
+use crate::jit::spmd::Plan;
 
 /// How the function is run.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +122,7 @@ pub(crate) fn lower(
         call_blocks: [None; 2],
         leave,
         rounds: None,
+        lanes: None,
         entry: Entries {
             end: None,
             thread_end: None,
@@ -134,11 +136,16 @@ pub(crate) fn lower(
         carry: None,
         reads_bits: true,
     };
+    let plan = match l.frame {
+        Frame::Loop { .. } if crate::jit::spmd::wanted() => Plan::of(function, body),
+        _ => None,
+    };
     l.prologue(function);
-    let loops = l.open_loop();
+    let loops = l.open_loop(plan);
     l.start_thread();
     for (at, step) in (0..).zip(&body.steps) {
         l.group = l.groups.of_step.get(&at).copied();
+        l.thread_begins(at as usize);
         match step {
             Step::Label(label) => {
                 let block = l.labels[*label as usize];
@@ -148,6 +155,7 @@ pub(crate) fn lower(
             Step::Instruction(instruction) => l.instruction(instruction),
         }
     }
+    l.thread_begins(body.steps.len());
     l.end_thread();
     l.epilogue(loops);
     l.b.seal_all_blocks();
@@ -163,8 +171,9 @@ pub(super) fn slot(b: &mut FunctionBuilder<'_>, size: u64) -> ir::StackSlot {
     ))
 }
 
-/// The headers of the loops over z, y and x.
-type Loops = Option<[Block; 3]>;
+/// The headers of the loops over z, y and x; where a row of threads is over, if that is a block of
+/// its own.
+type Loops = Option<([Block; 3], Option<Block>)>;
 
 impl Lower<'_> {
     /// Takes the function's frame in local memory and looks whether there is native stack left.
@@ -238,7 +247,7 @@ impl Lower<'_> {
     }
 
     /// Opens the loops over the threads of a block; the builder is in the innermost.
-    fn open_loop(&mut self) -> Loops {
+    fn open_loop(&mut self, plan: Option<Plan>) -> Loops {
         if self.many_contexts() {
             let live = std::mem::take(&mut self.unit.live);
             self.open_rounds(live);
@@ -251,18 +260,26 @@ impl Lower<'_> {
             self.enter(next);
             return None;
         }
-        let headers = [(); 3].map(|()| self.b.create_block());
-        let components = headers.map(|header| self.b.append_block_param(header, types::I32));
-        for header in headers {
+        let rows = if plan.is_some() { 2 } else { 3 };
+        let mut headers = [self.b.current_block().expect("the builder is in a block"); 3];
+        let mut tid = [self.thread; 3];
+        for (at, header) in headers.iter_mut().enumerate().take(rows) {
+            *header = self.b.create_block();
+            tid[2 - at] = self.b.append_block_param(*header, types::I32);
             let zero = self.b.ins().iconst(types::I32, 0);
-            let end = self.b.ins().jump(header, &[BlockArg::Value(zero)]);
+            let end = self.b.ins().jump(*header, &[BlockArg::Value(zero)]);
             self.entry.end.get_or_insert(end);
-            self.b.switch_to_block(header);
+            self.b.switch_to_block(*header);
         }
-        if let Frame::Loop { tid, .. } = &mut self.frame {
-            *tid = [components[2], components[1], components[0]];
+        if let Frame::Loop { tid: known, .. } = &mut self.frame {
+            *known = tid;
         }
-        Some(headers)
+        let over = plan.map(|plan| {
+            let (head, over) = self.open_row(plan);
+            headers[2] = head;
+            over
+        });
+        Some((headers, over))
     }
 
     /// What a thread finds: registers that are zero, or parameters.
@@ -355,15 +372,17 @@ impl Lower<'_> {
     fn epilogue(&mut self, loops: Loops) {
         let end = self.end();
         self.b.switch_to_block(end);
-        if let Some([z, y, x]) = loops {
-            let Frame::Loop { tid, .. } = self.frame else {
-                unreachable!("only a loop has headers")
-            };
-            for ((header, at), n) in [x, y, z].into_iter().zip(tid).zip(0..) {
+        self.thread_ends();
+        if let Some(([z, y, x], over)) = loops {
+            for (header, n) in [x, y, z].into_iter().zip(0..) {
                 let limit = self.entry(Entry::Ntid(n));
+                let at = self.tid(n);
                 let next = self.b.ins().iadd_imm(at, 1);
                 let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
-                let done = self.fresh_block();
+                let done = match over {
+                    Some(over) if n == 0 => over,
+                    _ => self.fresh_block(),
+                };
                 self.b
                     .ins()
                     .brif(more, header, &[BlockArg::Value(next)], done, &[]);
@@ -379,6 +398,7 @@ impl Lower<'_> {
             self.b.ins().return_(&[status]);
         }
 
+        self.close_row();
         let leave = self.leave;
         self.b.switch_to_block(leave);
         let status = self.b.block_params(leave)[0];
@@ -418,8 +438,9 @@ impl Lower<'_> {
 
     /// In loop mode, puts `%tid` where the runtime and called functions look for it.
     pub(super) fn sync(&mut self) {
-        if let Frame::Loop { tid, .. } = self.frame {
-            for (n, value) in tid.into_iter().enumerate() {
+        if let Frame::Loop { .. } = self.frame {
+            for n in 0..3 {
+                let value = self.tid(n as u8);
                 self.set_thread_field(value, offset_of!(ThreadContext, tid) + 4 * n);
             }
             let linear = self.linear();
@@ -429,17 +450,19 @@ impl Lower<'_> {
 
     /// A component of `%tid`.
     pub(super) fn tid(&mut self, n: u8) -> Value {
-        match self.frame {
-            Frame::Loop { tid, .. } => tid[usize::from(n)],
+        match (self.frame, n) {
+            (Frame::Loop { tid, .. }, 0) => self.group_tid().unwrap_or(tid[0]),
+            (Frame::Loop { tid, .. }, n) => tid[usize::from(n)],
             _ => self.entry(Entry::Tid(n)),
         }
     }
 
     /// The thread's number in its block.
     pub(super) fn linear(&mut self) -> Value {
-        let Frame::Loop { tid: [x, y, z], .. } = self.frame else {
+        let Frame::Loop { .. } = self.frame else {
             return self.entry(Entry::Linear);
         };
+        let [x, y, z] = [0, 1, 2].map(|n| self.tid(n));
         let (nx, ny) = (self.entry(Entry::Ntid(0)), self.entry(Entry::Ntid(1)));
         let plane = self.b.ins().imul(z, ny);
         let row = self.b.ins().iadd(plane, y);

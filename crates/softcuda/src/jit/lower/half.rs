@@ -126,6 +126,10 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 }
 
 impl Operation for Half {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let mut low = SmallVec::<[Value; 3]>::new();
         let mut high = SmallVec::<[Value; 3]>::new();

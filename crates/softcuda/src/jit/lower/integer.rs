@@ -7,7 +7,7 @@ use cranelift_frontend::Variable;
 use ptx::ast::{Immediate, Type};
 
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId};
 
 /// Which part of a product is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -246,7 +246,93 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     }))
 }
 
+impl Integer {
+    /// Both operands of a product, one of them a number: the other, and the number.
+    fn scaled(&self) -> Option<(&Arg, i64)> {
+        let [a, b, ..] = &self.sources[..] else {
+            return None;
+        };
+        let (from, by) = match (constant(a), constant(b)) {
+            (None, Some(by)) => (a, by),
+            (Some(by), None) => (b, by),
+            _ => return None,
+        };
+        Some((
+            from,
+            match self.ty {
+                Type::U32 => i64::from(by as u32),
+                Type::S32 => i64::from(by as i32),
+                _ => by as i64,
+            },
+        ))
+    }
+
+    /// How much more each thread's product of the first two operands is.
+    fn product_stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        if let Some((from, by)) = self.scaled() {
+            return Some(of(from)?.wrapping_mul(by));
+        }
+        match (of(&self.sources[0])?, of(&self.sources[1])?) {
+            (0, 0) => Some(0),
+            _ => None,
+        }
+    }
+}
+
 impl Operation for Integer {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        let plain = match self.op {
+            Op::Add { saturate, .. } | Op::Sub { saturate, .. } => !saturate,
+            Op::Mad { part, saturate, .. } => part == Part::Lo && !saturate,
+            Op::Mul(part) => part == Part::Lo,
+            Op::Abs | Op::Neg => true,
+            Op::Min { relu } | Op::Max { relu } => !relu,
+            _ => false,
+        };
+        plain && WORDS.contains(&self.ty)
+    }
+
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        let wide = self.widens().is_some();
+        let stride = match (self.op, &self.sources[..]) {
+            (Op::Add { saturate: false, .. }, [a, b]) => of(a)?.wrapping_add(of(b)?),
+            (Op::Sub { saturate: false, .. }, [a, b]) => of(a)?.wrapping_sub(of(b)?),
+            (Op::Neg, [a]) => of(a)?.wrapping_neg(),
+            (Op::Mul(Part::Lo), _) => self.product_stride(of)?,
+            (Op::Mul(Part::Wide), _) if wide => self.product_stride(of)?,
+            (Op::Mad { part, saturate: false, .. }, [_, _, c])
+                if part == Part::Lo || (part == Part::Wide && wide) =>
+            {
+                self.product_stride(of)?.wrapping_add(of(c)?)
+            }
+            _ => return None,
+        };
+        match (self.ty, wide) {
+            (Type::U32 | Type::S32, false) => Some(i64::from(stride as i32)),
+            (Type::U64 | Type::S64, _) | (_, true) => Some(stride),
+            _ => None,
+        }
+    }
+
+    fn widens(&self) -> Option<(RegId, bool)> {
+        let wide = matches!(
+            self.op,
+            Op::Mul(Part::Wide)
+                | Op::Mad {
+                    part: Part::Wide,
+                    ..
+                }
+        );
+        match (wide && WORDS.contains(&self.ty), self.scaled()) {
+            (true, Some((Arg::Reg(from), _))) => Some((*from, signed(self.ty))),
+            _ => None,
+        }
+    }
+
     fn carry(&self) -> bool {
         match self.op {
             Op::Add { carry, .. } | Op::Sub { carry, .. } | Op::Mad { carry, .. } => {

@@ -1,7 +1,7 @@
 //! `lop3`: any function of three words.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value};
 use ptx::ast::{Immediate, Type};
 
 use super::Lower;
@@ -51,13 +51,21 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 }
 
 impl Operation for Lop3 {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        self.predicate.is_none()
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [a, b, c] = [0, 1, 2].map(|i| l.read(&self.sources[i], Type::B32));
         // A sum of minterms over the truth table, with the forms compilers emit most as one or two
         // instructions.
         let result = match self.table {
-            0x00 => l.b.ins().iconst(types::I32, 0),
-            0xff => l.b.ins().iconst(types::I32, -1),
+            0x00 => l.word(0),
+            0xff => l.word(-1),
             0x80 => {
                 let ab = l.b.ins().band(a, b);
                 l.b.ins().band(ab, c)
@@ -96,7 +104,7 @@ impl Operation for Lop3 {
 /// The function of two inputs whose value for (a, b) is bit `2a + b` of `table`.
 fn two_input(l: &mut Lower<'_>, table: u8, a: Value, b: Value) -> Value {
     match table & 15 {
-        0 => l.b.ins().iconst(types::I32, 0),
+        0 => l.word(0),
         1 => {
             let either = l.b.ins().bor(a, b);
             l.b.ins().bnot(either)
@@ -126,6 +134,6 @@ fn two_input(l: &mut Lower<'_>, table: u8, a: Value, b: Value) -> Value {
             l.b.ins().bor(a, not)
         }
         14 => l.b.ins().bor(a, b),
-        _ => l.b.ins().iconst(types::I32, -1),
+        _ => l.word(-1),
     }
 }

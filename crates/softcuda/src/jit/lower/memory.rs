@@ -260,6 +260,20 @@ impl Operation for Load {
         self.0.ordered
     }
 
+    fn loads(&self) -> bool {
+        !self.0.ordered && self.0.space != Some(Space::Local)
+    }
+
+    fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {
+        let access = &self.0;
+        let (address, space) = (&access.address, access.space);
+        let from = l.row_address(address, space, access.size(), false, stride);
+        for (n, register) in (0..).zip(&access.registers) {
+            let at = n * access.ty.size() as i32;
+            l.load_row(register, access.ty, from, at, stride);
+        }
+    }
+
     fn plain_access(&self) -> Option<PlainAccess> {
         self.0.plain(false)
     }
@@ -296,6 +310,16 @@ impl Operation for Store {
                 // On x86-64 every store is a release.
                 l.b.ins().store(MemFlags::trusted(), value, address, offset);
             }
+        }
+    }
+
+    fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {
+        let access = &self.0;
+        let (address, space) = (&access.address, access.space);
+        let to = l.row_address(address, space, access.size(), true, stride);
+        for (n, register) in (0..).zip(&access.registers) {
+            let at = n * access.ty.size() as i32;
+            l.store_row(register, access.ty, to, at, stride);
         }
     }
 

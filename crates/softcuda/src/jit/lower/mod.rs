@@ -33,6 +33,7 @@ pub(crate) mod function;
 mod groups;
 pub(crate) mod half;
 pub(crate) mod integer;
+mod lanes;
 mod lop3;
 mod memory;
 mod mov;
@@ -48,7 +49,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use ptx::ast::{Immediate, Type};
 
 use super::compile::Unit;
-use super::decode::{Arg, Decode, Operation, Reader, Refusal, RegId, Symbol};
+use super::decode::{Arg, Decode, Operation, Reader, Refusal, RegId, Special, Symbol};
 use super::program::{Body, Place};
 use super::runtime::RuntimeFn;
 use crate::grid::context::Mode;
@@ -168,6 +169,8 @@ pub(crate) struct Lower<'a> {
     leave: ir::Block,
     /// Of a kernel that runs its block in rounds.
     rounds: Option<rounds::Rounds>,
+    /// Of a kernel that has a vector form.
+    lanes: Option<lanes::Lanes>,
     entry: entry::Entries,
     groups: groups::Groups,
     /// The group of the access being lowered.
@@ -184,6 +187,7 @@ impl Lower<'_> {
     pub fn read(&mut self, arg: &Arg, ty: Type) -> Value {
         let want = value_type(ty);
         match arg {
+            Arg::Reg(id) if self.in_vectors() => self.read_vector(*id, ty),
             Arg::Reg(id) => {
                 let value = self.held(*id);
                 if ty == Type::Pred && self.b.func.dfg.value_type(value) != types::I8 {
@@ -192,33 +196,48 @@ impl Lower<'_> {
                 }
                 self.fit(value, want, is_signed(ty))
             }
-            Arg::Imm(immediate) => self.immediate(*immediate, ty),
+            Arg::Imm(immediate) => {
+                let value = self.immediate(*immediate, ty);
+                self.spread(value)
+            }
             Arg::Symbol(symbol, offset) => {
                 let address = self.symbol(*symbol, *offset);
-                self.fit(address, want, false)
+                let address = self.fit(address, want, false);
+                self.spread(address)
             }
             Arg::Special(special) => {
                 let value = self.special(*special);
-                self.fit(value, want, false)
+                let value = self.fit(value, want, false);
+                self.special_in_vectors(value, *special == Special::Tid(0))
             }
-            Arg::SpecialVector(_) => self.zero(want),
             Arg::Address(..) => {
                 let address = self.address(arg);
                 self.fit(address, want, false)
             }
             Arg::Not(arg) => {
                 let value = self.read(arg, Type::Pred);
-                let value = self.b.ins().bxor_imm(value, 1);
-                self.fit(value, want, false)
+                let value = self.not(value);
+                match self.in_vectors() {
+                    true => value,
+                    false => self.fit(value, want, false),
+                }
             }
-            Arg::Vector(_) | Arg::Pair(..) | Arg::List(_) | Arg::Sink => self.zero(want),
+            Arg::SpecialVector(_) | Arg::Vector(_) | Arg::Pair(..) | Arg::List(_) | Arg::Sink => {
+                let zero = self.zero(want);
+                self.spread(zero)
+            }
         }
     }
 
     /// What a register holds, with the NaN that the device gives where that can be seen.
     fn held(&mut self, id: RegId) -> Value {
-        let variable = self.variable(id);
-        let value = self.b.use_var(variable);
+        let value = match self.form() {
+            lanes::Form::Thread => {
+                let variable = self.variable(id);
+                self.b.use_var(variable)
+            }
+            _ => self.held_in_group(id),
+        };
         match self.reads_bits && self.body.tables.lazy_nans[id.0 as usize] {
             true => float_value::canonical_f32(self, value),
             false => value,
@@ -229,10 +248,23 @@ impl Lower<'_> {
     /// `ty` is signed, otherwise zero-extended. [`Arg::Sink`] drops it.
     pub fn write(&mut self, arg: &Arg, ty: Type, value: Value) {
         if let Arg::Reg(id) = arg {
-            let variable = self.variable(*id);
             let want = self.register_types[id.0 as usize];
-            let value = self.fit(value, want, is_signed(ty));
-            self.b.def_var(variable, value);
+            let value = match self.in_vectors() {
+                true => value,
+                false => self.fit(value, want, is_signed(ty)),
+            };
+            self.put(*id, value);
+        }
+    }
+
+    /// Puts a value of the register's own type into it.
+    fn put(&mut self, id: RegId, value: Value) {
+        match self.form() {
+            lanes::Form::Thread => {
+                let variable = self.variable(id);
+                self.b.def_var(variable, value);
+            }
+            _ => self.put_in_group(id, value),
         }
     }
 

@@ -113,6 +113,21 @@ fn part(ty: Type, n: usize) -> Option<Type> {
 }
 
 impl Operation for Mov {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        matches!(self, Mov::Scalar { .. } | Mov::Each { .. })
+    }
+
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        match self {
+            Mov::Scalar { ty, from, .. } if ty.size() >= 4 && *ty != Type::B128 => of(from),
+            _ => None,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         match self {
             Mov::Scalar { ty, to, from } => l.mov(*ty, to, from),
@@ -164,9 +179,7 @@ impl Lower<'_> {
             && let (Arg::Reg(to), Arg::Reg(from)) = (to, from)
         {
             let value = self.held(*from);
-            let to = self.variable(*to);
-            self.b.def_var(to, value);
-            return;
+            return self.put(*to, value);
         }
         let value = self.read(from, ty);
         self.write(to, ty, value);

@@ -74,6 +74,10 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
 }
 
 impl Operation for Video {
+    fn pure(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [d, a, b, c] = &self.args;
         let [a, b, c] = [a, b, c].map(|arg| l.read(arg, Type::U32));

@@ -8,7 +8,7 @@ use super::floats::Votes;
 use super::nans::{Decision, Nans};
 use super::scope::{Named, Scopes};
 use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, Resolver, types};
-use crate::jit::decode::{Arg, Reader, Refusal, RegId, Symbol};
+use crate::jit::decode::{Arg, Reader, Refusal, RegId, Special, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
 use crate::jit::program::{
@@ -219,6 +219,7 @@ fn decode(
                     guard: pending.guard,
                     writes,
                     reads,
+                    specials: specials(&pending.args),
                     reads_bits: nans.reads_bits(instruction, &pending.args),
                     operation,
                 }));
@@ -227,6 +228,27 @@ fn decode(
         }
     }
     decoded
+}
+
+/// The special registers that operands name.
+fn specials(args: &[Arg]) -> SmallVec<[Special; 1]> {
+    fn gather(arg: &Arg, into: &mut SmallVec<[Special; 1]>) {
+        match arg {
+            // Of the components the first differs most.
+            Arg::SpecialVector(Special::Tid(_)) => into.push(Special::Tid(0)),
+            Arg::Special(special) | Arg::SpecialVector(special) => into.push(*special),
+            Arg::Address(arg, _) | Arg::Not(arg) => gather(arg, into),
+            Arg::Pair(a, b) => {
+                gather(a, into);
+                gather(b, into);
+            }
+            Arg::Vector(args) | Arg::List(args) => args.iter().for_each(|arg| gather(arg, into)),
+            Arg::Reg(_) | Arg::Imm(_) | Arg::Symbol(..) | Arg::Sink => {}
+        }
+    }
+    let mut found = SmallVec::new();
+    args.iter().for_each(|arg| gather(arg, &mut found));
+    found
 }
 
 /// The registers that an instruction writes, which are those of its first operand unless it has no

@@ -9,6 +9,7 @@ use super::runtime;
 use crate::grid;
 use crate::grid::context::{BlockContext, CONTINUE, Site, Status, ThreadContext};
 use crate::grid::launch::FaultKind;
+use crate::jit::spmd::WIDTH;
 use crate::memory::{self, Kind};
 
 /// The layout of [`Site`], for code that reads it.
@@ -27,6 +28,12 @@ const SPAN: u32 = 43;
 pub(crate) fn pack(site: u32, log2: u32, write: bool, span: u32) -> u64 {
     let write = if write { WRITE } else { 0 };
     u64::from(site) | u64::from(log2) << 32 | write | u64::from(span) << SPAN
+}
+
+/// The accesses of a group of threads as [`RESOLVE_ROW`] takes them: how many each makes, and how
+/// many bytes from one thread's to the next's.
+pub(crate) fn pack_row(count: usize, stride: i64) -> u64 {
+    count as u64 | (stride as u64) << 32
 }
 
 /// A range that an access may touch.
@@ -180,6 +187,54 @@ runtime! {
                 // All are inside this one range.
                 remember(block, access, &range, log2, span);
                 return CONTINUE;
+            }
+        }
+        CONTINUE
+    }
+
+    /// The same for a group of threads, each of which accesses what [`pack_row`] says; `thread` is
+    /// the first one's. A fault is that of the first thread that makes one.
+    RESOLVE_ROW = fn resolve_row(
+        thread: *mut ThreadContext, block: *mut BlockContext, first: u64, access: u64, offsets: *const u64, row: u64,
+    ) -> u32 {
+        let log2 = (access >> 32) as u32 & 0xff;
+        let (size, write, span) = (1u64 << log2, access & WRITE != 0, access >> SPAN);
+        let (count, stride) = (row as u32 as usize, row >> 32);
+        // SAFETY: lowering made the numbers, which live as long as the code that calls this.
+        let offsets = unsafe { std::slice::from_raw_parts(offsets, count) };
+        // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them
+        // meanwhile.
+        let shared = unsafe { (*block).shared_size };
+        for lane in 0..WIDTH as u64 {
+            for offset in offsets {
+                let at = first.wrapping_add(*offset).wrapping_add(lane * stride);
+                let status = if access & SHARED != 0 {
+                    match !at.is_multiple_of(size) || at >= shared || shared - at < size {
+                        true => Some(outside(thread, block, at, size as u32)),
+                        false => None,
+                    }
+                } else {
+                    match look_up(thread, block, at, size, write) {
+                        Ok(range) => {
+                            let from = first.wrapping_sub(range.base);
+                            if from < range.length && (span << log2) + size <= range.length - from {
+                                // All are inside this one range.
+                                remember(block, access, &range, log2, span);
+                                return CONTINUE;
+                            }
+                            None
+                        }
+                        Err(status) => Some(status),
+                    }
+                };
+                if let Some(status) = status {
+                    return status;
+                }
+            }
+            // SAFETY: as above.
+            unsafe {
+                (*thread).tid[0] += 1;
+                (*thread).linear += 1;
             }
         }
         CONTINUE

@@ -1,0 +1,219 @@
+//! How the registers of a body differ between the threads of a group, and so how its steps are
+//! done.
+
+use ptx::ast::{Space, Type};
+
+use super::control::Control;
+use super::{Class, Way};
+use crate::jit::decode::{Arg, Flow, RegId, Special};
+use crate::jit::program::{Body, Instruction, Step};
+
+/// How far apart neighbours' accesses may be for one check.
+const FURTHEST: i64 = 256;
+
+/// The class of each register.
+pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Vec<Class> {
+    let mut classes = vec![Class::Unset; body.tables.registers.len()];
+    // What is read before it is written is zero in all threads.
+    for register in live.first().into_iter().flatten() {
+        classes[register.0 as usize] = Class::Uniform;
+    }
+    let mut parted = vec![false; control.graph.successors.len()];
+    loop {
+        let before = classes.clone();
+        for (at, step) in body.steps.iter().enumerate() {
+            let Step::Instruction(instruction) = step else {
+                continue;
+            };
+            let guard = guard(&classes, instruction);
+            if instruction.operation.flow() != Flow::Next {
+                if guard == Class::Varying {
+                    let block = control.graph.block_of[at];
+                    if !std::mem::replace(&mut parted[block], true) {
+                        part(body, control, live, block, &mut classes);
+                    }
+                }
+                continue;
+            }
+            let value = match guard {
+                Class::Varying => Class::Varying,
+                Class::Unset => Class::Unset,
+                _ => value(&classes, instruction),
+            };
+            for register in &instruction.writes {
+                // Distances are those of integers.
+                let value = match value {
+                    Class::Affine(_) if !is_integer(body, *register) => Class::Varying,
+                    value => value,
+                };
+                let class = &mut classes[register.0 as usize];
+                *class = class.join(value);
+            }
+        }
+        if classes != before {
+            continue;
+        }
+        if !classes.contains(&Class::Unset) {
+            return classes;
+        }
+        // Nothing that runs writes these.
+        for class in &mut classes {
+            *class = class.join_unset();
+        }
+    }
+}
+
+/// Threads may part at the end of a block: what they write before they join varies there.
+fn part(
+    body: &Body,
+    control: &Control,
+    live: &[Vec<RegId>],
+    block: usize,
+    classes: &mut [Class],
+) {
+    let Some(join) = control.joins[block] else {
+        // They end apart.
+        return;
+    };
+    for between in control.between(block) {
+        let steps = (control.first[between]..body.steps.len())
+            .take_while(|at| control.graph.block_of[*at] == between);
+        for at in steps {
+            let Step::Instruction(instruction) = &body.steps[at] else {
+                continue;
+            };
+            for register in &instruction.writes {
+                if live[join].contains(register) {
+                    classes[register.0 as usize] = Class::Varying;
+                }
+            }
+        }
+    }
+}
+
+fn guard(classes: &[Class], instruction: &Instruction) -> Class {
+    match instruction.guard {
+        Some((register, _)) => classes[register.0 as usize],
+        None => Class::Uniform,
+    }
+}
+
+/// The register holds an integer of 32 or 64 bits.
+fn is_integer(body: &Body, register: RegId) -> bool {
+    let at = register.0 as usize;
+    let ty = body.tables.registers[at];
+    let value = super::super::lower::value_type(ty);
+    !body.tables.floats[at] && ty != Type::Pred && value.is_int() && matches!(value.bits(), 32 | 64)
+}
+
+/// How a special register differs.
+fn special(special: Special) -> Class {
+    use Special::*;
+    match special {
+        Tid(0) | Laneid => Class::Affine(1),
+        LanemaskEq | LanemaskLe | LanemaskLt | LanemaskGe | LanemaskGt | Clock | ClockHi
+        | Clock64 | Globaltimer | GlobaltimerLo | GlobaltimerHi => Class::Varying,
+        _ => Class::Uniform,
+    }
+}
+
+/// From one thread to the next, how an operand differs.
+fn stride(classes: &[Class], arg: &Arg) -> Option<i64> {
+    match arg {
+        Arg::Reg(id) => classes[id.0 as usize].stride(),
+        Arg::Special(register) => special(*register).stride(),
+        Arg::Imm(_) | Arg::Symbol(..) => Some(0),
+        _ => None,
+    }
+}
+
+/// All operands are the same in all threads.
+fn is_uniform(classes: &[Class], instruction: &Instruction) -> bool {
+    let registers = instruction.reads.iter();
+    let mut specials = instruction.specials.iter();
+    registers
+        .map(|register| classes[register.0 as usize])
+        .all(|class| class.stride() == Some(0))
+        && specials.all(|register| special(*register) == Class::Uniform)
+}
+
+/// How what an instruction writes differs, where its guard does not.
+fn value(classes: &[Class], instruction: &Instruction) -> Class {
+    let operation = &instruction.operation;
+    // What is not known yet comes in another turn.
+    let unset = |register: &RegId| classes[register.0 as usize] == Class::Unset;
+    if instruction.reads.iter().any(unset) {
+        return Class::Unset;
+    }
+    if is_uniform(classes, instruction) {
+        return match operation.pure() || operation.loads() {
+            true => Class::Uniform,
+            false => Class::Varying,
+        };
+    }
+    Class::of_stride(operation.stride(&|arg| stride(classes, arg)))
+}
+
+/// How each step is done.
+pub(super) fn ways(body: &Body, classes: &[Class]) -> Vec<Way> {
+    let ways = body.steps.iter().map(|step| match step {
+        Step::Label(_) => Way::Once,
+        Step::Instruction(instruction) => way(body, classes, instruction),
+    });
+    ways.collect()
+}
+
+fn way(body: &Body, classes: &[Class], instruction: &Instruction) -> Way {
+    let operation = &instruction.operation;
+    if operation.flow() != Flow::Next {
+        return Way::Control;
+    }
+    let guarded = guard(classes, instruction) == Class::Varying;
+    let access = operation.plain_access();
+    if !guarded {
+        let uniform = is_uniform(classes, instruction);
+        if uniform && (operation.pure() || operation.loads() || access.is_some_and(|a| a.write)) {
+            return Way::Once;
+        }
+        let affine = |register: &RegId| classes[register.0 as usize].stride().is_some();
+        if !instruction.writes.is_empty()
+            && instruction.writes.iter().all(affine)
+            && operation.stride(&|arg| stride(classes, arg)).is_some()
+        {
+            return match operation.widens() {
+                Some((from, signed)) if classes[from.0 as usize].stride() != Some(0) => {
+                    Way::Widen { from, signed }
+                }
+                _ => Way::Once,
+            };
+        }
+        if let Some(access) = access
+            && let Class::Affine(stride) = classes[access.base.0 as usize]
+            && (1..=FURTHEST).contains(&stride)
+            && stride % i64::from(access.size) == 0
+            && !matches!(access.space, Some(Space::Local | Space::Param))
+        {
+            return Way::Row;
+        }
+    }
+    let vectors = |register: &RegId| in_vectors(body, *register);
+    let mut registers = instruction.reads.iter().chain(&instruction.writes);
+    let special = |register: &Special| matches!(special(*register), Class::Uniform) || matches!(register, Special::Tid(0));
+    match operation.vectorizes()
+        && registers.all(vectors)
+        && instruction.specials.iter().all(special)
+    {
+        true => Way::Vector,
+        false => Way::Each,
+    }
+}
+
+/// A varying register of this type is kept in vectors.
+pub(crate) fn in_vectors(body: &Body, register: RegId) -> bool {
+    let at = register.0 as usize;
+    match body.tables.registers[at] {
+        Type::Pred | Type::F32 | Type::F64 => true,
+        Type::B64 => body.tables.floats[at],
+        ty => super::super::lower::value_type(ty).bits() == 32,
+    }
+}

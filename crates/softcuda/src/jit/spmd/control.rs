@@ -1,0 +1,154 @@
+//! Control flow as the vector form sees it: blocks, and where ways that part join again.
+
+use crate::jit::analysis::Graph;
+use crate::jit::decode::Flow;
+use crate::jit::program::{Body, Step};
+
+/// Blocks of a body, and where their ways join.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// The blocks. Where threads may have to go on by themselves, one begins.
+    pub graph: Graph,
+    /// By block, the first step.
+    pub first: Vec<usize>,
+    /// By block, the nearest one that all ways from its end come to; `None` where that is the end
+    /// of the thread.
+    pub joins: Vec<Option<usize>>,
+}
+
+impl Control {
+    pub fn of(body: &Body) -> Control {
+        let cuts = |at: usize| match &body.steps[at] {
+            Step::Instruction(instruction) => {
+                let operation = &instruction.operation;
+                operation.widens().is_some() || operation.faults()
+            }
+            Step::Label(_) => false,
+        };
+        let graph = Graph::with_cuts(body, cuts);
+        let count = graph.successors.len();
+        let mut first = vec![body.steps.len(); count];
+        for (at, block) in graph.block_of.iter().enumerate().rev() {
+            first[*block] = at;
+        }
+        // The end of the thread is one block more, which those lead to that leave, and those that
+        // lead nowhere else.
+        let end = count;
+        let mut successors = graph.successors.clone();
+        for (at, step) in body.steps.iter().enumerate() {
+            if let Step::Instruction(instruction) = step
+                && instruction.operation.flow() == Flow::Leave
+            {
+                successors[graph.block_of[at]].push(end);
+            }
+        }
+        if let Some(last) = count.checked_sub(1)
+            && !successors[last].contains(&end)
+        {
+            successors[last].push(end);
+        }
+        successors.push(vec![]);
+        let joins = post_dominators(&successors, end);
+        Control {
+            graph,
+            first,
+            joins,
+        }
+    }
+
+    /// The block that begins at a step, or where the last step ends.
+    pub fn begins(&self, at: usize) -> Option<usize> {
+        let block = match self.graph.block_of.get(at) {
+            Some(block) => *block,
+            None => self.first.len() - 1,
+        };
+        (self.first[block] == at).then_some(block)
+    }
+
+    /// The blocks that threads may go through between the end of `from` and where they join.
+    pub fn between(&self, from: usize) -> Vec<usize> {
+        let join = self.joins[from];
+        let mut seen = vec![false; self.graph.successors.len()];
+        let mut work: Vec<usize> = self.graph.successors[from].clone();
+        let mut found = vec![];
+        while let Some(block) = work.pop() {
+            if Some(block) == join || std::mem::replace(&mut seen[block], true) {
+                continue;
+            }
+            found.push(block);
+            work.extend(&self.graph.successors[block]);
+        }
+        found
+    }
+}
+
+/// By block, its immediate post-dominator: the iteration of Cooper, Harvey and Kennedy on the
+/// reversed graph. `None` where that is `end`, or where no way leads to the end.
+fn post_dominators(successors: &[Vec<usize>], end: usize) -> Vec<Option<usize>> {
+    const NONE: usize = usize::MAX;
+    let count = successors.len();
+    let mut predecessors = vec![vec![]; count];
+    for (from, list) in successors.iter().enumerate() {
+        for to in list {
+            predecessors[*to].push(from);
+        }
+    }
+    // Post-order of the reversed graph, from the end.
+    let mut order = vec![];
+    let mut seen = vec![false; count];
+    seen[end] = true;
+    let mut path = vec![(end, 0)];
+    while let Some((at, edge)) = path.last_mut() {
+        match predecessors[*at].get(*edge) {
+            Some(next) => {
+                *edge += 1;
+                if !std::mem::replace(&mut seen[*next], true) {
+                    path.push((*next, 0));
+                }
+            }
+            None => {
+                order.push(*at);
+                path.pop();
+            }
+        }
+    }
+    let mut number = vec![0; count];
+    for (at, block) in order.iter().enumerate() {
+        number[*block] = at;
+    }
+    let mut dominator = vec![NONE; count];
+    dominator[end] = end;
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for block in order.iter().rev().copied().filter(|block| *block != end) {
+            let mut new = NONE;
+            for next in successors[block].iter().copied() {
+                if dominator[next] == NONE {
+                    continue;
+                }
+                if new == NONE {
+                    new = next;
+                    continue;
+                }
+                let (mut a, mut b) = (new, next);
+                while a != b {
+                    while number[a] < number[b] {
+                        a = dominator[a];
+                    }
+                    while number[b] < number[a] {
+                        b = dominator[b];
+                    }
+                }
+                new = a;
+            }
+            if dominator[block] != new {
+                dominator[block] = new;
+                changed = true;
+            }
+        }
+    }
+    (0..end)
+        .map(|block| Some(dominator[block]).filter(|join| *join != NONE && *join != end))
+        .collect()
+}

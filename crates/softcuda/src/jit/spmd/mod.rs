@@ -1,0 +1,208 @@
+//! The vector form of a kernel: [`WIDTH`] neighbouring threads run together, as long as all go the
+//! same way.
+//!
+//! A [`Plan`] says of each register how its value differs between the threads of such a group, and
+//! of each step how it is done for all of them:
+//!
+//! | class of a register | the group keeps |
+//! |---|---|
+//! | uniform | one value |
+//! | affine | the first thread's value; each next one has a fixed amount more |
+//! | varying | a value for each thread: vectors, or as many scalars |
+//!
+//! Where threads part at a branch, each goes on by itself, in the compiled code of one thread, to
+//! where the ways [join](Plan::join) again; there the group goes on. So within the vector form no
+//! thread is ever masked out, and a value that is written under a branch is as uniform as what it
+//! is computed from. What threads write between parting and joining varies where they join.
+//!
+//! Lowering is in [`lower::lanes`](super::lower).
+
+mod classes;
+mod control;
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use super::decode::{Callee, Flow, RegId};
+use super::liveness;
+use super::program::{Body, Function, Step};
+use control::Control;
+
+pub(crate) use classes::in_vectors;
+
+/// Threads of a group.
+pub(crate) const WIDTH: usize = 8;
+/// The most steps of a body that is worth a second form.
+const MOST_STEPS: usize = 4000;
+
+/// Kernels are given a vector form where they can have one.
+pub(crate) fn wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| {
+        let form = std::env::var("SOFTCUDA_FORM");
+        !matches!(form.as_deref(), Ok("thread" | "rounds" | "fibers"))
+    })
+}
+
+/// How a register's value differs between the threads of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Nothing is written to it.
+    Unset,
+    /// The same in all.
+    Uniform,
+    /// So much more in each than in the one before; wrapping, never 0.
+    Affine(i64),
+    /// Any.
+    Varying,
+}
+
+impl Class {
+    /// From one thread to the next, where it is known.
+    pub fn stride(self) -> Option<i64> {
+        match self {
+            Class::Unset | Class::Uniform => Some(0),
+            Class::Affine(stride) => Some(stride),
+            Class::Varying => None,
+        }
+    }
+
+    /// What a value is that differs so.
+    fn of_stride(stride: Option<i64>) -> Class {
+        match stride {
+            Some(0) => Class::Uniform,
+            Some(stride) => Class::Affine(stride),
+            None => Class::Varying,
+        }
+    }
+
+    /// What is never written is the same in all.
+    fn join_unset(self) -> Class {
+        match self {
+            Class::Unset => Class::Uniform,
+            class => class,
+        }
+    }
+
+    /// Either of two.
+    fn join(self, other: Class) -> Class {
+        match (self, other) {
+            (Class::Unset, other) | (other, Class::Unset) => other,
+            (a, b) if a == b => a,
+            _ => Class::Varying,
+        }
+    }
+}
+
+/// How a step is done for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Once, for the first thread: the others' outcome follows from its.
+    Once,
+    /// Once, where no thread's narrow value wraps on the way to the wide one; otherwise each thread
+    /// goes on by itself from here.
+    Widen {
+        /// The narrow register.
+        from: RegId,
+        /// It is extended by its sign.
+        signed: bool,
+    },
+    /// By vectors.
+    Vector,
+    /// An access to memory at one distance after the other, checked together.
+    Row,
+    /// Thread after thread.
+    Each,
+    /// A jump or an end; whether threads may part is a matter of the guard.
+    Control,
+}
+
+/// How a group runs a body.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// By register.
+    pub classes: Vec<Class>,
+    /// By step. Labels are done once.
+    pub ways: Vec<Way>,
+    /// Runs of steps.
+    pub control: Control,
+    /// By block, the registers that are live where it begins.
+    pub live: Vec<Vec<RegId>>,
+}
+
+impl Plan {
+    /// The plan of a kernel that waits nowhere; `None` where the vector form cannot be, or would be
+    /// no faster.
+    pub fn of(function: &Function, body: &Body) -> Option<Plan> {
+        if !function.kernel || !eligible(body) {
+            return None;
+        }
+        let control = Control::of(body);
+        let live = liveness::live_in(body, &control.graph)?;
+        let classes = classes::of(body, &control, &live);
+        let ways = classes::ways(body, &classes);
+        let plan = Plan {
+            classes,
+            ways,
+            control,
+            live,
+        };
+        plan.pays(body).then_some(plan)
+    }
+
+    /// The class of a register.
+    pub fn class(&self, register: RegId) -> Class {
+        self.classes[register.0 as usize]
+    }
+
+    /// The block where threads that part at the end of this one meet again.
+    pub fn join(&self, block: usize) -> Option<usize> {
+        self.control.joins[block]
+    }
+
+    /// Whether enough is done for all threads together.
+    fn pays(&self, body: &Body) -> bool {
+        let (mut together, mut each) = (0, 0);
+        for (step, way) in body.steps.iter().zip(&self.ways) {
+            if let (Step::Instruction(_), way) = (step, way) {
+                match way {
+                    Way::Each => each += 1,
+                    Way::Vector | Way::Row => together += 1,
+                    Way::Once | Way::Widen { .. } | Way::Control => {}
+                }
+            }
+        }
+        together > 0 && together >= each
+    }
+}
+
+/// What the vector form does not do: local memory, calls, tables of jumps, the carry flag.
+fn eligible(body: &Body) -> bool {
+    body.steps.len() <= MOST_STEPS
+        && body.tables.frame == 0
+        && body.tables.call_area == 0
+        && body.steps.iter().all(|step| {
+            let Step::Instruction(instruction) = step else {
+                return true;
+            };
+            let operation = &instruction.operation;
+            operation.callee() == Callee::None
+                && !operation.uses_stack()
+                && !operation.carry()
+                && !operation.waits()
+                && !matches!(operation.flow(), Flow::Table(_))
+        })
+}
+
+impl fmt::Display for Plan {
+    /// The classes of registers and the ways of steps, a line for each.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, class) in self.classes.iter().enumerate() {
+            writeln!(f, "register {at}: {class:?}")?;
+        }
+        for (at, way) in self.ways.iter().enumerate() {
+            writeln!(f, "step {at}: block {} {way:?}", self.control.graph.block_of[at])?;
+        }
+        Ok(())
+    }
+}
