@@ -28,7 +28,9 @@ macro_rules! sources {
 }
 
 sources! {
-    ELEMENTWISE: "elementwise", GEMM: "gemm", NBODY: "nbody", REDUCE: "reduce", SPMV: "spmv",
+    BENCH: "bench", ELEMENTWISE: "elementwise", GEMM: "gemm", HISTOGRAM: "histogram",
+    NBODY: "nbody", REDUCE: "reduce", SCAN: "scan", SOFTMAX: "softmax", SPMV: "spmv",
+    STENCIL: "stencil",
 }
 
 /// A kernel that does nothing.

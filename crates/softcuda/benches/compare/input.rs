@@ -18,6 +18,12 @@ pub fn noise(count: usize, seed: u64) -> Vec<f32> {
     words(seed).take(count).map(number).collect()
 }
 
+/// Numbers in [from, to).
+pub fn between(from: f32, to: f32, count: usize, seed: u64) -> Vec<f32> {
+    let number = |x| from + (to - from) * (x + 1.0) / 2.0;
+    noise(count, seed).into_iter().map(number).collect()
+}
+
 /// Compressed sparse rows: row `i` has the columns from `offsets[i]` to `offsets[i + 1]`.
 pub struct Rows {
     pub offsets: Vec<u32>,
@@ -32,6 +38,18 @@ impl Rows {
             offsets.push(columns.len() as u32);
         }
         Rows { offsets, columns }
+    }
+
+    /// A square matrix with `shortest` to `longest` random columns in each row.
+    pub fn random(count: usize, shortest: usize, longest: usize, seed: u64) -> Rows {
+        let mut words = words(seed);
+        Rows::collect((0..count).map(|_| {
+            let mut below = |limit: usize| words.next().unwrap_or(0) as usize % limit;
+            let length = shortest + below(longest - shortest + 1);
+            (0..length)
+                .map(|_| below(count) as u32)
+                .collect::<Vec<u32>>()
+        }))
     }
 
     /// The columns of the 5-point Laplacian on a square grid.

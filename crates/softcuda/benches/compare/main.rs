@@ -2,8 +2,9 @@
 //! bench -p softcuda`. With `-- NAME` only rows run whose name contains it; several names add up.
 //!
 //! Each row runs a kernel of `kernels/` through the driver API and its Rust counterpart on the same
-//! data, checks that they agree, and prints the median of several runs. Copies are not timed.
-//! Under the table is what each kernel took before: its compilation and its first launch. The last
+//! data, checks that they agree, and prints the median of several runs. Copies are not timed,
+//! except for what a search reads back between its levels. Under the table is the geometric mean of
+//! all ratios, then what each kernel took before: its compilation and its first launch. The last
 //! rows are the cost of an empty launch with synchronize and the time to compile each file; they
 //! are left out where names are given. Times are of this machine's CPU; they say nothing about a
 //! GPU.
@@ -13,6 +14,7 @@ mod device;
 mod elements;
 mod input;
 mod measure;
+mod normalize;
 mod overhead;
 mod sparse;
 mod sums;
@@ -20,19 +22,33 @@ mod sums;
 use std::error::Error;
 
 use device::Device;
-use measure::{Row, print};
+use measure::{Row, geometric_mean, print, verdict};
 use overhead::{COMPILE_ONLY, Start, code_sizes};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const ROWS: &[Row] = &[
     elements::SAXPY,
+    elements::BLACK_SCHOLES,
+    elements::MANDELBROT,
+    elements::STENCIL_5,
     dense::NBODY_PLAIN,
     dense::NBODY_TILED,
     dense::GEMM_TILED,
+    dense::GEMM_REGISTERS,
     sparse::THREAD_A_ROW,
+    sparse::WARP_A_ROW,
+    sparse::SEARCH,
     sums::BLOCK_REDUCTION,
+    sums::REDUCTION,
+    sums::PREFIX_SUMS,
+    sums::BINS,
+    normalize::SOFTMAX_ROWS,
+    normalize::LAYER_NORM,
 ];
+
+/// How many times as long as Rust the kernels may take, in the geometric mean.
+const AIM: f64 = 2.0;
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -59,12 +75,13 @@ fn main() -> Outcome<()> {
         rayon::current_num_threads()
     );
     println!("| work | softcuda | Rust | ratio | aim | |\n|---|---|---|---|---|---|");
-    let mut starts = Vec::new();
+    let (mut ratios, mut starts) = (Vec::new(), Vec::new());
     for row in rows {
         let compiled = device.compile(row.kernel)?;
         let measured = (row.run)(&device, &compiled.function)
             .map_err(|error| format!("{}: {error}", row.name))?;
         print(row, &measured);
+        ratios.push(measured.ratio());
         starts.push(Start {
             kernel: row.kernel,
             compile: compiled.time,
@@ -72,6 +89,12 @@ fn main() -> Outcome<()> {
             median: measured.softcuda.median,
         });
     }
+    let mean = geometric_mean(ratios.iter().copied());
+    println!(
+        "\ngeometric mean of {} ratios: {mean:.2} (aim {AIM}, {})",
+        ratios.len(),
+        verdict(mean, AIM)
+    );
     overhead::starts(&starts, &code_sizes(&filters)?);
     if filters.is_empty() {
         overhead::empty_launch(&device)?;

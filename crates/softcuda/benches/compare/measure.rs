@@ -99,3 +99,9 @@ pub fn print(row: &Row, measured: &Measured) {
 pub fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
+
+/// Of no values it is 1.
+pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    (values.map(f64::ln).sum::<f64>() / count).exp()
+}
