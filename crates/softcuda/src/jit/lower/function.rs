@@ -145,14 +145,14 @@ pub(crate) fn lower(
     l.start_thread();
     for (at, step) in (0..).zip(&body.steps) {
         l.group = l.groups.of_step.get(&at).copied();
+        if let Step::Label(label) = step {
+            let block = l.labels[*label as usize];
+            l.b.ins().jump(block, &[]);
+            l.b.switch_to_block(block);
+        }
         l.thread_begins(at as usize);
-        match step {
-            Step::Label(label) => {
-                let block = l.labels[*label as usize];
-                l.b.ins().jump(block, &[]);
-                l.b.switch_to_block(block);
-            }
-            Step::Instruction(instruction) => l.instruction(instruction),
+        if let Step::Instruction(instruction) = step {
+            l.instruction(instruction);
         }
     }
     l.thread_begins(body.steps.len());
