@@ -23,6 +23,7 @@ const ELEMENTWISE: &str = include_str!("../../../kernels/ptx/elementwise.ptx");
 const NBODY: &str = include_str!("../../../kernels/ptx/nbody.ptx");
 const GEMM: &str = include_str!("../../../kernels/ptx/gemm.ptx");
 const REDUCE: &str = include_str!("../../../kernels/ptx/reduce.ptx");
+const SOFTMAX: &str = include_str!("../../../kernels/ptx/softmax.ptx");
 const SPMV: &str = include_str!("../../../kernels/ptx/spmv.ptx");
 const EMPTY: &str =
     ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty() { ret; }\n";
@@ -353,6 +354,94 @@ fn reduction(device: &Device) -> Outcome<()> {
     Ok(())
 }
 
+fn reduction_by_shuffles(device: &Device) -> Outcome<()> {
+    let n: usize = 1 << 22;
+    let input = noise(n, 8);
+    let function = device.function(REDUCE, "reduce_shuffle_f32")?;
+    let stream = &device.stream;
+    let input_device = stream.clone_htod(&input)?;
+    let blocks = n / 256;
+    let mut sums = stream.alloc_zeros::<f32>(blocks)?;
+    let soft = median(|| {
+        let count = n as u32;
+        let mut call = stream.launch_builder(&function);
+        call.arg(&input_device).arg(&mut sums).arg(&count);
+        // SAFETY: the arguments are those of `reduce_shuffle_f32`; `sums` has an element for each
+        // block.
+        unsafe { call.launch(config(blocks as u32, 256)) }?;
+        Ok(stream.synchronize()?)
+    })?;
+    let mut host = vec![0.0f32; blocks];
+    let rust = median(|| {
+        let (chunks, _) = black_box(&input[..]).as_chunks::<256>();
+        host.par_iter_mut()
+            .zip(chunks)
+            .with_min_len(64)
+            .for_each(|(sum, chunk)| *sum = chunk.iter().sum());
+        Ok(())
+    })?;
+    check(
+        "reduction by shuffles",
+        &stream.clone_dtoh(&sums)?,
+        &host,
+        1e-4,
+    )?;
+    row(
+        "block reduction f32, 4 M in blocks of 256 (5 shuffles, 1 barrier)",
+        soft,
+        rust,
+        10.0,
+    );
+    Ok(())
+}
+
+fn softmax(device: &Device) -> Outcome<()> {
+    let (rows, width) = (8192usize, 256usize);
+    let input = noise(rows * width, 9);
+    let function = device.function(SOFTMAX, "softmax_online")?;
+    let stream = &device.stream;
+    let input_device = stream.clone_htod(&input)?;
+    let mut output = stream.alloc_zeros::<f32>(rows * width)?;
+    let soft = median(|| {
+        let (columns, count) = (width as u32, rows as u32);
+        let mut call = stream.launch_builder(&function);
+        call.arg(&input_device)
+            .arg(&mut output)
+            .arg(&columns)
+            .arg(&count);
+        // SAFETY: the arguments are those of `softmax_online`, with a warp for each row.
+        unsafe {
+            call.launch(LaunchConfig {
+                block_dim: (32, 8, 1),
+                ..config(rows as u32 / 8, 256)
+            })
+        }?;
+        Ok(stream.synchronize()?)
+    })?;
+    let mut host = vec![0.0f32; rows * width];
+    let rust = median(|| {
+        host.par_chunks_mut(width)
+            .zip(black_box(&input[..]).par_chunks(width))
+            .with_min_len(64)
+            .for_each(|(out, row)| {
+                let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let sum: f32 = row.iter().map(|v| (v - top).exp()).sum();
+                for (out, v) in out.iter_mut().zip(row) {
+                    *out = (v - top).exp() / sum;
+                }
+            });
+        Ok(())
+    })?;
+    check("softmax", &stream.clone_dtoh(&output)?, &host, 1e-5)?;
+    row(
+        "softmax f32, 8192 rows of 256, a warp each (10 shuffles)",
+        soft,
+        rust,
+        10.0,
+    );
+    Ok(())
+}
+
 fn sparse(device: &Device) -> Outcome<()> {
     // The 5-point Laplacian on a square grid.
     let side = 1024usize;
@@ -457,6 +546,7 @@ fn compile_times(device: &Device) -> Outcome<()> {
         ("n-body", NBODY),
         ("gemm", GEMM),
         ("reduce", REDUCE),
+        ("softmax", SOFTMAX),
         ("spmv", SPMV),
     ] {
         let start = Instant::now();
@@ -494,6 +584,8 @@ fn main() -> Outcome<()> {
     nbody_tiled(&device)?;
     gemm(&device)?;
     reduction(&device)?;
+    reduction_by_shuffles(&device)?;
+    softmax(&device)?;
     empty_launch(&device)?;
     compile_times(&device)
 }

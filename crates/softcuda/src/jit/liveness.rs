@@ -8,9 +8,18 @@ use super::program::{Body, Instruction, Step};
 /// The most bits that all sets of a body take; beyond, nobody asks how much is live.
 const MOST: usize = 1 << 28;
 
-/// For each of these steps, in ascending order, the registers that are live after it. `None` for a
-/// body that is too large.
-pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>> {
+/// What threads keep while they wait.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// For each wait, in source order, the registers that are live after it.
+    pub after: Vec<Vec<RegId>>,
+    /// The registers that are live where the body starts: what may be read before it is written.
+    pub at_start: Vec<RegId>,
+}
+
+/// What is live after each of these steps, which are in ascending order. `None` for a body that is
+/// too large.
+pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
     let graph = Graph::of(body);
     let words = body.tables.registers.len().div_ceil(64);
     let blocks = graph.successors.len();
@@ -51,7 +60,13 @@ pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>
             }
         }
     }
-    let mut found = vec![];
+    let listed = |live: &[u64]| {
+        (0..body.tables.registers.len() as u32)
+            .map(RegId)
+            .filter(|register| live[register.0 as usize / 64] >> (register.0 % 64) & 1 != 0)
+            .collect()
+    };
+    let mut after = vec![];
     for step in steps {
         let block = graph.block_of[*step];
         let mut live = live_out(&live_in, block);
@@ -69,15 +84,10 @@ pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>
                 .iter()
                 .for_each(|register| clear(&mut live, *register));
         }
-        let registers = 0..body.tables.registers.len() as u32;
-        found.push(
-            registers
-                .map(RegId)
-                .filter(|register| live[register.0 as usize / 64] >> (register.0 % 64) & 1 != 0)
-                .collect(),
-        );
+        after.push(listed(&live));
     }
-    Some(found)
+    let at_start = listed(&live_in[0]);
+    Some(Kept { after, at_start })
 }
 
 /// What is live before a step, from what is live after it.

@@ -29,7 +29,7 @@ pub(crate) struct Compiled {
     pub entry: KernelFn,
     /// How it runs a block.
     pub mode: Mode,
-    /// In rounds: the bytes that each thread keeps from round to round.
+    /// In rounds: the bytes that each thread keeps while it waits.
     pub kept: u32,
     /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must
     /// have.
@@ -44,11 +44,40 @@ pub(crate) struct Compiled {
 pub(crate) struct LoadOptions {
     /// The device's compute capability, as `major * 10 + minor`: code for a later one is refused.
     pub capability: u32,
+    /// How its kernels wait.
+    pub form: Form,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        LoadOptions { capability: 90 }
+        LoadOptions {
+            capability: 90,
+            form: Form::of_environment(),
+        }
+    }
+}
+
+/// How kernels wait that can do so in rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// In rounds.
+    Rounds,
+    /// As fibers, for comparison.
+    Fibers,
+}
+
+impl Form {
+    /// What `SOFTCUDA_FORM` says (`rounds`, `fibers`); rounds without.
+    pub fn of_environment() -> Form {
+        static FORM: OnceLock<Form> = OnceLock::new();
+        *FORM.get_or_init(|| match std::env::var("SOFTCUDA_FORM").as_deref() {
+            Ok("fibers") => Form::Fibers,
+            Ok("rounds") | Err(_) => Form::Rounds,
+            Ok(text) => {
+                tracing::warn!("SOFTCUDA_FORM={text} is neither rounds nor fibers: it is ignored");
+                Form::Rounds
+            }
+        })
     }
 }
 
@@ -105,6 +134,7 @@ pub(crate) struct Module {
     program: Arc<Program>,
     names: Names,
     facts: Vec<Facts>,
+    form: Form,
     kernels: Vec<Arc<Kernel>>,
     _variables: Variables,
     /// What the driver writes into its information log.
@@ -155,6 +185,7 @@ impl Module {
                 program: Arc::clone(&program),
                 names,
                 facts,
+                form: options.form,
                 kernels,
                 _variables: variables,
                 info,
@@ -298,7 +329,10 @@ impl Kernel {
         self.code
             .get_or_init(|| {
                 let module = self.module();
-                let mode = module.facts[self.function as usize].mode();
+                let mode = match (module.facts[self.function as usize].mode(), module.form) {
+                    (Mode::Rounds, Form::Fibers) => Mode::Fibers,
+                    (mode, _) => mode,
+                };
                 let code = compile::compile(&module.program, self.function, mode);
                 if let Ok(code) = &code {
                     tracing::debug!(

@@ -217,8 +217,16 @@ impl Lower<'_> {
 
     /// What a register holds, with the NaN that the device gives where that can be seen.
     fn held(&mut self, id: RegId) -> Value {
-        let variable = self.variable(id);
-        let value = self.b.use_var(variable);
+        let value = match self.held_number(id) {
+            Some((ty, number)) => {
+                let value = self.immediate(number, ty);
+                self.fit(value, self.register_types[id.0 as usize], is_signed(ty))
+            }
+            None => {
+                let variable = self.variable(id);
+                self.b.use_var(variable)
+            }
+        };
         match self.reads_bits && self.body.tables.lazy_nans[id.0 as usize] {
             true => float_value::canonical_f32(self, value),
             false => value,

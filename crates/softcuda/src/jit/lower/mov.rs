@@ -1,7 +1,7 @@
 //! `mov`: registers, numbers, addresses, special registers; packing and unpacking.
 
 use cranelift_codegen::ir::{self, InstBuilder, Value, types};
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
 use super::{Lower, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Special};
@@ -113,6 +113,17 @@ fn part(ty: Type, n: usize) -> Option<Type> {
 }
 
 impl Operation for Mov {
+    fn number(&self) -> Option<(Type, Immediate)> {
+        match self {
+            Mov::Scalar {
+                ty,
+                to: Arg::Reg(_),
+                from: Arg::Imm(number),
+            } => Some((*ty, *number)),
+            _ => None,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         match self {
             Mov::Scalar { ty, to, from } => l.mov(*ty, to, from),
