@@ -71,6 +71,7 @@ impl Code {
     pub fn load(text: &[u8]) -> std::result::Result<Arc<Code>, Refused> {
         let options = LoadOptions {
             capability: capability(),
+            ..LoadOptions::default()
         };
         let module = Module::load(text, &options).map_err(|refused| Refused {
             error: match refused.kind {

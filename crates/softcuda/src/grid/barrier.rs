@@ -10,6 +10,7 @@ use super::block::{Block, MOST_WARPS, linear_of, suspend, thread_of};
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, ThreadContext};
 use super::launch::FaultKind;
 use super::running::fault;
+use super::warp::{PREDICATE, each};
 use crate::jit::runtime::runtime;
 
 /// A barrier's current generation.
@@ -31,21 +32,26 @@ pub(super) struct Barrier {
 
 /// How a thread takes part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Arrive,
     Wait,
+}
+
+/// What is wrong with a barrier of this number.
+pub(super) fn no_such_barrier(id: u32) -> String {
+    format!("barrier {id} is not one of the 16 that a block has")
 }
 
 runtime! {
     /// `bar.sync`, `barrier.sync`: waits at barrier `id` for `count` threads, 0 for all. The answer
     /// is a status.
     BARRIER_SYNC = fn barrier_sync(thread: *mut ThreadContext, block: *mut BlockContext, id: u32, count: u32) -> u32 {
-        arrive(thread, block, id, count, None, Part::Wait)
+        meet(thread, block, id, count, None, Part::Wait)
     }
 
     /// `bar.arrive`, `barrier.arrive`: is counted and goes on. The answer is a status.
     BARRIER_ARRIVE = fn barrier_arrive(thread: *mut ThreadContext, block: *mut BlockContext, id: u32, count: u32) -> u32 {
-        arrive(thread, block, id, count, None, Part::Arrive)
+        meet(thread, block, id, count, None, Part::Arrive)
     }
 
     /// `bar.red`, `barrier.red`: waits, with a predicate. The low half of the answer is how many
@@ -53,18 +59,18 @@ runtime! {
     BARRIER_RED = fn barrier_red(
         thread: *mut ThreadContext, block: *mut BlockContext, id: u32, count: u32, predicate: u32, all: u32,
     ) -> u64 {
-        let status = arrive(thread, block, id, count, Some(predicate != 0), Part::Wait);
+        let status = meet(thread, block, id, count, Some(predicate != 0), Part::Wait);
         if status != CONTINUE {
             return u64::from(status) << 32;
         }
         let linear = linear_of(thread);
-        let tally = Block::of(block).warps()[linear as usize / 32].result(linear % 32);
-        let (came, true_ones) = (tally >> 32, tally & 0xffff_ffff);
-        if all != 0 { u64::from(came == true_ones) } else { true_ones }
+        let result = Block::of(block).warps()[linear as usize / 32].result(linear % 32);
+        if all != 0 { u64::from(result & PREDICATE != 0) } else { result & 0xffff_ffff }
     }
 }
 
-fn arrive(
+/// A fiber comes to a barrier.
+fn meet(
     context: *mut ThreadContext,
     block_context: *mut BlockContext,
     id: u32,
@@ -73,56 +79,43 @@ fn arrive(
     part: Part,
 ) -> Status {
     let block = Block::of(block_context);
-    let (Some(barrier), Some(thread)) = (block.barriers.get(id as usize), thread_of(context))
-    else {
-        let detail = format!("barrier {id} is not one of the 16 that a block has");
+    let (Some(_), Some(thread)) = (block.barriers.get(id as usize), thread_of(context)) else {
         return fault(
             context,
             block_context,
             FaultKind::IllegalInstruction,
             None,
-            detail,
+            no_such_barrier(id),
         );
     };
     if block.running().stopped() {
         return FAULTED;
     }
     block.events.set(block.events.get() + 1);
-    block.barriers_open.set(block.barriers_open.get() | 1 << id);
-    let linear = linear_of(context);
-    let (warp, lane) = (linear as usize / 32, linear % 32);
-    let (arrived, bit) = (barrier.arrived[warp].get(), 1 << lane);
-    if arrived & bit == 0 {
-        barrier.arrived[warp].set(arrived | bit);
-        barrier.present.set(barrier.present.get() + 1);
-    } else {
-        barrier.again.set(barrier.again.get() + 1);
-    }
-    barrier
-        .expected
-        .set(count.checked_next_multiple_of(32).unwrap_or(count));
-    if let Some(predicate) = predicate {
-        let (came, true_ones) = barrier.tally.get();
-        barrier
-            .tally
-            .set((came + 1, true_ones + u32::from(predicate)));
-    }
-    if barrier.complete(block) {
-        let (came, true_ones) = barrier.tally.get();
-        block.warps()[warp].set_result(lane, u64::from(came) << 32 | u64::from(true_ones));
-        barrier.release(block, id);
+    if block.arrive(linear_of(context), id, count, predicate, part) || part == Part::Arrive {
         return CONTINUE;
     }
-    match part {
-        Part::Arrive => CONTINUE,
-        Part::Wait => {
-            barrier.waiting[warp].set(barrier.waiting[warp].get() | bit);
-            suspend(block, thread)
-        }
-    }
+    suspend(block, thread)
+}
+
+/// The result of a thread that has brought a predicate: how many were true, and whether all were.
+fn result_of((came, true_ones): (u32, u32)) -> u64 {
+    u64::from(true_ones) | if came == true_ones { PREDICATE } else { 0 }
 }
 
 impl Barrier {
+    /// The last to arrive says for how many to wait: whole warps.
+    fn expect(&self, count: u32) {
+        let whole = count.checked_next_multiple_of(32).unwrap_or(count);
+        self.expected.set(whole);
+    }
+
+    /// Counts predicates.
+    fn count(&self, came: u32, true_ones: u32) {
+        let tally = self.tally.get();
+        self.tally.set((tally.0 + came, tally.1 + true_ones));
+    }
+
     fn complete(&self, block: &Block) -> bool {
         match self.expected.get() {
             0 => self.present.get() + block.exited() == block.threads().len() as u32,
@@ -144,15 +137,16 @@ impl Barrier {
 
     /// Completes the generation: those that wait go on, the next generation begins.
     fn release(&self, block: &Block, id: u32) {
-        let (came, true_ones) = self.tally.get();
+        let tally = self.tally.get();
         for (index, warp) in block.warps().iter().enumerate() {
             let waiting = self.waiting[index].take();
             self.arrived[index].set(0);
             warp.ready.set(warp.ready.get() | waiting);
-            if came != 0 {
-                warp.set_results(waiting, u64::from(came) << 32 | u64::from(true_ones));
+            if tally.0 != 0 {
+                warp.set_results(waiting, result_of(tally));
             }
         }
+        block.barrier_over.set(true);
         self.present.set(0);
         self.again.set(0);
         self.tally.set((0, 0));
@@ -171,6 +165,81 @@ impl Barrier {
 }
 
 impl Block {
+    /// A thread arrives at barrier `id`, which exists, to wait or not. Says whether that completes
+    /// the barrier: then the thread goes on, with its result.
+    pub(super) fn arrive(
+        &self,
+        linear: u32,
+        id: u32,
+        count: u32,
+        predicate: Option<bool>,
+        part: Part,
+    ) -> bool {
+        let barrier = &self.barriers[id as usize];
+        self.barriers_open.set(self.barriers_open.get() | 1 << id);
+        let (warp, lane) = (linear as usize / 32, linear % 32);
+        let (arrived, bit) = (barrier.arrived[warp].get(), 1 << lane);
+        if arrived & bit == 0 {
+            barrier.arrived[warp].set(arrived | bit);
+            barrier.present.set(barrier.present.get() + 1);
+        } else {
+            barrier.again.set(barrier.again.get() + 1);
+        }
+        barrier.expect(count);
+        if let Some(predicate) = predicate {
+            barrier.count(1, u32::from(predicate));
+        }
+        if barrier.complete(self) {
+            self.warps()[warp].set_results(bit, result_of(barrier.tally.get()));
+            barrier.release(self, id);
+            return true;
+        }
+        if part == Part::Wait {
+            barrier.waiting[warp].set(barrier.waiting[warp].get() | bit);
+        }
+        false
+    }
+
+    /// Lanes of a warp arrive at barrier `id`, which exists, in ascending order, to wait; with the
+    /// predicates of those in `predicates`. Those that go on become ready.
+    pub(super) fn arrive_together(
+        &self,
+        index: usize,
+        lanes: u32,
+        id: u32,
+        count: u32,
+        predicates: Option<u32>,
+    ) {
+        let barrier = &self.barriers[id as usize];
+        let warp = &self.warps()[index];
+        let last = 31 - lanes.leading_zeros();
+        let others = lanes & !(1 << last);
+        let arrived = barrier.arrived[index].get();
+        barrier.expect(count);
+        barrier.arrived[index].set(arrived | others);
+        // Without a count, only the last of all completes it.
+        let one_by_one = arrived & lanes != 0 || count != 0 && barrier.complete(self);
+        if one_by_one {
+            barrier.arrived[index].set(arrived);
+        } else {
+            self.barriers_open.set(self.barriers_open.get() | 1 << id);
+            barrier
+                .present
+                .set(barrier.present.get() + others.count_ones());
+            barrier.waiting[index].set(barrier.waiting[index].get() | others);
+            if let Some(predicates) = predicates {
+                barrier.count(others.count_ones(), (predicates & others).count_ones());
+            }
+        }
+        each(if one_by_one { lanes } else { 1 << last }, |lane| {
+            let predicate = predicates.map(|predicates| predicates >> lane & 1 != 0);
+            let linear = (index * 32 + lane) as u32;
+            if self.arrive(linear, id, count, predicate, Part::Wait) {
+                warp.ready.set(warp.ready.get() | 1 << lane);
+            }
+        });
+    }
+
     /// A thread has ended: barriers that waited for it alone complete.
     pub(super) fn barriers_without(&self, linear: u32) {
         for (id, barrier) in (0..).zip(&self.barriers) {

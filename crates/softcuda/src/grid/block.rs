@@ -10,14 +10,16 @@ use std::ffi::c_void;
 
 use super::barrier::Barrier;
 use super::cluster::Cluster;
-use super::context::{BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext};
+use super::context::{
+    BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext, Turn,
+};
 use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
 use super::poll::BUDGET;
 use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
-use super::warp::Warp;
+use super::warp::{Tile, Warp, each};
 
 /// The most threads a block has.
 pub(super) const MOST_THREADS: usize = 1024;
@@ -82,9 +84,11 @@ pub(crate) struct Block {
     /// Counts everything that brings the block forward: a thread's start or end, or its arrival
     /// anywhere but at a poll.
     pub(super) events: Cell<u64>,
+    /// A barrier has completed since the last turn, in rounds.
+    pub(super) barrier_over: Cell<bool>,
     shared: Scratch,
     local: Scratch,
-    kept: Scratch,
+    tiles: Scratch,
     sites: Vec<Site>,
 }
 
@@ -108,8 +112,7 @@ impl Block {
                 shared_size: 0,
                 sites: std::ptr::null_mut(),
                 workspace: 0,
-                kept: std::ptr::null_mut(),
-                tally: [0; 4],
+                turn: Turn::NONE,
                 runtime: std::ptr::null_mut(),
             }),
             running: Cell::new(std::ptr::null()),
@@ -120,9 +123,10 @@ impl Block {
             barriers_open: Cell::new(0),
             exited: Cell::new(0),
             events: Cell::new(0),
+            barrier_over: Cell::new(false),
             shared: Scratch::new(),
             local: Scratch::new(),
-            kept: Scratch::new(),
+            tiles: Scratch::new(),
             sites: Vec::new(),
         })
     }
@@ -186,13 +190,17 @@ impl Block {
         let local = self.local.reserve(stride.checked_mul(lanes as usize)?)?;
         let shared_size = u64::from(launch.static_shared) + u64::from(launch.dynamic_shared);
         let shared_base = self.shared.reserve(usize::try_from(shared_size).ok()?)?;
-        let kept = (launch.code.kept as usize).checked_mul(lanes as usize)?;
-        let kept = self.kept.reserve(kept)?;
+        let warps = lanes.div_ceil(32) as usize;
+        let tile = Tile::stride(launch.code.kept)?;
+        let tiles = self.tiles.reserve(tile.checked_mul(warps)?)?;
         self.running.set(std::ptr::from_ref(running).cast());
         self.threads.truncate(lanes as usize);
         self.threads.resize_with(lanes as usize, Thread::new);
-        self.warps
-            .resize_with(lanes.div_ceil(32) as usize, Warp::default);
+        self.warps.resize_with(warps, Warp::default);
+        for (index, warp) in self.warps.iter_mut().enumerate() {
+            // SAFETY: the buffer has `tile` bytes for each warp.
+            warp.set_tile(unsafe { tiles.add(tile * index) }.cast());
+        }
         for (linear, thread) in (0..).zip(&mut self.threads) {
             let context = thread.context.get_mut();
             context.linear = linear;
@@ -222,8 +230,7 @@ impl Block {
             shared_size,
             sites: self.sites.as_mut_ptr(),
             workspace: running.workspace,
-            kept,
-            tally: [0; 4],
+            turn: Turn::NONE,
             runtime,
         };
         Some(())
@@ -238,10 +245,10 @@ impl Block {
         self.cluster.set(cluster);
         self.exited.set(0);
         self.events.set(0);
-        context.tally = [0; 4];
+        context.turn = Turn::NONE;
         if self.running().launch.code.mode == Mode::Rounds {
-            // Compiled code sets what a thread of it needs.
-            return;
+            // Compiled code sets what a context of it needs.
+            return self.reset_waits();
         }
         for thread in &mut self.threads {
             let context = thread.context.get_mut();
@@ -250,8 +257,8 @@ impl Block {
         }
     }
 
-    /// Makes every thread ready to start as a fiber.
-    pub(super) fn ready(&mut self) {
+    /// Every thread is ready to start, and nobody waits.
+    fn reset_waits(&mut self) {
         let mut left = self.threads.len() as u32;
         for warp in &mut self.warps {
             warp.reset(left.min(32));
@@ -263,6 +270,11 @@ impl Block {
                 .for_each(|barrier| *barrier = Barrier::default());
             self.barriers_open.set(0);
         }
+    }
+
+    /// Makes every thread ready to start as a fiber.
+    pub(super) fn ready(&mut self) {
+        self.reset_waits();
         for thread in &mut self.threads {
             thread.cluster_phase.set(None);
             let fiber = std::ptr::from_ref(thread).cast_mut().cast();
@@ -302,6 +314,11 @@ impl Block {
                 format!("a thread ended with status {status} and no fault"),
             ),
         }
+    }
+
+    /// The context of a thread.
+    pub(super) fn context_of(&self, linear: u32) -> *mut ThreadContext {
+        self.threads[linear as usize].context.get()
     }
 
     /// `%tid` of a thread.
@@ -413,15 +430,30 @@ impl Block {
         Some(unsafe { Fiber::start(stack, &thread.seat, entry, contexts.0, contexts.1) })
     }
 
-    /// A thread has ended: those that wait for it wait no longer.
-    fn exit(&self, linear: u32) {
-        self.events.set(self.events.get() + 1);
+    /// A thread has ended: those of its block that wait for it wait no longer.
+    pub(super) fn leave(&self, linear: u32) {
         self.exited.set(self.exited.get() + 1);
         let warp = &self.warps[linear as usize / 32];
         warp.exit(linear % 32);
         if self.barriers_open.get() != 0 {
             self.barriers_without(linear);
         }
+    }
+
+    /// Lanes of a warp have ended, in ascending order.
+    pub(super) fn leave_together(&self, index: usize, lanes: u32) {
+        let warp = &self.warps[index];
+        if self.barriers_open.get() == 0 && warp.nobody_waits() {
+            self.exited.set(self.exited.get() + lanes.count_ones());
+            return warp.forget(lanes);
+        }
+        each(lanes, |lane| self.leave((index * 32 + lane) as u32));
+    }
+
+    /// A fiber has ended: those that wait for it wait no longer.
+    fn exit(&self, linear: u32) {
+        self.events.set(self.events.get() + 1);
+        self.leave(linear);
         if let Some(phase) = self.threads[linear as usize].cluster_phase.take() {
             self.cluster().forget(phase);
         }

@@ -8,6 +8,8 @@
 
 use std::ffi::c_void;
 
+use super::warp::Tile;
+
 /// What a compiled function answers: 0 to go on, otherwise why the thread ends.
 ///
 /// A function that gets a status other than [`CONTINUE`] from a call returns it to its own caller
@@ -27,9 +29,9 @@ pub(crate) enum Mode {
     /// The compiled function runs all threads of a block one after the other, each to its end, with
     /// one [`ThreadContext`] that it rewrites for each.
     Loop,
-    /// The compiled function runs all threads of a block in rounds: each thread up to the block's
-    /// barrier, then each on from there. Each has its own [`ThreadContext`], and keeps what it
-    /// needs after the barrier in [`BlockContext::kept`].
+    /// The compiled function runs all threads of a block, warp by warp, each thread up to a place
+    /// where it waits for others, and later on from there. Each has its own [`ThreadContext`], and
+    /// keeps in its warp's [`Tile`] what it needs after the wait.
     Rounds,
     /// The compiled function runs one thread; each has its own [`ThreadContext`] and stack.
     Fibers,
@@ -79,6 +81,30 @@ pub(crate) struct ThreadContext {
 /// How far apart the contexts of a block's threads lie.
 pub(crate) const THREAD_STRIDE: usize = super::block::THREAD_STRIDE;
 
+/// The lanes of a warp that go on together, in rounds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The lanes. None: no turn has been given yet, or all threads of the block have ended.
+    pub lanes: u32,
+    /// The warp's number in its block.
+    pub warp: u32,
+    /// The context of its lane 0; those of the others follow, [`THREAD_STRIDE`] apart.
+    pub threads: *mut ThreadContext,
+    /// What its lanes keep.
+    pub tile: *mut Tile,
+}
+
+impl Turn {
+    /// No turn has been given yet.
+    pub const NONE: Turn = Turn {
+        lanes: 0,
+        warp: 0,
+        threads: std::ptr::null_mut(),
+        tile: std::ptr::null_mut(),
+    };
+}
+
 /// A block, as compiled code sees it.
 #[repr(C)]
 pub(crate) struct BlockContext {
@@ -115,11 +141,8 @@ pub(crate) struct BlockContext {
     /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's
     /// workspace; 0 without.
     pub workspace: u64,
-    /// In rounds: what each thread keeps from round to round.
-    pub kept: *mut u8,
-    /// In rounds: how many threads have come to the barrier in this round with a predicate, and
-    /// with a true one; then the same of the last round.
-    pub tally: [u32; 4],
+    /// In rounds: whose turn it is.
+    pub turn: Turn,
     /// The launch and the block's own state, for the runtime alone.
     pub runtime: *mut c_void,
 }

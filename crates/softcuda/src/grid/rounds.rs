@@ -1,21 +1,282 @@
-//! The end of a round: see [`Mode::Rounds`](super::context::Mode::Rounds).
+//! Whose turn it is: see [`Mode::Rounds`](super::context::Mode::Rounds).
+//!
+//! A turn is of a warp: those of its lanes that can go on. Compiled code runs each of them to the
+//! next place where it waits, or to its end, puts what it brings there into the warp's [`Tile`],
+//! and then asks [`TURN`] for the next. So what waits is decided here, for all lanes of a turn
+//! together where they stand at one place, by the rules that fibers follow: those of [`Warp`] and
+//! of the block's barriers.
+//!
+//! Warps have turns in the order that fibers have them in: the same warp again as long as it can go
+//! on, then the next. After a barrier, the first that can.
 
+use super::barrier::{Part, no_such_barrier};
 use super::block::Block;
-use super::context::{BlockContext, CONTINUE, FAULTED, ThreadContext};
+use super::context::{BlockContext, CONTINUE, FAULTED, Status, Turn};
+use super::launch::FaultKind;
+use super::running::fault;
+use super::warp::{Selectors, Tile, Warp, each};
 use crate::jit::runtime::runtime;
 
+/// Where a thread stands that has not started. Otherwise it stands at the wait of this number,
+/// counted from 1, or has [`ENDED`].
+pub(super) const START: u32 = 0;
+/// Where a thread stands that has ended.
+pub(crate) const ENDED: u32 = u32::MAX;
+
+/// A place in a kernel where its threads wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// What they do there: a kind as [`MEET`](super::warp::MEET) takes it, or a
+    /// [`BarrierKind`].
+    pub kind: u32,
+    /// For a warp operation, its mask; for a barrier, how many threads it waits for. `None`: each
+    /// lane says it, in the tile.
+    pub mask: Option<u32>,
+    /// The second operand of `shfl`, or the barrier's number; `None` as above.
+    pub b: Option<u32>,
+    /// The third operand of `shfl`; `None` as above.
+    pub c: Option<u32>,
+}
+
+impl Wait {
+    /// Not known yet.
+    pub const NOWHERE: Wait = Wait {
+        kind: 0,
+        mask: Some(0),
+        b: Some(0),
+        c: Some(0),
+    };
+}
+
+/// Beyond the numbers of warp operations: what threads do at a barrier of their block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum BarrierKind {
+    /// `bar.sync`
+    Sync = 0x40,
+    /// `bar.arrive`
+    Arrive,
+    /// `bar.red`
+    Reduce,
+}
+
+impl BarrierKind {
+    fn of(kind: u32) -> Option<BarrierKind> {
+        use BarrierKind::*;
+        [Sync, Arrive, Reduce]
+            .into_iter()
+            .find(|barrier| *barrier as u32 == kind)
+    }
+}
+
 runtime! {
-    /// All threads of the block have come to its barrier, or ended. The answer is a status.
-    ROUND_OVER = fn round_over(_thread: *mut ThreadContext, block: *mut BlockContext) -> u32 {
-        if Block::of(block).running().stopped() {
+    /// The lanes of the last turn have come where they wait, or have ended; `waits` are the places
+    /// of the kernel. Says whose turn is next in the block's context. The answer is a status.
+    TURN = fn turn(context: *mut BlockContext, waits: *const Wait) -> u32 {
+        let block = Block::of(context);
+        if block.running().stopped() {
             return FAULTED;
         }
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
-        unsafe {
-            let [came, true_ones, ..] = (*block).tally;
-            (*block).tally = [0, 0, came, true_ones];
+        let last = unsafe { (*context).turn };
+        if last.lanes != 0 {
+            // SAFETY: as above, and the waits live as long as the code.
+            let status = unsafe { block.settle_turn(context, last, waits) };
+            if status != CONTINUE {
+                return status;
+            }
+        }
+        let next = match block.next_turn(last.warp) {
+            Some(next) => next,
+            None if block.exited() as usize == block.threads().len() => Turn::NONE,
+            None => {
+                block.deadlock();
+                return FAULTED;
+            }
+        };
+        // SAFETY: as above.
+        unsafe { (*context).turn = next };
+        CONTINUE
+    }
+}
+
+impl Block {
+    /// Looks where the lanes of a turn stand: who can go on becomes ready.
+    ///
+    /// # Safety
+    /// `waits` has a place for each number that lanes stand at, and `context` is the block's.
+    unsafe fn settle_turn(
+        &self,
+        context: *mut BlockContext,
+        turn: Turn,
+        waits: *const Wait,
+    ) -> Status {
+        let index = turn.warp as usize;
+        let tile = self.warps()[index].tile();
+        let mut left = turn.lanes;
+        while left != 0 {
+            // Neighbours that stand at one place are looked at together.
+            let stands = tile.stands[left.trailing_zeros() as usize].get();
+            let lanes = run_of(tile, left, stands);
+            left &= !lanes;
+            if stands == ENDED {
+                self.leave_together(index, lanes);
+                continue;
+            }
+            // SAFETY: the caller vouches for it; numbers count from 1.
+            let wait = unsafe { *waits.add(stands as usize - 1) };
+            let status = match BarrierKind::of(wait.kind) {
+                Some(kind) => self.at_barrier(context, index, lanes, kind, wait),
+                None => {
+                    self.warps()[index].at_operation(lanes, wait);
+                    CONTINUE
+                }
+            };
+            if status != CONTINUE {
+                return status;
+            }
         }
         CONTINUE
     }
+
+    /// Lanes of a warp have come to a barrier.
+    fn at_barrier(
+        &self,
+        context: *mut BlockContext,
+        index: usize,
+        lanes: u32,
+        kind: BarrierKind,
+        wait: Wait,
+    ) -> Status {
+        let warp = &self.warps()[index];
+        let tile = warp.tile();
+        let (id, count) = (
+            same(wait.b, &tile.b, lanes),
+            same(wait.mask, &tile.masks, lanes),
+        );
+        if let (Some(id), Some(count)) = (id, count)
+            && id < 16
+            && kind != BarrierKind::Arrive
+        {
+            let predicates = (kind == BarrierKind::Reduce).then(|| {
+                let mut predicates = 0;
+                each(lanes, |lane| {
+                    predicates |= u32::from(tile.values[lane].get() != 0) << lane
+                });
+                predicates
+            });
+            self.arrive_together(index, lanes, id, count, predicates);
+            return CONTINUE;
+        }
+        let part = match kind {
+            BarrierKind::Arrive => Part::Arrive,
+            _ => Part::Wait,
+        };
+        let mut left = lanes;
+        while left != 0 {
+            let lane = left.trailing_zeros();
+            left &= left - 1;
+            let at = lane as usize;
+            let id = wait.b.unwrap_or_else(|| tile.b[at].get());
+            let count = wait.mask.unwrap_or_else(|| tile.masks[at].get());
+            let linear = (index * 32) as u32 + lane;
+            if id >= 16 {
+                let thread = self.context_of(linear);
+                let what = no_such_barrier(id);
+                return fault(thread, context, FaultKind::IllegalInstruction, None, what);
+            }
+            let predicate = (kind == BarrierKind::Reduce).then(|| tile.values[at].get() != 0);
+            if self.arrive(linear, id, count, predicate, part) || part == Part::Arrive {
+                warp.ready.set(warp.ready.get() | 1 << lane);
+            }
+        }
+        CONTINUE
+    }
+
+    /// Whose turn is next, after one of warp `last`. `None`: nobody can go on.
+    fn next_turn(&self, last: u32) -> Option<Turn> {
+        let warps = self.warps();
+        let first = match self.barrier_over.take() {
+            true => 0,
+            false => last as usize,
+        };
+        let index = (first..warps.len())
+            .chain(0..first)
+            .find(|index| warps[*index].ready.get() != 0 || warps[*index].settle())?;
+        Some(Turn {
+            lanes: warps[index].ready.take(),
+            warp: index as u32,
+            threads: self.context_of(index as u32 * 32),
+            tile: std::ptr::from_ref(warps[index].tile()).cast_mut(),
+        })
+    }
+}
+
+impl Warp {
+    /// Lanes have come to an operation of the warp.
+    fn at_operation(&self, lanes: u32, wait: Wait) {
+        let tile = self.tile();
+        let kind = wait.kind;
+        if same(wait.mask, &tile.masks, lanes).is_some_and(|mask| mask & !self.exited() == lanes) {
+            // All that were waited for: nothing needs to be remembered.
+            let b = same(wait.b, &tile.b, lanes);
+            let c = same(wait.c, &tile.c, lanes);
+            let selectors = match (b, c) {
+                (Some(b), Some(c)) => Selectors::Same(b, c),
+                _ => {
+                    self.spell_out(lanes, wait);
+                    Selectors::Each
+                }
+            };
+            self.complete(kind, lanes, selectors);
+            self.ready.set(self.ready.get() | lanes);
+            return;
+        }
+        self.spell_out(lanes, wait);
+        each(lanes, |lane| {
+            let mask = wait.mask.unwrap_or_else(|| tile.masks[lane].get());
+            if self.meet(lane as u32, mask, kind) {
+                self.ready.set(self.ready.get() | 1 << lane);
+            }
+        });
+    }
+
+    /// Puts what all lanes have in common where each has its own.
+    fn spell_out(&self, lanes: u32, wait: Wait) {
+        let tile = self.tile();
+        each(lanes, |lane| {
+            if let Some(b) = wait.b {
+                tile.b[lane].set(b);
+            }
+            if let Some(c) = wait.c {
+                tile.c[lane].set(c);
+            }
+        });
+    }
+}
+
+/// The lowest of these lanes, and those above it without a gap in `lanes` that stand at the same
+/// place.
+fn run_of(tile: &Tile, lanes: u32, stands: u32) -> u32 {
+    let mut run = 0;
+    if lanes == u32::MAX && tile.stands.iter().all(|lane| lane.get() == stands) {
+        return lanes;
+    }
+    let mut left = lanes;
+    while left != 0 && tile.stands[left.trailing_zeros() as usize].get() == stands {
+        run |= left & left.wrapping_neg();
+        left &= left - 1;
+    }
+    run
+}
+
+/// What all of these lanes have in common: `known`, or else what each says.
+fn same(known: Option<u32>, each: &[std::cell::Cell<u32>; 32], lanes: u32) -> Option<u32> {
+    if known.is_some() {
+        return known;
+    }
+    let first = each[lanes.trailing_zeros() as usize].get();
+    let other = (0..32).any(|lane| lanes >> lane & 1 != 0 && each[lane].get() != first);
+    (!other).then_some(first)
 }

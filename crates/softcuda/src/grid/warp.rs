@@ -12,6 +12,7 @@ use std::cell::Cell;
 use super::block::{Block, linear_of, suspend, thread_of};
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, ThreadContext};
 use super::launch::FaultKind;
+use super::rounds::START;
 use super::running::fault;
 use crate::jit::runtime::runtime;
 
@@ -81,6 +82,47 @@ pub(crate) const fn unmasked(meeting: Meeting, site: u32) -> u32 {
     UNMASKED | (site & 0x7f_ffff) << 8 | meeting as u32
 }
 
+/// What the lanes of a warp bring to an operation and take from it; in rounds also where they
+/// stand. One array for each thing, so that neighbouring lanes lie side by side.
+///
+/// Behind it lie, in rounds, the registers that the lanes keep while they wait, in the same way.
+#[repr(C)]
+pub(crate) struct Tile {
+    /// In rounds: where each lane stands.
+    pub stands: [Cell<u32>; 32],
+    /// In rounds: the mask of an operation, or how many threads a barrier waits for.
+    pub masks: [Cell<u32>; 32],
+    /// The low half of the value that each lane brought, or its predicate.
+    pub values: [Cell<u32>; 32],
+    /// The high half, for `match`.
+    pub highs: [Cell<u32>; 32],
+    /// The second operand of `shfl`, or the number of a barrier.
+    pub b: [Cell<u32>; 32],
+    /// The third operand of `shfl`.
+    pub c: [Cell<u32>; 32],
+    /// What each lane takes.
+    pub results: [Cell<u32>; 32],
+    /// The predicates beside the results, a bit for each lane.
+    pub predicates: Cell<u32>,
+    /// Makes its size a multiple of what any register is aligned to.
+    _room: [u32; 15],
+}
+
+impl Tile {
+    /// Bytes from a warp's tile to the next, whose lanes keep `kept` bytes each; `None` if that is
+    /// too much.
+    pub fn stride(kept: u32) -> Option<usize> {
+        let registers = (kept as usize).checked_mul(32)?;
+        size_of::<Tile>()
+            .checked_add(registers)?
+            .checked_next_multiple_of(64)
+    }
+
+    fn value(&self, lane: usize) -> u64 {
+        u64::from(self.highs[lane].get()) << 32 | u64::from(self.values[lane].get())
+    }
+}
+
 /// Lanes on their way to one operation.
 #[derive(Clone, Copy, Default)]
 struct Group {
@@ -90,7 +132,6 @@ struct Group {
 }
 
 /// A warp of a resident block.
-#[derive(Default)]
 pub(super) struct Warp {
     /// Lanes that can run.
     pub ready: Cell<u32>,
@@ -100,15 +141,46 @@ pub(super) struct Warp {
     exited: Cell<u32>,
     groups: [Cell<Group>; 32],
     open: Cell<u32>,
-    /// What each lane brought to its operation.
-    values: [Cell<u64>; 32],
-    /// The second and third operand of `shfl`, packed.
-    selectors: [Cell<u64>; 32],
-    /// What each lane takes from its operation.
-    results: [Cell<u64>; 32],
+    /// Null until the block is prepared for a launch.
+    tile: Cell<*const Tile>,
+}
+
+impl Default for Warp {
+    fn default() -> Warp {
+        Warp {
+            ready: Cell::new(0),
+            polling: Cell::new(0),
+            exited: Cell::new(0),
+            groups: Default::default(),
+            open: Cell::new(0),
+            tile: Cell::new(std::ptr::null()),
+        }
+    }
+}
+
+/// The second and third operand of `shfl`.
+#[derive(Clone, Copy)]
+pub(super) enum Selectors {
+    /// Each lane has its own, in the tile.
+    Each,
+    /// They are the same for all lanes.
+    Same(u32, u32),
 }
 
 impl Warp {
+    /// Its tile lies here, in memory of the block that stays as it is as long as the block does.
+    pub fn set_tile(&mut self, tile: *const Tile) {
+        self.tile.set(tile);
+    }
+
+    /// Its tile.
+    pub fn tile(&self) -> &Tile {
+        // SAFETY: set by `Block::prepare` before any thread of the block runs. The tile is cells of
+        // numbers, in memory that holds some numbers from the start; compiled code, which writes
+        // them too, does not run while this reference is used.
+        unsafe { &*self.tile.get() }
+    }
+
     /// A warp with `lanes` lanes, all ready to start.
     pub fn reset(&mut self, lanes: u32) {
         let exist = (1u64 << lanes) as u32;
@@ -117,6 +189,7 @@ impl Warp {
         self.polling.set(0);
         self.exited.set(!exist);
         self.open.set(0);
+        self.tile().stands.iter().for_each(|lane| lane.set(START));
     }
 
     /// Lanes that have ended, or never were.
@@ -124,19 +197,38 @@ impl Warp {
         self.exited.get()
     }
 
-    /// The result of a lane's last operation.
+    /// The result of a lane's last operation: a value and [`PREDICATE`].
     pub fn result(&self, lane: u32) -> u64 {
-        self.results[lane as usize].get()
-    }
-
-    /// Gives a lane its result.
-    pub fn set_result(&self, lane: u32, result: u64) {
-        self.results[lane as usize].set(result);
+        let tile = self.tile();
+        let predicate = tile.predicates.get() >> lane & 1 != 0;
+        u64::from(tile.results[lane as usize].get()) | if predicate { PREDICATE } else { 0 }
     }
 
     /// Gives several lanes the same result.
     pub fn set_results(&self, lanes: u32, result: u64) {
-        each(lanes, |lane| self.results[lane].set(result));
+        let tile = self.tile();
+        if lanes == u32::MAX {
+            tile.results.iter().for_each(|lane| lane.set(result as u32));
+        } else {
+            each(lanes, |lane| tile.results[lane].set(result as u32));
+        }
+        self.set_predicates(lanes, if result & PREDICATE != 0 { lanes } else { 0 });
+    }
+
+    /// Gives several lanes their predicates.
+    fn set_predicates(&self, lanes: u32, predicates: u32) {
+        let all = &self.tile().predicates;
+        all.set(all.get() & !lanes | predicates);
+    }
+
+    /// No lane is at an operation.
+    pub fn nobody_waits(&self) -> bool {
+        self.open.get() == 0
+    }
+
+    /// Lanes have ended, which nobody waits for.
+    pub fn forget(&self, lanes: u32) {
+        self.exited.set(self.exited.get() | lanes);
     }
 
     /// A lane polled.
@@ -166,10 +258,12 @@ impl Warp {
     }
 
     /// No lane is ready: completes an operation without a mask, if lanes are at one, and says
-    /// whether it did.
+    /// whether it did. Of several, it is the one that the lowest lane is at.
     pub fn settle(&self) -> bool {
+        let group = |index: &u32| self.groups[*index as usize].get();
         let found = (0..self.open.get())
-            .find(|&index| self.groups[index as usize].get().kind & UNMASKED != 0);
+            .filter(|index| group(index).kind & UNMASKED != 0)
+            .min_by_key(|index| group(index).arrived.trailing_zeros());
         if let Some(index) = found {
             self.release(index);
         }
@@ -183,8 +277,19 @@ impl Warp {
         let last = self.open.get() - 1;
         self.groups[index as usize].set(self.groups[last as usize].get());
         self.open.set(last);
-        self.complete(group.kind, group.arrived);
+        self.complete(group.kind, group.arrived, Selectors::Each);
         self.ready.set(self.ready.get() | group.arrived);
+    }
+
+    /// A lane comes to an operation; says whether it need not wait. It brought its operands.
+    pub fn meet(&self, lane: u32, mask: u32, kind: u32) -> bool {
+        let bit = 1 << lane;
+        if mask & bit == 0 || mask & !self.exited() == bit {
+            // Alone: or not in its own mask, which is undefined and here as if alone.
+            self.complete(kind, bit, Selectors::Each);
+            return true;
+        }
+        self.arrive(lane, mask, kind)
     }
 
     /// Puts a lane at an operation; says whether that completed it.
@@ -218,48 +323,60 @@ impl Warp {
     }
 
     /// Computes the results of an operation for the lanes that take part.
-    fn complete(&self, kind: u32, lanes: u32) {
+    pub fn complete(&self, kind: u32, lanes: u32, selectors: Selectors) {
         let meeting = Meeting::ALL[(kind & 0xff) as usize % Meeting::ALL.len()];
-        let values = &self.values;
+        let tile = self.tile();
         let fold = |start: u32, op: fn(u32, u32) -> u32| {
             let mut result = start;
-            each(lanes, |lane| result = op(result, values[lane].get() as u32));
+            each(lanes, |lane| result = op(result, tile.values[lane].get()));
             self.set_results(lanes, u64::from(result));
         };
         let signed = |op: fn(i32, i32) -> i32, start: i32| {
             let mut result = start;
-            each(lanes, |lane| result = op(result, values[lane].get() as i32));
+            each(lanes, |lane| {
+                result = op(result, tile.values[lane].get() as i32)
+            });
             self.set_results(lanes, u64::from(result as u32));
         };
         let ballot = || {
             let mut ballot = 0;
             each(lanes, |lane| {
-                ballot |= u32::from(values[lane].get() != 0) << lane
+                ballot |= u32::from(tile.values[lane].get() != 0) << lane
             });
             ballot
         };
         match meeting {
             Meeting::Sync => {}
             Meeting::ShflUp | Meeting::ShflDown | Meeting::ShflBfly | Meeting::ShflIdx => {
-                self.shuffle(meeting, lanes)
+                match selectors {
+                    Selectors::Same(b, c) => self.shuffle(meeting, lanes, |_| (b, c)),
+                    Selectors::Each => {
+                        let own = |lane: usize| (tile.b[lane].get(), tile.c[lane].get());
+                        self.shuffle(meeting, lanes, own);
+                    }
+                }
             }
             Meeting::VoteAll => self.set_results(lanes, u64::from(ballot() == lanes)),
             Meeting::VoteAny => self.set_results(lanes, u64::from(ballot() != 0)),
             Meeting::VoteUni => {
-                self.set_results(lanes, u64::from(ballot() == lanes || ballot() == 0))
+                let ballot = ballot();
+                self.set_results(lanes, u64::from(ballot == lanes || ballot == 0));
             }
             Meeting::VoteBallot => self.set_results(lanes, u64::from(ballot())),
-            Meeting::MatchAny => each(lanes, |lane| {
-                let mut same = 0;
-                each(lanes, |other| {
-                    same |= u32::from(values[other].get() == values[lane].get()) << other
+            Meeting::MatchAny => {
+                self.set_predicates(lanes, 0);
+                each(lanes, |lane| {
+                    let mut same = 0;
+                    each(lanes, |other| {
+                        same |= u32::from(tile.value(other) == tile.value(lane)) << other
+                    });
+                    tile.results[lane].set(same);
                 });
-                self.results[lane].set(u64::from(same));
-            }),
+            }
             Meeting::MatchAll => {
-                let first = values[lanes.trailing_zeros() as usize % 32].get();
+                let first = tile.value(lanes.trailing_zeros() as usize % 32);
                 let mut same = true;
-                each(lanes, |lane| same &= values[lane].get() == first);
+                each(lanes, |lane| same &= tile.value(lane) == first);
                 self.set_results(
                     lanes,
                     if same {
@@ -279,40 +396,27 @@ impl Warp {
             Meeting::ReduxXor => fold(0, |a, b| a ^ b),
             Meeting::Elect => {
                 let leader = lanes.trailing_zeros();
-                each(lanes, |lane| {
-                    let leads = if lane as u32 == leader { PREDICATE } else { 0 };
-                    self.results[lane].set(leads | u64::from(leader));
-                });
+                self.set_results(lanes, u64::from(leader));
+                self.set_predicates(lanes, lanes & lanes.wrapping_neg());
             }
         }
     }
 
-    fn shuffle(&self, meeting: Meeting, lanes: u32) {
+    #[inline(always)]
+    fn shuffle(&self, meeting: Meeting, lanes: u32, selectors: impl Fn(usize) -> (u32, u32)) {
+        let tile = self.tile();
+        let mut predicates = 0;
         each(lanes, |lane| {
-            let selectors = self.selectors[lane].get();
-            let (b, c) = (selectors as i32 & 0x1f, (selectors >> 32) as i32);
-            let (clamp, segment) = (c & 0x1f, (c >> 8) & 0x1f);
-            let own = lane as i32;
-            let highest = own & segment | clamp & !segment;
-            let (source, inside) = match meeting {
-                Meeting::ShflUp => (own - b, own - b >= highest),
-                Meeting::ShflDown => (own + b, own + b <= highest),
-                Meeting::ShflBfly => (own ^ b, own ^ b <= highest),
-                _ => {
-                    let source = own & segment | b & !segment;
-                    (source, source <= highest)
-                }
-            };
+            let (b, c) = selectors(lane);
+            let (source, inside) = source(meeting, lane as i32, b as i32, c as i32);
             // A lane that takes no part has nothing to give: what the taker gets then is undefined,
             // and here its own.
-            let source = if inside && lanes >> (source & 0x1f) & 1 != 0 {
-                source as usize & 0x1f
-            } else {
-                lane
-            };
-            let value = self.values[source].get() & 0xffff_ffff;
-            self.results[lane].set(value | if inside { PREDICATE } else { 0 });
+            let given = inside && lanes >> (source & 0x1f) & 1 != 0;
+            let from = if given { source as usize & 0x1f } else { lane };
+            tile.results[lane].set(tile.values[from].get());
+            predicates |= u32::from(inside) << lane;
         });
+        self.set_predicates(lanes, predicates);
     }
 
     /// What its lanes wait for, for a message; empty when nothing.
@@ -331,7 +435,24 @@ impl Warp {
     }
 }
 
-fn each(mut lanes: u32, mut then: impl FnMut(usize)) {
+/// The lane that `shfl` takes from, and whether that is in the lane's segment.
+#[inline(always)]
+fn source(meeting: Meeting, own: i32, b: i32, c: i32) -> (i32, bool) {
+    let (b, clamp, segment) = (b & 0x1f, c & 0x1f, (c >> 8) & 0x1f);
+    let highest = own & segment | clamp & !segment;
+    match meeting {
+        Meeting::ShflUp => (own - b, own - b >= highest),
+        Meeting::ShflDown => (own + b, own + b <= highest),
+        Meeting::ShflBfly => (own ^ b, own ^ b <= highest),
+        _ => {
+            let source = own & segment | b & !segment;
+            (source, source <= highest)
+        }
+    }
+}
+
+/// Does something for each lane of a mask, in ascending order.
+pub(super) fn each(mut lanes: u32, mut then: impl FnMut(usize)) {
     while lanes != 0 {
         then(lanes.trailing_zeros() as usize);
         lanes &= lanes - 1;
@@ -362,13 +483,12 @@ runtime! {
         owner.events.set(owner.events.get() + 1);
         let linear = linear_of(thread);
         let (warp, lane) = (&owner.warps()[linear as usize / 32], linear % 32);
-        let bit = 1u32 << lane;
-        warp.values[lane as usize].set(value);
-        warp.selectors[lane as usize].set(u64::from(c) << 32 | u64::from(b));
-        if mask & bit == 0 || mask & !warp.exited() == bit {
-            // Alone: or not in its own mask, which is undefined and here as if alone.
-            warp.complete(kind, bit);
-        } else if !warp.arrive(lane, mask, kind) {
+        let (tile, at) = (warp.tile(), lane as usize);
+        tile.values[at].set(value as u32);
+        tile.highs[at].set((value >> 32) as u32);
+        tile.b[at].set(b);
+        tile.c[at].set(c);
+        if !warp.meet(lane, mask, kind) {
             let after = suspend(owner, fiber);
             if after != CONTINUE {
                 return status(after);

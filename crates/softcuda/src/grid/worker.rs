@@ -237,6 +237,7 @@ impl Unit {
         if !self.prepare(running, 1, lanes, smid, nsmid) {
             return;
         }
+        self.cluster.reset(0);
         let block = &mut self.slots[0].block;
         block.on_one_stack(stack_limit);
         let at_once = (running.units() / (u64::from(nsmid) * 16))
@@ -300,20 +301,19 @@ impl Unit {
             waits &= outcome != Outcome::Polls;
         }
         if !done && waits && self.events() == before {
-            self.deadlock(running);
+            self.deadlock();
         }
         done
     }
 
     /// No thread of the unit can ever run again.
-    fn deadlock(&self, running: &Running<'_>) {
+    fn deadlock(&self) {
         if let Some(slot) = self
             .slots
             .iter()
             .find(|slot| (slot.block.exited() as usize) < slot.fibers.len())
         {
-            let detail = slot.block.standstill();
-            running.fail(FaultKind::Deadlock, slot.block.ctaid(), None, None, detail);
+            slot.block.deadlock();
         }
     }
 
@@ -349,6 +349,13 @@ fn place(running: &Running<'_>, unit: u64, rank: u64) -> [u32; 3] {
 }
 
 impl Block {
+    /// None of its threads can ever run again, and some have not ended.
+    pub(super) fn deadlock(&self) {
+        let detail = self.standstill();
+        self.running()
+            .fail(FaultKind::Deadlock, self.ctaid(), None, None, detail);
+    }
+
     /// Why no thread can go on, for a message.
     fn standstill(&self) -> String {
         let total = self.threads().len();

@@ -1,9 +1,9 @@
 //! What a function may do while it runs: wait for other threads or not. It decides how a kernel's
 //! threads are run, its [`Mode`].
 //!
-//! A kernel whose own body waits at one barrier of the whole block, and nowhere else, runs in
-//! rounds. It must run in fiber mode when it can reach
-//! - an operation that waits elsewhere (another barrier, a warp operation), or
+//! A kernel that waits in its own body alone, at barriers of its block and operations of its warp,
+//! runs in rounds. It must run in fiber mode when it can reach
+//! - an operation that waits elsewhere (in a called function, or at a cluster's barrier), or
 //! - an operation that polls (looks at memory that another thread may write for it to see) inside a
 //!   cycle of its own control flow, or by a call inside such a cycle, or in a function that calls
 //!   itself: it may be waiting for a write of a thread that loop mode would run later.
@@ -19,17 +19,17 @@ pub(crate) struct Facts {
     pub polls: bool,
     /// It must run as a fiber.
     pub waits: bool,
-    /// The barrier of the whole block that a kernel itself waits at, if it is one.
-    pub barrier: Option<u32>,
+    /// It is a kernel that waits where it can do so in rounds.
+    pub rounds: bool,
 }
 
 impl Facts {
     /// How a kernel is run.
     pub fn mode(self) -> Mode {
-        match (self.waits, self.barrier) {
+        match (self.waits, self.rounds) {
             (true, _) => Mode::Fibers,
-            (false, Some(_)) => Mode::Rounds,
-            (false, None) => Mode::Loop,
+            (false, true) => Mode::Rounds,
+            (false, false) => Mode::Loop,
         }
     }
 }
@@ -51,10 +51,9 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
             let operation = &instruction.operation;
             facts[at].waits |= operation.polls() && *in_cycle;
             if operation.waits() {
-                match (operation.block_barrier(), facts[at].barrier) {
-                    (Some(id), None) if function.kernel => facts[at].barrier = Some(id),
-                    (Some(id), Some(same)) if id == same => {}
-                    _ => facts[at].waits = true,
+                match function.kernel && operation.waits_in_rounds() {
+                    true => facts[at].rounds = true,
+                    false => facts[at].waits = true,
                 }
             }
             facts[at].polls |= operation.polls();

@@ -17,14 +17,16 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleError};
 use parking_lot::Mutex;
 
-use super::decode::{Callee, RegId};
+use super::decode::Callee;
 use super::dump::Dump;
 use super::layout::align_up;
+use super::liveness::{self, Kept};
 use super::lower;
 use super::module::Compiled;
 use super::program::{Body, Program, Signature, Step};
 use super::runtime::RuntimeFn;
 use crate::grid::context::{KernelFn, Mode, ThreadContext};
+use crate::grid::rounds::Wait;
 
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves
 /// below the limit that functions compare with must hold one, and what runtime functions need.
@@ -34,6 +36,9 @@ const MAX_NATIVE_FRAME: u32 = 16 << 10;
 const MAX_KERNEL_FRAME: u32 = 1 << 20;
 /// The most instructions of one compilation: beyond, it would take minutes.
 const MAX_INSTRUCTIONS: usize = 400_000;
+/// The most waits times registers of a kernel that runs in rounds: each register is defined anew
+/// where a thread goes on.
+const MAX_DEFINITIONS: usize = 1 << 22;
 
 /// Why a kernel could not be compiled.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -55,6 +60,8 @@ pub(crate) struct Code {
     _table: Box<[Target]>,
     /// Numbers that it refers to.
     _numbers: Vec<Box<[u64]>>,
+    /// The places where its threads wait, in rounds; compiled code has the address.
+    _waits: Box<[Wait]>,
     /// Owns the memory that the code is in.
     module: Mutex<Option<JITModule>>,
 }
@@ -213,11 +220,15 @@ pub(crate) struct Unit {
     pub shared: SharedLayout,
     /// How the kernel runs a block.
     pub mode: Mode,
-    /// In rounds: for each of the kernel's barriers, in source order, the registers that are live
-    /// after it.
-    pub live: Vec<Vec<RegId>>,
-    /// In rounds: the bytes that each thread keeps from round to round.
+    /// Neighbouring threads run together where they can.
+    pub vectors: bool,
+    /// In rounds: what threads of the kernel keep while they wait.
+    pub live: Kept,
+    /// In rounds: the bytes that each thread keeps.
     pub kept: u32,
+    /// In rounds: the places where the kernel's threads wait, in source order; compiled code has
+    /// their address.
+    pub waits: Box<[Wait]>,
     jit: JITModule,
     functions: HashMap<u32, FuncId>,
     runtime: HashMap<usize, FuncId>,
@@ -398,10 +409,13 @@ pub(crate) fn compile(
     program: &Arc<Program>,
     kernel: u32,
     mode: Mode,
+    vectors: bool,
 ) -> Result<Code, CompileError> {
     // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the
     // program down.
-    let result = catch_unwind(AssertUnwindSafe(|| compile_unit(program, kernel, mode)));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        compile_unit(program, kernel, mode, vectors)
+    }));
     let what = match result {
         Ok(Ok(code)) => return Ok(code),
         Ok(Err(what)) => what,
@@ -411,24 +425,33 @@ pub(crate) fn compile(
             .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
             .unwrap_or_else(|| "the compiler panicked".into()),
     };
+    // A frame that is too large for vectors may do for one thread.
+    if vectors && !cfg!(test) {
+        tracing::warn!("{}: no vectors: {what}", program.functions[kernel as usize].name);
+        return compile(program, kernel, mode, false);
+    }
     Err(CompileError {
         kernel: program.functions[kernel as usize].name.clone(),
         what,
     })
 }
 
-/// For each barrier of a kernel, the registers that are live after it; `None` for a kernel that is
-/// too large.
-fn live_at_barriers(program: &Program, kernel: u32) -> Option<Vec<Vec<RegId>>> {
+/// What threads of a kernel keep where they wait; `None` for a kernel that is too large.
+fn kept(program: &Program, kernel: u32) -> Option<Kept> {
     let body = program.functions[kernel as usize].body.as_ref()?;
-    let is_barrier = |step: &Step| matches!(step, Step::Instruction(instruction) if instruction.operation.block_barrier().is_some());
-    let barriers: Vec<usize> = (0..body.steps.len())
-        .filter(|at| is_barrier(&body.steps[*at]))
+    let waits: Vec<usize> = (0..body.steps.len())
+        .filter(|at| matches!(&body.steps[*at], Step::Instruction(wait) if wait.operation.waits_in_rounds()))
         .collect();
-    super::liveness::live_after(body, &barriers)
+    let definitions = waits.len().checked_mul(body.tables.registers.len())?;
+    (definitions <= MAX_DEFINITIONS).then(|| liveness::kept(body, &waits))?
 }
 
-fn compile_unit(program: &Arc<Program>, kernel: u32, mode: Mode) -> Result<Code, String> {
+fn compile_unit(
+    program: &Arc<Program>,
+    kernel: u32,
+    mode: Mode,
+    vectors: bool,
+) -> Result<Code, String> {
     let start = Instant::now();
     let functions = reachable(program, kernel);
     let instructions: usize = bodies(program, &functions)
@@ -439,7 +462,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, mode: Mode) -> Result<Code,
     }
     let shared = SharedLayout::of(program, bodies(program, &functions));
     let live = match mode {
-        Mode::Rounds => live_at_barriers(program, kernel),
+        Mode::Rounds => kept(program, kernel),
         _ => None,
     };
     let mode = match (mode, &live) {
@@ -456,8 +479,10 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, mode: Mode) -> Result<Code,
         program: Arc::clone(program),
         shared,
         mode,
+        vectors,
         live: live.unwrap_or_default(),
         kept: 0,
+        waits: Box::new([]),
         jit: JITModule::new(builder),
         functions: HashMap::new(),
         runtime: HashMap::new(),
@@ -497,6 +522,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, mode: Mode) -> Result<Code,
         jit,
         table,
         numbers,
+        waits,
         kept,
         mode,
         sites,
@@ -515,6 +541,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, mode: Mode) -> Result<Code,
             size,
             _table: table,
             _numbers: numbers,
+            _waits: waits,
             module: Mutex::new(Some(jit)),
         }),
         Err(what) => {

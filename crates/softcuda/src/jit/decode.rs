@@ -126,13 +126,18 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// (`bra`, `ret`) leaves the builder in a fresh block.
     fn lower(&self, l: &mut Lower<'_>);
 
-    /// The thread may have to wait for others here, so its kernel must run in fiber mode.
+    /// The thread may have to wait for others here, so its kernel cannot run in loop mode.
     fn waits(&self) -> bool {
         false
     }
 
-    /// The operation waits at this barrier for all threads of the block, and for nothing else.
-    fn block_barrier(&self) -> Option<u32> {
+    /// A kernel can wait so in rounds: the grid knows the wait, and what threads bring to it.
+    fn waits_in_rounds(&self) -> bool {
+        false
+    }
+
+    /// The operation writes this number, as written in a place of this type, and nothing else.
+    fn number(&self) -> Option<(Type, Immediate)> {
         None
     }
 

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use super::module::{Kernel, LoadError, LoadOptions, Module};
+use super::module::{Form, Kernel, LoadError, LoadOptions, Module};
 use crate::grid;
 use crate::grid::launch::{Fault, Launch};
 use crate::memory::{self, Kind};
@@ -34,6 +34,15 @@ pub(crate) fn buffer<T: Copy>(values: &mut [T]) -> &mut [u8] {
 pub(crate) fn load(source: &str) -> Arc<Module> {
     Module::load(source.as_bytes(), &LoadOptions::default())
         .unwrap_or_else(|error| panic!("{}", error.log))
+}
+
+/// Loads a module whose kernels wait in this form.
+pub(crate) fn load_as(source: &str, form: Form) -> Arc<Module> {
+    let options = LoadOptions {
+        form,
+        ..LoadOptions::default()
+    };
+    Module::load(source.as_bytes(), &options).unwrap_or_else(|error| panic!("{}", error.log))
 }
 
 /// The refusal of a module that must not load.

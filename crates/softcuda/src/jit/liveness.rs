@@ -8,9 +8,18 @@ use super::program::{Body, Instruction, Step};
 /// The most bits that all sets of a body take; beyond, nobody asks how much is live.
 const MOST: usize = 1 << 28;
 
-/// For each of these steps, in ascending order, the registers that are live after it. `None` for a
-/// body that is too large.
-pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>> {
+/// What threads keep while they wait.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// For each wait, in source order, the registers that are live after it.
+    pub after: Vec<Vec<RegId>>,
+    /// The registers that are live where the body starts: what may be read before it is written.
+    pub at_start: Vec<RegId>,
+}
+
+/// What is live after each of these steps, which are in ascending order. `None` for a body that is
+/// too large.
+pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
     let graph = Graph::of(body);
     let live = Live::of(body, &graph)?;
     let mut found = vec![];
@@ -33,7 +42,10 @@ pub(super) fn live_after(body: &Body, steps: &[usize]) -> Option<Vec<Vec<RegId>>
         }
         found.push(registers(&after));
     }
-    Some(found)
+    Some(Kept {
+        after: found,
+        at_start: registers(&live.at_start[0]),
+    })
 }
 
 /// For each block of this graph of the body, the registers that are live where it begins. `None`

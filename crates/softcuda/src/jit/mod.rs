@@ -11,11 +11,11 @@
 //! | mode | where | the compiled function |
 //! |---|---|---|
 //! | loop | nothing that can be reached waits for another thread | loops over the threads of a block |
-//! | rounds | the kernel waits at one barrier of the whole block, and nowhere else | loops over the threads once a round; registers that are live at the barrier ([`liveness`]) stay in a record of the thread |
+//! | rounds | the kernel waits in its own body alone, at barriers and warp operations | loops over the lanes that the grid gives a turn, each from wait to wait; registers that are live at a wait ([`liveness`]) lie in a tile of the warp |
 //! | fibers | everything else | runs one thread; each is a fiber with its own stack |
 //!
-//! A barrier in rounds costs a few loads and stores a thread, where a fiber costs a switch of
-//! stacks: 5 to 10 times less.
+//! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks: 5
+//! to 10 times less.
 //!
 //! One `dyn Operation` stands for each instruction. Decoding and lowering of a family are in one
 //! file, so what is refused at load and what can be lowered cannot drift apart. A thread that

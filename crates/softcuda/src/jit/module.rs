@@ -29,7 +29,7 @@ pub(crate) struct Compiled {
     pub entry: KernelFn,
     /// How it runs a block.
     pub mode: Mode,
-    /// In rounds: the bytes that each thread keeps from round to round.
+    /// In rounds: the bytes that each thread keeps while it waits.
     pub kept: u32,
     /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must
     /// have.
@@ -44,11 +44,45 @@ pub(crate) struct Compiled {
 pub(crate) struct LoadOptions {
     /// The device's compute capability, as `major * 10 + minor`: code for a later one is refused.
     pub capability: u32,
+    /// How its kernels wait.
+    pub form: Form,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        LoadOptions { capability: 90 }
+        LoadOptions {
+            capability: 90,
+            form: Form::of_environment(),
+        }
+    }
+}
+
+/// How kernels run that can run so: the best form, or one beside it, for comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Neighbouring threads together, in vectors.
+    Vectors,
+    /// Thread by thread; where threads wait, in rounds.
+    Rounds,
+    /// Thread by thread; those that wait as fibers.
+    Fibers,
+}
+
+impl Form {
+    /// What `SOFTCUDA_FORM` says (`vectors`, `rounds`, `fibers`); vectors without.
+    pub fn of_environment() -> Form {
+        static FORM: OnceLock<Form> = OnceLock::new();
+        *FORM.get_or_init(|| match std::env::var("SOFTCUDA_FORM").as_deref() {
+            Ok("fibers") => Form::Fibers,
+            Ok("rounds") => Form::Rounds,
+            Ok("vectors") | Err(_) => Form::Vectors,
+            Ok(text) => {
+                tracing::warn!(
+                    "SOFTCUDA_FORM={text} is not vectors, rounds or fibers: it is ignored"
+                );
+                Form::Vectors
+            }
+        })
     }
 }
 
@@ -105,6 +139,7 @@ pub(crate) struct Module {
     program: Arc<Program>,
     names: Names,
     facts: Vec<Facts>,
+    form: Form,
     kernels: Vec<Arc<Kernel>>,
     _variables: Variables,
     /// What the driver writes into its information log.
@@ -155,6 +190,7 @@ impl Module {
                 program: Arc::clone(&program),
                 names,
                 facts,
+                form: options.form,
                 kernels,
                 _variables: variables,
                 info,
@@ -298,8 +334,12 @@ impl Kernel {
         self.code
             .get_or_init(|| {
                 let module = self.module();
-                let mode = module.facts[self.function as usize].mode();
-                let code = compile::compile(&module.program, self.function, mode);
+                let mode = match (module.facts[self.function as usize].mode(), module.form) {
+                    (Mode::Rounds, Form::Fibers) => Mode::Fibers,
+                    (mode, _) => mode,
+                };
+                let vectors = module.form == Form::Vectors;
+                let code = compile::compile(&module.program, self.function, mode, vectors);
                 if let Ok(code) = &code {
                     tracing::debug!(
                         kernel = &*self.name,

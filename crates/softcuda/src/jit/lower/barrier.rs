@@ -1,13 +1,16 @@
 //! `bar`, `barrier` and `barrier.cluster`.
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use ptx::ast::{Immediate, Type};
+use ptx::ast::Type;
 
 use super::Lower;
 use crate::grid::barrier::{BARRIER_ARRIVE, BARRIER_RED, BARRIER_SYNC};
 use crate::grid::cluster::{CLUSTER_ARRIVE, CLUSTER_WAIT};
-use crate::grid::warp::Meeting;
+use crate::grid::rounds::{BarrierKind, Wait};
+use crate::grid::warp::{Meeting, Tile};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
 #[derive(Debug)]
@@ -170,40 +173,51 @@ impl Operation for Barrier {
         true
     }
 
-    fn block_barrier(&self) -> Option<u32> {
-        match self {
-            Barrier::Sync { id, count: None }
-            | Barrier::Reduce {
-                id, count: None, ..
-            } => match id {
-                Arg::Imm(Immediate::Int { bits, .. }) if *bits < 16 => Some(*bits as u32),
-                _ => None,
-            },
-            _ => None,
-        }
+    fn waits_in_rounds(&self) -> bool {
+        !matches!(self, Barrier::ClusterArrive | Barrier::ClusterWait)
     }
 }
 
 impl Barrier {
-    /// In rounds: the thread is done until all have come here.
+    /// In rounds: the lane is done until it may go on.
     fn lower_in_rounds(&self, l: &mut Lower<'_>) {
-        let Barrier::Reduce {
-            op, to, predicate, ..
-        } = self
-        else {
-            return l.next_round();
+        let (kind, id, count) = match self {
+            Barrier::Sync { id, count } => (BarrierKind::Sync, id, count.as_ref()),
+            Barrier::Arrive { id, count } => (BarrierKind::Arrive, id, Some(count)),
+            Barrier::Reduce { id, count, .. } => (BarrierKind::Reduce, id, count.as_ref()),
+            Barrier::ClusterArrive | Barrier::ClusterWait => {
+                unreachable!("analysis found that this waits for fibers alone")
+            }
         };
-        let predicate = l.read(predicate, Type::Pred);
-        l.count_predicate(predicate);
-        l.next_round();
-        let [came, true_ones] = l.last_tally();
+        let wait = Wait {
+            kind: kind as u32,
+            b: l.bring_number(id, offset_of!(Tile, b)),
+            mask: match count {
+                Some(count) => l.bring_number(count, offset_of!(Tile, masks)),
+                None => Some(0),
+            },
+            c: Some(0),
+        };
+        if let Barrier::Reduce { predicate, .. } = self {
+            let predicate = l.read(predicate, Type::Pred);
+            let predicate = l.b.ins().uextend(types::I32, predicate);
+            l.bring(predicate, offset_of!(Tile, values));
+        }
+        l.wait(wait);
+        let Barrier::Reduce { op, to, .. } = self else {
+            return;
+        };
         match op {
-            Reduction::Popc => l.write(to, Type::U32, true_ones),
+            Reduction::Popc => {
+                let true_ones = l.taken();
+                l.write(to, Type::U32, true_ones);
+            }
             Reduction::And => {
-                let all = l.b.ins().icmp(IntCC::Equal, came, true_ones);
+                let all = l.taken_predicate();
                 l.write(to, Type::Pred, all);
             }
             Reduction::Or => {
+                let true_ones = l.taken();
                 let any = l.b.ins().icmp_imm(IntCC::NotEqual, true_ones, 0);
                 l.write(to, Type::Pred, any);
             }

@@ -3,7 +3,7 @@
 //! | frame | function | `ret` | a status other than `CONTINUE` |
 //! |---|---|---|---|
 //! | loop | all threads of a block, x innermost | next thread | `EXITED`: next thread; otherwise returned |
-//! | rounds | all threads of a block, over and over | next thread | `EXITED`: next thread; otherwise returned |
+//! | rounds | all threads of a block, from wait to wait | next lane | `EXITED`: next lane; otherwise returned |
 //! | fiber | one thread | returns | returned |
 //! | device | called | returns | returned |
 //!
@@ -137,7 +137,7 @@ pub(crate) fn lower(
         reads_bits: true,
     };
     let plan = match l.frame {
-        Frame::Loop { .. } if crate::jit::spmd::wanted() => Plan::of(function, body),
+        Frame::Loop { .. } if l.unit.vectors => Plan::of(function, body),
         _ => None,
     };
     l.prologue(function);

@@ -231,8 +231,12 @@ impl Lower<'_> {
 
     /// What a register holds, with the NaN that the device gives where that can be seen.
     fn held(&mut self, id: RegId) -> Value {
-        let value = match self.form() {
-            lanes::Form::Thread => {
+        let value = match (self.form(), self.held_number(id)) {
+            (lanes::Form::Thread, Some((ty, number))) => {
+                let value = self.immediate(number, ty);
+                self.fit(value, self.register_types[id.0 as usize], is_signed(ty))
+            }
+            (lanes::Form::Thread, None) => {
                 let variable = self.variable(id);
                 self.b.use_var(variable)
             }

@@ -1,7 +1,7 @@
 //! `mov`: registers, numbers, addresses, special registers; packing and unpacking.
 
 use cranelift_codegen::ir::{self, InstBuilder, Value, types};
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
 use super::{Lower, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Special};
@@ -124,6 +124,17 @@ impl Operation for Mov {
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
         match self {
             Mov::Scalar { ty, from, .. } if ty.size() >= 4 && *ty != Type::B128 => of(from),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<(Type, Immediate)> {
+        match self {
+            Mov::Scalar {
+                ty,
+                to: Arg::Reg(_),
+                from: Arg::Imm(number),
+            } => Some((*ty, *number)),
             _ => None,
         }
     }

@@ -1,76 +1,116 @@
-//! A kernel that runs its block in rounds: a loop over the threads, in which each goes on from
-//! where it stood to the barrier.
+//! A kernel that runs its block in rounds: a loop over the lanes that have a turn, in which each
+//! goes on from where it stood to where it waits next.
 //!
 //! ```text
-//! entry:   every thread stands at its start
-//! round:   for each thread
-//!            go to where it stands: start, after the nth barrier, or its end
-//!            ...
-//!            nth barrier: keep what is live, stand after the nth barrier, next thread
-//!            end: stand at the end, next thread
-//!          when a thread came to a barrier: round again
+//! over:    ask the grid whose turn is next; when all have ended, return
+//! lane:    go to where the lane stands: start, or after the nth wait
+//!          ...
+//!          nth wait: keep what is live, bring the operands, stand after the nth wait, next lane
+//!          end: stand at the end, next lane
+//! next:    the next lane of the turn, or over
 //! ```
 //!
-//! As the kernel waits nowhere else, all threads that have not ended stand at the barrier when a
-//! round is over, so it is complete. What a thread keeps lies in a record of its own: first where
-//! it stands, then the registers that are live there.
+//! What a lane keeps lies in its warp's [`Tile`], behind what lanes bring to a wait: in arrays over
+//! the lanes, one for each register that is live there. Lanes stand at different waits, so what one
+//! keeps at one wait must not lie where another keeps something at another: an array serves all
+//! waits, for registers of one size.
+//!
+//! The grid decides who goes on, see [`crate::grid::rounds`].
 
+use std::collections::HashMap;
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, MemFlags, Type, Value, types};
+use cranelift_codegen::ir::{
+    Block, BlockArg, BlockCall, Inst, InstBuilder, JumpTableData, MemFlags, Type, Value, types,
+};
+use ptx::ast;
 
 use super::Lower;
 use super::function::Frame;
-use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE};
-use crate::grid::rounds::ROUND_OVER;
-use crate::jit::decode::RegId;
+use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
+use crate::grid::rounds::{ENDED, TURN, Wait};
+use crate::grid::warp::Tile;
+use crate::jit::decode::{Arg, RegId};
+use crate::jit::liveness::Kept;
 use crate::jit::program::Step;
 
-/// Where a thread stands that has not started.
-const START: i64 = 0;
+/// With this many places to go on from, or fewer, a lane finds its own by comparing.
+const FEW: usize = 3;
 
 /// Rounds, as far as they are lowered.
 pub(super) struct Rounds {
-    /// For each barrier in source order, the registers that are live after it.
+    /// For each wait in source order, what lanes keep there.
     live: Vec<Vec<RegId>>,
-    /// Where threads go on after each.
+    /// What the tile has room for.
+    arrays: Arrays,
+    /// Registers that are the same number wherever they are read, and how that is written.
+    numbers: HashMap<RegId, (ast::Type, ast::Immediate)>,
+    /// Where lanes go on after each wait.
     resumes: Vec<Block>,
+    /// The waits lowered so far.
+    lowered: usize,
     /// The body uses the carry flag.
     uses_carry: bool,
-    /// The barriers lowered so far.
-    lowered: usize,
-    /// Bytes of a thread's record.
-    stride: u32,
-    /// The record of the thread that runs.
-    kept: Value,
-    /// Threads left in this round, itself included.
-    left: Value,
-    /// Whether one of those before came to a barrier.
-    waiting: Value,
-    /// Begins a round.
-    round: Block,
-    /// The loop over threads.
+    /// The warp's tile.
+    tile: Value,
+    /// The number of the lane that runs.
+    lane: Value,
+    /// The lanes of the turn that have not run, this one included.
+    lanes: Value,
+    /// Asks whose turn is next.
+    over: Block,
+    /// The loop over lanes.
     head: Block,
-    /// Goes to the next thread; told whether one waits.
+    /// Goes to the next lane.
     latch: Block,
 }
 
-impl Rounds {
-    /// Where a thread stands that has ended.
-    fn ended(&self) -> i64 {
-        self.resumes.len() as i64 + 1
+/// The arrays of a tile: for each size of a register, from 16 bytes to 1, how many there are.
+#[derive(Clone, Copy, Default)]
+struct Arrays([usize; SIZES]);
+
+/// The sizes that registers have: 16 bytes, 8, 4, 2, 1.
+const SIZES: usize = 5;
+
+impl Arrays {
+    fn class(bytes: u32) -> usize {
+        SIZES - 1 - bytes.trailing_zeros() as usize
+    }
+
+    /// Takes an array; its number among those of its size.
+    fn take(&mut self, bytes: u32) -> usize {
+        let count = &mut self.0[Arrays::class(bytes)];
+        *count += 1;
+        *count - 1
+    }
+
+    /// As many as both need.
+    fn most(self, other: Arrays) -> Arrays {
+        Arrays(std::array::from_fn(|class| {
+            self.0[class].max(other.0[class])
+        }))
+    }
+
+    /// The bytes of a lane in the arrays of the first sizes.
+    fn bytes(&self, sizes: usize) -> usize {
+        let counts = self.0.iter().zip([16, 8, 4, 2, 1]).take(sizes);
+        counts.map(|(count, bytes)| count * bytes).sum()
+    }
+
+    /// Where an array begins in the tile.
+    fn place(&self, bytes: u32, number: usize) -> usize {
+        let before = self.bytes(Arrays::class(bytes)) + number * bytes as usize;
+        size_of::<Tile>() + 32 * before
     }
 }
 
-/// What is kept of a thread at a barrier.
+/// What a lane keeps at a wait, in the arrays that begin at these offsets of the tile.
 struct Record {
-    /// Where each register lies.
-    registers: Vec<(RegId, i32)>,
-    carry: i32,
-    /// Where the area for calls lies, and how many bytes of it.
-    call_area: (i32, u32),
-    size: u32,
+    registers: Vec<(RegId, usize)>,
+    carry: usize,
+    /// The words of the area for calls.
+    call_area: Vec<usize>,
 }
 
 impl Lower<'_> {
@@ -79,165 +119,244 @@ impl Lower<'_> {
         self.rounds.is_some()
     }
 
-    /// Where what is live at a barrier lies in a record: the larger before the smaller, so that
-    /// each is aligned.
-    fn record(&self, live: &[RegId]) -> Record {
-        let bytes = |register: &RegId| self.register_types[register.0 as usize].bytes();
-        let mut registers = live.to_vec();
-        registers.sort_by_key(|register| std::cmp::Reverse(bytes(register)));
-        let mut size = 16;
-        let registers = registers
-            .into_iter()
-            .map(|register| {
-                let at = size;
-                size += bytes(&register);
-                (register, at as i32)
-            })
+    /// What is kept at a wait, as numbers of arrays, and how many arrays that takes.
+    fn numbered(&self, live: &[RegId]) -> (Record, Arrays) {
+        let mut arrays = Arrays::default();
+        let registers = live
+            .iter()
+            .map(|id| (*id, arrays.take(self.register_types[id.0 as usize].bytes())))
             .collect();
-        let carry = size as i32;
-        size = (size + 1).next_multiple_of(8);
-        let call_area = (
-            size as i32,
-            (self.body.tables.call_area as u32).next_multiple_of(8),
-        );
-        Record {
+        let words = self.body.tables.call_area.div_ceil(8);
+        let record = Record {
             registers,
-            carry,
-            call_area,
-            size: (size + call_area.1).next_multiple_of(16),
-        }
+            carry: arrays.take(1),
+            call_area: (0..words).map(|_| arrays.take(8)).collect(),
+        };
+        (record, arrays)
     }
 
-    /// Opens the loops over rounds and threads; the builder is where a thread starts.
-    pub(super) fn open_rounds(&mut self, live: Vec<Vec<RegId>>) {
+    /// What is kept at a wait.
+    fn record(&self, live: &[RegId], arrays: Arrays) -> Record {
+        let (mut record, _) = self.numbered(live);
+        for (id, at) in &mut record.registers {
+            *at = arrays.place(self.register_types[id.0 as usize].bytes(), *at);
+        }
+        record.carry = arrays.place(1, record.carry);
+        for at in &mut record.call_area {
+            *at = arrays.place(8, *at);
+        }
+        record
+    }
+
+    /// Opens the loops over turns and lanes; the builder is where a thread starts.
+    pub(super) fn open_rounds(&mut self, kept: Kept) {
         let flags = MemFlags::trusted();
-        let stride = live
+        let numbers = self.numbers(&kept.at_start);
+        let mut live = kept.after;
+        for live in &mut live {
+            live.retain(|register| !numbers.contains_key(register));
+        }
+        let arrays = live
             .iter()
-            .map(|live| self.record(live).size)
-            .max()
-            .unwrap_or(16);
-        self.unit.kept = stride;
-        let field = |offset: usize| offset as i32;
-        let block = self.block;
-        let records = self.b.ins().load(
-            types::I64,
-            flags,
-            block,
-            field(offset_of!(BlockContext, kept)),
-        );
-        let threads = self.b.ins().load(
-            types::I32,
-            flags,
-            block,
-            field(offset_of!(BlockContext, threads)),
-        );
+            .map(|live| self.numbered(live).1)
+            .fold(Arrays::default(), Arrays::most);
+        self.unit.kept = arrays.bytes(SIZES) as u32;
+        self.unit.waits = vec![Wait::NOWHERE; live.len()].into();
 
-        // Every thread stands at its start.
-        let clear = self.b.create_block();
-        let at = self.b.append_block_param(clear, types::I64);
-        let left = self.b.append_block_param(clear, types::I32);
-        let end = self.b.ins().jump(clear, &[records.into(), threads.into()]);
+        let over = self.b.create_block();
+        let end = self.b.ins().jump(over, &[]);
         self.entry.end.get_or_insert(end);
-        self.b.switch_to_block(clear);
-        let start = self.b.ins().iconst(types::I32, START);
-        self.b.ins().store(flags, start, at, 0);
-        let next = self.b.ins().iadd_imm(at, i64::from(stride));
-        let less = self.b.ins().iadd_imm(left, -1);
-        let round = self.b.create_block();
-        self.b
-            .ins()
-            .brif(less, clear, &[next.into(), less.into()], round, &[]);
+        self.b.switch_to_block(over);
+        let waits = self.unit.waits.as_ptr() as i64;
+        let waits = self.b.ins().iconst(types::I64, waits);
+        let block = self.block;
+        let status = self.call_value(&TURN, &[block, waits]);
+        let (stop, turn) = (self.cold_block(), self.fresh_block());
+        self.b.ins().brif(status, stop, &[], turn, &[]);
+        self.enter(stop);
+        self.b.ins().return_(&[status]);
 
-        self.b.switch_to_block(round);
-        let head = self.b.create_block();
-        let first = self.thread;
-        let no = self.b.ins().iconst(types::I8, 0);
-        self.b.ins().jump(
-            head,
-            &[first.into(), records.into(), threads.into(), no.into()],
-        );
+        self.enter(turn);
+        let mut field = |ty, offset: usize| {
+            let offset = offset_of!(BlockContext, turn) + offset;
+            self.b.ins().load(ty, flags, block, offset as i32)
+        };
+        let lanes = field(types::I32, offset_of!(Turn, lanes));
+        let threads = field(types::I64, offset_of!(Turn, threads));
+        let tile = field(types::I64, offset_of!(Turn, tile));
+        let (head, done) = (self.b.create_block(), self.cold_block());
+        let first = [BlockArg::Value(lanes)];
+        self.b.ins().brif(lanes, head, &first, done, &[]);
+        self.enter(done);
+        let status = self.b.ins().iconst(types::I32, i64::from(CONTINUE));
+        self.b.ins().return_(&[status]);
 
-        self.thread = self.b.append_block_param(head, types::I64);
-        let rounds = Rounds {
+        let lanes = self.b.append_block_param(head, types::I32);
+        self.b.switch_to_block(head);
+        let lane = self.b.ins().ctz(lanes);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
+        self.thread = self.b.ins().iadd(threads, distance);
+        self.rounds = Some(Rounds {
             resumes: live.iter().map(|_| self.b.create_block()).collect(),
             live,
-            uses_carry: self.uses_carry(),
+            arrays,
+            numbers,
             lowered: 0,
-            stride,
-            kept: self.b.append_block_param(head, types::I64),
-            left: self.b.append_block_param(head, types::I32),
-            waiting: self.b.append_block_param(head, types::I8),
-            round,
+            uses_carry: self.uses_carry(),
+            tile,
+            lane,
+            lanes,
+            over,
             head,
             latch: self.b.create_block(),
-        };
-        self.b.append_block_param(rounds.latch, types::I8);
-        self.b.switch_to_block(head);
-        let stands = self.b.ins().load(types::I32, flags, rounds.kept, 0);
+        });
+        let stands = self.load_lane(types::I32, offset_of!(Tile, stands));
         let start = self.b.create_block();
-        // All threads mostly stand at one place, so these branches are predicted.
-        for (number, resume) in (1..).zip(&rounds.resumes) {
-            let here = self.b.ins().icmp_imm(IntCC::Equal, stands, number);
-            let other = self.b.create_block();
-            let branch = self.b.ins().brif(here, *resume, &[], other, &[]);
-            self.entry.thread_end.get_or_insert(branch);
-            self.b.switch_to_block(other);
-            self.b.seal_block(other);
-        }
-        let over = self.b.ins().icmp_imm(IntCC::Equal, stands, rounds.ended());
-        let skip = [BlockArg::Value(rounds.waiting)];
-        let branch = self.b.ins().brif(over, rounds.latch, &skip, start, &[]);
-        self.entry.thread_end.get_or_insert(branch);
-        self.rounds = Some(rounds);
+        let branch = self.go_on(stands, start);
+        self.entry.thread_end = Some(branch);
         self.enter(start);
     }
 
-    /// The thread has come to the barrier: the next thread's turn. What is lowered next, it does in
-    /// the next round.
-    pub(super) fn next_round(&mut self) {
+    /// Goes where a lane stands. Gives the first branch.
+    fn go_on(&mut self, stands: Value, start: Block) -> Inst {
+        let resumes = match &self.rounds {
+            Some(rounds) => rounds.resumes.clone(),
+            None => vec![],
+        };
+        if resumes.len() > FEW {
+            let lists = &mut self.b.func.dfg.value_lists;
+            let calls: Vec<_> = std::iter::once(start)
+                .chain(resumes)
+                .map(|block| BlockCall::new(block, [], lists))
+                .collect();
+            let table = JumpTableData::new(calls[0], &calls);
+            let table = self.b.create_jump_table(table);
+            return self.b.ins().br_table(stands, table);
+        }
+        // All threads mostly stand at one place, so these branches are predicted.
+        let mut first = None;
+        for (number, resume) in (1..).zip(resumes) {
+            let here = self.b.ins().icmp_imm(IntCC::Equal, stands, number);
+            let other = self.fresh_block();
+            let branch = self.b.ins().brif(here, resume, &[], other, &[]);
+            first.get_or_insert(branch);
+            self.enter(other);
+        }
+        let branch = self.b.ins().jump(start, &[]);
+        first.unwrap_or(branch)
+    }
+
+    /// The address of what an array of the tile has for the lane that runs, less the array's
+    /// offset.
+    fn lane_address(&mut self, ty: Type) -> Value {
+        let Some(rounds) = &self.rounds else {
+            unreachable!("lanes are of rounds");
+        };
+        let (tile, lane) = (rounds.tile, rounds.lane);
+        let distance = i64::from(ty.bytes().trailing_zeros());
+        let distance = self.b.ins().ishl_imm(lane, distance);
+        self.b.ins().iadd(tile, distance)
+    }
+
+    /// What the array at `offset` of the tile has for the lane.
+    fn load_lane(&mut self, ty: Type, offset: usize) -> Value {
+        let at = self.lane_address(ty);
+        let flags = MemFlags::trusted();
+        self.b.ins().load(ty, flags, at, offset as i32)
+    }
+
+    fn store_lane(&mut self, value: Value, offset: usize) {
+        let at = self.lane_address(self.b.func.dfg.value_type(value));
+        let flags = MemFlags::trusted();
+        self.b.ins().store(flags, value, at, offset as i32);
+    }
+
+    /// Brings an operand to the wait that is next; `offset` is its array's.
+    pub(super) fn bring(&mut self, value: Value, offset: usize) {
+        self.store_lane(value, offset);
+    }
+
+    /// An operand of the wait that is next: what it is for all lanes, or brought.
+    pub(super) fn bring_number(&mut self, arg: &Arg, offset: usize) -> Option<u32> {
+        let known = match arg {
+            Arg::Imm(number) => Some(*number),
+            Arg::Reg(id) => self.held_number(*id).map(|(_, number)| number),
+            _ => None,
+        };
+        if let Some(ast::Immediate::Int { bits, .. }) = known {
+            return Some(bits as u32);
+        }
+        let value = self.read(arg, ast::Type::U32);
+        self.store_lane(value, offset);
+        None
+    }
+
+    /// What the lane takes from the last wait.
+    pub(super) fn taken(&mut self) -> Value {
+        self.load_lane(types::I32, offset_of!(Tile, results))
+    }
+
+    /// The predicate beside it.
+    pub(super) fn taken_predicate(&mut self) -> Value {
+        let Some(rounds) = &self.rounds else {
+            unreachable!("lanes are of rounds");
+        };
+        let (tile, lane) = (rounds.tile, rounds.lane);
+        let offset = offset_of!(Tile, predicates) as i32;
+        let all = self
+            .b
+            .ins()
+            .load(types::I32, MemFlags::trusted(), tile, offset);
+        let own = self.b.ins().ushr(all, lane);
+        let own = self.b.ins().ireduce(types::I8, own);
+        self.b.ins().band_imm(own, 1)
+    }
+
+    /// The lane waits here: the next lane's turn. What is lowered next, it does when it goes on.
+    pub(super) fn wait(&mut self, wait: Wait) {
         let Some(rounds) = &mut self.rounds else {
             return;
         };
         let number = rounds.lowered;
         rounds.lowered += 1;
-        let (kept, latch, resume) = (rounds.kept, rounds.latch, rounds.resumes[number]);
+        let (latch, resume) = (rounds.latch, rounds.resumes[number]);
         let carry = self.carry.filter(|_| rounds.uses_carry);
         let live = std::mem::take(&mut rounds.live[number]);
-        let record = self.record(&live);
-        let flags = MemFlags::trusted();
+        let arrays = rounds.arrays;
+        self.unit.waits[number] = wait;
+        let record = self.record(&live, arrays);
         for (register, offset) in &record.registers {
             let variable = self.variable(*register);
             let value = self.b.use_var(variable);
-            self.b.ins().store(flags, value, kept, *offset);
+            self.store_lane(value, *offset);
         }
         if let Some(carry) = carry {
             let value = self.b.use_var(carry);
-            self.b.ins().store(flags, value, kept, record.carry);
+            self.store_lane(value, record.carry);
         }
-        let (area, bytes) = record.call_area;
-        for word in (0..bytes as i32).step_by(8) {
+        for (word, offset) in (0..).step_by(8).zip(&record.call_area) {
             let value = self.b.ins().stack_load(types::I64, self.call_area, word);
-            self.b.ins().store(flags, value, kept, area + word);
+            self.store_lane(value, *offset);
         }
         let stands = self.b.ins().iconst(types::I32, number as i64 + 1);
-        self.b.ins().store(flags, stands, kept, 0);
-        let yes = self.b.ins().iconst(types::I8, 1);
-        self.b.ins().jump(latch, &[yes.into()]);
+        self.store_lane(stands, offset_of!(Tile, stands));
+        self.b.ins().jump(latch, &[]);
 
         self.enter(resume);
         self.clear_registers();
         for (register, offset) in &record.registers {
             let variable = self.variable(*register);
             let ty = self.register_types[register.0 as usize];
-            let value = self.b.ins().load(ty, flags, kept, *offset);
+            let value = self.load_lane(ty, *offset);
             self.b.def_var(variable, value);
         }
         if let Some(carry) = carry {
-            let value = self.b.ins().load(types::I8, flags, kept, record.carry);
+            let value = self.load_lane(types::I8, record.carry);
             self.b.def_var(carry, value);
         }
-        for word in (0..bytes as i32).step_by(8) {
-            let value = self.b.ins().load(types::I64, flags, kept, area + word);
+        for (word, offset) in (0..).step_by(8).zip(&record.call_area) {
+            let value = self.load_lane(types::I64, *offset);
             self.b.ins().stack_store(value, self.call_area, word);
         }
     }
@@ -248,80 +367,58 @@ impl Lower<'_> {
         )
     }
 
-    /// Counts a thread that comes to the barrier with a predicate.
-    pub(super) fn count_predicate(&mut self, predicate: Value) {
-        let one = self.b.ins().iconst(types::I32, 1);
-        let predicate = self.b.ins().uextend(types::I32, predicate);
-        for (n, more) in [one, predicate].into_iter().enumerate() {
-            let count = self.tally(n);
-            let count = self.b.ins().iadd(count, more);
-            let offset = (offset_of!(BlockContext, tally) + 4 * n) as i32;
-            let block = self.block;
-            self.b
-                .ins()
-                .store(MemFlags::trusted(), count, block, offset);
-        }
-    }
-
-    /// How many threads came to the barrier of the last round with a predicate, and with a true
-    /// one.
-    pub(super) fn last_tally(&mut self) -> [Value; 2] {
-        [self.tally(2), self.tally(3)]
-    }
-
-    fn tally(&mut self, n: usize) -> Value {
-        let offset = (offset_of!(BlockContext, tally) + 4 * n) as i32;
-        let block = self.block;
-        self.b
-            .ins()
-            .load(types::I32, MemFlags::trusted(), block, offset)
-    }
-
     /// A thread has ended; the builder is where all that end come together. Goes on to the next
-    /// thread, and the next round.
+    /// lane, and the next turn.
     pub(super) fn close_rounds(&mut self) {
+        let ended = self.b.ins().iconst(types::I32, i64::from(ENDED as i32));
+        self.store_lane(ended, offset_of!(Tile, stands));
         let Some(rounds) = self.rounds.take() else {
             return;
         };
-        let flags = MemFlags::trusted();
-        let ended = self.b.ins().iconst(types::I32, rounds.ended());
-        self.b.ins().store(flags, ended, rounds.kept, 0);
+        self.b.ins().jump(rounds.latch, &[]);
+        self.b.switch_to_block(rounds.latch);
+        let less = self.b.ins().iadd_imm(rounds.lanes, -1);
+        let left = self.b.ins().band(rounds.lanes, less);
+        let next = [BlockArg::Value(left)];
         self.b
             .ins()
-            .jump(rounds.latch, &[BlockArg::Value(rounds.waiting)]);
-
-        self.b.switch_to_block(rounds.latch);
-        let waits = self.b.block_params(rounds.latch)[0];
-        let thread = self.b.ins().iadd_imm(self.thread, THREAD_STRIDE as i64);
-        let kept = self.b.ins().iadd_imm(rounds.kept, i64::from(rounds.stride));
-        let left = self.b.ins().iadd_imm(rounds.left, -1);
-        let over = self.b.create_block();
-        self.b.ins().brif(
-            left,
-            rounds.head,
-            &[thread.into(), kept.into(), left.into(), waits.into()],
-            over,
-            &[],
-        );
-
-        self.b.switch_to_block(over);
-        let (again, done) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(waits, again, &[], done, &[]);
-        self.b.switch_to_block(again);
-        let (thread, block) = (self.thread, self.block);
-        let status = self.call_value(&ROUND_OVER, &[thread, block]);
-        let stop = self.b.create_block();
-        self.b.ins().brif(status, stop, &[], rounds.round, &[]);
-        self.b.switch_to_block(stop);
-        self.b.ins().return_(&[status]);
-        self.b.switch_to_block(done);
-        let status = self.b.ins().iconst(types::I32, i64::from(CONTINUE));
-        self.b.ins().return_(&[status]);
+            .brif(left, rounds.head, &next, rounds.over, &[]);
     }
 
     /// Whether values of the thread's context differ from one run through the body to the next.
     pub(super) fn many_contexts(&self) -> bool {
         matches!(self.frame, Frame::Rounds { .. })
+    }
+
+    /// The registers that hold one number wherever they are read: one instruction writes it, and no
+    /// path to a reader goes past that. Lanes need not keep them.
+    fn numbers(&self, live_at_start: &[RegId]) -> HashMap<RegId, (ast::Type, ast::Immediate)> {
+        let mut writers = vec![0u32; self.register_types.len()];
+        let mut numbers = HashMap::new();
+        for step in &self.body.steps {
+            let Step::Instruction(instruction) = step else {
+                continue;
+            };
+            for register in &instruction.writes {
+                writers[register.0 as usize] += 1;
+            }
+            if let ([register], None, Some(number)) = (
+                &instruction.writes[..],
+                instruction.guard,
+                instruction.operation.number(),
+            ) {
+                numbers.insert(*register, number);
+            }
+        }
+        numbers.retain(|register, _| {
+            writers[register.0 as usize] == 1 && !live_at_start.contains(register)
+        });
+        numbers
+    }
+
+    /// The number that a register holds, if it holds one wherever it is read.
+    pub(super) fn held_number(&self, register: RegId) -> Option<(ast::Type, ast::Immediate)> {
+        self.rounds.as_ref()?.numbers.get(&register).copied()
     }
 
     /// Every register is zero.

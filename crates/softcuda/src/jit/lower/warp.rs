@@ -1,11 +1,14 @@
 //! Operations in which the lanes of a warp meet: `shfl`, `vote`, `match`, `redux`, `activemask`,
 //! `elect`, `bar.warp.sync`.
 
-use cranelift_codegen::ir::{InstBuilder, types};
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::{Immediate, Type};
 
 use super::Lower;
-use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, unmasked};
+use crate::grid::rounds::Wait;
+use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, Tile, unmasked};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
 /// An operation, with what a lane brings and where its results go.
@@ -238,6 +241,9 @@ fn redux(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
 
 impl Operation for Meet {
     fn lower(&self, l: &mut Lower<'_>) {
+        if l.rounds() {
+            return self.lower_in_rounds(l);
+        }
         let kind = l.b.ins().iconst(types::I32, i64::from(self.kind));
         let mask = match &self.mask {
             Some(mask) => l.read(mask, Type::B32),
@@ -254,17 +260,7 @@ impl Operation for Meet {
         let status = l.b.ins().ushr_imm(answer, i64::from(STATUS_SHIFT));
         let status = l.b.ins().ireduce(types::I32, status);
         l.check_status(status);
-        match self.to {
-            (Arg::Sink, _) => {}
-            (ref to, Type::Pred) => {
-                let value = l.b.ins().ireduce(types::I8, answer);
-                l.write(to, Type::Pred, value);
-            }
-            (ref to, ty) => {
-                let value = l.b.ins().ireduce(types::I32, answer);
-                l.write(to, ty, value);
-            }
-        }
+        self.write_value(l, answer);
         if self.predicate != Arg::Sink {
             let predicate =
                 l.b.ins()
@@ -277,5 +273,57 @@ impl Operation for Meet {
 
     fn waits(&self) -> bool {
         true
+    }
+
+    fn waits_in_rounds(&self) -> bool {
+        true
+    }
+}
+
+impl Meet {
+    /// In rounds: the lane is done until the others are here.
+    fn lower_in_rounds(&self, l: &mut Lower<'_>) {
+        let mut wait = Wait {
+            kind: self.kind,
+            mask: match &self.mask {
+                Some(mask) => l.bring_number(mask, offset_of!(Tile, masks)),
+                None => Some(u32::MAX),
+            },
+            b: Some(0),
+            c: Some(0),
+        };
+        if self.value.0 != NOTHING {
+            let value = l.read(&self.value.0, self.value.1);
+            let value = l.fit(value, types::I64, false);
+            let low = l.b.ins().ireduce(types::I32, value);
+            l.bring(low, offset_of!(Tile, values));
+            let high = l.b.ins().ushr_imm(value, 32);
+            let high = l.b.ins().ireduce(types::I32, high);
+            l.bring(high, offset_of!(Tile, highs));
+        }
+        if let Some([b, c]) = &self.selectors {
+            wait.b = l.bring_number(b, offset_of!(Tile, b));
+            wait.c = l.bring_number(c, offset_of!(Tile, c));
+        }
+        l.wait(wait);
+        if self.to.0 != Arg::Sink {
+            let taken = l.taken();
+            self.write_value(l, taken);
+        }
+        if self.predicate != Arg::Sink {
+            let predicate = l.taken_predicate();
+            l.write(&self.predicate, Type::Pred, predicate);
+        }
+    }
+
+    /// Puts the value, in the low bits of what is taken, where it goes.
+    fn write_value(&self, l: &mut Lower<'_>, taken: Value) {
+        let (to, ty) = &self.to;
+        let want = match ty {
+            Type::Pred => types::I8,
+            _ => types::I32,
+        };
+        let value = l.fit(taken, want, false);
+        l.write(to, *ty, value);
     }
 }

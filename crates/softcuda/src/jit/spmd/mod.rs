@@ -21,7 +21,6 @@ mod classes;
 mod control;
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use super::decode::{Callee, Flow, RegId};
 use super::liveness;
@@ -34,15 +33,6 @@ pub(crate) use classes::in_vectors;
 pub(crate) const WIDTH: usize = 8;
 /// The most steps of a body that is worth a second form.
 const MOST_STEPS: usize = 4000;
-
-/// Kernels are given a vector form where they can have one.
-pub(crate) fn wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| {
-        let form = std::env::var("SOFTCUDA_FORM");
-        !matches!(form.as_deref(), Ok("thread" | "rounds" | "fibers"))
-    })
-}
 
 /// How a register's value differs between the threads of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -322,18 +322,23 @@ fn who_runs_in_rounds() {
         ("", Mode::Loop),
         ("bar.sync 0;", Mode::Rounds),
         ("barrier.sync.aligned 3; bar.sync 3;", Mode::Rounds),
-        // Two barriers: threads may wait at one for those that wait at the other.
-        ("bar.sync 0; bar.sync 1;", Mode::Fibers),
-        // Not for all threads.
-        ("bar.sync 0, 32;", Mode::Fibers),
-        ("bar.arrive 0, 32;", Mode::Fibers),
-        // Which barrier, nobody knows yet.
-        ("bar.sync %r1;", Mode::Fibers),
+        // Several barriers, and not for all threads.
+        ("bar.sync 0; bar.sync 1;", Mode::Rounds),
+        ("bar.sync 0, 32;", Mode::Rounds),
+        ("bar.arrive 0, 32;", Mode::Rounds),
+        ("bar.sync %r1;", Mode::Rounds),
+        // Operations of a warp.
+        ("bar.sync 0; bar.warp.sync -1;", Mode::Rounds),
+        ("shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;", Mode::Rounds),
+        ("activemask.b32 %r2;", Mode::Rounds),
+        // Of a cluster.
+        (
+            "barrier.cluster.arrive; bar.sync 0; barrier.cluster.wait;",
+            Mode::Fibers,
+        ),
         // In a function of its own.
         ("call meets, ();", Mode::Fibers),
         ("bar.sync 0; call meets, ();", Mode::Fibers),
-        // Another wait.
-        ("bar.sync 0; bar.warp.sync -1;", Mode::Fibers),
         // A wait for another thread's write, also where the loop is entered from above by falling
         // through.
         (
