@@ -19,6 +19,7 @@ use super::poll::BUDGET;
 use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
+use crate::jit::spmd::WIDTH;
 use super::warp::{Tile, Warp, each};
 
 /// The most threads a block has.
@@ -260,8 +261,9 @@ impl Block {
     /// Every thread is ready to start, and nobody waits.
     fn reset_waits(&mut self) {
         let mut left = self.threads.len() as u32;
+        let groups = self.context.get_mut().ntid[0].is_multiple_of(WIDTH as u32);
         for warp in &mut self.warps {
-            warp.reset(left.min(32));
+            warp.reset(left.min(32), groups);
             left -= left.min(32);
         }
         if self.barriers_open.get() != 0 {
@@ -480,6 +482,11 @@ pub(super) fn thread_of<'a>(context: *mut ThreadContext) -> Option<&'a Thread> {
     // SAFETY: compiled code passes on the context that the grid gave it, whose `fiber` is its
     // thread or null; the thread stays where it is as long as compiled code runs.
     unsafe { (*context).fiber.cast::<Thread>().as_ref() }
+}
+
+/// The block's threads have contexts of their own.
+pub(crate) fn has_contexts(context: *mut BlockContext) -> bool {
+    Block::of(context).threads().len() > 1
 }
 
 /// The number of the thread that runs with this context.

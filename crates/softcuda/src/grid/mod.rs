@@ -39,6 +39,7 @@ use std::time::{Duration, Instant};
 use device_functions::condition::Conditions;
 use launch::{Fault, Launch};
 pub(crate) use pool::workers;
+pub(crate) use block::has_contexts;
 pub(crate) use running::fault;
 use running::{Running, volume};
 use worker::Worker;

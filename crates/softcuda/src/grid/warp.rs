@@ -15,6 +15,7 @@ use super::launch::FaultKind;
 use super::rounds::START;
 use super::running::fault;
 use crate::jit::runtime::runtime;
+use crate::jit::spmd::WIDTH;
 
 /// What lanes do when they have met. The number in an operation's kind, see [`kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +105,11 @@ pub(crate) struct Tile {
     pub results: [Cell<u32>; 32],
     /// The predicates beside the results, a bit for each lane.
     pub predicates: Cell<u32>,
+    /// For each group of neighbours that the vector form runs together, 1 while they do; 0 once one
+    /// of them went on by itself.
+    pub together: [Cell<u32>; 32 / WIDTH],
     /// Makes its size a multiple of what any register is aligned to.
-    _room: [u32; 15],
+    _room: [u32; 15 - 32 / WIDTH],
 }
 
 impl Tile {
@@ -181,15 +185,19 @@ impl Warp {
         unsafe { &*self.tile.get() }
     }
 
-    /// A warp with `lanes` lanes, all ready to start.
-    pub fn reset(&mut self, lanes: u32) {
+    /// A warp with `lanes` lanes, all ready to start; in groups, if whole groups make up a row of
+    /// the block's threads.
+    pub fn reset(&mut self, lanes: u32, groups: bool) {
         let exist = (1u64 << lanes) as u32;
         let exist = exist.wrapping_sub(1);
         self.ready.set(exist);
         self.polling.set(0);
         self.exited.set(!exist);
         self.open.set(0);
-        self.tile().stands.iter().for_each(|lane| lane.set(START));
+        let tile = self.tile();
+        tile.stands.iter().for_each(|lane| lane.set(START));
+        let together = tile.together.iter();
+        together.for_each(|group| group.set(u32::from(groups)));
     }
 
     /// Lanes that have ended, or never were.

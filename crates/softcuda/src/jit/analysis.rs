@@ -138,7 +138,7 @@ fn steps_in_cycles(body: &Body) -> Vec<bool> {
 
 /// The control flow of a body: runs of steps without a jump or a label between.
 #[derive(Debug)]
-pub(super) struct Graph {
+pub(crate) struct Graph {
     /// The block that each step is in; blocks are numbered in source order.
     pub block_of: Vec<usize>,
     /// The blocks that control may go to from each.

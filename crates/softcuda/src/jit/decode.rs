@@ -168,6 +168,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// It loads a parameter of the kernel.
+    fn loads_parameter(&self) -> bool {
+        false
+    }
+
     /// It loads what other threads do not write for it to see: threads that load at one address
     /// may share one load.
     fn loads(&self) -> bool {

@@ -37,9 +37,10 @@ mod liveness;
 pub(crate) mod lower;
 pub(crate) mod module;
 mod program;
+mod recompute;
 mod resolve;
 pub(crate) mod runtime;
-mod spmd;
+pub(crate) mod spmd;
 #[cfg(test)]
 mod tests;
 mod variables;

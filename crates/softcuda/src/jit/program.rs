@@ -233,6 +233,8 @@ pub(crate) struct Instruction {
     pub reads: SmallVec<[RegId; 4]>,
     /// The special registers that it reads.
     pub specials: SmallVec<[Special; 1]>,
+    /// One of its operands is an address in brackets.
+    pub addresses: bool,
     /// It sees the bits of a NaN in its operands.
     pub reads_bits: bool,
     /// What it does.

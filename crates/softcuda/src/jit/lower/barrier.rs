@@ -199,28 +199,16 @@ impl Barrier {
             c: Some(0),
         };
         if let Barrier::Reduce { predicate, .. } = self {
-            let predicate = l.read(predicate, Type::Pred);
-            let predicate = l.b.ins().uextend(types::I32, predicate);
-            l.bring(predicate, offset_of!(Tile, values));
+            l.bring(predicate, Type::Pred, offset_of!(Tile, values), None);
         }
         l.wait(wait);
         let Barrier::Reduce { op, to, .. } = self else {
             return;
         };
         match op {
-            Reduction::Popc => {
-                let true_ones = l.taken();
-                l.write(to, Type::U32, true_ones);
-            }
-            Reduction::And => {
-                let all = l.taken_predicate();
-                l.write(to, Type::Pred, all);
-            }
-            Reduction::Or => {
-                let true_ones = l.taken();
-                let any = l.b.ins().icmp_imm(IntCC::NotEqual, true_ones, 0);
-                l.write(to, Type::Pred, any);
-            }
+            Reduction::Popc => l.take(to, Type::U32),
+            Reduction::And => l.take_predicate(to),
+            Reduction::Or => l.take(to, Type::Pred),
         }
     }
 }

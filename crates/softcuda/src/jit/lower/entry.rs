@@ -8,6 +8,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{Inst, InstBuilder, MemFlags, Type, Value, types};
 
 use super::Lower;
+use super::lanes::Form;
 use crate::grid::context::{BlockContext, ThreadContext};
 
 /// What the entry block can load.
@@ -76,6 +77,11 @@ impl Lower<'_> {
                 let emit = |cursor: &mut FuncCursor<'_>, base: Value| {
                     cursor.ins().load(ty, flags, base, offset as i32)
                 };
+                if thread && self.many_contexts() && self.form() != Form::Thread {
+                    // Of the group's first thread, or the one that has its turn in it.
+                    let base = self.thread;
+                    return emit(&mut self.b.cursor(), base);
+                }
                 match (thread, self.entry.thread_end) {
                     // The same for all threads.
                     (true, Some(end)) if entry != Entry::LocalSize => {

@@ -137,7 +137,7 @@ pub(crate) fn lower(
         reads_bits: true,
     };
     let plan = match l.frame {
-        Frame::Loop { .. } if l.unit.vectors => Plan::of(function, body),
+        Frame::Loop { .. } | Frame::Rounds { .. } if l.unit.vectors => Plan::of(function, body),
         _ => None,
     };
     l.prologue(function);
@@ -250,7 +250,7 @@ impl Lower<'_> {
     fn open_loop(&mut self, plan: Option<Plan>) -> Loops {
         if self.many_contexts() {
             let live = std::mem::take(&mut self.unit.live);
-            self.open_rounds(live);
+            self.open_rounds(live, plan);
             return None;
         }
         if !matches!(self.frame, Frame::Loop { .. }) {
@@ -372,7 +372,9 @@ impl Lower<'_> {
     fn epilogue(&mut self, loops: Loops) {
         let end = self.end();
         self.b.switch_to_block(end);
-        self.thread_ends();
+        if loops.is_some() {
+            self.thread_ends();
+        }
         if let Some(([z, y, x], over)) = loops {
             for (header, n) in [x, y, z].into_iter().zip(0..) {
                 let limit = self.entry(Entry::Ntid(n));
@@ -453,6 +455,10 @@ impl Lower<'_> {
         match (self.frame, n) {
             (Frame::Loop { tid, .. }, 0) => self.group_tid().unwrap_or(tid[0]),
             (Frame::Loop { tid, .. }, n) => tid[usize::from(n)],
+            (_, 0) => match self.group_tid() {
+                Some(x) => x,
+                None => self.entry(Entry::Tid(0)),
+            },
             _ => self.entry(Entry::Tid(n)),
         }
     }

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 
 use super::Lower;
 use super::function::slot;
+use crate::grid::context::{THREAD_STRIDE, ThreadContext};
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::{Class, Plan, WIDTH, Way};
@@ -44,7 +45,7 @@ pub(super) enum Form {
 
 /// How a register is kept of a group.
 #[derive(Clone, Debug)]
-enum Kept {
+pub(super) enum Kept {
     /// The first thread's value, or that of all.
     One(Variable),
     /// Vectors, of so many bits an element; a predicate's elements have all bits set or none.
@@ -64,6 +65,8 @@ const NO_LANE: i64 = -1;
 const JOIN: i32 = 4;
 /// In the slot: `%tid.x` of the group's first thread.
 const FIRST: i32 = 8;
+/// In the slot, in rounds: the number of the group's first thread in its warp.
+const GROUP: i32 = 12;
 /// In the slot: where each thread stands.
 const STANDS: i32 = 16;
 /// In the slot: the registers.
@@ -100,6 +103,10 @@ pub(super) struct Lanes {
     next: Block,
     /// Goes to the next group.
     latch: Block,
+    /// In rounds: the context of the group's first thread, and where a lane has its turn by itself.
+    own_contexts: Option<(Value, Block)>,
+    /// Where a thread goes on that parted from its group.
+    parted: Block,
 }
 
 impl Lanes {
@@ -115,7 +122,7 @@ const fn in_vector(wide: bool) -> usize {
     if wide { 2 } else { 4 }
 }
 
-fn vector_of(ty: ValueType) -> ValueType {
+pub(super) fn vector_of(ty: ValueType) -> ValueType {
     match ty {
         types::F32 => types::F32X4,
         types::F64 => types::F64X2,
@@ -134,10 +141,25 @@ impl Lower<'_> {
         self.lanes.as_ref().map_or(Form::Thread, |lanes| lanes.form)
     }
 
-    fn set_form(&mut self, form: Form) {
-        if let Some(lanes) = &mut self.lanes {
-            lanes.form = form;
+    pub(super) fn set_form(&mut self, form: Form) {
+        let Some(lanes) = &mut self.lanes else {
+            return;
+        };
+        lanes.form = form;
+        // In rounds, each thread has a context of its own.
+        if let Some((first, _)) = lanes.own_contexts {
+            self.thread = match form {
+                Form::Lane(lane @ 1..) => {
+                    self.b.ins().iadd_imm(first, (lane * THREAD_STRIDE) as i64)
+                }
+                _ => first,
+            };
         }
+    }
+
+    /// How a register is kept of a group.
+    pub(super) fn kept_of(&mut self, register: RegId) -> Kept {
+        self.lanes().kept(register).clone()
     }
 
     fn lanes(&mut self) -> &mut Lanes {
@@ -187,7 +209,7 @@ impl Lower<'_> {
     }
 
     /// The bits of a vector in another type.
-    fn as_vector(&mut self, value: Value, ty: ValueType) -> Value {
+    pub(super) fn as_vector(&mut self, value: Value, ty: ValueType) -> Value {
         match self.b.func.dfg.value_type(value) == ty {
             true => value,
             false => self.b.ins().bitcast(ty, little_endian(), value),
@@ -315,7 +337,7 @@ impl Lower<'_> {
         self.b.ins().icmp(IntCC::NotEqual, words, zero)
     }
 
-    fn is_predicate(&self, register: RegId) -> bool {
+    pub(super) fn is_predicate(&self, register: RegId) -> bool {
         self.body.tables.registers[register.0 as usize] == Type::Pred
     }
 
@@ -360,7 +382,7 @@ impl Lower<'_> {
             }
             Form::Vector { chunk, wide } => {
                 let Kept::Vectors(variables) = self.lanes().kept(register).clone() else {
-                    unreachable!("vectors are only written to vectors");
+                    unreachable!("register {register:?} is no vector");
                 };
                 if wide && self.is_predicate(register) {
                     if chunk % 2 == 0 {
@@ -416,6 +438,10 @@ impl Lower<'_> {
     /// Lowers the group's code; the builder is where a row's groups begin.
     pub(super) fn lower_groups(&mut self) {
         self.set_form(Form::Once);
+        // Operations of a group leave the function by faults alone.
+        let fault = self.cold_block();
+        let status = self.b.append_block_param(fault, types::I32);
+        let leave = std::mem::replace(&mut self.leave, fault);
         self.declare();
         self.clear_group();
         let body = self.body;
@@ -429,6 +455,9 @@ impl Lower<'_> {
         }
         self.group_begins(body.steps.len());
         self.end_group();
+        self.b.switch_to_block(fault);
+        self.b.ins().return_(&[status]);
+        self.leave = leave;
         self.set_form(Form::Thread);
     }
 
@@ -444,9 +473,62 @@ impl Lower<'_> {
 
     /// The group has ended: the next one's turn.
     fn end_group(&mut self) {
+        if self.lanes().own_contexts.is_some() {
+            self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
+        }
+        self.leave_turn();
+    }
+
+    /// The next group's turn.
+    pub(super) fn leave_turn(&mut self) {
         let (latch, first) = (self.lanes().latch, self.lanes().first);
+        if self.lanes().own_contexts.is_some() {
+            self.b.ins().jump(latch, &[]);
+            return;
+        }
         let first = self.b.use_var(first);
         self.b.ins().jump(latch, &[first.into()]);
+    }
+
+    /// In rounds: the number of the group's first thread in its row.
+    pub(super) fn group_first(&mut self) {
+        let variable = self.lanes().first;
+        let x = self.thread_field(types::I32, std::mem::offset_of!(ThreadContext, tid));
+        self.b.def_var(variable, x);
+    }
+
+    /// No group has parted.
+    pub(super) fn alone(&mut self) {
+        let slot = self.lanes().slot;
+        let none = self.b.ins().iconst(types::I32, NO_LANE);
+        self.b.ins().stack_store(none, slot, LANE);
+        let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
+        self.b.ins().stack_store(nowhere, slot, JOIN);
+    }
+
+    /// Goes on where a thread stands that parted from its group, if the one that runs has. Gives
+    /// the branch.
+    pub(super) fn unless_parted(&mut self) -> ir::Inst {
+        let (slot, parted) = (self.lanes().slot, self.lanes().parted);
+        let lane = self.b.ins().stack_load(types::I32, slot, LANE);
+        let alone = self.b.ins().icmp_imm(IntCC::SignedLessThan, lane, 0);
+        let on = self.fresh_block();
+        let branch = self.b.ins().brif(alone, on, &[], parted, &[]);
+        self.enter(on);
+        branch
+    }
+
+    /// Does a step once more that computes what the group has not kept.
+    pub(super) fn group_step_again(&mut self, at: usize) {
+        let body = self.body;
+        if let Step::Instruction(instruction) = &body.steps[at] {
+            self.reads_bits = instruction.reads_bits;
+            match self.lanes().plan.ways[at] {
+                // Nobody's value wrapped the first time.
+                Way::Widen { .. } => instruction.operation.lower(self),
+                _ => self.group_step(at, instruction),
+            }
+        }
     }
 
     fn group_step(&mut self, at: usize, instruction: &Instruction) {
@@ -485,7 +567,7 @@ impl Lower<'_> {
             next
         });
         match way {
-            Way::Once => {
+            Way::Once | Way::Wait => {
                 self.set_form(Form::Once);
                 instruction.operation.lower(self);
             }
@@ -816,6 +898,12 @@ impl Lower<'_> {
         let first = self.lanes().first;
         let first = self.b.use_var(first);
         self.b.ins().stack_store(first, slot, FIRST);
+        if let Some(lane) = self.rounds_lane() {
+            // Those that go on say where they come to; the others have ended.
+            self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
+            let lane = self.b.ins().ireduce(types::I32, lane);
+            self.b.ins().stack_store(lane, slot, GROUP);
+        }
         let before = self.b.ins().iconst(types::I32, NO_LANE);
         self.b.ins().stack_store(before, slot, LANE);
         let next = self.lanes().next;
@@ -973,20 +1061,14 @@ impl Lower<'_> {
         self.enter(on);
     }
 
-    /// Opens the loop over a row of threads, in groups and one by one; lowers the groups. The
-    /// builder is where a thread starts; what is answered is the head of its loop, which takes
-    /// `%tid.x`, and where a row is over.
-    pub(super) fn open_row(&mut self, plan: Plan) -> (Block, Block) {
-        let slot = slot(&mut self.b, 16);
+    /// The function has a vector form: what its lowering needs.
+    pub(super) fn new_lanes(
+        &mut self,
+        plan: Plan,
+        latch: Block,
+        own_contexts: Option<(Value, Block)>,
+    ) {
         let count = plan.control.graph.successors.len();
-        let head = self.b.create_block();
-        let begins = self.b.append_block_param(head, types::I32);
-        let first = self.b.declare_var(types::I32);
-        let latch = self.b.create_block();
-        self.b.append_block_param(latch, types::I32);
-        let group_blocks = (0..count).map(|_| self.b.create_block()).collect();
-        let x = self.b.declare_var(types::I32);
-        let next = self.cold_block();
         self.lanes = Some(Lanes {
             form: Form::Thread,
             registers: vec![None; self.register_types.len()],
@@ -995,26 +1077,37 @@ impl Lower<'_> {
             mask: None,
             masks_by_false: false,
             bases: vec![[None; WIDTH]; self.groups.groups.len()],
-            group_blocks,
+            group_blocks: (0..count).map(|_| self.b.create_block()).collect(),
             thread_blocks: vec![None; count],
             joins: vec![false; count],
-            first,
-            x,
-            slot,
+            first: self.b.declare_var(types::I32),
+            x: self.b.declare_var(types::I32),
+            slot: slot(&mut self.b, 16),
             places: HashMap::new(),
             size: REGISTERS,
-            next,
+            next: self.cold_block(),
+            parted: self.cold_block(),
             latch,
+            own_contexts,
             plan,
         });
+    }
+
+    /// Opens the loop over a row of threads, in groups and one by one; lowers the groups. The
+    /// builder is where a thread starts; what is answered is the head of its loop, which takes
+    /// `%tid.x`, and where a row is over.
+    pub(super) fn open_row(&mut self, plan: Plan) -> (Block, Block) {
+        let head = self.b.create_block();
+        let begins = self.b.append_block_param(head, types::I32);
+        let latch = self.b.create_block();
+        self.b.append_block_param(latch, types::I32);
+        self.new_lanes(plan, latch, None);
+        let (first, x) = (self.lanes().first, self.lanes().x);
         let (scalar, over) = (self.b.create_block(), self.b.create_block());
         let threads = self.entry(super::entry::Entry::Ntid(0));
         let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
         let zero = self.b.ins().iconst(types::I32, 0);
-        let none = self.b.ins().iconst(types::I32, NO_LANE);
-        self.b.ins().stack_store(none, slot, LANE);
-        let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
-        self.b.ins().stack_store(nowhere, slot, JOIN);
+        self.alone();
         self.b
             .ins()
             .brif(odd, scalar, &[zero.into()], head, &[zero.into()]);
@@ -1041,7 +1134,7 @@ impl Lower<'_> {
         let Some(lanes) = &self.lanes else {
             return;
         };
-        let (slot, next, latch) = (lanes.slot, lanes.next, lanes.latch);
+        let (slot, next) = (lanes.slot, lanes.next);
         let flags = MemFlags::trusted();
         let (resume, over) = (self.cold_block(), self.cold_block());
 
@@ -1069,10 +1162,30 @@ impl Lower<'_> {
         let ended = self.b.ins().icmp_imm(IntCC::Equal, stands, ENDED);
         self.b.ins().brif(ended, next, &[], sets, &[]);
         self.b.switch_to_block(sets);
-        let first = self.b.ins().stack_load(types::I32, slot, FIRST);
-        let x = self.b.ins().iadd(first, lane);
-        let variable = self.lanes().x;
-        self.b.def_var(variable, x);
+        let (parted, own_contexts) = (self.lanes().parted, self.lanes().own_contexts);
+        match own_contexts {
+            Some((_, enter)) => {
+                let first = self.b.ins().stack_load(types::I32, slot, GROUP);
+                let first = self.b.ins().uextend(types::I64, first);
+                let lane = self.b.ins().iadd(first, wide);
+                self.b.ins().jump(enter, &[lane.into()]);
+            }
+            None => {
+                let first = self.b.ins().stack_load(types::I32, slot, FIRST);
+                let x = self.b.ins().iadd(first, lane);
+                let variable = self.lanes().x;
+                self.b.def_var(variable, x);
+                self.b.ins().jump(parted, &[]);
+            }
+        }
+
+        self.b.switch_to_block(parted);
+        let lane = self.b.ins().stack_load(types::I32, slot, LANE);
+        let wide = self.b.ins().uextend(types::I64, lane);
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
+        let offset = self.b.ins().imul_imm(wide, 4);
+        let from = self.b.ins().iadd(base, offset);
+        let stands = self.b.ins().load(types::I32, flags, from, STANDS);
         let nobody = self.cold_block();
         let entries: Vec<(usize, Block)> = self
             .lanes()
@@ -1173,8 +1286,7 @@ impl Lower<'_> {
         self.b.ins().jump(next, &[]);
         self.b.switch_to_block(done);
         self.b.ins().stack_store(none, slot, LANE);
-        let first = self.b.ins().stack_load(types::I32, slot, FIRST);
-        self.b.ins().jump(latch, &[first.into()]);
+        self.back_to_latch();
 
         self.b.switch_to_block(together);
         self.b.ins().stack_store(none, slot, LANE);
@@ -1204,10 +1316,20 @@ impl Lower<'_> {
         }
         // Threads join nowhere else.
         self.b.switch_to_block(elsewhere);
-        let first = self.b.ins().stack_load(types::I32, slot, FIRST);
-        self.b.ins().jump(latch, &[first.into()]);
+        self.back_to_latch();
         let size = self.lanes().size as u32;
         self.b.func.sized_stack_slots[slot].size = size.next_multiple_of(16);
+    }
+
+    /// All threads of a group that parted have ended, or wait.
+    fn back_to_latch(&mut self) {
+        let (slot, latch) = (self.lanes().slot, self.lanes().latch);
+        if self.lanes().own_contexts.is_some() {
+            self.b.ins().jump(latch, &[]);
+            return;
+        }
+        let first = self.b.ins().stack_load(types::I32, slot, FIRST);
+        self.b.ins().jump(latch, &[first.into()]);
     }
 
     /// Takes what lies in the slot into a register of a group.
@@ -1242,6 +1364,7 @@ impl Lower<'_> {
         let lanes = self.lanes.as_ref()?;
         let (form, first, x) = (lanes.form, lanes.first, lanes.x);
         Some(match form {
+            Form::Thread if lanes.own_contexts.is_some() => return None,
             Form::Thread => self.b.use_var(x),
             Form::Once | Form::Vector { .. } | Form::Lane(0) => self.b.use_var(first),
             Form::Lane(lane) => {

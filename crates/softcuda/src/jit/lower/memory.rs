@@ -20,6 +20,8 @@ struct Access {
     /// One, or the elements of a vector.
     registers: Vec<Arg>,
     address: Arg,
+    /// The address is in a parameter of the kernel.
+    parameter: bool,
 }
 
 #[derive(Debug)]
@@ -146,6 +148,9 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         ty,
         registers,
         address: address.clone(),
+        parameter: matches!(address, Arg::Address(base, _)
+            if matches!(**base, Arg::Symbol(Symbol::Param(at), _)
+                if matches!(reader.tables.params[at as usize].place, Place::Kernel(_)))),
     })
 }
 
@@ -258,6 +263,10 @@ impl Operation for Load {
 
     fn polls(&self) -> bool {
         self.0.ordered
+    }
+
+    fn loads_parameter(&self) -> bool {
+        self.0.parameter && !self.0.ordered
     }
 
     fn loads(&self) -> bool {

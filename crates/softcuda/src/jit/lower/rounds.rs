@@ -31,9 +31,12 @@ use super::function::Frame;
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, TURN, Wait};
 use crate::grid::warp::Tile;
+use super::lanes::Form;
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness::Kept;
 use crate::jit::program::Step;
+use crate::jit::recompute::{self, recomputed};
+use crate::jit::spmd::{Plan, WIDTH};
 
 /// With this many places to go on from, or fewer, a lane finds its own by comparing.
 const FEW: usize = 3;
@@ -46,10 +49,14 @@ pub(super) struct Rounds {
     arrays: Arrays,
     /// Registers that are the same number wherever they are read, and how that is written.
     numbers: HashMap<RegId, (ast::Type, ast::Immediate)>,
-    /// Where lanes go on after each wait.
+    /// For each wait, the steps that are done again after it.
+    again: Vec<Vec<usize>>,
+    /// Where lanes go on after each wait, and where groups do.
     resumes: Vec<Block>,
-    /// The waits lowered so far.
+    group_resumes: Vec<Block>,
+    /// The waits lowered so far, for lanes and for groups.
     lowered: usize,
+    group_lowered: usize,
     /// The body uses the carry flag.
     uses_carry: bool,
     /// The warp's tile.
@@ -149,12 +156,17 @@ impl Lower<'_> {
     }
 
     /// Opens the loops over turns and lanes; the builder is where a thread starts.
-    pub(super) fn open_rounds(&mut self, kept: Kept) {
+    pub(super) fn open_rounds(&mut self, kept: Kept, plan: Option<Plan>) {
         let flags = MemFlags::trusted();
         let numbers = self.numbers(&kept.at_start);
+        let recomputed = recomputed(self.body, &kept.at_start);
         let mut live = kept.after;
+        let again = live.iter().map(|live| recompute::steps(self.body, &recomputed, live));
+        let again = again.collect();
         for live in &mut live {
-            live.retain(|register| !numbers.contains_key(register));
+            live.retain(|register| {
+                recomputed[register.0 as usize].is_none() && !numbers.contains_key(register)
+            });
         }
         let arrays = live
             .iter()
@@ -193,12 +205,16 @@ impl Lower<'_> {
 
         let lanes = self.b.append_block_param(head, types::I32);
         self.b.switch_to_block(head);
-        let lane = self.b.ins().ctz(lanes);
-        let lane = self.b.ins().uextend(types::I64, lane);
+        let number = self.b.ins().ctz(lanes);
+        let lane = self.b.ins().uextend(types::I64, number);
         let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
         self.thread = self.b.ins().iadd(threads, distance);
+        let groups = usize::from(plan.is_some()) * live.len();
         self.rounds = Some(Rounds {
             resumes: live.iter().map(|_| self.b.create_block()).collect(),
+            group_resumes: (0..groups).map(|_| self.b.create_block()).collect(),
+            again,
+            group_lowered: 0,
             live,
             arrays,
             numbers,
@@ -211,11 +227,111 @@ impl Lower<'_> {
             head,
             latch: self.b.create_block(),
         });
+        if let Some(plan) = plan {
+            self.open_groups(plan, threads, number);
+        }
         let stands = self.load_lane(types::I32, offset_of!(Tile, stands));
         let start = self.b.create_block();
         let branch = self.go_on(stands, start);
-        self.entry.thread_end = Some(branch);
+        self.entry.thread_end.get_or_insert(branch);
         self.enter(start);
+    }
+
+    /// Lowers the groups' code; the builder is where a lane has its turn, alone or with its group,
+    /// and then where it has it alone.
+    fn open_groups(&mut self, plan: Plan, threads: Value, number: Value) {
+        let flags = MemFlags::trusted();
+        let Some(rounds) = &self.rounds else {
+            unreachable!("turns are of rounds");
+        };
+        let (tile, lane, lanes, head, over) =
+            (rounds.tile, rounds.lane, rounds.lanes, rounds.head, rounds.over);
+        let latch = self.b.create_block();
+        let enter = self.b.create_block();
+        self.new_lanes(plan, latch, Some((self.thread, enter)));
+        self.alone();
+        let low = self.b.ins().band_imm(number, 32 - WIDTH as i64);
+        let all = self.b.ins().iconst(types::I32, (1 << WIDTH) - 1);
+        let own = self.b.ins().ushr(lanes, low);
+        let own = self.b.ins().band(own, all);
+        let full = self.b.ins().icmp(IntCC::Equal, own, all);
+        let word = self.group_word(lane, tile);
+        let offset = offset_of!(Tile, together) as i32;
+        let together = self.b.ins().load(types::I32, flags, word, offset);
+        let together = self.b.ins().icmp_imm(IntCC::NotEqual, together, 0);
+        let group = self.b.ins().band(full, together);
+        let begins = self.fresh_block();
+        let alone = [BlockArg::Value(lane)];
+        self.b.ins().brif(group, begins, &[], enter, &alone);
+        self.enter(begins);
+        self.group_first();
+        let stands = self.load_lane(types::I32, offset_of!(Tile, stands));
+        let resumes = match &self.rounds {
+            Some(rounds) => rounds.group_resumes.clone(),
+            None => vec![],
+        };
+        let start = self.b.create_block();
+        self.go_to(stands, start, &resumes);
+        self.enter(start);
+        self.lower_groups();
+        self.b.switch_to_block(latch);
+        let own = self.b.ins().ishl(all, low);
+        let left = self.b.ins().band_not(lanes, own);
+        let next = [BlockArg::Value(left)];
+        self.b.ins().brif(left, head, &next, over, &[]);
+
+        self.b.switch_to_block(enter);
+        let lane = self.b.append_block_param(enter, types::I64);
+        let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
+        self.thread = self.b.ins().iadd(threads, distance);
+        if let Some(rounds) = &mut self.rounds {
+            rounds.lane = lane;
+        }
+        let branch = self.unless_parted();
+        self.entry.thread_end = Some(branch);
+        self.group = None;
+    }
+
+    /// A group waits here: the next one's turn.
+    fn group_wait(&mut self, wait: Wait) {
+        let Some(rounds) = &mut self.rounds else {
+            return;
+        };
+        let number = rounds.group_lowered;
+        rounds.group_lowered += 1;
+        let (resume, arrays) = (rounds.group_resumes[number], rounds.arrays);
+        let (live, again) = (rounds.live[number].clone(), rounds.again[number].clone());
+        self.unit.waits[number] = wait;
+        let record = self.record(&live, arrays);
+        for (register, offset) in &record.registers {
+            self.keep_of_group(*register, *offset);
+        }
+        self.group_stands(number as i64 + 1);
+        self.leave_turn();
+        self.enter(resume);
+        for (register, offset) in &record.registers {
+            self.take_of_group(*register, *offset);
+        }
+        for at in again {
+            self.group_step_again(at);
+        }
+    }
+
+    /// The number of the lane that runs, or of the first of its group.
+    pub(super) fn rounds_lane(&self) -> Option<Value> {
+        self.rounds.as_ref().map(|rounds| rounds.lane)
+    }
+
+    /// The predicates of the last wait, the group's in the lowest bits.
+    pub(super) fn group_predicates(&mut self) -> Value {
+        let Some(rounds) = &self.rounds else {
+            unreachable!("groups wait in rounds");
+        };
+        let (tile, lane) = (rounds.tile, rounds.lane);
+        let offset = offset_of!(Tile, predicates) as i32;
+        let flags = MemFlags::trusted();
+        let all = self.b.ins().load(types::I32, flags, tile, offset);
+        self.b.ins().ushr(all, lane)
     }
 
     /// Goes where a lane stands. Gives the first branch.
@@ -224,10 +340,15 @@ impl Lower<'_> {
             Some(rounds) => rounds.resumes.clone(),
             None => vec![],
         };
+        self.go_to(stands, start, &resumes)
+    }
+
+    /// Goes to `start`, or to where those go on that stand at a wait. Gives the first branch.
+    fn go_to(&mut self, stands: Value, start: Block, resumes: &[Block]) -> Inst {
         if resumes.len() > FEW {
             let lists = &mut self.b.func.dfg.value_lists;
             let calls: Vec<_> = std::iter::once(start)
-                .chain(resumes)
+                .chain(resumes.iter().copied())
                 .map(|block| BlockCall::new(block, [], lists))
                 .collect();
             let table = JumpTableData::new(calls[0], &calls);
@@ -236,7 +357,7 @@ impl Lower<'_> {
         }
         // All threads mostly stand at one place, so these branches are predicted.
         let mut first = None;
-        for (number, resume) in (1..).zip(resumes) {
+        for (number, resume) in (1..).zip(resumes.iter().copied()) {
             let here = self.b.ins().icmp_imm(IntCC::Equal, stands, number);
             let other = self.fresh_block();
             let branch = self.b.ins().brif(here, resume, &[], other, &[]);
@@ -249,7 +370,7 @@ impl Lower<'_> {
 
     /// The address of what an array of the tile has for the lane that runs, less the array's
     /// offset.
-    fn lane_address(&mut self, ty: Type) -> Value {
+    pub(super) fn lane_address(&mut self, ty: Type) -> Value {
         let Some(rounds) = &self.rounds else {
             unreachable!("lanes are of rounds");
         };
@@ -272,9 +393,21 @@ impl Lower<'_> {
         self.b.ins().store(flags, value, at, offset as i32);
     }
 
-    /// Brings an operand to the wait that is next; `offset` is its array's.
-    pub(super) fn bring(&mut self, value: Value, offset: usize) {
-        self.store_lane(value, offset);
+    /// Brings an operand to the wait that is next: its low and its high half to the arrays at these
+    /// offsets.
+    pub(super) fn bring(&mut self, arg: &Arg, ty: ast::Type, low: usize, high: Option<usize>) {
+        if self.form() != Form::Thread {
+            return self.group_brings(arg, ty, low, high);
+        }
+        let value = self.read(arg, ty);
+        let value = self.fit(value, types::I64, false);
+        let word = self.b.ins().ireduce(types::I32, value);
+        self.store_lane(word, low);
+        if let Some(high) = high {
+            let word = self.b.ins().ushr_imm(value, 32);
+            let word = self.b.ins().ireduce(types::I32, word);
+            self.store_lane(word, high);
+        }
     }
 
     /// An operand of the wait that is next: what it is for all lanes, or brought.
@@ -287,34 +420,46 @@ impl Lower<'_> {
         if let Some(ast::Immediate::Int { bits, .. }) = known {
             return Some(bits as u32);
         }
-        let value = self.read(arg, ast::Type::U32);
-        self.store_lane(value, offset);
+        self.bring(arg, ast::Type::U32, offset, None);
         None
     }
 
-    /// What the lane takes from the last wait.
-    pub(super) fn taken(&mut self) -> Value {
-        self.load_lane(types::I32, offset_of!(Tile, results))
+    /// Puts what the lane takes from the last wait where it goes; as a predicate, whether it is not
+    /// zero.
+    pub(super) fn take(&mut self, to: &Arg, ty: ast::Type) {
+        if *to == Arg::Sink {
+            return;
+        }
+        if self.form() != Form::Thread {
+            return self.group_takes(to, ty);
+        }
+        let taken = self.load_lane(types::I32, offset_of!(Tile, results));
+        let value = match ty {
+            ast::Type::Pred => self.b.ins().icmp_imm(IntCC::NotEqual, taken, 0),
+            _ => taken,
+        };
+        self.write(to, ty, value);
     }
 
     /// The predicate beside it.
-    pub(super) fn taken_predicate(&mut self) -> Value {
-        let Some(rounds) = &self.rounds else {
-            unreachable!("lanes are of rounds");
-        };
-        let (tile, lane) = (rounds.tile, rounds.lane);
-        let offset = offset_of!(Tile, predicates) as i32;
-        let all = self
-            .b
-            .ins()
-            .load(types::I32, MemFlags::trusted(), tile, offset);
-        let own = self.b.ins().ushr(all, lane);
+    pub(super) fn take_predicate(&mut self, to: &Arg) {
+        if *to == Arg::Sink {
+            return;
+        }
+        if self.form() != Form::Thread {
+            return self.group_takes_predicates(to);
+        }
+        let own = self.group_predicates();
         let own = self.b.ins().ireduce(types::I8, own);
-        self.b.ins().band_imm(own, 1)
+        let own = self.b.ins().band_imm(own, 1);
+        self.write(to, ast::Type::Pred, own);
     }
 
     /// The lane waits here: the next lane's turn. What is lowered next, it does when it goes on.
     pub(super) fn wait(&mut self, wait: Wait) {
+        if self.form() != Form::Thread {
+            return self.group_wait(wait);
+        }
         let Some(rounds) = &mut self.rounds else {
             return;
         };
@@ -323,8 +468,10 @@ impl Lower<'_> {
         let (latch, resume) = (rounds.latch, rounds.resumes[number]);
         let carry = self.carry.filter(|_| rounds.uses_carry);
         let live = std::mem::take(&mut rounds.live[number]);
-        let arrays = rounds.arrays;
+        let again = std::mem::take(&mut rounds.again[number]);
+        let (arrays, tile, lane) = (rounds.arrays, rounds.tile, rounds.lane);
         self.unit.waits[number] = wait;
+        let flags = MemFlags::trusted();
         let record = self.record(&live, arrays);
         for (register, offset) in &record.registers {
             let variable = self.variable(*register);
@@ -341,6 +488,12 @@ impl Lower<'_> {
         }
         let stands = self.b.ins().iconst(types::I32, number as i64 + 1);
         self.store_lane(stands, offset_of!(Tile, stands));
+        if self.lanes.is_some() {
+            let word = self.group_word(lane, tile);
+            let no = self.b.ins().iconst(types::I32, 0);
+            let offset = offset_of!(Tile, together) as i32;
+            self.b.ins().store(flags, no, word, offset);
+        }
         self.b.ins().jump(latch, &[]);
 
         self.enter(resume);
@@ -358,6 +511,15 @@ impl Lower<'_> {
         for (word, offset) in (0..).step_by(8).zip(&record.call_area) {
             let value = self.load_lane(types::I64, *offset);
             self.b.ins().stack_store(value, self.call_area, word);
+        }
+        let body = self.body;
+        for at in again {
+            if let Step::Instruction(instruction) = &body.steps[at]
+                && instruction.operation.number().is_none()
+            {
+                self.reads_bits = instruction.reads_bits;
+                instruction.operation.lower(self);
+            }
         }
     }
 
@@ -377,6 +539,7 @@ impl Lower<'_> {
         };
         self.b.ins().jump(rounds.latch, &[]);
         self.b.switch_to_block(rounds.latch);
+        self.thread_ends();
         let less = self.b.ins().iadd_imm(rounds.lanes, -1);
         let left = self.b.ins().band(rounds.lanes, less);
         let next = [BlockArg::Value(left)];

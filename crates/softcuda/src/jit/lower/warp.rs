@@ -293,27 +293,16 @@ impl Meet {
             c: Some(0),
         };
         if self.value.0 != NOTHING {
-            let value = l.read(&self.value.0, self.value.1);
-            let value = l.fit(value, types::I64, false);
-            let low = l.b.ins().ireduce(types::I32, value);
-            l.bring(low, offset_of!(Tile, values));
-            let high = l.b.ins().ushr_imm(value, 32);
-            let high = l.b.ins().ireduce(types::I32, high);
-            l.bring(high, offset_of!(Tile, highs));
+            let (low, high) = (offset_of!(Tile, values), offset_of!(Tile, highs));
+            l.bring(&self.value.0, self.value.1, low, Some(high));
         }
         if let Some([b, c]) = &self.selectors {
             wait.b = l.bring_number(b, offset_of!(Tile, b));
             wait.c = l.bring_number(c, offset_of!(Tile, c));
         }
         l.wait(wait);
-        if self.to.0 != Arg::Sink {
-            let taken = l.taken();
-            self.write_value(l, taken);
-        }
-        if self.predicate != Arg::Sink {
-            let predicate = l.taken_predicate();
-            l.write(&self.predicate, Type::Pred, predicate);
-        }
+        l.take(&self.to.0, self.to.1);
+        l.take_predicate(&self.predicate);
     }
 
     /// Puts the value, in the low bits of what is taken, where it goes.

@@ -220,6 +220,7 @@ fn decode(
                     writes,
                     reads,
                     specials: specials(&pending.args),
+                    addresses: pending.args.iter().any(|arg| matches!(arg, Arg::Address(..))),
                     reads_bits: nans.reads_bits(instruction, &pending.args),
                     operation,
                 }));

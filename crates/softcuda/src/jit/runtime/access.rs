@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::runtime;
 use crate::grid;
-use crate::grid::context::{BlockContext, CONTINUE, Site, Status, ThreadContext};
+use crate::grid::context::{
+    BlockContext, CONTINUE, Site, Status, THREAD_STRIDE, ThreadContext,
+};
 use crate::grid::launch::FaultKind;
 use crate::jit::spmd::WIDTH;
 use crate::memory::{self, Kind};
@@ -205,6 +207,9 @@ runtime! {
         // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them
         // meanwhile.
         let shared = unsafe { (*block).shared_size };
+        // Otherwise one context stands for each thread in turn.
+        let own_contexts = grid::has_contexts(block);
+        let mut thread = thread;
         for lane in 0..WIDTH as u64 {
             for offset in offsets {
                 let at = first.wrapping_add(*offset).wrapping_add(lane * stride);
@@ -231,10 +236,18 @@ runtime! {
                     return status;
                 }
             }
-            // SAFETY: as above.
+            if lane + 1 == WIDTH as u64 {
+                break;
+            }
+            // SAFETY: as above; where threads have contexts of their own, the group's lie
+            // THREAD_STRIDE apart.
             unsafe {
-                (*thread).tid[0] += 1;
-                (*thread).linear += 1;
+                if own_contexts {
+                    thread = thread.byte_add(THREAD_STRIDE);
+                } else {
+                    (*thread).tid[0] += 1;
+                    (*thread).linear += 1;
+                }
             }
         }
         CONTINUE

@@ -154,11 +154,14 @@ fn value(classes: &[Class], instruction: &Instruction) -> Class {
     Class::of_stride(operation.stride(&|arg| stride(classes, arg)))
 }
 
-/// How each step is done.
-pub(super) fn ways(body: &Body, classes: &[Class]) -> Vec<Way> {
+/// How each step is done; `None` where threads may part at a wait.
+pub(super) fn ways(body: &Body, classes: &[Class]) -> Option<Vec<Way>> {
     let ways = body.steps.iter().map(|step| match step {
-        Step::Label(_) => Way::Once,
-        Step::Instruction(instruction) => way(body, classes, instruction),
+        Step::Label(_) => Some(Way::Once),
+        Step::Instruction(instruction) if instruction.operation.waits() => {
+            (guard(classes, instruction) != Class::Varying).then_some(Way::Wait)
+        }
+        Step::Instruction(instruction) => Some(way(body, classes, instruction)),
     });
     ways.collect()
 }
@@ -200,6 +203,7 @@ fn way(body: &Body, classes: &[Class], instruction: &Instruction) -> Way {
     let mut registers = instruction.reads.iter().chain(&instruction.writes);
     let special = |register: &Special| matches!(special(*register), Class::Uniform) || matches!(register, Special::Tid(0));
     match operation.vectorizes()
+        && !instruction.addresses
         && registers.all(vectors)
         && instruction.specials.iter().all(special)
     {

@@ -105,6 +105,8 @@ pub(crate) enum Way {
     Each,
     /// A jump or an end; whether threads may part is a matter of the guard.
     Control,
+    /// The threads wait for others.
+    Wait,
 }
 
 /// How a group runs a body.
@@ -121,7 +123,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a kernel that waits nowhere; `None` where the vector form cannot be, or would be
+    /// The plan of a kernel; `None` where the vector form cannot be, or would be
     /// no faster.
     pub fn of(function: &Function, body: &Body) -> Option<Plan> {
         if !function.kernel || !eligible(body) {
@@ -130,7 +132,7 @@ impl Plan {
         let control = Control::of(body);
         let live = liveness::live_in(body, &control.graph)?;
         let classes = classes::of(body, &control, &live);
-        let ways = classes::ways(body, &classes);
+        let ways = classes::ways(body, &classes)?;
         let plan = Plan {
             classes,
             ways,
@@ -158,7 +160,7 @@ impl Plan {
                 match way {
                     Way::Each => each += 1,
                     Way::Vector | Way::Row => together += 1,
-                    Way::Once | Way::Widen { .. } | Way::Control => {}
+                    Way::Once | Way::Widen { .. } | Way::Control | Way::Wait => {}
                 }
             }
         }
@@ -179,7 +181,7 @@ fn eligible(body: &Body) -> bool {
             operation.callee() == Callee::None
                 && !operation.uses_stack()
                 && !operation.carry()
-                && !operation.waits()
+                && (!operation.waits() || operation.waits_in_rounds())
                 && !matches!(operation.flow(), Flow::Table(_))
         })
 }
