@@ -6,6 +6,7 @@ mod barriers;
 mod blocks;
 mod device_functions;
 mod faults;
+mod rounds;
 mod warps;
 
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 //! kernels run so at all.
 
 use crate::grid::context::Mode;
-use crate::grid::launch::FaultKind;
+use crate::grid::launch::{Fault, FaultKind};
 use crate::jit::harness::{self, buffer, module};
+use crate::jit::module::Form;
 
 /// A kernel `k(.u64 out)`, where `%rd2` is the address of the thread's own word and `%r1` its
 /// number.
@@ -353,4 +354,375 @@ fn who_runs_in_rounds() {
     ] {
         assert_eq!(mode(body), expected, "{body}");
     }
+}
+
+/// What a kernel leaves behind in rounds, which is also what it does as fibers.
+fn both<const N: usize>(body: &str, block: [u32; 3]) -> Result<[u32; N], Fault> {
+    let [rounds, fibers] = [Form::Rounds, Form::Fibers].map(|form| {
+        let module = harness::load_as(&kernel(body), form);
+        let mode = module.kernel("k").unwrap().compile().unwrap().mode;
+        assert_eq!(mode == Mode::Rounds, form == Form::Rounds);
+        let mut data = [0u32; N];
+        harness::run_in(
+            &module,
+            "k",
+            [1; 3],
+            block,
+            0,
+            &mut [buffer(&mut data)],
+            &[],
+        )
+        .map(|()| data)
+    });
+    match (&rounds, &fibers) {
+        (Ok(rounds), Ok(fibers)) => assert_eq!(rounds, fibers),
+        (Err(rounds), Err(fibers)) => {
+            assert_eq!(
+                (rounds.kind, rounds.block, rounds.thread, &rounds.detail),
+                (fibers.kind, fibers.block, fibers.thread, &fibers.detail)
+            );
+        }
+        _ => panic!("{rounds:?} in rounds, {fibers:?} as fibers"),
+    }
+    rounds
+}
+
+#[test]
+fn halves_of_a_warp_shuffle_apart() {
+    let data: [u32; 64] = both(
+        "and.b32 %r2, %r1, 31;
+        setp.lt.u32 %p1, %r2, 16;
+        @%p1 bra low;
+        shfl.sync.up.b32 %r3|%p2, %r1, 1, 0x1000, 0xffff0000;
+        @!%p2 mov.u32 %r3, 1000;
+        bra met;
+        low:
+        shfl.sync.down.b32 %r3, %r1, 3, 15, 0xffff;
+        add.u32 %r3, %r3, 500;
+        met:
+        bar.warp.sync -1;
+        st.global.u32 [%rd2], %r3;",
+        [64, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..).zip(data) {
+        let expected = match thread % 32 {
+            0..13 => thread + 3 + 500,
+            13..16 => thread + 500,
+            16 => 1000,
+            _ => thread - 1,
+        };
+        assert_eq!(got, expected, "thread {thread}");
+    }
+}
+
+#[test]
+fn a_loop_of_all_lanes_sums_by_shuffles() {
+    let data: [u32; 96] = both(
+        "mov.u32 %r2, 16;
+        mov.u32 %r3, %r1;
+        again:
+        shfl.sync.bfly.b32 %r4, %r3, %r2, 31, -1;
+        add.u32 %r3, %r3, %r4;
+        shr.u32 %r2, %r2, 1;
+        setp.ne.u32 %p1, %r2, 0;
+        @%p1 bra again;
+        st.global.u32 [%rd2], %r3;",
+        [96, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..).zip(data) {
+        assert_eq!(got, 496 + thread / 32 * 1024);
+    }
+}
+
+#[test]
+fn lanes_leave_a_loop_of_shuffles_at_different_times() {
+    // Lane n goes round n times; those that are left agree on who they are.
+    let data: [u32; 40] = both(
+        "and.b32 %r2, %r1, 31;
+        mov.u32 %r3, -1;
+        mov.u32 %r4, 0;
+        mov.u32 %r5, 0;
+        again:
+        setp.lt.u32 %p1, %r4, %r2;
+        vote.sync.ballot.b32 %r3, %p1, %r3;
+        @!%p1 bra done;
+        redux.sync.add.u32 %r6, %r2, %r3;
+        add.u32 %r5, %r5, %r6;
+        add.u32 %r4, %r4, 1;
+        bra again;
+        done:
+        st.global.u32 [%rd2], %r5;",
+        [40, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..40).zip(data) {
+        let (lane, lanes) = (thread % 32, if thread < 32 { 32 } else { 8 });
+        let round = |n: u32| (n + 1..lanes).sum::<u32>();
+        assert_eq!(got, (0..lane).map(round).sum::<u32>(), "thread {thread}");
+    }
+}
+
+#[test]
+fn lanes_that_ended_are_not_waited_for() {
+    let data: [u32; 64] = both(
+        "and.b32 %r2, %r1, 1;
+        setp.eq.u32 %p1, %r2, 1;
+        @%p1 exit;
+        vote.sync.ballot.b32 %r3, !%p1, -1;
+        bar.sync 0;
+        shfl.sync.down.b32 %r4, %r1, 1, 31, -1;
+        shfl.sync.down.b32 %r5, %r1, 2, 31, -1;
+        add.u32 %r4, %r4, %r5;
+        add.u32 %r4, %r4, %r3;
+        st.global.u32 [%rd2], %r4;",
+        [64, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..64u32).zip(data) {
+        let expected = match thread % 32 {
+            lane if lane % 2 == 1 => 0,
+            30 => 0x5555_5555 + 2 * thread,
+            _ => 0x5555_5555 + 2 * thread + 2,
+        };
+        assert_eq!(got, expected, "thread {thread}");
+    }
+}
+
+#[test]
+fn a_lane_outside_its_mask_goes_on_alone() {
+    let data: [u32; 32] = both(
+        "shfl.sync.idx.b32 %r2|%p1, %r1, 3, 31, 0xff;
+        selp.u32 %r3, 100, 0, %p1;
+        add.u32 %r2, %r2, %r3;
+        st.global.u32 [%rd2], %r2;",
+        [32, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..).zip(data) {
+        assert_eq!(got, 100 + if thread < 8 { 3 } else { thread });
+    }
+}
+
+#[test]
+fn a_guarded_shuffle_writes_where_its_guard_holds() {
+    let data: [u32; 32] = both(
+        "setp.lt.u32 %p1, %r1, 8;
+        mov.u32 %r2, 7;
+        @%p1 shfl.sync.bfly.b32 %r2, %r1, 1, 31, 0xff;
+        st.global.u32 [%rd2], %r2;",
+        [32, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..).zip(data) {
+        assert_eq!(got, if thread < 8 { thread ^ 1 } else { 7 });
+    }
+}
+
+#[test]
+fn producers_and_consumers_meet_at_named_barriers() {
+    // Two warps fill, two warps drain; each item is handed over at one barrier and given back at
+    // another.
+    let data: [u32; 128] = both(
+        "mov.u32 %r2, 0;
+        mov.u32 %r7, 0;
+        shl.b32 %r3, %r1, 2;
+        and.b32 %r3, %r3, 255;
+        mov.u32 %r4, s;
+        add.u32 %r3, %r3, %r4;
+        setp.lt.u32 %p1, %r1, 64;
+        @!%p1 bar.arrive 2, 128;
+        again:
+        @!%p1 bra drain;
+        bar.sync 2, 128;
+        mad.lo.u32 %r5, %r1, 3, %r2;
+        st.shared.u32 [%r3], %r5;
+        bar.arrive 1, 128;
+        bra next;
+        drain:
+        bar.sync 1, 128;
+        ld.shared.u32 %r6, [%r3];
+        add.u32 %r7, %r7, %r6;
+        setp.eq.u32 %p3, %r2, 9;
+        @!%p3 bar.arrive 2, 128;
+        next:
+        add.u32 %r2, %r2, 1;
+        setp.lt.u32 %p2, %r2, 10;
+        @%p2 bra again;
+        st.global.u32 [%rd2], %r7;",
+        [128, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..).zip(data) {
+        assert_eq!(
+            got,
+            if thread < 64 {
+                0
+            } else {
+                (thread - 64) * 30 + 45
+            }
+        );
+    }
+}
+
+#[test]
+fn a_block_sums_by_shuffles_and_a_barrier() {
+    let data: [u32; 200] = both(
+        "mov.u32 %r2, %r1;
+        shfl.sync.down.b32 %r3|%p1, %r2, 16, 31, -1;
+        @%p1 add.u32 %r2, %r2, %r3;
+        shfl.sync.down.b32 %r3|%p1, %r2, 8, 31, -1;
+        @%p1 add.u32 %r2, %r2, %r3;
+        shfl.sync.down.b32 %r3|%p1, %r2, 4, 31, -1;
+        @%p1 add.u32 %r2, %r2, %r3;
+        shfl.sync.down.b32 %r3|%p1, %r2, 2, 31, -1;
+        @%p1 add.u32 %r2, %r2, %r3;
+        shfl.sync.down.b32 %r3|%p1, %r2, 1, 31, -1;
+        @%p1 add.u32 %r2, %r2, %r3;
+        shr.u32 %r4, %r1, 5;
+        and.b32 %r5, %r1, 31;
+        setp.eq.u32 %p2, %r5, 0;
+        mov.u32 %r6, s;
+        mad.lo.u32 %r7, %r4, 4, %r6;
+        @%p2 st.shared.u32 [%r7], %r2;
+        bar.sync 0;
+        setp.ge.u32 %p3, %r1, 32;
+        @%p3 bra both;
+        mad.lo.u32 %r7, %r5, 4, %r6;
+        mov.u32 %r2, 0;
+        setp.lt.u32 %p4, %r5, 6;
+        @%p4 ld.shared.u32 %r2, [%r7];
+        redux.sync.add.u32 %r2, %r2, -1;
+        @%p2 st.shared.u32 [%r6], %r2;
+        both:
+        bar.sync 1;
+        ld.shared.u32 %r8, [%r6];
+        st.global.u32 [%rd2], %r8;",
+        [200, 1, 1],
+    )
+    .unwrap();
+    assert_eq!(data, [(0..192).sum::<u32>(); 200]);
+}
+
+#[test]
+fn registers_that_change_places_between_waits() {
+    let data: [u32; 32] = both(
+        "mov.u32 %r2, %r1;
+        mul.lo.u32 %r3, %r1, %r1;
+        mov.u32 %r6, 0;
+        again:
+        bar.sync 0;
+        mov.u32 %r4, %r2;
+        mov.u32 %r2, %r3;
+        mov.u32 %r3, %r4;
+        bar.warp.sync -1;
+        add.u32 %r6, %r6, 1;
+        setp.lt.u32 %p1, %r6, 5;
+        @%p1 bra again;
+        mad.lo.u32 %r5, %r2, 100, %r3;
+        st.global.u32 [%rd2], %r5;",
+        [32, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..).zip(data) {
+        assert_eq!(got, thread * thread * 100 + thread);
+    }
+}
+
+#[test]
+fn what_is_computed_anew_is_what_it_was() {
+    // Nothing of %r2 to %r6 needs to be kept, and %r7 must be: one way round it is not written.
+    let data: [u32; 64] = both(
+        "mov.u32 %r2, 1000;
+        mov.u32 %r3, %ntid.x;
+        shl.b32 %r4, %r1, 3;
+        add.u32 %r5, %r4, %r2;
+        setp.lt.u32 %p1, %r1, 10;
+        @%p1 bra over;
+        mov.u32 %r7, 5;
+        over:
+        bar.sync 0;
+        mov.u32 %r8, 0;
+        again:
+        mov.u32 %r6, 3;
+        bar.sync 0;
+        add.u32 %r8, %r8, %r6;
+        setp.lt.u32 %p2, %r8, 9;
+        @%p2 bra again;
+        add.u32 %r9, %r5, %r3;
+        add.u32 %r9, %r9, %r7;
+        add.u32 %r9, %r9, %r8;
+        st.global.u32 [%rd2], %r9;",
+        [64, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..).zip(data) {
+        let kept = if thread < 10 { 0 } else { 5 };
+        assert_eq!(got, 8 * thread + 1000 + 64 + kept + 9);
+    }
+}
+
+#[test]
+fn threads_that_wait_for_ever_are_the_same_deadlock() {
+    for (body, detail) in [
+        (
+            "setp.lt.u32 %p1, %r1, 16;
+            @%p1 bar.sync 1, 64;
+            @!%p1 bar.sync 2, 64;",
+            "0 of 64 threads have ended; 16 wait at barrier 1; 48 wait at barrier 2",
+        ),
+        (
+            "setp.lt.u32 %p1, %r1, 40;
+            @%p1 bra skip;
+            bar.warp.sync -1;
+            skip:
+            bar.sync 0;",
+            "0 of 64 threads have ended; 40 wait at barrier 0; \
+             in warp 1 lanes 0xffffff00 wait in Sync with mask 0xffffffff",
+        ),
+        (
+            "setp.lt.u32 %p1, %r1, 3;
+            @%p1 exit;
+            setp.eq.u32 %p1, %r1, 7;
+            selp.b32 %r2, 0xff, 0xf0, %p1;
+            redux.sync.add.u32 %r3, %r1, %r2;
+            bar.sync 4, 96;",
+            "3 of 64 threads have ended; 57 wait at barrier 4; \
+             in warp 0 lanes 0x00000070 wait in ReduxAdd with mask 0x000000f0, \
+             lanes 0x00000080 wait in ReduxAdd with mask 0x000000ff",
+        ),
+    ] {
+        let fault = both::<64>(body, [64, 1, 1]).unwrap_err();
+        assert_eq!((fault.kind, &*fault.detail), (FaultKind::Deadlock, detail));
+    }
+}
+
+#[test]
+fn a_barrier_that_does_not_exist_is_one_threads_fault() {
+    let body = "setp.eq.u32 %p1, %r1, 37; selp.u32 %r2, 16, 3, %p1; bar.sync %r2;";
+    let fault = both::<64>(body, [64, 1, 1]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::IllegalInstruction);
+    assert_eq!(fault.thread, Some([37, 0, 0]));
+}
+
+#[test]
+fn blocks_of_rounds_follow_each_other_whatever_was_left_behind() {
+    // Every block leaves arrivals at a barrier behind, and lanes with results.
+    let body = "bar.arrive 5, 128;
+        vote.sync.ballot.b32 %r2, %p7, -1;
+        bar.red.popc.u32 %r3, 0, !%p7;
+        add.u32 %r3, %r3, %r2;
+        red.global.add.u32 [%rd2], %r3;";
+    let mut data = [0u32; 64];
+    harness::run(
+        &kernel(body),
+        "k",
+        [30, 1, 1],
+        [64, 1, 1],
+        &mut [buffer(&mut data)],
+        &[],
+    )
+    .unwrap();
+    assert_eq!(data, [30 * 64; 64]);
 }

@@ -1,0 +1,367 @@
+//! Random kernels in which threads wait for each other, run in rounds and as fibers: both do the
+//! same.
+//!
+//! The kernels have no races: threads share memory only between two barriers of all, and the lanes
+//! of a branch or a loop agree on their mask first. Some deadlock, and then do so in both forms.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Random, run_cases, setting};
+use crate::grid::context::Mode;
+use crate::grid::launch::FaultKind;
+use crate::jit::harness::{self, buffer};
+use crate::jit::module::{Form, Module};
+
+/// Cases of a plain `cargo test`, and of a whole run the part that is run here.
+const DEFAULT_CASES: u64 = 300;
+const SHARE: u64 = 10;
+
+/// Registers with the values that threads work on.
+const VALUES: usize = 6;
+
+/// A kernel being written.
+struct Writer<'a> {
+    random: &'a mut Random,
+    text: String,
+    threads: u32,
+    /// Names that were given out.
+    names: usize,
+    /// Statements that are still to come, at most.
+    left: usize,
+}
+
+impl Writer<'_> {
+    fn line(&mut self, text: &str) {
+        writeln!(self.text, "{text}").expect("text takes text");
+    }
+
+    fn name(&mut self) -> usize {
+        self.names += 1;
+        self.names
+    }
+
+    fn value(&mut self) -> String {
+        format!("%v{}", self.random.below(VALUES))
+    }
+
+    /// A predicate that differs from lane to lane, or from warp to warp.
+    fn condition(&mut self, warps_alone: bool) -> String {
+        let predicate = format!("%p{}", self.name());
+        let (a, b) = (self.random.below(33), self.random.below(4));
+        match (warps_alone, self.random.below(4)) {
+            (true, _) => {
+                let warps = self.threads.div_ceil(32) as usize;
+                let bound = self.random.below(warps + 1);
+                self.line(&format!("setp.lt.u32 {predicate}, %group, {bound};"));
+            }
+            (_, 0) => self.line(&format!("setp.lt.u32 {predicate}, %spot, {a};")),
+            (_, 1) => self.line(&format!(
+                "and.b32 %t, %spot, {}; setp.ne.u32 {predicate}, %t, 0;",
+                1 << b
+            )),
+            (_, 2) => {
+                let bound = self.random.below(self.threads as usize + 2);
+                self.line(&format!("setp.ge.u32 {predicate}, %me, {bound};"));
+            }
+            _ => {
+                let value = self.value();
+                self.line(&format!(
+                    "and.b32 %t, {value}, 5; setp.gt.u32 {predicate}, %t, 1;"
+                ));
+            }
+        }
+        predicate
+    }
+
+    fn arithmetic(&mut self) {
+        let (to, a, b) = (self.value(), self.value(), self.value());
+        let number = self.random.below(1000);
+        let text = match self.random.below(5) {
+            0 => format!("add.u32 {to}, {a}, {b};"),
+            1 => format!("xor.b32 {to}, {a}, {number};"),
+            2 => format!("mad.lo.u32 {to}, {a}, {number}, {b};"),
+            3 => format!("mov.u32 {to}, {number};"),
+            _ => format!("add.u32 {to}, {a}, %gid;"),
+        };
+        self.line(&text);
+    }
+
+    /// An operation of the lanes in `mask`.
+    fn warp_operation(&mut self, mask: &str) {
+        let (to, from) = (self.value(), self.value());
+        let selector = match self.random.below(3) {
+            0 => self.value(),
+            _ => self.random.below(34).to_string(),
+        };
+        let p = self.name();
+        let odd = format!("and.b32 %t, {from}, 1; setp.ne.u32 %p{p}, %t, 0;");
+        let text = match self.random.below(14) {
+            0..=4 => {
+                let mode = ["up", "down", "bfly", "idx"][self.random.below(4)];
+                let clamp = match (mode, self.random.below(4)) {
+                    ("up", 0) => "0x1800",
+                    ("up", _) => "0",
+                    (_, 0) => "0x181f",
+                    _ => "31",
+                };
+                format!(
+                    "shfl.sync.{mode}.b32 %t|%p{p}, {from}, {selector}, {clamp}, {mask};
+                    @%p{p} add.u32 %t, %t, 77; mov.u32 {to}, %t;"
+                )
+            }
+            5 => format!("{odd} vote.sync.ballot.b32 %t, %p{p}, {mask}; xor.b32 {to}, {to}, %t;"),
+            6 => {
+                let mode = ["all", "any", "uni"][self.random.below(3)];
+                format!(
+                    "{odd} vote.sync.{mode}.pred %p{p}, %p{p}, {mask}; selp.u32 {to}, {to}, 3, %p{p};"
+                )
+            }
+            7 => format!("and.b32 %t, {from}, 3; match.any.sync.b32 {to}, %t, {mask};"),
+            8 => format!(
+                "and.b32 %t, {from}, 64; match.all.sync.b32 {to}|%p{p}, %t, {mask};
+                @%p{p} add.u32 {to}, {to}, 1;"
+            ),
+            9 => {
+                let op =
+                    ["add.u32", "min.s32", "max.u32", "xor.b32", "or.b32"][self.random.below(5)];
+                format!("redux.sync.{op} {to}, {from}, {mask};")
+            }
+            10 => format!("elect.sync {to}|%p{p}, {mask}; @%p{p} add.u32 {to}, {to}, 100;"),
+            11 => format!("activemask.b32 %t; add.u32 {to}, {to}, %t;"),
+            12 => format!("shfl.idx.b32 {to}, {from}, {selector}, 31;"),
+            _ => format!("bar.warp.sync {mask};"),
+        };
+        self.line(&text);
+    }
+
+    /// What all threads of the block do together that have not ended.
+    fn block_operation(&mut self) {
+        let (to, from) = (self.value(), self.value());
+        let id = self.random.below(4);
+        let p = self.name();
+        let whole = self.threads.next_multiple_of(32);
+        let text = match self.random.below(6) {
+            0 => format!("bar.sync {id};"),
+            1 => format!("bar.sync {id}, {whole};"),
+            2 => format!(
+                "and.b32 %t, {from}, 1; setp.ne.u32 %p{p}, %t, 0;
+                bar.red.popc.u32 %t, {id}, %p{p}; add.u32 {to}, {to}, %t;"
+            ),
+            3 => {
+                let op = ["and", "or"][self.random.below(2)];
+                format!(
+                    "setp.gt.u32 %p{p}, {from}, 100; bar.red.{op}.pred %p{p}, {id}, %p{p};
+                    selp.u32 {to}, {to}, 9, %p{p};"
+                )
+            }
+            _ => {
+                let (factor, more) = (self.random.below(7), self.random.below(50));
+                format!(
+                    "st.shared.u32 [%own], {from}; bar.sync {id};
+                    mad.lo.u32 %t, %me, {factor}, {more}; rem.u32 %t, %t, {};
+                    mad.lo.u32 %t, %t, 4, %base; ld.shared.u32 {to}, [%t]; bar.sync {id};",
+                    self.threads
+                )
+            }
+        };
+        self.line(&text);
+    }
+
+    /// Some warps only arrive where the others wait.
+    fn producers(&mut self) {
+        let condition = self.condition(true);
+        let (id, n) = (4 + self.random.below(4), self.name());
+        let whole = self.threads.next_multiple_of(32);
+        let from = self.value();
+        let to = self.value();
+        self.line(&format!(
+            "st.shared.u32 [%own], {from};
+            @{condition} bra P{n};
+            bar.sync {id}, {whole};
+            bra Q{n};
+            P{n}: bar.arrive {id}, {whole};
+            Q{n}: bar.sync 0; ld.shared.u32 {to}, [%base]; bar.sync 0;"
+        ));
+    }
+
+    /// Statements of lanes that agree on `mask`; of all threads of the block, if `together`.
+    fn statements(&mut self, mask: &str, together: bool, depth: usize) {
+        for _ in 0..1 + self.random.below(5) {
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            match self.random.below(14) {
+                0..=2 => self.arithmetic(),
+                3..=6 => self.warp_operation(mask),
+                7 | 8 if together => self.block_operation(),
+                9 if together => self.producers(),
+                10 | 11 if depth > 0 => self.branch(mask, depth),
+                12 if depth > 0 => self.divergent_loop(mask, depth),
+                13 if depth > 0 && together => {
+                    let n = self.name();
+                    let rounds = 1 + self.random.below(3);
+                    self.line(&format!(".reg .u32 %i{n}; mov.u32 %i{n}, 0; L{n}:"));
+                    self.statements(mask, together, depth - 1);
+                    self.line(&format!(
+                        "add.u32 %i{n}, %i{n}, 1; setp.lt.u32 %q, %i{n}, {rounds}; @%q bra L{n};"
+                    ));
+                }
+                13 if self.random.below(3) == 0 => {
+                    let condition = self.condition(false);
+                    self.line(&format!("@{condition} bra done;"));
+                    if self.random.below(8) != 0 {
+                        // Who is left agrees anew, and mostly leaves those that ended out.
+                        return;
+                    }
+                }
+                // What others may never come to, or not in time.
+                _ if !together && self.random.below(12) == 0 => match self.random.below(2) {
+                    0 => self.warp_operation("-1"),
+                    _ => self.line("bar.sync 9;"),
+                },
+                _ => self.arithmetic(),
+            }
+        }
+    }
+
+    fn branch(&mut self, mask: &str, depth: usize) {
+        let condition = self.condition(false);
+        let n = self.name();
+        self.line(&format!(
+            "vote.sync.ballot.b32 %m{n}, {condition}, {mask};
+            not.b32 %n{n}, %m{n}; and.b32 %n{n}, %n{n}, {mask};
+            @!{condition} bra E{n};"
+        ));
+        self.statements(&format!("%m{n}"), false, depth - 1);
+        self.line(&format!("bra F{n}; E{n}:"));
+        if self.random.below(2) == 0 {
+            self.statements(&format!("%n{n}"), false, depth - 1);
+        }
+        self.line(&format!("F{n}:"));
+        match self.random.below(20) {
+            // Lanes outside of the branch may never come.
+            0 => self.line(&format!("bar.warp.sync %m{n};")),
+            1..=9 => self.line(&format!("bar.warp.sync {mask};")),
+            _ => {}
+        }
+    }
+
+    /// Each lane goes round as often as it likes.
+    fn divergent_loop(&mut self, mask: &str, depth: usize) {
+        let n = self.name();
+        let value = self.value();
+        self.line(&format!(
+            "mov.u32 %m{n}, {mask}; and.b32 %n{n}, {value}, 3;
+            L{n}:
+            setp.ne.u32 %p{n}, %n{n}, 0;
+            vote.sync.ballot.b32 %m{n}, %p{n}, %m{n};
+            @!%p{n} bra E{n};
+            sub.u32 %n{n}, %n{n}, 1;"
+        ));
+        self.statements(&format!("%m{n}"), false, depth - 1);
+        self.line(&format!("bra L{n}; E{n}:"));
+    }
+}
+
+/// A kernel `k(.u64 out)`.
+fn kernel(random: &mut Random, threads: u32) -> String {
+    let left = 3 + random.below(30);
+    let mut writer = Writer {
+        random,
+        text: String::new(),
+        threads,
+        names: 0,
+        left,
+    };
+    while writer.left > 0 {
+        writer.statements("-1", true, 3);
+    }
+    let Writer { text, names, .. } = writer;
+    let names = names + 1;
+    harness::module(&format!(
+        ".visible .entry k(.param .u64 out)
+        {{
+            .reg .pred %p<{names}>, %q;
+            .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>;
+            .reg .b32 %t, %me, %spot, %group, %gid, %own, %base;
+            .reg .b64 %to, %at;
+            .shared .align 4 .b8 shared[4096];
+            mov.u32 %me, %tid.x;
+            and.b32 %spot, %me, 31;
+            shr.u32 %group, %me, 5;
+            mov.u32 %t, %ctaid.x;
+            mad.lo.u32 %gid, %t, {threads}, %me;
+            mov.u32 %base, shared;
+            mad.lo.u32 %own, %me, 4, %base;
+            ld.param.u64 %to, [out];
+            mad.wide.u32 %at, %gid, 4, %to;
+            mov.u32 %v0, %gid;
+            mul.lo.u32 %v1, %gid, 40503;
+            shr.u32 %v2, %v1, 4;
+            mov.u32 %v3, 0;
+            xor.b32 %v4, %v2, %me;
+            mov.u32 %v5, %spot;
+            st.shared.u32 [%own], %me;
+            bar.sync 0;
+            {text}
+            done:
+            mad.lo.u32 %v0, %v0, 31, %v1;
+            mad.lo.u32 %v0, %v0, 31, %v2;
+            mad.lo.u32 %v0, %v0, 31, %v3;
+            mad.lo.u32 %v0, %v0, 31, %v4;
+            mad.lo.u32 %v0, %v0, 31, %v5;
+            st.global.u32 [%at], %v0;
+            ret;
+        }}"
+    ))
+}
+
+const BLOCKS: u32 = 2;
+
+/// What a launch leaves behind, and how it ends.
+fn outcome(module: &Arc<Module>, threads: u32) -> (Vec<u32>, Option<(FaultKind, [u32; 3])>) {
+    let mut data = vec![0u32; (BLOCKS * threads) as usize];
+    let (grid, block) = ([BLOCKS, 1, 1], [threads, 1, 1]);
+    let result = harness::run_in(module, "k", grid, block, 0, &mut [buffer(&mut data)], &[]);
+    match result {
+        Ok(()) => (data, None),
+        // How far others came before is chance.
+        Err(fault) => (vec![], Some((fault.kind, fault.thread.unwrap_or_default()))),
+    }
+}
+
+#[test]
+fn kernels_do_the_same_in_both_forms() {
+    let cases = setting("SOFTCUDA_FUZZ_CASES").map_or(DEFAULT_CASES, |cases| cases / SHARE);
+    let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
+    let deadlocks = AtomicU64::new(0);
+    run_cases(cases, |_, random, _| {
+        let threads = [1, 20, 32, 33, 64, 96, 100, 128][random.below(8)];
+        let source = kernel(random, threads);
+        if alone {
+            println!("{source}");
+        }
+        let [rounds, fibers] =
+            [Form::Rounds, Form::Fibers].map(|form| harness::load_as(&source, form));
+        for (module, mode) in [(&rounds, Mode::Rounds), (&fibers, Mode::Fibers)] {
+            let kernel = module.kernel("k").ok_or("it is not there")?;
+            let compiled = kernel.compile().map_err(|error| error.to_string())?;
+            assert_eq!(compiled.mode, mode);
+        }
+        let expected = outcome(&fibers, threads);
+        if let Some((kind, _)) = expected.1 {
+            assert_eq!(kind, FaultKind::Deadlock);
+            deadlocks.fetch_add(1, Ordering::Relaxed);
+        }
+        if outcome(&rounds, threads) != expected {
+            return Err(format!("{threads} threads do something else\n{source}"));
+        }
+        Ok(())
+    });
+    let deadlocks = deadlocks.into_inner();
+    println!("{cases} kernels in both forms, of which {deadlocks} deadlock");
+    assert!(alone || deadlocks < cases / 2, "{deadlocks} deadlock");
+}
