@@ -202,6 +202,7 @@ impl Block {
 
     /// Lanes of a warp arrive at barrier `id`, which exists, in ascending order, to wait; with the
     /// predicates of those in `predicates`. Those that go on become ready.
+    #[inline]
     pub(super) fn arrive_together(
         &self,
         index: usize,
@@ -211,27 +212,30 @@ impl Block {
         predicates: Option<u32>,
     ) {
         let barrier = &self.barriers[id as usize];
-        let warp = &self.warps()[index];
-        let last = 31 - lanes.leading_zeros();
-        let others = lanes & !(1 << last);
         let arrived = barrier.arrived[index].get();
         barrier.expect(count);
-        barrier.arrived[index].set(arrived | others);
-        // Without a count, only the last of all completes it.
-        let one_by_one = arrived & lanes != 0 || count != 0 && barrier.complete(self);
-        if one_by_one {
-            barrier.arrived[index].set(arrived);
-        } else {
-            self.barriers_open.set(self.barriers_open.get() | 1 << id);
-            barrier
-                .present
-                .set(barrier.present.get() + others.count_ones());
-            barrier.waiting[index].set(barrier.waiting[index].get() | others);
-            if let Some(predicates) = predicates {
-                barrier.count(others.count_ones(), (predicates & others).count_ones());
+        if arrived & lanes == 0 {
+            // Without a count, only the last of all threads completes it.
+            let but_last = lanes & !(1 << (31 - lanes.leading_zeros()));
+            barrier.arrived[index].set(arrived | but_last);
+            if count == 0 || !barrier.complete(self) {
+                barrier.arrived[index].set(arrived | lanes);
+                barrier.waiting[index].set(barrier.waiting[index].get() | lanes);
+                let more = lanes.count_ones();
+                barrier.present.set(barrier.present.get() + more);
+                if let Some(predicates) = predicates {
+                    barrier.count(more, (predicates & lanes).count_ones());
+                }
+                self.barriers_open.set(self.barriers_open.get() | 1 << id);
+                if barrier.complete(self) {
+                    barrier.release(self, id);
+                }
+                return;
             }
+            barrier.arrived[index].set(arrived);
         }
-        each(if one_by_one { lanes } else { 1 << last }, |lane| {
+        let warp = &self.warps()[index];
+        each(lanes, |lane| {
             let predicate = predicates.map(|predicates| predicates >> lane & 1 != 0);
             let linear = (index * 32 + lane) as u32;
             if self.arrive(linear, id, count, predicate, Part::Wait) {

@@ -9,6 +9,8 @@
 //! Warps have turns in the order that fibers have them in: the same warp again as long as it can go
 //! on, then the next. After a barrier, the first that can.
 
+use std::cell::Cell;
+
 use super::barrier::{Part, no_such_barrier};
 use super::block::Block;
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, Turn};
@@ -63,9 +65,12 @@ pub(crate) enum BarrierKind {
 impl BarrierKind {
     fn of(kind: u32) -> Option<BarrierKind> {
         use BarrierKind::*;
-        [Sync, Arrive, Reduce]
-            .into_iter()
-            .find(|barrier| *barrier as u32 == kind)
+        match kind {
+            _ if kind == Sync as u32 => Some(Sync),
+            _ if kind == Arrive as u32 => Some(Arrive),
+            _ if kind == Reduce as u32 => Some(Reduce),
+            _ => None,
+        }
     }
 }
 
@@ -106,6 +111,7 @@ impl Block {
     ///
     /// # Safety
     /// `waits` has a place for each number that lanes stand at, and `context` is the block's.
+    #[inline]
     unsafe fn settle_turn(
         &self,
         context: *mut BlockContext,
@@ -141,6 +147,7 @@ impl Block {
     }
 
     /// Lanes of a warp have come to a barrier.
+    #[inline]
     fn at_barrier(
         &self,
         context: *mut BlockContext,
@@ -195,6 +202,7 @@ impl Block {
     }
 
     /// Whose turn is next, after one of warp `last`. `None`: nobody can go on.
+    #[inline]
     fn next_turn(&self, last: u32) -> Option<Turn> {
         let warps = self.warps();
         let first = match self.barrier_over.take() {
@@ -258,12 +266,12 @@ impl Warp {
 
 /// The lowest of these lanes, and those above it without a gap in `lanes` that stand at the same
 /// place.
+#[inline]
 fn run_of(tile: &Tile, lanes: u32, stands: u32) -> u32 {
-    let mut run = 0;
-    if lanes == u32::MAX && tile.stands.iter().all(|lane| lane.get() == stands) {
+    if lanes == u32::MAX && all_are(&tile.stands, stands) {
         return lanes;
     }
-    let mut left = lanes;
+    let (mut run, mut left) = (0, lanes);
     while left != 0 && tile.stands[left.trailing_zeros() as usize].get() == stands {
         run |= left & left.wrapping_neg();
         left &= left - 1;
@@ -272,11 +280,20 @@ fn run_of(tile: &Tile, lanes: u32, stands: u32) -> u32 {
 }
 
 /// What all of these lanes have in common: `known`, or else what each says.
-fn same(known: Option<u32>, each: &[std::cell::Cell<u32>; 32], lanes: u32) -> Option<u32> {
+#[inline]
+fn same(known: Option<u32>, each: &[Cell<u32>; 32], lanes: u32) -> Option<u32> {
     if known.is_some() {
         return known;
     }
     let first = each[lanes.trailing_zeros() as usize].get();
-    let other = (0..32).any(|lane| lanes >> lane & 1 != 0 && each[lane].get() != first);
-    (!other).then_some(first)
+    let alike = match lanes {
+        u32::MAX => all_are(each, first),
+        _ => (0..32).all(|lane| lanes >> lane & 1 == 0 || each[lane].get() == first),
+    };
+    alike.then_some(first)
+}
+
+/// Without an end halfway, so that it is done for several lanes at once.
+fn all_are(each: &[Cell<u32>; 32], what: u32) -> bool {
+    each.iter().fold(0, |other, lane| other | lane.get() ^ what) == 0
 }

@@ -356,7 +356,11 @@ impl Warp {
         match meeting {
             Meeting::Sync => {}
             Meeting::ShflUp | Meeting::ShflDown | Meeting::ShflBfly | Meeting::ShflIdx => {
+                let whole = if meeting == Meeting::ShflUp { 0 } else { 31 };
                 match selectors {
+                    Selectors::Same(b, c) if lanes == u32::MAX && c & 0x1f1f == whole => {
+                        self.shuffle_whole(meeting, b)
+                    }
                     Selectors::Same(b, c) => self.shuffle(meeting, lanes, |_| (b, c)),
                     Selectors::Each => {
                         let own = |lane: usize| (tile.b[lane].get(), tile.c[lane].get());
@@ -410,6 +414,31 @@ impl Warp {
         }
     }
 
+    /// A shuffle of all lanes with the same selectors over the whole warp.
+    fn shuffle_whole(&self, meeting: Meeting, b: u32) {
+        let tile = self.tile();
+        let values: [u32; 32] = std::array::from_fn(|lane| tile.values[lane].get());
+        let b = b as usize & 0x1f;
+        let mut results = values;
+        let mut predicates = u32::MAX;
+        match meeting {
+            Meeting::ShflUp => {
+                results[b..].copy_from_slice(&values[..32 - b]);
+                predicates <<= b;
+            }
+            Meeting::ShflDown => {
+                results[..32 - b].copy_from_slice(&values[b..]);
+                predicates >>= b;
+            }
+            Meeting::ShflBfly => results = std::array::from_fn(|lane| values[lane ^ b]),
+            _ => results = [values[b]; 32],
+        }
+        for (lane, result) in tile.results.iter().zip(results) {
+            lane.set(result);
+        }
+        tile.predicates.set(predicates);
+    }
+
     #[inline(always)]
     fn shuffle(&self, meeting: Meeting, lanes: u32, selectors: impl Fn(usize) -> (u32, u32)) {
         let tile = self.tile();
@@ -460,7 +489,12 @@ fn source(meeting: Meeting, own: i32, b: i32, c: i32) -> (i32, bool) {
 }
 
 /// Does something for each lane of a mask, in ascending order.
+#[inline(always)]
 pub(super) fn each(mut lanes: u32, mut then: impl FnMut(usize)) {
+    if lanes == u32::MAX {
+        // Without a search, so that it may be done for several lanes at once.
+        return (0..32).for_each(then);
+    }
     while lanes != 0 {
         then(lanes.trailing_zeros() as usize);
         lanes &= lanes - 1;
