@@ -19,8 +19,8 @@ use super::poll::BUDGET;
 use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
-use crate::jit::spmd::WIDTH;
 use super::warp::{Tile, Warp, each};
+use crate::jit::spmd::WIDTH;
 
 /// The most threads a block has.
 pub(super) const MOST_THREADS: usize = 1024;

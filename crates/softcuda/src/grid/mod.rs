@@ -36,10 +36,10 @@ mod worker;
 
 use std::time::{Duration, Instant};
 
+pub(crate) use block::has_contexts;
 use device_functions::condition::Conditions;
 use launch::{Fault, Launch};
 pub(crate) use pool::workers;
-pub(crate) use block::has_contexts;
 pub(crate) use running::fault;
 use running::{Running, volume};
 use worker::Worker;

@@ -427,7 +427,10 @@ pub(crate) fn compile(
     };
     // A frame that is too large for vectors may do for one thread.
     if vectors && !cfg!(test) {
-        tracing::warn!("{}: no vectors: {what}", program.functions[kernel as usize].name);
+        tracing::warn!(
+            "{}: no vectors: {what}",
+            program.functions[kernel as usize].name
+        );
         return compile(program, kernel, mode, false);
     }
     Err(CompileError {

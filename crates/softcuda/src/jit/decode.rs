@@ -152,6 +152,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The operation names local memory by addresses of its own.
+    fn uses_local(&self) -> bool {
+        false
+    }
+
     /// The operation moves the top of local memory.
     fn uses_stack(&self) -> bool {
         false

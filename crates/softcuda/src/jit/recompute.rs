@@ -51,13 +51,14 @@ fn is_cheap(instruction: &Instruction) -> bool {
     use Special::*;
     let operation = &instruction.operation;
     let stays = |special: &Special| {
-        matches!(special, Tid(_) | Ntid(_) | Ctaid(_) | Nctaid(_) | Laneid | Warpid)
+        matches!(
+            special,
+            Tid(_) | Ntid(_) | Ctaid(_) | Nctaid(_) | Laneid | Warpid
+        )
     };
     instruction.guard.is_none()
         && (operation.loads_parameter()
-            || operation.pure()
-                && !operation.carry()
-                && operation.stride(&|_| Some(0)).is_some())
+            || operation.pure() && !operation.carry() && operation.stride(&|_| Some(0)).is_some())
         && instruction.specials.iter().all(stays)
 }
 

@@ -477,6 +477,10 @@ impl Operation for Cvta {
         true
     }
 
+    fn uses_local(&self) -> bool {
+        self.space == Space::Local
+    }
+
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
         match self.ty {
             Type::U64 => of(&self.args[1]),

@@ -336,7 +336,10 @@ fn number(l: &mut Lower<'_>, ty: Type, outcome: Value) -> Value {
 
 /// Values of the type are compared and selected in vectors.
 fn in_vectors(ty: Type) -> bool {
-    matches!(ty, Type::B32 | Type::U32 | Type::S32 | Type::F32 | Type::F64)
+    matches!(
+        ty,
+        Type::B32 | Type::U32 | Type::S32 | Type::F32 | Type::F64
+    )
 }
 
 impl Operation for Select {

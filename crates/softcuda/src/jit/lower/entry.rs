@@ -77,7 +77,11 @@ impl Lower<'_> {
                 let emit = |cursor: &mut FuncCursor<'_>, base: Value| {
                     cursor.ins().load(ty, flags, base, offset as i32)
                 };
-                if thread && self.many_contexts() && self.form() != Form::Thread {
+                if thread
+                    && entry != Entry::LocalSize
+                    && self.many_contexts()
+                    && self.form() != Form::Thread
+                {
                     // Of the group's first thread, or the one that has its turn in it.
                     let base = self.thread;
                     return emit(&mut self.b.cursor(), base);

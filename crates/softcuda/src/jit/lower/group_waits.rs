@@ -167,7 +167,9 @@ impl Lower<'_> {
             for lane in 0..WIDTH {
                 self.set_form(Form::Lane(lane));
                 let value = self.held_in_group(register);
-                self.b.ins().store(flags, value, at, offset + bytes * lane as i32);
+                self.b
+                    .ins()
+                    .store(flags, value, at, offset + bytes * lane as i32);
             }
         }
         self.set_form(Form::Once);
@@ -189,7 +191,10 @@ impl Lower<'_> {
                 let bytes = self.b.ins().scalar_to_vector(types::I64X2, whole);
                 let bytes = self.as_vector(bytes, types::I8X16);
                 let words = self.b.ins().uwiden_low(bytes);
-                let parts = [self.b.ins().uwiden_low(words), self.b.ins().uwiden_high(words)];
+                let parts = [
+                    self.b.ins().uwiden_low(words),
+                    self.b.ins().uwiden_high(words),
+                ];
                 let zero = self.b.ins().iconst(types::I32, 0);
                 let zero = self.b.ins().splat(types::I32X4, zero);
                 for (variable, part) in variables.into_iter().zip(parts) {
@@ -207,7 +212,10 @@ impl Lower<'_> {
             }
             Kept::Each(variables) => {
                 for (lane, variable) in variables.into_iter().enumerate() {
-                    let value = self.b.ins().load(ty, flags, at, offset + bytes * lane as i32);
+                    let value = self
+                        .b
+                        .ins()
+                        .load(ty, flags, at, offset + bytes * lane as i32);
                     self.b.def_var(variable, value);
                 }
             }
@@ -227,9 +235,11 @@ impl Lower<'_> {
 
     /// The address of a tile's word that the group has for itself, less the word's offset.
     pub(super) fn group_word(&mut self, lane: Value, tile: Value) -> Value {
-        let group = self.b.ins().ushr_imm(lane, i64::from(WIDTH.trailing_zeros()));
+        let group = self
+            .b
+            .ins()
+            .ushr_imm(lane, i64::from(WIDTH.trailing_zeros()));
         let distance = self.b.ins().ishl_imm(group, 2);
         self.b.ins().iadd(tile, distance)
     }
 }
-

@@ -299,14 +299,29 @@ impl Operation for Integer {
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
         let wide = self.widens().is_some();
         let stride = match (self.op, &self.sources[..]) {
-            (Op::Add { saturate: false, .. }, [a, b]) => of(a)?.wrapping_add(of(b)?),
-            (Op::Sub { saturate: false, .. }, [a, b]) => of(a)?.wrapping_sub(of(b)?),
+            (
+                Op::Add {
+                    saturate: false, ..
+                },
+                [a, b],
+            ) => of(a)?.wrapping_add(of(b)?),
+            (
+                Op::Sub {
+                    saturate: false, ..
+                },
+                [a, b],
+            ) => of(a)?.wrapping_sub(of(b)?),
             (Op::Neg, [a]) => of(a)?.wrapping_neg(),
             (Op::Mul(Part::Lo), _) => self.product_stride(of)?,
             (Op::Mul(Part::Wide), _) if wide => self.product_stride(of)?,
-            (Op::Mad { part, saturate: false, .. }, [_, _, c])
-                if part == Part::Lo || (part == Part::Wide && wide) =>
-            {
+            (
+                Op::Mad {
+                    part,
+                    saturate: false,
+                    ..
+                },
+                [_, _, c],
+            ) if part == Part::Lo || (part == Part::Wide && wide) => {
                 self.product_stride(of)?.wrapping_add(of(c)?)
             }
             _ => return None,

@@ -537,9 +537,8 @@ impl Lower<'_> {
             return self.group_control(at, instruction);
         }
         let guard = instruction.guard;
-        let parts = guard.is_some_and(|(register, _)| {
-            self.lanes().plan.class(register) == Class::Varying
-        });
+        let parts =
+            guard.is_some_and(|(register, _)| self.lanes().plan.class(register) == Class::Varying);
         if parts {
             let Some((register, negated)) = guard else {
                 return;
@@ -576,7 +575,8 @@ impl Lower<'_> {
             Way::Row => {
                 self.set_form(Form::Once);
                 let access = instruction.operation.plain_access();
-                let stride = access.and_then(|access| self.lanes().plan.class(access.base).stride());
+                let stride =
+                    access.and_then(|access| self.lanes().plan.class(access.base).stride());
                 instruction.operation.lower_row(self, stride.unwrap_or(0));
             }
             Way::Each => self.each(instruction, None),
@@ -634,7 +634,9 @@ impl Lower<'_> {
                 .collect();
             // An operation that writes a register at all writes it in each thread.
             if let Some(variables) = variables {
-                let values = variables.into_iter().map(|variable| self.b.use_var(variable));
+                let values = variables
+                    .into_iter()
+                    .map(|variable| self.b.use_var(variable));
                 let values: Vec<Value> = values.collect();
                 self.gather(*register, &values);
             }
@@ -689,7 +691,10 @@ impl Lower<'_> {
         {
             let vector = vector_of(held);
             for (chunk, variable) in variables.into_iter().enumerate() {
-                let value = self.b.ins().load(vector, flags, from, at + 16 * chunk as i32);
+                let value = self
+                    .b
+                    .ins()
+                    .load(vector, flags, from, at + 16 * chunk as i32);
                 self.b.def_var(variable, value);
             }
             return;
@@ -697,7 +702,10 @@ impl Lower<'_> {
         let kind = if as_is { held } else { super::value_type(ty) };
         let values: Vec<Value> = (0..WIDTH as i32)
             .map(|lane| {
-                let value = self.b.ins().load(kind, flags, from, at + lane * stride as i32);
+                let value = self
+                    .b
+                    .ins()
+                    .load(kind, flags, from, at + lane * stride as i32);
                 self.fit(value, held, super::is_signed(ty))
             })
             .collect();
@@ -766,11 +774,16 @@ impl Lower<'_> {
         let block = control.graph.block_of[at];
         let (taken, falls) = match instruction.operation.flow() {
             Flow::Jump(label) => {
-                let step = self.body.steps.iter().position(
-                    |step| matches!(step, Step::Label(known) if *known == label),
-                );
+                let step = self
+                    .body
+                    .steps
+                    .iter()
+                    .position(|step| matches!(step, Step::Label(known) if *known == label));
                 let step = step.expect("resolve has found every label");
-                (Some(self.lanes().plan.control.graph.block_of[step]), block + 1)
+                (
+                    Some(self.lanes().plan.control.graph.block_of[step]),
+                    block + 1,
+                )
             }
             _ => (None, block + 1),
         };
@@ -953,7 +966,9 @@ impl Lower<'_> {
             Kept::Vectors(variables) => {
                 for (chunk, variable) in variables.into_iter().enumerate() {
                     let value = self.b.use_var(variable);
-                    self.b.ins().stack_store(value, slot, place + 16 * chunk as i32);
+                    self.b
+                        .ins()
+                        .stack_store(value, slot, place + 16 * chunk as i32);
                 }
             }
             Kept::Each(variables) => {
@@ -1306,7 +1321,10 @@ impl Lower<'_> {
         switch.emit(&mut self.b, join, elsewhere);
         for (block, restore) in restores {
             self.b.switch_to_block(restore);
-            let (first, at) = (self.lanes().first, self.b.ins().stack_load(types::I32, slot, FIRST));
+            let (first, at) = (
+                self.lanes().first,
+                self.b.ins().stack_load(types::I32, slot, FIRST),
+            );
             self.b.def_var(first, at);
             for register in self.lanes().plan.live[block].clone() {
                 self.take_register(register);

@@ -265,6 +265,10 @@ impl Operation for Load {
         self.0.ordered
     }
 
+    fn uses_local(&self) -> bool {
+        self.0.space == Some(Space::Local)
+    }
+
     fn loads_parameter(&self) -> bool {
         self.0.parameter && !self.0.ordered
     }
@@ -320,6 +324,10 @@ impl Operation for Store {
                 l.b.ins().store(MemFlags::trusted(), value, address, offset);
             }
         }
+    }
+
+    fn uses_local(&self) -> bool {
+        self.0.space == Some(Space::Local)
     }
 
     fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {

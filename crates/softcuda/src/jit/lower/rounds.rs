@@ -28,10 +28,10 @@ use ptx::ast;
 
 use super::Lower;
 use super::function::Frame;
+use super::lanes::Form;
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, TURN, Wait};
 use crate::grid::warp::Tile;
-use super::lanes::Form;
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness::Kept;
 use crate::jit::program::Step;
@@ -161,7 +161,9 @@ impl Lower<'_> {
         let numbers = self.numbers(&kept.at_start);
         let recomputed = recomputed(self.body, &kept.at_start);
         let mut live = kept.after;
-        let again = live.iter().map(|live| recompute::steps(self.body, &recomputed, live));
+        let again = live
+            .iter()
+            .map(|live| recompute::steps(self.body, &recomputed, live));
         let again = again.collect();
         for live in &mut live {
             live.retain(|register| {
@@ -244,8 +246,13 @@ impl Lower<'_> {
         let Some(rounds) = &self.rounds else {
             unreachable!("turns are of rounds");
         };
-        let (tile, lane, lanes, head, over) =
-            (rounds.tile, rounds.lane, rounds.lanes, rounds.head, rounds.over);
+        let (tile, lane, lanes, head, over) = (
+            rounds.tile,
+            rounds.lane,
+            rounds.lanes,
+            rounds.head,
+            rounds.over,
+        );
         let latch = self.b.create_block();
         let enter = self.b.create_block();
         self.new_lanes(plan, latch, Some((self.thread, enter)));

@@ -220,7 +220,10 @@ fn decode(
                     writes,
                     reads,
                     specials: specials(&pending.args),
-                    addresses: pending.args.iter().any(|arg| matches!(arg, Arg::Address(..))),
+                    addresses: pending
+                        .args
+                        .iter()
+                        .any(|arg| matches!(arg, Arg::Address(..))),
                     reads_bits: nans.reads_bits(instruction, &pending.args),
                     operation,
                 }));

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::runtime;
 use crate::grid;
-use crate::grid::context::{
-    BlockContext, CONTINUE, Site, Status, THREAD_STRIDE, ThreadContext,
-};
+use crate::grid::context::{BlockContext, CONTINUE, Site, Status, THREAD_STRIDE, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::spmd::WIDTH;
 use crate::memory::{self, Kind};

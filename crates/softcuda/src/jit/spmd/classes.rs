@@ -64,13 +64,7 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Vec<Cla
 }
 
 /// Threads may part at the end of a block: what they write before they join varies there.
-fn part(
-    body: &Body,
-    control: &Control,
-    live: &[Vec<RegId>],
-    block: usize,
-    classes: &mut [Class],
-) {
+fn part(body: &Body, control: &Control, live: &[Vec<RegId>], block: usize, classes: &mut [Class]) {
     let Some(join) = control.joins[block] else {
         // They end apart.
         return;
@@ -201,7 +195,9 @@ fn way(body: &Body, classes: &[Class], instruction: &Instruction) -> Way {
     }
     let vectors = |register: &RegId| in_vectors(body, *register);
     let mut registers = instruction.reads.iter().chain(&instruction.writes);
-    let special = |register: &Special| matches!(special(*register), Class::Uniform) || matches!(register, Special::Tid(0));
+    let special = |register: &Special| {
+        matches!(special(*register), Class::Uniform) || matches!(register, Special::Tid(0))
+    };
     match operation.vectorizes()
         && !instruction.addresses
         && registers.all(vectors)

@@ -358,10 +358,10 @@ fn who_runs_in_rounds() {
 
 /// What a kernel leaves behind in rounds, which is also what it does as fibers.
 fn both<const N: usize>(body: &str, block: [u32; 3]) -> Result<[u32; N], Fault> {
-    let [rounds, fibers] = [Form::Rounds, Form::Fibers].map(|form| {
+    let [vectors, rounds, fibers] = [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
         let module = harness::load_as(&kernel(body), form);
         let mode = module.kernel("k").unwrap().compile().unwrap().mode;
-        assert_eq!(mode == Mode::Rounds, form == Form::Rounds);
+        assert_eq!(mode == Mode::Fibers, form == Form::Fibers);
         let mut data = [0u32; N];
         harness::run_in(
             &module,
@@ -374,15 +374,17 @@ fn both<const N: usize>(body: &str, block: [u32; 3]) -> Result<[u32; N], Fault> 
         )
         .map(|()| data)
     });
-    match (&rounds, &fibers) {
-        (Ok(rounds), Ok(fibers)) => assert_eq!(rounds, fibers),
-        (Err(rounds), Err(fibers)) => {
-            assert_eq!(
-                (rounds.kind, rounds.block, rounds.thread, &rounds.detail),
-                (fibers.kind, fibers.block, fibers.thread, &fibers.detail)
-            );
+    for other in [&vectors, &rounds] {
+        match (other, &fibers) {
+            (Ok(other), Ok(fibers)) => assert_eq!(other, fibers),
+            (Err(other), Err(fibers)) => {
+                assert_eq!(
+                    (other.kind, other.block, other.thread, &other.detail),
+                    (fibers.kind, fibers.block, fibers.thread, &fibers.detail)
+                );
+            }
+            _ => panic!("{other:?} in vectors or rounds, {fibers:?} as fibers"),
         }
-        _ => panic!("{rounds:?} in rounds, {fibers:?} as fibers"),
     }
     rounds
 }

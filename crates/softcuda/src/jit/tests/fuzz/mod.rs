@@ -14,6 +14,7 @@ mod execution;
 mod modules;
 mod rewriting;
 mod tokens;
+mod vectors;
 mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,8 @@
-//! Random kernels in which threads wait for each other, run in rounds and as fibers: both do the
-//! same.
+//! Random kernels in which threads wait for each other, run in vectors, in rounds and as
+//! fibers: all do the same.
 //!
 //! The kernels have no races: threads share memory only between two barriers of all, and the lanes
-//! of a branch or a loop agree on their mask first. Some deadlock, and then do so in both forms.
+//! of a branch or a loop agree on their mask first. Some deadlock, and then do so in all forms.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -344,9 +344,13 @@ fn kernels_do_the_same_in_both_forms() {
         if alone {
             println!("{source}");
         }
-        let [rounds, fibers] =
-            [Form::Rounds, Form::Fibers].map(|form| harness::load_as(&source, form));
-        for (module, mode) in [(&rounds, Mode::Rounds), (&fibers, Mode::Fibers)] {
+        let [vectors, rounds, fibers] =
+            [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| harness::load_as(&source, form));
+        for (module, mode) in [
+            (&vectors, Mode::Rounds),
+            (&rounds, Mode::Rounds),
+            (&fibers, Mode::Fibers),
+        ] {
             let kernel = module.kernel("k").ok_or("it is not there")?;
             let compiled = kernel.compile().map_err(|error| error.to_string())?;
             assert_eq!(compiled.mode, mode);
@@ -356,12 +360,16 @@ fn kernels_do_the_same_in_both_forms() {
             assert_eq!(kind, FaultKind::Deadlock);
             deadlocks.fetch_add(1, Ordering::Relaxed);
         }
-        if outcome(&rounds, threads) != expected {
-            return Err(format!("{threads} threads do something else\n{source}"));
+        for (module, form) in [(&vectors, "vectors"), (&rounds, "rounds")] {
+            if outcome(module, threads) != expected {
+                return Err(format!(
+                    "{threads} threads do something else in {form}\n{source}"
+                ));
+            }
         }
         Ok(())
     });
     let deadlocks = deadlocks.into_inner();
-    println!("{cases} kernels in both forms, of which {deadlocks} deadlock");
+    println!("{cases} kernels in all forms, of which {deadlocks} deadlock");
     assert!(alone || deadlocks < cases / 2, "{deadlocks} deadlock");
 }
