@@ -30,7 +30,6 @@ pub(crate) mod float_sign;
 mod float_tests;
 pub(crate) mod float_value;
 pub(crate) mod function;
-mod group_waits;
 mod groups;
 pub(crate) mod half;
 pub(crate) mod integer;

@@ -195,10 +195,19 @@ fn way(body: &Body, classes: &[Class], instruction: &Instruction) -> Way {
     }
     let vectors = |register: &RegId| in_vectors(body, *register);
     let mut registers = instruction.reads.iter().chain(&instruction.writes);
+    // Predicates go with values of any width.
+    let mut widths = registers
+        .clone()
+        .map(|register| body.tables.registers[register.0 as usize])
+        .filter(|ty| *ty != Type::Pred)
+        .map(|ty| ty.size());
+    let first = widths.next();
+    let one_width = widths.all(|width| Some(width) == first);
     let special = |register: &Special| {
         matches!(special(*register), Class::Uniform) || matches!(register, Special::Tid(0))
     };
     match operation.vectorizes()
+        && one_width
         && !instruction.addresses
         && registers.all(vectors)
         && instruction.specials.iter().all(special)

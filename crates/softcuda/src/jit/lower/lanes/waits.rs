@@ -9,23 +9,29 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::Type;
 
-use super::Lower;
-use super::lanes::{Form, Kept, vector_of};
+use super::{Form, Kept, vector_of};
 use crate::grid::warp::Tile;
 use crate::jit::decode::{Arg, RegId};
+use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::spmd::WIDTH;
 
 impl Lower<'_> {
     /// Brings an operand of every thread of the group to the wait that is next.
-    pub(super) fn group_brings(&mut self, arg: &Arg, ty: Type, low: usize, high: Option<usize>) {
+    pub(in crate::jit::lower) fn group_brings(
+        &mut self,
+        arg: &Arg,
+        ty: Type,
+        low: usize,
+        high: Option<usize>,
+    ) {
         let flags = MemFlags::trusted();
         let at = self.lane_address(types::I32);
-        let kind = super::value_type(ty);
+        let kind = value_type(ty);
         let in_vectors = match arg {
-            Arg::Reg(id) => match self.kept_of(*id) {
-                Kept::One(_) => ty == Type::Pred || self.register_types[id.0 as usize].bits() == 32,
-                Kept::Vectors(_) => true,
-                Kept::Each(_) => false,
+            Arg::Reg(id) => match (ty, self.kept_of(*id)) {
+                (_, Kept::Each(_)) => false,
+                (Type::Pred, _) => self.is_predicate(*id),
+                _ => self.register_types[id.0 as usize].bits() == 32,
             },
             Arg::Imm(_) => true,
             _ => false,
@@ -65,7 +71,7 @@ impl Lower<'_> {
     }
 
     /// What each thread of the group takes from the last wait.
-    pub(super) fn group_takes(&mut self, to: &Arg, ty: Type) {
+    pub(in crate::jit::lower) fn group_takes(&mut self, to: &Arg, ty: Type) {
         let at = self.lane_address(types::I32);
         let flags = MemFlags::trusted();
         let Arg::Reg(register) = to else {
@@ -85,7 +91,7 @@ impl Lower<'_> {
                         Type::Pred => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),
                         _ => value,
                     };
-                    self.fit(value, held, super::is_signed(ty))
+                    self.fit(value, held, is_signed(ty))
                 })
                 .collect();
             return self.gather(*register, &values);
@@ -104,7 +110,7 @@ impl Lower<'_> {
     }
 
     /// The predicates beside it.
-    pub(super) fn group_takes_predicates(&mut self, to: &Arg) {
+    pub(in crate::jit::lower) fn group_takes_predicates(&mut self, to: &Arg) {
         let bits = self.group_predicates();
         let Arg::Reg(register) = to else {
             return;
@@ -137,7 +143,7 @@ impl Lower<'_> {
     }
 
     /// Keeps a register of the group in the array at `offset` of the tile.
-    pub(super) fn keep_of_group(&mut self, register: RegId, offset: usize) {
+    pub(in crate::jit::lower) fn keep_of_group(&mut self, register: RegId, offset: usize) {
         let ty = self.register_types[register.0 as usize];
         let at = self.lane_address(ty);
         let (flags, offset) = (MemFlags::trusted(), offset as i32);
@@ -176,7 +182,7 @@ impl Lower<'_> {
     }
 
     /// The other way round.
-    pub(super) fn take_of_group(&mut self, register: RegId, offset: usize) {
+    pub(in crate::jit::lower) fn take_of_group(&mut self, register: RegId, offset: usize) {
         let ty = self.register_types[register.0 as usize];
         let at = self.lane_address(ty);
         let (flags, offset) = (MemFlags::trusted(), offset as i32);
@@ -223,7 +229,7 @@ impl Lower<'_> {
     }
 
     /// Every thread of the group stands here.
-    pub(super) fn group_stands(&mut self, number: i64) {
+    pub(in crate::jit::lower) fn group_stands(&mut self, number: i64) {
         let at = self.lane_address(types::I32);
         let number = self.b.ins().iconst(types::I32, number);
         let all = self.b.ins().splat(types::I32X4, number);
@@ -234,7 +240,7 @@ impl Lower<'_> {
     }
 
     /// The address of a tile's word that the group has for itself, less the word's offset.
-    pub(super) fn group_word(&mut self, lane: Value, tile: Value) -> Value {
+    pub(in crate::jit::lower) fn group_word(&mut self, lane: Value, tile: Value) -> Value {
         let group = self
             .b
             .ins()

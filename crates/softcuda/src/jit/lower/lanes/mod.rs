@@ -1,0 +1,318 @@
+//! The vector form of a kernel, as [`spmd`](crate::jit::spmd) plans it: a group of neighbouring
+//! threads runs together.
+//!
+//! ```text
+//! for each row of threads
+//!   if whole groups make up the row
+//!     for each group: the vector form
+//!                     where threads part: note where each stands; "next thread"
+//!   else
+//!     for each thread: the form of one thread
+//! next thread: of the group that parted, one that has not come to where the ways join goes on
+//!              there, in the form of one thread; when all have come there, the group goes on
+//! ```
+//!
+//! What a thread leaves for the other form lies in a slot of the native stack, which has a place
+//! for each register and thread.
+
+mod parting;
+mod registers;
+mod steps;
+mod waits;
+
+use std::collections::HashMap;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueType, Value, types};
+use cranelift_frontend::Variable;
+use smallvec::SmallVec;
+
+use super::Lower;
+use super::function::slot;
+use crate::grid::context::{THREAD_STRIDE, ThreadContext};
+use crate::jit::decode::RegId;
+use crate::jit::program::Step;
+use crate::jit::spmd::{Plan, WIDTH};
+
+/// What the operation being lowered is lowered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::jit::lower) enum Form {
+    /// A thread, by itself.
+    Thread,
+    /// The first thread of a group, for all.
+    Once,
+    /// One thread of a group.
+    Lane(usize),
+    /// A vector of threads of a group: which, and whether of values of 64 bits.
+    Vector { chunk: usize, wide: bool },
+}
+
+/// How a register is kept of a group.
+#[derive(Clone, Debug)]
+pub(in crate::jit::lower) enum Kept {
+    /// The first thread's value, or that of all.
+    One(Variable),
+    /// Vectors, of so many bits an element; a predicate's elements have all bits set or none.
+    Vectors(SmallVec<[Variable; 4]>),
+    /// Each thread's value.
+    Each([Variable; WIDTH]),
+}
+
+/// Where a thread stands that has ended.
+const ENDED: i64 = 0;
+/// Where threads join that never do.
+const NOWHERE: i64 = -1;
+/// In the slot: which thread of a group runs by itself; none, where the block has no groups.
+const LANE: i32 = 0;
+const NO_LANE: i64 = -1;
+/// In the slot: where the threads join.
+const JOIN: i32 = 4;
+/// In the slot: `%tid.x` of the group's first thread.
+const FIRST: i32 = 8;
+/// In the slot, in rounds: the number of the group's first thread in its warp.
+const GROUP: i32 = 12;
+/// In the slot: where each thread stands.
+const STANDS: i32 = 16;
+/// In the slot: the registers.
+const REGISTERS: i32 = STANDS + 4 * WIDTH as i32;
+
+/// The vector form, while a function is lowered.
+pub(in crate::jit::lower) struct Lanes {
+    plan: Plan,
+    pub form: Form,
+    registers: Vec<Option<Kept>>,
+    /// What threads of the group write one after the other, until all have.
+    written: HashMap<(RegId, usize), Variable>,
+    /// The first half of a predicate that is computed from values of 64 bits.
+    halves: HashMap<RegId, Value>,
+    /// The threads for which the operation counts; all, where there is none.
+    mask: Option<RegId>,
+    masks_by_false: bool,
+    /// For each group of accesses, what [`Lower::group_bases`] is for one thread: by thread.
+    pub bases: Vec<[Option<Value>; WIDTH]>,
+    /// By block of the plan: where the group's code begins, and where that of one thread does.
+    group_blocks: Vec<Block>,
+    thread_blocks: Vec<Option<Block>>,
+    /// By block of the plan, where threads join: they stop there.
+    joins: Vec<bool>,
+    /// `%tid.x` of the group's first thread.
+    first: Variable,
+    /// `%tid.x` of the thread that runs by itself.
+    x: Variable,
+    slot: ir::StackSlot,
+    /// Where registers lie in it.
+    places: HashMap<RegId, i32>,
+    size: i32,
+    /// Goes to the next thread of a group that parted.
+    next: Block,
+    /// Goes to the next group.
+    latch: Block,
+    /// In rounds: the context of the group's first thread, and where a lane has its turn by itself.
+    own_contexts: Option<(Value, Block)>,
+    /// Where a thread goes on that parted from its group.
+    parted: Block,
+}
+
+impl Lanes {
+    fn kept(&self, register: RegId) -> &Kept {
+        self.registers[register.0 as usize]
+            .as_ref()
+            .expect("every register is declared before the form is lowered")
+    }
+}
+
+/// Threads in a vector of values of so many bits.
+const fn in_vector(wide: bool) -> usize {
+    if wide { 2 } else { 4 }
+}
+
+pub(super) fn vector_of(ty: ValueType) -> ValueType {
+    match ty {
+        types::F32 => types::F32X4,
+        types::F64 => types::F64X2,
+        types::I64 => types::I64X2,
+        _ => types::I32X4,
+    }
+}
+
+impl Lower<'_> {
+    /// The operation works on vectors.
+    pub(in crate::jit::lower) fn in_vectors(&self) -> bool {
+        matches!(self.form(), Form::Vector { .. })
+    }
+
+    pub(in crate::jit::lower) fn form(&self) -> Form {
+        self.lanes.as_ref().map_or(Form::Thread, |lanes| lanes.form)
+    }
+
+    pub(in crate::jit::lower) fn set_form(&mut self, form: Form) {
+        let Some(lanes) = &mut self.lanes else {
+            return;
+        };
+        lanes.form = form;
+        // In rounds, each thread has a context of its own.
+        if let Some((first, _)) = lanes.own_contexts {
+            self.thread = match form {
+                Form::Lane(lane @ 1..) => {
+                    self.b.ins().iadd_imm(first, (lane * THREAD_STRIDE) as i64)
+                }
+                _ => first,
+            };
+        }
+    }
+
+    fn lanes(&mut self) -> &mut Lanes {
+        self.lanes
+            .as_mut()
+            .expect("the vector form is only lowered where there is one")
+    }
+
+    /// Lowers the group's code; the builder is where a row's groups begin.
+    pub(in crate::jit::lower) fn lower_groups(&mut self) {
+        self.set_form(Form::Once);
+        // Operations of a group leave the function by faults alone.
+        let fault = self.cold_block();
+        let status = self.b.append_block_param(fault, types::I32);
+        let leave = std::mem::replace(&mut self.leave, fault);
+        self.declare();
+        self.clear_group();
+        let body = self.body;
+        for (at, step) in body.steps.iter().enumerate() {
+            self.group_begins(at);
+            if let Step::Instruction(instruction) = step {
+                self.group = self.groups.of_step.get(&(at as u32)).copied();
+                self.reads_bits = instruction.reads_bits;
+                self.group_step(at, instruction);
+            }
+        }
+        self.group_begins(body.steps.len());
+        self.end_group();
+        self.b.switch_to_block(fault);
+        self.b.ins().return_(&[status]);
+        self.leave = leave;
+        self.set_form(Form::Thread);
+    }
+
+    /// In the code of a group, where a step may begin a block.
+    fn group_begins(&mut self, at: usize) {
+        if let Some(block) = self.lanes().plan.control.begins(at) {
+            let begins = self.lanes().group_blocks[block];
+            self.b.ins().jump(begins, &[]);
+            self.b.switch_to_block(begins);
+            self.lanes().bases.fill([None; WIDTH]);
+        }
+    }
+
+    /// The group has ended: the next one's turn.
+    fn end_group(&mut self) {
+        if self.lanes().own_contexts.is_some() {
+            self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
+        }
+        self.leave_turn();
+    }
+
+    /// The next group's turn.
+    pub(in crate::jit::lower) fn leave_turn(&mut self) {
+        let (latch, first) = (self.lanes().latch, self.lanes().first);
+        if self.lanes().own_contexts.is_some() {
+            self.b.ins().jump(latch, &[]);
+            return;
+        }
+        let first = self.b.use_var(first);
+        self.b.ins().jump(latch, &[first.into()]);
+    }
+
+    /// In rounds: the number of the group's first thread in its row.
+    pub(in crate::jit::lower) fn group_first(&mut self) {
+        let variable = self.lanes().first;
+        let x = self.thread_field(types::I32, std::mem::offset_of!(ThreadContext, tid));
+        self.b.def_var(variable, x);
+    }
+
+    /// The function has a vector form: what its lowering needs.
+    pub(in crate::jit::lower) fn new_lanes(
+        &mut self,
+        plan: Plan,
+        latch: Block,
+        own_contexts: Option<(Value, Block)>,
+    ) {
+        let count = plan.control.graph.successors.len();
+        self.lanes = Some(Lanes {
+            form: Form::Thread,
+            registers: vec![None; self.register_types.len()],
+            written: HashMap::new(),
+            halves: HashMap::new(),
+            mask: None,
+            masks_by_false: false,
+            bases: vec![[None; WIDTH]; self.groups.groups.len()],
+            group_blocks: (0..count).map(|_| self.b.create_block()).collect(),
+            thread_blocks: vec![None; count],
+            joins: vec![false; count],
+            first: self.b.declare_var(types::I32),
+            x: self.b.declare_var(types::I32),
+            slot: slot(&mut self.b, 16),
+            places: HashMap::new(),
+            size: REGISTERS,
+            next: self.cold_block(),
+            parted: self.cold_block(),
+            latch,
+            own_contexts,
+            plan,
+        });
+    }
+
+    /// Opens the loop over a row of threads, in groups and one by one; lowers the groups. The
+    /// builder is where a thread starts; what is answered is the head of its loop, which takes
+    /// `%tid.x`, and where a row is over.
+    pub(in crate::jit::lower) fn open_row(&mut self, plan: Plan) -> (Block, Block) {
+        let head = self.b.create_block();
+        let begins = self.b.append_block_param(head, types::I32);
+        let latch = self.b.create_block();
+        self.b.append_block_param(latch, types::I32);
+        self.new_lanes(plan, latch, None);
+        let (first, x) = (self.lanes().first, self.lanes().x);
+        let (scalar, over) = (self.b.create_block(), self.b.create_block());
+        let threads = self.entry(super::entry::Entry::Ntid(0));
+        let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        self.alone();
+        self.b
+            .ins()
+            .brif(odd, scalar, &[zero.into()], head, &[zero.into()]);
+
+        self.b.switch_to_block(head);
+        self.b.def_var(first, begins);
+        self.lower_groups();
+        self.b.switch_to_block(latch);
+        let at = self.b.block_params(latch)[0];
+        let at = self.b.ins().iadd_imm(at, WIDTH as i64);
+        let threads = self.entry(super::entry::Entry::Ntid(0));
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, at, threads);
+        self.b.ins().brif(more, head, &[at.into()], over, &[]);
+
+        self.b.switch_to_block(scalar);
+        let at = self.b.append_block_param(scalar, types::I32);
+        self.b.def_var(x, at);
+        self.group = None;
+        (scalar, over)
+    }
+
+    /// `%tid.x` of the thread that the operation is lowered for: of a group, its first.
+    pub(in crate::jit::lower) fn group_tid(&mut self) -> Option<Value> {
+        let lanes = self.lanes.as_ref()?;
+        let (form, first, x) = (lanes.form, lanes.first, lanes.x);
+        Some(match form {
+            Form::Thread if lanes.own_contexts.is_some() => return None,
+            Form::Thread => self.b.use_var(x),
+            Form::Once | Form::Vector { .. } | Form::Lane(0) => self.b.use_var(first),
+            Form::Lane(lane) => {
+                let first = self.b.use_var(first);
+                self.b.ins().iadd_imm(first, lane as i64)
+            }
+        })
+    }
+}
+
+fn little_endian() -> MemFlags {
+    MemFlags::new().with_endianness(ir::Endianness::Little)
+}

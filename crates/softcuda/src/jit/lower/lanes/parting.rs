@@ -1,0 +1,465 @@
+//! Threads of a group that part: what they leave for each other, and how they join again.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueType, Value, types};
+use cranelift_frontend::Switch;
+
+use super::{ENDED, FIRST, GROUP, JOIN, Kept, LANE, NO_LANE, NOWHERE, STANDS, vector_of};
+use crate::jit::decode::RegId;
+use crate::jit::lower::Lower;
+use crate::jit::spmd::WIDTH;
+
+impl Lower<'_> {
+    /// What says that a thread stands where a block begins.
+    pub(super) fn stand(&mut self, block: usize) -> Value {
+        self.b.ins().iconst(types::I32, block as i64 + 1)
+    }
+
+    /// The threads of the group go on by themselves: each where it stands, one of `blocks`. The
+    /// builder's block is filled.
+    pub(super) fn part(&mut self, blocks: &[usize], stands: &[Value; WIDTH], join: Option<usize>) {
+        let mut live: Vec<RegId> = vec![];
+        for block in blocks {
+            self.thread_block(*block);
+            live.extend(&self.lanes().plan.live[*block]);
+        }
+        live.sort_unstable_by_key(|register| register.0);
+        live.dedup();
+        for register in live {
+            self.leave_register(register);
+        }
+        if let Some(join) = join {
+            self.thread_block(join);
+            self.lanes().joins[join] = true;
+        }
+        let slot = self.lanes().slot;
+        for (lane, stand) in stands.iter().enumerate() {
+            self.b
+                .ins()
+                .stack_store(*stand, slot, STANDS + 4 * lane as i32);
+        }
+        let join = join.map_or(NOWHERE, |join| join as i64 + 1);
+        let join = self.b.ins().iconst(types::I32, join);
+        self.b.ins().stack_store(join, slot, JOIN);
+        let first = self.lanes().first;
+        let first = self.b.use_var(first);
+        self.b.ins().stack_store(first, slot, FIRST);
+        if let Some(lane) = self.rounds_lane() {
+            // Those that go on say where they come to; the others have ended.
+            self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
+            let lane = self.b.ins().ireduce(types::I32, lane);
+            self.b.ins().stack_store(lane, slot, GROUP);
+        }
+        let before = self.b.ins().iconst(types::I32, NO_LANE);
+        self.b.ins().stack_store(before, slot, LANE);
+        let next = self.lanes().next;
+        self.b.ins().jump(next, &[]);
+    }
+
+    /// Where the code of one thread begins for a block of the plan.
+    pub(super) fn thread_block(&mut self, block: usize) -> Block {
+        if let Some(begins) = self.lanes().thread_blocks[block] {
+            return begins;
+        }
+        let begins = self.b.create_block();
+        self.lanes().thread_blocks[block] = Some(begins);
+        begins
+    }
+
+    /// Where a register lies in the slot.
+    pub(super) fn place(&mut self, register: RegId) -> i32 {
+        let bytes = self.element(register).bytes() as i32 * WIDTH as i32;
+        let lanes = self.lanes();
+        if let Some(place) = lanes.places.get(&register) {
+            return *place;
+        }
+        let place = (lanes.size + 15) & !15;
+        lanes.places.insert(register, place);
+        lanes.size = place + bytes;
+        place
+    }
+
+    /// The type of a thread's value in the slot: a predicate's has 32 bits, all set or none.
+    pub(super) fn element(&self, register: RegId) -> ValueType {
+        match self.is_predicate(register) {
+            true => types::I32,
+            false => self.register_types[register.0 as usize],
+        }
+    }
+
+    /// Leaves what a group has in a register for the code of one thread.
+    pub(super) fn leave_register(&mut self, register: RegId) {
+        let (place, slot) = (self.place(register), self.lanes().slot);
+        match self.lanes().kept(register).clone() {
+            Kept::One(variable) => {
+                let value = self.b.use_var(variable);
+                let value = self.slot_value(register, value);
+                self.b.ins().stack_store(value, slot, place);
+            }
+            Kept::Vectors(variables) => {
+                for (chunk, variable) in variables.into_iter().enumerate() {
+                    let value = self.b.use_var(variable);
+                    self.b
+                        .ins()
+                        .stack_store(value, slot, place + 16 * chunk as i32);
+                }
+            }
+            Kept::Each(variables) => {
+                let bytes = self.element(register).bytes() as i32;
+                for (lane, variable) in variables.into_iter().enumerate() {
+                    let value = self.b.use_var(variable);
+                    self.b
+                        .ins()
+                        .stack_store(value, slot, place + bytes * lane as i32);
+                }
+            }
+        }
+    }
+
+    /// A thread's value as it lies in the slot.
+    pub(super) fn slot_value(&mut self, register: RegId, value: Value) -> Value {
+        match self.is_predicate(register) {
+            false => value,
+            true => {
+                let value = self.b.ins().uextend(types::I32, value);
+                self.b.ins().ineg(value)
+            }
+        }
+    }
+
+    /// The other way round.
+    pub(super) fn register_value(&mut self, register: RegId, value: Value) -> Value {
+        match self.is_predicate(register) {
+            false => value,
+            true => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),
+        }
+    }
+
+    /// In the code of one thread, where a step begins a block that threads of a group come to.
+    pub(in crate::jit::lower) fn thread_begins(&mut self, at: usize) {
+        let Some(lanes) = &self.lanes else {
+            return;
+        };
+        let Some(block) = lanes.plan.control.begins(at) else {
+            return;
+        };
+        let (begins, joins, slot, next) = (
+            lanes.thread_blocks[block],
+            lanes.joins[block],
+            lanes.slot,
+            lanes.next,
+        );
+        let Some(begins) = begins else {
+            return;
+        };
+        if joins {
+            // A thread of a group that joins here waits for the others.
+            let join = self.b.ins().stack_load(types::I32, slot, JOIN);
+            let stands = self.b.ins().icmp_imm(IntCC::Equal, join, block as i64 + 1);
+            let stop = self.cold_block();
+            self.b.ins().brif(stands, stop, &[], begins, &[]);
+            self.enter(stop);
+            let lane = self.b.ins().stack_load(types::I32, slot, LANE);
+            let lane = self.b.ins().uextend(types::I64, lane);
+            let base = self.b.ins().stack_addr(types::I64, slot, 0);
+            for register in self.lanes().plan.live[block].clone() {
+                if matches!(self.lanes().kept(register), Kept::One(_)) {
+                    // Nothing between wrote it.
+                    continue;
+                }
+                let place = self.place(register);
+                let value = self.held(register);
+                let value = self.slot_value(register, value);
+                let bytes = self.element(register).bytes();
+                let offset = self.b.ins().imul_imm(lane, i64::from(bytes));
+                let to = self.b.ins().iadd(base, offset);
+                self.b.ins().store(MemFlags::trusted(), value, to, place);
+            }
+            let offset = self.b.ins().imul_imm(lane, 4);
+            let to = self.b.ins().iadd(base, offset);
+            self.b.ins().store(MemFlags::trusted(), join, to, STANDS);
+            self.b.ins().jump(next, &[]);
+        } else {
+            self.b.ins().jump(begins, &[]);
+        }
+        self.b.switch_to_block(begins);
+        // Who begins here has checked nothing.
+        self.group_bases.fill(None);
+    }
+
+    /// A thread has ended; the builder is where all that end come together. Goes on where the block
+    /// has no groups.
+    pub(in crate::jit::lower) fn thread_ends(&mut self) {
+        let Some(lanes) = &self.lanes else {
+            return;
+        };
+        let (slot, next) = (lanes.slot, lanes.next);
+        let lane = self.b.ins().stack_load(types::I32, slot, LANE);
+        let alone = self.b.ins().icmp_imm(IntCC::SignedLessThan, lane, 0);
+        let (on, ended) = (self.fresh_block(), self.cold_block());
+        self.b.ins().brif(alone, on, &[], ended, &[]);
+        self.enter(ended);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
+        let offset = self.b.ins().imul_imm(lane, 4);
+        let to = self.b.ins().iadd(base, offset);
+        let over = self.b.ins().iconst(types::I32, ENDED);
+        self.b.ins().store(MemFlags::trusted(), over, to, STANDS);
+        self.b.ins().jump(next, &[]);
+        self.enter(on);
+    }
+
+    /// Goes on where a thread stands that parted from its group, if the one that runs has. Gives
+    /// the branch.
+    pub(in crate::jit::lower) fn unless_parted(&mut self) -> ir::Inst {
+        let (slot, parted) = (self.lanes().slot, self.lanes().parted);
+        let lane = self.b.ins().stack_load(types::I32, slot, LANE);
+        let alone = self.b.ins().icmp_imm(IntCC::SignedLessThan, lane, 0);
+        let on = self.fresh_block();
+        let branch = self.b.ins().brif(alone, on, &[], parted, &[]);
+        self.enter(on);
+        branch
+    }
+
+    /// What leads from thread to thread of a group that parted, and back to the group.
+    pub(in crate::jit::lower) fn close_row(&mut self) {
+        let Some(lanes) = &self.lanes else {
+            return;
+        };
+        let (slot, next) = (lanes.slot, lanes.next);
+        let flags = MemFlags::trusted();
+        let (resume, over) = (self.cold_block(), self.cold_block());
+
+        self.b.switch_to_block(next);
+        let lane = self.b.ins().stack_load(types::I32, slot, LANE);
+        let lane = self.b.ins().iadd_imm(lane, 1);
+        self.b.ins().stack_store(lane, slot, LANE);
+        let more = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::UnsignedLessThan, lane, WIDTH as i64);
+        self.b.ins().brif(more, resume, &[], over, &[]);
+
+        self.b.switch_to_block(resume);
+        let join = self.b.ins().stack_load(types::I32, slot, JOIN);
+        let wide = self.b.ins().uextend(types::I64, lane);
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
+        let offset = self.b.ins().imul_imm(wide, 4);
+        let from = self.b.ins().iadd(base, offset);
+        let stands = self.b.ins().load(types::I32, flags, from, STANDS);
+        let waits = self.b.ins().icmp(IntCC::Equal, stands, join);
+        let (goes, sets) = (self.cold_block(), self.cold_block());
+        self.b.ins().brif(waits, next, &[], goes, &[]);
+        self.b.switch_to_block(goes);
+        let ended = self.b.ins().icmp_imm(IntCC::Equal, stands, ENDED);
+        self.b.ins().brif(ended, next, &[], sets, &[]);
+        self.b.switch_to_block(sets);
+        let (parted, own_contexts) = (self.lanes().parted, self.lanes().own_contexts);
+        match own_contexts {
+            Some((_, enter)) => {
+                let first = self.b.ins().stack_load(types::I32, slot, GROUP);
+                let first = self.b.ins().uextend(types::I64, first);
+                let lane = self.b.ins().iadd(first, wide);
+                self.b.ins().jump(enter, &[lane.into()]);
+            }
+            None => {
+                let first = self.b.ins().stack_load(types::I32, slot, FIRST);
+                let x = self.b.ins().iadd(first, lane);
+                let variable = self.lanes().x;
+                self.b.def_var(variable, x);
+                self.b.ins().jump(parted, &[]);
+            }
+        }
+
+        self.b.switch_to_block(parted);
+        let lane = self.b.ins().stack_load(types::I32, slot, LANE);
+        let wide = self.b.ins().uextend(types::I64, lane);
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
+        let offset = self.b.ins().imul_imm(wide, 4);
+        let from = self.b.ins().iadd(base, offset);
+        let stands = self.b.ins().load(types::I32, flags, from, STANDS);
+        let nobody = self.cold_block();
+        let entries: Vec<(usize, Block)> = self
+            .lanes()
+            .thread_blocks
+            .iter()
+            .enumerate()
+            .filter_map(|(block, begins)| begins.map(|begins| (block, begins)))
+            .collect();
+        let mut switch = Switch::new();
+        let mut restores = vec![];
+        for (block, begins) in &entries {
+            let restore = self.cold_block();
+            switch.set_entry(*block as u128 + 1, restore);
+            restores.push((*block, *begins, restore));
+        }
+        switch.emit(&mut self.b, stands, nobody);
+        for (block, begins, restore) in restores {
+            self.b.switch_to_block(restore);
+            for register in self.lanes().plan.live[block].clone() {
+                let place = self.place(register);
+                let ty = self.element(register);
+                let class = self.lanes().plan.class(register);
+                let value = match (self.lanes().kept(register).clone(), class) {
+                    (Kept::One(_), class) => {
+                        let value = self.b.ins().stack_load(ty, slot, place);
+                        match class.stride() {
+                            Some(0) | None => value,
+                            Some(stride) => {
+                                let lane = match ty {
+                                    types::I64 => wide,
+                                    _ => lane,
+                                };
+                                let stride = match ty {
+                                    types::I64 => stride,
+                                    _ => i64::from(stride as i32),
+                                };
+                                let more = self.b.ins().imul_imm(lane, stride);
+                                self.b.ins().iadd(value, more)
+                            }
+                        }
+                    }
+                    _ => {
+                        let offset = self.b.ins().imul_imm(wide, i64::from(ty.bytes()));
+                        let from = self.b.ins().iadd(base, offset);
+                        self.b.ins().load(ty, flags, from, place)
+                    }
+                };
+                let value = self.register_value(register, value);
+                let variable = self.variable(register);
+                self.b.def_var(variable, value);
+            }
+            self.b.ins().jump(begins, &[]);
+        }
+        // No thread stands anywhere else.
+        self.b.switch_to_block(nobody);
+        self.b.ins().jump(next, &[]);
+
+        // Every thread has had its turn.
+        self.b.switch_to_block(over);
+        let join = self.b.ins().stack_load(types::I32, slot, JOIN);
+        let wanted = self.b.ins().splat(types::I32X4, join);
+        let ended = self.b.ins().iconst(types::I32, ENDED);
+        let ended = self.b.ins().splat(types::I32X4, ended);
+        let (mut all_join, mut all_ended) = (None, None);
+        for chunk in 0..WIDTH as i32 / 4 {
+            let stands = self
+                .b
+                .ins()
+                .stack_load(types::I32X4, slot, STANDS + 16 * chunk);
+            for (all, want) in [(&mut all_join, wanted), (&mut all_ended, ended)] {
+                let same = self.b.ins().icmp(IntCC::Equal, stands, want);
+                *all = Some(match *all {
+                    None => same,
+                    Some(before) => self.b.ins().band(before, same),
+                });
+            }
+        }
+        let [all_join, all_ended] = [all_join, all_ended].map(|all| {
+            let all = all.expect("a group has a vector");
+            let bits = self.b.ins().vhigh_bits(types::I32, all);
+            self.b.ins().icmp_imm(IntCC::Equal, bits, 15)
+        });
+        let none = self.b.ins().iconst(types::I32, NO_LANE);
+        let (together, apart, done, again) = (
+            self.cold_block(),
+            self.cold_block(),
+            self.cold_block(),
+            self.cold_block(),
+        );
+        self.b.ins().brif(all_join, together, &[], apart, &[]);
+        self.b.switch_to_block(apart);
+        self.b.ins().brif(all_ended, done, &[], again, &[]);
+        // Some have ended: the others go on by themselves to their ends.
+        self.b.switch_to_block(again);
+        let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
+        self.b.ins().stack_store(nowhere, slot, JOIN);
+        self.b.ins().stack_store(none, slot, LANE);
+        self.b.ins().jump(next, &[]);
+        self.b.switch_to_block(done);
+        self.b.ins().stack_store(none, slot, LANE);
+        self.back_to_latch();
+
+        self.b.switch_to_block(together);
+        self.b.ins().stack_store(none, slot, LANE);
+        let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
+        self.b.ins().stack_store(nowhere, slot, JOIN);
+        let joins: Vec<usize> = (0..self.lanes().joins.len())
+            .filter(|block| self.lanes().joins[*block])
+            .collect();
+        let mut switch = Switch::new();
+        let mut restores = vec![];
+        for block in joins {
+            let restore = self.cold_block();
+            switch.set_entry(block as u128 + 1, restore);
+            restores.push((block, restore));
+        }
+        let elsewhere = self.cold_block();
+        switch.emit(&mut self.b, join, elsewhere);
+        for (block, restore) in restores {
+            self.b.switch_to_block(restore);
+            let (first, at) = (
+                self.lanes().first,
+                self.b.ins().stack_load(types::I32, slot, FIRST),
+            );
+            self.b.def_var(first, at);
+            for register in self.lanes().plan.live[block].clone() {
+                self.take_register(register);
+            }
+            let begins = self.lanes().group_blocks[block];
+            self.b.ins().jump(begins, &[]);
+        }
+        // Threads join nowhere else.
+        self.b.switch_to_block(elsewhere);
+        self.back_to_latch();
+        let size = self.lanes().size as u32;
+        self.b.func.sized_stack_slots[slot].size = size.next_multiple_of(16);
+    }
+
+    /// All threads of a group that parted have ended, or wait.
+    pub(super) fn back_to_latch(&mut self) {
+        let (slot, latch) = (self.lanes().slot, self.lanes().latch);
+        if self.lanes().own_contexts.is_some() {
+            self.b.ins().jump(latch, &[]);
+            return;
+        }
+        let first = self.b.ins().stack_load(types::I32, slot, FIRST);
+        self.b.ins().jump(latch, &[first.into()]);
+    }
+
+    /// Takes what lies in the slot into a register of a group.
+    pub(super) fn take_register(&mut self, register: RegId) {
+        let (place, slot) = (self.place(register), self.lanes().slot);
+        let ty = self.element(register);
+        match self.lanes().kept(register).clone() {
+            Kept::One(variable) => {
+                let value = self.b.ins().stack_load(ty, slot, place);
+                let value = self.register_value(register, value);
+                self.b.def_var(variable, value);
+            }
+            Kept::Vectors(variables) => {
+                for (chunk, variable) in variables.into_iter().enumerate() {
+                    let at = place + 16 * chunk as i32;
+                    let value = self.b.ins().stack_load(vector_of(ty), slot, at);
+                    self.b.def_var(variable, value);
+                }
+            }
+            Kept::Each(variables) => {
+                for (lane, variable) in variables.into_iter().enumerate() {
+                    let at = place + ty.bytes() as i32 * lane as i32;
+                    let value = self.b.ins().stack_load(ty, slot, at);
+                    self.b.def_var(variable, value);
+                }
+            }
+        }
+    }
+
+    /// No group has parted.
+    pub(in crate::jit::lower) fn alone(&mut self) {
+        let slot = self.lanes().slot;
+        let none = self.b.ins().iconst(types::I32, NO_LANE);
+        self.b.ins().stack_store(none, slot, LANE);
+        let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
+        self.b.ins().stack_store(nowhere, slot, JOIN);
+    }
+}

@@ -1,0 +1,334 @@
+//! Registers of a group: vectors, single values, and the forms in which operations read and write
+//! them.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Type as ValueType, Value, types};
+use cranelift_frontend::Variable;
+use ptx::ast::Type;
+
+use super::{Form, Kept, little_endian, vector_of};
+use crate::jit::decode::RegId;
+use crate::jit::lower::{Lower, value_type};
+use crate::jit::spmd::{Class, WIDTH};
+
+impl Lower<'_> {
+    /// A scalar as a vector of it, where the operation works on vectors; a predicate as a mask.
+    pub(in crate::jit::lower) fn spread(&mut self, value: Value) -> Value {
+        let Form::Vector { wide, .. } = self.form() else {
+            return value;
+        };
+        match self.b.func.dfg.value_type(value) {
+            types::I8 => {
+                let ty = if wide { types::I64 } else { types::I32 };
+                let value = self.b.ins().uextend(ty, value);
+                let value = self.b.ins().ineg(value);
+                self.b.ins().splat(vector_of(ty), value)
+            }
+            ty => self.b.ins().splat(vector_of(ty), value),
+        }
+    }
+
+    /// A word, or a vector of it.
+    pub(in crate::jit::lower) fn word(&mut self, number: i64) -> Value {
+        let value = self.b.ins().iconst(types::I32, number);
+        self.spread(value)
+    }
+
+    /// A complement of a predicate.
+    pub(in crate::jit::lower) fn not(&mut self, predicate: Value) -> Value {
+        match self.in_vectors() {
+            true => self.b.ins().bnot(predicate),
+            false => self.b.ins().bxor_imm(predicate, 1),
+        }
+    }
+
+    /// `a` where a predicate is true, otherwise `b`.
+    pub(in crate::jit::lower) fn select(&mut self, predicate: Value, a: Value, b: Value) -> Value {
+        if !self.in_vectors() {
+            return self.b.ins().select(predicate, a, b);
+        }
+        let ty = self.b.func.dfg.value_type(a);
+        let mask = self.as_vector(predicate, ty);
+        self.b.ins().bitselect(mask, a, b)
+    }
+
+    /// The bits of a vector in another type.
+    pub(in crate::jit::lower) fn as_vector(&mut self, value: Value, ty: ValueType) -> Value {
+        match self.b.func.dfg.value_type(value) == ty {
+            true => value,
+            false => self.b.ins().bitcast(ty, little_endian(), value),
+        }
+    }
+
+    pub(super) fn declare(&mut self) {
+        let body = self.body;
+        for at in 0..self.register_types.len() {
+            let register = RegId(at as u32);
+            let ty = self.register_types[at];
+            let class = self.lanes().plan.class(register);
+            let kept = match class {
+                Class::Varying if crate::jit::spmd::in_vectors(body, register) => {
+                    let ty = vector_of(ty);
+                    let count = WIDTH / ty.lane_count() as usize;
+                    Kept::Vectors((0..count).map(|_| self.b.declare_var(ty)).collect())
+                }
+                Class::Varying => Kept::Each([(); WIDTH].map(|()| self.b.declare_var(ty))),
+                _ => Kept::One(self.b.declare_var(ty)),
+            };
+            self.lanes().registers[at] = Some(kept);
+        }
+    }
+
+    /// Every register of a group is zero.
+    pub(super) fn clear_group(&mut self) {
+        for at in 0..self.register_types.len() {
+            let zero = self.zero(self.register_types[at]);
+            self.put_all(RegId(at as u32), zero);
+        }
+    }
+
+    /// Puts a value into a register of every thread.
+    pub(super) fn put_all(&mut self, register: RegId, value: Value) {
+        match self.lanes().kept(register).clone() {
+            Kept::One(variable) => self.b.def_var(variable, value),
+            Kept::Vectors(variables) => {
+                let ty = self.b.func.dfg.value_type(value);
+                let value = match ty {
+                    types::I8 => {
+                        let wide = self.b.ins().uextend(types::I32, value);
+                        let mask = self.b.ins().ineg(wide);
+                        self.b.ins().splat(types::I32X4, mask)
+                    }
+                    ty => self.b.ins().splat(vector_of(ty), value),
+                };
+                for variable in variables {
+                    self.b.def_var(variable, value);
+                }
+            }
+            Kept::Each(variables) => {
+                for variable in variables {
+                    self.b.def_var(variable, value);
+                }
+            }
+        }
+    }
+
+    /// What a register holds, for the form being lowered, which is not [`Form::Thread`].
+    pub(in crate::jit::lower) fn held_in_group(&mut self, register: RegId) -> Value {
+        let kept = self.lanes().kept(register).clone();
+        let stride = self.lanes().plan.class(register).stride().unwrap_or(0);
+        let form = self.form();
+        match (kept, form) {
+            (Kept::One(variable), Form::Once | Form::Thread) => self.b.use_var(variable),
+            (Kept::One(variable), Form::Lane(lane)) => {
+                let value = self.b.use_var(variable);
+                match stride.wrapping_mul(lane as i64) {
+                    0 => value,
+                    more => self.plus(value, more),
+                }
+            }
+            (Kept::One(variable), Form::Vector { chunk, .. }) => {
+                let value = self.b.use_var(variable);
+                let vector = self.spread(value);
+                if stride == 0 {
+                    return vector;
+                }
+                let ty = self.b.func.dfg.value_type(vector);
+                let steps = self.steps(ty, chunk, stride);
+                self.b.ins().iadd(vector, steps)
+            }
+            (Kept::Vectors(variables), Form::Vector { chunk, wide }) => {
+                let halved = wide && self.is_predicate(register);
+                match halved {
+                    false => self.b.use_var(variables[chunk]),
+                    true => {
+                        let mask = self.b.use_var(variables[chunk / 2]);
+                        match chunk % 2 {
+                            0 => self.b.ins().swiden_low(mask),
+                            _ => self.b.ins().swiden_high(mask),
+                        }
+                    }
+                }
+            }
+            (Kept::Vectors(variables), Form::Lane(lane)) => {
+                let ty = self.register_types[register.0 as usize];
+                let count = vector_of(ty).lane_count() as usize;
+                let vector = self.b.use_var(variables[lane / count]);
+                let value = self.b.ins().extractlane(vector, (lane % count) as u8);
+                match ty {
+                    types::I8 => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),
+                    _ => value,
+                }
+            }
+            (Kept::Each(variables), Form::Lane(lane)) => self.b.use_var(variables[lane]),
+            (kept, form) => unreachable!("{kept:?} is not read in {form:?}"),
+        }
+    }
+
+    /// A register as a vector of a type.
+    pub(in crate::jit::lower) fn read_vector(&mut self, register: RegId, ty: Type) -> Value {
+        let value = self.held(register);
+        if ty != Type::Pred {
+            return self.as_vector(value, vector_of(value_type(ty)));
+        }
+        if self.is_predicate(register) {
+            return value;
+        }
+        let words = self.as_vector(value, types::I32X4);
+        let zero = self.word(0);
+        self.b.ins().icmp(IntCC::NotEqual, words, zero)
+    }
+
+    pub(in crate::jit::lower) fn is_predicate(&self, register: RegId) -> bool {
+        self.body.tables.registers[register.0 as usize] == Type::Pred
+    }
+
+    /// An integer and a number, in its width.
+    pub(super) fn plus(&mut self, value: Value, more: i64) -> Value {
+        let ty = self.b.func.dfg.value_type(value);
+        let more = match ty {
+            types::I32 => i64::from(more as i32),
+            _ => more,
+        };
+        self.b.ins().iadd_imm(value, more)
+    }
+
+    /// How much more each thread of a vector has than the group's first.
+    pub(super) fn steps(&mut self, ty: ValueType, chunk: usize, stride: i64) -> Value {
+        let count = ty.lane_count() as usize;
+        let numbers = (0..count).map(|at| stride.wrapping_mul((chunk * count + at) as i64));
+        let bytes: Vec<u8> = match ty {
+            types::I64X2 => numbers.flat_map(i64::to_le_bytes).collect(),
+            _ => numbers.flat_map(|n| (n as i32).to_le_bytes()).collect(),
+        };
+        let constant = self.b.func.dfg.constants.insert(bytes.into());
+        self.b.ins().vconst(ty, constant)
+    }
+
+    /// Puts a value into a register, for the form being lowered, which is not [`Form::Thread`].
+    pub(in crate::jit::lower) fn put_in_group(&mut self, register: RegId, value: Value) {
+        match self.form() {
+            Form::Once | Form::Thread => self.put_all(register, value),
+            Form::Lane(lane) => {
+                let variable = self.lanes().written.get(&(register, lane)).copied();
+                let variable = match variable {
+                    Some(variable) => variable,
+                    None => {
+                        let ty = self.b.func.dfg.value_type(value);
+                        let variable = self.b.declare_var(ty);
+                        self.lanes().written.insert((register, lane), variable);
+                        variable
+                    }
+                };
+                self.b.def_var(variable, value);
+            }
+            Form::Vector { chunk, wide } => {
+                let Kept::Vectors(variables) = self.lanes().kept(register).clone() else {
+                    unreachable!("register {register:?} is no vector");
+                };
+                if wide && self.is_predicate(register) {
+                    if chunk % 2 == 0 {
+                        self.lanes().halves.insert(register, value);
+                        return;
+                    }
+                    let low = self.lanes().halves.remove(&register);
+                    let low = low.expect("the first half comes first");
+                    let mask = self.narrow_masks(low, value);
+                    return self.put_vector(register, variables[chunk / 2], chunk / 2, mask);
+                }
+                let ty = vector_of(self.register_types[register.0 as usize]);
+                let value = self.as_vector(value, ty);
+                self.put_vector(register, variables[chunk], chunk, value);
+            }
+        }
+    }
+
+    /// Puts a vector into a register, of those threads that it counts for.
+    pub(super) fn put_vector(&mut self, register: RegId, to: Variable, chunk: usize, value: Value) {
+        let _ = register;
+        let value = match self.lanes().mask {
+            None => value,
+            Some(guard) => {
+                let ty = self.b.func.dfg.value_type(value);
+                let wide = ty.lane_bits() == 64;
+                let form = self.form();
+                self.set_form(Form::Vector { chunk, wide });
+                let mut mask = self.held_in_group(guard);
+                if self.lanes().masks_by_false {
+                    mask = self.b.ins().bnot(mask);
+                }
+                let old = self.b.use_var(to);
+                let value = self.select(mask, value, old);
+                self.set_form(form);
+                value
+            }
+        };
+        self.b.def_var(to, value);
+    }
+
+    /// Two masks of 64-bit elements as one of 32-bit elements.
+    pub(super) fn narrow_masks(&mut self, low: Value, high: Value) -> Value {
+        let [low, high] = [low, high].map(|mask| self.as_vector(mask, types::I8X16));
+        let picks = [0u8, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
+        let mask = self.b.func.dfg.immediates.push(picks.to_vec().into());
+        let both = self.b.ins().shuffle(low, high, mask);
+        self.as_vector(both, types::I32X4)
+    }
+
+    /// Puts a value of each thread into a register.
+    pub(in crate::jit::lower) fn gather(&mut self, register: RegId, values: &[Value]) {
+        match self.lanes().kept(register).clone() {
+            Kept::One(variable) => self.b.def_var(variable, values[0]),
+            Kept::Each(variables) => {
+                for (variable, value) in variables.into_iter().zip(values) {
+                    self.b.def_var(variable, *value);
+                }
+            }
+            Kept::Vectors(variables) => {
+                let ty = self.register_types[register.0 as usize];
+                let vector = vector_of(ty);
+                let values: Vec<Value> = values
+                    .iter()
+                    .map(|value| match ty {
+                        types::I8 => {
+                            let value = self.b.ins().uextend(types::I32, *value);
+                            self.b.ins().ineg(value)
+                        }
+                        _ => *value,
+                    })
+                    .collect();
+                let count = vector.lane_count() as usize;
+                for (variable, values) in variables.into_iter().zip(values.chunks(count)) {
+                    let mut all = self.b.ins().scalar_to_vector(vector, values[0]);
+                    for (at, value) in values.iter().enumerate().skip(1) {
+                        all = self.b.ins().insertlane(all, *value, at as u8);
+                    }
+                    self.b.def_var(variable, all);
+                }
+            }
+        }
+    }
+
+    /// How a register is kept of a group.
+    pub(in crate::jit::lower) fn kept_of(&mut self, register: RegId) -> Kept {
+        self.lanes().kept(register).clone()
+    }
+
+    /// A special register's value for the form being lowered.
+    pub(in crate::jit::lower) fn special_in_vectors(
+        &mut self,
+        value: Value,
+        is_tid: bool,
+    ) -> Value {
+        let Form::Vector { chunk, .. } = self.form() else {
+            return value;
+        };
+        let vector = self.spread(value);
+        if !is_tid {
+            return vector;
+        }
+        let ty = self.b.func.dfg.value_type(vector);
+        let steps = self.steps(ty, chunk, 1);
+        self.b.ins().iadd(vector, steps)
+    }
+}

@@ -1,0 +1,360 @@
+//! Steps of a group: done once, in vectors, in rows of memory, or thread after thread.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_frontend::Variable;
+use ptx::ast::Type;
+use smallvec::SmallVec;
+
+use super::{ENDED, Form, Kept, in_vector, vector_of};
+use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::lower::{Lower, is_signed, value_type};
+use crate::jit::program::{Instruction, Step};
+use crate::jit::spmd::{Class, WIDTH, Way};
+
+impl Lower<'_> {
+    pub(super) fn group_step(&mut self, at: usize, instruction: &Instruction) {
+        let way = self.lanes().plan.ways[at];
+        if way == Way::Control {
+            return self.group_control(at, instruction);
+        }
+        let guard = instruction.guard;
+        let parts =
+            guard.is_some_and(|(register, _)| self.lanes().plan.class(register) == Class::Varying);
+        if parts {
+            let Some((register, negated)) = guard else {
+                return;
+            };
+            return match way {
+                Way::Vector => {
+                    let lanes = self.lanes();
+                    lanes.mask = Some(register);
+                    lanes.masks_by_false = negated;
+                    self.by_vectors(instruction);
+                    self.lanes().mask = None;
+                }
+                _ => self.each(instruction, Some((register, negated))),
+            };
+        }
+        let next = guard.map(|(register, negated)| {
+            self.set_form(Form::Once);
+            let guard = self.read(&Arg::Reg(register), Type::Pred);
+            let (then, next) = (self.fresh_block(), self.fresh_block());
+            match negated {
+                false => self.b.ins().brif(guard, then, &[], next, &[]),
+                true => self.b.ins().brif(guard, next, &[], then, &[]),
+            };
+            self.enter(then);
+            next
+        });
+        match way {
+            Way::Once | Way::Wait => {
+                self.set_form(Form::Once);
+                instruction.operation.lower(self);
+            }
+            Way::Widen { from, signed } => self.widen(at, instruction, from, signed),
+            Way::Vector => self.by_vectors(instruction),
+            Way::Row => {
+                self.set_form(Form::Once);
+                let access = instruction.operation.plain_access();
+                let stride =
+                    access.and_then(|access| self.lanes().plan.class(access.base).stride());
+                instruction.operation.lower_row(self, stride.unwrap_or(0));
+            }
+            Way::Each => self.each(instruction, None),
+            Way::Control => unreachable!("done above"),
+        }
+        if let Some(next) = next {
+            self.b.ins().jump(next, &[]);
+            self.enter(next);
+        }
+        self.set_form(Form::Once);
+    }
+
+    /// Does a step once more that computes what the group has not kept.
+    pub(in crate::jit::lower) fn group_step_again(&mut self, at: usize) {
+        let body = self.body;
+        if let Step::Instruction(instruction) = &body.steps[at] {
+            self.reads_bits = instruction.reads_bits;
+            match self.lanes().plan.ways[at] {
+                // Nobody's value wrapped the first time.
+                Way::Widen { .. } => instruction.operation.lower(self),
+                _ => self.group_step(at, instruction),
+            }
+        }
+    }
+
+    pub(super) fn by_vectors(&mut self, instruction: &Instruction) {
+        let registers = instruction.reads.iter().chain(&instruction.writes);
+        let wide = registers
+            .clone()
+            .any(|register| self.register_types[register.0 as usize].bits() == 64);
+        for chunk in 0..WIDTH / in_vector(wide) {
+            self.set_form(Form::Vector { chunk, wide });
+            instruction.operation.lower(self);
+        }
+        self.set_form(Form::Once);
+    }
+
+    /// Thread after thread, those where a guard does not hold left out.
+    pub(super) fn each(&mut self, instruction: &Instruction, guard: Option<(RegId, bool)>) {
+        self.lanes().written.clear();
+        for lane in 0..WIDTH {
+            self.set_form(Form::Lane(lane));
+            let next = guard.map(|(register, negated)| {
+                for written in &instruction.writes {
+                    // Where the guard does not hold, it stays.
+                    let old = self.held_in_group(*written);
+                    self.put_in_group(*written, old);
+                }
+                let guard = self.read(&Arg::Reg(register), Type::Pred);
+                let (then, next) = (self.fresh_block(), self.fresh_block());
+                match negated {
+                    false => self.b.ins().brif(guard, then, &[], next, &[]),
+                    true => self.b.ins().brif(guard, next, &[], then, &[]),
+                };
+                self.enter(then);
+                next
+            });
+            instruction.operation.lower(self);
+            if let Some(next) = next {
+                self.b.ins().jump(next, &[]);
+                self.enter(next);
+            }
+        }
+        self.set_form(Form::Once);
+        for register in &instruction.writes {
+            let variables: Option<Vec<Variable>> = (0..WIDTH)
+                .map(|lane| self.lanes().written.get(&(*register, lane)).copied())
+                .collect();
+            // An operation that writes a register at all writes it in each thread.
+            if let Some(variables) = variables {
+                let values = variables
+                    .into_iter()
+                    .map(|variable| self.b.use_var(variable));
+                let values: Vec<Value> = values.collect();
+                self.gather(*register, &values);
+            }
+        }
+    }
+
+    /// Puts what lies side by side in memory into a register of a group: `stride` apart.
+    pub(in crate::jit::lower) fn load_row(
+        &mut self,
+        register: &Arg,
+        ty: Type,
+        from: Value,
+        at: i32,
+        stride: i64,
+    ) {
+        let Arg::Reg(register) = register else {
+            return;
+        };
+        let held = self.register_types[register.0 as usize];
+        let flags = MemFlags::trusted();
+        let as_is = held.bits() == value_type(ty).bits();
+        if let Kept::Vectors(variables) = self.lanes().kept(*register).clone()
+            && as_is
+            && stride == i64::from(held.bytes())
+        {
+            let vector = vector_of(held);
+            for (chunk, variable) in variables.into_iter().enumerate() {
+                let value = self
+                    .b
+                    .ins()
+                    .load(vector, flags, from, at + 16 * chunk as i32);
+                self.b.def_var(variable, value);
+            }
+            return;
+        }
+        let kind = if as_is { held } else { value_type(ty) };
+        let values: Vec<Value> = (0..WIDTH as i32)
+            .map(|lane| {
+                let value = self
+                    .b
+                    .ins()
+                    .load(kind, flags, from, at + lane * stride as i32);
+                self.fit(value, held, is_signed(ty))
+            })
+            .collect();
+        self.gather(*register, &values);
+    }
+
+    /// The other way round.
+    pub(in crate::jit::lower) fn store_row(
+        &mut self,
+        register: &Arg,
+        ty: Type,
+        to: Value,
+        at: i32,
+        stride: i64,
+    ) {
+        let flags = MemFlags::trusted();
+        let kind = value_type(ty);
+        if let Arg::Reg(id) = register
+            && let Kept::Vectors(variables) = self.lanes().kept(*id).clone()
+            && self.register_types[id.0 as usize].bits() == kind.bits()
+            && stride == i64::from(kind.bytes())
+        {
+            let wide = kind.bits() == 64;
+            for chunk in 0..variables.len() {
+                self.set_form(Form::Vector { chunk, wide });
+                let value = self.held(*id);
+                self.b.ins().store(flags, value, to, at + 16 * chunk as i32);
+            }
+            self.set_form(Form::Once);
+            return;
+        }
+        for lane in 0..WIDTH {
+            self.set_form(Form::Lane(lane));
+            let value = self.read(register, ty);
+            let at = at + lane as i32 * stride as i32;
+            self.b.ins().store(flags, value, to, at);
+        }
+        self.set_form(Form::Once);
+    }
+
+    /// Extends the first thread's value, where that tells what the others' extend to.
+    pub(super) fn widen(
+        &mut self,
+        at: usize,
+        instruction: &Instruction,
+        from: RegId,
+        signed: bool,
+    ) {
+        self.set_form(Form::Once);
+        let stride = self.lanes().plan.class(from).stride().unwrap_or(0);
+        let span = i64::from(stride as i32) * (WIDTH as i64 - 1);
+        let value = self.read(&Arg::Reg(from), Type::B32);
+        let value = match signed {
+            true => self.b.ins().sextend(types::I64, value),
+            false => self.b.ins().uextend(types::I64, value),
+        };
+        let last = self.b.ins().iadd_imm(value, span);
+        let narrow = self.b.ins().ireduce(types::I32, last);
+        let same = match signed {
+            true => self.b.ins().sextend(types::I64, narrow),
+            false => self.b.ins().uextend(types::I64, narrow),
+        };
+        let fits = self.b.ins().icmp(IntCC::Equal, last, same);
+        let (next, cold) = (self.fresh_block(), self.cold_block());
+        self.b.ins().brif(fits, next, &[], cold, &[]);
+        self.enter(cold);
+        let block = self.lanes().plan.control.graph.block_of[at];
+        let here = self.stand(block);
+        let stands = [here; WIDTH];
+        self.part(&[block], &stands, None);
+        self.enter(next);
+        instruction.operation.lower(self);
+    }
+
+    /// A jump or an end.
+    pub(super) fn group_control(&mut self, at: usize, instruction: &Instruction) {
+        self.set_form(Form::Once);
+        let control = &self.lanes().plan.control;
+        let block = control.graph.block_of[at];
+        let (taken, falls) = match instruction.operation.flow() {
+            Flow::Jump(label) => {
+                let step = self
+                    .body
+                    .steps
+                    .iter()
+                    .position(|step| matches!(step, Step::Label(known) if *known == label));
+                let step = step.expect("resolve has found every label");
+                (
+                    Some(self.lanes().plan.control.graph.block_of[step]),
+                    block + 1,
+                )
+            }
+            _ => (None, block + 1),
+        };
+        let is_trap = taken.is_none() && instruction.operation.faults();
+        let go = |l: &mut Self| match taken {
+            _ if is_trap => {
+                instruction.operation.lower(l);
+                // What follows is not reached.
+                l.end_group();
+            }
+            Some(taken) => {
+                let to = l.lanes().group_blocks[taken];
+                l.b.ins().jump(to, &[]);
+            }
+            None => l.end_group(),
+        };
+        let Some((register, negated)) = instruction.guard else {
+            go(self);
+            let next = self.fresh_block();
+            return self.enter(next);
+        };
+        let (then, next) = (self.fresh_block(), self.fresh_block());
+        if self.lanes().plan.class(register) != Class::Varying {
+            let guard = self.read(&Arg::Reg(register), Type::Pred);
+            match negated {
+                false => self.b.ins().brif(guard, then, &[], next, &[]),
+                true => self.b.ins().brif(guard, next, &[], then, &[]),
+            };
+            self.enter(then);
+            go(self);
+            return self.enter(next);
+        }
+        let bits = self.mask_bits(register);
+        let all = (1i64 << WIDTH) - 1;
+        let (none, some) = match negated {
+            false => (0, all),
+            true => (all, 0),
+        };
+        let (other, cold) = (self.fresh_block(), self.cold_block());
+        let is_none = self.b.ins().icmp_imm(IntCC::Equal, bits, none);
+        self.b.ins().brif(is_none, next, &[], other, &[]);
+        self.enter(other);
+        let is_all = self.b.ins().icmp_imm(IntCC::Equal, bits, some);
+        self.b.ins().brif(is_all, then, &[], cold, &[]);
+        self.enter(then);
+        go(self);
+        self.enter(cold);
+        let there = match taken {
+            Some(taken) => self.stand(taken),
+            // A thread that traps does so by itself; a block begins there.
+            None if is_trap => self.stand(block),
+            None => self.b.ins().iconst(types::I32, ENDED),
+        };
+        let here = self.stand(falls);
+        let mut stands = [here; WIDTH];
+        for (lane, stand) in stands.iter_mut().enumerate() {
+            let bit = self.b.ins().band_imm(bits, 1 << lane);
+            *stand = match negated {
+                false => self.b.ins().select(bit, there, here),
+                true => self.b.ins().select(bit, here, there),
+            };
+        }
+        let mut blocks: SmallVec<[usize; 2]> = SmallVec::new();
+        blocks.push(falls);
+        blocks.extend(taken);
+        if is_trap {
+            blocks.push(block);
+        }
+        let join = self.lanes().plan.join(block);
+        self.part(&blocks, &stands, join);
+        self.enter(next);
+    }
+
+    /// A bit for each thread of a group, of a predicate that varies.
+    pub(super) fn mask_bits(&mut self, register: RegId) -> Value {
+        let Kept::Vectors(variables) = self.lanes().kept(register).clone() else {
+            unreachable!("predicates that vary are vectors");
+        };
+        let mut bits = None;
+        for (chunk, variable) in variables.into_iter().enumerate() {
+            let mask = self.b.use_var(variable);
+            let more = self.b.ins().vhigh_bits(types::I32, mask);
+            bits = Some(match bits {
+                None => more,
+                Some(bits) => {
+                    let more = self.b.ins().ishl_imm(more, 4 * chunk as i64);
+                    self.b.ins().bor(bits, more)
+                }
+            });
+        }
+        bits.expect("a group has a vector")
+    }
+}
