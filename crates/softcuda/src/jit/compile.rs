@@ -25,6 +25,7 @@ use super::lower;
 use super::module::Compiled;
 use super::program::{Body, Program, Signature, Step};
 use super::runtime::RuntimeFn;
+use super::spmd::Plan;
 use crate::grid::context::{KernelFn, Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 
@@ -589,6 +590,12 @@ impl Unit {
             };
             context.func.name = ir::UserFuncName::user(0, id.as_u32());
             context.set_disasm(dump.wanted());
+            if dump.wanted()
+                && self.vectors
+                && let Some(plan) = Plan::of(function, body)
+            {
+                dump.planned(&plan);
+            }
             lower::function::lower(
                 self,
                 function,

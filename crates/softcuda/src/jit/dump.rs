@@ -1,5 +1,5 @@
 //! What the compiler makes of a function, on request: `SOFTCUDA_DUMP=dir` writes, for each function
-//! compiled, its checked PTX, Cranelift's IR as lowered and as optimized, and the machine code.
+//! compiled, its checked PTX, how groups of threads run it, Cranelift's IR as lowered and as optimized, and the machine code.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir;
 
 use super::program::{Program, Step};
+use super::spmd::Plan;
 
 /// Where dumps go, if anywhere.
 fn folder() -> Option<&'static PathBuf> {
@@ -72,6 +73,11 @@ impl Dump {
     /// Whether there is one.
     pub fn wanted(&self) -> bool {
         self.stem.is_some()
+    }
+
+    /// How groups of threads run it.
+    pub fn planned(&self, plan: &Plan) {
+        self.write("plan", &plan.to_string());
     }
 
     /// The IR before optimization.

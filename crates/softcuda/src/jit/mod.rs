@@ -17,6 +17,9 @@
 //! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks: 5
 //! to 10 times less.
 //!
+//! In loops and rounds, neighbouring threads run together as long as they go the same way: the
+//! vector form, which [`spmd`] plans and [`lower::lanes`] lowers, beside the form of one thread.
+//!
 //! One `dyn Operation` stands for each instruction. Decoding and lowering of a family are in one
 //! file, so what is refused at load and what can be lowered cannot drift apart. A thread that
 //! faults returns a status, and every caller returns it at once: compiled frames need no unwind
@@ -24,7 +27,8 @@
 //!
 //! Each access is checked. A site keeps the range that it touched last
 //! ([`Site`](crate::grid::context::Site)); the check is one subtraction, one rotation and one
-//! comparison, which also finds misalignment. Only a miss asks [`crate::memory`].
+//! comparison, which also finds misalignment. Only a miss asks [`crate::memory`]. Threads of a
+//! group whose addresses lie at one distance have one check.
 
 mod analysis;
 mod compile;

@@ -147,6 +147,12 @@ pub(crate) struct Module {
 }
 
 impl Module {
+    /// What was checked.
+    #[cfg(test)]
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
     /// Parses and checks PTX, and makes its variables.
     ///
     /// # Errors

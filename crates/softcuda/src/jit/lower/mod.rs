@@ -33,7 +33,7 @@ pub(crate) mod function;
 mod groups;
 pub(crate) mod half;
 pub(crate) mod integer;
-mod lanes;
+pub(crate) mod lanes;
 mod lop3;
 mod memory;
 mod mov;

@@ -15,10 +15,13 @@
 //! thread is ever masked out, and a value that is written under a branch is as uniform as what it
 //! is computed from. What threads write between parting and joining varies where they join.
 //!
-//! Lowering is in [`lower::lanes`](super::lower).
+//! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
+//! writes it beside the code.
 
 mod classes;
 mod control;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -161,7 +164,9 @@ impl Plan {
                 match way {
                     Way::Each => each += 1,
                     Way::Vector | Way::Row => together += 1,
-                    Way::Once | Way::Widen { .. } | Way::Control | Way::Wait => {}
+                    // Its operands and what is kept go in vectors, and the grid is asked once.
+                    Way::Wait => together += 4,
+                    Way::Once | Way::Widen { .. } | Way::Control => {}
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::jit::harness::{self, buffer};
 use crate::jit::module::{Form, Module};
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
-const DEFAULT_CASES: u64 = 300;
+const DEFAULT_CASES: u64 = 100;
 const SHARE: u64 = 5;
 /// Registers of each type.
 const EACH: usize = 4;

@@ -1,0 +1,103 @@
+//! Plans of small kernels.
+
+use super::{Class, Plan, Way};
+use crate::jit::harness;
+use crate::jit::program::Step;
+
+/// The plan of a kernel with this body, and the ways of its instructions.
+fn plan(body: &str) -> Option<(Plan, Vec<Way>)> {
+    let source = harness::module(&format!(
+        ".shared .align 4 .b8 tile[4096];
+        .visible .entry k(.param .u64 a, .param .u32 n) {{
+            .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<4>; .reg .pred %p<4>;
+            {body}
+        }}"
+    ));
+    let module = harness::load(&source);
+    let function = &module.program().functions[0];
+    let body = function.body.as_ref().expect("it has a body");
+    let plan = Plan::of(function, body)?;
+    let ways = body.steps.iter().zip(&plan.ways);
+    let ways = ways.filter_map(|(step, way)| match step {
+        Step::Instruction(_) => Some(*way),
+        Step::Label(_) => None,
+    });
+    let ways = ways.collect();
+    Some((plan, ways))
+}
+
+fn ways(body: &str) -> Vec<Way> {
+    plan(body).expect("it has a plan").1
+}
+
+#[test]
+fn what_is_the_same_is_done_once() {
+    let ways = ways(
+        "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %ctaid.x;
+        mad.lo.u32 %r3, %r1, %r2, 5; ld.global.u32 %r4, [%rd1]; st.global.u32 [%rd1], %r3;",
+    );
+    assert_eq!(ways, [Way::Once; 6]);
+}
+
+#[test]
+fn distances_are_followed() {
+    let (plan, ways) = plan(
+        "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mad.lo.u32 %r2, %r1, 3, 7;
+        mul.wide.u32 %rd2, %r2, 4; add.s64 %rd3, %rd1, %rd2; ld.global.f32 %f1, [%rd3];
+        sub.u32 %r3, %r2, %r1; shl.b32 %r4, %r3, 2; sub.u32 %r5, %r1, %r1;",
+    )
+    .expect("it has a plan");
+    assert!(matches!(ways[3], Way::Widen { signed: false, .. }));
+    assert_eq!(ways[5], Way::Row);
+    let count = |class| plan.classes.iter().filter(|known| **known == class).count();
+    assert_eq!(count(Class::Affine(1)), 1, "{plan}");
+    assert_eq!(count(Class::Affine(3)), 1, "{plan}");
+    assert_eq!(count(Class::Affine(12)), 2, "{plan}");
+    assert_eq!(count(Class::Affine(2)), 1, "{plan}");
+    assert_eq!(count(Class::Affine(8)), 1, "{plan}");
+    assert_eq!(count(Class::Varying), 1, "{plan}");
+}
+
+#[test]
+fn what_threads_write_apart_varies_where_they_join() {
+    // %r3 is 1 or 2; %r4 is the same whoever came by.
+    let ways = ways(
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 2; mov.u32 %r3, 1; mov.u32 %r4, 9;
+        @%p1 bra on; mov.u32 %r3, 2; on: add.u32 %r5, %r3, 1; add.u32 %r6, %r4, 1;",
+    );
+    assert_eq!(ways[6], Way::Vector);
+    assert_eq!(ways[7], Way::Once);
+}
+
+#[test]
+fn a_loop_that_threads_leave_one_by_one() {
+    // How often each came by is its own; what is counted within is not, until they leave.
+    let ways = ways(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, 0; again: add.u32 %r2, %r2, 1;
+        setp.lt.u32 %p1, %r2, %r1; @%p1 bra again; add.u32 %r3, %r2, 1;",
+    );
+    assert_eq!(ways[2], Way::Vector);
+    assert_eq!(ways[5], Way::Vector);
+}
+
+#[test]
+fn guards_that_differ_make_vectors_of_numbers() {
+    let ways = ways(
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 2; mov.u32 %r2, 5; @%p1 mov.u32 %r2, 7;
+        @%p1 st.shared.u32 [tile], %r2;",
+    );
+    assert_eq!(ways[2..], [Way::Once, Way::Vector, Way::Each]);
+}
+
+#[test]
+fn what_has_no_plan() {
+    for body in [
+        // A wait that some threads of a group leave out.
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 2; @%p1 bar.sync 0;",
+        // Local memory, which a group has but once.
+        ".local .b32 own; st.local.u32 [own], 1;",
+        "add.cc.u32 %r1, %r2, 1; addc.u32 %r3, %r3, 0;",
+    ] {
+        assert!(plan(body).is_none(), "{body}");
+    }
+}
