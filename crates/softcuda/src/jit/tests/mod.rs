@@ -12,4 +12,5 @@ mod refusals;
 mod rounds;
 mod special;
 mod variables;
+mod vectors;
 mod waits;

@@ -1,0 +1,115 @@
+//! Faults of threads that run together: told of the thread that makes the access.
+
+use crate::grid::launch::FaultKind;
+use crate::jit::harness::{self, buffer};
+
+/// The fault of a block of `threads` whose accesses fit `words` words and no more.
+fn fault(body: &str, words: usize, threads: u32) -> (FaultKind, Option<[u32; 3]>) {
+    let source = harness::module(&format!(
+        ".visible .entry k(.param .u64 a) {{
+            .shared .align 8 .b8 tile[{}];
+            .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<4>; .reg .f64 %d<4>; .reg .pred %p<4>;
+            ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mov.f32 %f1, 0f3f800000;
+            {body}
+        }}",
+        words * 4
+    ));
+    let mut data = vec![0u32; words];
+    let block = [threads, 1, 1];
+    let fault = harness::run(&source, "k", [1; 3], block, &mut [buffer(&mut data)], &[]);
+    let fault = fault.expect_err("an access is outside");
+    (fault.kind, fault.thread)
+}
+
+/// Each body accesses, in thread `n`, word `n` of its memory, and the last thread that fits is
+/// followed by one that does not.
+#[test]
+fn each_lane_faults_by_itself() {
+    let side_by_side = "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;";
+    let anywhere = "xor.b32 %r2, %r1, 5; xor.b32 %r2, %r2, 5; mul.wide.u32 %rd2, %r2, 4;
+        add.s64 %rd3, %rd1, %rd2;";
+    let in_tile = "mov.u32 %r3, tile; shl.b32 %r2, %r1, 2; add.u32 %r3, %r3, %r2;";
+    let mut bodies = vec![];
+    for address in [side_by_side, anywhere] {
+        for access in [
+            "ld.global.f32 %f2, [%rd3];",
+            "st.global.f32 [%rd3], %f1;",
+            "ld.global.u32 %r4, [%rd3]; st.global.u32 [%rd3], %r4;",
+            "red.global.add.u32 [%rd3], 1;",
+            "setp.ne.u32 %p1, %r1, 77; @%p1 st.global.f32 [%rd3], %f1;",
+            "ld.global.f32 %f2, [%rd3+-4];",
+        ] {
+            bodies.push(format!("{address} {access}"));
+        }
+    }
+    for access in ["ld.shared.f32 %f2, [%r3];", "st.shared.u32 [%r3], %r1;"] {
+        bodies.push(format!("{in_tile} {access}"));
+    }
+    for body in &bodies {
+        for threads in [16, 11] {
+            for words in 1..10 {
+                // One access reads a word before its own: the first thread's is outside.
+                let first = match body.contains("+-4") {
+                    true => 0,
+                    false => words as u32,
+                };
+                assert_eq!(
+                    fault(body, words, threads),
+                    (FaultKind::IllegalAddress, Some([first, 0, 0])),
+                    "{words} words for {threads} threads: {body}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_lane_is_misaligned_by_itself() {
+    for thread in 0..9 {
+        let body = format!(
+            "mul.wide.u32 %rd2, %r1, 4; setp.eq.u32 %p1, %r1, {thread}; @%p1 add.s64 %rd2, %rd2, 2;
+            add.s64 %rd3, %rd1, %rd2; ld.global.f32 %f2, [%rd3];"
+        );
+        for threads in [16, 11] {
+            assert_eq!(
+                fault(&body, 32, threads),
+                (FaultKind::Misaligned, Some([thread, 0, 0])),
+            );
+        }
+    }
+    // Side by side, and none of them aligned.
+    let body = "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2; ld.global.f32 %f2, [%rd3+2];";
+    assert_eq!(
+        fault(body, 32, 16),
+        (FaultKind::Misaligned, Some([0, 0, 0]))
+    );
+}
+
+/// A narrow index that wraps within a group is each thread's own.
+#[test]
+fn an_index_that_wraps() {
+    for (wide, at) in [("u32", 0xffff_ffffu32), ("s32", 0x7fff_ffff)] {
+        for before in 0..8 {
+            let first = at.wrapping_sub(before);
+            let source = harness::module(&format!(
+                ".visible .entry k(.param .u64 a) {{
+                    .reg .b32 %r<4>; .reg .b64 %rd<4>;
+                    ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; add.u32 %r2, %r1, {first};
+                    cvt.u64.{wide} %rd2, %r2; shr.u64 %rd2, %rd2, 31; mul.wide.u32 %rd3, %r1, 8;
+                    add.s64 %rd3, %rd1, %rd3; st.global.u64 [%rd3], %rd2;
+                }}"
+            ));
+            let mut data = [0u64; 16];
+            let buffers: &mut [&mut [u8]] = &mut [buffer(&mut data)];
+            harness::run(&source, "k", [1; 3], [16, 1, 1], buffers, &[]).unwrap();
+            for (thread, got) in data.into_iter().enumerate() {
+                let narrow = first.wrapping_add(thread as u32);
+                let wide = match wide {
+                    "u32" => u64::from(narrow),
+                    _ => narrow as i32 as i64 as u64,
+                };
+                assert_eq!(got, wide >> 31, "thread {thread}, from {first:#x}");
+            }
+        }
+    }
+}
