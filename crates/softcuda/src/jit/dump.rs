@@ -1,5 +1,6 @@
 //! What the compiler makes of a function, on request: `SOFTCUDA_DUMP=dir` writes, for each function
-//! compiled, its checked PTX, how groups of threads run it, Cranelift's IR as lowered and as optimized, and the machine code.
+//! compiled, its checked PTX, how groups of threads run it, Cranelift's IR as lowered and as
+//! optimized, and the machine code.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -58,6 +58,7 @@ fn is_cheap(instruction: &Instruction) -> bool {
     };
     instruction.guard.is_none()
         && (operation.loads_parameter()
+            || operation.number().is_some()
             || operation.pure() && !operation.carry() && operation.stride(&|_| Some(0)).is_some())
         && instruction.specials.iter().all(stays)
 }

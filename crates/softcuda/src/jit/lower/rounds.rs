@@ -158,17 +158,15 @@ impl Lower<'_> {
     /// Opens the loops over turns and lanes; the builder is where a thread starts.
     pub(super) fn open_rounds(&mut self, kept: Kept, plan: Option<Plan>) {
         let flags = MemFlags::trusted();
-        let numbers = self.numbers(&kept.at_start);
         let recomputed = recomputed(self.body, &kept.at_start);
+        let numbers = self.numbers(&recomputed);
         let mut live = kept.after;
         let again = live
             .iter()
             .map(|live| recompute::steps(self.body, &recomputed, live));
         let again = again.collect();
         for live in &mut live {
-            live.retain(|register| {
-                recomputed[register.0 as usize].is_none() && !numbers.contains_key(register)
-            });
+            live.retain(|register| recomputed[register.0 as usize].is_none());
         }
         let arrays = live
             .iter()
@@ -560,30 +558,13 @@ impl Lower<'_> {
         matches!(self.frame, Frame::Rounds { .. })
     }
 
-    /// The registers that hold one number wherever they are read: one instruction writes it, and no
-    /// path to a reader goes past that. Lanes need not keep them.
-    fn numbers(&self, live_at_start: &[RegId]) -> HashMap<RegId, (ast::Type, ast::Immediate)> {
-        let mut writers = vec![0u32; self.register_types.len()];
-        let mut numbers = HashMap::new();
-        for step in &self.body.steps {
-            let Step::Instruction(instruction) = step else {
-                continue;
-            };
-            for register in &instruction.writes {
-                writers[register.0 as usize] += 1;
-            }
-            if let ([register], None, Some(number)) = (
-                &instruction.writes[..],
-                instruction.guard,
-                instruction.operation.number(),
-            ) {
-                numbers.insert(*register, number);
-            }
-        }
-        numbers.retain(|register, _| {
-            writers[register.0 as usize] == 1 && !live_at_start.contains(register)
-        });
-        numbers
+    /// Of the registers that are computed again, those that are numbers, and how these are written.
+    fn numbers(&self, recomputed: &[Option<usize>]) -> HashMap<RegId, (ast::Type, ast::Immediate)> {
+        let number = |(register, at): (u32, &Option<usize>)| match &self.body.steps[(*at)?] {
+            Step::Instruction(step) => Some((RegId(register), step.operation.number()?)),
+            Step::Label(_) => None,
+        };
+        (0..).zip(recomputed).filter_map(number).collect()
     }
 
     /// The number that a register holds, if it holds one wherever it is read.

@@ -113,3 +113,22 @@ fn an_index_that_wraps() {
         }
     }
 }
+
+#[test]
+fn numbers_of_any_width_outlast_a_wait() {
+    let source = harness::module(
+        ".visible .entry k(.param .u64 a) {
+            .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .b16 %h; .reg .pred %yes; .reg .f64 %d;
+            mov.u16 %h, 5; mov.pred %yes, 1; mov.f64 %d, 0d4008000000000000;
+            bar.sync 0;
+            ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
+            add.s64 %rd1, %rd1, %rd2;
+            cvt.u32.u16 %r3, %h; @%yes add.u32 %r3, %r3, 100; cvt.rzi.u32.f64 %r4, %d;
+            mad.lo.u32 %r3, %r4, 1000, %r3; st.global.u32 [%rd1], %r3;
+        }",
+    );
+    let mut data = [0u32; 32];
+    let buffers: &mut [&mut [u8]] = &mut [buffer(&mut data)];
+    harness::run(&source, "k", [1; 3], [32, 1, 1], buffers, &[]).unwrap();
+    assert_eq!(data, [3105; 32]);
+}
