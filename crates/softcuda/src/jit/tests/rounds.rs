@@ -9,6 +9,11 @@ use crate::jit::module::Form;
 /// A kernel `k(.u64 out)`, where `%rd2` is the address of the thread's own word and `%r1` its
 /// number.
 fn kernel(body: &str) -> String {
+    // Where local memory is declared, threads do not run in vectors.
+    let own = match body.contains("own") {
+        true => ".local .align 4 .b8 own[64];",
+        false => "",
+    };
     module(&format!(
         ".extern .func (.param .b32 status) vprintf (.param .b64 format, .param .b64 arguments);
         .func (.param .u32 to) twice(.param .u32 from)
@@ -37,7 +42,7 @@ fn kernel(body: &str) -> String {
             .reg .b64 %rd<16>;
             .reg .b128 %q<4>;
             .shared .align 4 .b8 s[4096];
-            .local .align 4 .b8 own[64];
+            {own}
             ld.param.u64 %rd1, [out];
             mov.u32 %r1, %tid.x;
             mad.lo.u32 %r1, %tid.y, %ntid.x, %r1;
