@@ -198,14 +198,19 @@ impl Block {
         self.threads.truncate(lanes as usize);
         self.threads.resize_with(lanes as usize, Thread::new);
         self.warps.resize_with(warps, Warp::default);
+        let tid = |linear: u32| [linear % x, linear / x % y, linear / x / y];
         for (index, warp) in self.warps.iter_mut().enumerate() {
-            // SAFETY: the buffer has `tile` bytes for each warp.
-            warp.set_tile(unsafe { tiles.add(tile * index) }.cast());
+            let first = 32 * index as u32;
+            // SAFETY: the buffer has `tile` bytes for each warp, aligned as a tile must be.
+            unsafe {
+                let at = tiles.add(tile * index).cast();
+                warp.set_tile(at, |lane| tid(first + lane));
+            }
         }
         for (linear, thread) in (0..).zip(&mut self.threads) {
             let context = thread.context.get_mut();
             context.linear = linear;
-            context.tid = [linear % x, linear / x % y, linear / x / y];
+            context.tid = tid(linear);
             // SAFETY: the buffer has `stride` bytes for each thread.
             context.local_base = unsafe { local.add(stride * linear as usize) };
             context.local_size = u64::from(launch.local);

@@ -103,6 +103,8 @@ pub(crate) struct Tile {
     pub c: [Cell<u32>; 32],
     /// What each lane takes.
     pub results: [Cell<u32>; 32],
+    /// `%tid`, by component. The same as long as the block is prepared for one launch.
+    pub tid: [[u32; 32]; 3],
     /// The predicates beside the results, a bit for each lane.
     pub predicates: Cell<u32>,
     /// For each group of neighbours that the vector form runs together, 1 while they do; 0 once one
@@ -172,9 +174,19 @@ pub(super) enum Selectors {
 }
 
 impl Warp {
-    /// Its tile lies here, in memory of the block that stays as it is as long as the block does.
-    pub fn set_tile(&mut self, tile: *const Tile) {
+    /// Its tile lies at `tile`, in memory of the block that stays there as long as the block is
+    /// prepared as it is, and says who its lanes are.
+    ///
+    /// # Safety
+    /// There is room for a tile, which nobody else refers to now.
+    pub unsafe fn set_tile(&mut self, tile: *mut Tile, tid: impl Fn(u32) -> [u32; 3]) {
         self.tile.set(tile);
+        for lane in 0..32 {
+            for (component, value) in tid(lane).into_iter().enumerate() {
+                // SAFETY: the caller vouches for it.
+                unsafe { (*tile).tid[component][lane as usize] = value };
+            }
+        }
     }
 
     /// Its tile.

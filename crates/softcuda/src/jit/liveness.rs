@@ -1,5 +1,8 @@
-//! Which registers hold what is read later: what a thread keeps while it waits for the others of
-//! its block.
+//! Which registers hold what is read later: what a thread keeps while it waits, and what of it
+//! must move.
+//!
+//! A register that is kept lies at one place whichever wait the thread stands at. So nothing needs
+//! to be stored that lies there since an earlier wait, nor loaded that is not read before the next.
 
 use super::analysis::Graph;
 use super::decode::RegId;
@@ -11,106 +14,247 @@ const MOST: usize = 1 << 28;
 /// What threads keep while they wait.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// For each wait, in source order, the registers that are live after it.
-    pub after: Vec<Vec<RegId>>,
+    /// For each wait, in source order.
+    pub waits: Vec<AtWait>,
     /// The registers that are live where the body starts: what may be read before it is written.
     pub at_start: Vec<RegId>,
 }
 
-/// What is live after each of these steps, which are in ascending order. `None` for a body that is
-/// too large.
+/// What a thread keeps at a wait.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AtWait {
+    /// The registers that are live after the wait.
+    pub live: Vec<RegId>,
+    /// Those that may have changed since they were last kept.
+    pub store: Vec<RegId>,
+    /// Those that may be read, or stored, before the next wait is over.
+    pub load: Vec<RegId>,
+    /// The others.
+    pub idle: Vec<RegId>,
+}
+
+/// A set of registers.
+type Set = Vec<u64>;
+
+/// What is kept at each of these steps, which are in ascending order. `None` for a body that is too
+/// large.
 pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
     let graph = Graph::of(body);
-    let live = Live::of(body, &graph)?;
-    let mut found = vec![];
-    for step in steps {
-        let block = graph.block_of[*step];
-        let mut after = live.at_end(block);
-        for later in body.steps[step + 1..live.ranges[block].end].iter().rev() {
-            before(later, &mut after);
-        }
-        // What the step itself writes, it writes after the wait.
-        if let Step::Instruction(Instruction {
-            writes,
-            guard: None,
-            ..
-        }) = &body.steps[*step]
-        {
-            writes
-                .iter()
-                .for_each(|register| clear(&mut after, *register));
-        }
-        found.push(registers(&after));
+    let flow = Flow::of(body, &graph)?;
+    let mut wait_of = vec![None; body.steps.len()];
+    for (number, step) in steps.iter().enumerate() {
+        wait_of[*step] = Some(number);
     }
-    Some(Kept {
-        after: found,
-        at_start: registers(&live.at_start[0]),
-    })
+
+    let live_in = flow.backward(|live, at| before(&body.steps[at], live));
+    let live: Vec<Set> = steps
+        .iter()
+        .map(|step| flow.after(*step, &live_in, |live, at| before(&body.steps[at], live)))
+        .collect();
+
+    // Forward: what lies where it is kept.
+    let pass = |lies: &mut Set, at: usize| {
+        let Step::Instruction(instruction) = &body.steps[at] else {
+            return;
+        };
+        if let Some(number) = wait_of[at] {
+            match instruction.guard {
+                None => lies.clone_from(&live[number]),
+                // Who does not wait has what lay there before.
+                Some(_) => lies
+                    .iter_mut()
+                    .zip(&live[number])
+                    .for_each(|(a, b)| *a &= b),
+            }
+        }
+        for register in &instruction.writes {
+            clear(lies, *register);
+        }
+    };
+    let lies = flow.forward(pass);
+    let store: Vec<Set> = steps
+        .iter()
+        .zip(&live)
+        .map(|(step, live)| {
+            let block = flow.graph.block_of[*step];
+            let mut lies = lies[block].clone();
+            (flow.ranges[block].start..*step).for_each(|at| pass(&mut lies, at));
+            live.iter().zip(&lies).map(|(a, b)| a & !b).collect()
+        })
+        .collect();
+
+    // Backward: what is wanted before the next wait is over.
+    let wanted = |wanted: &mut Set, at: usize| {
+        let step = &body.steps[at];
+        if let (Some(number), Step::Instruction(instruction)) = (wait_of[at], step) {
+            match instruction.guard {
+                None => wanted.clone_from(&store[number]),
+                Some(_) => wanted
+                    .iter_mut()
+                    .zip(&store[number])
+                    .for_each(|(a, b)| *a |= b),
+            }
+            return read(instruction, wanted);
+        }
+        before(step, wanted);
+    };
+    let wanted_in = flow.backward(wanted);
+    let waits = steps
+        .iter()
+        .zip(live.iter().zip(&store))
+        .map(|(step, (live, store))| {
+            let load = flow.after(*step, &wanted_in, wanted);
+            let load: Set = load.iter().zip(live).map(|(a, b)| a & b).collect();
+            let idle: Set = live.iter().zip(&load).map(|(a, b)| a & !b).collect();
+            AtWait {
+                live: registers(live),
+                store: registers(store),
+                load: registers(&load),
+                idle: registers(&idle),
+            }
+        })
+        .collect();
+    let at_start = live_in.first().map_or(vec![], |live| registers(live));
+    Some(Kept { waits, at_start })
 }
 
 /// For each block of this graph of the body, the registers that are live where it begins. `None`
 /// for a body that is too large.
 pub(super) fn live_in(body: &Body, graph: &Graph) -> Option<Vec<Vec<RegId>>> {
-    let live = Live::of(body, graph)?;
-    Some(live.at_start.iter().map(|set| registers(set)).collect())
+    let flow = Flow::of(body, graph)?;
+    let live = flow.backward(|live, at| before(&body.steps[at], live));
+    Some(live.iter().map(|live| registers(live)).collect())
 }
 
-/// The sets of registers that are live where blocks begin.
-struct Live<'a> {
+/// The control flow of a body, for sets of its registers.
+struct Flow<'a> {
+    body: &'a Body,
     graph: &'a Graph,
-    words: usize,
-    /// The steps of each block.
+    predecessors: Vec<Vec<usize>>,
+    /// The steps of each block; they stand in order.
     ranges: Vec<std::ops::Range<usize>>,
-    at_start: Vec<Vec<u64>>,
+    words: usize,
 }
 
-impl<'a> Live<'a> {
-    fn of(body: &Body, graph: &'a Graph) -> Option<Live<'a>> {
+impl<'a> Flow<'a> {
+    fn of(body: &'a Body, graph: &'a Graph) -> Option<Flow<'a>> {
         let words = body.tables.registers.len().div_ceil(64);
         let blocks = graph.successors.len();
         if blocks.checked_mul(words)? > MOST / 64 {
             return None;
         }
-        let mut live = Live {
-            graph,
-            words,
-            ranges: ranges(&graph.block_of, blocks),
-            at_start: vec![vec![0u64; words]; blocks],
-        };
         let mut predecessors = vec![vec![]; blocks];
         for (block, successors) in graph.successors.iter().enumerate() {
             for successor in successors {
                 predecessors[*successor].push(block);
             }
         }
-        let mut work: Vec<usize> = (0..blocks).collect();
-        let mut waiting = vec![true; blocks];
+        Some(Flow {
+            body,
+            ranges: ranges(&graph.block_of, blocks),
+            predecessors,
+            graph,
+            words,
+        })
+    }
+
+    /// What holds before each block, from what holds after it: in one of its successors. `step`
+    /// goes back over a step.
+    fn backward(&self, step: impl Fn(&mut Set, usize)) -> Vec<Set> {
+        let blocks = self.graph.successors.len();
+        let mut before = vec![vec![0; self.words]; blocks];
+        self.settle(&self.predecessors, (0..blocks).collect(), |block| {
+            let mut set = self.leaving(&before, block);
+            for at in self.ranges[block].clone().rev() {
+                step(&mut set, at);
+            }
+            let changed = set != before[block];
+            before[block] = set;
+            changed
+        });
+        before
+    }
+
+    /// What holds in one of a block's successors.
+    fn leaving(&self, before: &[Set], block: usize) -> Set {
+        let mut set = vec![0; self.words];
+        for successor in &self.graph.successors[block] {
+            for (word, more) in set.iter_mut().zip(&before[*successor]) {
+                *word |= more;
+            }
+        }
+        set
+    }
+
+    /// What holds right after a step, but for what the step itself writes, as it does that after
+    /// its wait.
+    fn after(&self, step: usize, before: &[Set], back: impl Fn(&mut Set, usize)) -> Set {
+        let block = self.graph.block_of[step];
+        let mut set = self.leaving(before, block);
+        for at in (step + 1..self.ranges[block].end).rev() {
+            back(&mut set, at);
+        }
+        if let Step::Instruction(Instruction {
+            writes,
+            guard: None,
+            ..
+        }) = &self.body.steps[step]
+        {
+            writes
+                .iter()
+                .for_each(|register| clear(&mut set, *register));
+        }
+        set
+    }
+
+    /// What holds before each block: after all of its predecessors. Nothing holds at the start.
+    fn forward(&self, step: impl Fn(&mut Set, usize)) -> Vec<Set> {
+        let blocks = self.graph.successors.len();
+        let mut after = vec![vec![u64::MAX; self.words]; blocks];
+        let entering = |after: &[Set], block: usize| {
+            let mut set = vec![if block == 0 { 0 } else { u64::MAX }; self.words];
+            for predecessor in &self.predecessors[block] {
+                for (word, other) in set.iter_mut().zip(&after[*predecessor]) {
+                    *word &= other;
+                }
+            }
+            set
+        };
+        self.settle(
+            &self.graph.successors,
+            (0..blocks).rev().collect(),
+            |block| {
+                let mut set = entering(&after, block);
+                for at in self.ranges[block].clone() {
+                    step(&mut set, at);
+                }
+                let changed = set != after[block];
+                after[block] = set;
+                changed
+            },
+        );
+        (0..blocks).map(|block| entering(&after, block)).collect()
+    }
+
+    /// Looks at all blocks, the last of `work` first, and again at those that `next` names after
+    /// one that has changed.
+    fn settle(
+        &self,
+        next: &[Vec<usize>],
+        mut work: Vec<usize>,
+        mut changes: impl FnMut(usize) -> bool,
+    ) {
+        let mut waiting = vec![true; work.len()];
         while let Some(block) = work.pop() {
             waiting[block] = false;
-            let mut set = live.at_end(block);
-            for step in body.steps[live.ranges[block].clone()].iter().rev() {
-                before(step, &mut set);
-            }
-            if set != live.at_start[block] {
-                live.at_start[block] = set;
-                for from in &predecessors[block] {
-                    if !std::mem::replace(&mut waiting[*from], true) {
-                        work.push(*from);
+            if changes(block) {
+                for other in &next[block] {
+                    if !std::mem::replace(&mut waiting[*other], true) {
+                        work.push(*other);
                     }
                 }
             }
         }
-        Some(live)
-    }
-
-    fn at_end(&self, block: usize) -> Vec<u64> {
-        let mut live = vec![0u64; self.words];
-        for successor in &self.graph.successors[block] {
-            for (word, more) in live.iter_mut().zip(&self.at_start[*successor]) {
-                *word |= more;
-            }
-        }
-        live
     }
 }
 
@@ -125,7 +269,7 @@ fn registers(set: &[u64]) -> Vec<RegId> {
 }
 
 /// What is live before a step, from what is live after it.
-fn before(step: &Step, live: &mut [u64]) {
+fn before(step: &Step, live: &mut Set) {
     let Step::Instruction(instruction) = step else {
         return;
     };
@@ -135,6 +279,11 @@ fn before(step: &Step, live: &mut [u64]) {
             clear(live, *register);
         }
     }
+    read(instruction, live);
+}
+
+/// Adds what an instruction reads.
+fn read(instruction: &Instruction, live: &mut Set) {
     let guard = instruction.guard.map(|(register, _)| register);
     for register in instruction.reads.iter().copied().chain(guard) {
         live[register.0 as usize / 64] |= 1 << (register.0 % 64);

@@ -21,6 +21,7 @@ use ptx::ast::Type;
 use super::Lower;
 use super::entry::{Entries, Entry};
 use super::groups::Groups;
+use super::lanes::Form;
 use crate::grid::context::{CONTINUE, EXITED, Mode, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::compile::Unit;
@@ -455,6 +456,7 @@ impl Lower<'_> {
         match (self.frame, n) {
             (Frame::Loop { tid, .. }, 0) => self.group_tid().unwrap_or(tid[0]),
             (Frame::Loop { tid, .. }, n) => tid[usize::from(n)],
+            (Frame::Rounds { .. }, n) if self.form() == Form::Thread => self.lane_tid(n),
             (_, 0) => match self.group_tid() {
                 Some(x) => x,
                 None => self.entry(Entry::Tid(0)),
@@ -465,9 +467,11 @@ impl Lower<'_> {
 
     /// The thread's number in its block.
     pub(super) fn linear(&mut self) -> Value {
-        let Frame::Loop { .. } = self.frame else {
-            return self.entry(Entry::Linear);
-        };
+        match self.frame {
+            Frame::Loop { .. } => {}
+            Frame::Rounds { .. } if self.form() == Form::Thread => return self.lane_linear(),
+            _ => return self.entry(Entry::Linear),
+        }
         let [x, y, z] = [0, 1, 2].map(|n| self.tid(n));
         let (nx, ny) = (self.entry(Entry::Ntid(0)), self.entry(Entry::Ntid(1)));
         let plane = self.b.ins().imul(z, ny);

@@ -11,9 +11,11 @@
 //! ```
 //!
 //! What a lane keeps lies in its warp's [`Tile`], behind what lanes bring to a wait: in arrays over
-//! the lanes, one for each register that is live there. Lanes stand at different waits, so what one
-//! keeps at one wait must not lie where another keeps something at another: an array serves all
-//! waits, for registers of one size.
+//! the lanes, one for each register, whichever wait it is kept at. Registers share an array that
+//! are of one size and never kept at the same wait: lanes stand at different waits, so what one
+//! keeps must not lie where another keeps something of another size. What lies there already is not
+//! stored again, and what is read only after a later wait is loaded after that, see
+//! [`liveness`](crate::jit::liveness).
 //!
 //! The grid decides who goes on, see [`crate::grid::rounds`].
 
@@ -33,7 +35,7 @@ use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, TURN, Wait};
 use crate::grid::warp::Tile;
 use crate::jit::decode::{Arg, RegId};
-use crate::jit::liveness::Kept;
+use crate::jit::liveness::{AtWait, Kept};
 use crate::jit::program::Step;
 use crate::jit::recompute::{self, recomputed};
 use crate::jit::spmd::{Plan, WIDTH};
@@ -44,9 +46,13 @@ const FEW: usize = 3;
 /// Rounds, as far as they are lowered.
 pub(super) struct Rounds {
     /// For each wait in source order, what lanes keep there.
-    live: Vec<Vec<RegId>>,
-    /// What the tile has room for.
-    arrays: Arrays,
+    kept: Vec<AtWait>,
+    /// Where in the tile the array of each register begins.
+    places: HashMap<RegId, usize>,
+    /// The same of the carry flag.
+    carry: usize,
+    /// The same of the words of the area for calls.
+    call_area: Vec<usize>,
     /// Registers that are the same number wherever they are read, and how that is written.
     numbers: HashMap<RegId, (ast::Type, ast::Immediate)>,
     /// For each wait, the steps that are done again after it.
@@ -63,6 +69,8 @@ pub(super) struct Rounds {
     tile: Value,
     /// The number of the lane that runs.
     lane: Value,
+    /// The number of the thread that is lane 0.
+    first_thread: Value,
     /// The lanes of the turn that have not run, this one included.
     lanes: Value,
     /// Asks whose turn is next.
@@ -75,28 +83,24 @@ pub(super) struct Rounds {
 
 /// The arrays of a tile: for each size of a register, from 16 bytes to 1, how many there are.
 #[derive(Clone, Copy, Default)]
-struct Arrays([usize; SIZES]);
-
-/// The sizes that registers have: 16 bytes, 8, 4, 2, 1.
-const SIZES: usize = 5;
+struct Arrays([usize; 5]);
 
 impl Arrays {
     fn class(bytes: u32) -> usize {
-        SIZES - 1 - bytes.trailing_zeros() as usize
+        4 - bytes.trailing_zeros() as usize
     }
 
-    /// Takes an array; its number among those of its size.
+    /// Takes an array that nobody has; its number among those of its size.
     fn take(&mut self, bytes: u32) -> usize {
         let count = &mut self.0[Arrays::class(bytes)];
         *count += 1;
         *count - 1
     }
 
-    /// As many as both need.
-    fn most(self, other: Arrays) -> Arrays {
-        Arrays(std::array::from_fn(|class| {
-            self.0[class].max(other.0[class])
-        }))
+    /// Takes an array of this number.
+    fn take_this(&mut self, bytes: u32, number: usize) {
+        let count = &mut self.0[Arrays::class(bytes)];
+        *count = (*count).max(number + 1);
     }
 
     /// The bytes of a lane in the arrays of the first sizes.
@@ -112,12 +116,54 @@ impl Arrays {
     }
 }
 
-/// What a lane keeps at a wait, in the arrays that begin at these offsets of the tile.
-struct Record {
-    registers: Vec<(RegId, usize)>,
-    carry: usize,
-    /// The words of the area for calls.
-    call_area: Vec<usize>,
+/// Gives each register that is kept an array that no other has that is kept at the same wait.
+fn numbered(
+    kept: &[AtWait],
+    bytes: impl Fn(RegId) -> u32,
+    arrays: &mut Arrays,
+) -> HashMap<RegId, usize> {
+    let mut waits: HashMap<RegId, Vec<usize>> = HashMap::new();
+    for (number, wait) in kept.iter().enumerate() {
+        for register in &wait.live {
+            waits.entry(*register).or_default().push(number);
+        }
+    }
+    // By wait and size, a bit for each array.
+    let mut taken: Vec<[Vec<u64>; 5]> = vec![Default::default(); kept.len()];
+    let mut numbers = HashMap::new();
+    for register in kept.iter().flat_map(|wait| &wait.live) {
+        let Some(waits) = waits.remove(register) else {
+            continue; // it has one
+        };
+        let size = bytes(*register);
+        let class = Arrays::class(size);
+        let mut all: Vec<u64> = vec![];
+        for wait in &waits {
+            let words = &taken[*wait][class];
+            all.resize(all.len().max(words.len()), 0);
+            all.iter_mut()
+                .zip(words)
+                .for_each(|(all, word)| *all |= word);
+        }
+        let word = all.iter().position(|word| *word != u64::MAX);
+        let word = word.unwrap_or(all.len());
+        let bit = all.get(word).map_or(0, |word| word.trailing_ones());
+        for wait in waits {
+            let words = &mut taken[wait][class];
+            words.resize(words.len().max(word + 1), 0);
+            words[word] |= 1 << bit;
+        }
+        let number = 64 * word + bit as usize;
+        arrays.take_this(size, number);
+        numbers.insert(*register, number);
+    }
+    numbers
+}
+
+fn places_of(list: &[RegId], places: &HashMap<RegId, usize>) -> Vec<(RegId, usize)> {
+    list.iter()
+        .map(|register| (*register, places[register]))
+        .collect()
 }
 
 impl Lower<'_> {
@@ -126,54 +172,32 @@ impl Lower<'_> {
         self.rounds.is_some()
     }
 
-    /// What is kept at a wait, as numbers of arrays, and how many arrays that takes.
-    fn numbered(&self, live: &[RegId]) -> (Record, Arrays) {
-        let mut arrays = Arrays::default();
-        let registers = live
-            .iter()
-            .map(|id| (*id, arrays.take(self.register_types[id.0 as usize].bytes())))
-            .collect();
-        let words = self.body.tables.call_area.div_ceil(8);
-        let record = Record {
-            registers,
-            carry: arrays.take(1),
-            call_area: (0..words).map(|_| arrays.take(8)).collect(),
-        };
-        (record, arrays)
-    }
-
-    /// What is kept at a wait.
-    fn record(&self, live: &[RegId], arrays: Arrays) -> Record {
-        let (mut record, _) = self.numbered(live);
-        for (id, at) in &mut record.registers {
-            *at = arrays.place(self.register_types[id.0 as usize].bytes(), *at);
-        }
-        record.carry = arrays.place(1, record.carry);
-        for at in &mut record.call_area {
-            *at = arrays.place(8, *at);
-        }
-        record
-    }
-
     /// Opens the loops over turns and lanes; the builder is where a thread starts.
     pub(super) fn open_rounds(&mut self, kept: Kept, plan: Option<Plan>) {
         let flags = MemFlags::trusted();
         let recomputed = recomputed(self.body, &kept.at_start);
         let numbers = self.numbers(&recomputed);
-        let mut live = kept.after;
-        let again = live
-            .iter()
-            .map(|live| recompute::steps(self.body, &recomputed, live));
-        let again = again.collect();
-        for live in &mut live {
-            live.retain(|register| recomputed[register.0 as usize].is_none());
+        let mut kept = kept.waits;
+        let steps = |wait: &AtWait| recompute::steps(self.body, &recomputed, &wait.load);
+        let again = kept.iter().map(steps).collect();
+        for wait in &mut kept {
+            for list in [&mut wait.live, &mut wait.store, &mut wait.load] {
+                list.retain(|register| recomputed[register.0 as usize].is_none());
+            }
         }
-        let arrays = live
-            .iter()
-            .map(|live| self.numbered(live).1)
-            .fold(Arrays::default(), Arrays::most);
-        self.unit.kept = arrays.bytes(SIZES) as u32;
-        self.unit.waits = vec![Wait::NOWHERE; live.len()].into();
+        let mut arrays = Arrays::default();
+        let bytes = |register: RegId| self.register_types[register.0 as usize].bytes();
+        let mut places = numbered(&kept, bytes, &mut arrays);
+        let carry = arrays.take(1);
+        let words = self.body.tables.call_area.div_ceil(8);
+        let call_area: Vec<_> = (0..words).map(|_| arrays.take(8)).collect();
+        for (register, at) in &mut places {
+            *at = arrays.place(bytes(*register), *at);
+        }
+        let carry = arrays.place(1, carry);
+        let call_area = call_area.iter().map(|at| arrays.place(8, *at)).collect();
+        self.unit.kept = arrays.bytes(5) as u32;
+        self.unit.waits = vec![Wait::NOWHERE; kept.len()].into();
 
         let over = self.b.create_block();
         let end = self.b.ins().jump(over, &[]);
@@ -196,6 +220,8 @@ impl Lower<'_> {
         let lanes = field(types::I32, offset_of!(Turn, lanes));
         let threads = field(types::I64, offset_of!(Turn, threads));
         let tile = field(types::I64, offset_of!(Turn, tile));
+        let warp = field(types::I32, offset_of!(Turn, warp));
+        let first_thread = self.b.ins().ishl_imm(warp, 5);
         let (head, done) = (self.b.create_block(), self.cold_block());
         let first = [BlockArg::Value(lanes)];
         self.b.ins().brif(lanes, head, &first, done, &[]);
@@ -209,19 +235,22 @@ impl Lower<'_> {
         let lane = self.b.ins().uextend(types::I64, number);
         let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
         self.thread = self.b.ins().iadd(threads, distance);
-        let groups = usize::from(plan.is_some()) * live.len();
+        let groups = usize::from(plan.is_some()) * kept.len();
         self.rounds = Some(Rounds {
-            resumes: live.iter().map(|_| self.b.create_block()).collect(),
+            resumes: kept.iter().map(|_| self.b.create_block()).collect(),
             group_resumes: (0..groups).map(|_| self.b.create_block()).collect(),
             again,
             group_lowered: 0,
-            live,
-            arrays,
+            kept,
+            places,
+            carry,
+            call_area,
             numbers,
             lowered: 0,
             uses_carry: self.uses_carry(),
             tile,
             lane,
+            first_thread,
             lanes,
             over,
             head,
@@ -304,18 +333,25 @@ impl Lower<'_> {
         };
         let number = rounds.group_lowered;
         rounds.group_lowered += 1;
-        let (resume, arrays) = (rounds.group_resumes[number], rounds.arrays);
-        let (live, again) = (rounds.live[number].clone(), rounds.again[number].clone());
+        let resume = rounds.group_resumes[number];
+        let kept = rounds.kept[number].clone();
+        let again = rounds.again[number].clone();
+        let places = |list: &[RegId]| places_of(list, &rounds.places);
+        let (store, load) = (places(&kept.store), places(&kept.load));
         self.unit.waits[number] = wait;
-        let record = self.record(&live, arrays);
-        for (register, offset) in &record.registers {
-            self.keep_of_group(*register, *offset);
+        for (register, offset) in store {
+            self.keep_of_group(register, offset);
         }
         self.group_stands(number as i64 + 1);
         self.leave_turn();
         self.enter(resume);
-        for (register, offset) in &record.registers {
-            self.take_of_group(*register, *offset);
+        // Nobody looks at these before the next wait is over.
+        for register in kept.idle {
+            let zero = self.zero(self.register_types[register.0 as usize]);
+            self.put_all(register, zero);
+        }
+        for (register, offset) in load {
+            self.take_of_group(register, offset);
         }
         for at in again {
             self.group_step_again(at);
@@ -398,6 +434,24 @@ impl Lower<'_> {
         self.b.ins().store(flags, value, at, offset as i32);
     }
 
+    /// A component of `%tid` of the lane, or of the first of its group.
+    pub(super) fn lane_tid(&mut self, n: u8) -> Value {
+        let at = self.lane_address(types::I32);
+        let flags = MemFlags::trusted().with_readonly().with_can_move();
+        let offset = offset_of!(Tile, tid) + 4 * 32 * usize::from(n);
+        self.b.ins().load(types::I32, flags, at, offset as i32)
+    }
+
+    /// The number of the lane's thread in its block.
+    pub(super) fn lane_linear(&mut self) -> Value {
+        let Some(rounds) = &self.rounds else {
+            unreachable!("lanes are of rounds");
+        };
+        let (first, lane) = (rounds.first_thread, rounds.lane);
+        let lane = self.b.ins().ireduce(types::I32, lane);
+        self.b.ins().iadd(first, lane)
+    }
+
     /// Brings an operand to the wait that is next: its low and its high half to the arrays at these
     /// offsets.
     pub(super) fn bring(&mut self, arg: &Arg, ty: ast::Type, low: usize, high: Option<usize>) {
@@ -472,24 +526,26 @@ impl Lower<'_> {
         rounds.lowered += 1;
         let (latch, resume) = (rounds.latch, rounds.resumes[number]);
         let carry = self.carry.filter(|_| rounds.uses_carry);
-        let live = std::mem::take(&mut rounds.live[number]);
+        let (carry_at, call_area) = (rounds.carry, rounds.call_area.clone());
+        let kept = std::mem::take(&mut rounds.kept[number]);
         let again = std::mem::take(&mut rounds.again[number]);
-        let (arrays, tile, lane) = (rounds.arrays, rounds.tile, rounds.lane);
+        let places = |list: &[RegId]| places_of(list, &rounds.places);
+        let (store, load) = (places(&kept.store), places(&kept.load));
+        let (tile, lane) = (rounds.tile, rounds.lane);
         self.unit.waits[number] = wait;
         let flags = MemFlags::trusted();
-        let record = self.record(&live, arrays);
-        for (register, offset) in &record.registers {
-            let variable = self.variable(*register);
+        for (register, at) in store {
+            let variable = self.variable(register);
             let value = self.b.use_var(variable);
-            self.store_lane(value, *offset);
+            self.store_lane(value, at);
         }
         if let Some(carry) = carry {
             let value = self.b.use_var(carry);
-            self.store_lane(value, record.carry);
+            self.store_lane(value, carry_at);
         }
-        for (word, offset) in (0..).step_by(8).zip(&record.call_area) {
+        for (word, at) in (0..).step_by(8).zip(&call_area) {
             let value = self.b.ins().stack_load(types::I64, self.call_area, word);
-            self.store_lane(value, *offset);
+            self.store_lane(value, *at);
         }
         let stands = self.b.ins().iconst(types::I32, number as i64 + 1);
         self.store_lane(stands, offset_of!(Tile, stands));
@@ -503,18 +559,18 @@ impl Lower<'_> {
 
         self.enter(resume);
         self.clear_registers();
-        for (register, offset) in &record.registers {
-            let variable = self.variable(*register);
+        for (register, at) in load {
+            let variable = self.variable(register);
             let ty = self.register_types[register.0 as usize];
-            let value = self.load_lane(ty, *offset);
+            let value = self.load_lane(ty, at);
             self.b.def_var(variable, value);
         }
         if let Some(carry) = carry {
-            let value = self.load_lane(types::I8, record.carry);
+            let value = self.load_lane(types::I8, carry_at);
             self.b.def_var(carry, value);
         }
-        for (word, offset) in (0..).step_by(8).zip(&record.call_area) {
-            let value = self.load_lane(types::I64, *offset);
+        for (word, at) in (0..).step_by(8).zip(&call_area) {
+            let value = self.load_lane(types::I64, *at);
             self.b.ins().stack_store(value, self.call_area, word);
         }
         let body = self.body;

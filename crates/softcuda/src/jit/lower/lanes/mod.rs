@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 
 use super::Lower;
 use super::function::slot;
-use crate::grid::context::{THREAD_STRIDE, ThreadContext};
+use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::RegId;
 use crate::jit::program::Step;
 use crate::jit::spmd::{Plan, WIDTH};
@@ -225,7 +225,7 @@ impl Lower<'_> {
     /// In rounds: the number of the group's first thread in its row.
     pub(in crate::jit::lower) fn group_first(&mut self) {
         let variable = self.lanes().first;
-        let x = self.thread_field(types::I32, std::mem::offset_of!(ThreadContext, tid));
+        let x = self.lane_tid(0);
         self.b.def_var(variable, x);
     }
 

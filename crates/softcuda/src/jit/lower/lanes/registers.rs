@@ -88,7 +88,7 @@ impl Lower<'_> {
     }
 
     /// Puts a value into a register of every thread.
-    pub(super) fn put_all(&mut self, register: RegId, value: Value) {
+    pub(in crate::jit::lower) fn put_all(&mut self, register: RegId, value: Value) {
         match self.lanes().kept(register).clone() {
             Kept::One(variable) => self.b.def_var(variable, value),
             Kept::Vectors(variables) => {
