@@ -114,6 +114,8 @@ impl Block {
                 sites: std::ptr::null_mut(),
                 workspace: 0,
                 turn: Turn::NONE,
+                tiles: std::ptr::null_mut(),
+                stop: std::ptr::null(),
                 runtime: std::ptr::null_mut(),
             }),
             running: Cell::new(std::ptr::null()),
@@ -237,6 +239,8 @@ impl Block {
             sites: self.sites.as_mut_ptr(),
             workspace: running.workspace,
             turn: Turn::NONE,
+            tiles: tiles.cast(),
+            stop: running.stop_flag(),
             runtime,
         };
         Some(())

@@ -7,6 +7,7 @@
 //! A block is run in one of the ways that [`Mode`] lists.
 
 use std::ffi::c_void;
+use std::sync::atomic::AtomicBool;
 
 use super::warp::Tile;
 
@@ -93,6 +94,13 @@ pub(crate) struct Turn {
     pub threads: *mut ThreadContext,
     /// What its lanes keep.
     pub tile: *mut Tile,
+    /// 1 in a turn of all threads of the block, which compiled code gives itself: all stand at one
+    /// place, and it runs warp after warp to the next barrier of the block.
+    pub whole: u32,
+    /// In a turn of all: where the warps stand from this one on.
+    pub stands: u32,
+    /// In a turn of all: where the warps before this one have come to.
+    pub comes: u32,
 }
 
 impl Turn {
@@ -102,6 +110,9 @@ impl Turn {
         warp: 0,
         threads: std::ptr::null_mut(),
         tile: std::ptr::null_mut(),
+        whole: 0,
+        stands: 0,
+        comes: 0,
     };
 }
 
@@ -143,6 +154,10 @@ pub(crate) struct BlockContext {
     pub workspace: u64,
     /// In rounds: whose turn it is.
     pub turn: Turn,
+    /// In rounds: the first warp's tile; the others follow, a [`Tile::stride`] apart.
+    pub tiles: *mut Tile,
+    /// Not 0 once the launch has been stopped.
+    pub stop: *const AtomicBool,
     /// The launch and the block's own state, for the runtime alone.
     pub runtime: *mut c_void,
 }

@@ -18,10 +18,11 @@ use super::launch::FaultKind;
 use super::running::fault;
 use super::warp::{Selectors, Tile, Warp, each};
 use crate::jit::runtime::runtime;
+use crate::jit::spmd::WIDTH;
 
 /// Where a thread stands that has not started. Otherwise it stands at the wait of this number,
 /// counted from 1, or has [`ENDED`].
-pub(super) const START: u32 = 0;
+pub(crate) const START: u32 = 0;
 /// Where a thread stands that has ended.
 pub(crate) const ENDED: u32 = u32::MAX;
 
@@ -41,12 +42,21 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
+    /// The kind of a place where threads stand that wait for nothing.
+    const POINT: u32 = 0x7f;
+
     /// Not known yet.
     pub const NOWHERE: Wait = Wait {
         kind: 0,
         mask: Some(0),
         b: Some(0),
         c: Some(0),
+    };
+
+    /// A place where nothing is waited for.
+    pub const POINTS: Wait = Wait {
+        kind: Wait::POINT,
+        ..Wait::NOWHERE
     };
 }
 
@@ -63,7 +73,7 @@ pub(crate) enum BarrierKind {
 }
 
 impl BarrierKind {
-    fn of(kind: u32) -> Option<BarrierKind> {
+    pub fn of(kind: u32) -> Option<BarrierKind> {
         use BarrierKind::*;
         match kind {
             _ if kind == Sync as u32 => Some(Sync),
@@ -106,7 +116,141 @@ runtime! {
     }
 }
 
+runtime! {
+    /// In a turn of all: the lanes of the warp do not go the same way from here, or do not come to
+    /// where other warps came. Those of its groups that are still together stand at `taken` where
+    /// they decided so ([`Tile::decisions`]), otherwise at `other`; the others have said where. From
+    /// here on, threads have turns one by one.
+    PART = fn part(context: *mut BlockContext, waits: *const Wait, taken: u32, other: u32) -> u32 {
+        let block = Block::of(context);
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
+        let turn = unsafe { (*context).turn };
+        let warp = &block.warps()[turn.warp as usize];
+        let tile = warp.tile();
+        for (lane, stands) in tile.stands.iter().enumerate() {
+            let group = lane / WIDTH;
+            if tile.together[group].get() != 0 {
+                let took = tile.decisions[group].get() >> (lane % WIDTH) & 1 != 0;
+                stands.set(if took { taken } else { other });
+            }
+        }
+        // SAFETY: as above; the waits live as long as the code.
+        unsafe { block.end_whole(context, turn, waits, true) }
+    }
+
+    /// In a turn of all: the warp has come to an operation of its lanes. Answers whether it is
+    /// complete; otherwise threads have turns one by one from here on, as after [`PART`].
+    WARP_MEETS = fn warp_meets(context: *mut BlockContext, waits: *const Wait, number: u32) -> u32 {
+        let block = Block::of(context);
+        // SAFETY: as in `PART`.
+        let turn = unsafe { (*context).turn };
+        if block.running().stopped() {
+            // SAFETY: as in `PART`.
+            unsafe { (*context).turn = Turn::NONE };
+            return 0;
+        }
+        let warp = &block.warps()[turn.warp as usize];
+        warp.tile().stands.iter().for_each(|stands| stands.set(number));
+        // SAFETY: as in `PART`.
+        let status = unsafe { block.settle_warp(context, turn.warp, waits) };
+        if status == CONTINUE && warp.ready.get() == turn.lanes {
+            return 1;
+        }
+        // SAFETY: as in `PART`.
+        unsafe { block.end_whole(context, turn, waits, false) };
+        0
+    }
+
+    /// In a turn of all: all warps have come to a barrier that is not simply for all. Answers whether
+    /// all go on from there; otherwise threads have turns one by one.
+    ALL_MEET = fn all_meet(context: *mut BlockContext, waits: *const Wait, number: u32) -> u32 {
+        let block = Block::of(context);
+        for (index, warp) in (0..).zip(block.warps()) {
+            warp.tile().stands.iter().for_each(|stands| stands.set(number));
+            // SAFETY: as in `PART`.
+            unsafe { block.settle_warp(context, index, waits) };
+        }
+        let all = |warp: &Warp| warp.ready.get() == !warp.exited();
+        if block.barriers_open.get() == 0 && block.warps().iter().all(all) {
+            block.barrier_over.set(false);
+            return 1;
+        }
+        // SAFETY: as in `PART`.
+        unsafe { (*context).turn = Turn::NONE };
+        0
+    }
+
+    /// What the groups of a warp that is not full decided: bit 0 if all took it, bit 1 if none did.
+    TALLY = fn tally(context: *mut BlockContext) -> u32 {
+        let block = Block::of(context);
+        // SAFETY: as in `PART`.
+        let turn = unsafe { (*context).turn };
+        let groups = turn.lanes.count_ones() as usize / WIDTH;
+        let decisions = &block.warps()[turn.warp as usize].tile().decisions[..groups];
+        let all = decisions.iter().all(|group| group.get() == (1 << WIDTH) - 1);
+        let none = decisions.iter().all(|group| group.get() == 0);
+        u32::from(all) | u32::from(none) << 1
+    }
+}
+
 impl Block {
+    /// All lanes of a warp have come to where they stand.
+    ///
+    /// # Safety
+    /// As for [`settle_turn`](Self::settle_turn).
+    unsafe fn settle_warp(
+        &self,
+        context: *mut BlockContext,
+        warp: u32,
+        waits: *const Wait,
+    ) -> Status {
+        let state = &self.warps()[warp as usize];
+        state.ready.set(0);
+        let turn = Turn {
+            lanes: !state.exited(),
+            warp,
+            ..Turn::NONE
+        };
+        // SAFETY: the caller vouches for it.
+        unsafe { self.settle_turn(context, turn, waits) }
+    }
+
+    /// Ends a turn of all, in which the warps before `turn`'s have come to `turn.comes` and those
+    /// after it stand at `turn.stands`; `settle` if its own warp is still to be looked at.
+    ///
+    /// # Safety
+    /// As for [`settle_turn`](Self::settle_turn).
+    unsafe fn end_whole(
+        &self,
+        context: *mut BlockContext,
+        turn: Turn,
+        waits: *const Wait,
+        settle: bool,
+    ) -> Status {
+        // SAFETY: the caller vouches for it.
+        unsafe { (*context).turn = Turn::NONE };
+        for warp in &self.warps()[turn.warp as usize + 1..] {
+            let stands = warp.tile().stands.iter();
+            stands.for_each(|lane| lane.set(turn.stands));
+            warp.ready.set(!warp.exited());
+        }
+        for index in 0..turn.warp {
+            let stands = self.warps()[index as usize].tile().stands.iter();
+            stands.for_each(|lane| lane.set(turn.comes));
+            // SAFETY: the caller vouches for it.
+            let status = unsafe { self.settle_warp(context, index, waits) };
+            if status != CONTINUE {
+                return status;
+            }
+        }
+        match settle {
+            // SAFETY: the caller vouches for it.
+            true => unsafe { self.settle_warp(context, turn.warp, waits) },
+            false => CONTINUE,
+        }
+    }
+
     /// Looks where the lanes of a turn stand: who can go on becomes ready.
     ///
     /// # Safety
@@ -132,6 +276,12 @@ impl Block {
             }
             // SAFETY: the caller vouches for it; numbers count from 1.
             let wait = unsafe { *waits.add(stands as usize - 1) };
+            if wait.kind == Wait::POINT {
+                // Nothing is waited for there.
+                let warp = &self.warps()[index];
+                warp.ready.set(warp.ready.get() | lanes);
+                continue;
+            }
             let status = match BarrierKind::of(wait.kind) {
                 Some(kind) => self.at_barrier(context, index, lanes, kind, wait),
                 None => {
@@ -217,6 +367,7 @@ impl Block {
             warp: index as u32,
             threads: self.context_of(index as u32 * 32),
             tile: std::ptr::from_ref(warps[index].tile()).cast_mut(),
+            ..Turn::NONE
         })
     }
 }

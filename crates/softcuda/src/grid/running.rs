@@ -77,6 +77,11 @@ impl<'a> Running<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// What [`stopped`](Self::stopped) looks at.
+    pub fn stop_flag(&self) -> &AtomicBool {
+        &self.stop
+    }
+
     /// Ends the launch with a fault, unless there was one before.
     pub fn fail(
         &self,

@@ -110,8 +110,11 @@ pub(crate) struct Tile {
     /// For each group of neighbours that the vector form runs together, 1 while they do; 0 once one
     /// of them went on by itself.
     pub together: [Cell<u32>; 32 / WIDTH],
+    /// For each such group, a bit for each lane: whether it takes the branch that decides where the
+    /// warp goes.
+    pub decisions: [Cell<u32>; 32 / WIDTH],
     /// Makes its size a multiple of what any register is aligned to.
-    _room: [u32; 15 - 32 / WIDTH],
+    _room: [u32; 31 - 64 / WIDTH],
 }
 
 impl Tile {

@@ -29,8 +29,6 @@ pub(crate) struct AtWait {
     pub store: Vec<RegId>,
     /// Those that may be read, or stored, before the next wait is over.
     pub load: Vec<RegId>,
-    /// The others.
-    pub idle: Vec<RegId>,
 }
 
 /// A set of registers.
@@ -105,12 +103,10 @@ pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
         .map(|(step, (live, store))| {
             let load = flow.after(*step, &wanted_in, wanted);
             let load: Set = load.iter().zip(live).map(|(a, b)| a & b).collect();
-            let idle: Set = live.iter().zip(&load).map(|(a, b)| a & !b).collect();
             AtWait {
                 live: registers(live),
                 store: registers(store),
                 load: registers(&load),
-                idle: registers(&idle),
             }
         })
         .collect();

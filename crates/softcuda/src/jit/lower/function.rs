@@ -456,7 +456,7 @@ impl Lower<'_> {
         match (self.frame, n) {
             (Frame::Loop { tid, .. }, 0) => self.group_tid().unwrap_or(tid[0]),
             (Frame::Loop { tid, .. }, n) => tid[usize::from(n)],
-            (Frame::Rounds { .. }, n) if self.form() == Form::Thread => self.lane_tid(n),
+            (Frame::Rounds { .. }, n) if n > 0 || self.form() == Form::Thread => self.lane_tid(n),
             (_, 0) => match self.group_tid() {
                 Some(x) => x,
                 None => self.entry(Entry::Tid(0)),
@@ -469,7 +469,7 @@ impl Lower<'_> {
     pub(super) fn linear(&mut self) -> Value {
         match self.frame {
             Frame::Loop { .. } => {}
-            Frame::Rounds { .. } if self.form() == Form::Thread => return self.lane_linear(),
+            Frame::Rounds { .. } => return self.lane_linear(),
             _ => return self.entry(Entry::Linear),
         }
         let [x, y, z] = [0, 1, 2].map(|n| self.tid(n));

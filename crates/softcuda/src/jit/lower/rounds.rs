@@ -24,15 +24,16 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    Block, BlockArg, BlockCall, Inst, InstBuilder, JumpTableData, MemFlags, Type, Value, types,
+    self, Block, BlockArg, BlockCall, Inst, InstBuilder, JumpTableData, MemFlags, Type, Value, types,
 };
 use ptx::ast;
 
 use super::Lower;
-use super::function::Frame;
-use super::lanes::Form;
+use super::function::{Frame, slot};
+use super::entry::Entry;
+use super::lanes::{Form, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
-use crate::grid::rounds::{ENDED, TURN, Wait};
+use crate::grid::rounds::{ENDED, START, TURN, Wait};
 use crate::grid::warp::Tile;
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness::{AtWait, Kept};
@@ -48,7 +49,11 @@ pub(super) struct Rounds {
     /// For each wait in source order, what lanes keep there.
     kept: Vec<AtWait>,
     /// Where in the tile the array of each register begins.
-    places: HashMap<RegId, usize>,
+    pub places: HashMap<RegId, usize>,
+    /// For each register, the step that computes it again instead.
+    pub recomputed: Vec<Option<usize>>,
+    /// Where a warp has come to a barrier, in a turn of all.
+    pub came: Block,
     /// The same of the carry flag.
     carry: usize,
     /// The same of the words of the area for calls.
@@ -57,12 +62,10 @@ pub(super) struct Rounds {
     numbers: HashMap<RegId, (ast::Type, ast::Immediate)>,
     /// For each wait, the steps that are done again after it.
     again: Vec<Vec<usize>>,
-    /// Where lanes go on after each wait, and where groups do.
+    /// Where lanes go on after each wait, and then at the head of each region of the vector form.
     resumes: Vec<Block>,
-    group_resumes: Vec<Block>,
-    /// The waits lowered so far, for lanes and for groups.
+    /// The waits lowered so far.
     lowered: usize,
-    group_lowered: usize,
     /// The body uses the carry flag.
     uses_carry: bool,
     /// The warp's tile.
@@ -71,8 +74,8 @@ pub(super) struct Rounds {
     lane: Value,
     /// The number of the thread that is lane 0.
     first_thread: Value,
-    /// The lanes of the turn that have not run, this one included.
-    lanes: Value,
+    /// In the native stack: the lanes of the turn that have not run, this one included.
+    lanes: ir::StackSlot,
     /// Asks whose turn is next.
     over: Block,
     /// The loop over lanes.
@@ -178,12 +181,21 @@ impl Lower<'_> {
         let recomputed = recomputed(self.body, &kept.at_start);
         let numbers = self.numbers(&recomputed);
         let mut kept = kept.waits;
+        let count = kept.len();
         let steps = |wait: &AtWait| recompute::steps(self.body, &recomputed, &wait.load);
         let again = kept.iter().map(steps).collect();
         for wait in &mut kept {
             for list in [&mut wait.live, &mut wait.store, &mut wait.load] {
                 list.retain(|register| recomputed[register.0 as usize].is_none());
             }
+        }
+        for (_, live) in plan.iter().flat_map(Plan::heads) {
+            let mut live = live.to_vec();
+            live.retain(|register| recomputed[register.0 as usize].is_none());
+            kept.push(AtWait {
+                live,
+                ..AtWait::default()
+            });
         }
         let mut arrays = Arrays::default();
         let bytes = |register: RegId| self.register_types[register.0 as usize].bytes();
@@ -197,22 +209,36 @@ impl Lower<'_> {
         let carry = arrays.place(1, carry);
         let call_area = call_area.iter().map(|at| arrays.place(8, *at)).collect();
         self.unit.kept = arrays.bytes(5) as u32;
-        self.unit.waits = vec![Wait::NOWHERE; kept.len()].into();
+        let mut waits = vec![Wait::NOWHERE; kept.len()];
+        waits[count..].fill(Wait::POINTS);
+        self.unit.waits = waits.into();
 
-        let over = self.b.create_block();
-        let end = self.b.ins().jump(over, &[]);
+        let (over, turn, came) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let (begin, apart) = (self.b.create_block(), self.b.create_block());
+        let end = match &plan {
+            None => self.b.ins().jump(over, &[]),
+            Some(_) => {
+                let threads = self.entry(Entry::Ntid(0));
+                let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
+                self.b.ins().brif(odd, apart, &[], begin, &[])
+            }
+        };
         self.entry.end.get_or_insert(end);
         self.b.switch_to_block(over);
         let waits = self.unit.waits.as_ptr() as i64;
         let waits = self.b.ins().iconst(types::I64, waits);
         let block = self.block;
         let status = self.call_value(&TURN, &[block, waits]);
-        let (stop, turn) = (self.cold_block(), self.fresh_block());
+        let stop = self.cold_block();
         self.b.ins().brif(status, stop, &[], turn, &[]);
         self.enter(stop);
         self.b.ins().return_(&[status]);
 
-        self.enter(turn);
+        self.b.switch_to_block(turn);
         let mut field = |ty, offset: usize| {
             let offset = offset_of!(BlockContext, turn) + offset;
             self.b.ins().load(ty, flags, block, offset as i32)
@@ -221,8 +247,22 @@ impl Lower<'_> {
         let threads = field(types::I64, offset_of!(Turn, threads));
         let tile = field(types::I64, offset_of!(Turn, tile));
         let warp = field(types::I32, offset_of!(Turn, warp));
+        let whole = field(types::I32, offset_of!(Turn, whole));
         let first_thread = self.b.ins().ishl_imm(warp, 5);
-        let (head, done) = (self.b.create_block(), self.cold_block());
+        let (head, done, some) = (
+            self.b.create_block(),
+            self.cold_block(),
+            self.b.create_block(),
+        );
+        let limit = self.b.ins().clz(lanes);
+        let limit = self.b.ins().irsub_imm(limit, 32);
+        let limit = self.b.ins().uextend(types::I64, limit);
+        let all = self.b.create_block();
+        match &plan {
+            None => self.b.ins().jump(some, &[]),
+            Some(_) => self.b.ins().brif(whole, all, &[], some, &[]),
+        };
+        self.b.switch_to_block(some);
         let first = [BlockArg::Value(lanes)];
         self.b.ins().brif(lanes, head, &first, done, &[]);
         self.enter(done);
@@ -231,18 +271,21 @@ impl Lower<'_> {
 
         let lanes = self.b.append_block_param(head, types::I32);
         self.b.switch_to_block(head);
+        let left = slot(&mut self.b, 4);
+        self.b.ins().stack_store(lanes, left, 0);
         let number = self.b.ins().ctz(lanes);
         let lane = self.b.ins().uextend(types::I64, number);
-        let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
-        self.thread = self.b.ins().iadd(threads, distance);
-        let groups = usize::from(plan.is_some()) * kept.len();
+        let enter = self.b.create_block();
+        self.b.ins().jump(enter, &[lane.into()]);
+        let lane = self.b.append_block_param(enter, types::I64);
+        let latch = self.b.create_block();
         self.rounds = Some(Rounds {
             resumes: kept.iter().map(|_| self.b.create_block()).collect(),
-            group_resumes: (0..groups).map(|_| self.b.create_block()).collect(),
             again,
-            group_lowered: 0,
             kept,
             places,
+            recomputed,
+            came,
             carry,
             call_area,
             numbers,
@@ -251,124 +294,110 @@ impl Lower<'_> {
             tile,
             lane,
             first_thread,
-            lanes,
+            lanes: left,
             over,
             head,
-            latch: self.b.create_block(),
+            latch,
         });
+        let vectors = plan.is_some();
         if let Some(plan) = plan {
-            self.open_groups(plan, threads, number);
+            let count = plan.heads().count();
+            let turns = Turns {
+                enter,
+                lane: self.b.declare_var(types::I64),
+                context: self.b.declare_var(types::I64),
+                threads,
+                limit,
+                regions: self.region_blocks(count),
+                region: 0,
+                part: Part::Brings,
+                wait: 0,
+                turn,
+                over,
+            };
+            self.new_lanes(plan, latch, Some(turns));
+            self.lower_groups();
+            let stride = Tile::stride(self.unit.kept).expect("a unit keeps no more than fits");
+            self.lower_came(came, stride);
+            self.b.switch_to_block(apart);
+            self.alone();
+            self.b.ins().jump(over, &[]);
+            self.b.switch_to_block(begin);
+            self.alone();
+            let start = self.b.ins().iconst(types::I32, i64::from(START));
+            self.begin_turn_of_all(start);
+            self.b.switch_to_block(all);
+            let at = offset_of!(BlockContext, turn) + offset_of!(Turn, stands);
+            let stands = self.b.ins().load(types::I32, flags, block, at as i32);
+            self.enter_all(stands);
+        }
+        self.b.switch_to_block(enter);
+        let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
+        self.thread = self.b.ins().iadd(threads, distance);
+        if vectors {
+            let branch = self.unless_parted();
+            self.entry.thread_end = Some(branch);
+            self.group = None;
         }
         let stands = self.load_lane(types::I32, offset_of!(Tile, stands));
         let start = self.b.create_block();
         let branch = self.go_on(stands, start);
         self.entry.thread_end.get_or_insert(branch);
+        self.resume_at_heads(count);
         self.enter(start);
     }
 
-    /// Lowers the groups' code; the builder is where a lane has its turn, alone or with its group,
-    /// and then where it has it alone.
-    fn open_groups(&mut self, plan: Plan, threads: Value, number: Value) {
-        let flags = MemFlags::trusted();
+    /// Where lanes go on at the heads of regions.
+    fn resume_at_heads(&mut self, waits: usize) {
+        let heads: Vec<(usize, Vec<RegId>)> = match &self.lanes {
+            Some(lanes) => lanes.heads(),
+            None => return,
+        };
         let Some(rounds) = &self.rounds else {
-            unreachable!("turns are of rounds");
-        };
-        let (tile, lane, lanes, head, over) = (
-            rounds.tile,
-            rounds.lane,
-            rounds.lanes,
-            rounds.head,
-            rounds.over,
-        );
-        let latch = self.b.create_block();
-        let enter = self.b.create_block();
-        self.new_lanes(plan, latch, Some((self.thread, enter)));
-        self.alone();
-        let low = self.b.ins().band_imm(number, 32 - WIDTH as i64);
-        let all = self.b.ins().iconst(types::I32, (1 << WIDTH) - 1);
-        let own = self.b.ins().ushr(lanes, low);
-        let own = self.b.ins().band(own, all);
-        let full = self.b.ins().icmp(IntCC::Equal, own, all);
-        let word = self.group_word(lane, tile);
-        let offset = offset_of!(Tile, together) as i32;
-        let together = self.b.ins().load(types::I32, flags, word, offset);
-        let together = self.b.ins().icmp_imm(IntCC::NotEqual, together, 0);
-        let group = self.b.ins().band(full, together);
-        let begins = self.fresh_block();
-        let alone = [BlockArg::Value(lane)];
-        self.b.ins().brif(group, begins, &[], enter, &alone);
-        self.enter(begins);
-        self.group_first();
-        let stands = self.load_lane(types::I32, offset_of!(Tile, stands));
-        let resumes = match &self.rounds {
-            Some(rounds) => rounds.group_resumes.clone(),
-            None => vec![],
-        };
-        let start = self.b.create_block();
-        self.go_to(stands, start, &resumes);
-        self.enter(start);
-        self.lower_groups();
-        self.b.switch_to_block(latch);
-        let own = self.b.ins().ishl(all, low);
-        let left = self.b.ins().band_not(lanes, own);
-        let next = [BlockArg::Value(left)];
-        self.b.ins().brif(left, head, &next, over, &[]);
-
-        self.b.switch_to_block(enter);
-        let lane = self.b.append_block_param(enter, types::I64);
-        let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
-        self.thread = self.b.ins().iadd(threads, distance);
-        if let Some(rounds) = &mut self.rounds {
-            rounds.lane = lane;
-        }
-        let branch = self.unless_parted();
-        self.entry.thread_end = Some(branch);
-        self.group = None;
-    }
-
-    /// A group waits here: the next one's turn.
-    fn group_wait(&mut self, wait: Wait) {
-        let Some(rounds) = &mut self.rounds else {
             return;
         };
-        let number = rounds.group_lowered;
-        rounds.group_lowered += 1;
-        let resume = rounds.group_resumes[number];
-        let kept = rounds.kept[number].clone();
-        let again = rounds.again[number].clone();
-        let places = |list: &[RegId]| places_of(list, &rounds.places);
-        let (store, load) = (places(&kept.store), places(&kept.load));
-        self.unit.waits[number] = wait;
-        for (register, offset) in store {
-            self.keep_of_group(register, offset);
-        }
-        self.group_stands(number as i64 + 1);
-        self.leave_turn();
-        self.enter(resume);
-        // Nobody looks at these before the next wait is over.
-        for register in kept.idle {
-            let zero = self.zero(self.register_types[register.0 as usize]);
-            self.put_all(register, zero);
-        }
-        for (register, offset) in load {
-            self.take_of_group(register, offset);
-        }
-        for at in again {
-            self.group_step_again(at);
+        let (resumes, recomputed) = (rounds.resumes.clone(), rounds.recomputed.clone());
+        let places = rounds.places.clone();
+        for ((head, live), resume) in heads.into_iter().zip(&resumes[waits..]) {
+            self.b.switch_to_block(*resume);
+            self.b.set_cold_block(*resume);
+            self.clear_registers();
+            for register in &live {
+                if let (Some(at), None) = (places.get(register), recomputed[register.0 as usize]) {
+                    let variable = self.variable(*register);
+                    let ty = self.register_types[register.0 as usize];
+                    let value = self.load_lane(ty, *at);
+                    self.b.def_var(variable, value);
+                }
+            }
+            self.steps_again(recompute::steps(self.body, &recomputed, &live));
+            let begins = self.thread_head(head);
+            self.b.ins().jump(begins, &[]);
         }
     }
 
     /// The number of the lane that runs, or of the first of its group.
-    pub(super) fn rounds_lane(&self) -> Option<Value> {
-        self.rounds.as_ref().map(|rounds| rounds.lane)
+    pub(super) fn rounds_lane(&mut self) -> Value {
+        let lane = self.rounds.as_ref().map(|rounds| rounds.lane);
+        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
+        match (turns, self.form()) {
+            (Some(turns), Form::Once | Form::Lane(_) | Form::Vector { .. }) => {
+                let lane = turns.lane;
+                self.b.use_var(lane)
+            }
+            _ => lane.expect("lanes are of rounds"),
+        }
+    }
+
+    /// The tile of the warp that runs.
+    pub(super) fn rounds_tile(&self) -> Value {
+        let rounds = self.rounds.as_ref();
+        rounds.expect("tiles are of rounds").tile
     }
 
     /// The predicates of the last wait, the group's in the lowest bits.
     pub(super) fn group_predicates(&mut self) -> Value {
-        let Some(rounds) = &self.rounds else {
-            unreachable!("groups wait in rounds");
-        };
-        let (tile, lane) = (rounds.tile, rounds.lane);
+        let (tile, lane) = (self.rounds_tile(), self.rounds_lane());
         let offset = offset_of!(Tile, predicates) as i32;
         let flags = MemFlags::trusted();
         let all = self.b.ins().load(types::I32, flags, tile, offset);
@@ -412,10 +441,7 @@ impl Lower<'_> {
     /// The address of what an array of the tile has for the lane that runs, less the array's
     /// offset.
     pub(super) fn lane_address(&mut self, ty: Type) -> Value {
-        let Some(rounds) = &self.rounds else {
-            unreachable!("lanes are of rounds");
-        };
-        let (tile, lane) = (rounds.tile, rounds.lane);
+        let (tile, lane) = (self.rounds_tile(), self.rounds_lane());
         let distance = i64::from(ty.bytes().trailing_zeros());
         let distance = self.b.ins().ishl_imm(lane, distance);
         self.b.ins().iadd(tile, distance)
@@ -447,7 +473,8 @@ impl Lower<'_> {
         let Some(rounds) = &self.rounds else {
             unreachable!("lanes are of rounds");
         };
-        let (first, lane) = (rounds.first_thread, rounds.lane);
+        let first = rounds.first_thread;
+        let lane = self.rounds_lane();
         let lane = self.b.ins().ireduce(types::I32, lane);
         self.b.ins().iadd(first, lane)
     }
@@ -456,7 +483,10 @@ impl Lower<'_> {
     /// offsets.
     pub(super) fn bring(&mut self, arg: &Arg, ty: ast::Type, low: usize, high: Option<usize>) {
         if self.form() != Form::Thread {
-            return self.group_brings(arg, ty, low, high);
+            if self.group_part() == Part::Brings {
+                self.group_brings(arg, ty, low, high);
+            }
+            return;
         }
         let value = self.read(arg, ty);
         let value = self.fit(value, types::I64, false);
@@ -490,7 +520,10 @@ impl Lower<'_> {
             return;
         }
         if self.form() != Form::Thread {
-            return self.group_takes(to, ty);
+            if self.group_part() == Part::Takes {
+                self.group_takes(to, ty);
+            }
+            return;
         }
         let taken = self.load_lane(types::I32, offset_of!(Tile, results));
         let value = match ty {
@@ -506,7 +539,10 @@ impl Lower<'_> {
             return;
         }
         if self.form() != Form::Thread {
-            return self.group_takes_predicates(to);
+            if self.group_part() == Part::Takes {
+                self.group_takes_predicates(to);
+            }
+            return;
         }
         let own = self.group_predicates();
         let own = self.b.ins().ireduce(types::I8, own);
@@ -517,7 +553,7 @@ impl Lower<'_> {
     /// The lane waits here: the next lane's turn. What is lowered next, it does when it goes on.
     pub(super) fn wait(&mut self, wait: Wait) {
         if self.form() != Form::Thread {
-            return self.group_wait(wait);
+            return self.group_waits(wait);
         }
         let Some(rounds) = &mut self.rounds else {
             return;
@@ -573,6 +609,11 @@ impl Lower<'_> {
             let value = self.load_lane(types::I64, *at);
             self.b.ins().stack_store(value, self.call_area, word);
         }
+        self.steps_again(again);
+    }
+
+    /// Does steps once more that compute what the lane has not kept.
+    fn steps_again(&mut self, again: Vec<usize>) {
         let body = self.body;
         for at in again {
             if let Step::Instruction(instruction) = &body.steps[at]
@@ -595,18 +636,18 @@ impl Lower<'_> {
     pub(super) fn close_rounds(&mut self) {
         let ended = self.b.ins().iconst(types::I32, i64::from(ENDED as i32));
         self.store_lane(ended, offset_of!(Tile, stands));
-        let Some(rounds) = self.rounds.take() else {
+        let Some(rounds) = &self.rounds else {
             return;
         };
-        self.b.ins().jump(rounds.latch, &[]);
-        self.b.switch_to_block(rounds.latch);
+        let (lanes, latch, head, over) = (rounds.lanes, rounds.latch, rounds.head, rounds.over);
+        self.b.ins().jump(latch, &[]);
+        self.b.switch_to_block(latch);
         self.thread_ends();
-        let less = self.b.ins().iadd_imm(rounds.lanes, -1);
-        let left = self.b.ins().band(rounds.lanes, less);
+        let lanes = self.b.ins().stack_load(types::I32, lanes, 0);
+        let less = self.b.ins().iadd_imm(lanes, -1);
+        let left = self.b.ins().band(lanes, less);
         let next = [BlockArg::Value(left)];
-        self.b
-            .ins()
-            .brif(left, rounds.head, &next, rounds.over, &[]);
+        self.b.ins().brif(left, head, &next, over, &[]);
     }
 
     /// Whether values of the thread's context differ from one run through the body to the next.

@@ -18,10 +18,17 @@ pub(crate) struct Control {
 
 impl Control {
     pub fn of(body: &Body) -> Control {
+        let waits = |at: usize| matches!(&body.steps[at], Step::Instruction(step) if step.operation.waits());
+        let any = (0..body.steps.len()).any(waits);
         let cuts = |at: usize| match &body.steps[at] {
             Step::Instruction(instruction) => {
                 let operation = &instruction.operation;
-                operation.widens().is_some() || operation.faults()
+                // Regions begin at waits, and end at branches.
+                let region = any
+                    && (waits(at)
+                        || at > 0 && waits(at - 1)
+                        || instruction.guard.is_some() && operation.flow() != Flow::Next);
+                region || operation.widens().is_some() || operation.faults()
             }
             Step::Label(_) => false,
         };

@@ -20,6 +20,7 @@
 
 mod classes;
 mod control;
+mod regions;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use super::program::{Body, Function, Step};
 use control::Control;
 
 pub(crate) use classes::in_vectors;
+pub(crate) use regions::{Exit, Regions, Target};
 
 /// Threads of a group.
 pub(crate) const WIDTH: usize = 4;
@@ -123,6 +125,8 @@ pub(crate) struct Plan {
     pub control: Control,
     /// By block, the registers that are live where it begins.
     pub live: Vec<Vec<RegId>>,
+    /// Of a body that waits.
+    pub regions: Option<Regions>,
 }
 
 impl Plan {
@@ -136,11 +140,16 @@ impl Plan {
         let live = liveness::live_in(body, &control.graph)?;
         let classes = classes::of(body, &control, &live);
         let ways = classes::ways(body, &classes)?;
+        let regions = match ways.contains(&Way::Wait) {
+            true => Some(Regions::of(body, &control, &live)?),
+            false => None,
+        };
         let plan = Plan {
             classes,
             ways,
             control,
             live,
+            regions,
         };
         // Tests want all that can be.
         (cfg!(test) || plan.pays(body)).then_some(plan)
@@ -154,6 +163,12 @@ impl Plan {
     /// The block where threads that part at the end of this one meet again.
     pub fn join(&self, block: usize) -> Option<usize> {
         self.control.joins[block]
+    }
+
+    /// The heads of regions, and what is live there.
+    pub fn heads(&self) -> impl Iterator<Item = (usize, &[RegId])> {
+        let regions = self.regions.iter().flat_map(|all| &all.regions);
+        regions.map(|region| (region.head, &self.live[region.head][..]))
     }
 
     /// Whether enough is done for all threads together.
@@ -204,6 +219,13 @@ impl fmt::Display for Plan {
                 f,
                 "step {at}: block {} {way:?}",
                 self.control.graph.block_of[at]
+            )?;
+        }
+        for (at, region) in self.regions.iter().flat_map(|all| &all.regions).enumerate() {
+            writeln!(
+                f,
+                "region {at}: from block {}, then {:?}",
+                region.head, region.exit
             )?;
         }
         Ok(())

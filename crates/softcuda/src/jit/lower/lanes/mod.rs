@@ -16,6 +16,7 @@
 //! for each register and thread.
 
 mod parting;
+mod regions;
 mod registers;
 mod steps;
 mod waits;
@@ -33,6 +34,8 @@ use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::RegId;
 use crate::jit::program::Step;
 use crate::jit::spmd::{Plan, WIDTH};
+
+pub(in crate::jit::lower) use regions::{Part, Turns};
 
 /// What the operation being lowered is lowered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +74,12 @@ const JOIN: i32 = 4;
 const FIRST: i32 = 8;
 /// In the slot, in rounds: the number of the group's first thread in its warp.
 const GROUP: i32 = 12;
+/// In the slot: the number of the [`Landing`], where the group goes on.
+const LANDING: i32 = 16;
+/// In the slot, in rounds: not 0 once a group's threads went on by themselves.
+const FAILED: i32 = 20;
 /// In the slot: where each thread stands.
-const STANDS: i32 = 16;
+const STANDS: i32 = 32;
 /// In the slot: the registers.
 const REGISTERS: i32 = STANDS + 4 * WIDTH as i32;
 
@@ -107,10 +114,21 @@ pub(in crate::jit::lower) struct Lanes {
     next: Block,
     /// Goes to the next group.
     latch: Block,
-    /// In rounds: the context of the group's first thread, and where a lane has its turn by itself.
-    own_contexts: Option<(Value, Block)>,
+    /// Where groups that parted go on.
+    landings: Vec<Landing>,
+    /// In rounds.
+    pub turns: Option<Turns>,
     /// Where a thread goes on that parted from its group.
     parted: Block,
+}
+
+/// Where a group goes on that parted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Landing {
+    /// The block where its threads join, if they do.
+    join: Option<usize>,
+    /// In rounds, the region that it parted in.
+    region: usize,
 }
 
 impl Lanes {
@@ -151,13 +169,17 @@ impl Lower<'_> {
         };
         lanes.form = form;
         // In rounds, each thread has a context of its own.
-        if let Some((first, _)) = lanes.own_contexts {
-            self.thread = match form {
-                Form::Lane(lane @ 1..) => {
-                    self.b.ins().iadd_imm(first, (lane * THREAD_STRIDE) as i64)
-                }
-                _ => first,
-            };
+        let Some(turns) = &lanes.turns else {
+            return;
+        };
+        let first = turns.context;
+        match form {
+            Form::Thread => {}
+            Form::Lane(lane @ 1..) => {
+                let first = self.b.use_var(first);
+                self.thread = self.b.ins().iadd_imm(first, (lane * THREAD_STRIDE) as i64);
+            }
+            _ => self.thread = self.b.use_var(first),
         }
     }
 
@@ -169,13 +191,27 @@ impl Lower<'_> {
 
     /// Lowers the group's code; the builder is where a row's groups begin.
     pub(in crate::jit::lower) fn lower_groups(&mut self) {
-        self.set_form(Form::Once);
         // Operations of a group leave the function by faults alone.
         let fault = self.cold_block();
         let status = self.b.append_block_param(fault, types::I32);
         let leave = std::mem::replace(&mut self.leave, fault);
         self.declare();
-        self.clear_group();
+        match self.in_turns() {
+            true => self.lower_regions(),
+            false => {
+                self.set_form(Form::Once);
+                self.clear_group();
+                self.lower_group_steps();
+            }
+        }
+        self.b.switch_to_block(fault);
+        self.b.ins().return_(&[status]);
+        self.leave = leave;
+        self.set_form(Form::Thread);
+    }
+
+    /// The group's code, block after block. The builder is where the group begins.
+    fn lower_group_steps(&mut self) {
         let body = self.body;
         for (at, step) in body.steps.iter().enumerate() {
             self.group_begins(at);
@@ -187,46 +223,38 @@ impl Lower<'_> {
         }
         self.group_begins(body.steps.len());
         self.end_group();
-        self.b.switch_to_block(fault);
-        self.b.ins().return_(&[status]);
-        self.leave = leave;
-        self.set_form(Form::Thread);
+    }
+
+    /// The function runs in rounds.
+    pub(in crate::jit::lower) fn in_turns(&self) -> bool {
+        self.lanes.as_ref().is_some_and(|lanes| lanes.turns.is_some())
     }
 
     /// In the code of a group, where a step may begin a block.
     fn group_begins(&mut self, at: usize) {
         if let Some(block) = self.lanes().plan.control.begins(at) {
+            if block > 0 {
+                let falls = self.way_to(block - 1, block);
+                self.b.ins().jump(falls, &[]);
+            } else if !self.in_turns() {
+                let begins = self.lanes().group_blocks[0];
+                self.b.ins().jump(begins, &[]);
+            }
             let begins = self.lanes().group_blocks[block];
-            self.b.ins().jump(begins, &[]);
             self.b.switch_to_block(begins);
             self.lanes().bases.fill([None; WIDTH]);
+            self.enter_region(block);
         }
     }
 
     /// The group has ended: the next one's turn.
     fn end_group(&mut self) {
-        if self.lanes().own_contexts.is_some() {
-            self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
+        if self.in_turns() {
+            return self.leave_region();
         }
-        self.leave_turn();
-    }
-
-    /// The next group's turn.
-    pub(in crate::jit::lower) fn leave_turn(&mut self) {
         let (latch, first) = (self.lanes().latch, self.lanes().first);
-        if self.lanes().own_contexts.is_some() {
-            self.b.ins().jump(latch, &[]);
-            return;
-        }
         let first = self.b.use_var(first);
         self.b.ins().jump(latch, &[first.into()]);
-    }
-
-    /// In rounds: the number of the group's first thread in its row.
-    pub(in crate::jit::lower) fn group_first(&mut self) {
-        let variable = self.lanes().first;
-        let x = self.lane_tid(0);
-        self.b.def_var(variable, x);
     }
 
     /// The function has a vector form: what its lowering needs.
@@ -234,7 +262,7 @@ impl Lower<'_> {
         &mut self,
         plan: Plan,
         latch: Block,
-        own_contexts: Option<(Value, Block)>,
+        turns: Option<Turns>,
     ) {
         let count = plan.control.graph.successors.len();
         self.lanes = Some(Lanes {
@@ -256,7 +284,8 @@ impl Lower<'_> {
             next: self.cold_block(),
             parted: self.cold_block(),
             latch,
-            own_contexts,
+            landings: vec![],
+            turns,
             plan,
         });
     }
@@ -302,7 +331,7 @@ impl Lower<'_> {
         let lanes = self.lanes.as_ref()?;
         let (form, first, x) = (lanes.form, lanes.first, lanes.x);
         Some(match form {
-            Form::Thread if lanes.own_contexts.is_some() => return None,
+            Form::Thread if lanes.turns.is_some() => return None,
             Form::Thread => self.b.use_var(x),
             Form::Once | Form::Vector { .. } | Form::Lane(0) => self.b.use_var(first),
             Form::Lane(lane) => {

@@ -4,7 +4,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueType, Value, types};
 use cranelift_frontend::Switch;
 
-use super::{ENDED, FIRST, GROUP, JOIN, Kept, LANE, NO_LANE, NOWHERE, STANDS, vector_of};
+use super::{
+    ENDED, FIRST, Form, GROUP, JOIN, Kept, LANDING, LANE, Landing, NO_LANE, NOWHERE, STANDS, vector_of,
+};
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::spmd::WIDTH;
@@ -18,6 +20,7 @@ impl Lower<'_> {
     /// The threads of the group go on by themselves: each where it stands, one of `blocks`. The
     /// builder's block is filled.
     pub(super) fn part(&mut self, blocks: &[usize], stands: &[Value; WIDTH], join: Option<usize>) {
+        let landing = self.landing(join);
         let mut live: Vec<RegId> = vec![];
         for block in blocks {
             self.thread_block(*block);
@@ -25,6 +28,7 @@ impl Lower<'_> {
         }
         live.sort_unstable_by_key(|register| register.0);
         live.dedup();
+        self.take_what_passes(&live);
         for register in live {
             self.leave_register(register);
         }
@@ -44,9 +48,12 @@ impl Lower<'_> {
         let first = self.lanes().first;
         let first = self.b.use_var(first);
         self.b.ins().stack_store(first, slot, FIRST);
-        if let Some(lane) = self.rounds_lane() {
+        let landing = self.b.ins().iconst(types::I32, landing as i64);
+        self.b.ins().stack_store(landing, slot, LANDING);
+        if self.in_turns() {
             // Those that go on say where they come to; the others have ended.
             self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
+            let lane = self.rounds_lane();
             let lane = self.b.ins().ireduce(types::I32, lane);
             self.b.ins().stack_store(lane, slot, GROUP);
         }
@@ -254,9 +261,10 @@ impl Lower<'_> {
         let ended = self.b.ins().icmp_imm(IntCC::Equal, stands, ENDED);
         self.b.ins().brif(ended, next, &[], sets, &[]);
         self.b.switch_to_block(sets);
-        let (parted, own_contexts) = (self.lanes().parted, self.lanes().own_contexts);
-        match own_contexts {
-            Some((_, enter)) => {
+        let parted = self.lanes().parted;
+        let enter = self.lanes().turns.as_ref().map(|turns| turns.enter);
+        match enter {
+            Some(enter) => {
                 let first = self.b.ins().stack_load(types::I32, slot, GROUP);
                 let first = self.b.ins().uextend(types::I64, first);
                 let lane = self.b.ins().iadd(first, wide);
@@ -378,53 +386,101 @@ impl Lower<'_> {
         self.b.ins().jump(next, &[]);
         self.b.switch_to_block(done);
         self.b.ins().stack_store(none, slot, LANE);
-        self.back_to_latch();
+        self.land_apart();
 
         self.b.switch_to_block(together);
         self.b.ins().stack_store(none, slot, LANE);
         let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
         self.b.ins().stack_store(nowhere, slot, JOIN);
-        let joins: Vec<usize> = (0..self.lanes().joins.len())
-            .filter(|block| self.lanes().joins[*block])
-            .collect();
-        let mut switch = Switch::new();
-        let mut restores = vec![];
-        for block in joins {
-            let restore = self.cold_block();
-            switch.set_entry(block as u128 + 1, restore);
-            restores.push((block, restore));
-        }
-        let elsewhere = self.cold_block();
-        switch.emit(&mut self.b, join, elsewhere);
-        for (block, restore) in restores {
-            self.b.switch_to_block(restore);
-            let (first, at) = (
-                self.lanes().first,
-                self.b.ins().stack_load(types::I32, slot, FIRST),
-            );
-            self.b.def_var(first, at);
-            for register in self.lanes().plan.live[block].clone() {
-                self.take_register(register);
-            }
-            let begins = self.lanes().group_blocks[block];
-            self.b.ins().jump(begins, &[]);
-        }
-        // Threads join nowhere else.
-        self.b.switch_to_block(elsewhere);
-        self.back_to_latch();
+        self.land_together();
+        self.set_form(Form::Thread);
         let size = self.lanes().size as u32;
         self.b.func.sized_stack_slots[slot].size = size.next_multiple_of(16);
     }
 
-    /// All threads of a group that parted have ended, or wait.
-    pub(super) fn back_to_latch(&mut self) {
-        let (slot, latch) = (self.lanes().slot, self.lanes().latch);
-        if self.lanes().own_contexts.is_some() {
-            self.b.ins().jump(latch, &[]);
+    /// Where the group that is being lowered goes on if its threads part here, and join there.
+    fn landing(&mut self, join: Option<usize>) -> usize {
+        let region = self.lanes().turns.as_ref().map_or(0, |turns| turns.region);
+        let landing = Landing { join, region };
+        let landings = &mut self.lanes().landings;
+        match landings.iter().position(|known| *known == landing) {
+            Some(at) => at,
+            None => {
+                landings.push(landing);
+                landings.len() - 1
+            }
+        }
+    }
+
+    /// The threads of a group have joined: it goes on there.
+    fn land_together(&mut self) {
+        let slot = self.lanes().slot;
+        let landing = self.b.ins().stack_load(types::I32, slot, LANDING);
+        let mut switch = Switch::new();
+        let mut restores = vec![];
+        for (at, landing) in self.lanes().landings.clone().into_iter().enumerate() {
+            if let Some(join) = landing.join {
+                let restore = self.cold_block();
+                switch.set_entry(at as u128, restore);
+                restores.push((join, landing.region, restore));
+            }
+        }
+        let elsewhere = self.cold_block();
+        switch.emit(&mut self.b, landing, elsewhere);
+        for (join, region, restore) in restores {
+            self.b.switch_to_block(restore);
+            self.restore_group();
+            for register in self.lanes().plan.live[join].clone() {
+                self.take_register(register);
+            }
+            let goes = self.way_in(region, join);
+            self.b.ins().jump(goes, &[]);
+        }
+        // Threads join nowhere else.
+        self.b.switch_to_block(elsewhere);
+        self.b.ins().jump(elsewhere, &[]);
+    }
+
+    /// What says which group it is that parted.
+    fn restore_group(&mut self) {
+        let (slot, first) = (self.lanes().slot, self.lanes().first);
+        let at = self.b.ins().stack_load(types::I32, slot, FIRST);
+        self.b.def_var(first, at);
+        if self.in_turns() {
+            let lane = self.b.ins().stack_load(types::I32, slot, GROUP);
+            let lane = self.b.ins().uextend(types::I64, lane);
+            self.set_group(lane);
+            self.set_form(Form::Once);
+        }
+    }
+
+    /// All threads of a group that parted have ended, or wait: the next one's turn.
+    fn land_apart(&mut self) {
+        let slot = self.lanes().slot;
+        if !self.in_turns() {
+            let latch = self.lanes().latch;
+            let first = self.b.ins().stack_load(types::I32, slot, FIRST);
+            self.b.ins().jump(latch, &[first.into()]);
             return;
         }
-        let first = self.b.ins().stack_load(types::I32, slot, FIRST);
-        self.b.ins().jump(latch, &[first.into()]);
+        self.restore_group();
+        let landing = self.b.ins().stack_load(types::I32, slot, LANDING);
+        let mut switch = Switch::new();
+        let mut leaves = vec![];
+        for (at, landing) in self.lanes().landings.clone().into_iter().enumerate() {
+            let leave = self.cold_block();
+            switch.set_entry(at as u128, leave);
+            leaves.push((landing.region, leave));
+        }
+        let elsewhere = self.cold_block();
+        switch.emit(&mut self.b, landing, elsewhere);
+        for (region, leave) in leaves {
+            self.b.switch_to_block(leave);
+            self.leave_apart(region);
+        }
+        // Groups part nowhere else.
+        self.b.switch_to_block(elsewhere);
+        self.b.ins().jump(elsewhere, &[]);
     }
 
     /// Takes what lies in the slot into a register of a group.

@@ -48,10 +48,12 @@ impl Lower<'_> {
             next
         });
         match way {
-            Way::Once | Way::Wait => {
+            Way::Once => {
                 self.set_form(Form::Once);
                 instruction.operation.lower(self);
             }
+            // Between regions.
+            Way::Wait => {}
             Way::Widen { from, signed } => self.widen(at, instruction, from, signed),
             Way::Vector => self.by_vectors(instruction),
             Way::Row => {
@@ -276,7 +278,7 @@ impl Lower<'_> {
                 l.end_group();
             }
             Some(taken) => {
-                let to = l.lanes().group_blocks[taken];
+                let to = l.way_to(block, taken);
                 l.b.ins().jump(to, &[]);
             }
             None => l.end_group(),
@@ -286,6 +288,9 @@ impl Lower<'_> {
             let next = self.fresh_block();
             return self.enter(next);
         };
+        if self.decides(block) {
+            return self.decide(register, negated);
+        }
         let (then, next) = (self.fresh_block(), self.fresh_block());
         if self.lanes().plan.class(register) != Class::Varying {
             let guard = self.read(&Arg::Reg(register), Type::Pred);

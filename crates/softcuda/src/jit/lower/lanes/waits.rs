@@ -1,7 +1,5 @@
-//! Groups of threads in rounds: where a group waits, what it brings and takes.
-//!
-//! A group has a turn together while its lanes came together to where they stand
-//! ([`Tile::together`]). Once one of them waits by itself, they go on one by one.
+//! Groups of threads in rounds: what a group brings to where it waits, takes from there, and keeps
+//! meanwhile.
 
 use std::mem::offset_of;
 
