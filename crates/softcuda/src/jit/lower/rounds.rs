@@ -189,14 +189,18 @@ impl Lower<'_> {
                 list.retain(|register| recomputed[register.0 as usize].is_none());
             }
         }
-        for (_, live) in plan.iter().flat_map(Plan::heads) {
+        let at_place = |live: &[RegId]| {
             let mut live = live.to_vec();
             live.retain(|register| recomputed[register.0 as usize].is_none());
-            kept.push(AtWait {
+            AtWait {
                 live,
                 ..AtWait::default()
-            });
-        }
+            }
+        };
+        kept.extend(plan.iter().flat_map(Plan::heads).map(|(_, live)| at_place(live)));
+        let at_places = kept.len();
+        // Where a branch decides, what either way needs is kept.
+        kept.extend(plan.iter().flat_map(Plan::live_at_branches).map(at_place));
         let mut arrays = Arrays::default();
         let bytes = |register: RegId| self.register_types[register.0 as usize].bytes();
         let mut places = numbered(&kept, bytes, &mut arrays);
@@ -209,6 +213,7 @@ impl Lower<'_> {
         let carry = arrays.place(1, carry);
         let call_area = call_area.iter().map(|at| arrays.place(8, *at)).collect();
         self.unit.kept = arrays.bytes(5) as u32;
+        kept.truncate(at_places);
         let mut waits = vec![Wait::NOWHERE; kept.len()];
         waits[count..].fill(Wait::POINTS);
         self.unit.waits = waits.into();

@@ -171,6 +171,15 @@ impl Plan {
         regions.map(|region| (region.head, &self.live[region.head][..]))
     }
 
+    /// What is live where a branch decides: what lies in the tile for either way.
+    pub fn live_at_branches(&self) -> impl Iterator<Item = &[RegId]> {
+        let regions = self.regions.iter().flat_map(|all| &all.regions);
+        regions.filter_map(|region| match region.exit {
+            Exit::Branch { block, .. } => Some(&self.live[block][..]),
+            Exit::To(_) => None,
+        })
+    }
+
     /// Whether enough is done for all threads together.
     fn pays(&self, body: &Body) -> bool {
         let (mut together, mut each) = (0, 0);

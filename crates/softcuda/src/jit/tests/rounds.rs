@@ -733,3 +733,24 @@ fn blocks_of_rounds_follow_each_other_whatever_was_left_behind() {
     .unwrap();
     assert_eq!(data, [30 * 64; 64]);
 }
+
+#[test]
+fn a_warp_that_is_not_full_decides() {
+    let data: [u32; 20] = both(
+        "setp.ge.u32 %p1, %r1, 14;
+        vote.sync.ballot.b32 %r3, %p1, -1;
+        @!%p1 bra other;
+        add.u32 %r4, %r1, 5;
+        redux.sync.xor.b32 %r4, %r4, %r3;
+        bra met;
+        other:
+        mov.u32 %r4, 7;
+        met:
+        st.global.u32 [%rd2], %r4;",
+        [20, 1, 1],
+    )
+    .unwrap();
+    for (thread, got) in (0..20).zip(data) {
+        assert_eq!(got, if thread < 14 { 7 } else { (19..25).fold(0, |a, b| a ^ b) });
+    }
+}
