@@ -5,6 +5,7 @@
 //! and refuses what it does not run; its operation lowers itself. An operation that was decoded
 //! always lowers.
 
+use crate::jit::spmd::WIDTH;
 use std::fmt;
 
 use ptx::ast::{Immediate, Pos, Type};
@@ -120,6 +121,53 @@ pub(crate) struct Refusal {
     pub invalid: bool,
 }
 
+/// How a value differs between the threads of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stride {
+    /// So much more in each than in the one before, wrapping.
+    pub step: i64,
+    /// The first thread's is known to be a multiple of the number of threads.
+    pub whole: bool,
+}
+
+impl Stride {
+    /// The same number in all.
+    pub const fn number(bits: u64) -> Stride {
+        Stride {
+            step: 0,
+            whole: bits.is_multiple_of(WIDTH as u64),
+        }
+    }
+
+    /// Counts up from a multiple of the number of threads: its lowest bits are the thread's number
+    /// in the group.
+    pub fn counts(self) -> bool {
+        self.step == 1 && self.whole
+    }
+
+    pub fn plus(self, other: Stride) -> Stride {
+        Stride {
+            step: self.step.wrapping_add(other.step),
+            whole: self.whole && other.whole,
+        }
+    }
+
+    pub fn times(self, by: i64) -> Stride {
+        Stride {
+            step: self.step.wrapping_mul(by),
+            whole: self.whole || by % WIDTH as i64 == 0,
+        }
+    }
+
+    /// In 32 bits.
+    pub fn in_words(self) -> Stride {
+        Stride {
+            step: i64::from(self.step as i32),
+            ..self
+        }
+    }
+}
+
 /// A decoded instruction.
 pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// Emits the operation at the builder's position. The guard has been dealt with; a terminator
@@ -189,9 +237,9 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
-    /// How much more each thread's result is than the one's before, wrapping, where its operands
-    /// are so much more as `of` says; `None` where the distances are not all the same.
-    fn stride(&self, _of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+    /// How its result differs between neighbouring threads, where its operands differ as `of` says;
+    /// `None` where that is not by the same distance from each to the next.
+    fn stride(&self, _of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         None
     }
 

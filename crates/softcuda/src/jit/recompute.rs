@@ -4,7 +4,7 @@
 //! depends on the kernel's parameters, numbers, special registers that do not change, and other
 //! such registers.
 
-use super::decode::{RegId, Special};
+use super::decode::{RegId, Special, Stride};
 use super::program::{Body, Instruction, Step};
 
 /// For each register, the step that computes it again, if that may be.
@@ -59,7 +59,9 @@ fn is_cheap(instruction: &Instruction) -> bool {
     instruction.guard.is_none()
         && (operation.loads_parameter()
             || operation.number().is_some()
-            || operation.pure() && !operation.carry() && operation.stride(&|_| Some(0)).is_some())
+            || operation.pure()
+                && !operation.carry()
+                && operation.stride(&|_| Some(Stride::number(0))).is_some())
         && instruction.specials.iter().all(stays)
 }
 

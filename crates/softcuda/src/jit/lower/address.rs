@@ -17,7 +17,7 @@ use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::Form;
 use crate::grid::launch::FaultKind;
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Stride, Symbol};
 use crate::jit::program::Place;
 use crate::jit::runtime::access;
 use crate::jit::spmd::WIDTH;
@@ -481,11 +481,9 @@ impl Operation for Cvta {
         self.space == Space::Local
     }
 
-    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
-        match self.ty {
-            Type::U64 => of(&self.args[1]),
-            _ => None,
-        }
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
+        let step = of(&self.args[1])?.step;
+        (self.ty == Type::U64).then_some(Stride { step, whole: false })
     }
 
     fn lower(&self, l: &mut Lower<'_>) {

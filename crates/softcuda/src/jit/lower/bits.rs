@@ -10,7 +10,8 @@ use super::bit_functions::{
     SZEXT_U32,
 };
 use super::{Lower, lop3, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Stride};
+use crate::jit::spmd::WIDTH;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
@@ -235,17 +236,48 @@ impl Operation for Bits {
         }
     }
 
-    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         let (from, ty) = &self.sources[0];
-        let amount = self.sources.get(1).and_then(|(amount, _)| constant(amount));
-        let (Op::Shl, Some(amount)) = (self.op, amount.map(|amount| amount as u32)) else {
+        let bits = u32::from(ty.size() as u8) * 8;
+        if !matches!(bits, 32 | 64) || *ty == Type::Pred {
             return None;
-        };
+        }
+        let other = self.sources.get(1).map(|(other, _)| other);
+        let number = other.and_then(constant);
         let stride = of(from)?;
-        match ty.size() {
-            4 if amount < 32 => Some(i64::from((stride as i32) << amount)),
-            8 if amount < 64 => Some(stride << amount),
-            4 | 8 => Some(0),
+        let low = number.map(|number| number % WIDTH as u64);
+        match (self.op, number) {
+            (Op::Shl, Some(amount)) => Some(match amount as u32 {
+                amount if amount < bits => {
+                    let stride = stride.times(1i64 << amount);
+                    if bits == 32 {
+                        stride.in_words()
+                    } else {
+                        stride
+                    }
+                }
+                _ => Stride::number(0),
+            }),
+            // The thread's number in the group is shifted out.
+            (Op::Shr, Some(amount)) if stride.counts() && amount >= WIDTH.ilog2().into() => {
+                Some(Stride {
+                    step: 0,
+                    whole: false,
+                })
+            }
+            (Op::And, _) if stride.counts() && low == Some(WIDTH as u64 - 1) => Some(stride),
+            (Op::And, _) if stride.counts() && low == Some(0) => Some(Stride::number(0)),
+            (Op::Or, _) if stride.counts() && low == Some(0) => Some(stride),
+            (Op::And | Op::Or | Op::Xor | Op::Shr, _) => {
+                let other = of(other?)?;
+                let same = stride.step == 0 && other.step == 0;
+                let whole = match self.op {
+                    Op::And => stride.whole || other.whole,
+                    Op::Or | Op::Xor => stride.whole && other.whole,
+                    _ => false,
+                };
+                same.then_some(Stride { step: 0, whole })
+            }
             _ => None,
         }
     }

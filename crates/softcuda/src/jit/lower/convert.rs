@@ -12,7 +12,7 @@ use super::Lower;
 use super::convert_float::{FloatConversion, Shape};
 use super::float_modifiers::{Flag, Modifiers};
 use super::float_value::{flush_if, narrow, saturate, widen};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride};
 use crate::jit::runtime::convert::{self, Target};
 use crate::jit::runtime::float::{Format, Rounding};
 
@@ -247,14 +247,14 @@ impl Operation for Resize {
         self.to.1.bits == 32 && self.from.1.bits == 32 && !self.sat
     }
 
-    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         let mut stride = of(&self.source)?;
         if self.from.1.bits == 32 {
-            stride = i64::from(stride as i32);
+            stride = stride.in_words();
         }
         match (self.from.1.bits, self.to.1.bits) {
             _ if self.sat => None,
-            (32 | 64, 32) => Some(i64::from(stride as i32)),
+            (32 | 64, 32) => Some(stride.in_words()),
             (32 | 64, 64) => Some(stride),
             _ => None,
         }

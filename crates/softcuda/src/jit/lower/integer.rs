@@ -7,7 +7,7 @@ use cranelift_frontend::Variable;
 use ptx::ast::{Immediate, Type};
 
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride};
 
 /// Which part of a product is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -268,14 +268,16 @@ impl Integer {
     }
 
     /// How much more each thread's product of the first two operands is.
-    fn product_stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+    fn product_stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         if let Some((from, by)) = self.scaled() {
-            return Some(of(from)?.wrapping_mul(by));
+            return Some(of(from)?.times(by));
         }
-        match (of(&self.sources[0])?, of(&self.sources[1])?) {
-            (0, 0) => Some(0),
-            _ => None,
-        }
+        let (a, b) = (of(&self.sources[0])?, of(&self.sources[1])?);
+        let same = a.step == 0 && b.step == 0;
+        same.then_some(Stride {
+            step: 0,
+            whole: a.whole || b.whole,
+        })
     }
 }
 
@@ -296,7 +298,7 @@ impl Operation for Integer {
         plain && WORDS.contains(&self.ty)
     }
 
-    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         let wide = self.widens().is_some();
         let stride = match (self.op, &self.sources[..]) {
             (
@@ -304,14 +306,14 @@ impl Operation for Integer {
                     saturate: false, ..
                 },
                 [a, b],
-            ) => of(a)?.wrapping_add(of(b)?),
+            ) => of(a)?.plus(of(b)?),
             (
                 Op::Sub {
                     saturate: false, ..
                 },
                 [a, b],
-            ) => of(a)?.wrapping_sub(of(b)?),
-            (Op::Neg, [a]) => of(a)?.wrapping_neg(),
+            ) => of(a)?.plus(of(b)?.times(-1)),
+            (Op::Neg, [a]) => of(a)?.times(-1),
             (Op::Mul(Part::Lo), _) => self.product_stride(of)?,
             (Op::Mul(Part::Wide), _) if wide => self.product_stride(of)?,
             (
@@ -322,12 +324,12 @@ impl Operation for Integer {
                 },
                 [_, _, c],
             ) if part == Part::Lo || (part == Part::Wide && wide) => {
-                self.product_stride(of)?.wrapping_add(of(c)?)
+                self.product_stride(of)?.plus(of(c)?)
             }
             _ => return None,
         };
         match (self.ty, wide) {
-            (Type::U32 | Type::S32, false) => Some(i64::from(stride as i32)),
+            (Type::U32 | Type::S32, false) => Some(stride.in_words()),
             (Type::U64 | Type::S64, _) | (_, true) => Some(stride),
             _ => None,
         }

@@ -4,7 +4,7 @@ use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 use ptx::ast::{Immediate, Type};
 
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, Special};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Special, Stride};
 
 #[derive(Debug)]
 enum Mov {
@@ -121,7 +121,7 @@ impl Operation for Mov {
         matches!(self, Mov::Scalar { .. } | Mov::Each { .. })
     }
 
-    fn stride(&self, of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+    fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         match self {
             Mov::Scalar { ty, from, .. } if ty.size() >= 4 && *ty != Type::B128 => of(from),
             _ => None,

@@ -24,13 +24,14 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    self, Block, BlockArg, BlockCall, Inst, InstBuilder, JumpTableData, MemFlags, Type, Value, types,
+    self, Block, BlockArg, BlockCall, Inst, InstBuilder, JumpTableData, MemFlags, Type, Value,
+    types,
 };
 use ptx::ast;
 
 use super::Lower;
-use super::function::{Frame, slot};
 use super::entry::Entry;
+use super::function::{Frame, slot};
 use super::lanes::{Form, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, START, TURN, Wait};
@@ -197,7 +198,11 @@ impl Lower<'_> {
                 ..AtWait::default()
             }
         };
-        kept.extend(plan.iter().flat_map(Plan::heads).map(|(_, live)| at_place(live)));
+        kept.extend(
+            plan.iter()
+                .flat_map(Plan::heads)
+                .map(|(_, live)| at_place(live)),
+        );
         let at_places = kept.len();
         // Where a branch decides, what either way needs is kept.
         kept.extend(plan.iter().flat_map(Plan::live_at_branches).map(at_place));

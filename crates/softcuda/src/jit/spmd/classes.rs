@@ -5,40 +5,54 @@ use ptx::ast::{Space, Type};
 
 use super::control::Control;
 use super::{Class, Way};
-use crate::jit::decode::{Arg, Flow, RegId, Special};
+use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// How far apart neighbours' accesses may be for one check.
 const FURTHEST: i64 = 256;
 
+/// What is known of the registers.
+pub(super) struct Known {
+    pub classes: Vec<Class>,
+    /// By register, whether the first thread's value is a multiple of the number of threads.
+    whole: Vec<bool>,
+}
+
 /// The class of each register.
-pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Vec<Class> {
-    let mut classes = vec![Class::Unset; body.tables.registers.len()];
+pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Known {
+    let count = body.tables.registers.len();
+    let mut known = Known {
+        classes: vec![Class::Unset; count],
+        // Until a step says otherwise.
+        whole: vec![true; count],
+    };
     // What is read before it is written is zero in all threads.
     for register in live.first().into_iter().flatten() {
-        classes[register.0 as usize] = Class::Uniform;
+        known.classes[register.0 as usize] = Class::Uniform;
     }
     let mut parted = vec![false; control.graph.successors.len()];
     loop {
-        let before = classes.clone();
+        let before = (known.classes.clone(), known.whole.clone());
         for (at, step) in body.steps.iter().enumerate() {
             let Step::Instruction(instruction) = step else {
                 continue;
             };
-            let guard = guard(&classes, instruction);
+            let guard = guard(&known.classes, instruction);
             if instruction.operation.flow() != Flow::Next {
                 if guard == Class::Varying {
                     let block = control.graph.block_of[at];
                     if !std::mem::replace(&mut parted[block], true) {
-                        part(body, control, live, block, &mut classes);
+                        part(body, control, live, block, &mut known.classes);
                     }
                 }
                 continue;
             }
+            let stride = || instruction.operation.stride(&|arg| known.stride(arg));
+            let whole = stride().is_some_and(|stride| stride.whole);
             let value = match guard {
                 Class::Varying => Class::Varying,
                 Class::Unset => Class::Unset,
-                _ => value(&classes, instruction),
+                _ => value(&known, instruction),
             };
             for register in &instruction.writes {
                 // Distances are those of integers.
@@ -46,19 +60,48 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Vec<Cla
                     Class::Affine(_) if !is_integer(body, *register) => Class::Varying,
                     value => value,
                 };
-                let class = &mut classes[register.0 as usize];
+                let class = &mut known.classes[register.0 as usize];
                 *class = class.join(value);
+                if value != Class::Unset {
+                    known.whole[register.0 as usize] &= whole;
+                }
             }
         }
-        if classes != before {
+        if (&known.classes, &known.whole) != (&before.0, &before.1) {
             continue;
         }
-        if !classes.contains(&Class::Unset) {
-            return classes;
+        if !known.classes.contains(&Class::Unset) {
+            return known;
         }
         // Nothing that runs writes these.
-        for class in &mut classes {
+        for class in &mut known.classes {
             *class = class.join_unset();
+        }
+    }
+}
+
+impl Known {
+    /// How an operand differs.
+    fn stride(&self, arg: &Arg) -> Option<Stride> {
+        match arg {
+            Arg::Reg(id) => Some(Stride {
+                step: self.classes[id.0 as usize].stride()?,
+                whole: self.whole[id.0 as usize],
+            }),
+            Arg::Special(register) => Some(Stride {
+                step: special(*register).stride()?,
+                // There are groups where they make up the rows of a block.
+                whole: matches!(
+                    register,
+                    Special::Tid(0) | Special::Laneid | Special::Ntid(0)
+                ),
+            }),
+            Arg::Imm(ptx::ast::Immediate::Int { bits, .. }) => Some(Stride::number(*bits)),
+            Arg::Imm(_) | Arg::Symbol(..) => Some(Stride {
+                step: 0,
+                whole: false,
+            }),
+            _ => None,
         }
     }
 }
@@ -111,16 +154,6 @@ fn special(special: Special) -> Class {
     }
 }
 
-/// From one thread to the next, how an operand differs.
-fn stride(classes: &[Class], arg: &Arg) -> Option<i64> {
-    match arg {
-        Arg::Reg(id) => classes[id.0 as usize].stride(),
-        Arg::Special(register) => special(*register).stride(),
-        Arg::Imm(_) | Arg::Symbol(..) => Some(0),
-        _ => None,
-    }
-}
-
 /// All operands are the same in all threads.
 fn is_uniform(classes: &[Class], instruction: &Instruction) -> bool {
     let registers = instruction.reads.iter();
@@ -132,8 +165,8 @@ fn is_uniform(classes: &[Class], instruction: &Instruction) -> bool {
 }
 
 /// How what an instruction writes differs, where its guard does not.
-fn value(classes: &[Class], instruction: &Instruction) -> Class {
-    let operation = &instruction.operation;
+fn value(known: &Known, instruction: &Instruction) -> Class {
+    let (operation, classes) = (&instruction.operation, &known.classes);
     // What is not known yet comes in another turn.
     let unset = |register: &RegId| classes[register.0 as usize] == Class::Unset;
     if instruction.reads.iter().any(unset) {
@@ -145,23 +178,25 @@ fn value(classes: &[Class], instruction: &Instruction) -> Class {
             false => Class::Varying,
         };
     }
-    Class::of_stride(operation.stride(&|arg| stride(classes, arg)))
+    let stride = operation.stride(&|arg| known.stride(arg));
+    Class::of_stride(stride.map(|stride| stride.step))
 }
 
 /// How each step is done; `None` where threads may part at a wait.
-pub(super) fn ways(body: &Body, classes: &[Class]) -> Option<Vec<Way>> {
+pub(super) fn ways(body: &Body, known: &Known) -> Option<Vec<Way>> {
+    let classes = &known.classes;
     let ways = body.steps.iter().map(|step| match step {
         Step::Label(_) => Some(Way::Once),
         Step::Instruction(instruction) if instruction.operation.waits() => {
             (guard(classes, instruction) != Class::Varying).then_some(Way::Wait)
         }
-        Step::Instruction(instruction) => Some(way(body, classes, instruction)),
+        Step::Instruction(instruction) => Some(way(body, known, instruction)),
     });
     ways.collect()
 }
 
-fn way(body: &Body, classes: &[Class], instruction: &Instruction) -> Way {
-    let operation = &instruction.operation;
+fn way(body: &Body, known: &Known, instruction: &Instruction) -> Way {
+    let (operation, classes) = (&instruction.operation, &known.classes);
     if operation.flow() != Flow::Next {
         return Way::Control;
     }
@@ -175,7 +210,7 @@ fn way(body: &Body, classes: &[Class], instruction: &Instruction) -> Way {
         let affine = |register: &RegId| classes[register.0 as usize].stride().is_some();
         if !instruction.writes.is_empty()
             && instruction.writes.iter().all(affine)
-            && operation.stride(&|arg| stride(classes, arg)).is_some()
+            && operation.stride(&|arg| known.stride(arg)).is_some()
         {
             return match operation.widens() {
                 Some((from, signed)) if classes[from.0 as usize].stride() != Some(0) => {

@@ -138,14 +138,14 @@ impl Plan {
         }
         let control = Control::of(body);
         let live = liveness::live_in(body, &control.graph)?;
-        let classes = classes::of(body, &control, &live);
-        let ways = classes::ways(body, &classes)?;
+        let known = classes::of(body, &control, &live);
+        let ways = classes::ways(body, &known)?;
         let regions = match ways.contains(&Way::Wait) {
             true => Some(Regions::of(body, &control, &live)?),
             false => None,
         };
         let plan = Plan {
-            classes,
+            classes: known.classes,
             ways,
             control,
             live,

@@ -103,7 +103,8 @@ impl Regions {
 
     /// Whether a block is a branch that decides for the warp.
     pub fn decides(&self, block: usize) -> bool {
-        let decides = |region: &Region| matches!(region.exit, Exit::Branch { block: at, .. } if at == block);
+        let decides =
+            |region: &Region| matches!(region.exit, Exit::Branch { block: at, .. } if at == block);
         self.of[block].is_some_and(|region| decides(&self.regions[region]))
     }
 }
@@ -207,12 +208,15 @@ impl<'a> Blocks<'a> {
     }
 
     /// Where a block's region is left from it; the number of a head, or none for the end.
-    fn leads_out(&self, heads: &[bool], owners: &[Option<usize>], block: usize) -> Vec<Option<usize>> {
+    fn leads_out(
+        &self,
+        heads: &[bool],
+        owners: &[Option<usize>],
+        block: usize,
+    ) -> Vec<Option<usize>> {
         let mut out: Vec<Option<usize>> = self.successors[block]
             .iter()
-            .filter(|to| {
-                heads[**to] && (owners[block] != Some(**to) || self.waits[**to].is_some())
-            })
+            .filter(|to| heads[**to] && (owners[block] != Some(**to) || self.waits[**to].is_some()))
             .map(|to| Some(*to))
             .collect();
         if self.leaves[block] {
@@ -243,8 +247,8 @@ impl<'a> Blocks<'a> {
                     continue;
                 }
                 for to in &self.successors[block] {
-                    let inside = owners[*to] == owners[block]
-                        && !(heads[*to] && self.waits[*to].is_some());
+                    let inside =
+                        owners[*to] == owners[block] && !(heads[*to] && self.waits[*to].is_some());
                     if !inside || *to == block {
                         continue;
                     }
@@ -344,8 +348,9 @@ impl<'a> Blocks<'a> {
                 };
                 let new = *between[to].get_or_insert_with(|| {
                     let loads = live[head].iter().copied();
-                    let loads: Vec<RegId> =
-                        loads.filter(|register| wait.reads.contains(register)).collect();
+                    let loads: Vec<RegId> = loads
+                        .filter(|register| wait.reads.contains(register))
+                        .collect();
                     regions.push(Region {
                         head,
                         wait: None,
@@ -445,7 +450,11 @@ impl<'a> Blocks<'a> {
         }
         let mut touches = uses;
         touches.extend(writes.0.iter().copied());
-        let stores = writes.0.iter().copied().filter(|register| behind.has(*register));
+        let stores = writes
+            .0
+            .iter()
+            .copied()
+            .filter(|register| behind.has(*register));
         let loads = self.live_at(head, live).into_iter();
         let loads = loads.filter(|register| touches.has(*register));
         Region {

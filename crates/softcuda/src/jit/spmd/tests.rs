@@ -101,3 +101,23 @@ fn what_has_no_plan() {
         assert!(plan(body).is_none(), "{body}");
     }
 }
+
+#[test]
+fn the_number_in_the_group_is_split_off() {
+    let (plan, ways) = plan(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x;
+        mad.lo.u32 %r4, %r2, %r3, %r1; shr.u32 %r5, %r4, 5; and.b32 %r6, %r4, 31;
+        and.b32 %r7, %r4, -32; st.shared.u32 [tile], %r5; st.shared.u32 [tile], %r6;
+        st.shared.u32 [tile], %r7;",
+    )
+    .expect("it has a plan");
+    assert!(ways[..7].iter().all(|way| *way == Way::Once), "{plan}");
+    let affine = |class: &&Class| **class == Class::Affine(1);
+    assert_eq!(plan.classes.iter().filter(affine).count(), 3, "{plan}");
+    // From where it starts is not known here.
+    let ways = self::ways(
+        "ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; add.u32 %r3, %r1, %r2; shr.u32 %r4, %r3, 5;
+        and.b32 %r5, %r3, 31; shr.u32 %r6, %r2, 1; and.b32 %r7, %r2, 1;",
+    );
+    assert_eq!(ways[3..], [Way::Vector; 4]);
+}

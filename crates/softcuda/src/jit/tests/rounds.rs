@@ -751,6 +751,13 @@ fn a_warp_that_is_not_full_decides() {
     )
     .unwrap();
     for (thread, got) in (0..20).zip(data) {
-        assert_eq!(got, if thread < 14 { 7 } else { (19..25).fold(0, |a, b| a ^ b) });
+        assert_eq!(
+            got,
+            if thread < 14 {
+                7
+            } else {
+                (19..25).fold(0, |a, b| a ^ b)
+            }
+        );
     }
 }

@@ -227,7 +227,9 @@ impl Lower<'_> {
 
     /// The function runs in rounds.
     pub(in crate::jit::lower) fn in_turns(&self) -> bool {
-        self.lanes.as_ref().is_some_and(|lanes| lanes.turns.is_some())
+        self.lanes
+            .as_ref()
+            .is_some_and(|lanes| lanes.turns.is_some())
     }
 
     /// In the code of a group, where a step may begin a block.

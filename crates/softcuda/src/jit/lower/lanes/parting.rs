@@ -5,7 +5,8 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueTyp
 use cranelift_frontend::Switch;
 
 use super::{
-    ENDED, FIRST, Form, GROUP, JOIN, Kept, LANDING, LANE, Landing, NO_LANE, NOWHERE, STANDS, vector_of,
+    ENDED, FIRST, Form, GROUP, JOIN, Kept, LANDING, LANE, Landing, NO_LANE, NOWHERE, STANDS,
+    vector_of,
 };
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;

@@ -172,7 +172,9 @@ impl Lower<'_> {
     /// Whether a block is a branch that decides for the warp.
     pub(super) fn decides(&mut self, block: usize) -> bool {
         let regions = &self.lanes().plan.regions;
-        regions.as_ref().is_some_and(|regions| regions.decides(block))
+        regions
+            .as_ref()
+            .is_some_and(|regions| regions.decides(block))
     }
 
     /// Notes which threads of the group take the branch that the region ends with.
@@ -557,10 +559,12 @@ impl Lower<'_> {
         self.b.switch_to_block(on);
         self.b.ins().store(flags, number, block, at);
         let next = self.b.ins().iadd_imm(warp, 1);
-        let threads = self
-            .b
-            .ins()
-            .load(types::I32, flags, block, offset_of!(BlockContext, threads) as i32);
+        let threads = self.b.ins().load(
+            types::I32,
+            flags,
+            block,
+            offset_of!(BlockContext, threads) as i32,
+        );
         let begun = self.b.ins().ishl_imm(next, 5);
         let left = self.b.ins().isub(threads, begun);
         let more = self.b.ins().icmp_imm(IntCC::SignedGreaterThan, left, 0);
@@ -577,7 +581,10 @@ impl Lower<'_> {
         self.set_turn(next, left, tile, contexts);
 
         self.b.switch_to_block(all);
-        let ended = self.b.ins().icmp_imm(IntCC::Equal, number, i64::from(ENDED as i32));
+        let ended = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::Equal, number, i64::from(ENDED as i32));
         let (end, barrier) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(ended, end, &[], barrier, &[]);
         self.b.switch_to_block(end);
@@ -637,7 +644,10 @@ impl Lower<'_> {
     /// Of a turn of all: the warp's; so many threads are left from it on.
     fn set_turn(&mut self, warp: Value, left: Value, tile: Value, contexts: Value) {
         let (flags, block, turn) = (MemFlags::trusted(), self.block, self.turns().turn);
-        let full = self.b.ins().icmp_imm(IntCC::SignedGreaterThanOrEqual, left, 32);
+        let full = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::SignedGreaterThanOrEqual, left, 32);
         let all = self.b.ins().iconst(types::I32, -1);
         let some = self.b.ins().ishl(all, left);
         let some = self.b.ins().bnot(some);
@@ -673,7 +683,10 @@ impl Lower<'_> {
         }
         let last = entries.pop();
         for (number, enter) in entries {
-            let here = self.b.ins().icmp_imm(IntCC::Equal, stands, i64::from(number));
+            let here = self
+                .b
+                .ins()
+                .icmp_imm(IntCC::Equal, stands, i64::from(number));
             let other = self.b.create_block();
             self.b.ins().brif(here, enter, &[], other, &[]);
             self.b.switch_to_block(other);
@@ -699,5 +712,4 @@ impl Lower<'_> {
     pub(in crate::jit::lower) fn thread_head(&mut self, block: usize) -> Block {
         self.thread_block(block)
     }
-
 }
