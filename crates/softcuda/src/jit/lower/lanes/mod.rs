@@ -15,6 +15,7 @@
 //! What a thread leaves for the other form lies in a slot of the native stack, which has a place
 //! for each register and thread.
 
+mod meetings;
 mod parting;
 mod regions;
 mod registers;

@@ -20,6 +20,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
 
+use super::meetings::Known;
 use super::{FAILED, Form, Lanes};
 use crate::grid::context::{BlockContext, CONTINUE, FAULTED, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ALL_MEET, BarrierKind, ENDED, PART, TALLY, WARP_MEETS, Wait};
@@ -375,10 +376,20 @@ impl Lower<'_> {
         if BarrierKind::of(wait.kind).is_some() || nothing {
             return;
         }
+        let (next, over) = (self.b.create_block(), self.turns().over);
+        if let Some(known) = Known::of(&wait) {
+            let (here, partial) = (self.b.create_block(), self.cold_block());
+            let limit = self.turns().limit;
+            let full = self.b.ins().icmp_imm(IntCC::Equal, limit, 32);
+            self.b.ins().brif(full, here, &[], partial, &[]);
+            self.b.switch_to_block(here);
+            self.meet_here(known);
+            self.b.ins().jump(next, &[]);
+            self.b.switch_to_block(partial);
+        }
         let (block, waits) = (self.block, self.waits_address());
         let stands = self.b.ins().iconst(types::I32, number as i64 + 1);
         let done = self.call_value(&WARP_MEETS, &[block, waits, stands]);
-        let (next, over) = (self.b.create_block(), self.turns().over);
         self.b.ins().brif(done, next, &[], over, &[]);
         self.b.switch_to_block(next);
     }

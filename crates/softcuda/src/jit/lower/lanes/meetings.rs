@@ -1,0 +1,138 @@
+//! Operations of a full warp in compiled code: shuffles by a number, and votes. What the lanes bring
+//! lies in the warp's tile, and so do the results.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+
+use crate::grid::rounds::Wait;
+use crate::grid::warp::{Meeting, Tile};
+use crate::jit::lower::Lower;
+
+/// Vectors of the words of a warp's lanes.
+const VECTORS: usize = 8;
+
+/// An operation that compiled code does, if all lanes of a full warp take part.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Known {
+    /// Each lane takes from this lane, or keeps its own.
+    Shuffle([Option<usize>; 32]),
+    Vote(Meeting),
+}
+
+impl Known {
+    pub fn of(wait: &Wait) -> Option<Known> {
+        use Meeting::*;
+        if wait.mask != Some(u32::MAX) {
+            return None;
+        }
+        let is = |meeting: Meeting| wait.kind == meeting as u32;
+        if let Some(vote) = [VoteAll, VoteAny, VoteUni, VoteBallot]
+            .into_iter()
+            .find(|m| is(*m))
+        {
+            return Some(Known::Vote(vote));
+        }
+        let meeting = [ShflUp, ShflDown, ShflBfly, ShflIdx]
+            .into_iter()
+            .find(|m| is(*m))?;
+        let (by, clamp) = (wait.b? as usize & 31, wait.c?);
+        // Over the whole warp.
+        let whole = if meeting == ShflUp { 0 } else { 31 };
+        (clamp & 0x1f1f == whole).then(|| {
+            Known::Shuffle(std::array::from_fn(|lane| match meeting {
+                ShflUp => lane.checked_sub(by),
+                ShflDown => Some(lane + by).filter(|from| *from < 32),
+                ShflBfly => Some(lane ^ by),
+                _ => Some(by),
+            }))
+        })
+    }
+}
+
+impl Lower<'_> {
+    /// Does an operation of the full warp.
+    pub(super) fn meet_here(&mut self, known: Known) {
+        let (flags, tile) = (MemFlags::trusted(), self.rounds_tile());
+        let at = |offset: usize, vector: usize| (offset + 16 * vector) as i32;
+        let values: [Value; VECTORS] = std::array::from_fn(|vector| {
+            let offset = at(offset_of!(Tile, values), vector);
+            self.b.ins().load(types::I32X4, flags, tile, offset)
+        });
+        let (results, predicates): ([Value; VECTORS], _) = match known {
+            Known::Shuffle(from) => {
+                let own = |lane: usize| from[lane].unwrap_or(lane);
+                let results = std::array::from_fn(|vector| {
+                    let lanes = std::array::from_fn(|lane| own(4 * vector + lane));
+                    self.pick(&values, lanes)
+                });
+                let inside = (0..32).filter(|lane| from[*lane].is_some());
+                (
+                    results,
+                    Some(inside.fold(0u32, |all, lane| all | 1 << lane)),
+                )
+            }
+            Known::Vote(vote) => {
+                let result = self.vote(&values, vote);
+                let result = self.b.ins().splat(types::I32X4, result);
+                ([result; VECTORS], None)
+            }
+        };
+        for (vector, result) in results.into_iter().enumerate() {
+            let offset = at(offset_of!(Tile, results), vector);
+            self.b.ins().store(flags, result, tile, offset);
+        }
+        if let Some(predicates) = predicates {
+            let predicates = self
+                .b
+                .ins()
+                .iconst(types::I32, i64::from(predicates as i32));
+            let offset = offset_of!(Tile, predicates) as i32;
+            self.b.ins().store(flags, predicates, tile, offset);
+        }
+    }
+
+    /// A vector of the words of these lanes, which lie in one or two vectors.
+    fn pick(&mut self, values: &[Value; VECTORS], lanes: [usize; 4]) -> Value {
+        let first = lanes[0] / 4;
+        if lanes == [0, 1, 2, 3].map(|lane| 4 * first + lane) {
+            return values[first];
+        }
+        let other = lanes
+            .iter()
+            .map(|lane| lane / 4)
+            .find(|vector| *vector != first);
+        let other = other.unwrap_or(first);
+        let bytes = lanes.iter().flat_map(|lane| {
+            let half = if lane / 4 == first { 0 } else { 16 };
+            (0..4).map(move |byte| (half + lane % 4 * 4 + byte) as u8)
+        });
+        let bytes: Vec<u8> = bytes.collect();
+        let bytes = self.b.func.dfg.immediates.push(bytes.into());
+        let [a, b] = [first, other].map(|vector| self.as_vector(values[vector], types::I8X16));
+        let picked = self.b.ins().shuffle(a, b, bytes);
+        self.as_vector(picked, types::I32X4)
+    }
+
+    fn vote(&mut self, values: &[Value; VECTORS], vote: Meeting) -> Value {
+        let zero = self.b.ins().iconst(types::I32, 0);
+        let zeros = self.b.ins().splat(types::I32X4, zero);
+        let mut ballot = zero;
+        for (vector, value) in values.iter().enumerate() {
+            let voted = self.b.ins().icmp(IntCC::NotEqual, *value, zeros);
+            let bits = self.b.ins().vhigh_bits(types::I32, voted);
+            let bits = self.b.ins().ishl_imm(bits, 4 * vector as i64);
+            ballot = self.b.ins().bor(ballot, bits);
+        }
+        let all = self.b.ins().icmp_imm(IntCC::Equal, ballot, -1);
+        let none = self.b.ins().icmp_imm(IntCC::Equal, ballot, 0);
+        let result = match vote {
+            Meeting::VoteAll => all,
+            Meeting::VoteAny => self.b.ins().bxor_imm(none, 1),
+            Meeting::VoteUni => self.b.ins().bor(all, none),
+            _ => return ballot,
+        };
+        self.b.ins().uextend(types::I32, result)
+    }
+}
