@@ -87,6 +87,14 @@ impl Operation for Approximate {
         true
     }
 
+    fn vectorizes(&self) -> bool {
+        let function = matches!(
+            self.function,
+            Function::Ex2 | Function::Lg2 | Function::Rsqrt
+        );
+        function && self.ty == Type::F32
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, a] = &self.args;
         let value = l.read(a, self.ty);
@@ -102,8 +110,8 @@ impl Approximate {
         let function: &'static RuntimeFn = match self.function {
             Function::Sin => &approx::SIN_F32,
             Function::Cos => &approx::COS_F32,
-            Function::Lg2 => &approx::LG2_F32,
-            Function::Ex2 => &approx::EX2_F32,
+            Function::Lg2 => return l.logarithm_to_2(value),
+            Function::Ex2 => return l.power_of_2(value),
             Function::Tanh => &approx::TANH_F32,
             Function::RsqrtHigh => &approx::RSQRT_HIGH_F64,
             Function::RcpHigh => &approx::RCP_HIGH_F64,

@@ -176,7 +176,7 @@ impl Half {
             Op::Add => l.b.ins().fadd(wide[0], wide[1]),
             Op::Sub => l.b.ins().fsub(wide[0], wide[1]),
             Op::Mul => l.b.ins().fmul(wide[0], wide[1]),
-            Op::Ex2 => l.call_value(&approx::EX2_F32, &wide),
+            Op::Ex2 => l.power_of_2(wide[0]),
             Op::Tanh => l.call_value(&approx::TANH_F32, &wide),
             Op::Min | Op::Max => self.extremum(l, wide[0], wide[1]),
             Op::Neg | Op::Abs => unreachable!("dealt with above"),

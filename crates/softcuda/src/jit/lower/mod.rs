@@ -25,6 +25,7 @@ pub(crate) mod float;
 pub(crate) mod float_approx;
 pub(crate) mod float_compare;
 pub(crate) mod float_modifiers;
+mod float_powers;
 pub(crate) mod float_sign;
 #[cfg(test)]
 mod float_tests;

@@ -1,0 +1,142 @@
+//! `ex2.approx.f32` and `lg2.approx.f32`: polynomials, for one value or a vector of them.
+//!
+//! Each operation is rounded by itself, so that results are the same on every host and in every
+//! form of a kernel.
+
+use cranelift_codegen::ir::condcodes::FloatCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+
+use super::Lower;
+use super::float_value::const_f32;
+
+/// 2^x for |x| <= 1/2, from the lowest power of x: its values at Chebyshev's points.
+const POWERS: [f32; 7] = [
+    1.0,
+    0.693_147_2,
+    0.240_226_51,
+    0.055_503_273,
+    0.009_618_057,
+    0.001_340_042_8,
+    0.000_154_614_45,
+];
+
+/// 2 / (ln(2) (2n + 1)): the series of log2((1 + s) / (1 - s)) / s in s^2.
+const LOGARITHMS: [f32; 5] = [
+    2.885_390_1,
+    0.961_796_7,
+    0.577_078_04,
+    0.412_198_6,
+    0.320_598_9,
+];
+
+/// Beyond this power of 2 everything is 0 or infinite.
+const FAR: f32 = 252.0;
+/// Added to a small number, leaves its nearest integer in the lowest bits.
+const ROUND: f32 = 12_582_912.0;
+/// The bits of the root of 1/2.
+const ROOT: u32 = 0x3f35_04f3;
+
+impl Lower<'_> {
+    /// 2^x.
+    pub(super) fn power_of_2(&mut self, x: Value) -> Value {
+        let x = self.capped(x, FloatCC::GreaterThanOrEqual, FAR);
+        let x = self.capped(x, FloatCC::LessThanOrEqual, -FAR);
+        let round = self.single(ROUND);
+        let sum = self.b.ins().fadd(x, round);
+        let whole = self.b.ins().fsub(sum, round);
+        let fraction = self.b.ins().fsub(x, whole);
+        let power = self.polynomial(fraction, &POWERS);
+        // Two steps reach the subnormals and the infinite.
+        let (sum, round) = (self.bits_of(sum), self.bits_of(round));
+        let exponent = self.b.ins().isub(sum, round);
+        let half = self.b.ins().sshr_imm(exponent, 1);
+        let rest = self.b.ins().isub(exponent, half);
+        let [half, rest] = [half, rest].map(|exponent| {
+            let bias = self.word(127);
+            let biased = self.b.ins().iadd(exponent, bias);
+            let bits = self.b.ins().ishl_imm(biased, 23);
+            self.from_bits(bits)
+        });
+        let power = self.b.ins().fmul(power, half);
+        self.b.ins().fmul(power, rest)
+    }
+
+    /// log2(x).
+    pub(super) fn logarithm_to_2(&mut self, x: Value) -> Value {
+        let (zero, one) = (self.single(0.0), self.single(1.0));
+        let least = self.single(f32::MIN_POSITIVE);
+        let small = self.b.ins().fcmp(FloatCC::LessThan, x, least);
+        let more = self.single(8_388_608.0);
+        let scaled = self.b.ins().fmul(x, more);
+        let scaled = self.select(small, scaled, x);
+        let less = self.single(-23.0);
+        let correction = self.select(small, less, zero);
+        // The number is 2^exponent times `mantissa`, which is between the roots of 1/2 and 2.
+        let bits = self.bits_of(scaled);
+        let root = self.word(i64::from(ROOT));
+        let above = self.b.ins().isub(bits, root);
+        let exponent = self.b.ins().sshr_imm(above, 23);
+        let shifted = self.b.ins().ishl_imm(exponent, 23);
+        let mantissa = self.b.ins().isub(bits, shifted);
+        let mantissa = self.from_bits(mantissa);
+        let float = self.b.func.dfg.value_type(x);
+        let exponent = self.b.ins().fcvt_from_sint(float, exponent);
+        let exponent = self.b.ins().fadd(exponent, correction);
+        let (less, more) = (
+            self.b.ins().fsub(mantissa, one),
+            self.b.ins().fadd(mantissa, one),
+        );
+        let ratio = self.b.ins().fdiv(less, more);
+        let square = self.b.ins().fmul(ratio, ratio);
+        let series = self.polynomial(square, &LOGARITHMS);
+        let logarithm = self.b.ins().fmul(ratio, series);
+        let logarithm = self.b.ins().fadd(logarithm, exponent);
+        // What is no positive number.
+        let infinity = self.single(f32::INFINITY);
+        let infinite = self.b.ins().fcmp(FloatCC::Equal, x, infinity);
+        let logarithm = self.select(infinite, x, logarithm);
+        let nothing = self.b.ins().fcmp(FloatCC::Equal, x, zero);
+        let lowest = self.single(f32::NEG_INFINITY);
+        let logarithm = self.select(nothing, lowest, logarithm);
+        let number = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, x, zero);
+        let nan = const_f32(self, super::float_value::NAN_F32);
+        self.select(number, logarithm, nan)
+    }
+
+    fn single(&mut self, value: f32) -> Value {
+        const_f32(self, value.to_bits())
+    }
+
+    /// `limit` where it is passed; a NaN passes none.
+    fn capped(&mut self, x: Value, beyond: FloatCC, limit: f32) -> Value {
+        let limit = self.single(limit);
+        let beyond = self.b.ins().fcmp(beyond, x, limit);
+        self.select(beyond, limit, x)
+    }
+
+    fn polynomial(&mut self, x: Value, coefficients: &[f32]) -> Value {
+        let mut coefficients = coefficients.iter().rev();
+        let highest = coefficients.next().expect("a polynomial has coefficients");
+        let mut sum = self.single(*highest);
+        for coefficient in coefficients {
+            let product = self.b.ins().fmul(sum, x);
+            let coefficient = self.single(*coefficient);
+            sum = self.b.ins().fadd(product, coefficient);
+        }
+        sum
+    }
+
+    fn bits_of(&mut self, value: Value) -> Value {
+        match self.in_vectors() {
+            true => self.as_vector(value, types::I32X4),
+            false => self.b.ins().bitcast(types::I32, MemFlags::new(), value),
+        }
+    }
+
+    fn from_bits(&mut self, bits: Value) -> Value {
+        match self.in_vectors() {
+            true => self.as_vector(bits, types::F32X4),
+            false => self.b.ins().bitcast(types::F32, MemFlags::new(), bits),
+        }
+    }
+}
