@@ -52,6 +52,7 @@ impl Thread {
                 polls: 0,
                 status: 0,
                 fiber: std::ptr::null_mut(),
+                block: std::ptr::null_mut(),
             }),
             seat: Seat::new(),
             cluster_phase: Cell::new(None),
@@ -209,6 +210,7 @@ impl Block {
             // SAFETY: the buffer has `stride` bytes for each thread.
             context.local_base = unsafe { local.add(stride * linear as usize) };
             context.local_size = u64::from(launch.local);
+            context.block = self.context.get();
         }
         self.sites.clear();
         self.sites

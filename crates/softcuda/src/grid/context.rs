@@ -76,6 +76,8 @@ pub(crate) struct ThreadContext {
     pub status: u32,
     /// The fiber of this thread, for the runtime alone; null in loop mode.
     pub fiber: *mut c_void,
+    /// The block it is in, for the runtime alone.
+    pub block: *mut BlockContext,
 }
 
 /// How far apart the contexts of a block's threads lie.

@@ -13,6 +13,7 @@ use ptx::ast::Space;
 
 use crate::jit::decode::{Callee, Flow, RegId};
 use crate::jit::program::{Body, Step};
+use crate::jit::runtime::access::Access;
 
 /// The most accesses in a group, and the furthest apart.
 const MOST: usize = 128;
@@ -39,13 +40,13 @@ pub(super) struct Group {
     /// The lowest offset.
     pub low: i64,
     /// The highest one, from the lowest.
-    pub span: u64,
+    span: u64,
     /// Bytes of each access.
-    pub size: u32,
+    size: u32,
     /// One of them writes.
-    pub write: bool,
+    write: bool,
     /// Their offsets from the lowest, in the order of the source.
-    pub offsets: Vec<u64>,
+    offsets: Vec<u64>,
     /// Their steps.
     steps: Vec<u32>,
 }
@@ -59,6 +60,16 @@ pub(super) struct Groups {
 
 /// What the accesses of a group share: register, space, size, and offset within the size.
 type Key = (RegId, Option<Space>, u32, i64);
+
+impl Group {
+    /// What its check is of.
+    pub fn access(&self) -> Access {
+        Access {
+            offsets: self.offsets.clone(),
+            ..Access::one(self.size, self.write)
+        }
+    }
+}
 
 impl Groups {
     /// Finds them.
