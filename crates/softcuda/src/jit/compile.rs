@@ -61,6 +61,7 @@ pub(crate) struct Code {
     /// What indirect calls look their target up in; compiled code has its address.
     _table: Box<[Target]>,
     /// Accesses that it refers to.
+    #[expect(clippy::vec_box, reason = "compiled code has their addresses")]
     _accesses: Vec<Box<Access>>,
     /// The places where its threads wait, in rounds; compiled code has the address.
     _waits: Box<[Wait]>,
@@ -239,6 +240,7 @@ pub(crate) struct Unit {
     symbols: Symbols,
     sites: u32,
     table: Box<[Target]>,
+    #[expect(clippy::vec_box, reason = "compiled code has their addresses")]
     accesses: Vec<Box<Access>>,
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 use ptx::ast::{Immediate, Pos, Type};
 
-use super::lower::{Lower, PlainAccess};
+use super::lower::{Lower, PlainAccess, Term};
 use super::program::{Function, Tables};
 
 /// A register of the function being compiled.
@@ -192,6 +192,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// How much more each thread's result is than the one's before, wrapping, where its operands
     /// are so much more as `of` says; `None` where the distances are not all the same.
     fn stride(&self, _of: &dyn Fn(&Arg) -> Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// What it computes, for accesses at neighbouring indices.
+    fn term(&self) -> Option<Term<'_>> {
         None
     }
 

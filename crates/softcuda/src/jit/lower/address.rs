@@ -38,11 +38,14 @@ impl Lower<'_> {
         {
             return self.checked_symbol(symbol, offset.wrapping_add(more), size, write);
         }
+        if let Some(address) = self.address_in_run(address, space) {
+            return address;
+        }
         if let Some(group) = self.group {
             return self.grouped_address(group, address, space);
         }
         let value = self.address(address);
-        self.check(value, space, Access::one(size, write))
+        self.check(value, space, Access::one(size, write), None)
     }
 
     /// An address in its space: base plus offset, in the width of the base, then extended.
@@ -86,7 +89,7 @@ impl Lower<'_> {
                 if inside(length) && aligned(address) && !(constant && write) {
                     return value;
                 }
-                self.check(value, None, Access::one(size, write))
+                self.check(value, None, Access::one(size, write), None)
             }
             Symbol::Shared(at) => {
                 let length = self.unit.program.shared[at as usize].size;
@@ -95,7 +98,7 @@ impl Lower<'_> {
                     let base = self.entry(Entry::SharedBase);
                     return self.b.ins().iadd(base, value);
                 }
-                self.check(value, Some(Space::Shared), Access::one(size, write))
+                self.check(value, Some(Space::Shared), Access::one(size, write), None)
             }
             Symbol::Local(at) => {
                 let local = self.body.tables.locals[at as usize];
@@ -104,7 +107,7 @@ impl Lower<'_> {
                     let base = self.entry(Entry::LocalBase);
                     return self.b.ins().iadd(base, value);
                 }
-                self.check(value, Some(Space::Local), Access::one(size, write))
+                self.check(value, Some(Space::Local), Access::one(size, write), None)
             }
             Symbol::Param(at) => {
                 let param = self.body.tables.params[at as usize];
@@ -117,7 +120,7 @@ impl Lower<'_> {
             }
             Symbol::Function(_) | Symbol::Label(_) | Symbol::Table(_) => {
                 let value = self.symbol(symbol, offset);
-                self.check(value, None, Access::one(size, write))
+                self.check(value, None, Access::one(size, write), None)
             }
         }
     }
@@ -157,7 +160,15 @@ impl Lower<'_> {
 
     /// The host address of accesses, the lowest of which is at `first`, once all are checked;
     /// leaves the function with the fault of one that is not allowed.
-    fn check(&mut self, first: Value, space: Option<Space>, mut access: Access) -> Value {
+    /// Of accesses at indices, `index` is the first one's and the most that does not let the last
+    /// wrap.
+    fn check(
+        &mut self,
+        first: Value,
+        space: Option<Space>,
+        mut access: Access,
+        index: Option<(Value, IntCC, Value)>,
+    ) -> Value {
         let log2 = access.log2 as u8;
         let less = access.span() as u32;
         access.window = match (space, self.frame) {
@@ -190,17 +201,54 @@ impl Lower<'_> {
         let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
         let (next, cold) = (self.fresh_block(), self.cold_block());
+        if let Some((index, order, most)) = index {
+            let fits = self.b.ins().icmp(order, index, most);
+            let then = self.fresh_block();
+            self.b.ins().brif(fits, then, &[], cold, &[]);
+            self.enter(then);
+        }
         self.b.ins().brif(inside, next, &[], cold, &[]);
         self.enter(cold);
         let access = self.unit.keep(access);
         let access = self.b.ins().iconst(types::I64, access as i64);
+        let index = match index {
+            Some((index, ..)) => index,
+            None => self.zero(types::I32),
+        };
         let thread = self.thread;
-        self.cold_call(&access::RESOLVE, &[thread, first, access], next);
+        self.cold_call(&access::RESOLVE, &[thread, first, access, index], next);
         self.enter(next);
         match base {
             Some(base) => self.b.ins().iadd(base, first),
             None => first,
         }
+    }
+
+    /// The host address of an access that is checked together with others at other indices; `None`
+    /// where it is not.
+    fn address_in_run(&mut self, address: &Arg, space: Option<Space>) -> Option<Value> {
+        let number = *self.runs.of_step.get(&self.step)? as usize;
+        let run = &self.runs.runs[number];
+        // Who comes here past the first has checked nothing.
+        let (first, checked) = (run.first == self.step, self.runs_checked[number]);
+        if self.form() != Form::Thread || !(first || checked) {
+            return None;
+        }
+        if !first {
+            return Some(self.address(address));
+        }
+        let (register, access) = (Arg::Reg(run.index), run.access());
+        let (order, most) = match run.signed {
+            true => (IntCC::SignedLessThanOrEqual, i32::MAX as u32),
+            false => (IntCC::UnsignedLessThanOrEqual, u32::MAX),
+        };
+        let most = i64::from(most - run.more());
+        let at = self.address(address);
+        let index = self.read(&register, Type::B32);
+        let most = self.b.ins().iconst(types::I32, most);
+        self.check(at, space, access, Some((index, order, most)));
+        self.runs_checked[number] = true;
+        Some(at)
     }
 
     /// The host address of an access that is checked together with others.
@@ -283,7 +331,7 @@ impl Lower<'_> {
             stride: stride as u64,
             ..access
         };
-        self.check(first, space, access)
+        self.check(first, space, access, None)
     }
 
     /// Checks a group; the host address of its lowest access.
@@ -294,7 +342,7 @@ impl Lower<'_> {
             Arg::Address(base, _) => self.address(&Arg::Address(base.clone(), low)),
             other => self.address(other),
         };
-        self.check(first, space, access)
+        self.check(first, space, access, None)
     }
 
     /// Where generic addresses of a space start.

@@ -21,6 +21,7 @@ use ptx::ast::Type;
 use super::Lower;
 use super::entry::{Entries, Entry};
 use super::groups::Groups;
+use super::runs::Runs;
 use crate::grid::context::{CONTINUE, EXITED, Mode, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::compile::Unit;
@@ -68,7 +69,7 @@ pub(crate) fn lower(
     ir: &mut ir::Function,
     context: &mut FunctionBuilderContext,
 ) {
-    let groups = Groups::of(body);
+    let (groups, runs) = (Groups::of(body), Runs::of(body));
     let mut b = FunctionBuilder::new(ir, context);
     let register_types: Vec<ir::Type> = body
         .tables
@@ -132,6 +133,9 @@ pub(crate) fn lower(
         imports: HashMap::new(),
         group_bases: vec![None; groups.groups.len()],
         groups,
+        runs_checked: vec![false; runs.runs.len()],
+        runs,
+        step: 0,
         group: None,
         carry: None,
         reads_bits: true,
@@ -144,6 +148,7 @@ pub(crate) fn lower(
     let loops = l.open_loop(plan);
     l.start_thread();
     for (at, step) in (0..).zip(&body.steps) {
+        l.step = at;
         l.group = l.groups.of_step.get(&at).copied();
         if let Step::Label(label) = step {
             let block = l.labels[*label as usize];

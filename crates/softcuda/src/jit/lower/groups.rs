@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use ptx::ast::Space;
 
 use crate::jit::decode::{Callee, Flow, RegId};
-use crate::jit::program::{Body, Step};
+use crate::jit::program::{Body, Instruction, Step};
 use crate::jit::runtime::access::Access;
 
 /// The most accesses in a group, and the furthest apart.
-const MOST: usize = 128;
-const FURTHEST: i64 = 1 << 20;
+pub(super) const MOST: usize = 128;
+pub(super) const FURTHEST: i64 = 1 << 20;
 
 /// A load or store at a register plus an offset, as far as checking it goes.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,15 @@ impl Group {
     }
 }
 
+/// What comes after may not be reached, or find other memory.
+pub(super) fn ends(instruction: &Instruction) -> bool {
+    let operation = &instruction.operation;
+    operation.flow() != Flow::Next
+        || operation.callee() != Callee::None
+        || operation.waits()
+        || operation.polls()
+}
+
 impl Groups {
     /// Finds them.
     pub fn of(body: &Body) -> Groups {
@@ -81,14 +90,10 @@ impl Groups {
                 found.close_all(&mut open);
                 continue;
             };
-            let operation = &instruction.operation;
-            if operation.flow() != Flow::Next
-                || operation.callee() != Callee::None
-                || operation.waits()
-                || operation.polls()
-            {
+            let access = instruction.operation.plain_access();
+            if ends(instruction) {
                 found.close_all(&mut open);
-            } else if let (Some(access), None) = (operation.plain_access(), instruction.guard) {
+            } else if let (Some(access), None) = (access, instruction.guard) {
                 found.add(&mut open, access, at);
             }
             for register in &instruction.writes {

@@ -33,6 +33,37 @@ pub(crate) struct Access {
     pub threads: u64,
     /// Bytes from one thread's to the next's.
     pub stride: u64,
+    /// Where the offsets hold only as long as no index wraps.
+    pub indices: Option<Indices>,
+}
+
+/// The indices of accesses, which come before they are extended and multiplied.
+#[derive(Debug)]
+pub(crate) struct Indices {
+    /// By access, how much more its index is than the first's.
+    pub more: Vec<u32>,
+    pub by: i64,
+    pub signed: bool,
+}
+
+impl Indices {
+    /// How much more each one's address is than the first's, whose index this is, where that is not
+    /// its offset: some index wraps.
+    fn wrapped(&self, first: u32, offsets: &[u64]) -> Option<Vec<u64>> {
+        let wide = |index: u32| match self.signed {
+            true => i64::from(index as i32),
+            false => i64::from(index),
+        };
+        let less = |more: u32| {
+            let distance = wide(first.wrapping_add(more)) - wide(first) - i64::from(more);
+            distance.wrapping_mul(self.by) as u64
+        };
+        let pairs = offsets.iter().zip(&self.more);
+        let wrapped: Vec<u64> = pairs
+            .map(|(at, more)| at.wrapping_add(less(*more)))
+            .collect();
+        (wrapped != offsets).then_some(wrapped)
+    }
 }
 
 /// What an address is.
@@ -59,6 +90,7 @@ impl Access {
             offsets: vec![0],
             threads: 1,
             stride: 0,
+            indices: None,
         }
     }
 
@@ -177,8 +209,9 @@ fn remember(block: *mut BlockContext, access: &Access, range: &Range, span: u64)
 runtime! {
     /// Looks up what accesses touch of which the lowest is at `first`: `CONTINUE` when all are
     /// allowed, and the site remembers where; otherwise the fault of the first that is not. Of
-    /// several threads' accesses `thread` is the first one.
-    RESOLVE = fn resolve(thread: *mut ThreadContext, first: u64, access: *const Access) -> u32 {
+    /// several threads' accesses `thread` is the first one. `index` is the first access's, where
+    /// they have such.
+    RESOLVE = fn resolve(thread: *mut ThreadContext, first: u64, access: *const Access, index: u32) -> u32 {
         // SAFETY: lowering made the access, which lives as long as the code that calls this.
         let access = unsafe { &*access };
         // SAFETY: compiled code hands on the context that it was given, and nothing else uses it
@@ -193,9 +226,11 @@ runtime! {
             Window::Params => Some(params),
         };
         let (size, span) = (1u64 << access.log2, access.span());
+        let indices = access.indices.as_ref();
+        let wrapped = indices.and_then(|indices| indices.wrapped(index, &access.offsets));
         let mut thread = thread;
         for lane in 0..access.threads {
-            for offset in &access.offsets {
+            for offset in wrapped.as_ref().unwrap_or(&access.offsets) {
                 let at = first.wrapping_add(*offset).wrapping_add(lane * access.stride);
                 if let Some(length) = window {
                     if !at.is_multiple_of(size) {
@@ -211,7 +246,8 @@ runtime! {
                     Err(status) => return status,
                 };
                 let from = first.wrapping_sub(range.base);
-                if from < range.length && (span << access.log2) + size <= range.length - from {
+                let all = from < range.length && (span << access.log2) + size <= range.length - from;
+                if all && wrapped.is_none() {
                     // All are inside this one range.
                     remember(block, access, &range, span);
                     return CONTINUE;
@@ -304,4 +340,31 @@ fn fault_at(
     size: u64,
 ) -> Status {
     grid::fault(thread, block, kind, Some((address, size as u32)), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_that_wrap_are_told_from_those_that_do_not() {
+        let indices = |signed| Indices {
+            more: vec![0, 1, 2],
+            by: 4,
+            signed,
+        };
+        let back = |n: u64| n.wrapping_sub(4 << 32);
+        // The second access is two bytes further than its index says.
+        let offsets = [0, 6, 8];
+        let unsigned = |first| indices(false).wrapped(first, &offsets);
+        assert_eq!(unsigned(u32::MAX - 2), None);
+        assert_eq!(unsigned(u32::MAX - 1), Some(vec![0, 6, back(8)]));
+        assert_eq!(unsigned(u32::MAX), Some(vec![0, back(6), back(8)]));
+        assert_eq!(unsigned(i32::MAX as u32), None);
+        let signed = |first| indices(true).wrapped(first, &offsets);
+        assert_eq!(signed(u32::MAX), None);
+        assert_eq!(signed(i32::MAX as u32 - 2), None);
+        assert_eq!(signed(i32::MAX as u32 - 1), Some(vec![0, 6, back(8)]));
+        assert_eq!(signed(i32::MAX as u32), Some(vec![0, back(6), back(8)]));
+    }
 }
