@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use super::barrier::Barrier;
 use super::cluster::Cluster;
 use super::context::{
-    BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext, Turn,
+    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext, Turn,
 };
 use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
@@ -51,6 +51,7 @@ impl Thread {
                 stack_limit: 0,
                 polls: 0,
                 status: 0,
+                asked: Asked::NOTHING,
                 fiber: std::ptr::null_mut(),
                 block: std::ptr::null_mut(),
             }),

@@ -8,6 +8,8 @@
 //! | param of a kernel | an offset in the parameters | `params` + it |
 //! | param of a function | of what [`Place`] says | none: where it is taken, the parameter is copied to local memory |
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::{Space, Type};
@@ -16,6 +18,7 @@ use super::Lower;
 use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::Form;
+use crate::grid::context::{Asked, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
@@ -211,12 +214,14 @@ impl Lower<'_> {
         self.enter(cold);
         let access = self.unit.keep(access);
         let access = self.b.ins().iconst(types::I64, access as i64);
-        let index = match index {
-            Some((index, ..)) => index,
-            None => self.zero(types::I32),
-        };
+        let asked = offset_of!(ThreadContext, asked);
+        self.set_thread_field(access, asked + offset_of!(Asked, access));
+        self.set_thread_field(first, asked + offset_of!(Asked, first));
+        if let Some((index, ..)) = index {
+            self.set_thread_field(index, asked + offset_of!(Asked, index));
+        }
         let thread = self.thread;
-        self.cold_call(&access::RESOLVE, &[thread, first, access, index], next);
+        self.cold_call(&access::RESOLVE, &[thread], next);
         self.enter(next);
         match base {
             Some(base) => self.b.ins().iadd(base, first),

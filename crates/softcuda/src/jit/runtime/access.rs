@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::runtime;
 use crate::grid;
-use crate::grid::context::{BlockContext, CONTINUE, Site, Status, THREAD_STRIDE, ThreadContext};
+use crate::grid::context::{
+    Asked, BlockContext, CONTINUE, Site, Status, THREAD_STRIDE, ThreadContext,
+};
 use crate::grid::launch::FaultKind;
 use crate::memory::{self, Kind};
 
@@ -207,17 +209,17 @@ fn remember(block: *mut BlockContext, access: &Access, range: &Range, span: u64)
 }
 
 runtime! {
-    /// Looks up what accesses touch of which the lowest is at `first`: `CONTINUE` when all are
+    /// Looks up what the accesses touch that the thread [asks](Asked) for: `CONTINUE` when all are
     /// allowed, and the site remembers where; otherwise the fault of the first that is not. Of
-    /// several threads' accesses `thread` is the first one. `index` is the first access's, where
-    /// they have such.
-    RESOLVE = fn resolve(thread: *mut ThreadContext, first: u64, access: *const Access, index: u32) -> u32 {
-        // SAFETY: lowering made the access, which lives as long as the code that calls this.
-        let access = unsafe { &*access };
+    /// several threads' accesses `thread` is the first one.
+    RESOLVE = fn resolve(thread: *mut ThreadContext) -> u32 {
         // SAFETY: compiled code hands on the context that it was given, and nothing else uses it
         // and its block's meanwhile.
-        let (block, local) = unsafe { ((*thread).block, (*thread).local_size) };
-        // SAFETY: as above.
+        let (asked, block, local) = unsafe { ((*thread).asked, (*thread).block, (*thread).local_size) };
+        let Asked { first, index, .. } = asked;
+        // SAFETY: lowering made the access, which lives as long as the code that calls this.
+        let access = unsafe { &*asked.access };
+        // SAFETY: as of the thread.
         let (shared, params) = unsafe { ((*block).shared_size, (*block).params_size) };
         let window = match access.window {
             Window::Host => None,
