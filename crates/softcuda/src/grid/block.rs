@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use super::barrier::Barrier;
 use super::cluster::Cluster;
 use super::context::{
-    BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext, Turn,
+    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext, Turn,
 };
 use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
@@ -51,7 +51,9 @@ impl Thread {
                 stack_limit: 0,
                 polls: 0,
                 status: 0,
+                asked: Asked::NOTHING,
                 fiber: std::ptr::null_mut(),
+                block: std::ptr::null_mut(),
             }),
             seat: Seat::new(),
             cluster_phase: Cell::new(None),
@@ -216,6 +218,7 @@ impl Block {
             // SAFETY: the buffer has `stride` bytes for each thread.
             context.local_base = unsafe { local.add(stride * linear as usize) };
             context.local_size = u64::from(launch.local);
+            context.block = self.context.get();
         }
         self.sites.clear();
         self.sites

@@ -10,6 +10,7 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicBool;
 
 use super::warp::Tile;
+use crate::jit::runtime::access::Access;
 
 /// What a compiled function answers: 0 to go on, otherwise why the thread ends.
 ///
@@ -52,6 +53,27 @@ pub(crate) struct Site {
     pub units: u64,
 }
 
+/// What a cold path asks for. In registers, this would cost the hot path moves.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// The accesses to look up.
+    pub access: *const Access,
+    /// The lowest one's address.
+    pub first: u64,
+    /// The first one's index.
+    pub index: u32,
+}
+
+impl Asked {
+    /// Nothing yet.
+    pub const NOTHING: Asked = Asked {
+        access: std::ptr::null(),
+        first: 0,
+        index: 0,
+    };
+}
+
 /// A thread, as compiled code sees it.
 #[repr(C)]
 pub(crate) struct ThreadContext {
@@ -75,8 +97,12 @@ pub(crate) struct ThreadContext {
     /// What the last call out of a cold path answered: such calls leave all registers as they are,
     /// so they return nothing.
     pub status: u32,
+    /// What the last cold path to an access asked for.
+    pub asked: Asked,
     /// The fiber of this thread, for the runtime alone; null in loop mode.
     pub fiber: *mut c_void,
+    /// The block it is in, for the runtime alone.
+    pub block: *mut BlockContext,
 }
 
 /// How far apart the contexts of a block's threads lie.

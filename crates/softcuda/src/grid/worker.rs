@@ -229,7 +229,8 @@ impl Unit {
         limit: u64,
         stack_limit: u64,
     ) {
-        let blocks = volume(running.launch.cluster).max(1);
+        let cluster = running.launch.cluster.map(|dim| dim.max(1));
+        let blocks = volume(cluster);
         let lanes = match running.launch.code.mode {
             Mode::Rounds => volume(running.launch.block) as u32,
             _ => 1,
@@ -250,14 +251,19 @@ impl Unit {
                 return;
             }
             taken += at_once;
-            for index in units {
-                for rank in 0..blocks {
-                    block.place(place(running, index, rank), &*self.cluster);
+            let mut unit = place(running, units.start, 0);
+            for _ in units {
+                let mut rank = [0; 3];
+                for _ in 0..blocks {
+                    let ctaid = std::array::from_fn(|axis| unit[axis] + rank[axis]);
+                    block.place(ctaid, &*self.cluster);
                     block.run_loop();
                     if running.stopped() {
                         return;
                     }
+                    count_up(&mut rank, [1; 3], cluster);
                 }
+                count_up(&mut unit, cluster, running.launch.grid);
             }
         }
     }
@@ -348,6 +354,17 @@ fn place(running: &Running<'_>, unit: u64, rank: u64) -> [u32; 3] {
     ctaid
 }
 
+/// Goes to the next place, x first; after the last one comes the first.
+fn count_up(at: &mut [u32; 3], step: [u32; 3], end: [u32; 3]) {
+    for axis in 0..3 {
+        at[axis] += step[axis];
+        if at[axis] < end[axis] {
+            return;
+        }
+        at[axis] = 0;
+    }
+}
+
 impl Block {
     /// None of its threads can ever run again, and some have not ended.
     pub(super) fn deadlock(&self) {
@@ -376,5 +393,22 @@ impl Block {
             waiting => parts.push(format!("{waiting} wait at the cluster's barrier")),
         }
         parts.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_up_comes_to_each_place_once() {
+        let (mut at, mut seen) = ([0; 3], vec![]);
+        for _ in 0..12 {
+            seen.push(at);
+            count_up(&mut at, [2, 1, 3], [4, 3, 6]);
+        }
+        assert_eq!(at, [0; 3]);
+        let expected = (0..12).map(|n| [n % 2 * 2, n / 2 % 3, n / 6 * 3]);
+        assert_eq!(seen, expected.collect::<Vec<_>>());
     }
 }

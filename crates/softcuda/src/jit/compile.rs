@@ -25,6 +25,7 @@ use super::lower;
 use super::module::Compiled;
 use super::program::{Body, Program, Signature, Step};
 use super::runtime::RuntimeFn;
+use super::runtime::access::Access;
 use super::spmd::Plan;
 use crate::grid::context::{KernelFn, Mode, ThreadContext};
 use crate::grid::rounds::Wait;
@@ -59,8 +60,9 @@ pub(crate) struct Code {
     pub size: usize,
     /// What indirect calls look their target up in; compiled code has its address.
     _table: Box<[Target]>,
-    /// Numbers that it refers to.
-    _numbers: Vec<Box<[u64]>>,
+    /// Accesses that it refers to.
+    #[expect(clippy::vec_box, reason = "compiled code has their addresses")]
+    _accesses: Vec<Box<Access>>,
     /// The places where its threads wait, in rounds; compiled code has the address.
     _waits: Box<[Wait]>,
     /// Owns the memory that the code is in.
@@ -238,7 +240,8 @@ pub(crate) struct Unit {
     symbols: Symbols,
     sites: u32,
     table: Box<[Target]>,
-    numbers: Vec<Box<[u64]>>,
+    #[expect(clippy::vec_box, reason = "compiled code has their addresses")]
+    accesses: Vec<Box<Access>>,
 }
 
 /// Names of runtime functions that this compilation calls, and where they are.
@@ -259,11 +262,11 @@ impl Unit {
         (self.table.as_ptr() as u64, self.table.len() as u64)
     }
 
-    /// Numbers that compiled code refers to by their address, which live as long as the code.
-    pub fn keep(&mut self, numbers: &[u64]) -> u64 {
-        let numbers: Box<[u64]> = numbers.into();
-        let address = numbers.as_ptr() as u64;
-        self.numbers.push(numbers);
+    /// The address of accesses for compiled code, which live as long as it.
+    pub fn keep(&mut self, access: Access) -> u64 {
+        let access = Box::new(access);
+        let address = &raw const *access as u64;
+        self.accesses.push(access);
         address
     }
 
@@ -494,7 +497,7 @@ fn compile_unit(
         symbols,
         sites: 0,
         table: Box::new([]),
-        numbers: vec![],
+        accesses: vec![],
     };
     let result = unit.define(&functions);
     let entry = match result.and_then(|sizes| {
@@ -525,7 +528,7 @@ fn compile_unit(
     let Unit {
         jit,
         table,
-        numbers,
+        accesses,
         waits,
         kept,
         mode,
@@ -544,7 +547,7 @@ fn compile_unit(
             time: start.elapsed(),
             size,
             _table: table,
-            _numbers: numbers,
+            _accesses: accesses,
             _waits: waits,
             module: Mutex::new(Some(jit)),
         }),

@@ -10,7 +10,7 @@ use std::fmt;
 
 use ptx::ast::{Immediate, Pos, Type};
 
-use super::lower::{Lower, PlainAccess};
+use super::lower::{Lower, PlainAccess, Term};
 use super::program::{Function, Tables};
 
 /// A register of the function being compiled.
@@ -240,6 +240,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// How its result differs between neighbouring threads, where its operands differ as `of` says;
     /// `None` where that is not by the same distance from each to the next.
     fn stride(&self, _of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
+        None
+    }
+
+    /// What it computes, for accesses at neighbouring indices.
+    fn term(&self) -> Option<Term<'_>> {
         None
     }
 

@@ -8,18 +8,21 @@
 //! | param of a kernel | an offset in the parameters | `params` + it |
 //! | param of a function | of what [`Place`] says | none: where it is taken, the parameter is copied to local memory |
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::{Space, Type};
 
 use super::Lower;
 use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::Form;
+use crate::grid::context::{Asked, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Stride, Symbol};
 use crate::jit::program::Place;
-use crate::jit::runtime::access;
+use crate::jit::runtime::access::{self, Access, Window};
 use crate::jit::spmd::WIDTH;
 
 impl Lower<'_> {
@@ -38,21 +41,14 @@ impl Lower<'_> {
         {
             return self.checked_symbol(symbol, offset.wrapping_add(more), size, write);
         }
+        if let Some(address) = self.address_in_run(address, space) {
+            return address;
+        }
         if let Some(group) = self.group {
             return self.grouped_address(group, address, space);
         }
         let value = self.address(address);
-        match space {
-            Some(Space::Shared) => self.checked_offset(value, Entry::SharedBase, size),
-            Some(Space::Local) => self.checked_offset(value, Entry::LocalBase, size),
-            Some(Space::Param) => match self.frame {
-                Frame::Loop { .. } | Frame::Rounds { .. } | Frame::Fiber { .. } => {
-                    self.checked_offset(value, Entry::Params, size)
-                }
-                Frame::Device { .. } => self.checked_offset(value, Entry::LocalBase, size),
-            },
-            _ => self.checked_host(value, size, write),
-        }
+        self.check(value, space, Access::one(size, write), None)
     }
 
     /// An address in its space: base plus offset, in the width of the base, then extended.
@@ -96,7 +92,7 @@ impl Lower<'_> {
                 if inside(length) && aligned(address) && !(constant && write) {
                     return value;
                 }
-                self.checked_host(value, size, write)
+                self.check(value, None, Access::one(size, write), None)
             }
             Symbol::Shared(at) => {
                 let length = self.unit.program.shared[at as usize].size;
@@ -105,7 +101,7 @@ impl Lower<'_> {
                     let base = self.entry(Entry::SharedBase);
                     return self.b.ins().iadd(base, value);
                 }
-                self.checked_offset(value, Entry::SharedBase, size)
+                self.check(value, Some(Space::Shared), Access::one(size, write), None)
             }
             Symbol::Local(at) => {
                 let local = self.body.tables.locals[at as usize];
@@ -114,7 +110,7 @@ impl Lower<'_> {
                     let base = self.entry(Entry::LocalBase);
                     return self.b.ins().iadd(base, value);
                 }
-                self.checked_offset(value, Entry::LocalBase, size)
+                self.check(value, Some(Space::Local), Access::one(size, write), None)
             }
             Symbol::Param(at) => {
                 let param = self.body.tables.params[at as usize];
@@ -127,7 +123,7 @@ impl Lower<'_> {
             }
             Symbol::Function(_) | Symbol::Label(_) | Symbol::Table(_) => {
                 let value = self.symbol(symbol, offset);
-                self.checked_host(value, size, write)
+                self.check(value, None, Access::one(size, write), None)
             }
         }
     }
@@ -165,69 +161,99 @@ impl Lower<'_> {
         }
     }
 
-    /// An offset into the memory that starts at `base`: within it and aligned, or a fault.
-    fn checked_offset(&mut self, offset: Value, base: Entry, size: u32) -> Value {
-        let log2 = size.trailing_zeros() as u8;
-        let units = match base {
-            Entry::SharedBase => self.entry(Entry::SharedUnits(log2)),
-            Entry::LocalBase => self.entry(Entry::LocalUnits(log2)),
-            _ => self.entry(Entry::ParamUnits(log2)),
+    /// The host address of accesses, the lowest of which is at `first`, once all are checked;
+    /// leaves the function with the fault of one that is not allowed.
+    /// Of accesses at indices, `index` is the first one's and the most that does not let the last
+    /// wrap.
+    fn check(
+        &mut self,
+        first: Value,
+        space: Option<Space>,
+        mut access: Access,
+        index: Option<(Value, IntCC, Value)>,
+    ) -> Value {
+        let log2 = access.log2 as u8;
+        let less = access.span() as u32;
+        access.window = match (space, self.frame) {
+            (Some(Space::Shared), _) => Window::Shared,
+            (Some(Space::Local), _) | (Some(Space::Param), Frame::Device { .. }) => Window::Local,
+            (Some(Space::Param), _) => Window::Params,
+            _ => Window::Host,
         };
-        let base = self.entry(base);
-        let distance = self.b.ins().rotr_imm(offset, i64::from(log2));
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
-        let cold = self.cold_block();
-        let next = self.fresh_block();
-        self.b.ins().brif(inside, next, &[], cold, &[]);
-        self.enter(cold);
-        let size = self.b.ins().iconst(types::I32, i64::from(size));
-        let (thread, block) = (self.thread, self.block);
-        self.cold_call(&access::OUTSIDE, &[thread, block, offset, size], next);
-        self.enter(next);
-        self.b.ins().iadd(base, offset)
-    }
-
-    /// A host address: within the range that this site last touched, or looked up.
-    fn checked_host(&mut self, address: Value, size: u32, write: bool) -> Value {
-        let site = self.unit.site();
-        let log2 = size.trailing_zeros();
-        let next = self.host_check(address, site, log2);
-        let packed = access::pack(site, log2, write, 0);
-        let packed = self.b.ins().iconst(types::I64, packed as i64);
-        let (thread, block) = (self.thread, self.block);
-        self.cold_call(&access::RESOLVE, &[thread, block, address, packed], next);
-        self.enter(next);
-        address
-    }
-
-    /// Compares an address with a site; the builder is where it does not fit, and what is answered
-    /// is where it does.
-    fn host_check(&mut self, address: Value, site: u32, log2: u32) -> Block {
-        let sites = self.entry(Entry::Sites);
-        let flags = MemFlags::trusted();
-        let at = site as i32 * access::SITE_SIZE;
-        let base = self
-            .b
-            .ins()
-            .load(types::I64, flags, sites, at + access::SITE_BASE);
-        let units = self
-            .b
-            .ins()
-            .load(types::I64, flags, sites, at + access::SITE_UNITS);
-        let distance = self.b.ins().isub(address, base);
+        let window = match access.window {
+            Window::Host => None,
+            Window::Shared => Some((Entry::SharedBase, Entry::SharedUnitsLess(log2, less))),
+            Window::Local => Some((Entry::LocalBase, Entry::LocalUnitsLess(log2, less))),
+            Window::Params => Some((Entry::Params, Entry::ParamUnits(log2))),
+        };
+        let (distance, units, base) = match window {
+            Some((base, units)) => (first, self.entry(units), Some(self.entry(base))),
+            None => {
+                access.site = self.unit.site();
+                let at = access.site as i32 * access::SITE_SIZE;
+                let sites = self.entry(Entry::Sites);
+                let mut load = |offset| {
+                    let (ty, flags) = (types::I64, MemFlags::trusted());
+                    self.b.ins().load(ty, flags, sites, at + offset)
+                };
+                // The base last: the subtraction takes it from memory.
+                let (units, base) = (load(access::SITE_UNITS), load(access::SITE_BASE));
+                (self.b.ins().isub(first, base), units, None)
+            }
+        };
         let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
-        self.branch_unless_below(distance, units)
-    }
-
-    /// Compares a distance with its limit; the builder is where it is not below, and what is
-    /// answered is where it is.
-    fn branch_unless_below(&mut self, distance: Value, limit: Value) -> Block {
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, limit);
-        let cold = self.cold_block();
-        let next = self.fresh_block();
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
+        let (next, cold) = (self.fresh_block(), self.cold_block());
+        if let Some((index, order, most)) = index {
+            let fits = self.b.ins().icmp(order, index, most);
+            let then = self.fresh_block();
+            self.b.ins().brif(fits, then, &[], cold, &[]);
+            self.enter(then);
+        }
         self.b.ins().brif(inside, next, &[], cold, &[]);
         self.enter(cold);
-        next
+        let access = self.unit.keep(access);
+        let access = self.b.ins().iconst(types::I64, access as i64);
+        let asked = offset_of!(ThreadContext, asked);
+        self.set_thread_field(access, asked + offset_of!(Asked, access));
+        self.set_thread_field(first, asked + offset_of!(Asked, first));
+        if let Some((index, ..)) = index {
+            self.set_thread_field(index, asked + offset_of!(Asked, index));
+        }
+        let thread = self.thread;
+        self.cold_call(&access::RESOLVE, &[thread], next);
+        self.enter(next);
+        match base {
+            Some(base) => self.b.ins().iadd(base, first),
+            None => first,
+        }
+    }
+
+    /// The host address of an access that is checked together with others at other indices; `None`
+    /// where it is not.
+    fn address_in_run(&mut self, address: &Arg, space: Option<Space>) -> Option<Value> {
+        let number = *self.runs.of_step.get(&self.step)? as usize;
+        let run = &self.runs.runs[number];
+        // Who comes here past the first has checked nothing.
+        let (first, checked) = (run.first == self.step, self.runs_checked[number]);
+        if self.form() != Form::Thread || !(first || checked) {
+            return None;
+        }
+        if !first {
+            return Some(self.address(address));
+        }
+        let (register, access) = (Arg::Reg(run.index), run.access());
+        let (order, most) = match run.signed {
+            true => (IntCC::SignedLessThanOrEqual, i32::MAX as u32),
+            false => (IntCC::UnsignedLessThanOrEqual, u32::MAX),
+        };
+        let most = i64::from(most - run.more());
+        let at = self.address(address);
+        let index = self.read(&register, Type::B32);
+        let most = self.b.ins().iconst(types::I32, most);
+        self.check(at, space, access, Some((index, order, most)));
+        self.runs_checked[number] = true;
+        Some(at)
     }
 
     /// The host address of an access that is checked together with others.
@@ -279,16 +305,14 @@ impl Lower<'_> {
             _ => unreachable!("a row has an address in brackets"),
         };
         let Some(number) = self.group else {
-            return self.row_base(base, offset, 0, &[0], space, size, write, stride);
+            return self.row_base(base, offset, Access::one(size, write), space, stride);
         };
-        let group = &self.groups.groups[number as usize];
-        let low = group.low;
+        let low = self.groups.groups[number as usize].low;
         let first = match *self.known_base(number) {
             Some(first) => first,
             None => {
-                let group = &self.groups.groups[number as usize];
-                let (span, write, offsets) = (group.span, group.write, group.offsets.clone());
-                let first = self.row_base(base, low, span, &offsets, space, size, write, stride);
+                let access = self.groups.groups[number as usize].access();
+                let first = self.row_base(base, low, access, space, stride);
                 *self.known_base(number) = Some(first);
                 first
             }
@@ -296,100 +320,34 @@ impl Lower<'_> {
         self.b.ins().iadd_imm(first, offset - low)
     }
 
-    /// Checks accesses at these offsets from `low`, up to `span`, of every thread of a group.
-    #[expect(clippy::too_many_arguments, reason = "what a check is of")]
+    /// Checks accesses, the lowest of which is at `low` from a register, of every thread of a
+    /// group.
     fn row_base(
         &mut self,
         base: &Arg,
         low: i64,
-        span: u64,
-        offsets: &[u64],
+        access: Access,
         space: Option<Space>,
-        size: u32,
-        write: bool,
         stride: i64,
     ) -> Value {
         let first = self.address(&Arg::Address(Box::new(base.clone()), low));
-        let log2 = size.trailing_zeros();
-        let less = ((span + stride as u64 * (WIDTH as u64 - 1)) >> log2) as u32;
-        let (next, packed, window) = match space {
-            Some(Space::Shared) => {
-                let units = self.entry(Entry::SharedUnitsLess(log2 as u8, less));
-                let distance = self.b.ins().rotr_imm(first, i64::from(log2));
-                let next = self.branch_unless_below(distance, units);
-                let packed = access::pack(0, log2, write, less) | access::SHARED;
-                (next, packed, true)
-            }
-            _ => {
-                let site = self.unit.site();
-                let next = self.host_check(first, site, log2);
-                (next, access::pack(site, log2, write, less), false)
-            }
+        let access = Access {
+            threads: WIDTH as u64,
+            stride: stride as u64,
+            ..access
         };
-        let offsets_at = self.unit.keep(offsets);
-        let count = access::pack_row(offsets.len(), stride);
-        let [packed, offsets_at, count] = [packed, offsets_at, count]
-            .map(|number| self.b.ins().iconst(types::I64, number as i64));
-        let (thread, block) = (self.thread, self.block);
-        let args = [thread, block, first, packed, offsets_at, count];
-        self.cold_call(&access::RESOLVE_ROW, &args, next);
-        self.enter(next);
-        match window {
-            true => {
-                let base = self.entry(Entry::SharedBase);
-                self.b.ins().iadd(base, first)
-            }
-            false => first,
-        }
+        self.check(first, space, access, None)
     }
 
     /// Checks a group; the host address of its lowest access.
     fn group_base(&mut self, number: u32, address: &Arg, space: Option<Space>) -> Value {
         let group = &self.groups.groups[number as usize];
-        let (low, span, size, write) = (group.low, group.span, group.size, group.write);
-        let offsets = self.unit.keep(&group.offsets);
-        let count = group.offsets.len() as i64;
+        let (low, access) = (group.low, group.access());
         let first = match address {
             Arg::Address(base, _) => self.address(&Arg::Address(base.clone(), low)),
             other => self.address(other),
         };
-        let log2 = size.trailing_zeros();
-        let less = (span >> log2) as u32;
-        let window = match space {
-            Some(Space::Shared) => {
-                let units = Entry::SharedUnitsLess(log2 as u8, less);
-                Some((Entry::SharedBase, units, access::SHARED))
-            }
-            Some(Space::Local) => {
-                let units = Entry::LocalUnitsLess(log2 as u8, less);
-                Some((Entry::LocalBase, units, access::LOCAL))
-            }
-            _ => None,
-        };
-        let (next, packed, window) = match window {
-            Some((base, units, kind)) => {
-                let (base, units) = (self.entry(base), self.entry(units));
-                let distance = self.b.ins().rotr_imm(first, i64::from(log2));
-                let next = self.branch_unless_below(distance, units);
-                (next, access::pack(0, log2, write, less) | kind, Some(base))
-            }
-            None => {
-                let site = self.unit.site();
-                let next = self.host_check(first, site, log2);
-                (next, access::pack(site, log2, write, less), None)
-            }
-        };
-        let packed = self.b.ins().iconst(types::I64, packed as i64);
-        let offsets = self.b.ins().iconst(types::I64, offsets as i64);
-        let count = self.b.ins().iconst(types::I64, count);
-        let (thread, block) = (self.thread, self.block);
-        let args = [thread, block, first, packed, offsets, count];
-        self.cold_call(&access::RESOLVE_GROUP, &args, next);
-        self.enter(next);
-        match window {
-            Some(base) => self.b.ins().iadd(base, first),
-            None => first,
-        }
+        self.check(first, space, access, None)
     }
 
     /// Where generic addresses of a space start.

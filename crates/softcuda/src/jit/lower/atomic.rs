@@ -3,13 +3,17 @@
 //! Integers of 32 and 64 bits are atomic instructions of the processor; the rest are calls. All are
 //! sequentially consistent, so `.sem` and `.scope` say nothing more. A vector is atomic element by
 //! element, as PTX has it.
+//!
+//! In shared memory, most are a load and a store: all threads that share it run on one thread of
+//! the host, and none has its turn in between.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AtomicRmwOp, InstBuilder, MemFlags, StackSlotData, StackSlotKind, Value, types,
 };
 use ptx::ast::{Immediate, Space, Type};
 
-use super::{Lower, address, value_type};
+use super::{Lower, address, float_value, value_type};
 use crate::grid::atomic::{self, BF16, HalfOp};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
@@ -216,6 +220,11 @@ impl Atomic {
         value: Value,
         new: Option<Value>,
     ) -> Value {
+        if self.space == Some(Space::Shared)
+            && let Some(old) = self.unshared(l, address, value, new)
+        {
+            return old;
+        }
         let flags = MemFlags::trusted();
         let signed = matches!(self.ty, Type::S32 | Type::S64);
         let rmw = match (self.op, self.ty) {
@@ -245,6 +254,59 @@ impl Atomic {
         };
         l.b.ins()
             .atomic_rmw(value_type(self.ty), flags, rmw, address, value)
+    }
+
+    /// The same where no other thread of the host comes: `None` for types that take a call.
+    fn unshared(
+        &self,
+        l: &mut Lower<'_>,
+        address: Value,
+        value: Value,
+        new: Option<Value>,
+    ) -> Option<Value> {
+        let flags = MemFlags::trusted();
+        let ty = match (self.op, self.ty) {
+            (Op::Add, Type::F32) => types::F32,
+            (_, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 | Type::F64 | Type::B128) => {
+                return None;
+            }
+            _ => value_type(self.ty),
+        };
+        let old = l.b.ins().load(ty, flags, address, 0);
+        let signed = matches!(self.ty, Type::S32 | Type::S64);
+        let result = match self.op {
+            Op::Add if ty == types::F32 => {
+                let sum = l.b.ins().fadd(old, value);
+                float_value::canonical_f32(l, sum)
+            }
+            Op::Add => l.b.ins().iadd(old, value),
+            Op::Exch => value,
+            Op::And => l.b.ins().band(old, value),
+            Op::Or => l.b.ins().bor(old, value),
+            Op::Xor => l.b.ins().bxor(old, value),
+            Op::Min if signed => l.b.ins().smin(old, value),
+            Op::Min => l.b.ins().umin(old, value),
+            Op::Max if signed => l.b.ins().smax(old, value),
+            Op::Max => l.b.ins().umax(old, value),
+            Op::Cas => {
+                let same = l.b.ins().icmp(IntCC::Equal, old, value);
+                l.b.ins().select(same, new?, old)
+            }
+            Op::Inc => {
+                let more = l.b.ins().iadd_imm(old, 1);
+                let zero = l.zero(ty);
+                let below = l.b.ins().icmp(IntCC::UnsignedLessThan, old, value);
+                l.b.ins().select(below, more, zero)
+            }
+            Op::Dec => {
+                // Less than zero is more than any limit.
+                let less = l.b.ins().iadd_imm(old, -1);
+                let below = l.b.ins().icmp(IntCC::UnsignedLessThan, less, value);
+                l.b.ins().select(below, less, value)
+            }
+        };
+        l.b.ins().store(flags, result, address, 0);
+        Some(old)
     }
 
     fn half(&self, l: &mut Lower<'_>, address: Value, value: Value) -> Value {

@@ -22,6 +22,7 @@ use super::Lower;
 use super::entry::{Entries, Entry};
 use super::groups::Groups;
 use super::lanes::Form;
+use super::runs::Runs;
 use crate::grid::context::{CONTINUE, EXITED, Mode, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::compile::Unit;
@@ -69,7 +70,7 @@ pub(crate) fn lower(
     ir: &mut ir::Function,
     context: &mut FunctionBuilderContext,
 ) {
-    let groups = Groups::of(body);
+    let (groups, runs) = (Groups::of(body), Runs::of(body));
     let mut b = FunctionBuilder::new(ir, context);
     let register_types: Vec<ir::Type> = body
         .tables
@@ -133,6 +134,9 @@ pub(crate) fn lower(
         imports: HashMap::new(),
         group_bases: vec![None; groups.groups.len()],
         groups,
+        runs_checked: vec![false; runs.runs.len()],
+        runs,
+        step: 0,
         group: None,
         carry: None,
         reads_bits: true,
@@ -145,6 +149,7 @@ pub(crate) fn lower(
     let loops = l.open_loop(plan);
     l.start_thread();
     for (at, step) in (0..).zip(&body.steps) {
+        l.step = at;
         l.group = l.groups.of_step.get(&at).copied();
         if let Step::Label(label) = step {
             let block = l.labels[*label as usize];

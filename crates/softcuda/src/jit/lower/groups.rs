@@ -12,11 +12,12 @@ use std::collections::HashMap;
 use ptx::ast::Space;
 
 use crate::jit::decode::{Callee, Flow, RegId};
-use crate::jit::program::{Body, Step};
+use crate::jit::program::{Body, Instruction, Step};
+use crate::jit::runtime::access::Access;
 
 /// The most accesses in a group, and the furthest apart.
-const MOST: usize = 128;
-const FURTHEST: i64 = 1 << 20;
+pub(super) const MOST: usize = 128;
+pub(super) const FURTHEST: i64 = 1 << 20;
 
 /// A load or store at a register plus an offset, as far as checking it goes.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +40,13 @@ pub(super) struct Group {
     /// The lowest offset.
     pub low: i64,
     /// The highest one, from the lowest.
-    pub span: u64,
+    span: u64,
     /// Bytes of each access.
-    pub size: u32,
+    size: u32,
     /// One of them writes.
-    pub write: bool,
+    write: bool,
     /// Their offsets from the lowest, in the order of the source.
-    pub offsets: Vec<u64>,
+    offsets: Vec<u64>,
     /// Their steps.
     steps: Vec<u32>,
 }
@@ -60,6 +61,25 @@ pub(super) struct Groups {
 /// What the accesses of a group share: register, space, size, and offset within the size.
 type Key = (RegId, Option<Space>, u32, i64);
 
+impl Group {
+    /// What its check is of.
+    pub fn access(&self) -> Access {
+        Access {
+            offsets: self.offsets.clone(),
+            ..Access::one(self.size, self.write)
+        }
+    }
+}
+
+/// What comes after may not be reached, or find other memory.
+pub(super) fn ends(instruction: &Instruction) -> bool {
+    let operation = &instruction.operation;
+    operation.flow() != Flow::Next
+        || operation.callee() != Callee::None
+        || operation.waits()
+        || operation.polls()
+}
+
 impl Groups {
     /// Finds them.
     pub fn of(body: &Body) -> Groups {
@@ -70,14 +90,10 @@ impl Groups {
                 found.close_all(&mut open);
                 continue;
             };
-            let operation = &instruction.operation;
-            if operation.flow() != Flow::Next
-                || operation.callee() != Callee::None
-                || operation.waits()
-                || operation.polls()
-            {
+            let access = instruction.operation.plain_access();
+            if ends(instruction) {
                 found.close_all(&mut open);
-            } else if let (Some(access), None) = (operation.plain_access(), instruction.guard) {
+            } else if let (Some(access), None) = (access, instruction.guard) {
                 found.add(&mut open, access, at);
             }
             for register in &instruction.writes {

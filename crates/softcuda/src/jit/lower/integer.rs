@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::{Immediate, Type};
 
-use super::{Lower, value_type};
+use super::{Lower, Term, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride};
 
 /// Which part of a product is kept.
@@ -331,6 +331,24 @@ impl Operation for Integer {
         match (self.ty, wide) {
             (Type::U32 | Type::S32, false) => Some(stride.in_words()),
             (Type::U64 | Type::S64, _) | (_, true) => Some(stride),
+            _ => None,
+        }
+    }
+
+    fn term(&self) -> Option<Term<'_>> {
+        match (self.op, self.ty, &self.sources[..]) {
+            (
+                Op::Add {
+                    saturate: false, ..
+                },
+                Type::U32 | Type::S32 | Type::U64 | Type::S64,
+                [a, b],
+            ) if !self.carry() => Some(Term::Sum(a, b, self.ty.size() * 8)),
+            (Op::Mul(Part::Wide), ..) => {
+                let (from, signed) = self.widens()?;
+                let (_, by) = self.scaled()?;
+                Some(Term::Scaled { from, by, signed })
+            }
             _ => None,
         }
     }

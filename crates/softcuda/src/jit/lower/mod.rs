@@ -39,6 +39,7 @@ mod lop3;
 mod memory;
 mod mov;
 mod rounds;
+mod runs;
 mod special;
 mod stack;
 mod video;
@@ -58,6 +59,7 @@ use crate::grid::launch::FaultKind;
 use entry::Entry;
 use function::Frame;
 pub(crate) use groups::PlainAccess;
+pub(crate) use runs::Term;
 
 /// The decoder of an opcode's family; `None` for an opcode that is not run.
 pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
@@ -176,6 +178,11 @@ pub(crate) struct Lower<'a> {
     groups: groups::Groups,
     /// The group of the access being lowered.
     group: Option<u32>,
+    runs: runs::Runs,
+    /// The step being lowered.
+    step: u32,
+    /// For each run of accesses, whether it is checked.
+    runs_checked: Vec<bool>,
     /// For each group, the host address of its lowest access, once that is checked.
     group_bases: Vec<Option<Value>>,
     imports: std::collections::HashMap<cranelift_module::FuncId, ir::FuncRef>,

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::runtime;
 use crate::grid;
-use crate::grid::context::{BlockContext, CONTINUE, Site, Status, THREAD_STRIDE, ThreadContext};
+use crate::grid::context::{
+    Asked, BlockContext, CONTINUE, Site, Status, THREAD_STRIDE, ThreadContext,
+};
 use crate::grid::launch::FaultKind;
-use crate::jit::spmd::WIDTH;
 use crate::memory::{self, Kind};
 
 /// The layout of [`Site`], for code that reads it.
@@ -17,23 +18,89 @@ pub(crate) const SITE_SIZE: i32 = size_of::<Site>() as i32;
 pub(crate) const SITE_BASE: i32 = offset_of!(Site, base) as i32;
 pub(crate) const SITE_UNITS: i32 = offset_of!(Site, units) as i32;
 
-/// The kind of address of a group where it is no host address: an offset in shared or local memory.
-pub(crate) const SHARED: u64 = 1 << 41;
-pub(crate) const LOCAL: u64 = 1 << 42;
-const WRITE: u64 = 1 << 40;
-const SPAN: u32 = 43;
-
-/// An access as [`RESOLVE`] takes it: which site, the logarithm of its size, whether it writes; of
-/// a group, how many accesses the highest one is above the lowest.
-pub(crate) fn pack(site: u32, log2: u32, write: bool, span: u32) -> u64 {
-    let write = if write { WRITE } else { 0 };
-    u64::from(site) | u64::from(log2) << 32 | write | u64::from(span) << SPAN
+/// Accesses that one check is of.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Where a range that passes is remembered, if addresses are the host's.
+    pub site: u32,
+    /// What addresses are.
+    pub window: Window,
+    /// Bytes of each: `1 << log2`.
+    pub log2: u32,
+    /// One of them writes.
+    pub write: bool,
+    /// The distances of each thread's from the lowest, in the order in which they come.
+    pub offsets: Vec<u64>,
+    /// How many neighbouring threads make them.
+    pub threads: u64,
+    /// Bytes from one thread's to the next's.
+    pub stride: u64,
+    /// Where the offsets hold only as long as no index wraps.
+    pub indices: Option<Indices>,
 }
 
-/// The accesses of a group of threads as [`RESOLVE_ROW`] takes them: how many each makes, and how
-/// many bytes from one thread's to the next's.
-pub(crate) fn pack_row(count: usize, stride: i64) -> u64 {
-    count as u64 | (stride as u64) << 32
+/// The indices of accesses, which come before they are extended and multiplied.
+#[derive(Debug)]
+pub(crate) struct Indices {
+    /// By access, how much more its index is than the first's.
+    pub more: Vec<u32>,
+    pub by: i64,
+    pub signed: bool,
+}
+
+impl Indices {
+    /// How much more each one's address is than the first's, whose index this is, where that is not
+    /// its offset: some index wraps.
+    fn wrapped(&self, first: u32, offsets: &[u64]) -> Option<Vec<u64>> {
+        let wide = |index: u32| match self.signed {
+            true => i64::from(index as i32),
+            false => i64::from(index),
+        };
+        let less = |more: u32| {
+            let distance = wide(first.wrapping_add(more)) - wide(first) - i64::from(more);
+            distance.wrapping_mul(self.by) as u64
+        };
+        let pairs = offsets.iter().zip(&self.more);
+        let wrapped: Vec<u64> = pairs
+            .map(|(at, more)| at.wrapping_add(less(*more)))
+            .collect();
+        (wrapped != offsets).then_some(wrapped)
+    }
+}
+
+/// What an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// A host address.
+    Host,
+    /// An offset in the block's shared memory.
+    Shared,
+    /// An offset in the thread's local memory.
+    Local,
+    /// An offset in the kernel's parameters.
+    Params,
+}
+
+impl Access {
+    /// One access of `size` bytes.
+    pub fn one(size: u32, write: bool) -> Access {
+        Access {
+            site: 0,
+            window: Window::Host,
+            log2: size.trailing_zeros(),
+            write,
+            offsets: vec![0],
+            threads: 1,
+            stride: 0,
+            indices: None,
+        }
+    }
+
+    /// How many accesses the highest one is above the lowest.
+    pub fn span(&self) -> u64 {
+        let highest = self.offsets.iter().max().copied().unwrap_or(0);
+        (highest + self.stride * (self.threads - 1)) >> self.log2
+    }
 }
 
 /// A range that an access may touch.
@@ -126,121 +193,75 @@ fn look_up(
     })
 }
 
-/// Notes in a site that accesses to a range pass, the last `span` of them excepted.
-fn remember(block: *mut BlockContext, access: u64, range: &Range, log2: u32, span: u64) {
+/// Notes in the site that accesses to a range pass, the last `span` of them excepted.
+fn remember(block: *mut BlockContext, access: &Access, range: &Range, span: u64) {
     if !range.common {
         return;
     }
     // SAFETY: the contexts are those of the running block, and the site's number is below the
     // kernel's count of sites, of which the grid gives as many.
     unsafe {
-        *(*block).sites.add(access as u32 as usize) = Site {
+        *(*block).sites.add(access.site as usize) = Site {
             base: range.base,
-            units: (range.length >> log2).saturating_sub(span),
+            units: (range.length >> access.log2).saturating_sub(span),
         };
     }
 }
 
 runtime! {
-    /// Looks up what an access touches: `CONTINUE` when it is allowed, and the site remembers
-    /// where; otherwise a fault.
-    RESOLVE = fn resolve(thread: *mut ThreadContext, block: *mut BlockContext, address: u64, access: u64) -> u32 {
-        let log2 = (access >> 32) as u32 & 0xff;
-        match look_up(thread, block, address, 1 << log2, access & WRITE != 0) {
-            Ok(range) => {
-                remember(block, access, &range, log2, 0);
-                CONTINUE
-            }
-            Err(status) => status,
-        }
-    }
-
-    /// The same for accesses that are checked together; `first` is the lowest one's address or
-    /// offset, and the distances of all from there are in `offsets`, in the order in which they
-    /// come.
-    RESOLVE_GROUP = fn resolve_group(
-        thread: *mut ThreadContext, block: *mut BlockContext, first: u64, access: u64, offsets: *const u64, count: u64,
-    ) -> u32 {
-        let log2 = (access >> 32) as u32 & 0xff;
-        let (size, write, span) = (1u64 << log2, access & WRITE != 0, access >> SPAN);
-        // SAFETY: lowering made the numbers, which live as long as the code that calls this.
-        let offsets = unsafe { std::slice::from_raw_parts(offsets, count as usize) };
-        if access & (SHARED | LOCAL) != 0 {
-            // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses
-            // them meanwhile.
-            let length = unsafe { if access & SHARED != 0 { (*block).shared_size } else { (*thread).local_size } };
-            for offset in offsets {
-                let at = first.wrapping_add(*offset);
-                if !at.is_multiple_of(size) || at >= length || length - at < size {
-                    return outside(thread, block, at, size as u32);
-                }
-            }
-            return CONTINUE;
-        }
-        for offset in offsets {
-            let range = match look_up(thread, block, first.wrapping_add(*offset), size, write) {
-                Ok(range) => range,
-                Err(status) => return status,
-            };
-            let from = first.wrapping_sub(range.base);
-            if from < range.length && (span << log2) + size <= range.length - from {
-                // All are inside this one range.
-                remember(block, access, &range, log2, span);
-                return CONTINUE;
-            }
-        }
-        CONTINUE
-    }
-
-    /// The same for a group of threads, each of which accesses what [`pack_row`] says; `thread` is
-    /// the first one's. A fault is that of the first thread that makes one.
-    RESOLVE_ROW = fn resolve_row(
-        thread: *mut ThreadContext, block: *mut BlockContext, first: u64, access: u64, offsets: *const u64, row: u64,
-    ) -> u32 {
-        let log2 = (access >> 32) as u32 & 0xff;
-        let (size, write, span) = (1u64 << log2, access & WRITE != 0, access >> SPAN);
-        let (count, stride) = (row as u32 as usize, row >> 32);
-        // SAFETY: lowering made the numbers, which live as long as the code that calls this.
-        let offsets = unsafe { std::slice::from_raw_parts(offsets, count) };
-        // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them
-        // meanwhile.
-        let shared = unsafe { (*block).shared_size };
-        // Otherwise one context stands for each thread in turn.
-        let own_contexts = grid::has_contexts(block);
+    /// Looks up what the accesses touch that the thread [asks](Asked) for: `CONTINUE` when all are
+    /// allowed, and the site remembers where; otherwise the fault of the first that is not. Of
+    /// several threads' accesses `thread` is the first one.
+    RESOLVE = fn resolve(thread: *mut ThreadContext) -> u32 {
+        // SAFETY: compiled code hands on the context that it was given, and nothing else uses it
+        // and its block's meanwhile.
+        let (asked, block, local) = unsafe { ((*thread).asked, (*thread).block, (*thread).local_size) };
+        let Asked { first, index, .. } = asked;
+        // SAFETY: lowering made the access, which lives as long as the code that calls this.
+        let access = unsafe { &*asked.access };
+        // SAFETY: as of the thread.
+        let (shared, params) = unsafe { ((*block).shared_size, (*block).params_size) };
+        let window = match access.window {
+            Window::Host => None,
+            Window::Shared => Some(shared),
+            Window::Local => Some(local),
+            Window::Params => Some(params),
+        };
+        let (size, span) = (1u64 << access.log2, access.span());
+        let indices = access.indices.as_ref();
+        let wrapped = indices.and_then(|indices| indices.wrapped(index, &access.offsets));
         let mut thread = thread;
-        for lane in 0..WIDTH as u64 {
-            for offset in offsets {
-                let at = first.wrapping_add(*offset).wrapping_add(lane * stride);
-                let status = if access & SHARED != 0 {
-                    match !at.is_multiple_of(size) || at >= shared || shared - at < size {
-                        true => Some(outside(thread, block, at, size as u32)),
-                        false => None,
+        for lane in 0..access.threads {
+            for offset in wrapped.as_ref().unwrap_or(&access.offsets) {
+                let at = first.wrapping_add(*offset).wrapping_add(lane * access.stride);
+                if let Some(length) = window {
+                    if !at.is_multiple_of(size) {
+                        return fault_at(thread, block, FaultKind::Misaligned, at, size);
                     }
-                } else {
-                    match look_up(thread, block, at, size, write) {
-                        Ok(range) => {
-                            let from = first.wrapping_sub(range.base);
-                            if from < range.length && (span << log2) + size <= range.length - from {
-                                // All are inside this one range.
-                                remember(block, access, &range, log2, span);
-                                return CONTINUE;
-                            }
-                            None
-                        }
-                        Err(status) => Some(status),
+                    if at >= length || length - at < size {
+                        return fault_at(thread, block, FaultKind::IllegalAddress, at, size);
                     }
+                    continue;
+                }
+                let range = match look_up(thread, block, at, size, access.write) {
+                    Ok(range) => range,
+                    Err(status) => return status,
                 };
-                if let Some(status) = status {
-                    return status;
+                let from = first.wrapping_sub(range.base);
+                let all = from < range.length && (span << access.log2) + size <= range.length - from;
+                if all && wrapped.is_none() {
+                    // All are inside this one range.
+                    remember(block, access, &range, span);
+                    return CONTINUE;
                 }
             }
-            if lane + 1 == WIDTH as u64 {
+            if lane + 1 == access.threads {
                 break;
             }
             // SAFETY: as above; where threads have contexts of their own, the group's lie
-            // THREAD_STRIDE apart.
+            // THREAD_STRIDE apart. Otherwise one context stands for each thread in turn.
             unsafe {
-                if own_contexts {
+                if grid::has_contexts(block) {
                     thread = thread.byte_add(THREAD_STRIDE);
                 } else {
                     (*thread).tid[0] += 1;
@@ -249,13 +270,6 @@ runtime! {
             }
         }
         CONTINUE
-    }
-
-    /// An access outside shared or local memory or the parameters, or misaligned there; the address
-    /// is the offset.
-    OUTSIDE = fn outside(thread: *mut ThreadContext, block: *mut BlockContext, offset: u64, size: u32) -> u32 {
-        let kind = if offset.is_multiple_of(u64::from(size)) { FaultKind::IllegalAddress } else { FaultKind::Misaligned };
-        fault_at(thread, block, kind, offset, u64::from(size))
     }
 
     /// Records a fault; `kind` is a [`FaultKind`].
@@ -328,4 +342,31 @@ fn fault_at(
     size: u64,
 ) -> Status {
     grid::fault(thread, block, kind, Some((address, size as u32)), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_that_wrap_are_told_from_those_that_do_not() {
+        let indices = |signed| Indices {
+            more: vec![0, 1, 2],
+            by: 4,
+            signed,
+        };
+        let back = |n: u64| n.wrapping_sub(4 << 32);
+        // The second access is two bytes further than its index says.
+        let offsets = [0, 6, 8];
+        let unsigned = |first| indices(false).wrapped(first, &offsets);
+        assert_eq!(unsigned(u32::MAX - 2), None);
+        assert_eq!(unsigned(u32::MAX - 1), Some(vec![0, 6, back(8)]));
+        assert_eq!(unsigned(u32::MAX), Some(vec![0, back(6), back(8)]));
+        assert_eq!(unsigned(i32::MAX as u32), None);
+        let signed = |first| indices(true).wrapped(first, &offsets);
+        assert_eq!(signed(u32::MAX), None);
+        assert_eq!(signed(i32::MAX as u32 - 2), None);
+        assert_eq!(signed(i32::MAX as u32 - 1), Some(vec![0, 6, back(8)]));
+        assert_eq!(signed(i32::MAX as u32), Some(vec![0, back(6), back(8)]));
+    }
 }

@@ -40,14 +40,17 @@ fn atom32(op: &str, space: &str, old: u32, b: u32) -> [u32; 2] {
     data
 }
 
+/// In generic and in shared memory, which agree.
 fn atom64(op: &str, old: u64, b: u64) -> [u64; 2] {
     let source = kernel(&format!(
-        "ld.global.b64 %rd2, [%rd1+8];
-        atom.{op} %rd3, [%rd1], %rd2;
-        st.global.b64 [%rd1+8], %rd3;"
+        "ld.global.b64 %rd2, [%rd1]; ld.global.b64 %rd3, [%rd1+8]; st.shared.b64 [s+8], %rd2;
+        atom.{op} %rd4, [%rd1], %rd3; st.global.b64 [%rd1+8], %rd4;
+        atom.shared.{op} %rd4, [s+8], %rd3; ld.shared.b64 %rd5, [s+8];
+        st.global.v2.b64 [%rd1+16], {{%rd5, %rd4}};"
     ));
-    let mut data = [old, b];
+    let mut data = [old, b, 0, 0];
     harness::run(&source, "k", [1; 3], [1; 3], &mut [buffer(&mut data)], &[]).unwrap();
+    assert_eq!(data[..2], data[2..], "{op} in shared memory");
     [data[1], data[0]]
 }
 
@@ -71,7 +74,9 @@ fn integers() {
         ("inc.u32", u32::MAX, u32::MAX, 0),
         ("dec.u32", 3, 4, 2),
         ("dec.u32", 0, 4, 4),
+        ("dec.u32", 4, 4, 3),
         ("dec.u32", 5, 4, 4),
+        ("dec.u32", 1, 0, 0),
     ] {
         for space in ["", ".global", ".shared"] {
             assert_eq!(atom32(op, space, old, b), [old, new], "{op} {space}");
@@ -79,7 +84,7 @@ fn integers() {
     }
     for (op, old, b, new) in [
         ("add.u64", 5, u64::MAX, 4),
-        ("global.exch.b64", 1, 1 << 40, 1 << 40),
+        ("exch.b64", 1, 1 << 40, 1 << 40),
         ("min.s64", u64::MAX, 1, u64::MAX),
         ("min.u64", u64::MAX, 1, 1),
         ("max.s64", u64::MAX, 1, 1),
@@ -169,6 +174,50 @@ fn compare_and_swap_of_every_size() {
     data[4..6].copy_from_slice(&[1, 2]);
     harness::run(&source, "k", [1; 3], [1; 3], &mut [buffer(&mut data)], &[]).unwrap();
     assert_eq!(data, [9 | 7 << 16 | 4 << 32, 3, 6, 5, 1, 2, 1, 2, 2, 1]);
+}
+
+#[test]
+fn compare_and_swap_in_shared_memory() {
+    let source = kernel(
+        "mov.b16 %h1, 7; mov.b16 %h2, 9; mov.b32 %r2, 7; mov.b64 %rd2, 5;
+        st.shared.b16 [s], %h1; st.shared.b32 [s+4], %r2; st.shared.b64 [s+8], %rd2;
+        atom.shared.cas.b16 %h3, [s], %h1, %h2;
+        atom.shared.cas.b32 %r3, [s+4], 8, 9;
+        atom.shared.cas.b64 %rd3, [s+8], 5, 6;
+        cvt.u32.u16 %r4, %h3; ld.shared.u16 %r5, [s]; st.global.v2.u32 [%rd1], {%r4, %r5};
+        ld.shared.u32 %r5, [s+4]; st.global.v2.u32 [%rd1+8], {%r3, %r5};
+        ld.shared.u64 %rd4, [s+8]; st.global.v2.u64 [%rd1+16], {%rd3, %rd4};",
+    );
+    let mut data = [0u32; 8];
+    harness::run(&source, "k", [1; 3], [1; 3], &mut [buffer(&mut data)], &[]).unwrap();
+    assert_eq!(data, [7, 9, 7, 7, 5, 0, 6, 0]);
+}
+
+/// Neighbours that meet in one word, in every form: what each gets is the word of one before it.
+#[test]
+fn threads_of_a_group_meet_in_shared_memory() {
+    let source = kernel(
+        "mov.u32 %r2, s; and.b32 %r3, %r1, 4; add.u32 %r2, %r2, %r3;
+        st.shared.u32 [%r2], 0; bar.sync 0;
+        atom.shared.add.u32 %r4, [%r2], 1; bar.sync 0;
+        mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2], %r4;",
+    );
+    let mut data = [0u32; 64];
+    harness::run(
+        &source,
+        "k",
+        [1; 3],
+        [64, 1, 1],
+        &mut [buffer(&mut data)],
+        &[],
+    )
+    .unwrap();
+    for part in [0, 4] {
+        let threads = (0..64).filter(|thread| thread & 4 == part);
+        let mut got: Vec<u32> = threads.map(|thread| data[thread]).collect();
+        got.sort_unstable();
+        assert_eq!(got, (0..32).collect::<Vec<u32>>());
+    }
 }
 
 #[test]

@@ -673,3 +673,95 @@ fn a_check_made_together_ends_where_its_register_changes() {
         FaultKind::IllegalAddress
     );
 }
+
+/// Accesses at neighbouring indices in one basic block are checked together: what goes wrong is
+/// what would with a check for each.
+#[test]
+fn neighbouring_indices_are_checked_together() {
+    let body = |accesses: &str, wide: &str| {
+        format!(
+            "cvt.u32.u64 %r4, %rd3; add.s32 %r5, %r4, 1; add.s32 %r6, %r5, 2; add.s32 %r7, %r4, -1;
+            mul.wide.{wide} %rd4, %r4, 4; mul.wide.{wide} %rd5, %r5, 4;
+            mul.wide.{wide} %rd6, %r6, 4; mul.wide.{wide} %rd7, %r7, 4;
+            add.s64 %rd8, %rd1, %rd4; add.s64 %rd9, %rd5, %rd1; add.s64 %rd10, %rd1, %rd6;
+            add.s64 %rd11, %rd1, %rd7; mov.u32 %r9, 77; {accesses}"
+        )
+    };
+    let outcome = |body: &str, n: u64| {
+        let (mut a, mut b) = ((0..16u32).collect::<Vec<_>>(), [0u64; 1]);
+        let body = format!("st.global.u64 [%rd2], %rd1; {body}");
+        let end = run("", &body, buffer(&mut a), buffer(&mut b), n).map_err(|fault| {
+            let access = fault.access.expect("an access is at fault");
+            (fault.kind, access.0.wrapping_sub(b[0]) as i64, access.1)
+        });
+        // What a fault comes before is as it may be.
+        end.map(|()| a)
+    };
+    let accesses = [
+        "ld.global.u32 %r1, [%rd8]; | ld.global.u32 %r2, [%rd9]; | st.global.u32 [%rd10], %r2; |
+        st.global.u32 [%rd11], %r1;",
+        "st.global.u32 [%rd10], %r9; | st.global.u32 [%rd9], %r9; | st.global.u32 [%rd8], %r9;",
+        "ld.u32 %r1, [%rd8+4]; | ld.u32 %r2, [%rd9+-8]; | st.u32 [%rd10+4], %r1; |
+        st.u32 [%rd8], %r2;",
+        // Others between; a size of its own; half an element further.
+        "ld.global.u32 %r1, [%rd11]; | st.global.u32 [%rd8], %r1; | ld.global.u16 %r2, [%rd8+2]; |
+        ld.global.u16 %r3, [%rd9+2]; | st.global.u8 [%rd9+3], %r9; | st.global.u16 [%rd10], %r2;",
+        "ld.global.u32 %r2, [%rd9+2]; | ld.global.u32 %r1, [%rd8]; | ld.global.u32 %r2, [%rd10];",
+        // The array, the index or the address change on the way; what was computed stays.
+        "ld.global.u32 %r1, [%rd8]; | add.s64 %rd1, %rd1, 32; | add.s64 %rd9, %rd1, %rd5; |
+        st.global.u32 [%rd9], %r1;",
+        "add.s32 %r4, %r4, 64; | ld.global.u32 %r1, [%rd8]; | st.global.u32 [%rd9], %r1;",
+        "ld.global.u32 %r1, [%rd8]; | add.s32 %r4, %r4, 8; | add.s32 %r5, %r4, 1; |
+        mul.wide.u32 %rd5, %r5, 4; | add.s64 %rd9, %rd1, %rd5; | st.global.u32 [%rd9], %r1;",
+        "st.global.u32 [%rd8], %r9; | ld.global.u32 %r5, [%rd8]; | mul.wide.u32 %rd5, %r5, 4; |
+        add.s64 %rd9, %rd1, %rd5; | ld.global.u32 %r1, [%rd9];",
+        // Under a guard, and the array so.
+        "setp.lt.u32 %p1, %r4, 8; | ld.global.u32 %r1, [%rd8]; | @%p1 st.global.u32 [%rd10], %r1; |
+        st.global.u32 [%rd9], %r1;",
+        "setp.lt.u32 %p1, %r4, 8; | ld.global.u32 %r1, [%rd8]; | @%p1 add.s64 %rd1, %rd1, 16; |
+        add.s64 %rd9, %rd1, %rd5; | st.global.u32 [%rd9], %r1;",
+        "setp.lt.u32 %p1, %r4, 12; | ld.global.u32 %r1, [%rd8]; | @!%p1 exit; |
+        st.global.u32 [%rd10], %r1;",
+        // What a register of 32 bits keeps of an address is none.
+        "cvt.u32.u64 %r1, %rd1; | ld.global.u32 %r2, [%rd8]; | add.u32 %r8, %r1, 8; |
+        st.global.u32 [%rd9], %r2;",
+    ];
+    for accesses in accesses {
+        for wide in ["u32", "s32"] {
+            for before in ["", "add.s64 %rd1, %rd1, 2;"] {
+                let together = format!("{before} {}", body(&accesses.replace('|', ""), wide));
+                // A block for each.
+                let mut parts = accesses.split('|');
+                let mut each = parts.next().unwrap_or("").to_owned();
+                for (at, part) in parts.enumerate() {
+                    each += &format!(" $part{at}: {part}");
+                }
+                let each = format!("{before} {}", body(&each, wide));
+                let far = [u64::from(u32::MAX), 1 << 31, (1 << 31) - 1, (1 << 31) - 3];
+                for n in (0..18).chain(far).chain([u64::from(u32::MAX) - 2]) {
+                    assert_eq!(outcome(&together, n), outcome(&each, n), "{n}: {together}");
+                }
+            }
+        }
+    }
+}
+
+/// Where an index wraps within a run, what comes after is looked at where it is.
+#[test]
+fn an_index_that_wraps_within_a_run() {
+    for (wide, last) in [("u32", i64::from(u32::MAX)), ("s32", i64::from(i32::MAX))] {
+        let body = format!(
+            "cvt.u32.u64 %r4, %rd3; add.s32 %r5, %r4, 1; add.s32 %r6, %r4, 2;
+            mul.wide.{wide} %rd4, %r4, 4; mul.wide.{wide} %rd5, %r5, 4;
+            mul.wide.{wide} %rd6, %r6, 4; sub.s64 %rd1, %rd1, {};
+            add.s64 %rd8, %rd1, %rd4; add.s64 %rd9, %rd1, %rd5; add.s64 %rd10, %rd1, %rd6;
+            ld.global.u32 %r1, [%rd8]; ld.global.u32 %r2, [%rd9]; ld.global.u32 %r3, [%rd10];",
+            (last - 8) * 4
+        );
+        // The last index is element 8.
+        for n in last - 8..=last {
+            let end = run("", &body, &mut [0; 64], &mut [], n as u64);
+            assert_eq!(end.is_ok(), n <= last - 2, "{n} of {wide}");
+        }
+    }
+}

@@ -85,6 +85,39 @@ fn each_lane_is_misaligned_by_itself() {
     );
 }
 
+/// Threads that part between accesses at neighbouring indices check those that are left by
+/// themselves.
+#[test]
+fn threads_that_part_within_a_run() {
+    for last in 0..12u32 {
+        // Thread `last` is the first whose second index wraps, to far below the array.
+        let first = u32::MAX - last;
+        let body = format!(
+            "add.u32 %r2, %r1, {first}; add.u32 %r3, %r2, 1; sub.s64 %rd4, %rd1, {};
+            mul.wide.u32 %rd2, %r2, 4; add.s64 %rd2, %rd4, %rd2; ld.global.u32 %r4, [%rd2];
+            mul.wide.u32 %rd3, %r3, 4; add.s64 %rd3, %rd4, %rd3; st.global.u32 [%rd3], %r4;",
+            u64::from(first) * 4
+        );
+        for threads in [16, 13] {
+            assert_eq!(
+                fault(&body, 16, threads),
+                (FaultKind::IllegalAddress, Some([last, 0, 0])),
+            );
+        }
+    }
+    // Thread after thread, in a row that is no whole groups.
+    for words in 2..12 {
+        let body = "add.u32 %r2, %r1, 1; add.u32 %r3, %r1, 2; mul.wide.u32 %rd2, %r1, 4;
+            mul.wide.u32 %rd3, %r2, 4; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd2, %rd1, %rd2;
+            add.s64 %rd3, %rd1, %rd3; add.s64 %rd4, %rd1, %rd4; ld.global.u32 %r4, [%rd2];
+            ld.global.u32 %r5, [%rd3]; ld.global.u32 %r6, [%rd4];";
+        assert_eq!(
+            fault(body, words, 13),
+            (FaultKind::IllegalAddress, Some([words as u32 - 2, 0, 0])),
+        );
+    }
+}
+
 /// A narrow index that wraps within a group is each thread's own.
 #[test]
 fn an_index_that_wraps() {

@@ -193,6 +193,7 @@ impl Lower<'_> {
         self.b.switch_to_block(begins);
         // Who begins here has checked nothing.
         self.group_bases.fill(None);
+        self.runs_checked.fill(false);
     }
 
     /// A thread has ended; the builder is where all that end come together. Goes on where the block

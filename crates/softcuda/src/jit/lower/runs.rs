@@ -1,0 +1,301 @@
+//! Accesses of one basic block to an array at neighbouring indices, which are checked together.
+//!
+//! Unrolled loops over `a[i]`, `a[i + 1]` and so on with a narrow `i` widen each index by itself,
+//! so that each access has a register of its own: `a + wide(i + n) * size`. As long as no index
+//! wraps between the first and the last, they are as far apart as their indices. As in
+//! [groups](super::groups), the first checks them all.
+
+use std::collections::HashMap;
+
+use ptx::ast::{Immediate, Space};
+
+use super::groups::{FURTHEST, MOST, PlainAccess, ends};
+use crate::jit::decode::{Arg, RegId};
+use crate::jit::program::{Body, Instruction, Step};
+use crate::jit::runtime::access::{Access, Indices};
+
+/// What an operation computes of integers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Term<'a> {
+    /// The sum of two, of so many bits.
+    Sum(&'a Arg, &'a Arg, u32),
+    /// A register of 32 bits, extended to 64 and multiplied.
+    Scaled { from: RegId, by: i64, signed: bool },
+}
+
+/// Accesses at neighbouring indices.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The step of the first, which has the lowest index.
+    pub first: u32,
+    /// The register of that index, when it comes.
+    pub index: RegId,
+    pub signed: bool,
+    by: i64,
+    size: u32,
+    write: bool,
+    /// For each: its step, how much more its index is than the first's, and its distance.
+    members: Vec<(u32, u32, u64)>,
+}
+
+/// The runs of a body, and which step is in which.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    pub runs: Vec<Run>,
+    pub of_step: HashMap<u32, u32>,
+}
+
+/// A register's value: as it was written at a step.
+type At = (RegId, u32);
+
+/// A value of 32 bits: another, and so much more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Index {
+    root: At,
+    more: u32,
+}
+
+/// An index, extended and multiplied.
+#[derive(Clone, Copy)]
+struct Scaled {
+    index: Index,
+    /// Where the index is.
+    from: At,
+    by: i64,
+    signed: bool,
+}
+
+/// What is known where a step begins: when registers were written, and what they are.
+#[derive(Default)]
+struct Known {
+    written: HashMap<RegId, u32>,
+    indices: HashMap<RegId, Index>,
+    scaled: HashMap<RegId, Scaled>,
+    elements: HashMap<RegId, (At, Scaled)>,
+}
+
+/// What the accesses of a run share: array, index but for a number, scale, sign, space and size.
+type Key = (At, At, i64, bool, Option<Space>, u32);
+
+impl Known {
+    fn at(&self, register: RegId) -> At {
+        (register, self.written.get(&register).copied().unwrap_or(0))
+    }
+
+    fn index(&self, register: RegId) -> Index {
+        let root = self.at(register);
+        let known = self.indices.get(&register).copied();
+        known.unwrap_or(Index { root, more: 0 })
+    }
+
+    /// An instruction has been done.
+    fn step(&mut self, at: u32, instruction: &Instruction, body: &Body) {
+        let term = match instruction.guard {
+            None => instruction.operation.term(),
+            Some(_) => None,
+        };
+        let index = match term {
+            Some(
+                Term::Sum(Arg::Reg(a), Arg::Imm(Immediate::Int { bits, .. }), 32)
+                | Term::Sum(Arg::Imm(Immediate::Int { bits, .. }), Arg::Reg(a), 32),
+            ) => {
+                let index = self.index(*a);
+                let more = index.more.wrapping_add(*bits as u32);
+                Some(Index { more, ..index })
+            }
+            _ => None,
+        };
+        let scaled = match term {
+            Some(Term::Scaled { from, by, signed }) => Some(Scaled {
+                index: self.index(from),
+                from: self.at(from),
+                by,
+                signed,
+            }),
+            _ => None,
+        };
+        let element = match term {
+            Some(Term::Sum(Arg::Reg(a), Arg::Reg(b), 64)) => {
+                match (self.scaled.get(a), self.scaled.get(b)) {
+                    (Some(scaled), None) => Some((self.at(*b), *scaled)),
+                    (None, Some(scaled)) => Some((self.at(*a), *scaled)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        for register in &instruction.writes {
+            self.written.insert(*register, at + 1);
+            self.indices.remove(register);
+            self.scaled.remove(register);
+            self.elements.remove(register);
+        }
+        let [to] = instruction.writes[..] else {
+            return;
+        };
+        // A register of another size would hold another number.
+        if body.tables.registers[to.0 as usize].size() != if index.is_some() { 4 } else { 8 } {
+            return;
+        }
+        if let Some(index) = index {
+            self.indices.insert(to, index);
+        }
+        if let Some(scaled) = scaled {
+            self.scaled.insert(to, scaled);
+        }
+        if let Some(element) = element {
+            self.elements.insert(to, element);
+        }
+    }
+}
+
+impl Run {
+    /// What its check is of.
+    pub fn access(&self) -> Access {
+        Access {
+            offsets: self.members.iter().map(|member| member.2).collect(),
+            indices: Some(Indices {
+                more: self.members.iter().map(|member| member.1).collect(),
+                by: self.by,
+                signed: self.signed,
+            }),
+            ..Access::one(self.size, self.write)
+        }
+    }
+
+    /// How much more its highest index is than the first.
+    pub fn more(&self) -> u32 {
+        self.members
+            .iter()
+            .map(|member| member.1)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl Runs {
+    /// Finds them.
+    pub fn of(body: &Body) -> Runs {
+        let mut found = Runs::default();
+        let mut known = Known::default();
+        let mut open: HashMap<Key, (Run, Index, i64)> = HashMap::new();
+        for (at, step) in (0..).zip(&body.steps) {
+            let instruction = match step {
+                Step::Instruction(instruction) if !ends(instruction) => instruction,
+                _ => {
+                    found.close(&mut open);
+                    known = Known::default();
+                    continue;
+                }
+            };
+            if let (Some(access), None) = (instruction.operation.plain_access(), instruction.guard)
+            {
+                add(&mut open, &known, access, at);
+            }
+            known.step(at, instruction, body);
+        }
+        found.close(&mut open);
+        found
+    }
+
+    fn close(&mut self, open: &mut HashMap<Key, (Run, Index, i64)>) {
+        let mut runs: Vec<Run> = open.drain().map(|(_, (run, ..))| run).collect();
+        runs.retain(|run| run.more() > 0);
+        runs.sort_by_key(|run| run.first);
+        for run in runs {
+            let number = self.runs.len() as u32;
+            let steps = run.members.iter().map(|member| (member.0, number));
+            self.of_step.extend(steps);
+            self.runs.push(run);
+        }
+    }
+}
+
+fn add(open: &mut HashMap<Key, (Run, Index, i64)>, known: &Known, access: PlainAccess, at: u32) {
+    let Some((array, scaled)) = known.elements.get(&access.base).copied() else {
+        return;
+    };
+    if matches!(access.space, Some(Space::Shared | Space::Local)) || scaled.by <= 0 {
+        return;
+    }
+    let Scaled {
+        index, by, signed, ..
+    } = scaled;
+    let key = (array, index.root, by, signed, access.space, access.size);
+    let Some((run, first, offset)) = open.get_mut(&key) else {
+        // The check reads the index.
+        if known.at(scaled.from.0) == scaled.from {
+            let run = Run {
+                first: at,
+                index: scaled.from.0,
+                signed,
+                by,
+                size: access.size,
+                write: access.write,
+                members: vec![(at, 0, 0)],
+            };
+            open.insert(key, (run, index, access.offset));
+        }
+        return;
+    };
+    let more = index.more.wrapping_sub(first.more);
+    let distance = i64::from(more)
+        .checked_mul(by)
+        .and_then(|distance| distance.checked_add(access.offset.checked_sub(*offset)?));
+    if let Some(distance) = distance
+        && (0..=FURTHEST).contains(&distance)
+        && i64::from(more) <= FURTHEST
+        && distance % i64::from(access.size) == 0
+        && run.members.len() < MOST
+    {
+        run.write |= access.write;
+        run.members.push((at, more, distance as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jit::harness;
+
+    /// By run of a body, the indices and distances of its accesses.
+    fn runs(body: &str) -> Vec<Vec<(u32, u64)>> {
+        let module = harness::load(&harness::module(&format!(
+            ".visible .entry k(.param .u64 a) {{
+                .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .pred %p;
+                ld.param.u64 %rd1, [a]; add.s32 %r2, %r1, 1; add.s32 %r3, %r2, 2;
+                mul.wide.u32 %rd2, %r1, 4; mul.wide.u32 %rd3, %r2, 4; mul.wide.u32 %rd4, %r3, 4;
+                add.s64 %rd5, %rd1, %rd2; add.s64 %rd6, %rd3, %rd1; add.s64 %rd7, %rd1, %rd4;
+                {body}
+            }}"
+        )));
+        let body = module.program().functions[0].body.as_ref();
+        let runs = Runs::of(body.expect("it has a body")).runs;
+        let members = |run: &Run| {
+            run.members
+                .iter()
+                .map(|member| (member.1, member.2))
+                .collect()
+        };
+        runs.iter().map(members).collect()
+    }
+
+    #[test]
+    fn runs_are_found_within_a_block() {
+        let three = "ld.global.u32 %r4, [%rd5]; ld.global.u32 %r5, [%rd6+4];
+            st.global.u32 [%rd7], %r4;";
+        assert_eq!(runs(three), [[(0, 0), (1, 8), (3, 12)]]);
+        for none in [
+            // Downwards, at one index, in two blocks, of two sizes, and under a guard.
+            "ld.global.u32 %r4, [%rd7]; ld.global.u32 %r5, [%rd6];",
+            "ld.global.u32 %r4, [%rd5]; ld.global.u32 %r5, [%rd5+4];",
+            "ld.global.u32 %r4, [%rd5]; on: ld.global.u32 %r5, [%rd6];",
+            "ld.global.u32 %r4, [%rd5]; ld.global.u16 %r5, [%rd6];",
+            "ld.global.u32 %r4, [%rd5]; @%p ld.global.u32 %r5, [%rd6];",
+            // The index of the first is no more.
+            "mov.u32 %r1, 5; ld.global.u32 %r4, [%rd5]; ld.global.u32 %r5, [%rd6];",
+        ] {
+            assert!(runs(none).is_empty(), "{none}");
+        }
+    }
+}
