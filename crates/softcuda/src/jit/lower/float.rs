@@ -1,6 +1,7 @@
 //! Arithmetic on `.f32` and `.f64` that rounds exactly: add, sub, mul, fma, mad, div, rcp, sqrt.
 //!
-//! Rounding to nearest is the host's own instructions; the other modes call the runtime.
+//! Rounding to nearest is the host's own instructions; other modes of sums and products of singles
+//! are worked out with doubles, the rest calls the runtime.
 //! Approximate forms of `div`, `rcp` and `sqrt` are the exact ones rounded to nearest, which is
 //! within their documented error; `div.approx` by a divisor above 2^126 gives a zero, as
 //! documented.
@@ -165,21 +166,26 @@ impl Arithmetic {
     }
 
     fn directed(&self, l: &mut Lower<'_>, v: &[Value]) -> Value {
+        if self.ty == Type::F32 {
+            match self.op {
+                Op::Add => return l.directed_single(v[0], None, Some(v[1]), self.mode),
+                Op::Sub => {
+                    let negated = l.b.ins().fneg(v[1]);
+                    return l.directed_single(v[0], None, Some(negated), self.mode);
+                }
+                Op::Mul => return l.directed_single(v[0], Some(v[1]), None, self.mode),
+                Op::Fma => return l.directed_single(v[0], Some(v[1]), Some(v[2]), self.mode),
+                Op::Div | Op::Rcp | Op::Sqrt => {}
+            }
+        }
         let mode = l.b.ins().iconst(types::I32, self.mode.code());
         let single = self.ty == Type::F32;
         let pick = |f32, f64| -> &'static RuntimeFn { if single { f32 } else { f64 } };
         match self.op {
-            Op::Add => l.call_value(pick(&float::ADD_F32, &float::ADD_F64), &[v[0], v[1], mode]),
-            Op::Sub if single => {
-                let negated = l.b.ins().fneg(v[1]);
-                l.call_value(&float::ADD_F32, &[v[0], negated, mode])
-            }
+            Op::Add => l.call_value(&float::ADD_F64, &[v[0], v[1], mode]),
             Op::Sub => l.call_value(&float::SUB_F64, &[v[0], v[1], mode]),
-            Op::Mul => l.call_value(pick(&float::MUL_F32, &float::MUL_F64), &[v[0], v[1], mode]),
-            Op::Fma => {
-                let function = pick(&float::FMA_F32, &float::FMA_F64);
-                l.call_value(function, &[v[0], v[1], v[2], mode])
-            }
+            Op::Mul => l.call_value(&float::MUL_F64, &[v[0], v[1], mode]),
+            Op::Fma => l.call_value(&float::FMA_F64, &[v[0], v[1], v[2], mode]),
             Op::Div => l.call_value(pick(&float::DIV_F32, &float::DIV_F64), &[v[0], v[1], mode]),
             Op::Rcp => {
                 let one = self.one(l);
@@ -214,7 +220,13 @@ impl Operation for Arithmetic {
     }
 
     fn vectorizes(&self) -> bool {
-        self.mode == Rounding::Nearest && (self.op != Op::Fma || host_has_fma())
+        match self.mode {
+            Rounding::Nearest => self.op != Op::Fma || host_has_fma(),
+            _ => {
+                let sum = matches!(self.op, Op::Add | Op::Sub | Op::Mul | Op::Fma);
+                sum && self.ty == Type::F32
+            }
+        }
     }
 
     fn lower(&self, l: &mut Lower<'_>) {

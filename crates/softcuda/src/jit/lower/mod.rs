@@ -24,6 +24,7 @@ mod fence;
 pub(crate) mod float;
 pub(crate) mod float_approx;
 pub(crate) mod float_compare;
+mod float_directed;
 pub(crate) mod float_modifiers;
 mod float_powers;
 pub(crate) mod float_sign;

@@ -424,18 +424,6 @@ pub(crate) fn sqrt_exact(a: f64, mode: Rounding) -> f64 {
 }
 
 runtime! {
-    /// `a + b` of singles; `mode` is a [`Rounding::code`].
-    ADD_F32 = fn softcuda_add_f32(a: f32, b: f32, mode: u32) -> f32 {
-        single(fma_narrow(Format::F32, a, 1.0, b, Rounding::from_code(mode)))
-    }
-    /// `a * b` of singles.
-    MUL_F32 = fn softcuda_mul_f32(a: f32, b: f32, mode: u32) -> f32 {
-        single(narrow(Format::F32, f64::from(a) * f64::from(b), Rounding::from_code(mode)))
-    }
-    /// `a * b + c` of singles.
-    FMA_F32 = fn softcuda_fma_f32(a: f32, b: f32, c: f32, mode: u32) -> f32 {
-        single(fma_narrow(Format::F32, a, b, c, Rounding::from_code(mode)))
-    }
     /// `a / b` of singles.
     DIV_F32 = fn softcuda_div_f32(a: f32, b: f32, mode: u32) -> f32 {
         single(narrow(Format::F32, odd_quotient(a, b), Rounding::from_code(mode)))

@@ -267,7 +267,7 @@ impl Lower<'_> {
     }
 
     /// Two masks of 64-bit elements as one of 32-bit elements.
-    pub(super) fn narrow_masks(&mut self, low: Value, high: Value) -> Value {
+    pub(in crate::jit::lower) fn narrow_masks(&mut self, low: Value, high: Value) -> Value {
         let [low, high] = [low, high].map(|mask| self.as_vector(mask, types::I8X16));
         let picks = [0u8, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
         let mask = self.b.func.dfg.immediates.push(picks.to_vec().into());

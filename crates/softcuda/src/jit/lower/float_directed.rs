@@ -1,0 +1,189 @@
+//! Sums and products of singles, rounded towards zero or an infinity, for one value or a vector of
+//! them.
+//!
+//! The product of two singles is exact in a double; a sum of doubles is known together with what its
+//! rounding leaves over. So the nearest single is told to lie above or below the exact result, and
+//! is moved by one where it lies on the wrong side.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+
+use super::Lower;
+use super::float_value::const_f64;
+use crate::jit::runtime::float::Rounding;
+
+/// A rounded sum, and on which side of the exact one it lies.
+struct Rounded {
+    single: Value,
+    above: Value,
+    below: Value,
+}
+
+impl Lower<'_> {
+    /// `a * b + c`, or `a + c` without `b`, or `a * b` without `c`.
+    pub(super) fn directed_single(
+        &mut self,
+        a: Value,
+        b: Option<Value>,
+        c: Option<Value>,
+        mode: Rounding,
+    ) -> Value {
+        let Rounded {
+            single,
+            above,
+            below,
+        } = match self.in_vectors() {
+            false => {
+                let [a, b, c] = [Some(a), b, c]
+                    .map(|value| value.map(|value| self.b.ins().fpromote(types::F64, value)));
+                self.rounded(a, b, c)
+            }
+            true => {
+                let halves = [false, true].map(|high| {
+                    let [a, b, c] =
+                        [Some(a), b, c].map(|value| value.map(|value| self.promoted(value, high)));
+                    self.rounded(a, b, c)
+                });
+                let [low, high] = halves;
+                Rounded {
+                    single: self.low_halves(low.single, high.single),
+                    above: self.narrow_masks(low.above, high.above),
+                    below: self.narrow_masks(low.below, high.below),
+                }
+            }
+        };
+        let bits = self.single_bits(single);
+        let zero = self.word(0);
+        let negative = self.b.ins().icmp(IntCC::SignedLessThan, bits, zero);
+        // To the next single of greater or of lesser magnitude.
+        let one = self.word(1);
+        let (more, less) = (self.b.ins().iadd(bits, one), self.b.ins().isub(bits, one));
+        let (moves, moved) = match mode {
+            Rounding::Down => (above, self.select(negative, more, less)),
+            Rounding::Up => (below, self.select(negative, less, more)),
+            _ => {
+                let farther = self.select_mask(negative, below, above);
+                (farther, less)
+            }
+        };
+        let mut bits = self.select(moves, moved, bits);
+        if let (Rounding::Down, Some(c)) = (mode, c) {
+            // Zero is negative unless both terms are positive zeros.
+            let product = match b {
+                Some(b) => {
+                    let (a, b) = (self.single_bits(a), self.single_bits(b));
+                    self.b.ins().bxor(a, b)
+                }
+                None => self.single_bits(a),
+            };
+            let c = self.single_bits(c);
+            let either = self.b.ins().bor(product, c);
+            let sign = self.word(i64::from(i32::MIN));
+            let sign = self.b.ins().band(either, sign);
+            let magnitude = self.word(i64::from(i32::MAX));
+            let magnitude = self.b.ins().band(bits, magnitude);
+            let nothing = self.b.ins().icmp(IntCC::Equal, magnitude, zero);
+            let exact = self.neither(above, below);
+            let nothing = self.b.ins().band(nothing, exact);
+            bits = self.select(nothing, sign, bits);
+        }
+        match self.in_vectors() {
+            true => self.as_vector(bits, types::F32X4),
+            false => self.b.ins().bitcast(types::F32, MemFlags::new(), bits),
+        }
+    }
+
+    /// Of doubles that are singles.
+    fn rounded(&mut self, a: Option<Value>, b: Option<Value>, c: Option<Value>) -> Rounded {
+        let a = a.expect("there is a first operand");
+        let product = match b {
+            Some(b) => self.b.ins().fmul(a, b),
+            None => a,
+        };
+        let (sum, rest) = match c {
+            None => (product, None),
+            Some(c) => {
+                let sum = self.b.ins().fadd(product, c);
+                // Knuth's: what the sum has rounded away.
+                let second = self.b.ins().fsub(sum, product);
+                let first = self.b.ins().fsub(sum, second);
+                let first = self.b.ins().fsub(product, first);
+                let second = self.b.ins().fsub(c, second);
+                (sum, Some(self.b.ins().fadd(first, second)))
+            }
+        };
+        let vector = self.in_vectors();
+        let (single, back) = match vector {
+            true => {
+                let single = self.b.ins().fvdemote(sum);
+                (single, self.b.ins().fvpromote_low(single))
+            }
+            false => {
+                let single = self.b.ins().fdemote(types::F32, sum);
+                (single, self.b.ins().fpromote(types::F64, single))
+            }
+        };
+        let mut above = self.b.ins().fcmp(FloatCC::GreaterThan, back, sum);
+        let mut below = self.b.ins().fcmp(FloatCC::LessThan, back, sum);
+        if let Some(rest) = rest {
+            let same = self.b.ins().fcmp(FloatCC::Equal, back, sum);
+            let zero = const_f64(self, 0);
+            let less = self.b.ins().fcmp(FloatCC::LessThan, rest, zero);
+            let more = self.b.ins().fcmp(FloatCC::GreaterThan, rest, zero);
+            let less = self.b.ins().band(same, less);
+            let more = self.b.ins().band(same, more);
+            above = self.b.ins().bor(above, less);
+            below = self.b.ins().bor(below, more);
+        }
+        Rounded {
+            single,
+            above,
+            below,
+        }
+    }
+
+    /// Two of a vector's singles as doubles.
+    fn promoted(&mut self, value: Value, high: bool) -> Value {
+        let value = match high {
+            false => value,
+            true => self.shuffled(value, value, [2, 3, 2, 3]),
+        };
+        self.b.ins().fvpromote_low(value)
+    }
+
+    /// The first two singles of each.
+    fn low_halves(&mut self, low: Value, high: Value) -> Value {
+        self.shuffled(low, high, [0, 1, 4, 5])
+    }
+
+    fn shuffled(&mut self, a: Value, b: Value, words: [u8; 4]) -> Value {
+        let bytes = words
+            .iter()
+            .flat_map(|word| (0..4).map(move |byte| 4 * word + byte));
+        let bytes: Vec<u8> = bytes.collect();
+        let bytes = self.b.func.dfg.immediates.push(bytes.into());
+        let [a, b] = [a, b].map(|value| self.as_vector(value, types::I8X16));
+        let both = self.b.ins().shuffle(a, b, bytes);
+        self.as_vector(both, types::F32X4)
+    }
+
+    fn single_bits(&mut self, value: Value) -> Value {
+        match self.in_vectors() {
+            true => self.as_vector(value, types::I32X4),
+            false => self.b.ins().bitcast(types::I32, MemFlags::new(), value),
+        }
+    }
+
+    /// `a` where a predicate is true, otherwise `b`, which are predicates too.
+    fn select_mask(&mut self, predicate: Value, a: Value, b: Value) -> Value {
+        let yes = self.b.ins().band(predicate, a);
+        let no = self.b.ins().band_not(b, predicate);
+        self.b.ins().bor(yes, no)
+    }
+
+    /// Neither predicate is true.
+    fn neither(&mut self, a: Value, b: Value) -> Value {
+        let either = self.b.ins().bor(a, b);
+        self.not(either)
+    }
+}
