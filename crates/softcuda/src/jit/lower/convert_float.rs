@@ -55,6 +55,10 @@ impl Operation for FloatConversion {
         true
     }
 
+    fn vectorizes(&self) -> bool {
+        matches!(self.shape, Shape::Integral(None)) && [self.from, self.to] == [Type::F32; 2]
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         match self.shape {
             Shape::Scalar => self.scalar(l),

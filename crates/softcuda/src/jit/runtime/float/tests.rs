@@ -179,6 +179,88 @@ fn same_f64(ours: f64, theirs: f64, case: std::fmt::Arguments<'_>) {
     );
 }
 
+fn softcuda_add_f32(a: f32, b: f32, code: u32) -> f32 {
+    single(fma_narrow(
+        Format::F32,
+        a,
+        1.0,
+        b,
+        Rounding::from_code(code),
+    ))
+}
+
+fn softcuda_mul_f32(a: f32, b: f32, code: u32) -> f32 {
+    let product = f64::from(a) * f64::from(b);
+    single(narrow(Format::F32, product, Rounding::from_code(code)))
+}
+
+fn softcuda_fma_f32(a: f32, b: f32, c: f32, code: u32) -> f32 {
+    single(fma_narrow(Format::F32, a, b, c, Rounding::from_code(code)))
+}
+
+/// Compiled sums and products, of single threads and of groups.
+#[test]
+fn compiled_singles_round_the_same() {
+    use crate::jit::harness::{self, buffer};
+    const THREADS: usize = 256;
+    let mut random = Random(2);
+    for (mode, name) in [
+        (Rounding::Zero, "rz"),
+        (Rounding::Down, "rm"),
+        (Rounding::Up, "rp"),
+    ] {
+        let source = harness::module(&format!(
+            ".visible .entry k(.param .u64 from, .param .u64 to) {{
+                .reg .b32 %r<3>; .reg .b64 %rd<6>; .reg .f32 %f<8>;
+                ld.param.u64 %rd1, [from]; ld.param.u64 %rd2, [to];
+                mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+                add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;
+                ld.global.f32 %f1, [%rd4]; ld.global.f32 %f2, [%rd4+4096];
+                ld.global.f32 %f3, [%rd4+8192];
+                add.{name}.f32 %f4, %f1, %f2; mul.{name}.f32 %f5, %f1, %f2;
+                fma.{name}.f32 %f6, %f1, %f2, %f3; sub.{name}.f32 %f7, %f1, %f2;
+                st.global.f32 [%rd5], %f4; st.global.f32 [%rd5+4096], %f5;
+                st.global.f32 [%rd5+8192], %f6; st.global.f32 [%rd5+12288], %f7;
+            }}"
+        ));
+        let module = harness::load(&source);
+        for round in 0..200 {
+            // Groups, and threads by themselves.
+            let threads = THREADS - round % 2;
+            let mut from = [0f32; 3 * 1024];
+            for at in 0..threads {
+                let (a, b) = (random.single(), random.single());
+                let near = f32::from_bits((-(a * b)).to_bits() ^ (random.next() as u32 & 3));
+                let c = if random.next() & 1 == 0 {
+                    near
+                } else {
+                    random.single()
+                };
+                [from[at], from[1024 + at], from[2048 + at]] = [a, b, c];
+            }
+            let inputs = from;
+            let mut to = [0f32; 4 * 1024];
+            let block = [threads as u32, 1, 1];
+            let buffers = &mut [buffer(&mut from), buffer(&mut to)];
+            harness::run_in(&module, "k", [1; 3], block, 0, buffers, &[]).unwrap();
+            let code = mode.code() as u32;
+            for at in 0..threads {
+                let [a, b, c] = [0, 1024, 2048].map(|array| inputs[array + at]);
+                let expected = [
+                    softcuda_add_f32(a, b, code),
+                    softcuda_mul_f32(a, b, code),
+                    softcuda_fma_f32(a, b, c, code),
+                    softcuda_add_f32(a, -b, code),
+                ];
+                for (array, expected) in [0, 1024, 2048, 3072].into_iter().zip(expected) {
+                    let what = format_args!("{a:e} {b:e} {c:e} {name} {array}");
+                    same_f32(to[array + at], expected, what);
+                }
+            }
+        }
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn singles_round_as_the_processor_does() {
