@@ -35,7 +35,7 @@ pub(crate) use classes::in_vectors;
 pub(crate) use regions::{Exit, Regions, Target};
 
 /// Threads of a group.
-pub(crate) const WIDTH: usize = 4;
+pub(crate) const WIDTH: usize = 8;
 /// The most steps of a body that is worth a second form.
 const MOST_STEPS: usize = 4000;
 

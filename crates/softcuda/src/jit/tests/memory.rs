@@ -210,35 +210,35 @@ fn a_passed_check_admits_no_other_address() {
         ".visible .entry k(.param .u64 a, .param .u64 n) {
     .reg .b32 %r<4>; .reg .b64 %rd<8>; .reg .pred %p;
     ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [n];
-    mov.u32 %r1, %tid.x; setp.eq.u32 %p, %r1, 7;
+    mov.u32 %r1, %tid.x; setp.eq.u32 %p, %r1, 15;
     mul.wide.u32 %rd3, %r1, 4; @%p mov.u64 %rd3, %rd2; add.u64 %rd3, %rd1, %rd3;
     ld.global.u32 %r2, [%rd3]; add.u32 %r2, %r2, 1; st.global.u32 [%rd3], %r2; }",
     );
     for (offset, kind) in [
-        (32u64, FaultKind::IllegalAddress),
+        (64u64, FaultKind::IllegalAddress),
         (0u64.wrapping_sub(4), FaultKind::IllegalAddress),
         (1 << 40, FaultKind::IllegalAddress),
         (1 << 63, FaultKind::IllegalAddress),
-        (30, FaultKind::Misaligned),
+        (62, FaultKind::Misaligned),
         (2, FaultKind::Misaligned),
     ] {
-        let mut a = [0u32; 8];
+        let mut a = [0u32; 16];
         let fault = harness::run(
             &source,
             "k",
             [1, 1, 1],
-            [8, 1, 1],
+            [16, 1, 1],
             &mut [buffer(&mut a)],
             &[&offset.to_le_bytes()],
         )
         .unwrap_err();
         assert_eq!(
             (fault.kind, fault.thread),
-            (kind, Some([7, 0, 0])),
+            (kind, Some([15, 0, 0])),
             "{offset}"
         );
         // How far the neighbours came that ran together with it is open.
-        assert_eq!((&a[..4], a[7]), (&[1; 4][..], 0));
+        assert_eq!((&a[..8], a[15]), (&[1; 8][..], 0));
     }
 }
 

@@ -736,7 +736,7 @@ fn blocks_of_rounds_follow_each_other_whatever_was_left_behind() {
 
 #[test]
 fn a_warp_that_is_not_full_decides() {
-    let data: [u32; 20] = both(
+    let data: [u32; 24] = both(
         "setp.ge.u32 %p1, %r1, 14;
         vote.sync.ballot.b32 %r3, %p1, -1;
         @!%p1 bra other;
@@ -747,16 +747,16 @@ fn a_warp_that_is_not_full_decides() {
         mov.u32 %r4, 7;
         met:
         st.global.u32 [%rd2], %r4;",
-        [20, 1, 1],
+        [24, 1, 1],
     )
     .unwrap();
-    for (thread, got) in (0..20).zip(data) {
+    for (thread, got) in (0..24).zip(data) {
         assert_eq!(
             got,
             if thread < 14 {
                 7
             } else {
-                (19..25).fold(0, |a, b| a ^ b)
+                (19..29).fold(0, |a, b| a ^ b)
             }
         );
     }

@@ -339,7 +339,7 @@ fn kernels_do_the_same_in_both_forms() {
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     let deadlocks = AtomicU64::new(0);
     run_cases(cases, |_, random, _| {
-        let threads = [1, 20, 32, 33, 64, 96, 100, 128][random.below(8)];
+        let threads = [1, 20, 24, 32, 33, 64, 96, 100, 104, 128][random.below(10)];
         let source = kernel(random, threads);
         if alone {
             println!("{source}");
