@@ -121,6 +121,16 @@ pub(crate) struct Refusal {
     pub invalid: bool,
 }
 
+/// A register of 64 bits and its halves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Halves {
+    pub whole: RegId,
+    /// The low one first.
+    pub parts: [RegId; 2],
+    /// The whole is made of them, not they of it.
+    pub joins: bool,
+}
+
 /// How a value differs between the threads of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stride {
@@ -245,6 +255,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
 
     /// What it computes, for accesses at neighbouring indices.
     fn term(&self) -> Option<Term<'_>> {
+        None
+    }
+
+    /// It joins two registers of 32 bits to one of 64, or splits it into two.
+    fn halves(&self) -> Option<Halves> {
         None
     }
 

@@ -156,7 +156,8 @@ impl Lower<'_> {
         self.shuffled(low, high, [0, 1, 4, 5])
     }
 
-    fn shuffled(&mut self, a: Value, b: Value, words: [u8; 4]) -> Value {
+    /// Four words of two vectors, as singles.
+    pub(super) fn shuffled(&mut self, a: Value, b: Value, words: [u8; 4]) -> Value {
         let bytes = words
             .iter()
             .flat_map(|word| (0..4).map(move |byte| 4 * word + byte));

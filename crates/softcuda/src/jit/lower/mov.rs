@@ -4,7 +4,7 @@ use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 use ptx::ast::{Immediate, Type};
 
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, Special, Stride};
+use crate::jit::decode::{Arg, Halves, Operation, Reader, Refusal, Special, Stride};
 
 #[derive(Debug)]
 enum Mov {
@@ -119,6 +119,22 @@ impl Operation for Mov {
 
     fn vectorizes(&self) -> bool {
         matches!(self, Mov::Scalar { .. } | Mov::Each { .. })
+    }
+
+    fn halves(&self) -> Option<Halves> {
+        let (ty, whole, parts, joins) = match self {
+            Mov::Pack { ty, to, from } => (ty, to, from, true),
+            Mov::Unpack { ty, to, from } => (ty, from, to, false),
+            _ => return None,
+        };
+        match (ty.size(), whole, &parts[..]) {
+            (8, Arg::Reg(whole), [Arg::Reg(low), Arg::Reg(high)]) => Some(Halves {
+                whole: *whole,
+                parts: [*low, *high],
+                joins,
+            }),
+            _ => None,
+        }
     }
 
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {

@@ -1,4 +1,5 @@
-//! Faults of threads that run together: told of the thread that makes the access.
+//! Threads that run together: their faults are told of the thread that makes the access, and what they
+//! compute in vectors is what each would compute.
 
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer};
@@ -164,4 +165,38 @@ fn numbers_of_any_width_outlast_a_wait() {
     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut data)];
     harness::run(&source, "k", [1; 3], [32, 1, 1], buffers, &[]).unwrap();
     assert_eq!(data, [3105; 32]);
+}
+
+/// Doubles that are taken apart and put together, in groups and thread by thread.
+#[test]
+fn halves_of_doubles() {
+    let source = harness::module(
+        ".visible .entry k(.param .u64 data) {
+            .reg .b32 %r<6>; .reg .b64 %rd<4>; .reg .f64 %fd<4>; .reg .f32 %f<2>;
+            ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 8;
+            add.u64 %rd3, %rd1, %rd2; ld.global.f64 %fd1, [%rd3];
+            mov.b64 {%r2, %r3}, %fd1; xor.b32 %r2, %r2, 5; add.u32 %r3, %r3, %r1;
+            mov.b64 %fd2, {%r3, %r2}; mov.b64 {%f1, %r4}, %fd2; mov.b64 %fd3, {%r4, %f1};
+            st.global.f64 [%rd3], %fd3; st.global.f64 [%rd3+512], %fd2; }",
+    );
+    for threads in [64, 63] {
+        let mut random = crate::jit::runtime::float::tests::Random(3);
+        let mut data: Vec<u64> = (0..128).map(|_| random.next()).collect();
+        let before = data.clone();
+        harness::run(
+            &source,
+            "k",
+            [1; 3],
+            [threads, 1, 1],
+            &mut [buffer(&mut data)],
+            &[],
+        )
+        .unwrap();
+        for thread in 0..threads as usize {
+            let low = u64::from(before[thread] as u32 ^ 5);
+            let high = u64::from(((before[thread] >> 32) as u32).wrapping_add(thread as u32));
+            assert_eq!(data[thread], high << 32 | low, "{thread} of {threads}");
+            assert_eq!(data[64 + thread], low << 32 | high, "{thread} of {threads}");
+        }
+    }
 }

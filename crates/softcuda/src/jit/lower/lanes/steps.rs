@@ -1,13 +1,13 @@
 //! Steps of a group: done once, in vectors, in rows of memory, or thread after thread.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::Type;
 use smallvec::SmallVec;
 
 use super::{ENDED, Form, Kept, in_vector, vector_of};
-use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::decode::{Arg, Flow, Halves, RegId};
 use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::{Class, WIDTH, Way};
@@ -63,7 +63,10 @@ impl Lower<'_> {
                     access.and_then(|access| self.lanes().plan.class(access.base).stride());
                 instruction.operation.lower_row(self, stride.unwrap_or(0));
             }
-            Way::Each => self.each(instruction, None),
+            Way::Each => match instruction.operation.halves() {
+                Some(halves) if self.by_halves(halves) => {}
+                _ => self.each(instruction, None),
+            },
             Way::Control => unreachable!("done above"),
         }
         if let Some(next) = next {
@@ -96,6 +99,52 @@ impl Lower<'_> {
             instruction.operation.lower(self);
         }
         self.set_form(Form::Once);
+    }
+
+    /// Joins or splits vectors of 64 bits, if all registers are kept in vectors.
+    fn by_halves(&mut self, halves: Halves) -> bool {
+        let Halves {
+            whole,
+            parts,
+            joins,
+        } = halves;
+        let kept = [whole, parts[0], parts[1]].map(|register| self.kept_of(register));
+        let [
+            Kept::Vectors(whole),
+            Kept::Vectors(low),
+            Kept::Vectors(high),
+        ] = kept
+        else {
+            return false;
+        };
+        let of = |l: &Self, at: usize| vector_of(l.register_types[parts[at].0 as usize]);
+        let types = [of(self, 0), of(self, 1)];
+        let is_word = |ty: &ir::Type| matches!(*ty, types::I32X4 | types::F32X4);
+        if whole.len() != 2 * low.len() || low.len() != high.len() || !types.iter().all(is_word) {
+            return false;
+        }
+        for chunk in 0..low.len() {
+            let (first, second) = (whole[2 * chunk], whole[2 * chunk + 1]);
+            if joins {
+                let (a, b) = (self.b.use_var(low[chunk]), self.b.use_var(high[chunk]));
+                for (to, words) in [(first, [0, 4, 1, 5]), (second, [2, 6, 3, 7])] {
+                    let pair = self.shuffled(a, b, words);
+                    let pair = self.as_vector(pair, types::F64X2);
+                    self.b.def_var(to, pair);
+                }
+            } else {
+                let (a, b) = (self.b.use_var(first), self.b.use_var(second));
+                let [lows, highs] =
+                    [[0, 2, 4, 6], [1, 3, 5, 7]].map(|words| self.shuffled(a, b, words));
+                let (lows, highs) = (
+                    self.as_vector(lows, types[0]),
+                    self.as_vector(highs, types[1]),
+                );
+                self.b.def_var(low[chunk], lows);
+                self.b.def_var(high[chunk], highs);
+            }
+        }
+        true
     }
 
     /// Thread after thread, those where a guard does not hold left out.
