@@ -486,7 +486,11 @@ impl Lower<'_> {
         let first = rounds.first_thread;
         let lane = self.rounds_lane();
         let lane = self.b.ins().ireduce(types::I32, lane);
-        self.b.ins().iadd(first, lane)
+        let linear = self.b.ins().iadd(first, lane);
+        match self.form() {
+            Form::Lane(lane) => self.b.ins().iadd_imm(linear, lane as i64),
+            _ => linear,
+        }
     }
 
     /// Brings an operand to the wait that is next: its low and its high half to the arrays at these

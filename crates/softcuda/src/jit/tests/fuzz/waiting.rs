@@ -78,12 +78,32 @@ impl Writer<'_> {
     fn arithmetic(&mut self) {
         let (to, a, b) = (self.value(), self.value(), self.value());
         let number = self.random.below(1000);
-        let text = match self.random.below(5) {
+        let text = match self.random.below(9) {
             0 => format!("add.u32 {to}, {a}, {b};"),
             1 => format!("xor.b32 {to}, {a}, {number};"),
             2 => format!("mad.lo.u32 {to}, {a}, {number}, {b};"),
             3 => format!("mov.u32 {to}, {number};"),
-            _ => format!("add.u32 {to}, {a}, %gid;"),
+            4 => {
+                let special = ["laneid", "warpid", "lanemask_lt", "tid.x"][self.random.below(4)];
+                format!("mov.u32 %t, %{special}; add.u32 {to}, {a}, %t;")
+            }
+            // Who goes which way is no matter of a wait.
+            5 => {
+                let n = self.name();
+                format!(
+                    "and.b32 %t, {b}, 3; setp.lt.u32 %p{n}, %t, 2; @%p{n} bra I{n};
+                    mad.lo.u32 {to}, {a}, 3, {number}; I{n}:"
+                )
+            }
+            6 => {
+                let n = self.name();
+                format!(
+                    "and.b32 %t, {b}, 3; I{n}: add.u32 {to}, {to}, {a}; sub.u32 %t, %t, 1;
+                    setp.gt.s32 %p{n}, %t, 0; @%p{n} bra I{n};"
+                )
+            }
+            7 => format!("cvt.u64.u32 %wide, {a}; mad.wide.u32 %wide, {b}, {number}, %wide;"),
+            _ => format!("shr.u64 %wide, %wide, 3; cvt.u32.u64 %t, %wide; add.u32 {to}, {a}, %t;"),
         };
         self.line(&text);
     }
@@ -287,7 +307,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             .reg .pred %p<{names}>, %q;
             .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>;
             .reg .b32 %t, %me, %spot, %group, %gid, %own, %base;
-            .reg .b64 %to, %at;
+            .reg .b64 %to, %at, %wide;
             .shared .align 4 .b8 shared[4096];
             mov.u32 %me, %tid.x;
             and.b32 %spot, %me, 31;
@@ -298,6 +318,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             mad.lo.u32 %own, %me, 4, %base;
             ld.param.u64 %to, [out];
             mad.wide.u32 %at, %gid, 4, %to;
+            mov.u64 %wide, 0;
             mov.u32 %v0, %gid;
             mul.lo.u32 %v1, %gid, 40503;
             shr.u32 %v2, %v1, 4;
