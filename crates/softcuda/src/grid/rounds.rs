@@ -8,6 +8,10 @@
 //!
 //! Warps have turns in the order that fibers have them in: the same warp again as long as it can go
 //! on, then the next. After a barrier, the first that can.
+//!
+//! Compiled code in vectors begins with a turn of all: while the warps of the block come to the same
+//! barriers, and each goes one way, it gives itself the next turn. [`PART`], [`WARP_MEETS`] and
+//! [`ALL_MEET`] end that where it is not so.
 
 use std::cell::Cell;
 

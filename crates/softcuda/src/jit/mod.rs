@@ -18,7 +18,9 @@
 //! to 10 times less.
 //!
 //! In loops and rounds, neighbouring threads run together as long as they go the same way: the
-//! vector form, which [`spmd`] plans and [`lower::lanes`] lowers, beside the form of one thread.
+//! vector form, which [`spmd`] plans and [`lower::lanes`] lowers, beside the form of one thread. In
+//! rounds, compiled code gives the turns by itself while all threads of a block come to the same
+//! waits; the grid decides once they do not.
 //!
 //! One `dyn Operation` stands for each instruction. Decoding and lowering of a family are in one
 //! file, so what is refused at load and what can be lowered cannot drift apart. A thread that

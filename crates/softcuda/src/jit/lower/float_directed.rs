@@ -6,7 +6,7 @@
 //! is moved by one where it lies on the wrong side.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::Lower;
 use super::float_value::const_f64;
@@ -52,7 +52,7 @@ impl Lower<'_> {
                 }
             }
         };
-        let bits = self.single_bits(single);
+        let bits = self.bits_of(single);
         let zero = self.word(0);
         let negative = self.b.ins().icmp(IntCC::SignedLessThan, bits, zero);
         // To the next single of greater or of lesser magnitude.
@@ -71,12 +71,12 @@ impl Lower<'_> {
             // Zero is negative unless both terms are positive zeros.
             let product = match b {
                 Some(b) => {
-                    let (a, b) = (self.single_bits(a), self.single_bits(b));
+                    let (a, b) = (self.bits_of(a), self.bits_of(b));
                     self.b.ins().bxor(a, b)
                 }
-                None => self.single_bits(a),
+                None => self.bits_of(a),
             };
-            let c = self.single_bits(c);
+            let c = self.bits_of(c);
             let either = self.b.ins().bor(product, c);
             let sign = self.word(i64::from(i32::MIN));
             let sign = self.b.ins().band(either, sign);
@@ -87,10 +87,7 @@ impl Lower<'_> {
             let nothing = self.b.ins().band(nothing, exact);
             bits = self.select(nothing, sign, bits);
         }
-        match self.in_vectors() {
-            true => self.as_vector(bits, types::F32X4),
-            false => self.b.ins().bitcast(types::F32, MemFlags::new(), bits),
-        }
+        self.single_of(bits)
     }
 
     /// Of doubles that are singles.
@@ -166,13 +163,6 @@ impl Lower<'_> {
         let [a, b] = [a, b].map(|value| self.as_vector(value, types::I8X16));
         let both = self.b.ins().shuffle(a, b, bytes);
         self.as_vector(both, types::F32X4)
-    }
-
-    fn single_bits(&mut self, value: Value) -> Value {
-        match self.in_vectors() {
-            true => self.as_vector(value, types::I32X4),
-            false => self.b.ins().bitcast(types::I32, MemFlags::new(), value),
-        }
     }
 
     /// `a` where a predicate is true, otherwise `b`, which are predicates too.

@@ -12,9 +12,9 @@ use super::float_value::const_f32;
 /// 2^x for |x| <= 1/2, from the lowest power of x: its values at Chebyshev's points.
 const POWERS: [f32; 7] = [
     1.0,
-    0.693_147_2,
-    0.240_226_51,
-    0.055_503_273,
+    std::f32::consts::LN_2,
+    0.240_226_5,
+    0.055_503_27,
     0.009_618_057,
     0.001_340_042_8,
     0.000_154_614_45,
@@ -22,7 +22,7 @@ const POWERS: [f32; 7] = [
 
 /// 2 / (ln(2) (2n + 1)): the series of log2((1 + s) / (1 - s)) / s in s^2.
 const LOGARITHMS: [f32; 5] = [
-    2.885_390_1,
+    2.885_39,
     0.961_796_7,
     0.577_078_04,
     0.412_198_6,
@@ -55,7 +55,7 @@ impl Lower<'_> {
             let bias = self.word(127);
             let biased = self.b.ins().iadd(exponent, bias);
             let bits = self.b.ins().ishl_imm(biased, 23);
-            self.from_bits(bits)
+            self.single_of(bits)
         });
         let power = self.b.ins().fmul(power, half);
         self.b.ins().fmul(power, rest)
@@ -78,7 +78,7 @@ impl Lower<'_> {
         let exponent = self.b.ins().sshr_imm(above, 23);
         let shifted = self.b.ins().ishl_imm(exponent, 23);
         let mantissa = self.b.ins().isub(bits, shifted);
-        let mantissa = self.from_bits(mantissa);
+        let mantissa = self.single_of(mantissa);
         let float = self.b.func.dfg.value_type(x);
         let exponent = self.b.ins().fcvt_from_sint(float, exponent);
         let exponent = self.b.ins().fadd(exponent, correction);
@@ -126,14 +126,16 @@ impl Lower<'_> {
         sum
     }
 
-    fn bits_of(&mut self, value: Value) -> Value {
+    /// The bits of a single, or of a vector of them.
+    pub(super) fn bits_of(&mut self, value: Value) -> Value {
         match self.in_vectors() {
             true => self.as_vector(value, types::I32X4),
             false => self.b.ins().bitcast(types::I32, MemFlags::new(), value),
         }
     }
 
-    fn from_bits(&mut self, bits: Value) -> Value {
+    /// The other way round.
+    pub(super) fn single_of(&mut self, bits: Value) -> Value {
         match self.in_vectors() {
             true => self.as_vector(bits, types::F32X4),
             false => self.b.ins().bitcast(types::F32, MemFlags::new(), bits),

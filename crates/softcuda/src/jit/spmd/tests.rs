@@ -1,6 +1,6 @@
 //! Plans of small kernels.
 
-use super::{Class, Plan, Way};
+use super::{Class, Exit, Plan, Target, Way};
 use crate::jit::harness;
 use crate::jit::program::Step;
 
@@ -120,4 +120,56 @@ fn the_number_in_the_group_is_split_off() {
         and.b32 %r5, %r3, 31; shr.u32 %r6, %r2, 1; and.b32 %r7, %r2, 1;",
     );
     assert_eq!(ways[3..], [Way::Vector; 4]);
+}
+
+/// How the regions of a kernel are left, by region; the waits that they begin with.
+fn regions(body: &str) -> Option<(Vec<Exit>, Vec<bool>)> {
+    let (plan, _) = plan(body)?;
+    let regions = plan.regions.expect("it waits").regions;
+    let waits = regions.iter().map(|region| region.wait.is_some());
+    Some((
+        regions.iter().map(|region| region.exit).collect(),
+        waits.collect(),
+    ))
+}
+
+#[test]
+fn regions_go_from_wait_to_wait() {
+    let (exits, waits) = regions(
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 5; @%p1 bra over; add.u32 %r1, %r1, 1;
+        over: bar.sync 0; add.u32 %r2, %r1, 1; bar.sync 0; st.shared.u32 [tile], %r2;",
+    )
+    .expect("it has regions");
+    let to = |region| Exit::To(Target::Region(region));
+    // The branch leads nobody past a wait.
+    assert_eq!(exits, [to(1), to(2), Exit::To(Target::End)]);
+    assert_eq!(waits, [false, true, true]);
+}
+
+#[test]
+fn branches_past_a_wait_decide() {
+    let (exits, waits) = regions(
+        "ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; again: setp.ge.u32 %p1, %r2, %r1;
+        @%p1 bra done; bar.sync 0; add.u32 %r2, %r2, 7; bra again;
+        done: st.shared.u32 [tile], %r2;",
+    )
+    .expect("it has regions");
+    // Before the loop, its head, what the barrier takes, the barrier, behind the loop.
+    let decides = |exit: &&Exit| matches!(exit, Exit::Branch { .. });
+    assert_eq!(exits.iter().filter(decides).count(), 1, "{exits:?}");
+    assert_eq!(waits.iter().filter(|wait| **wait).count(), 1);
+    let ends = exits.iter().filter(|exit| **exit == Exit::To(Target::End));
+    assert_eq!(ends.count(), 1, "{exits:?}");
+}
+
+#[test]
+fn who_waits_first_or_under_a_guard_has_no_regions() {
+    assert!(plan("bar.sync 0; mov.u32 %r1, %tid.x; st.shared.u32 [tile], %r1;").is_none());
+    assert!(
+        plan(
+            "ld.param.u32 %r1, [n]; setp.eq.u32 %p1, %r1, 1; @%p1 bar.sync 0;
+            mov.u32 %r1, %tid.x; st.shared.u32 [tile], %r1;"
+        )
+        .is_none()
+    );
 }

@@ -16,8 +16,8 @@ const VECTORS: usize = 8;
 /// An operation that compiled code does, if all lanes of a full warp take part.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Known {
-    /// Each lane takes from this lane, or keeps its own.
-    Shuffle([Option<usize>; 32]),
+    /// A shuffle over the whole warp, by this number.
+    Shuffle(Meeting, usize),
     Vote(Meeting),
 }
 
@@ -40,14 +40,17 @@ impl Known {
         let (by, clamp) = (wait.b? as usize & 31, wait.c?);
         // Over the whole warp.
         let whole = if meeting == ShflUp { 0 } else { 31 };
-        (clamp & 0x1f1f == whole).then(|| {
-            Known::Shuffle(std::array::from_fn(|lane| match meeting {
-                ShflUp => lane.checked_sub(by),
-                ShflDown => Some(lane + by).filter(|from| *from < 32),
-                ShflBfly => Some(lane ^ by),
-                _ => Some(by),
-            }))
-        })
+        (clamp & 0x1f1f == whole).then_some(Known::Shuffle(meeting, by))
+    }
+}
+
+/// The lane that a lane takes from in a shuffle over the whole warp; `None`: it keeps its own.
+fn source(meeting: Meeting, by: usize, lane: usize) -> Option<usize> {
+    match meeting {
+        Meeting::ShflUp => lane.checked_sub(by),
+        Meeting::ShflDown => Some(lane + by).filter(|from| *from < 32),
+        Meeting::ShflBfly => Some(lane ^ by),
+        _ => Some(by),
     }
 }
 
@@ -61,13 +64,14 @@ impl Lower<'_> {
             self.b.ins().load(types::I32X4, flags, tile, offset)
         });
         let (results, predicates): ([Value; VECTORS], _) = match known {
-            Known::Shuffle(from) => {
-                let own = |lane: usize| from[lane].unwrap_or(lane);
+            Known::Shuffle(meeting, by) => {
+                let from = |lane: usize| source(meeting, by, lane);
+                let own = |lane: usize| from(lane).unwrap_or(lane);
                 let results = std::array::from_fn(|vector| {
                     let lanes = std::array::from_fn(|lane| own(4 * vector + lane));
                     self.pick(&values, lanes)
                 });
-                let inside = (0..32).filter(|lane| from[*lane].is_some());
+                let inside = (0..32).filter(|lane| from(*lane).is_some());
                 (
                     results,
                     Some(inside.fold(0u32, |all, lane| all | 1 << lane)),
