@@ -10,6 +10,9 @@
 //! next:    the next lane of the turn, or over
 //! ```
 //!
+//! Where there is a vector form, a block begins with it: [`super::lanes`] has the groups' code, and
+//! what is above follows where threads have turns one by one.
+//!
 //! What a lane keeps lies in its warp's [`Tile`], behind what lanes bring to a wait: in arrays over
 //! the lanes, one for each register, whichever wait it is kept at. Registers share an array that
 //! are of one size and never kept at the same wait: lanes stand at different waits, so what one

@@ -761,3 +761,52 @@ fn a_warp_that_is_not_full_decides() {
         );
     }
 }
+
+/// Where an index wraps between neighbours, they go on one by one, and so do all threads of the
+/// block from then on: to a wait, to a loop, or to a branch.
+#[test]
+fn groups_that_part_for_good_still_meet_the_others() {
+    let bodies = [
+        "shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1; add.u32 %r3, %r3, %r4;",
+        "mov.u32 %r5, 0; again: add.u32 %r5, %r5, 1; shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1;
+        add.u32 %r3, %r3, %r4; setp.lt.u32 %p1, %r5, 3; @%p1 bra again; add.u32 %r3, %r3, %r5;",
+        "setp.lt.u32 %p1, %r1, 32; @%p1 bra skip; shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1;
+        add.u32 %r3, %r3, %r4; skip: add.u32 %r3, %r3, 1;",
+        "setp.ge.u32 %p1, %r1, 32; @%p1 bra go; bra skip; go:
+        shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1; mov.u32 %r3, %r4; skip: add.u32 %r3, %r3, 1;",
+    ];
+    for body in bodies {
+        let data: [u32; 64] = both(
+            &format!(
+                ".reg .b64 %wide, %high; .shared .align 4 .b8 tile[256];
+                sub.u32 %r2, %r1, 35;
+                cvt.u64.u32 %wide, %r2;
+                shr.u64 %high, %wide, 7;
+                cvt.u32.u64 %r3, %high;
+                add.u32 %r3, %r3, %r1;
+                {body}
+                shl.b32 %r5, %r1, 2;
+                mov.u32 %r6, tile;
+                add.u32 %r6, %r6, %r5;
+                st.shared.u32 [%r6], %r3;
+                bar.sync 0;
+                xor.b32 %r5, %r5, 128;
+                mov.u32 %r6, tile;
+                add.u32 %r6, %r6, %r5;
+                ld.shared.u32 %r4, [%r6];
+                mad.lo.u32 %r3, %r3, 7, %r4;
+                st.global.u32 [%rd2], %r3;"
+            ),
+            [64, 1, 1],
+        )
+        .unwrap();
+        let first = |thread: u32| (thread.wrapping_sub(35) >> 7).wrapping_add(thread);
+        if body == bodies[0] {
+            let sum = |thread: u32| first(thread).wrapping_add(first(thread ^ 1));
+            for (thread, got) in (0..64).zip(data) {
+                let expected = sum(thread).wrapping_mul(7).wrapping_add(sum(thread ^ 32));
+                assert_eq!(got, expected, "thread {thread}");
+            }
+        }
+    }
+}

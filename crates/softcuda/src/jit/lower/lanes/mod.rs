@@ -12,6 +12,8 @@
 //!              there, in the form of one thread; when all have come there, the group goes on
 //! ```
 //!
+//! That is where no thread waits; [`regions`] has the rest.
+//!
 //! What a thread leaves for the other form lies in a slot of the native stack, which has a place
 //! for each register and thread.
 

@@ -402,7 +402,13 @@ impl Lower<'_> {
 
     /// Where the group that is being lowered goes on if its threads part here, and join there.
     fn landing(&mut self, join: Option<usize>) -> usize {
-        let region = self.lanes().turns.as_ref().map_or(0, |turns| turns.region);
+        let region = match &mut self.lanes().turns {
+            None => 0,
+            Some(turns) => {
+                turns.regions[turns.region].fails |= join.is_none();
+                turns.region
+            }
+        };
         let landing = Landing { join, region };
         let landings = &mut self.lanes().landings;
         match landings.iter().position(|known| *known == landing) {

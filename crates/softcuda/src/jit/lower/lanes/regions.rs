@@ -1,5 +1,5 @@
 //! In rounds: a warp's groups run through a region one after the other, and the warp goes on from
-//! region to region, as [`Regions`] says.
+//! region to region, as [`Regions`](crate::jit::spmd::Regions) says.
 //!
 //! ```text
 //! enter:  what the warp's lanes do together: the operation that the region begins with
@@ -72,7 +72,7 @@ pub(in crate::jit::lower) struct RegionBlocks {
     leave: Block,
     latch: Block,
     /// Threads of a group may end up elsewhere.
-    fails: bool,
+    pub fails: bool,
 }
 
 impl Lanes {
@@ -164,7 +164,6 @@ impl Lower<'_> {
             self.b.ins().stack_store(yes, slot, FAILED);
             let no = self.b.ins().iconst(types::I32, 0);
             self.store_group_word(no, offset_of!(Tile, together));
-            self.turns().regions[region].fails = true;
         }
         let latch = self.turns().regions[region].latch;
         self.b.ins().jump(latch, &[]);

@@ -78,7 +78,7 @@ impl Writer<'_> {
     fn arithmetic(&mut self) {
         let (to, a, b) = (self.value(), self.value(), self.value());
         let number = self.random.below(1000);
-        let text = match self.random.below(9) {
+        let text = match self.random.below(10) {
             0 => format!("add.u32 {to}, {a}, {b};"),
             1 => format!("xor.b32 {to}, {a}, {number};"),
             2 => format!("mad.lo.u32 {to}, {a}, {number}, {b};"),
@@ -102,7 +102,16 @@ impl Writer<'_> {
                     setp.gt.s32 %p{n}, %t, 0; @%p{n} bra I{n};"
                 )
             }
-            7 => format!("cvt.u64.u32 %wide, {a}; mad.wide.u32 %wide, {b}, {number}, %wide;"),
+            // Wraps between some neighbours, who part for good.
+            7 => {
+                let n = self.name();
+                format!(
+                    "sub.u32 %x{n}, %me, {}; cvt.u64.u32 %y{n}, %x{n}; shr.u64 %z{n}, %y{n}, 7;
+                    cvt.u32.u64 %t, %z{n}; add.u32 {to}, {a}, %t;",
+                    number % 50
+                )
+            }
+            8 => format!("cvt.u64.u32 %wide, {a}; mad.wide.u32 %wide, {b}, {number}, %wide;"),
             _ => format!("shr.u64 %wide, %wide, 3; cvt.u32.u64 %t, %wide; add.u32 {to}, {a}, %t;"),
         };
         self.line(&text);
@@ -308,6 +317,8 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>;
             .reg .b32 %t, %me, %spot, %group, %gid, %own, %base;
             .reg .b64 %to, %at, %wide;
+            .reg .b32 %x<{names}>;
+            .reg .b64 %y<{names}>, %z<{names}>;
             .shared .align 4 .b8 shared[4096];
             mov.u32 %me, %tid.x;
             and.b32 %spot, %me, 31;
