@@ -14,6 +14,9 @@ use crate::jit::program::{Body, Instruction, Step};
 
 /// The most regions of a body that is worth a second form.
 const MOST: usize = 200;
+/// The most registers that are live at heads of regions, in all: each is taken there by code of its
+/// own.
+const MOST_LIVE: usize = 10_000;
 
 /// Where the groups of a warp go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +79,11 @@ impl Regions {
         let mut decides = vec![false; count];
         loop {
             let owners = blocks.owners(&mut heads, &decides);
-            if heads.iter().filter(|head| **head).count() > MOST {
+            let heads_live = heads.iter().zip(live).filter(|(head, _)| **head);
+            let (count, live_there) = heads_live.fold((0, 0), |(count, all), (_, live)| {
+                (count + 1, all + live.len())
+            });
+            if count > MOST || live_there > MOST_LIVE {
                 return None;
             }
             let more = blocks.undecided(&heads, &decides, &owners);
