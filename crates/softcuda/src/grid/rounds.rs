@@ -9,9 +9,9 @@
 //! Warps have turns in the order that fibers have them in: the same warp again as long as it can go
 //! on, then the next. After a barrier, the first that can.
 //!
-//! Compiled code in vectors begins with a turn of all: while the warps of the block come to the same
-//! barriers, and each goes one way, it gives itself the next turn. [`PART`], [`WARP_MEETS`] and
-//! [`ALL_MEET`] end that where it is not so.
+//! Compiled code in vectors begins with a turn of all: while the warps of the block come to the
+//! same barriers, and each goes one way, it gives itself the next turn. [`PART`], [`WARP_MEETS`]
+//! and [`ALL_MEET`] end that where it is not so.
 
 use std::cell::Cell;
 
@@ -123,8 +123,8 @@ runtime! {
 runtime! {
     /// In a turn of all: the lanes of the warp do not go the same way from here, or do not come to
     /// where other warps came. Those of its groups that are still together stand at `taken` where
-    /// they decided so ([`Tile::decisions`]), otherwise at `other`; the others have said where. From
-    /// here on, threads have turns one by one.
+    /// they decided so ([`Tile::decisions`]), otherwise at `other`; the others have said where.
+    /// From here on, threads have turns one by one.
     PART = fn part(context: *mut BlockContext, waits: *const Wait, taken: u32, other: u32) -> u32 {
         let block = Block::of(context);
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
@@ -155,7 +155,7 @@ runtime! {
             return 0;
         }
         let warp = &block.warps()[turn.warp as usize];
-        warp.tile().stands.iter().for_each(|stands| stands.set(number));
+        warp.tile().all_stand(number);
         // SAFETY: as in `PART`.
         let status = unsafe { block.settle_warp(context, turn.warp, waits) };
         if status == CONTINUE && warp.ready.get() == turn.lanes {
@@ -166,12 +166,12 @@ runtime! {
         0
     }
 
-    /// In a turn of all: all warps have come to a barrier that is not simply for all. Answers whether
-    /// all go on from there; otherwise threads have turns one by one.
+    /// In a turn of all: all warps have come to a barrier that is not simply for all. Answers
+    /// whether all go on from there; otherwise threads have turns one by one.
     ALL_MEET = fn all_meet(context: *mut BlockContext, waits: *const Wait, number: u32) -> u32 {
         let block = Block::of(context);
         for (index, warp) in (0..).zip(block.warps()) {
-            warp.tile().stands.iter().for_each(|stands| stands.set(number));
+            warp.tile().all_stand(number);
             // SAFETY: as in `PART`.
             unsafe { block.settle_warp(context, index, waits) };
         }
@@ -235,13 +235,11 @@ impl Block {
         // SAFETY: the caller vouches for it.
         unsafe { (*context).turn = Turn::NONE };
         for warp in &self.warps()[turn.warp as usize + 1..] {
-            let stands = warp.tile().stands.iter();
-            stands.for_each(|lane| lane.set(turn.stands));
+            warp.tile().all_stand(turn.stands);
             warp.ready.set(!warp.exited());
         }
         for index in 0..turn.warp {
-            let stands = self.warps()[index as usize].tile().stands.iter();
-            stands.for_each(|lane| lane.set(turn.comes));
+            self.warps()[index as usize].tile().all_stand(turn.comes);
             // SAFETY: the caller vouches for it.
             let status = unsafe { self.settle_warp(context, index, waits) };
             if status != CONTINUE {

@@ -127,6 +127,11 @@ impl Tile {
             .checked_next_multiple_of(64)
     }
 
+    /// Every lane stands there.
+    pub fn all_stand(&self, stands: u32) {
+        self.stands.iter().for_each(|lane| lane.set(stands));
+    }
+
     fn value(&self, lane: usize) -> u64 {
         u64::from(self.highs[lane].get()) << 32 | u64::from(self.values[lane].get())
     }
@@ -210,7 +215,7 @@ impl Warp {
         self.exited.set(!exist);
         self.open.set(0);
         let tile = self.tile();
-        tile.stands.iter().for_each(|lane| lane.set(START));
+        tile.all_stand(START);
         let together = tile.together.iter();
         together.for_each(|group| group.set(u32::from(groups)));
     }

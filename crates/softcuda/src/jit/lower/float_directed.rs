@@ -1,9 +1,9 @@
 //! Sums and products of singles, rounded towards zero or an infinity, for one value or a vector of
 //! them.
 //!
-//! The product of two singles is exact in a double; a sum of doubles is known together with what its
-//! rounding leaves over. So the nearest single is told to lie above or below the exact result, and
-//! is moved by one where it lies on the wrong side.
+//! The product of two singles is exact in a double; a sum of doubles is known together with what
+//! its rounding leaves over. So the nearest single is told to lie above or below the exact result,
+//! and is moved by one where it lies on the wrong side.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};

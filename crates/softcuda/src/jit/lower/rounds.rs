@@ -53,7 +53,7 @@ pub(super) struct Rounds {
     /// For each wait in source order, what lanes keep there.
     kept: Vec<AtWait>,
     /// Where in the tile the array of each register begins.
-    pub places: HashMap<RegId, usize>,
+    places: HashMap<RegId, usize>,
     /// For each register, the step that computes it again instead.
     pub recomputed: Vec<Option<usize>>,
     /// Where a warp has come to a barrier, in a turn of all.
@@ -167,10 +167,12 @@ fn numbered(
     numbers
 }
 
-fn places_of(list: &[RegId], places: &HashMap<RegId, usize>) -> Vec<(RegId, usize)> {
-    list.iter()
-        .map(|register| (*register, places[register]))
-        .collect()
+impl Rounds {
+    /// Where in the tile the arrays of these registers begin; what is computed again has none.
+    pub fn places_of(&self, list: &[RegId]) -> Vec<(RegId, usize)> {
+        let place = |register: &RegId| Some((*register, *self.places.get(register)?));
+        list.iter().filter_map(place).collect()
+    }
 }
 
 impl Lower<'_> {
@@ -369,21 +371,18 @@ impl Lower<'_> {
         let Some(rounds) = &self.rounds else {
             return;
         };
-        let (resumes, recomputed) = (rounds.resumes.clone(), rounds.recomputed.clone());
-        let places = rounds.places.clone();
-        for ((head, live), resume) in heads.into_iter().zip(&resumes[waits..]) {
-            self.b.switch_to_block(*resume);
-            self.b.set_cold_block(*resume);
+        let resume = |((head, live), resume): ((usize, Vec<RegId>), &Block)| {
+            let again = recompute::steps(self.body, &rounds.recomputed, &live);
+            (head, *resume, rounds.places_of(&live), again)
+        };
+        let heads = heads.into_iter().zip(&rounds.resumes[waits..]);
+        let heads: Vec<_> = heads.map(resume).collect();
+        for (head, resume, load, again) in heads {
+            self.b.switch_to_block(resume);
+            self.b.set_cold_block(resume);
             self.clear_registers();
-            for register in &live {
-                if let (Some(at), None) = (places.get(register), recomputed[register.0 as usize]) {
-                    let variable = self.variable(*register);
-                    let ty = self.register_types[register.0 as usize];
-                    let value = self.load_lane(ty, *at);
-                    self.b.def_var(variable, value);
-                }
-            }
-            self.steps_again(recompute::steps(self.body, &recomputed, &live));
+            self.load_registers(load);
+            self.steps_again(again);
             let begins = self.thread_head(head);
             self.b.ins().jump(begins, &[]);
         }
@@ -582,8 +581,7 @@ impl Lower<'_> {
         let (carry_at, call_area) = (rounds.carry, rounds.call_area.clone());
         let kept = std::mem::take(&mut rounds.kept[number]);
         let again = std::mem::take(&mut rounds.again[number]);
-        let places = |list: &[RegId]| places_of(list, &rounds.places);
-        let (store, load) = (places(&kept.store), places(&kept.load));
+        let (store, load) = (rounds.places_of(&kept.store), rounds.places_of(&kept.load));
         let (tile, lane) = (rounds.tile, rounds.lane);
         self.unit.waits[number] = wait;
         let flags = MemFlags::trusted();
@@ -612,12 +610,7 @@ impl Lower<'_> {
 
         self.enter(resume);
         self.clear_registers();
-        for (register, at) in load {
-            let variable = self.variable(register);
-            let ty = self.register_types[register.0 as usize];
-            let value = self.load_lane(ty, at);
-            self.b.def_var(variable, value);
-        }
+        self.load_registers(load);
         if let Some(carry) = carry {
             let value = self.load_lane(types::I8, carry_at);
             self.b.def_var(carry, value);
@@ -627,6 +620,16 @@ impl Lower<'_> {
             self.b.ins().stack_store(value, self.call_area, word);
         }
         self.steps_again(again);
+    }
+
+    /// Takes registers from where the lane has kept them.
+    fn load_registers(&mut self, kept: Vec<(RegId, usize)>) {
+        for (register, at) in kept {
+            let variable = self.variable(register);
+            let ty = self.register_types[register.0 as usize];
+            let value = self.load_lane(ty, at);
+            self.b.def_var(variable, value);
+        }
     }
 
     /// Does steps once more that compute what the lane has not kept.

@@ -47,8 +47,8 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Known {
                 }
                 continue;
             }
-            let stride = || instruction.operation.stride(&|arg| known.stride(arg));
-            let whole = stride().is_some_and(|stride| stride.whole);
+            let stride = instruction.operation.stride(&|arg| known.stride(arg));
+            let whole = stride.is_some_and(|stride| stride.whole);
             let value = match guard {
                 Class::Varying => Class::Varying,
                 Class::Unset => Class::Unset,

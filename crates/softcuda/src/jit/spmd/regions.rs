@@ -2,9 +2,9 @@
 //! other, and then the warp goes on to the next region.
 //!
 //! A region begins at its head, a block, and has one way out for all groups: to the head of another
-//! region, to a branch that decides for the whole warp, or to the thread's end. Every operation that
-//! waits begins a region. Branches that lead some threads past a wait decide for the warp: where its
-//! groups do not agree, its threads go on one by one.
+//! region, to a branch that decides for the whole warp, or to the thread's end. Every operation
+//! that waits begins a region. Branches that lead some threads past a wait decide for the warp:
+//! where its groups do not agree, its threads go on one by one.
 //!
 //! What threads keep from region to region lies in their warp's tile.
 
@@ -101,11 +101,14 @@ impl Regions {
 
     /// Whether a way from one block to another stays in the region of the first.
     pub fn stays(&self, from: usize, to: usize) -> bool {
-        let (Some(region), Some(other)) = (self.of[from], self.of[to]) else {
-            return false;
-        };
-        let head = &self.regions[region];
-        region == other && !(to == head.head && head.wait.is_some()) && !self.decides(from)
+        let inside = |region| self.leads_inside(region, to);
+        self.of[from].is_some_and(inside) && !self.decides(from)
+    }
+
+    /// Whether a block is one of a region, and not the wait that it begins with.
+    pub fn leads_inside(&self, region: usize, to: usize) -> bool {
+        let Region { head, wait, .. } = &self.regions[region];
+        self.of[to] == Some(region) && !(to == *head && wait.is_some())
     }
 
     /// Whether a block is a branch that decides for the warp.

@@ -1,5 +1,5 @@
-//! Threads that run together: their faults are told of the thread that makes the access, and what they
-//! compute in vectors is what each would compute.
+//! Threads that run together: their faults are told of the thread that makes the access, and what
+//! they compute in vectors is what each would compute.
 
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer};

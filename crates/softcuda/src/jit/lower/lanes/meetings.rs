@@ -1,5 +1,5 @@
-//! Operations of a full warp in compiled code: shuffles by a number, and votes. What the lanes bring
-//! lies in the warp's tile, and so do the results.
+//! Operations of a full warp in compiled code: shuffles by a number, and votes. What the lanes
+//! bring lies in the warp's tile, and so do the results.
 
 use std::mem::offset_of;
 

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! All warps of a block run so to the next barrier, one after the other, while they come to the
-//! same one: a turn of all. Where the groups of a warp do not go the same way, or threads of a group
-//! end up elsewhere, [`PART`] sorts out who stands where, and from then on threads have turns one by
-//! one.
+//! same one: a turn of all. Where the groups of a warp do not go the same way, or threads of a
+//! group end up elsewhere, [`PART`] sorts out who stands where, and from then on threads have turns
+//! one by one.
 
 use std::mem::offset_of;
 
@@ -132,11 +132,7 @@ impl Lower<'_> {
     /// Where a group goes on whose threads parted in a region and joined at a block.
     pub(super) fn way_in(&mut self, region: usize, join: usize) -> Block {
         let inside = match &self.lanes().plan.regions {
-            Some(regions) => {
-                regions.of[join] == Some(region)
-                    && !(regions.regions[region].head == join
-                        && regions.regions[region].wait.is_some())
-            }
+            Some(regions) => regions.leads_inside(region, join),
             None => true,
         };
         match inside {
@@ -233,19 +229,15 @@ impl Lower<'_> {
 
     /// Takes registers from the tile, or computes them again.
     fn take_kept(&mut self, registers: &[RegId]) {
-        let (places, recomputed) = match &self.rounds {
-            Some(rounds) => (rounds.places.clone(), rounds.recomputed.clone()),
-            None => return,
+        let Some(rounds) = &self.rounds else {
+            return;
         };
-        for register in registers {
-            if recomputed[register.0 as usize].is_none()
-                && let Some(place) = places.get(register)
-            {
-                self.take_of_group(*register, *place);
-            }
+        let again = recompute::steps(self.body, &rounds.recomputed, registers);
+        for (register, place) in rounds.places_of(registers) {
+            self.take_of_group(register, place);
         }
         let group = self.group.take();
-        for at in recompute::steps(self.body, &recomputed, registers) {
+        for at in again {
             self.group_step_again(at);
         }
         self.group = group;
@@ -286,15 +278,11 @@ impl Lower<'_> {
             Some(regions) => regions.regions[region].stores.clone(),
             None => vec![],
         };
-        let places = match &self.rounds {
-            Some(rounds) => rounds.places.clone(),
-            None => return,
+        let Some(rounds) = &self.rounds else {
+            return;
         };
-        for register in stores {
-            // What is computed again has no place.
-            if let Some(place) = places.get(&register) {
-                self.keep_of_group(register, *place);
-            }
+        for (register, place) in rounds.places_of(&stores) {
+            self.keep_of_group(register, place);
         }
         if let Exit::To(Target::Region(next)) = exit
             && let (_, Some(wait), _) = self.region(next)
@@ -637,7 +625,7 @@ impl Lower<'_> {
         self.begin_turn_of_all(number);
     }
 
-    /// A turn of all threads of the block, which stand at this place. The builder's block is filled.
+    /// A turn of all threads of the block, which stand at this place. Fills the builder's block.
     pub(in crate::jit::lower) fn begin_turn_of_all(&mut self, stands: Value) {
         let (flags, block) = (MemFlags::trusted(), self.block);
         let at = (offset_of!(BlockContext, turn) + offset_of!(Turn, stands)) as i32;
