@@ -11,11 +11,12 @@ use std::ffi::c_void;
 use super::barrier::Barrier;
 use super::cluster::Cluster;
 use super::context::{
-    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Mode, Site, Status, ThreadContext, Turn,
+    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Mode, SUSPENDED, Site, Status, ThreadContext,
+    Turn,
 };
 use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
-use super::poll::BUDGET;
+use super::poll::{BUDGET, budget_of_all};
 use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
@@ -116,6 +117,8 @@ impl Block {
                 sites: std::ptr::null_mut(),
                 workspace: 0,
                 turn: Turn::NONE,
+                polls: 0,
+                resumes: 0,
                 tiles: std::ptr::null_mut(),
                 stop: std::ptr::null(),
                 runtime: std::ptr::null_mut(),
@@ -242,6 +245,8 @@ impl Block {
             sites: self.sites.as_mut_ptr(),
             workspace: running.workspace,
             turn: Turn::NONE,
+            polls: 0,
+            resumes: 0,
             tiles: tiles.cast(),
             stop: running.stop_flag(),
             runtime,
@@ -259,6 +264,8 @@ impl Block {
         self.exited.set(0);
         self.events.set(0);
         context.turn = Turn::NONE;
+        context.polls = budget_of_all(context.threads);
+        context.resumes = 0;
         if self.running().launch.code.mode == Mode::Rounds {
             // Compiled code sets what a context of it needs.
             return self.reset_waits();
@@ -306,12 +313,16 @@ impl Block {
     }
 
     /// Runs the whole block on the current stack, as a loop over its threads or in rounds.
-    pub(super) fn run_loop(&self) {
+    pub(super) fn run_loop(&self) -> Outcome {
         let thread = self.threads[0].context.get();
         // SAFETY: nothing else refers to the contexts now; the entry is compiled code for this kind
         // of run, which keeps its accesses inside what the contexts describe.
         let status = unsafe { (self.running().launch.code.entry)(thread, self.context.get()) };
+        if status == SUSPENDED {
+            return Outcome::Polls;
+        }
         self.check(status, None);
+        Outcome::Done
     }
 
     /// A thread has returned.
@@ -360,15 +371,16 @@ impl Block {
         if self.exited.get() as usize == self.threads.len() {
             return Outcome::Done;
         }
-        let polls = self
-            .warps
-            .iter()
-            .fold(0, |polls, warp| polls | warp.poll_again());
-        if polls == 0 {
-            Outcome::Waits
-        } else {
-            Outcome::Polls
+        match self.poll_again() {
+            false => Outcome::Waits,
+            true => Outcome::Polls,
         }
+    }
+
+    /// Gives those that poll another turn; says whether there are any.
+    pub(super) fn poll_again(&self) -> bool {
+        let again = |polls, warp: &Warp| polls | warp.poll_again();
+        self.warps.iter().fold(0, again) != 0
     }
 
     /// Gives the threads of a warp turns until none is ready; says whether any was.

@@ -24,6 +24,9 @@ pub(crate) const EXITED: Status = 1;
 /// The thread ended by a fault, which has been recorded in the launch, or because another thread's
 /// fault stops the launch.
 pub(crate) const FAULTED: Status = 2;
+/// In rounds: threads of the block poll, and none can go on before others have run. The kernel's
+/// function is to be called again.
+pub(crate) const SUSPENDED: Status = 3;
 
 /// How the threads of a block are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +183,10 @@ pub(crate) struct BlockContext {
     pub workspace: u64,
     /// In rounds: whose turn it is.
     pub turn: Turn,
+    /// In rounds: polls that the turn has left before its lanes let others run.
+    pub polls: i32,
+    /// In rounds: not 0 where the block goes on that was [`SUSPENDED`].
+    pub resumes: u32,
     /// In rounds: the first warp's tile; the others follow, a [`Tile::stride`] apart.
     pub tiles: *mut Tile,
     /// Not 0 once the launch has been stopped.
@@ -189,7 +196,7 @@ pub(crate) struct BlockContext {
 }
 
 /// A compiled kernel: runs the whole block or, in fiber mode, one thread. Ends with [`EXITED`] or
-/// [`CONTINUE`] when it ended well.
+/// [`CONTINUE`] when it ended well, or with [`SUSPENDED`].
 pub(crate) type KernelFn = unsafe extern "C" fn(*mut ThreadContext, *mut BlockContext) -> Status;
 
 /// A compiled device function: thread, block, where the return parameters go, where the parameters

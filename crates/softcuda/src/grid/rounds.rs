@@ -17,8 +17,9 @@ use std::cell::Cell;
 
 use super::barrier::{Part, no_such_barrier};
 use super::block::Block;
-use super::context::{BlockContext, CONTINUE, FAULTED, Status, Turn};
+use super::context::{BlockContext, CONTINUE, FAULTED, SUSPENDED, Status, Turn};
 use super::launch::FaultKind;
+use super::poll::BUDGET;
 use super::running::fault;
 use super::warp::{Selectors, Tile, Warp, each};
 use crate::jit::runtime::runtime;
@@ -48,6 +49,8 @@ pub(crate) struct Wait {
 impl Wait {
     /// The kind of a place where threads stand that wait for nothing.
     const POINT: u32 = 0x7f;
+    /// The kind of a poll.
+    const POLL: u32 = 0x7e;
 
     /// Not known yet.
     pub const NOWHERE: Wait = Wait {
@@ -55,6 +58,12 @@ impl Wait {
         mask: Some(0),
         b: Some(0),
         c: Some(0),
+    };
+
+    /// A place where threads let others run before they look at memory again.
+    pub const POLLS: Wait = Wait {
+        kind: Wait::POLL,
+        ..Wait::NOWHERE
     };
 
     /// A place where nothing is waited for.
@@ -106,17 +115,21 @@ runtime! {
                 return status;
             }
         }
-        let next = match block.next_turn(last.warp) {
-            Some(next) => next,
-            None if block.exited() as usize == block.threads().len() => Turn::NONE,
+        let (next, status) = match block.next_turn(last.warp) {
+            Some(next) => (next, CONTINUE),
+            None if block.exited() as usize == block.threads().len() => (Turn::NONE, CONTINUE),
+            None if block.poll_again() => (Turn::NONE, SUSPENDED),
             None => {
                 block.deadlock();
                 return FAULTED;
             }
         };
         // SAFETY: as above.
-        unsafe { (*context).turn = next };
-        CONTINUE
+        let context = unsafe { &mut *context };
+        context.turn = next;
+        context.polls = BUDGET * next.lanes.count_ones() as i32;
+        context.resumes = u32::from(status == SUSPENDED);
+        status
     }
 }
 
@@ -273,6 +286,7 @@ impl Block {
             let lanes = run_of(tile, left, stands);
             left &= !lanes;
             if stands == ENDED {
+                self.events.set(self.events.get() + 1);
                 self.leave_together(index, lanes);
                 continue;
             }
@@ -284,6 +298,11 @@ impl Block {
                 warp.ready.set(warp.ready.get() | lanes);
                 continue;
             }
+            if wait.kind == Wait::POLL {
+                self.warps()[index].poll(lanes);
+                continue;
+            }
+            self.events.set(self.events.get() + 1);
             let status = match BarrierKind::of(wait.kind) {
                 Some(kind) => self.at_barrier(context, index, lanes, kind, wait),
                 None => {

@@ -259,9 +259,9 @@ impl Warp {
         self.exited.set(self.exited.get() | lanes);
     }
 
-    /// A lane polled.
-    pub fn poll(&self, lane: u32) {
-        self.polling.set(self.polling.get() | 1 << lane);
+    /// Lanes polled.
+    pub fn poll(&self, lanes: u32) {
+        self.polling.set(self.polling.get() | lanes);
     }
 
     /// Makes the lanes that polled ready again, and says which.

@@ -28,10 +28,12 @@ const KEPT_UNITS: usize = 8;
 
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
 
-/// A block and the fibers of its threads.
+/// A block, and the fibers of its threads if it is run so.
 struct Slot {
     block: Box<Block>,
     fibers: Vec<Option<Fiber>>,
+    /// All its threads have ended.
+    done: bool,
 }
 
 /// The blocks of a cluster.
@@ -84,46 +86,74 @@ impl Worker {
             let detail = format!("a block of {threads} threads");
             running.fail(FaultKind::LaunchFailure, [0; 3], None, None, detail);
         } else if running.launch.code.mode == Mode::Fibers {
-            self.fibers(running, smid, nsmid, limit);
+            self.stacks.resize(native_stack(running));
+            self.side_by_side(running, smid, nsmid, limit, 0);
         } else {
-            self.loops(running, smid, nsmid, limit);
+            self.on_one_stack(running, |worker, stack_limit| {
+                match running.launch.code.spins {
+                    true => worker.side_by_side(running, smid, nsmid, limit, stack_limit),
+                    false => worker.loops(running, smid, nsmid, limit, stack_limit),
+                }
+            });
         }
     }
 
-    /// Blocks as loops over their threads, or in rounds.
-    fn loops(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
+    /// Does work on a stack that is deep enough for the kernel; it gets the lowest address that
+    /// compiled code may reach.
+    fn on_one_stack(&mut self, running: &Running<'_>, work: impl FnOnce(&mut Worker, u64)) {
         let wanted = native_stack(running);
         let native = native_soft_limit();
         let here = &native as *const u64 as u64;
-        let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
         if here.saturating_sub(native) >= wanted {
-            unit.run_loops(running, smid, nsmid, limit, native);
-        } else {
-            if self.deep.as_ref().is_none_or(|(size, _)| *size < wanted) {
+            return work(self, native);
+        }
+        let deep = self.deep.take().filter(|(size, _)| *size >= wanted);
+        let deep = deep.map_or_else(
+            || {
                 let mut stacks = Stacks::default();
                 stacks.resize(wanted);
-                match stacks.take() {
-                    Ok(stack) => self.deep = Some((wanted, stack)),
-                    Err(error) => {
-                        let detail = format!("no stack of {wanted} bytes: {error}");
-                        running.fail(FaultKind::LaunchFailure, [0; 3], None, None, detail);
-                    }
-                }
-            }
-            if let Some((_, stack)) = &mut self.deep {
+                stacks.take().map(|stack| (wanted, stack))
+            },
+            Ok,
+        );
+        match deep {
+            Ok((size, mut stack)) => {
                 let limit_on_it = stack.soft_limit();
-                corosensei::on_stack(stack, || {
-                    unit.run_loops(running, smid, nsmid, limit, limit_on_it)
-                });
+                corosensei::on_stack(&mut stack, || work(self, limit_on_it));
+                self.deep = Some((size, stack));
+            }
+            Err(error) => {
+                let detail = format!("no stack of {wanted} bytes: {error}");
+                running.fail(FaultKind::LaunchFailure, [0; 3], None, None, detail);
             }
         }
+    }
+
+    /// Blocks as loops over their threads, or in rounds, one after the other.
+    fn loops(
+        &mut self,
+        running: &Running<'_>,
+        smid: u32,
+        nsmid: u32,
+        limit: u64,
+        stack_limit: u64,
+    ) {
+        let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
+        unit.run_loops(running, smid, nsmid, limit, stack_limit);
         self.spare.push(unit);
     }
 
-    /// Threads as fibers.
-    fn fibers(&mut self, running: &Running<'_>, smid: u32, nsmid: u32, limit: u64) {
+    /// Blocks whose threads may poll: as fibers, or in rounds on the stack that ends at
+    /// `stack_limit`.
+    fn side_by_side(
+        &mut self,
+        running: &Running<'_>,
+        smid: u32,
+        nsmid: u32,
+        limit: u64,
+        stack_limit: u64,
+    ) {
         let launch = running.launch;
-        self.stacks.resize(native_stack(running));
         let unit_threads = volume(launch.block) * volume(launch.cluster).max(1);
         let most = match launch.cooperative {
             true => u64::MAX,
@@ -138,7 +168,7 @@ impl Worker {
             };
             if more && let Some(index) = running.take(1).next() {
                 let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
-                match unit.start(index, running, smid, nsmid) {
+                match unit.start(index, running, smid, nsmid, stack_limit) {
                     true => self.resident.push(unit),
                     false => self.spare.push(unit),
                 }
@@ -208,6 +238,7 @@ impl Unit {
         self.slots.resize_with(blocks, || Slot {
             block: Block::new(),
             fibers: Vec::new(),
+            done: false,
         });
         for slot in &mut self.slots {
             if slot.block.prepare(running, lanes, smid, nsmid).is_none() {
@@ -270,7 +301,14 @@ impl Unit {
 
     /// Makes it the unit `index` of the launch, of which no thread has started. `false`: see
     /// [`Unit::prepare`].
-    fn start(&mut self, index: u64, running: &Running<'_>, smid: u32, nsmid: u32) -> bool {
+    fn start(
+        &mut self,
+        index: u64,
+        running: &Running<'_>,
+        smid: u32,
+        nsmid: u32,
+        stack_limit: u64,
+    ) -> bool {
         let blocks = volume(running.launch.cluster).max(1);
         let threads = volume(running.launch.block) as u32;
         if !self.prepare(running, blocks as usize, threads, smid, nsmid) {
@@ -280,8 +318,13 @@ impl Unit {
         for (rank, slot) in (0..).zip(&mut self.slots) {
             slot.block
                 .place(place(running, index, rank), &*self.cluster);
-            slot.block.ready();
-            slot.fibers.resize_with(threads as usize, || None);
+            slot.done = false;
+            if running.launch.code.mode == Mode::Fibers {
+                slot.block.ready();
+                slot.fibers.resize_with(threads as usize, || None);
+            } else {
+                slot.block.on_one_stack(stack_limit);
+            }
         }
         true
     }
@@ -296,14 +339,18 @@ impl Unit {
         let before = self.events();
         let (mut done, mut waits) = (true, true);
         for slot in &mut self.slots {
-            if slot.block.exited() as usize == slot.fibers.len() {
+            if slot.done {
                 continue;
             }
-            let outcome = slot.block.round(&mut slot.fibers, stacks);
+            let outcome = match running.launch.code.mode {
+                Mode::Fibers => slot.block.round(&mut slot.fibers, stacks),
+                _ => slot.block.run_loop(),
+            };
             if running.stopped() {
                 return false;
             }
-            done &= outcome == Outcome::Done;
+            slot.done = outcome == Outcome::Done;
+            done &= slot.done;
             waits &= outcome != Outcome::Polls;
         }
         if !done && waits && self.events() == before {
@@ -314,11 +361,7 @@ impl Unit {
 
     /// No thread of the unit can ever run again.
     fn deadlock(&self) {
-        if let Some(slot) = self
-            .slots
-            .iter()
-            .find(|slot| (slot.block.exited() as usize) < slot.fibers.len())
-        {
+        if let Some(slot) = self.slots.iter().find(|slot| !slot.done) {
             slot.block.deadlock();
         }
     }

@@ -1,12 +1,13 @@
 //! What a function may do while it runs: wait for other threads or not. It decides how a kernel's
 //! threads are run, its [`Mode`].
 //!
-//! A kernel that waits in its own body alone, at barriers of its block and operations of its warp,
-//! runs in rounds. It must run in fiber mode when it can reach
+//! An operation polls if it looks at memory that another thread may write for it to see. Inside a
+//! cycle it may wait so for a write of a thread that loop mode would run later: the thread spins.
+//!
+//! A kernel that waits or spins in its own body alone, at barriers of its block, operations of its
+//! warp and polls, runs in rounds. It must run in fiber mode when it can reach
 //! - an operation that waits elsewhere (in a called function, or at a cluster's barrier), or
-//! - an operation that polls (looks at memory that another thread may write for it to see) inside a
-//!   cycle of its own control flow, or by a call inside such a cycle, or in a function that calls
-//!   itself: it may be waiting for a write of a thread that loop mode would run later.
+//! - a function that spins, or that polls and is called inside a cycle or by itself.
 
 use super::decode::{Callee, Flow};
 use super::program::{Body, Program, Step};
@@ -19,7 +20,7 @@ pub(crate) struct Facts {
     pub polls: bool,
     /// It must run as a fiber.
     pub waits: bool,
-    /// It is a kernel that waits where it can do so in rounds.
+    /// It is a kernel that waits or spins where it can do so in rounds.
     pub rounds: bool,
 }
 
@@ -49,9 +50,9 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
                 continue;
             };
             let operation = &instruction.operation;
-            facts[at].waits |= operation.polls() && *in_cycle;
-            if operation.waits() {
-                match function.kernel && operation.waits_in_rounds() {
+            let spins = operation.polls() && *in_cycle;
+            if spins || operation.waits() {
+                match function.kernel && (spins || operation.waits_in_rounds()) {
                     true => facts[at].rounds = true,
                     false => facts[at].waits = true,
                 }
@@ -123,6 +124,30 @@ fn calls_itself(calls: &[Vec<(u32, bool)>], at: usize) -> bool {
         }
     }
     false
+}
+
+/// Whether a thread may spin in a body.
+pub(crate) fn spins(body: &Body) -> bool {
+    let polls = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.polls());
+    body.steps.iter().any(polls)
+        && body
+            .steps
+            .iter()
+            .zip(steps_in_cycles(body))
+            .any(|(step, in_cycle)| in_cycle && polls(step))
+}
+
+/// The steps of a kernel where its threads wait in rounds, in source order. Where they may spin,
+/// each poll is one.
+pub(crate) fn waits_in_rounds(body: &Body) -> Vec<usize> {
+    let spins = spins(body);
+    let waits = |at: &usize| match &body.steps[*at] {
+        Step::Instruction(step) => {
+            step.operation.waits_in_rounds() || spins && step.operation.polls()
+        }
+        Step::Label(_) => false,
+    };
+    (0..body.steps.len()).filter(waits).collect()
 }
 
 /// For each step, whether control can come back to it.

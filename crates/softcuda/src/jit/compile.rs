@@ -17,6 +17,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleError};
 use parking_lot::Mutex;
 
+use super::analysis;
 use super::decode::Callee;
 use super::dump::Dump;
 use super::layout::align_up;
@@ -225,6 +226,8 @@ pub(crate) struct Unit {
     pub mode: Mode,
     /// Neighbouring threads run together where they can.
     pub vectors: bool,
+    /// In rounds: threads of the kernel may spin, so that polls are waits.
+    pub spins: bool,
     /// In rounds: what threads of the kernel keep while they wait.
     pub live: Kept,
     /// In rounds: the bytes that each thread keeps.
@@ -446,9 +449,7 @@ pub(crate) fn compile(
 /// What threads of a kernel keep where they wait; `None` for a kernel that is too large.
 fn kept(program: &Program, kernel: u32) -> Option<Kept> {
     let body = program.functions[kernel as usize].body.as_ref()?;
-    let waits: Vec<usize> = (0..body.steps.len())
-        .filter(|at| matches!(&body.steps[*at], Step::Instruction(wait) if wait.operation.waits_in_rounds()))
-        .collect();
+    let waits = analysis::waits_in_rounds(body);
     let definitions = waits.len().checked_mul(body.tables.registers.len())?;
     (definitions <= MAX_DEFINITIONS).then(|| liveness::kept(body, &waits))?
 }
@@ -476,6 +477,8 @@ fn compile_unit(
         (Mode::Rounds, None) => Mode::Fibers,
         (mode, _) => mode,
     };
+    let body = program.functions[kernel as usize].body.as_ref();
+    let spins = mode == Mode::Rounds && body.is_some_and(analysis::spins);
     let symbols = Symbols::default();
     let mut builder = JITBuilder::with_isa(isa()?, cranelift_module::default_libcall_names());
     let known = Arc::clone(&symbols);
@@ -487,6 +490,7 @@ fn compile_unit(
         shared,
         mode,
         vectors,
+        spins,
         live: live.unwrap_or_default(),
         kept: 0,
         waits: Box::new([]),
@@ -543,6 +547,7 @@ fn compile_unit(
                 kept,
                 sites,
                 frame,
+                spins,
             },
             time: start.elapsed(),
             size,

@@ -1,6 +1,8 @@
 //! Which registers hold what is read later: what a thread keeps while it waits, and what of it
 //! must move.
 //!
+//! A poll is a wait before its operation, which a thread may also pass.
+//!
 //! A register that is kept lies at one place whichever wait the thread stands at. So nothing needs
 //! to be stored that lies there since an earlier wait, nor loaded that is not read before the next.
 
@@ -47,7 +49,13 @@ pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
     let live_in = flow.backward(|live, at| before(&body.steps[at], live));
     let live: Vec<Set> = steps
         .iter()
-        .map(|step| flow.after(*step, &live_in, |live, at| before(&body.steps[at], live)))
+        .map(|step| {
+            let back = |live: &mut Set, at: usize| before(&body.steps[at], live);
+            match polls(body, *step) {
+                true => flow.at(*step, &live_in, back),
+                false => flow.after(*step, &live_in, back),
+            }
+        })
         .collect();
 
     // Forward: what lies where it is kept.
@@ -57,9 +65,9 @@ pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
         };
         if let Some(number) = wait_of[at] {
             match instruction.guard {
-                None => lies.clone_from(&live[number]),
+                None if !polls(body, at) => lies.clone_from(&live[number]),
                 // Who does not wait has what lay there before.
-                Some(_) => lies
+                _ => lies
                     .iter_mut()
                     .zip(&live[number])
                     .for_each(|(a, b)| *a &= b),
@@ -84,6 +92,11 @@ pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
     // Backward: what is wanted before the next wait is over.
     let wanted = |wanted: &mut Set, at: usize| {
         let step = &body.steps[at];
+        if let (Some(number), true) = (wait_of[at], polls(body, at)) {
+            before(step, wanted);
+            let stored = wanted.iter_mut().zip(&store[number]);
+            return stored.for_each(|(a, b)| *a |= b);
+        }
         if let (Some(number), Step::Instruction(instruction)) = (wait_of[at], step) {
             match instruction.guard {
                 None => wanted.clone_from(&store[number]),
@@ -101,7 +114,10 @@ pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
         .iter()
         .zip(live.iter().zip(&store))
         .map(|(step, (live, store))| {
-            let load = flow.after(*step, &wanted_in, wanted);
+            let load = match polls(body, *step) {
+                true => flow.at(*step, &wanted_in, wanted),
+                false => flow.after(*step, &wanted_in, wanted),
+            };
             let load: Set = load.iter().zip(live).map(|(a, b)| a & b).collect();
             AtWait {
                 live: registers(live),
@@ -112,6 +128,11 @@ pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
         .collect();
     let at_start = live_in.first().map_or(vec![], |live| registers(live));
     Some(Kept { waits, at_start })
+}
+
+/// Whether a step that is a wait is a poll.
+fn polls(body: &Body, at: usize) -> bool {
+    matches!(&body.steps[at], Step::Instruction(step) if !step.operation.waits())
 }
 
 /// For each block of this graph of the body, the registers that are live where it begins. `None`
@@ -199,6 +220,16 @@ impl<'a> Flow<'a> {
             writes
                 .iter()
                 .for_each(|register| clear(&mut set, *register));
+        }
+        set
+    }
+
+    /// What holds right before a step.
+    fn at(&self, step: usize, before: &[Set], back: impl Fn(&mut Set, usize)) -> Set {
+        let block = self.graph.block_of[step];
+        let mut set = self.leaving(before, block);
+        for at in (step..self.ranges[block].end).rev() {
+            back(&mut set, at);
         }
         set
     }

@@ -37,6 +37,9 @@ pub(crate) struct Compiled {
     /// Bytes that `entry` itself takes of the native stack. It does not look whether there are so
     /// many; functions that it calls do.
     pub frame: u32,
+    /// Its threads may spin, in rounds: a run may end with
+    /// [`SUSPENDED`](crate::grid::context::SUSPENDED).
+    pub spins: bool,
 }
 
 /// How a module is loaded.

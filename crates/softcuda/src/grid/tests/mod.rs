@@ -25,6 +25,7 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
             kept: 0,
             sites: 3,
             frame: 256,
+            spins: false,
         },
         owner: Arc::new(()),
         kernel: "by_hand".into(),

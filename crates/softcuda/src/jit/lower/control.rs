@@ -175,7 +175,7 @@ impl Lower<'_> {
     /// The thread looks at what another may write: now and then it lets the others run.
     pub fn poll(&mut self) {
         if !self.fibers() {
-            return;
+            return self.poll_in_rounds();
         }
         let offset = std::mem::offset_of!(crate::grid::context::ThreadContext, polls);
         let polls = self.thread_field(types::I32, offset);

@@ -238,8 +238,13 @@ impl Lower<'_> {
             None => self.b.ins().jump(over, &[]),
             Some(_) => {
                 let threads = self.entry(Entry::Ntid(0));
-                let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
-                self.b.ins().brif(odd, apart, &[], begin, &[])
+                let mut apart_at_once = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
+                if self.unit.spins {
+                    let at = offset_of!(BlockContext, resumes) as i32;
+                    let resumes = self.b.ins().load(types::I32, flags, self.block, at);
+                    apart_at_once = self.b.ins().bor(apart_at_once, resumes);
+                }
+                self.b.ins().brif(apart_at_once, apart, &[], begin, &[])
             }
         };
         self.entry.end.get_or_insert(end);
@@ -620,6 +625,31 @@ impl Lower<'_> {
             self.b.ins().stack_store(value, self.call_area, word);
         }
         self.steps_again(again);
+    }
+
+    /// Where threads spin: each poll costs the turn one of its budget. Who finds it used up waits
+    /// here. Of groups, all do so where a block begins.
+    pub(super) fn poll_in_rounds(&mut self) {
+        if !self.unit.spins || !self.rounds() || self.form() != Form::Thread {
+            return;
+        }
+        let (waits, next) = (self.cold_block(), self.fresh_block());
+        let over = self.spend_polls(1);
+        self.b.ins().brif(over, waits, &[], next, &[]);
+        self.enter(waits);
+        self.wait(Wait::POLLS);
+        self.b.ins().jump(next, &[]);
+        self.enter(next);
+    }
+
+    /// Takes so many polls from the budget of the turn; whether there were fewer.
+    pub(super) fn spend_polls(&mut self, count: i64) -> Value {
+        let (flags, block) = (MemFlags::trusted(), self.block);
+        let at = offset_of!(BlockContext, polls) as i32;
+        let polls = self.b.ins().load(types::I32, flags, block, at);
+        let polls = self.b.ins().iadd_imm(polls, -count);
+        self.b.ins().store(flags, polls, block, at);
+        self.b.ins().icmp_imm(IntCC::SignedLessThan, polls, 0)
     }
 
     /// Takes registers from where the lane has kept them.

@@ -15,7 +15,7 @@
 //! thread is ever masked out, and a value that is written under a branch is as uniform as what it
 //! is computed from. What threads write between parting and joining varies where they join.
 //!
-//! A body that waits is divided into [`Regions`] from wait to wait: the groups of a warp run
+//! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a warp run
 //! through one after the other, and the warp goes on to the next.
 //!
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
@@ -29,6 +29,7 @@ mod tests;
 
 use std::fmt;
 
+use super::analysis;
 use super::decode::{Callee, Flow, RegId};
 use super::liveness;
 use super::program::{Body, Function, Step};
@@ -128,7 +129,7 @@ pub(crate) struct Plan {
     pub control: Control,
     /// By block, the registers that are live where it begins.
     pub live: Vec<Vec<RegId>>,
-    /// Of a body that waits.
+    /// Of a body that waits or spins.
     pub regions: Option<Regions>,
 }
 
@@ -143,9 +144,10 @@ impl Plan {
         let live = liveness::live_in(body, &control.graph)?;
         let known = classes::of(body, &control, &live);
         let ways = classes::ways(body, &known)?;
-        let regions = match ways.contains(&Way::Wait) {
-            true => Some(Regions::of(body, &control, &live)?),
-            false => None,
+        let places = analysis::waits_in_rounds(body);
+        let regions = match places.is_empty() {
+            true => None,
+            false => Some(Regions::of(body, &control, &live, &places)?),
         };
         let plan = Plan {
             classes: known.classes,

@@ -67,9 +67,15 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// The regions of a body; `None` if it does not fall into any, or waits under a guard.
-    pub fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Option<Regions> {
-        let blocks = Blocks::of(body, control)?;
+    /// The regions of a body whose threads wait at `places`; `None` if it does not fall into any,
+    /// or waits under a guard.
+    pub fn of(
+        body: &Body,
+        control: &Control,
+        live: &[Vec<RegId>],
+        places: &[usize],
+    ) -> Option<Regions> {
+        let blocks = Blocks::of(body, control, places)?;
         let count = blocks.successors.len();
         let mut heads = vec![false; count];
         heads[0] = true;
@@ -135,7 +141,7 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn of(body: &'a Body, control: &'a Control) -> Option<Blocks<'a>> {
+    fn of(body: &'a Body, control: &'a Control, places: &[usize]) -> Option<Blocks<'a>> {
         let successors = &control.graph.successors;
         let count = successors.len();
         let mut predecessors = vec![vec![]; count];
@@ -152,7 +158,6 @@ impl<'a> Blocks<'a> {
         }
         let mut waits = vec![None; count];
         let mut leaves = vec![false; count];
-        let mut number = 0;
         for (at, step) in body.steps.iter().enumerate() {
             let Step::Instruction(instruction) = step else {
                 continue;
@@ -162,8 +167,7 @@ impl<'a> Blocks<'a> {
                 if instruction.guard.is_some() || control.first[block] != at {
                     return None;
                 }
-                waits[block] = Some((at, number));
-                number += 1;
+                waits[block] = Some((at, places.binary_search(&at).ok()?));
             }
             leaves[block] |= operation.flow() == Flow::Leave && !operation.faults();
         }

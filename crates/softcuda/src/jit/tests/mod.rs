@@ -11,6 +11,7 @@ mod misbehaviour;
 mod refusals;
 mod rounds;
 mod special;
+mod spins;
 mod variables;
 mod vectors;
 mod waits;

@@ -32,6 +32,13 @@ fn kernel(body: &str) -> String {
             bar.sync 0;
             ret;
         }}
+        .func polls()
+        {{
+            .reg .b32 %r<2>;
+            .shared .align 4 .b8 seen[4];
+            ld.volatile.shared.u32 %r1, [seen];
+            ret;
+        }}
         .visible .entry k(.param .u64 out)
         {{
             .reg .pred %p<8>;
@@ -345,16 +352,17 @@ fn who_runs_in_rounds() {
         // In a function of its own.
         ("call meets, ();", Mode::Fibers),
         ("bar.sync 0; call meets, ();", Mode::Fibers),
+        ("again: call polls, (); setp.eq.u32 %p1, %r1, 99; @%p1 bra again;", Mode::Fibers),
         // A wait for another thread's write, also where the loop is entered from above by falling
         // through.
         (
             "bar.sync 0; again: ld.volatile.global.u32 %r3, [%rd1]; setp.eq.u32 %p1, %r3, 0; @%p1 bra again;",
-            Mode::Fibers,
+            Mode::Rounds,
         ),
         (
             "bar.sync 0; again: setp.eq.u32 %p2, %r1, 9; @%p2 bra done; look: ld.volatile.global.u32 %r3, [%rd1];
              setp.eq.u32 %p1, %r3, 0; @%p1 bra again; done:",
-            Mode::Fibers,
+            Mode::Rounds,
         ),
     ] {
         assert_eq!(mode(body), expected, "{body}");

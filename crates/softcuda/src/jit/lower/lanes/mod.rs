@@ -249,7 +249,35 @@ impl Lower<'_> {
             self.b.switch_to_block(begins);
             self.lanes().bases.fill([None; WIDTH]);
             self.enter_region(block);
+            self.group_polls(block);
         }
+    }
+
+    /// At the head of a block where threads that spin poll: when the budget of polls is used up, the
+    /// group's threads go on by themselves.
+    fn group_polls(&mut self, block: usize) {
+        if !self.unit.spins {
+            return;
+        }
+        let body = self.body;
+        let control = &self.lanes().plan.control;
+        let of = &control.graph.block_of;
+        let steps = (control.first[block]..of.len()).take_while(|at| of[*at] == block);
+        let polls = |at: &usize| match &body.steps[*at] {
+            Step::Instruction(instruction) => instruction.operation.polls(),
+            Step::Label(_) => false,
+        };
+        let count = steps.filter(polls).count();
+        if count == 0 {
+            return;
+        }
+        let over = self.spend_polls((count * WIDTH) as i64);
+        let (cold, next) = (self.cold_block(), self.fresh_block());
+        self.b.ins().brif(over, cold, &[], next, &[]);
+        self.enter(cold);
+        let here = self.stand(block);
+        self.part(&[block], &[here; WIDTH], None);
+        self.enter(next);
     }
 
     /// The group has ended: the next one's turn.

@@ -402,10 +402,11 @@ impl Lower<'_> {
 
     /// Where the group that is being lowered goes on if its threads part here, and join there.
     fn landing(&mut self, join: Option<usize>) -> usize {
+        let spins = self.unit.spins;
         let region = match &mut self.lanes().turns {
             None => 0,
             Some(turns) => {
-                turns.regions[turns.region].fails |= join.is_none();
+                turns.regions[turns.region].fails |= join.is_none() || spins;
                 turns.region
             }
         };

@@ -154,7 +154,8 @@ impl Lower<'_> {
             Some(regions) => regions.regions[region].exit,
             None => unreachable!("regions are lowered in rounds alone"),
         };
-        if exit != Exit::To(Target::End) {
+        // Who spins may stand at a poll instead of its end.
+        if exit != Exit::To(Target::End) || self.unit.spins {
             let slot = self.lanes().slot;
             let yes = self.b.ins().iconst(types::I32, 1);
             self.b.ins().stack_store(yes, slot, FAILED);

@@ -2,7 +2,8 @@
 //! fibers: all do the same.
 //!
 //! The kernels have no races: threads share memory only between two barriers of all, and the lanes
-//! of a branch or a loop agree on their mask first. Some deadlock, and then do so in all forms.
+//! of a branch or a loop agree on their mask first. Some deadlock, and then do so in all forms. In
+//! some, threads spin: they take turns at a lock, or wait for the other block to start.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ struct Writer<'a> {
     names: usize,
     /// Statements that are still to come, at most.
     left: usize,
+    /// Threads may spin.
+    spins: bool,
 }
 
 impl Writer<'_> {
@@ -126,7 +129,9 @@ impl Writer<'_> {
         };
         let p = self.name();
         let odd = format!("and.b32 %t, {from}, 1; setp.ne.u32 %p{p}, %t, 0;");
-        let text = match self.random.below(14) {
+        // Which lanes are there depends on who spins how long.
+        let kinds = if self.spins { 12 } else { 14 };
+        let text = match self.random.below(kinds) {
             0..=4 => {
                 let mode = ["up", "down", "bfly", "idx"][self.random.below(4)];
                 let clamp = match (mode, self.random.below(4)) {
@@ -158,8 +163,8 @@ impl Writer<'_> {
                 format!("redux.sync.{op} {to}, {from}, {mask};")
             }
             10 => format!("elect.sync {to}|%p{p}, {mask}; @%p{p} add.u32 {to}, {to}, 100;"),
-            11 => format!("activemask.b32 %t; add.u32 {to}, {to}, %t;"),
-            12 => format!("shfl.idx.b32 {to}, {from}, {selector}, 31;"),
+            12 => format!("activemask.b32 %t; add.u32 {to}, {to}, %t;"),
+            13 => format!("shfl.idx.b32 {to}, {from}, {selector}, 31;"),
             _ => format!("bar.warp.sync {mask};"),
         };
         self.line(&text);
@@ -215,6 +220,32 @@ impl Writer<'_> {
         ));
     }
 
+    /// A thread looks at memory again and again.
+    fn spin(&mut self) {
+        let (to, from, n) = (self.value(), self.value(), self.name());
+        let text = match self.random.below(4) {
+            // Threads take numbers, and turns by them.
+            0 | 1 => format!(
+                "atom.shared.add.u32 %x{n}, [%base+4000], 1;
+                S{n}: ld.volatile.shared.u32 %t, [%base+4004]; setp.ne.u32 %p{n}, %t, %x{n};
+                @%p{n} bra S{n};
+                ld.global.u32 %t, [%count]; add.u32 %t, %t, 1; st.global.u32 [%count], %t;
+                add.u32 %x{n}, %x{n}, 1; st.volatile.shared.u32 [%base+4004], %x{n};"
+            ),
+            // What is there already, some times.
+            2 => format!(
+                "and.b32 %x{n}, {from}, 7;
+                S{n}: ld.volatile.shared.u32 %t, [%own]; add.u32 {to}, {to}, %t;
+                sub.u32 %x{n}, %x{n}, 1; setp.gt.s32 %p{n}, %x{n}, 0; @%p{n} bra S{n};"
+            ),
+            _ => format!(
+                "S{n}: ld.volatile.global.u32 %t, [%other]; setp.eq.u32 %p{n}, %t, 0;
+                @%p{n} bra S{n}; add.u32 {to}, {to}, %t;"
+            ),
+        };
+        self.line(&text);
+    }
+
     /// Statements of lanes that agree on `mask`; of all threads of the block, if `together`.
     fn statements(&mut self, mask: &str, together: bool, depth: usize) {
         for _ in 0..1 + self.random.below(5) {
@@ -222,6 +253,10 @@ impl Writer<'_> {
                 return;
             }
             self.left -= 1;
+            if self.spins && self.random.below(6) == 0 {
+                self.spin();
+                continue;
+            }
             match self.random.below(14) {
                 0..=2 => self.arithmetic(),
                 3..=6 => self.warp_operation(mask),
@@ -298,25 +333,29 @@ impl Writer<'_> {
 /// A kernel `k(.u64 out)`.
 fn kernel(random: &mut Random, threads: u32) -> String {
     let left = 3 + random.below(30);
+    let spins = random.below(3) == 0;
     let mut writer = Writer {
         random,
         text: String::new(),
         threads,
         names: 0,
         left,
+        spins,
     };
     while writer.left > 0 {
         writer.statements("-1", true, 3);
     }
     let Writer { text, names, .. } = writer;
     let names = names + 1;
+    let counts = BLOCKS * threads * 4;
+    let flags = counts + 4;
     harness::module(&format!(
         ".visible .entry k(.param .u64 out)
         {{
             .reg .pred %p<{names}>, %q;
             .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>;
             .reg .b32 %t, %me, %spot, %group, %gid, %own, %base;
-            .reg .b64 %to, %at, %wide;
+            .reg .b64 %to, %at, %wide, %count, %other;
             .reg .b32 %x<{names}>;
             .reg .b64 %y<{names}>, %z<{names}>;
             .shared .align 4 .b8 shared[4096];
@@ -336,6 +375,18 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             mov.u32 %v3, 0;
             xor.b32 %v4, %v2, %me;
             mov.u32 %v5, %spot;
+            mul.wide.u32 %count, %t, 8;
+            add.u64 %count, %count, %to;
+            add.u64 %count, %count, {counts};
+            xor.b32 %t, %t, 1;
+            mul.wide.u32 %other, %t, 8;
+            add.u64 %other, %other, %to;
+            add.u64 %other, %other, {flags};
+            mov.u32 %t, 1;
+            st.volatile.global.u32 [%count+4], %t;
+            mov.u32 %t, 0;
+            st.shared.u32 [%base+4000], %t;
+            st.shared.u32 [%base+4004], %t;
             st.shared.u32 [%own], %me;
             bar.sync 0;
             {text}
@@ -355,7 +406,8 @@ const BLOCKS: u32 = 2;
 
 /// What a launch leaves behind, and how it ends.
 fn outcome(module: &Arc<Module>, threads: u32) -> (Vec<u32>, Option<(FaultKind, [u32; 3])>) {
-    let mut data = vec![0u32; (BLOCKS * threads) as usize];
+    // For each thread a word; for each block, how often its lock was taken, and that it started.
+    let mut data = vec![0u32; (BLOCKS * (threads + 2)) as usize];
     let (grid, block) = ([BLOCKS, 1, 1], [threads, 1, 1]);
     let result = harness::run_in(module, "k", grid, block, 0, &mut [buffer(&mut data)], &[]);
     match result {
