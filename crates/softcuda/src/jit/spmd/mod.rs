@@ -10,10 +10,10 @@
 //! | affine | the first thread's value; each next one has a fixed amount more |
 //! | varying | a value for each thread: vectors, or as many scalars |
 //!
-//! Where threads part at a branch, each goes on by itself, in the compiled code of one thread, to
-//! where the ways [join](Plan::join) again; there the group goes on. So within the vector form no
-//! thread is ever masked out, and a value that is written under a branch is as uniform as what it
-//! is computed from. What threads write between parting and joining varies where they join.
+//! Where threads do not agree at a branch over few steps, the group does these by masks, see
+//! [`Masked`]. At other branches they part: each goes on by itself, in the compiled code of one
+//! thread, to where the ways [join](Plan::join) again; there the group goes on. So a value that is
+//! written under a branch is as uniform as what it is computed from. What threads write between parting and joining varies where they join.
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a warp run
 //! through one after the other, and the warp goes on to the next.
@@ -23,6 +23,7 @@
 
 mod classes;
 mod control;
+mod masks;
 mod regions;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use super::program::{Body, Function, Step};
 use control::Control;
 
 pub(crate) use classes::in_vectors;
+pub(crate) use masks::Masked;
 pub(crate) use regions::{Exit, Regions, Target};
 
 /// Threads of a group.
@@ -129,6 +131,8 @@ pub(crate) struct Plan {
     pub control: Control,
     /// By block, the registers that are live where it begins.
     pub live: Vec<Vec<RegId>>,
+    /// By block, what is done by masks if threads do not agree at its end.
+    pub masked: Vec<Option<Masked>>,
     /// Of a body that waits or spins.
     pub regions: Option<Regions>,
 }
@@ -149,7 +153,16 @@ impl Plan {
             true => None,
             false => Some(Regions::of(body, &control, &live, &places)?),
         };
+        let judge = masks::Judge {
+            body,
+            control: &control,
+            classes: &known.classes,
+            ways: &ways,
+            live: &live,
+            regions: regions.as_ref(),
+        };
         let plan = Plan {
+            masked: judge.all(),
             classes: known.classes,
             ways,
             control,
@@ -234,6 +247,11 @@ impl fmt::Display for Plan {
                 "step {at}: block {} {way:?}",
                 self.control.graph.block_of[at]
             )?;
+        }
+        for (at, masked) in self.masked.iter().enumerate() {
+            if let Some(Masked { blocks, join, .. }) = masked {
+                writeln!(f, "block {at}: by masks {blocks:?} to {join}")?;
+            }
         }
         for (at, region) in self.regions.iter().flat_map(|all| &all.regions).enumerate() {
             writeln!(

@@ -1,7 +1,7 @@
 //! Steps of a group: done once, in vectors, in rows of memory, or thread after thread.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::Type;
 use smallvec::SmallVec;
@@ -33,7 +33,14 @@ impl Lower<'_> {
                     self.by_vectors(instruction);
                     self.lanes().mask = None;
                 }
-                _ => self.each(instruction, Some((register, negated))),
+                _ => {
+                    let bits = self.mask_bits(register);
+                    let bits = match negated {
+                        false => bits,
+                        true => self.b.ins().bnot(bits),
+                    };
+                    self.each(instruction, Some(bits));
+                }
             };
         }
         let next = guard.map(|(register, negated)| {
@@ -147,23 +154,20 @@ impl Lower<'_> {
         true
     }
 
-    /// Thread after thread, those where a guard does not hold left out.
-    pub(super) fn each(&mut self, instruction: &Instruction, guard: Option<(RegId, bool)>) {
+    /// Thread after thread; only those that have a bit set, where there are bits.
+    pub(super) fn each(&mut self, instruction: &Instruction, bits: Option<Value>) {
         self.lanes().written.clear();
         for lane in 0..WIDTH {
             self.set_form(Form::Lane(lane));
-            let next = guard.map(|(register, negated)| {
+            let next = bits.map(|bits| {
                 for written in &instruction.writes {
-                    // Where the guard does not hold, it stays.
+                    // Of the others, it stays.
                     let old = self.held_in_group(*written);
                     self.put_in_group(*written, old);
                 }
-                let guard = self.read(&Arg::Reg(register), Type::Pred);
+                let counts = self.b.ins().band_imm(bits, 1 << lane);
                 let (then, next) = (self.fresh_block(), self.fresh_block());
-                match negated {
-                    false => self.b.ins().brif(guard, then, &[], next, &[]),
-                    true => self.b.ins().brif(guard, next, &[], then, &[]),
-                };
+                self.b.ins().brif(counts, then, &[], next, &[]);
                 self.enter(then);
                 next
             });
@@ -266,13 +270,17 @@ impl Lower<'_> {
     }
 
     /// Extends the first thread's value, where that tells what the others' extend to.
-    pub(super) fn widen(
-        &mut self,
-        at: usize,
-        instruction: &Instruction,
-        from: RegId,
-        signed: bool,
-    ) {
+    fn widen(&mut self, at: usize, instruction: &Instruction, from: RegId, signed: bool) {
+        let next = self.unless_it_wraps(from, signed);
+        let block = self.lanes().plan.control.graph.block_of[at];
+        let here = self.stand(block);
+        self.part(&[block], &[here; WIDTH], None);
+        self.enter(next);
+        instruction.operation.lower(self);
+    }
+
+    /// Where a thread's value wraps, the builder is; what is answered is where it goes on otherwise.
+    pub(super) fn unless_it_wraps(&mut self, from: RegId, signed: bool) -> Block {
         self.set_form(Form::Once);
         let stride = self.lanes().plan.class(from).stride().unwrap_or(0);
         let span = i64::from(stride as i32) * (WIDTH as i64 - 1);
@@ -291,12 +299,15 @@ impl Lower<'_> {
         let (next, cold) = (self.fresh_block(), self.cold_block());
         self.b.ins().brif(fits, next, &[], cold, &[]);
         self.enter(cold);
-        let block = self.lanes().plan.control.graph.block_of[at];
-        let here = self.stand(block);
-        let stands = [here; WIDTH];
-        self.part(&[block], &stands, None);
-        self.enter(next);
-        instruction.operation.lower(self);
+        next
+    }
+
+    /// Where a jump leads to, a block of the plan.
+    pub(super) fn jump_target(&mut self, label: u32) -> usize {
+        let is_it = |step: &Step| matches!(step, Step::Label(known) if *known == label);
+        let step = self.body.steps.iter().position(is_it);
+        let step = step.expect("resolve has found every label");
+        self.lanes().plan.control.graph.block_of[step]
     }
 
     /// A jump or an end.
@@ -304,20 +315,10 @@ impl Lower<'_> {
         self.set_form(Form::Once);
         let control = &self.lanes().plan.control;
         let block = control.graph.block_of[at];
-        let (taken, falls) = match instruction.operation.flow() {
-            Flow::Jump(label) => {
-                let step = self
-                    .body
-                    .steps
-                    .iter()
-                    .position(|step| matches!(step, Step::Label(known) if *known == label));
-                let step = step.expect("resolve has found every label");
-                (
-                    Some(self.lanes().plan.control.graph.block_of[step]),
-                    block + 1,
-                )
-            }
-            _ => (None, block + 1),
+        let falls = block + 1;
+        let taken = match instruction.operation.flow() {
+            Flow::Jump(label) => Some(self.jump_target(label)),
+            _ => None,
         };
         let is_trap = taken.is_none() && instruction.operation.faults();
         let go = |l: &mut Self| match taken {
@@ -357,7 +358,11 @@ impl Lower<'_> {
             false => (0, all),
             true => (all, 0),
         };
-        let (other, cold) = (self.fresh_block(), self.cold_block());
+        let other = self.fresh_block();
+        let cold = match self.lanes().plan.masked[block] {
+            None => self.cold_block(),
+            Some(_) => self.fresh_block(),
+        };
         let is_none = self.b.ins().icmp_imm(IntCC::Equal, bits, none);
         self.b.ins().brif(is_none, next, &[], other, &[]);
         self.enter(other);
@@ -366,6 +371,10 @@ impl Lower<'_> {
         self.enter(then);
         go(self);
         self.enter(cold);
+        if let (Some(masked), Some(taken)) = (self.lanes().plan.masked[block].clone(), taken) {
+            self.go_by_masks(&masked, register, negated, [taken, falls]);
+            return self.enter(next);
+        }
         let there = match taken {
             Some(taken) => self.stand(taken),
             // A thread that traps does so by itself; a block begins there.
@@ -394,21 +403,7 @@ impl Lower<'_> {
 
     /// A bit for each thread of a group, of a predicate that varies.
     pub(super) fn mask_bits(&mut self, register: RegId) -> Value {
-        let Kept::Vectors(variables) = self.lanes().kept(register).clone() else {
-            unreachable!("predicates that vary are vectors");
-        };
-        let mut bits = None;
-        for (chunk, variable) in variables.into_iter().enumerate() {
-            let mask = self.b.use_var(variable);
-            let more = self.b.ins().vhigh_bits(types::I32, mask);
-            bits = Some(match bits {
-                None => more,
-                Some(bits) => {
-                    let more = self.b.ins().ishl_imm(more, 4 * chunk as i64);
-                    self.b.ins().bor(bits, more)
-                }
-            });
-        }
-        bits.expect("a group has a vector")
+        let mask = self.predicate_mask(register);
+        self.threads_in(&mask)
     }
 }
