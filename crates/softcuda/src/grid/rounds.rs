@@ -197,18 +197,6 @@ runtime! {
         unsafe { (*context).turn = Turn::NONE };
         0
     }
-
-    /// What the groups of a warp that is not full decided: bit 0 if all took it, bit 1 if none did.
-    TALLY = fn tally(context: *mut BlockContext) -> u32 {
-        let block = Block::of(context);
-        // SAFETY: as in `PART`.
-        let turn = unsafe { (*context).turn };
-        let groups = turn.lanes.count_ones() as usize / WIDTH;
-        let decisions = &block.warps()[turn.warp as usize].tile().decisions[..groups];
-        let all = decisions.iter().all(|group| group.get() == (1 << WIDTH) - 1);
-        let none = decisions.iter().all(|group| group.get() == 0);
-        u32::from(all) | u32::from(none) << 1
-    }
 }
 
 impl Block {

@@ -92,16 +92,18 @@ impl Dump {
     pub fn compiled(&self, function: &ir::Function, code: &CompiledCode) {
         if self.wanted() {
             self.write("optimized.clif", &function.display().to_string());
+            let code_bytes = code.code_buffer();
             let code = format!(
                 "{} bytes\n{}",
-                code.code_buffer().len(),
+                code_bytes.len(),
                 code.vcode.as_deref().unwrap_or("")
             );
             self.write("code", &code);
+            self.write("bin", code_bytes);
         }
     }
 
-    fn write(&self, kind: &str, text: &str) {
+    fn write(&self, kind: &str, text: impl AsRef<[u8]>) {
         let Some(stem) = &self.stem else {
             return;
         };

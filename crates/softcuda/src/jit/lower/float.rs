@@ -129,7 +129,7 @@ fn arithmetic(
 }
 
 /// Whether Cranelift makes one instruction of `fma`.
-fn host_has_fma() -> bool {
+pub(super) fn host_has_fma() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::is_x86_feature_detected!("fma");
     #[cfg(not(target_arch = "x86_64"))]

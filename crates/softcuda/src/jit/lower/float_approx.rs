@@ -5,6 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use ptx::ast::Type;
 
 use super::Lower;
+use super::float::host_has_fma;
 use super::float_modifiers::{Flag, Modifiers};
 use super::float_value::{const_f32, flush_if};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
@@ -88,10 +89,10 @@ impl Operation for Approximate {
     }
 
     fn vectorizes(&self) -> bool {
-        let function = matches!(
-            self.function,
-            Function::Ex2 | Function::Lg2 | Function::Rsqrt
-        );
+        let function = match self.function {
+            Function::Ex2 | Function::Lg2 => host_has_fma(),
+            function => function == Function::Rsqrt,
+        };
         function && self.ty == Type::F32
     }
 

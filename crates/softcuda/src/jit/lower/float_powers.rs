@@ -7,6 +7,7 @@ use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 
 use super::Lower;
+use super::float::fma;
 use super::float_value::const_f32;
 
 /// 2^x for |x| <= 1/2, from the lowest power of x: its values at Chebyshev's points.
@@ -39,8 +40,12 @@ const ROOT: u32 = 0x3f35_04f3;
 impl Lower<'_> {
     /// 2^x.
     pub(super) fn power_of_2(&mut self, x: Value) -> Value {
-        let x = self.capped(x, FloatCC::GreaterThanOrEqual, FAR);
-        let x = self.capped(x, FloatCC::LessThanOrEqual, -FAR);
+        let (most, least) = (self.single(FAR), self.single(-FAR));
+        // Where a limit is passed; a NaN passes none.
+        let passed = self.b.ins().fcmp(FloatCC::LessThan, most, x);
+        let x = self.select(passed, most, x);
+        let passed = self.b.ins().fcmp(FloatCC::LessThan, x, least);
+        let x = self.select(passed, least, x);
         let round = self.single(ROUND);
         let sum = self.b.ins().fadd(x, round);
         let whole = self.b.ins().fsub(sum, round);
@@ -89,8 +94,7 @@ impl Lower<'_> {
         let ratio = self.b.ins().fdiv(less, more);
         let square = self.b.ins().fmul(ratio, ratio);
         let series = self.polynomial(square, &LOGARITHMS);
-        let logarithm = self.b.ins().fmul(ratio, series);
-        let logarithm = self.b.ins().fadd(logarithm, exponent);
+        let logarithm = fma(self, ratio, series, exponent);
         // What is no positive number.
         let infinity = self.single(f32::INFINITY);
         let infinite = self.b.ins().fcmp(FloatCC::Equal, x, infinity);
@@ -107,21 +111,13 @@ impl Lower<'_> {
         const_f32(self, value.to_bits())
     }
 
-    /// `limit` where it is passed; a NaN passes none.
-    fn capped(&mut self, x: Value, beyond: FloatCC, limit: f32) -> Value {
-        let limit = self.single(limit);
-        let beyond = self.b.ins().fcmp(beyond, x, limit);
-        self.select(beyond, limit, x)
-    }
-
     fn polynomial(&mut self, x: Value, coefficients: &[f32]) -> Value {
         let mut coefficients = coefficients.iter().rev();
         let highest = coefficients.next().expect("a polynomial has coefficients");
         let mut sum = self.single(*highest);
         for coefficient in coefficients {
-            let product = self.b.ins().fmul(sum, x);
             let coefficient = self.single(*coefficient);
-            sum = self.b.ins().fadd(product, coefficient);
+            sum = fma(self, sum, x, coefficient);
         }
         sum
     }

@@ -35,7 +35,7 @@ use ptx::ast;
 use super::Lower;
 use super::entry::Entry;
 use super::function::{Frame, slot};
-use super::lanes::{Form, Part, Turns};
+use super::lanes::{Form, InChain, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, START, TURN, Wait};
 use crate::grid::warp::Tile;
@@ -330,7 +330,10 @@ impl Lower<'_> {
                 limit,
                 regions: self.region_blocks(count),
                 region: 0,
+                all: self.b.declare_var(types::I32),
+                any: self.b.declare_var(types::I32),
                 part: Part::Brings,
+                in_chain: InChain::default(),
                 wait: 0,
                 turn,
                 over,
@@ -414,6 +417,10 @@ impl Lower<'_> {
 
     /// The predicates of the last wait, the group's in the lowest bits.
     pub(super) fn group_predicates(&mut self) -> Value {
+        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
+        if let Some(known) = turns.and_then(|turns| turns.in_chain.predicates()) {
+            return self.b.ins().iconst(types::I32, i64::from(known as i32));
+        }
         let (tile, lane) = (self.rounds_tile(), self.rounds_lane());
         let offset = offset_of!(Tile, predicates) as i32;
         let flags = MemFlags::trusted();

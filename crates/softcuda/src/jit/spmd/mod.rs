@@ -38,7 +38,7 @@ use control::Control;
 
 pub(crate) use classes::in_vectors;
 pub(crate) use masks::Masked;
-pub(crate) use regions::{Exit, Regions, Target};
+pub(crate) use regions::{Exit, Region, Regions, Target};
 
 /// Threads of a group.
 pub(crate) const WIDTH: usize = 8;

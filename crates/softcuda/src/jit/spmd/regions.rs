@@ -49,10 +49,14 @@ pub(crate) struct Region {
     /// It has no steps: groups do no more than bring what the wait takes that its head begins with.
     pub brings: bool,
     pub exit: Exit,
-    /// Registers that are live at its head and used in it, or written under a guard.
+    /// Registers that are live where its groups begin.
+    pub live: Vec<RegId>,
+    /// Those of them that are used in it, or written under a guard.
     pub loads: Vec<RegId>,
     /// Registers that it writes and that are live behind it.
     pub stores: Vec<RegId>,
+    /// Registers that are live behind it.
+    pub behind: Vec<RegId>,
     /// Registers that it uses or writes: what else is live lies in the tile all the while.
     pub touches: Vec<RegId>,
 }
@@ -370,9 +374,11 @@ impl<'a> Blocks<'a> {
                         wait: None,
                         brings: true,
                         exit: Exit::To(Target::Region(to)),
+                        live: live[head].clone(),
                         touches: loads.clone(),
                         loads,
                         stores: vec![],
+                        behind: live[head].clone(),
                     });
                     regions.len() - 1
                 });
@@ -469,7 +475,8 @@ impl<'a> Blocks<'a> {
             .iter()
             .copied()
             .filter(|register| behind.has(*register));
-        let loads = self.live_at(head, live).into_iter();
+        let live = self.live_at(head, live);
+        let loads = live.iter().copied();
         let loads = loads.filter(|register| touches.has(*register));
         Region {
             head,
@@ -477,8 +484,10 @@ impl<'a> Blocks<'a> {
             brings: false,
             exit,
             loads: loads.collect(),
+            live,
             stores: stores.collect(),
             touches: touches.0,
+            behind: behind.0,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::grid::warp::{Meeting, Tile};
 use crate::jit::lower::Lower;
 
 /// Vectors of the words of a warp's lanes.
-const VECTORS: usize = 8;
+pub(super) const VECTORS: usize = 8;
 
 /// An operation that compiled code does, if all lanes of a full warp take part.
 #[derive(Clone, Copy, Debug)]
@@ -63,37 +63,43 @@ impl Lower<'_> {
             let offset = at(offset_of!(Tile, values), vector);
             self.b.ins().load(types::I32X4, flags, tile, offset)
         });
-        let (results, predicates): ([Value; VECTORS], _) = match known {
-            Known::Shuffle(meeting, by) => {
-                let from = |lane: usize| source(meeting, by, lane);
-                let own = |lane: usize| from(lane).unwrap_or(lane);
-                let results = std::array::from_fn(|vector| {
-                    let lanes = std::array::from_fn(|lane| own(4 * vector + lane));
-                    self.pick(&values, lanes)
-                });
-                let inside = (0..32).filter(|lane| from(*lane).is_some());
-                (
-                    results,
-                    Some(inside.fold(0u32, |all, lane| all | 1 << lane)),
-                )
-            }
-            Known::Vote(vote) => {
-                let result = self.vote(&values, vote);
-                let result = self.b.ins().splat(types::I32X4, result);
-                ([result; VECTORS], None)
-            }
-        };
+        let (results, predicates) = self.meet(known, &values);
         for (vector, result) in results.into_iter().enumerate() {
             let offset = at(offset_of!(Tile, results), vector);
             self.b.ins().store(flags, result, tile, offset);
         }
-        if let Some(predicates) = predicates {
+        if let Known::Shuffle(..) = known {
             let predicates = self
                 .b
                 .ins()
                 .iconst(types::I32, i64::from(predicates as i32));
             let offset = offset_of!(Tile, predicates) as i32;
             self.b.ins().store(flags, predicates, tile, offset);
+        }
+    }
+
+    /// What the lanes of a full warp take, and their predicates, from what they bring.
+    pub(super) fn meet(
+        &mut self,
+        known: Known,
+        values: &[Value; VECTORS],
+    ) -> ([Value; VECTORS], u32) {
+        match known {
+            Known::Shuffle(meeting, by) => {
+                let from = |lane: usize| source(meeting, by, lane);
+                let own = |lane: usize| from(lane).unwrap_or(lane);
+                let results = std::array::from_fn(|vector| {
+                    let lanes = std::array::from_fn(|lane| own(4 * vector + lane));
+                    self.pick(values, lanes)
+                });
+                let inside = (0..32).filter(|lane| from(*lane).is_some());
+                (results, inside.fold(0u32, |all, lane| all | 1 << lane))
+            }
+            Known::Vote(vote) => {
+                let result = self.vote(values, vote);
+                let result = self.b.ins().splat(types::I32X4, result);
+                ([result; VECTORS], 0)
+            }
         }
     }
 

@@ -17,6 +17,7 @@
 //! What a thread leaves for the other form lies in a slot of the native stack, which has a place
 //! for each register and thread.
 
+mod chains;
 mod masks;
 mod meetings;
 mod parting;
@@ -39,6 +40,7 @@ use crate::jit::decode::RegId;
 use crate::jit::program::Step;
 use crate::jit::spmd::{Plan, WIDTH};
 
+pub(in crate::jit::lower) use chains::InChain;
 pub(in crate::jit::lower) use regions::{Part, Turns};
 
 /// What the operation being lowered is lowered for.

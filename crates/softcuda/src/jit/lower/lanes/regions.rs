@@ -20,10 +20,11 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
 
+use super::chains::InChain;
 use super::meetings::Known;
 use super::{FAILED, Form, Lanes};
 use crate::grid::context::{BlockContext, CONTINUE, FAULTED, THREAD_STRIDE, Turn};
-use crate::grid::rounds::{ALL_MEET, BarrierKind, ENDED, PART, TALLY, WARP_MEETS, Wait};
+use crate::grid::rounds::{ALL_MEET, BarrierKind, ENDED, PART, WARP_MEETS, Wait};
 use crate::grid::warp::{Meeting, Tile};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
@@ -55,7 +56,12 @@ pub(in crate::jit::lower) struct Turns {
     pub regions: Vec<RegionBlocks>,
     /// The region that is lowered.
     pub region: usize,
+    /// Of the branch that ends the region, for the groups so far: bits of threads that all take,
+    /// and of those that any takes.
+    pub all: Variable,
+    pub any: Variable,
     pub part: Part,
+    pub in_chain: InChain,
     /// The number of the wait that is lowered.
     pub wait: usize,
     /// Where a turn of all goes on with the next warp.
@@ -84,7 +90,7 @@ impl Lanes {
 }
 
 impl Lower<'_> {
-    fn turns(&mut self) -> &mut Turns {
+    pub(super) fn turns(&mut self) -> &mut Turns {
         let turns = self.lanes().turns.as_mut();
         turns.expect("regions are lowered in rounds alone")
     }
@@ -190,6 +196,13 @@ impl Lower<'_> {
             true => self.b.ins().bxor_imm(bits, (1 << WIDTH) - 1),
         };
         self.store_group_word(bits, offset_of!(Tile, decisions));
+        let (all, any) = (self.turns().all, self.turns().any);
+        let before = self.b.use_var(all);
+        let now = self.b.ins().band(before, bits);
+        self.b.def_var(all, now);
+        let before = self.b.use_var(any);
+        let now = self.b.ins().bor(before, bits);
+        self.b.def_var(any, now);
         self.leave_region();
         let next = self.fresh_block();
         self.enter(next);
@@ -229,7 +242,7 @@ impl Lower<'_> {
     }
 
     /// Takes registers from the tile, or computes them again.
-    fn take_kept(&mut self, registers: &[RegId]) {
+    pub(super) fn take_kept(&mut self, registers: &[RegId]) {
         let Some(rounds) = &self.rounds else {
             return;
         };
@@ -268,6 +281,12 @@ impl Lower<'_> {
         }
     }
 
+    /// Where in the tile registers are kept.
+    pub(super) fn places_of(&self, registers: &[RegId]) -> Vec<(RegId, usize)> {
+        let rounds = self.rounds.as_ref();
+        rounds.expect("tiles are of rounds").places_of(registers)
+    }
+
     /// What a group does last in a region.
     fn close_region(&mut self, region: usize) {
         let (_, _, exit) = self.region(region);
@@ -279,10 +298,7 @@ impl Lower<'_> {
             Some(regions) => regions.regions[region].stores.clone(),
             None => vec![],
         };
-        let Some(rounds) = &self.rounds else {
-            return;
-        };
-        for (register, place) in rounds.places_of(&stores) {
+        for (register, place) in self.places_of(&stores) {
             self.keep_of_group(register, place);
         }
         if let Exit::To(Target::Region(next)) = exit
@@ -293,7 +309,7 @@ impl Lower<'_> {
         self.b.ins().jump(blocks.latch, &[]);
     }
 
-    fn lower_wait(&mut self, (at, number): (usize, usize), part: Part) {
+    pub(super) fn lower_wait(&mut self, (at, number): (usize, usize), part: Part) {
         let body = self.body;
         let Step::Instruction(instruction) = &body.steps[at] else {
             return;
@@ -309,17 +325,37 @@ impl Lower<'_> {
 
     /// What the warp does at the head of a region, and each group when it begins with it.
     fn open_region(&mut self, region: usize) {
-        let (head, wait, _) = self.region(region);
+        let (head, wait, exit) = self.region(region);
         let blocks = self.turns().regions[region];
         self.turns().region = region;
         self.b.switch_to_block(blocks.enter);
+        let chain = self.chain_from(region);
+        if let Some(last) = chain.last() {
+            let (full, partial) = (self.b.create_block(), self.cold_block());
+            let is_full = self.is_full();
+            self.b.ins().brif(is_full, full, &[], partial, &[]);
+            self.b.switch_to_block(full);
+            self.lower_chain(&chain);
+            if let (_, _, Exit::To(target)) = self.region(*last) {
+                self.go_to_target(target);
+            }
+            self.b.switch_to_block(partial);
+        }
         if let Some((_, number)) = wait {
-            self.warp_meets(number);
+            let in_chain = self.link(region).is_some();
+            self.warp_meets(number, in_chain);
         }
         if blocks.fails {
             let slot = self.lanes().slot;
             let no = self.b.ins().iconst(types::I32, 0);
             self.b.ins().stack_store(no, slot, FAILED);
+        }
+        if let Exit::Branch { .. } = exit {
+            let (all, any) = (self.turns().all, self.turns().any);
+            let whole = self.b.ins().iconst(types::I32, (1 << WIDTH) - 1);
+            self.b.def_var(all, whole);
+            let none = self.b.ins().iconst(types::I32, 0);
+            self.b.def_var(any, none);
         }
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(blocks.head, &[zero.into()]);
@@ -357,18 +393,18 @@ impl Lower<'_> {
         self.b.ins().jump(begins, &[]);
     }
 
-    /// The lanes of the warp are at an operation of theirs.
-    fn warp_meets(&mut self, number: usize) {
+    /// The lanes of the warp are at an operation of theirs; a full warp's only if the region is not
+    /// in a chain.
+    fn warp_meets(&mut self, number: usize, in_chain: bool) {
         let wait = self.unit.waits[number];
         let nothing = wait.kind == Meeting::Sync as u32 && wait.mask == Some(u32::MAX);
         if BarrierKind::of(wait.kind).is_some() || nothing {
             return;
         }
         let (next, over) = (self.b.create_block(), self.turns().over);
-        if let Some(known) = Known::of(&wait) {
+        if let Some(known) = Known::of(&wait).filter(|_| !in_chain) {
             let (here, partial) = (self.b.create_block(), self.cold_block());
-            let limit = self.turns().limit;
-            let full = self.b.ins().icmp_imm(IntCC::Equal, limit, 32);
+            let full = self.is_full();
             self.b.ins().brif(full, here, &[], partial, &[]);
             self.b.switch_to_block(here);
             self.meet_here(known);
@@ -417,51 +453,19 @@ impl Lower<'_> {
 
     /// Goes on where the groups of the warp have decided to.
     fn branch_of_warp(&mut self, taken: Target, falls: Target) {
-        let flags = MemFlags::trusted();
-        let (tile, limit) = (self.rounds_tile(), self.turns().limit);
-        let (full, partial) = (self.b.create_block(), self.cold_block());
         let (goes, check, stays, parts) = (
             self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
             self.cold_block(),
         );
-        let whole = self.b.ins().icmp_imm(IntCC::Equal, limit, 32);
-        self.b.ins().brif(whole, full, &[], partial, &[]);
-
-        self.b.switch_to_block(full);
-        let at = offset_of!(Tile, decisions) as i32;
-        let mut words = (0..32 / WIDTH as i32 / 4)
-            .map(|chunk| {
-                self.b
-                    .ins()
-                    .load(types::I32X4, flags, tile, at + 16 * chunk)
-            })
-            .collect::<Vec<Value>>()
-            .into_iter();
-        let first = words.next().expect("a warp has groups");
-        let (mut any, mut all) = (first, first);
-        for word in words {
-            any = self.b.ins().bor(any, word);
-            all = self.b.ins().band(all, word);
-        }
-        let whole = self.b.ins().iconst(types::I32, (1 << WIDTH) - 1);
-        let whole = self.b.ins().splat(types::I32X4, whole);
-        let all = self.b.ins().icmp(IntCC::Equal, all, whole);
-        let all = self.b.ins().vall_true(all);
-        let any = self.b.ins().vany_true(any);
+        let (all, any) = (self.turns().all, self.turns().any);
+        let all = self.b.use_var(all);
+        let all = self.b.ins().icmp_imm(IntCC::Equal, all, (1 << WIDTH) - 1);
         self.b.ins().brif(all, goes, &[], check, &[]);
         self.b.switch_to_block(check);
+        let any = self.b.use_var(any);
         self.b.ins().brif(any, parts, &[], stays, &[]);
-
-        self.b.switch_to_block(partial);
-        let block = self.block;
-        let tally = self.call_value(&TALLY, &[block]);
-        let none = self.cold_block();
-        let all = self.b.ins().band_imm(tally, 1);
-        self.b.ins().brif(all, goes, &[], none, &[]);
-        self.b.switch_to_block(none);
-        self.b.ins().brif(tally, stays, &[], parts, &[]);
 
         self.b.switch_to_block(goes);
         self.go_to_target(taken);

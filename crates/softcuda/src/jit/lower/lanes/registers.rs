@@ -61,8 +61,13 @@ impl Lower<'_> {
     }
 
     pub(super) fn declare(&mut self) {
+        self.lanes().registers = self.new_set();
+    }
+
+    /// Variables for the registers of a group.
+    pub(super) fn new_set(&mut self) -> Vec<Option<Kept>> {
         let body = self.body;
-        for at in 0..self.register_types.len() {
+        let registers = (0..self.register_types.len()).map(|at| {
             let register = RegId(at as u32);
             let ty = self.register_types[at];
             let class = self.lanes().plan.class(register);
@@ -75,8 +80,9 @@ impl Lower<'_> {
                 Class::Varying => Kept::Each([(); WIDTH].map(|()| self.b.declare_var(ty))),
                 _ => Kept::One(self.b.declare_var(ty)),
             };
-            self.lanes().registers[at] = Some(kept);
-        }
+            Some(kept)
+        });
+        registers.collect()
     }
 
     /// Every register of a group is zero.

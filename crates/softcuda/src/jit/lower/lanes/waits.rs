@@ -43,6 +43,9 @@ impl Lower<'_> {
                     let one = self.word(1);
                     value = self.b.ins().band(value, one);
                 }
+                if self.turns().in_chain.bring(value) {
+                    continue;
+                }
                 let offset = 16 * chunk as i32;
                 self.b.ins().store(flags, value, at, low as i32 + offset);
                 if let Some(high) = high {
@@ -51,12 +54,24 @@ impl Lower<'_> {
                 }
             }
         } else {
+            let mut vector = None;
             for lane in 0..WIDTH {
                 self.set_form(Form::Lane(lane));
                 let value = self.read(arg, ty);
                 let value = self.fit(value, types::I64, false);
                 let offset = 4 * lane as i32;
                 let word = self.b.ins().ireduce(types::I32, value);
+                if self.turns().in_chain.brings() {
+                    let before = match vector.take() {
+                        None => self.b.ins().scalar_to_vector(types::I32X4, word),
+                        Some(before) => self.b.ins().insertlane(before, word, lane as u8 % 4),
+                    };
+                    match lane % 4 {
+                        3 => _ = self.turns().in_chain.bring(before),
+                        _ => vector = Some(before),
+                    }
+                    continue;
+                }
                 self.b.ins().store(flags, word, at, low as i32 + offset);
                 if let Some(high) = high {
                     let word = self.b.ins().ushr_imm(value, 32);
@@ -84,7 +99,10 @@ impl Lower<'_> {
             let values: Vec<Value> = (0..WIDTH)
                 .map(|lane| {
                     let offset = (offset_of!(Tile, results) + 4 * lane) as i32;
-                    let value = self.b.ins().load(types::I32, flags, at, offset);
+                    let value = match self.turns().in_chain.taken(lane / 4) {
+                        Some(taken) => self.b.ins().extractlane(taken, lane as u8 % 4),
+                        None => self.b.ins().load(types::I32, flags, at, offset),
+                    };
                     let value = match ty {
                         Type::Pred => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),
                         _ => value,
@@ -97,7 +115,10 @@ impl Lower<'_> {
         for chunk in 0..WIDTH / 4 {
             self.set_form(Form::Vector { chunk, wide: false });
             let offset = (offset_of!(Tile, results) + 16 * chunk) as i32;
-            let mut value = self.b.ins().load(types::I32X4, flags, at, offset);
+            let mut value = match self.turns().in_chain.taken(chunk) {
+                Some(taken) => taken,
+                None => self.b.ins().load(types::I32X4, flags, at, offset),
+            };
             if ty == Type::Pred {
                 let zero = self.word(0);
                 value = self.b.ins().icmp(IntCC::NotEqual, value, zero);

@@ -1,0 +1,276 @@
+//! Regions that a full warp runs through without a loop over its groups: between operations of its
+//! lanes that compiled code does by itself, where all steps simply follow each other.
+//!
+//! Such regions come in chains: a sum over a warp has five. The groups do a region's steps one
+//! after the other, each with registers of its own, so what they bring and take never goes through
+//! the tile, nor does what they keep from one region of the chain to the next.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+
+use super::meetings::{Known, VECTORS};
+use super::regions::Part;
+use super::{Form, Kept};
+use crate::grid::warp::Tile;
+use crate::jit::decode::{Flow, RegId};
+use crate::jit::lower::Lower;
+use crate::jit::program::Step;
+use crate::jit::spmd::{Exit, Region, Target, WIDTH, Way};
+
+/// Groups of a full warp.
+const GROUPS: usize = 32 / WIDTH;
+/// The most steps of a region that is in a chain.
+const MOST_STEPS: usize = 24;
+/// The most steps of a chain.
+const MOST_IN_ALL: usize = 96;
+
+/// What the lanes of a warp take from an operation.
+pub(super) struct Met {
+    pub results: [Value; VECTORS],
+    pub predicates: u32,
+}
+
+/// A group of a chain, while it is lowered.
+#[derive(Default)]
+pub(in crate::jit::lower) struct InChain {
+    /// The group's number.
+    group: usize,
+    /// What its lanes take.
+    met: Option<Met>,
+    /// What its lanes bring, unless it goes into the tile.
+    brought: Option<Vec<Value>>,
+}
+
+impl InChain {
+    /// A vector of what the group's lanes take; `None`: it lies in the tile.
+    pub fn taken(&self, chunk: usize) -> Option<Value> {
+        let met = self.met.as_ref()?;
+        Some(met.results[WIDTH / 4 * self.group + chunk])
+    }
+
+    /// The predicates of all lanes, the group's in the lowest bits.
+    pub fn predicates(&self) -> Option<u32> {
+        let met = self.met.as_ref()?;
+        Some(met.predicates >> (WIDTH * self.group))
+    }
+
+    /// Whether what the group's lanes bring does not go into the tile.
+    pub fn brings(&self) -> bool {
+        self.brought.is_some()
+    }
+
+    /// Takes note of a vector that the group's lanes bring; whether it was to.
+    pub fn bring(&mut self, vector: Value) -> bool {
+        match &mut self.brought {
+            Some(brought) => brought.push(vector),
+            None => return false,
+        }
+        true
+    }
+}
+
+impl Lower<'_> {
+    /// The chain that begins with a region; empty if none does.
+    pub(super) fn chain_from(&mut self, region: usize) -> Vec<usize> {
+        let count = self.turns().regions.len();
+        let before = |l: &mut Self, to: usize| {
+            let leads = |from: &usize| match l.a_region(*from).exit {
+                Exit::To(target) => target == Target::Region(to),
+                Exit::Branch { taken, falls, .. } => [taken, falls].contains(&Target::Region(to)),
+            };
+            (0..count).filter(leads).collect::<Vec<_>>()
+        };
+        if self.link(region).is_none() {
+            return vec![];
+        }
+        if let [from] = before(self, region)[..]
+            && self.link(from).is_some()
+        {
+            return vec![]; // it is in that one's
+        }
+        let (mut chain, mut steps) = (vec![], 0);
+        let mut next = region;
+        while let Some(more) = self.link(next) {
+            steps += more;
+            let entered = chain.is_empty() || before(self, next).len() == 1;
+            if !entered || steps > MOST_IN_ALL || chain.contains(&next) {
+                break;
+            }
+            chain.push(next);
+            match self.a_region(next).exit {
+                Exit::To(Target::Region(to)) => next = to,
+                _ => break,
+            }
+        }
+        chain
+    }
+
+    fn a_region(&mut self, region: usize) -> &Region {
+        let regions = self.lanes().plan.regions.as_ref();
+        &regions
+            .expect("regions are lowered in rounds alone")
+            .regions[region]
+    }
+
+    /// How many steps a region has, if it can be in a chain.
+    pub(super) fn link(&mut self, region: usize) -> Option<usize> {
+        let Region {
+            wait, brings, exit, ..
+        } = *self.a_region(region);
+        let (_, number) = wait?;
+        Known::of(&self.unit.waits[number])?;
+        if brings || !matches!(exit, Exit::To(Target::Region(_))) {
+            return None;
+        }
+        let (steps, body) = (self.steps_of(region), self.body);
+        let plan = &self.lanes().plan;
+        let simple = |at: &usize| match &body.steps[*at] {
+            Step::Label(_) => true,
+            Step::Instruction(step) => {
+                let way = plan.ways[*at];
+                step.operation.flow() == Flow::Next
+                    && !step.operation.polls()
+                    && matches!(
+                        way,
+                        Way::Once | Way::Vector | Way::Row | Way::Each | Way::Wait
+                    )
+            }
+        };
+        (steps.len() <= MOST_STEPS && steps.iter().all(simple)).then_some(steps.len())
+    }
+
+    /// The steps of a region, in source order.
+    fn steps_of(&mut self, region: usize) -> Vec<usize> {
+        let plan = &self.lanes().plan;
+        let of_region = plan.regions.as_ref().map(|regions| &regions.of);
+        let inside = |block: &usize| of_region.is_some_and(|of| of[*block] == Some(region));
+        let blocks = plan.control.graph.block_of.iter().enumerate();
+        let steps = blocks.filter(|(_, block)| inside(block));
+        steps.map(|(at, _)| at).collect()
+    }
+
+    /// Lowers a chain; the builder is where a full warp has come to its first operation.
+    pub(super) fn lower_chain(&mut self, chain: &[usize]) {
+        let (flags, tile) = (MemFlags::trusted(), self.rounds_tile());
+        let mut values: [Value; VECTORS] = std::array::from_fn(|vector| {
+            let at = (offset_of!(Tile, values) + 16 * vector) as i32;
+            self.b.ins().load(types::I32X4, flags, tile, at)
+        });
+        let (loads, stores) = self.kept_by(chain);
+        let mut sets: Vec<Vec<Option<Kept>>> = (0..GROUPS).map(|_| self.new_set()).collect();
+        for (group, set) in sets.iter_mut().enumerate() {
+            std::mem::swap(&mut self.lanes().registers, set);
+            self.enter_group(group);
+            self.take_kept(&loads);
+            std::mem::swap(&mut self.lanes().registers, set);
+        }
+        for (at, region) in chain.iter().copied().enumerate() {
+            let Region { wait, exit, .. } = *self.a_region(region);
+            let wait = wait.expect("a region of a chain begins with a wait");
+            let known = Known::of(&self.unit.waits[wait.1]);
+            let (results, predicates) = self.meet(known.expect("it is known"), &values);
+            let next = match exit {
+                Exit::To(Target::Region(next)) => self.a_region(next).wait,
+                _ => None,
+            };
+            let last = at + 1 == chain.len();
+            let mut all_brought = vec![];
+            for (group, set) in sets.iter_mut().enumerate() {
+                std::mem::swap(&mut self.lanes().registers, set);
+                self.turns().region = region;
+                self.enter_group(group);
+                let met = Some(Met {
+                    results,
+                    predicates,
+                });
+                self.in_chain(InChain {
+                    group,
+                    met,
+                    brought: None,
+                });
+                self.lower_wait(wait, Part::Takes);
+                self.in_chain(InChain::default());
+                self.lower_steps_of(region);
+                if last {
+                    for (register, place) in self.places_of(&stores) {
+                        self.keep_of_group(register, place);
+                    }
+                }
+                if let Some(wait) = next {
+                    let brought = (!last).then(Vec::new);
+                    self.in_chain(InChain {
+                        group,
+                        met: None,
+                        brought,
+                    });
+                    self.lower_wait(wait, Part::Brings);
+                    let brought = std::mem::take(&mut self.turns().in_chain).brought;
+                    all_brought.extend(brought.into_iter().flatten());
+                }
+                std::mem::swap(&mut self.lanes().registers, set);
+            }
+            if !last {
+                let brought = all_brought.try_into();
+                values = brought.expect("each group brings its vectors");
+            }
+        }
+    }
+
+    fn in_chain(&mut self, group: InChain) {
+        self.turns().in_chain = group;
+    }
+
+    /// What the regions of a chain load when it begins, and store when it is over.
+    fn kept_by(&mut self, chain: &[usize]) -> (Vec<RegId>, Vec<RegId>) {
+        let mut touched: Vec<RegId> = vec![];
+        let mut stores: Vec<RegId> = vec![];
+        let last = self.a_region(chain[chain.len() - 1]).behind.clone();
+        for region in chain {
+            let region = self.a_region(*region);
+            for register in &region.touches {
+                if !touched.contains(register) {
+                    touched.push(*register);
+                }
+            }
+            for register in &region.stores {
+                if last.contains(register) && !stores.contains(register) {
+                    stores.push(*register);
+                }
+            }
+        }
+        let first = self.a_region(chain[0]);
+        let mut loads = first.live.clone();
+        loads.retain(|register| touched.contains(register));
+        (loads, stores)
+    }
+
+    fn enter_group(&mut self, group: usize) {
+        let lane = self.b.ins().iconst(types::I64, (WIDTH * group) as i64);
+        self.set_group(lane);
+        self.set_form(Form::Once);
+        let x = self.lane_tid(0);
+        let first = self.lanes().first;
+        self.b.def_var(first, x);
+        self.lanes().bases.fill([None; WIDTH]);
+    }
+
+    fn lower_steps_of(&mut self, region: usize) {
+        let body = self.body;
+        for at in self.steps_of(region) {
+            if let Step::Instruction(instruction) = &body.steps[at] {
+                self.group = self.groups.of_step.get(&(at as u32)).copied();
+                self.reads_bits = instruction.reads_bits;
+                self.group_step(at, instruction);
+            }
+        }
+        self.group = None;
+    }
+
+    /// Whether the warp is full.
+    pub(super) fn is_full(&mut self) -> Value {
+        let limit = self.turns().limit;
+        self.b.ins().icmp_imm(IntCC::Equal, limit, 32)
+    }
+}
