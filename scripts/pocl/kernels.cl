@@ -1,5 +1,5 @@
-// The kernels of softcuda's benchmark in OpenCL C, with their names, arguments and launch shapes. The sources in CUDA
-// C++ are in kernels/.
+// The kernels of softcuda's benchmark in OpenCL C, with their names, arguments and launch shapes. The
+// sources in CUDA C++ are in kernels/.
 //
 // OpenCL C 1.2 has no shuffles. Where the CUDA kernels use them, these add up in local memory.
 
@@ -7,8 +7,8 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #pragma OPENCL FP_CONTRACT ON
 
-// Adds up `tree`, one value a thread, in pairs `from` apart, then half as far apart, and so on. Each group of 2 * from
-// threads has a sum of its own, which its first thread finds at its own place.
+// Adds up `tree`, one value a thread, in pairs `from` apart, then half as far apart, and so on. Each
+// group of 2 * from threads has a sum of its own, which its first thread finds at its own place.
 #define SUM_UP(tree, thread, from)                                                              \
     for (uint d = (from); d > 0; d /= 2) {                                                      \
         barrier(CLK_LOCAL_MEM_FENCE);                                                           \
@@ -227,7 +227,8 @@ kernel void sum_atomic(global const float* in, global uint* total, uint n) {
     if (thread == 0) add_float(total, tree[0]);
 }
 
-// The threads of a block scan in local memory, with two buffers in turn. Blocks look back as in the CUDA kernel.
+// The threads of a block scan in local memory, with two buffers in turn. Blocks look back as in the
+// CUDA kernel.
 kernel void scan_lookback(global const uint* in, global uint* out, volatile global ulong* status,
                           volatile global uint* next_tile, uint n) {
     local uint tile, prefix, buffer[512];

@@ -1,8 +1,8 @@
-"""Runs the kernels of `kernels.cl` on pocl, checks what they compute, and prints their times as JSON.
+"""Runs the kernels of `kernels.cl` on pocl, checks what they compute, prints their times as JSON.
 
-`table.py` starts it once for each repetition, because a process keeps what pocl has compiled. Data, sizes, launch
-shapes and the way of timing are those of `cargo bench -p softcuda`: the first run, then the median of at least five
-runs and about half a second.
+`table.py` starts it once for each round, because a process keeps what pocl has compiled. Data,
+sizes, launch shapes and the way of timing are those of `cargo bench -p softcuda`: the first run,
+then the median of at least five runs and about half a second.
 """
 
 import json
@@ -359,7 +359,8 @@ def layer_norm(device: Device, kernel: cl.Kernel):
     near(device.read(out, f32), ((rows - mean) * scale * gain).ravel(), 1e-4)
 
 
-# The rows of the benchmark, by the names of their kernels. Each gives what is timed, then checks what it computed.
+# The rows of the benchmark, by the names of their kernels. Each gives what is timed, then checks
+# what it computed.
 WORK = [
     saxpy, black_scholes, mandelbrot, stencil_5_shared, nbody_f64, nbody, gemm_f32, gemm_register_tile, spmv_scalar,
     spmv_warp, bfs_level, reduce_shared_f32, sum_atomic, scan_lookback, histogram, softmax_block, layer_norm,

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Prints softcuda beside pocl, OpenCL on the processor, as a table: the same kernels in PTX and in OpenCL C.
+"""Prints softcuda beside pocl, which runs OpenCL on the processor: the same kernels, as a table.
 
     python3 scripts/pocl/table.py [--rounds 3] [--environment FOLDER] [--package]
 
-The benchmark of softcuda (`cargo bench -p softcuda`) and pocl's side (`measure.py`) run in turns, for some rounds.
-Every time is the least of its rounds, so work of others that delays one round does not count. Both sides check their
-results, and use all cores.
+The benchmark of softcuda (`cargo bench -p softcuda`) and pocl's side (`measure.py`) run in turns,
+for some rounds. Every time is the least of its rounds, so work of others that delays one round does
+not count. Both sides check their results, and use all cores.
 
-pocl is the one of the system (Debian: pocl-opencl-icd), or with --package the one of Python's packages. Its kernel
-cache is off. A virtual environment gets the packages; it is temporary unless --environment names a folder.
+pocl is the one of the system (Debian: pocl-opencl-icd), or with --package the one of Python's
+packages. Its kernel cache is off. A virtual environment gets the packages; it is temporary unless
+--environment names a folder.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-//! The same conjugate gradients in plain Rust, with rayon: what the software driver is compared with.
+//! The same conjugate gradients in plain Rust, with rayon: what the software driver is compared
+//! with.
 //!
 //! An iteration passes over the vectors twice, as the kernels do: once for the product with the
 //! matrix and the dot products, once for the step. It adds up in another order, and rounds products
@@ -101,27 +102,29 @@ impl<'a> PlainRust<'a> {
         let (starts, columns) = (self.matrix.starts(), self.matrix.columns());
         let values = self.matrix.values();
         let u = &self.u[..];
-        let chunks = (
+        let pieces = (
             self.w.par_chunks_mut(ROWS),
             self.r.par_chunks(ROWS),
             u.par_chunks(ROWS),
         );
-        let chunk = |(chunk, (w, r, own)): (usize, (&mut [f64], &[f64], &[f64]))| {
-            let mut sums = Sums::default();
-            let bounds = starts[chunk * ROWS..].windows(2);
-            for (((w, r), own), bounds) in w.iter_mut().zip(r).zip(own).zip(bounds) {
-                let range = bounds[0] as usize..bounds[1] as usize;
-                let entries = columns[range.clone()].iter().zip(&values[range]);
-                *w = entries
-                    .map(|(&column, value)| value * u[column as usize])
-                    .sum();
-                sums.gamma += r * own;
-                sums.delta += *w * own;
-                sums.residual += r * r;
-            }
-            sums
-        };
-        let sums: Vec<Sums> = chunks.into_par_iter().enumerate().map(chunk).collect();
+        let pieces = pieces.into_par_iter().enumerate();
+        let sums: Vec<Sums> = pieces
+            .map(|(piece, (w, r, own))| {
+                let mut sums = Sums::default();
+                let bounds = starts[piece * ROWS..].windows(2);
+                for (((w, r), own), bounds) in w.iter_mut().zip(r).zip(own).zip(bounds) {
+                    let range = bounds[0] as usize..bounds[1] as usize;
+                    let entries = columns[range.clone()].iter().zip(&values[range]);
+                    *w = entries
+                        .map(|(&column, &value)| value * u[column as usize])
+                        .sum();
+                    sums.gamma += r * own;
+                    sums.delta += *w * own;
+                    sums.residual += r * r;
+                }
+                sums
+            })
+            .collect();
         sums.iter().fold(Sums::default(), |all, sums| Sums {
             gamma: all.gamma + sums.gamma,
             delta: all.delta + sums.delta,
@@ -131,7 +134,7 @@ impl<'a> PlainRust<'a> {
 
     /// Takes the step.
     fn update(&mut self, alpha: f64, beta: f64) {
-        let chunks = (
+        let pieces = (
             self.x.par_chunks_mut(ROWS),
             self.r.par_chunks_mut(ROWS),
             self.u.par_chunks_mut(ROWS),
@@ -140,7 +143,7 @@ impl<'a> PlainRust<'a> {
             self.w.par_chunks(ROWS),
             self.inverse.par_chunks(ROWS),
         );
-        chunks
+        pieces
             .into_par_iter()
             .for_each(|(x, r, u, p, s, w, inverse)| {
                 let rows = x.iter_mut().zip(r).zip(u).zip(p).zip(s).zip(w).zip(inverse);
