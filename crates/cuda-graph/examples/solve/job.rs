@@ -88,7 +88,8 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
         all => report::several(out, all, options.tolerance, &sequence)?,
     }
     if options.compare && sequence.why_eager().is_none() {
-        compare::run(&stream, &solver, &systems[0], matrix, options, out)?;
+        let (solver, system) = (&solver, &systems[0]);
+        compare::run(device, &stream, solver, system, &problem, options, out)?;
     } else if options.compare {
         writeln!(out, "there is no loop on the device to compare with")?;
     }

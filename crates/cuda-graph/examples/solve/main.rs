@@ -10,6 +10,7 @@ mod matrix;
 mod matrix_market;
 mod options;
 mod outcome;
+mod plain_rust;
 mod problem;
 mod progress;
 mod report;

@@ -21,7 +21,8 @@ MATRIX.mtx              a Matrix Market file: coordinate; real, integer or patte
 --unroll N              iterations in one turn of the loop; otherwise the optimizer chooses
 --systems K             solve for K right-hand sides, one after the other, with one graph [1]
 --restart-every N       compute the residual anew from x every N iterations, and before it is believed
---compare               also run the same step eagerly, with a loop on the host, and compare; of one system, no restarts
+--compare               also run the same step eagerly, with a loop on the host, and compare; of one system, no restarts.
+                        On the software driver, also compare with the same method in Rust with rayon
 --report                say what the optimizer did
 --svg FILE              draw the graph, and in FILE.optimized.svg what the optimizer makes of it
 --help                  this text

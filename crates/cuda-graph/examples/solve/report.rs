@@ -11,7 +11,7 @@ use super::problem::RightHandSide;
 use super::sequence::{Run, Sequence};
 
 /// A system is solved if its true residual is at most so many times the tolerance.
-const FAITHFUL: f64 = 2.0;
+pub const FAITHFUL: f64 = 2.0;
 
 /// So many of several systems get a line of their own.
 const LISTED: usize = 10;
@@ -186,7 +186,7 @@ fn restarts(count: Option<u32>) -> String {
 }
 
 /// The largest of absolute values; no number, if one of them is none.
-fn largest(values: impl Iterator<Item = f64>) -> f64 {
+pub fn largest(values: impl Iterator<Item = f64>) -> f64 {
     let largest = values.map(f64::abs).max_by(f64::total_cmp);
     largest.unwrap_or_default()
 }

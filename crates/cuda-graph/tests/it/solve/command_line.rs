@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use cuda_graph::Driver;
+
 use super::job::{self, Exit, Failure};
 use super::options::{self, Options, Problem, Request};
 use super::progress::position;
@@ -234,6 +236,11 @@ fn it_compares_loops_on_the_device_and_on_the_host() {
     assert!(text.contains("bit for bit"), "{text}");
     assert_eq!(text.matches("times as fast").count(), 3, "{text}");
     assert!(text.contains(", 4 iterations a turn; "), "{text}");
+    // A GPU is not compared with the processor beside it.
+    let software = cuda_graph::device(0).unwrap().driver() == Driver::Software;
+    for part in ["in Rust with rayon", "they agree: "] {
+        assert_eq!(text.contains(part), software, "{part}:\n{text}");
+    }
     let (_, text) = run("--grid 6 --unroll 1");
     assert!(!text.contains("a turn"), "{text}");
 }

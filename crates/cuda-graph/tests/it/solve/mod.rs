@@ -13,6 +13,8 @@ mod matrix_market;
 mod options;
 #[path = "../../../examples/solve/outcome.rs"]
 mod outcome;
+#[path = "../../../examples/solve/plain_rust.rs"]
+mod plain_rust;
 #[path = "../../../examples/solve/problem.rs"]
 mod problem;
 #[path = "../../../examples/solve/progress.rs"]
