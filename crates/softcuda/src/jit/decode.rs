@@ -5,13 +5,14 @@
 //! and refuses what it does not run; its operation lowers itself. An operation that was decoded
 //! always lowers.
 
-use crate::jit::spmd::WIDTH;
 use std::fmt;
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Pos, Type};
 
 use super::lower::{Lower, PlainAccess, Term};
 use super::program::{Function, Tables};
+use super::spmd::WIDTH;
 
 /// A register of the function being compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -255,6 +256,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
 
     /// What it computes, for accesses at neighbouring indices.
     fn term(&self) -> Option<Term<'_>> {
+        None
+    }
+
+    /// It does no more than to write whether this holds of two integers of 32 bits.
+    fn comparison(&self) -> Option<(IntCC, &Arg, &Arg)> {
         None
     }
 

@@ -252,6 +252,18 @@ impl Operation for Compare {
         matches!(self.to, Destination::Predicates(..)) && in_vectors(self.ty)
     }
 
+    fn comparison(&self) -> Option<(IntCC, &Arg, &Arg)> {
+        let words = matches!(self.ty, Type::B32 | Type::U32 | Type::S32);
+        match (self.cmp, &self.to) {
+            (Cmp::Integer(condition), Destination::Predicates(_, Arg::Sink))
+                if words && self.combine.is_none() =>
+            {
+                Some((condition, &self.a, &self.b))
+            }
+            _ => None,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let a = l.read(&self.a, self.ty);
         let b = l.read(&self.b, self.ty);

@@ -154,6 +154,15 @@ fn special(special: Special) -> Class {
     }
 }
 
+/// Whether a special register is the same in all threads of a block.
+pub(super) fn of_block(register: Special) -> bool {
+    use Special::*;
+    matches!(
+        register,
+        Ntid(_) | Ctaid(_) | Nctaid(_) | Smid | Nsmid | Gridid
+    )
+}
+
 /// All operands are the same in all threads.
 fn is_uniform(classes: &[Class], instruction: &Instruction) -> bool {
     let registers = instruction.reads.iter();

@@ -25,6 +25,7 @@ mod classes;
 mod control;
 mod masks;
 mod regions;
+mod teams;
 #[cfg(test)]
 mod tests;
 
@@ -135,6 +136,8 @@ pub(crate) struct Plan {
     pub masked: Vec<Option<Masked>>,
     /// Of a body that waits or spins.
     pub regions: Option<Regions>,
+    /// By register.
+    of_warp: Vec<bool>,
 }
 
 impl Plan {
@@ -163,6 +166,7 @@ impl Plan {
         };
         let plan = Plan {
             masked: judge.all(),
+            of_warp: teams::of(body, &control, regions.as_ref(), &known.classes),
             classes: known.classes,
             ways,
             control,

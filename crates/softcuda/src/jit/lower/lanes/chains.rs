@@ -17,7 +17,7 @@ use crate::grid::warp::Tile;
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::Step;
-use crate::jit::spmd::{Exit, Region, Target, WIDTH, Way};
+use crate::jit::spmd::{Class, Exit, Region, Target, WIDTH, Way};
 
 /// Groups of a full warp.
 const GROUPS: usize = 32 / WIDTH;
@@ -149,6 +149,24 @@ impl Lower<'_> {
         let blocks = plan.control.graph.block_of.iter().enumerate();
         let steps = blocks.filter(|(_, block)| inside(block));
         steps.map(|(at, _)| at).collect()
+    }
+
+    /// Whether threads of a group may go on by themselves in a region.
+    pub(super) fn may_part(&mut self, region: usize) -> bool {
+        let (steps, body) = (self.steps_of(region), self.body);
+        let plan = &self.lanes().plan;
+        let parts = |at: &usize| {
+            let Step::Instruction(step) = &body.steps[*at] else {
+                return false;
+            };
+            let block = plan.control.graph.block_of[*at];
+            let varies = |(guard, _)| plan.class(guard) == Class::Varying;
+            let decides = plan.regions.as_ref().is_some_and(|all| all.decides(block));
+            let branches = step.operation.flow() != Flow::Next && step.guard.is_some_and(varies);
+            matches!(plan.ways[*at], Way::Widen { .. })
+                || branches && plan.masked[block].is_none() && !decides
+        };
+        steps.iter().any(parts) || self.unit.spins
     }
 
     /// Lowers a chain; the builder is where a full warp has come to its first operation.

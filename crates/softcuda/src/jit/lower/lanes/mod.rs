@@ -17,6 +17,7 @@
 //! What a thread leaves for the other form lies in a slot of the native stack, which has a place
 //! for each register and thread.
 
+mod agreement;
 mod chains;
 mod masks;
 mod meetings;

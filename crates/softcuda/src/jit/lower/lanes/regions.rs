@@ -182,6 +182,12 @@ impl Lower<'_> {
 
     /// Notes which threads of the group take the branch that the region ends with.
     pub(super) fn decide(&mut self, register: RegId, negated: bool) {
+        let region = self.turns().region;
+        if self.decides_once(region, register) {
+            self.leave_region();
+            let next = self.fresh_block();
+            return self.enter(next);
+        }
         let bits = match self.lanes().plan.class(register) {
             Class::Varying => self.mask_bits(register),
             _ => {
@@ -206,6 +212,11 @@ impl Lower<'_> {
         self.leave_region();
         let next = self.fresh_block();
         self.enter(next);
+    }
+
+    /// Whether the last group's guard tells where the warp goes.
+    fn decides_once(&mut self, region: usize, guard: RegId) -> bool {
+        self.lanes().plan.is_of_warp(guard) && !self.may_part(region)
     }
 
     /// Puts a word where the tile has one for each group.
@@ -357,6 +368,15 @@ impl Lower<'_> {
             let none = self.b.ins().iconst(types::I32, 0);
             self.b.def_var(any, none);
         }
+        let mut loads = match &self.lanes().plan.regions {
+            Some(regions) => regions.regions[region].loads.clone(),
+            None => vec![],
+        };
+        // Where threads go on by themselves, the way back to the next group is not from here.
+        let of_warp = match region == 0 || self.may_part(region) {
+            true => vec![],
+            false => self.load_of_warp(&mut loads),
+        };
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(blocks.head, &[zero.into()]);
 
@@ -367,10 +387,6 @@ impl Lower<'_> {
         let x = self.lane_tid(0);
         let first = self.lanes().first;
         self.b.def_var(first, x);
-        let loads = match &self.lanes().plan.regions {
-            Some(regions) => regions.regions[region].loads.clone(),
-            None => vec![],
-        };
         if region == 0 {
             for register in loads {
                 let zero = self.zero(self.register_types[register.0 as usize]);
@@ -378,6 +394,9 @@ impl Lower<'_> {
             }
         } else {
             self.take_kept(&loads);
+        }
+        for (register, value) in of_warp {
+            self.put_all(register, value);
         }
         if let Some(wait) = wait {
             self.lower_wait(wait, Part::Takes);
@@ -391,6 +410,22 @@ impl Lower<'_> {
             false => self.lanes().group_blocks[head],
         };
         self.b.ins().jump(begins, &[]);
+    }
+
+    /// Takes those registers from the tile that are the same for the warp: what its first lane has.
+    fn load_of_warp(&mut self, loads: &mut Vec<RegId>) -> Vec<(RegId, Value)> {
+        let plan = &self.lanes().plan;
+        let of_warp = |register: &RegId| plan.is_of_warp(*register);
+        let of_warp: Vec<RegId> = loads.iter().copied().filter(of_warp).collect();
+        let (flags, tile) = (MemFlags::trusted(), self.rounds_tile());
+        let mut loaded = vec![];
+        for (register, place) in self.places_of(&of_warp) {
+            let ty = self.register_types[register.0 as usize];
+            let value = self.b.ins().load(ty, flags, tile, place as i32);
+            loads.retain(|other| *other != register);
+            loaded.push((register, value));
+        }
+        loaded
     }
 
     /// The lanes of the warp are at an operation of theirs; a full warp's only if the region is not
@@ -447,7 +482,33 @@ impl Lower<'_> {
         }
         match exit {
             Exit::To(target) => self.go_to_target(target),
-            Exit::Branch { taken, falls, .. } => self.branch_of_warp(taken, falls),
+            Exit::Branch {
+                block,
+                taken,
+                falls,
+            } => {
+                let body = self.body;
+                let at = self.lanes().plan.control.first[block];
+                if let Step::Instruction(branch) = &body.steps[at]
+                    && let Some((guard, negated)) = branch.guard
+                    && self.decides_once(region, guard)
+                {
+                    self.set_form(Form::Once);
+                    let guard = self.read(&Arg::Reg(guard), ptx::ast::Type::Pred);
+                    let (goes, stays) = (self.b.create_block(), self.b.create_block());
+                    let (holds, not) = if negated {
+                        (stays, goes)
+                    } else {
+                        (goes, stays)
+                    };
+                    self.b.ins().brif(guard, holds, &[], not, &[]);
+                    self.b.switch_to_block(goes);
+                    self.go_to_target(taken);
+                    self.b.switch_to_block(stays);
+                    return self.go_to_target(falls);
+                }
+                self.branch_of_warp(taken, falls);
+            }
         }
     }
 

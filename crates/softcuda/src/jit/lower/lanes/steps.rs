@@ -6,6 +6,7 @@ use cranelift_frontend::Variable;
 use ptx::ast::Type;
 use smallvec::SmallVec;
 
+use super::agreement::Agreement;
 use super::{ENDED, Form, Kept, in_vector, vector_of};
 use crate::jit::decode::{Arg, Flow, Halves, RegId};
 use crate::jit::lower::{Lower, is_signed, value_type};
@@ -351,6 +352,15 @@ impl Lower<'_> {
             self.enter(then);
             go(self);
             return self.enter(next);
+        }
+        if let Some(Agreement { none, all }) = self.agreement(at, register) {
+            // Most often this tells, and no vector is needed.
+            let (none, all) = if negated { (all, none) } else { (none, all) };
+            let (other, unknown) = (self.fresh_block(), self.fresh_block());
+            self.b.ins().brif(none, next, &[], other, &[]);
+            self.enter(other);
+            self.b.ins().brif(all, then, &[], unknown, &[]);
+            self.enter(unknown);
         }
         let bits = self.mask_bits(register);
         let all = (1i64 << WIDTH) - 1;

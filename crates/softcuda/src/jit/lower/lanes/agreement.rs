@@ -1,0 +1,126 @@
+//! Whether the threads of a group agree on a comparison, told from the first and the last: of a
+//! number that counts up from thread to thread with one that is the same in all.
+
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use ptx::ast::Type;
+
+use super::Form;
+use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::lower::Lower;
+use crate::jit::program::Step;
+use crate::jit::spmd::{Class, WIDTH};
+
+/// What is certain; where neither is true, threads may agree or not.
+pub(super) struct Agreement {
+    /// It holds in no thread.
+    pub none: Value,
+    /// It holds in all.
+    pub all: Value,
+}
+
+impl Lower<'_> {
+    /// Whether threads agree on the guard of the step at `at`.
+    pub(super) fn agreement(&mut self, at: usize, guard: RegId) -> Option<Agreement> {
+        let (condition, a, b) = self.compared(at, guard)?;
+        let stride = |l: &mut Self, arg: &Arg| match arg {
+            Arg::Imm(_) => Some(0),
+            Arg::Reg(id) => match l.lanes().plan.class(*id) {
+                Class::Varying => None,
+                class => class.stride(),
+            },
+            _ => None,
+        };
+        let (a_stride, b_stride) = (stride(self, &a)?, stride(self, &b)?);
+        let (condition, counts, same, stride) = match (a_stride as i32, b_stride as i32) {
+            (0, 0) => return None,
+            (stride, 0) => (condition, a, b, stride),
+            (0, stride) => (condition.swap_args(), b, a, stride),
+            _ => return None,
+        };
+        self.set_form(Form::Once);
+        let first = self.read(&counts, Type::U32);
+        let first = self.fit(first, types::I32, false);
+        let same = self.read(&same, Type::U32);
+        let same = self.fit(same, types::I32, false);
+        let span = i64::from(stride) * (WIDTH as i64 - 1);
+        let last = self.b.ins().iadd_imm(first, i64::from(span as i32));
+        let (low, high) = if stride > 0 {
+            (first, last)
+        } else {
+            (last, first)
+        };
+        let span = i64::from(span.unsigned_abs() as u32);
+        let distance = self.b.ins().isub(same, low);
+        let beyond = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::UnsignedGreaterThan, distance, span);
+        use IntCC::*;
+        let (less, or_equal) = match condition {
+            Equal | NotEqual => {
+                let never = self.b.ins().iconst(types::I8, 0);
+                let (none, all) = (beyond, never);
+                return Some(match condition {
+                    Equal => Agreement { none, all },
+                    _ => Agreement {
+                        none: all,
+                        all: none,
+                    },
+                });
+            }
+            UnsignedLessThan | UnsignedGreaterThanOrEqual => (UnsignedLessThan, false),
+            UnsignedLessThanOrEqual | UnsignedGreaterThan => (UnsignedLessThanOrEqual, true),
+            SignedLessThan | SignedGreaterThanOrEqual => (SignedLessThan, false),
+            SignedLessThanOrEqual | SignedGreaterThan => (SignedLessThanOrEqual, true),
+        };
+        let below = self.b.ins().icmp(less, low, same);
+        let far = match or_equal {
+            true => self
+                .b
+                .ins()
+                .icmp_imm(UnsignedGreaterThanOrEqual, distance, span),
+            false => beyond,
+        };
+        let all = self.b.ins().band(below, far);
+        let above = self.b.ins().icmp(less.complement(), low, same);
+        let rises = match less {
+            SignedLessThan | SignedLessThanOrEqual => SignedGreaterThanOrEqual,
+            _ => UnsignedGreaterThanOrEqual,
+        };
+        let rises = self.b.ins().icmp(rises, high, low);
+        let none = self.b.ins().band(above, rises);
+        Some(match condition == less {
+            true => Agreement { none, all },
+            false => Agreement {
+                none: all,
+                all: none,
+            },
+        })
+    }
+
+    /// What the guard of a step says, as far as it is a comparison right before, of what has not
+    /// been written since.
+    fn compared(&mut self, at: usize, guard: RegId) -> Option<(IntCC, Arg, Arg)> {
+        let mut written: Vec<RegId> = vec![];
+        for step in self.body.steps[..at].iter().rev() {
+            let Step::Instruction(step) = step else {
+                return None;
+            };
+            if step.operation.flow() != Flow::Next {
+                return None;
+            }
+            if step.writes.contains(&guard) {
+                let (condition, a, b) = step.operation.comparison()?;
+                let stays = |arg: &Arg| match arg {
+                    Arg::Reg(id) => !written.contains(id),
+                    arg => matches!(arg, Arg::Imm(_)),
+                };
+                let is_it = step.guard.is_none() && stays(a) && stays(b);
+                return is_it.then(|| (condition, a.clone(), b.clone()));
+            }
+            written.extend(&step.writes);
+        }
+        None
+    }
+}
