@@ -33,6 +33,8 @@
 //! group whose addresses lie at one distance have one check.
 
 mod analysis;
+pub(crate) mod cache;
+mod code;
 mod compile;
 pub(crate) mod decode;
 mod dump;
@@ -42,6 +44,7 @@ mod layout;
 mod liveness;
 pub(crate) mod lower;
 pub(crate) mod module;
+mod object;
 mod program;
 mod recompute;
 mod resolve;
