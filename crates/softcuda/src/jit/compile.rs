@@ -4,7 +4,7 @@
 //! of shared memory, the numbers of access sites and the mode (loop or fiber) are the kernel's.
 //! Nothing is shared between compilations, so they can run on any thread, and several at once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use parking_lot::Mutex;
 
 use super::analysis;
 use super::code::Target;
@@ -22,7 +23,7 @@ use super::dump::Dump;
 use super::layout::align_up;
 use super::liveness::{self, Kept};
 use super::lower;
-use super::object::{Image, Name, Object, Outside, Reached};
+use super::object::{Image, Name, Object, Outside, Piece, Reached};
 use super::program::{Body, Program, Step};
 use super::runtime::access::Access;
 use super::runtime::{self, RuntimeFn};
@@ -218,27 +219,43 @@ impl Unit {
         Name::Cold(number)
     }
 
+    /// Adds the stubs. They are the same for all kernels, so each is compiled once.
     fn define_cold(&mut self, compiler: &mut Compiler) -> Result<(), String> {
+        static STUBS: Mutex<BTreeMap<u32, Arc<Piece>>> = Mutex::new(BTreeMap::new());
         for number in std::mem::take(&mut self.cold) {
-            let context = &mut compiler.context;
-            context.func.signature = self.signature(Name::Cold(number));
-            let callee = self.import(Name::Outside(Outside::Runtime(number)), &mut context.func);
-            let mut b = FunctionBuilder::new(&mut context.func, &mut compiler.builder);
-            let block = b.create_block();
-            b.append_block_params_for_function_params(block);
-            b.switch_to_block(block);
-            b.seal_block(block);
-            let args = b.block_params(block).to_vec();
-            let call = b.ins().call(callee, &args);
-            let status = b.inst_results(call)[0];
-            let offset = std::mem::offset_of!(ThreadContext, status) as i32;
-            b.ins()
-                .store(ir::MemFlags::trusted(), status, args[0], offset);
-            b.ins().return_(&[]);
-            b.finalize();
-            self.place(Name::Cold(number), compiler, &Dump::NONE)?;
+            let known = STUBS.lock().get(&number).map(Arc::clone);
+            let stub = match known {
+                Some(stub) => stub,
+                None => {
+                    let stub = Arc::new(self.compile_cold(number, compiler)?);
+                    STUBS.lock().insert(number, Arc::clone(&stub));
+                    stub
+                }
+            };
+            self.image.place(Name::Cold(number), &stub)?;
         }
         Ok(())
+    }
+
+    fn compile_cold(&mut self, number: u32, compiler: &mut Compiler) -> Result<Piece, String> {
+        let context = &mut compiler.context;
+        context.func.signature = self.signature(Name::Cold(number));
+        let callee = self.import(Name::Outside(Outside::Runtime(number)), &mut context.func);
+        let mut b = FunctionBuilder::new(&mut context.func, &mut compiler.builder);
+        let block = b.create_block();
+        b.append_block_params_for_function_params(block);
+        b.switch_to_block(block);
+        b.seal_block(block);
+        let args = b.block_params(block).to_vec();
+        let call = b.ins().call(callee, &args);
+        let status = b.inst_results(call)[0];
+        let offset = std::mem::offset_of!(ThreadContext, status) as i32;
+        b.ins()
+            .store(ir::MemFlags::trusted(), status, args[0], offset);
+        b.ins().return_(&[]);
+        b.finalize();
+        let (stub, _) = compiler.compile(&self.isa, &Dump::NONE)?;
+        Ok(stub)
     }
 
     /// Makes a function known to the one being compiled.
@@ -448,12 +465,30 @@ struct Compiler {
     time: Duration,
 }
 
+impl Compiler {
+    /// Compiles the function that was built; the bytes of its frame, too.
+    fn compile(&mut self, isa: &OwnedTargetIsa, dump: &Dump) -> Result<(Piece, u32), String> {
+        let start = Instant::now();
+        let context = &mut self.context;
+        let compiled = context.compile(&**isa, &mut ControlPlane::default());
+        compiled.map_err(|error| format!("{:?}", error.inner))?;
+        let compiled = context.compiled_code().expect("it was compiled");
+        dump.compiled(&context.func, compiled);
+        let frame = compiled.buffer.frame_layout();
+        let frame = frame.map_or(0, |layout| layout.frame_to_fp_offset);
+        let piece = Piece::of(&context.func, compiled, isa.function_alignment().minimum)?;
+        context.clear();
+        self.time += start.elapsed();
+        Ok((piece, frame))
+    }
+}
+
 impl Unit {
     /// Lowers and compiles each function; the bytes of the kernel's frame.
     fn define(&mut self, functions: &[u32]) -> Result<u32, String> {
         let start = Instant::now();
         let program = Arc::clone(&self.program);
-        let mut kernel_frame = 0;
+        let (mut size, mut kernel_frame) = (0, 0);
         let mut compiler = Compiler {
             context: cranelift_codegen::Context::new(),
             builder: FunctionBuilderContext::new(),
@@ -483,9 +518,11 @@ impl Unit {
                 &mut compiler.builder,
             );
             dump.lowered(&context.func);
-            let frame = self
-                .place(name, &mut compiler, &dump)
+            let (piece, frame) = compiler
+                .compile(&self.isa, &dump)
                 .map_err(|error| format!("{}: {error}", function.name))?;
+            self.image.place(name, &piece)?;
+            size += piece.size();
             let most = if function.kernel {
                 kernel_frame = frame;
                 MAX_KERNEL_FRAME
@@ -500,25 +537,8 @@ impl Unit {
             }
         }
         self.define_cold(&mut compiler)?;
-        let (all, cranelift) = (start.elapsed(), compiler.time);
-        tracing::debug!(lowered = ?all.saturating_sub(cranelift), compiled = ?cranelift, "functions");
+        let lowering = start.elapsed().saturating_sub(compiler.time);
+        tracing::debug!(?lowering, cranelift = ?compiler.time, bytes = size, "functions compiled");
         Ok(kernel_frame)
-    }
-
-    /// Compiles the function that was lowered and adds it to the image; the bytes of its frame.
-    fn place(&mut self, name: Name, compiler: &mut Compiler, dump: &Dump) -> Result<u32, String> {
-        let start = Instant::now();
-        let context = &mut compiler.context;
-        let compiled = context.compile(&*self.isa, &mut ControlPlane::default());
-        compiled.map_err(|error| format!("{:?}", error.inner))?;
-        let compiled = context.compiled_code().expect("it was compiled");
-        dump.compiled(&context.func, compiled);
-        let frame = compiled.buffer.frame_layout();
-        let frame = frame.map_or(0, |layout| layout.frame_to_fp_offset);
-        let align = self.isa.function_alignment().minimum;
-        self.image.place(name, &context.func, compiled, align)?;
-        context.clear();
-        compiler.time += start.elapsed();
-        Ok(frame)
     }
 }

@@ -23,7 +23,9 @@ const PLENTY: u64 = 64 << 20;
 fn private() -> TempDir {
     let mut builder = tempfile::Builder::new();
     let builder = builder.permissions(Permissions::from_mode(0o700));
-    builder.tempdir().expect("there is room for temporary files")
+    builder
+        .tempdir()
+        .expect("there is room for temporary files")
 }
 
 /// Such a folder, and a cache in it.

@@ -12,6 +12,19 @@ use super::{Name, Outside, Relocation};
 use crate::jit::layout::align_up;
 use crate::jit::runtime;
 
+/// The most bytes of a kernel's code.
+const MOST: u64 = 64 << 20;
+
+/// A compiled function.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    code: Vec<u8>,
+    align: u32,
+    /// What it refers to, at offsets in its code.
+    calls: Vec<Call>,
+    relocations: Vec<Relocation>,
+}
+
 /// The functions placed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
@@ -21,8 +34,8 @@ pub(crate) struct Image {
     relocations: Vec<Relocation>,
 }
 
-/// A call inside the image.
-#[derive(Debug)]
+/// A call of another function of the image.
+#[derive(Clone, Copy, Debug)]
 struct Call {
     at: u32,
     to: Name,
@@ -30,39 +43,33 @@ struct Call {
     kind: Reloc,
 }
 
-impl Image {
-    /// Adds a function that was compiled, at a multiple of `align`.
-    pub fn place(
-        &mut self,
-        name: Name,
+impl Piece {
+    /// A function that was compiled, for a multiple of `align`.
+    pub fn of(
         function: &ir::Function,
         compiled: &CompiledCode,
         align: u32,
-    ) -> Result<(), String> {
-        let align = u64::from(align.max(compiled.buffer.alignment));
-        let start = align_up(self.code.len() as u64, align);
-        let end = start + compiled.code_buffer().len() as u64;
-        // Calls reach 2 GiB, and on other processors less.
-        if end > 64 << 20 {
-            return Err("more than 64 MiB of machine code".into());
-        }
-        let start = start as u32;
-        self.code.resize(start as usize, 0);
-        self.code.extend_from_slice(compiled.code_buffer());
-        self.starts.insert(name, start);
+    ) -> Result<Piece, String> {
+        let mut piece = Piece {
+            code: compiled.code_buffer().to_vec(),
+            align: align.max(compiled.buffer.alignment),
+            calls: vec![],
+            relocations: vec![],
+        };
         for relocation in compiled.buffer.relocs() {
-            self.refer(start, function, relocation)
+            piece
+                .refer(function, relocation)
                 .ok_or_else(|| format!("a relocation is unknown: {relocation:?}"))?;
         }
-        Ok(())
+        Ok(piece)
     }
 
-    fn refer(
-        &mut self,
-        start: u32,
-        function: &ir::Function,
-        relocation: &FinalizedMachReloc,
-    ) -> Option<()> {
+    /// Bytes of its code.
+    pub fn size(&self) -> usize {
+        self.code.len()
+    }
+
+    fn refer(&mut self, function: &ir::Function, relocation: &FinalizedMachReloc) -> Option<()> {
         let name = match &relocation.target {
             FinalizedRelocTarget::ExternalName(ExternalName::User(name)) => {
                 Name::of(&function.params.user_named_funcs()[*name])?
@@ -73,27 +80,51 @@ impl Image {
             }
             _ => return None,
         };
-        let (at, addend, kind) = (
-            start + relocation.offset,
-            relocation.addend,
-            relocation.kind,
-        );
+        let FinalizedMachReloc {
+            offset: at,
+            kind,
+            addend,
+            ..
+        } = *relocation;
         match (name, kind) {
             (Name::Outside(of), Reloc::Abs8) => {
                 self.relocations.push(Relocation { at, of, addend });
             }
-            (Name::Function(_) | Name::Cold(_), Reloc::X86CallPCRel4 | Reloc::Arm64Call) => {
-                let to = name;
-                self.calls.push(Call {
-                    at,
-                    to,
-                    addend,
-                    kind,
-                });
-            }
+            (to, Reloc::X86CallPCRel4 | Reloc::Arm64Call) => self.calls.push(Call {
+                at,
+                to,
+                addend,
+                kind,
+            }),
             _ => return None,
         }
         Some(())
+    }
+}
+
+impl Image {
+    /// Adds a function.
+    pub fn place(&mut self, name: Name, piece: &Piece) -> Result<(), String> {
+        let start = align_up(self.code.len() as u64, u64::from(piece.align));
+        // Calls reach 2 GiB, and on other processors less.
+        if start + piece.code.len() as u64 > MOST {
+            return Err(format!("more than {MOST} bytes of machine code"));
+        }
+        let start = start as u32;
+        self.code.resize(start as usize, 0);
+        self.code.extend_from_slice(&piece.code);
+        self.starts.insert(name, start);
+        let calls = piece.calls.iter().map(|call| Call {
+            at: start + call.at,
+            ..*call
+        });
+        self.calls.extend(calls);
+        let relocations = piece.relocations.iter().map(|relocation| Relocation {
+            at: start + relocation.at,
+            ..*relocation
+        });
+        self.relocations.extend(relocations);
+        Ok(())
     }
 
     /// Where a function is.

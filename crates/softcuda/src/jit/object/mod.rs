@@ -9,7 +9,7 @@ mod image;
 
 use cranelift_codegen::ir::UserExternalName;
 
-pub(crate) use image::Image;
+pub(crate) use image::{Image, Piece};
 
 use super::runtime::access::Access;
 use crate::grid::context::Mode;
