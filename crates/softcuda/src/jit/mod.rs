@@ -4,7 +4,9 @@
 //!
 //! Parse and check happen when a module is loaded: what cannot run is refused there, with line and
 //! instruction. Lower and compile happen when a kernel is first launched or asked for, for the
-//! kernel and the device functions it can reach. The code is kept with the module.
+//! kernel and the device functions it can reach. They give an [`object`], which has no address in
+//! it: [`code`] puts it where it can run, and [`cache`] keeps it on disk for the next run. The code
+//! is kept with the module.
 //!
 //! [`analysis`] decides how a kernel's threads run:
 //!

@@ -126,7 +126,9 @@ impl Folder {
                 continue;
             }
             total += found.len();
-            files.push((used, found.len(), entry.path()));
+            if after.is_empty() {
+                files.push((used, found.len(), entry.path()));
+            }
         }
         files.sort();
         for (_, length, path) in files {
