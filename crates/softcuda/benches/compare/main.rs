@@ -4,7 +4,8 @@
 //! Each row runs a kernel of `kernels/` through the driver API and its Rust counterpart on the same
 //! data, checks that they agree, and prints the median of several runs. Copies are not timed,
 //! except for what a search reads back between its levels. Under the table is the geometric mean of
-//! all ratios, then what each kernel took before: its compilation and its first launch. The last
+//! all ratios, then what each kernel took before: its compilation, reading it from the cache of
+//! another process, which compiles nothing, and its first launch. The last
 //! rows are the cost of an empty launch with synchronize and the time to compile each file; they
 //! are left out where names are given. Times are of this machine's CPU; they say nothing about a
 //! GPU.
@@ -23,7 +24,7 @@ use std::error::Error;
 
 use device::Device;
 use measure::{Row, geometric_mean, print, verdict};
-use overhead::{COMPILE_ONLY, Start, code_sizes};
+use overhead::{COMPILE_ONLY, Start, cached, code_sizes};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -62,10 +63,16 @@ fn main() -> Outcome<()> {
     if rows.is_empty() {
         return Err(format!("no row's name contains {}", filters.join(" or ")).into());
     }
+    let compile_only = options.iter().any(|option| option == COMPILE_ONLY);
+    if !compile_only {
+        // SAFETY: there is no other thread yet.
+        unsafe { std::env::set_var("SOFTCUDA_CACHE", "off") };
+    }
     let device = Device::open()?;
-    if options.iter().any(|option| option == COMPILE_ONLY) {
+    if compile_only {
         for row in rows {
-            device.compile(row.kernel)?;
+            let compiled = device.compile(row.kernel)?;
+            println!("{} {}", row.kernel.name, compiled.time.as_nanos());
         }
         return Ok(());
     }
@@ -95,7 +102,7 @@ fn main() -> Outcome<()> {
         ratios.len(),
         verdict(mean, AIM)
     );
-    overhead::starts(&starts, &code_sizes(&filters)?);
+    overhead::starts(&starts, &code_sizes(&filters)?, &cached(&filters)?);
     if filters.is_empty() {
         overhead::empty_launch(&device)?;
         overhead::files(&device)?;

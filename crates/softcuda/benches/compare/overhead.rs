@@ -1,7 +1,7 @@
 //! What is not the kernels' own work: empty launches, compiling, first launches, machine code.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -77,18 +77,29 @@ pub struct Start {
     pub median: Duration,
 }
 
-/// `sizes` holds the bytes of machine code by kernel.
-pub fn starts(starts: &[Start], sizes: &HashMap<String, usize>) {
-    println!("\n| kernel | compile | first launch | later launches | machine code |");
-    println!("|---|---|---|---|---|");
+/// `sizes` holds the bytes of machine code by kernel, `cached` how long it takes to read a kernel
+/// from the cache.
+pub fn starts(
+    starts: &[Start],
+    sizes: &HashMap<String, usize>,
+    cached: &HashMap<String, Duration>,
+) {
+    println!(
+        "\n| kernel | compile | from the cache | first launch | later launches | machine code |"
+    );
+    println!("|---|---|---|---|---|---|");
     for start in starts {
-        let code = match sizes.get(start.kernel.name) {
+        let name = start.kernel.name;
+        let code = match sizes.get(name) {
             Some(bytes) => format!("{bytes} bytes"),
             None => "unknown".into(),
         };
+        let cached = match cached.get(name) {
+            Some(time) => format!("{:.3} ms", milliseconds(*time)),
+            None => "unknown".into(),
+        };
         println!(
-            "| {} | {:.2} ms | {:.3} ms | {:.3} ms | {code} |",
-            start.kernel.name,
+            "| {name} | {:.2} ms | {cached} | {:.3} ms | {:.3} ms | {code} |",
             milliseconds(start.compile),
             milliseconds(start.first),
             milliseconds(start.median),
@@ -96,26 +107,55 @@ pub fn starts(starts: &[Start], sizes: &HashMap<String, usize>) {
     }
 }
 
-/// The argument for a process that compiles the kernels of the rows and ends.
+/// The argument for a process that compiles the kernels of the rows, says how long each took, and
+/// ends.
 pub const COMPILE_ONLY: &str = "--compile-only";
+
+/// What such a process says, where `variable` is the path of `folder`.
+fn compile_only(filters: &[String], variable: &str, folder: &Path) -> Outcome<String> {
+    let output = Command::new(std::env::current_exe()?)
+        .arg(COMPILE_ONLY)
+        .args(filters)
+        .env_remove("SOFTCUDA_CACHE")
+        .env(variable, folder)
+        .stderr(Stdio::inherit())
+        .output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => Err("the process that compiles kernels failed".into()),
+    }
+}
+
+/// A folder for such processes.
+fn folder(what: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("softcuda-compare-{what}-{}", std::process::id()))
+}
 
 /// The bytes of machine code of the kernels whose rows `filters` choose. `SOFTCUDA_DUMP` has to be
 /// there from a process's first kernel on and costs time, so another process compiles them.
 pub fn code_sizes(filters: &[String]) -> Outcome<HashMap<String, usize>> {
-    let folder = std::env::temp_dir().join(format!("softcuda-compare-{}", std::process::id()));
-    let status = Command::new(std::env::current_exe()?)
-        .arg(COMPILE_ONLY)
-        .args(filters)
-        .env("SOFTCUDA_DUMP", &folder)
-        .stdout(Stdio::null())
-        .status();
-    let sizes = dumped(&folder);
+    let folder = folder("dump");
+    let sizes = compile_only(filters, "SOFTCUDA_DUMP", &folder).and_then(|_| dumped(&folder));
     // There may be no folder; what is left of one is only a temporary file.
     let _ = std::fs::remove_dir_all(&folder);
-    match status?.success() {
-        true => sizes,
-        false => Err("the process that compiles kernels failed".into()),
-    }
+    sizes
+}
+
+/// How long it takes to read each of them from the cache: one process compiles them, and the next
+/// reads them.
+pub fn cached(filters: &[String]) -> Outcome<HashMap<String, Duration>> {
+    let folder = folder("cache");
+    let texts = compile_only(filters, "SOFTCUDA_CACHE", &folder)
+        .and_then(|_| compile_only(filters, "SOFTCUDA_CACHE", &folder));
+    // As above.
+    let _ = std::fs::remove_dir_all(&folder);
+    let text = texts?;
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    let times = lines.map(|(kernel, time)| {
+        let time = Duration::from_nanos(time.parse()?);
+        Ok((kernel.to_owned(), time))
+    });
+    times.collect()
 }
 
 /// Reads the dumps, `NNNN-kernel.code`, that begin with the size of the code.

@@ -21,6 +21,7 @@ use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
 use super::warp::{Tile, Warp, each};
+use crate::jit::runtime::access::Accesses;
 use crate::jit::spmd::WIDTH;
 
 /// The most threads a block has.
@@ -115,6 +116,7 @@ impl Block {
                 shared_base: std::ptr::null_mut(),
                 shared_size: 0,
                 sites: std::ptr::null_mut(),
+                accesses: Accesses::NONE,
                 workspace: 0,
                 turn: Turn::NONE,
                 polls: 0,
@@ -243,6 +245,7 @@ impl Block {
             shared_base,
             shared_size,
             sites: self.sites.as_mut_ptr(),
+            accesses: launch.code.accesses,
             workspace: running.workspace,
             turn: Turn::NONE,
             polls: 0,

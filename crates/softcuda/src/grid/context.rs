@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicBool;
 
 use super::warp::Tile;
-use crate::jit::runtime::access::Access;
+use crate::jit::runtime::access::Accesses;
 
 /// What a compiled function answers: 0 to go on, otherwise why the thread ends.
 ///
@@ -60,8 +60,8 @@ pub(crate) struct Site {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
-    /// The accesses to look up.
-    pub access: *const Access,
+    /// The accesses to look up, by number in [`BlockContext::accesses`].
+    pub access: u32,
     /// The lowest one's address.
     pub first: u64,
     /// The first one's index.
@@ -71,7 +71,7 @@ pub(crate) struct Asked {
 impl Asked {
     /// Nothing yet.
     pub const NOTHING: Asked = Asked {
-        access: std::ptr::null(),
+        access: 0,
         first: 0,
         index: 0,
     };
@@ -178,6 +178,8 @@ pub(crate) struct BlockContext {
     pub shared_size: u64,
     /// One entry for each access site of the kernel and the functions it can reach.
     pub sites: *mut Site,
+    /// What the kernel's code looks up by number, for the runtime alone.
+    pub accesses: Accesses,
     /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's
     /// workspace; 0 without.
     pub workspace: u64,

@@ -44,7 +44,22 @@ pub(crate) use running::fault;
 use running::{Running, volume};
 use worker::Worker;
 
+use crate::jit::runtime::RuntimeFn;
 use crate::memory;
+
+/// The functions here that compiled code calls, by file.
+pub(crate) const FUNCTIONS: &[&[&RuntimeFn]] = &[
+    atomic::FUNCTIONS,
+    barrier::FUNCTIONS,
+    cluster::FUNCTIONS,
+    poll::FUNCTIONS,
+    rounds::FUNCTIONS,
+    warp::FUNCTIONS,
+    device_functions::assert::FUNCTIONS,
+    device_functions::condition::FUNCTIONS,
+    device_functions::heap::FUNCTIONS,
+    device_functions::printf::FUNCTIONS,
+];
 
 /// A launch of this many threads or fewer runs its first block before it asks for help.
 const FEW_THREADS: u64 = 1024;

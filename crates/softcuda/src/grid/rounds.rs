@@ -131,9 +131,7 @@ runtime! {
         context.resumes = u32::from(status == SUSPENDED);
         status
     }
-}
 
-runtime! {
     /// In a turn of all: the lanes of the warp do not go the same way from here, or do not come to
     /// where other warps came. Those of its groups that are still together stand at `taken` where
     /// they decided so ([`Tile::decisions`]), otherwise at `other`; the others have said where.

@@ -2,33 +2,33 @@
 //!
 //! Each kernel is compiled by itself, with its own copies of the functions it reaches: the layout
 //! of shared memory, the numbers of access sites and the mode (loop or fiber) are the kernel's.
-//! Nothing is shared between compilations, so they can run on any thread.
+//! Nothing is shared between compilations, so they can run on any thread, and several at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, ModuleError};
 use parking_lot::Mutex;
 
 use super::analysis;
+use super::code::Target;
 use super::decode::Callee;
 use super::dump::Dump;
 use super::layout::align_up;
 use super::liveness::{self, Kept};
 use super::lower;
-use super::module::Compiled;
-use super::program::{Body, Program, Signature, Step};
-use super::runtime::RuntimeFn;
+use super::object::{Image, Name, Object, Outside, Piece, Reached};
+use super::program::{Body, Program, Step};
 use super::runtime::access::Access;
+use super::runtime::{self, RuntimeFn};
 use super::spmd::Plan;
-use crate::grid::context::{KernelFn, Mode, ThreadContext};
+use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves
@@ -51,64 +51,11 @@ pub(crate) struct CompileError {
     what: String,
 }
 
-/// Native code of a kernel.
-pub(crate) struct Code {
-    /// What the grid runs.
-    pub compiled: Compiled,
-    /// How long compilation took.
-    pub time: Duration,
-    /// Bytes of machine code.
-    pub size: usize,
-    /// What indirect calls look their target up in; compiled code has its address.
-    _table: Box<[Target]>,
-    /// Accesses that it refers to.
-    #[expect(clippy::vec_box, reason = "compiled code has their addresses")]
-    _accesses: Vec<Box<Access>>,
-    /// The places where its threads wait, in rounds; compiled code has the address.
-    _waits: Box<[Wait]>,
-    /// Owns the memory that the code is in.
-    module: Mutex<Option<JITModule>>,
-}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        if let Some(module) = self.module.lock().take() {
-            // SAFETY: a launch keeps the module of its kernel, and so this code, for as long as it
-            // runs.
-            unsafe { module.free_memory() };
-        }
-    }
-}
-
-impl std::fmt::Debug for Code {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Code")
-            .field("compiled", &self.compiled)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A function that an indirect call may reach, as compiled code sees it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    /// Where it is.
-    pub code: u64,
-    /// The sizes of its blocks of returns and parameters: a caller that has others would write past
-    /// them.
-    pub blocks: u64,
-}
-
-impl Target {
-    /// No function is called so.
-    const NONE: Target = Target {
-        code: 0,
-        blocks: u64::MAX,
-    };
-
-    /// What [`blocks`](Self::blocks) must be for a call with this signature.
-    pub fn blocks(signature: &Signature) -> u64 {
-        signature.returns.size << 32 | signature.params.size
+impl CompileError {
+    /// Says what is wrong with a kernel.
+    pub fn new(kernel: &str, what: String) -> CompileError {
+        let kernel = kernel.to_owned();
+        CompileError { kernel, what }
     }
 }
 
@@ -232,23 +179,17 @@ pub(crate) struct Unit {
     pub live: Kept,
     /// In rounds: the bytes that each thread keeps.
     pub kept: u32,
-    /// In rounds: the places where the kernel's threads wait, in source order; compiled code has
-    /// their address.
+    /// In rounds: the places where the kernel's threads wait, in source order.
     pub waits: Box<[Wait]>,
-    jit: JITModule,
-    functions: HashMap<u32, FuncId>,
-    runtime: HashMap<usize, FuncId>,
-    /// Stubs that call a runtime function and leave all registers as they are.
-    cold: HashMap<usize, (&'static RuntimeFn, FuncId)>,
-    symbols: Symbols,
+    isa: OwnedTargetIsa,
+    /// Runtime functions that are called through stubs, which leave all registers as they are.
+    cold: BTreeSet<u32>,
     sites: u32,
-    table: Box<[Target]>,
-    #[expect(clippy::vec_box, reason = "compiled code has their addresses")]
-    accesses: Vec<Box<Access>>,
+    /// The code calls functions by their addresses.
+    table: bool,
+    accesses: Vec<Access>,
+    image: Image,
 }
-
-/// Names of runtime functions that this compilation calls, and where they are.
-type Symbols = Arc<Mutex<HashMap<String, usize>>>;
 
 impl Unit {
     /// The number of a new access site.
@@ -257,106 +198,100 @@ impl Unit {
         self.sites - 1
     }
 
-    /// The table that indirect calls use: its address and length.
-    pub fn table(&mut self) -> (u64, u64) {
-        if self.table.is_empty() {
-            self.table = vec![Target::NONE; self.program.functions.len()].into();
-        }
-        (self.table.as_ptr() as u64, self.table.len() as u64)
+    /// How many entries the table of indirect calls has.
+    pub fn table(&mut self) -> u64 {
+        self.table = true;
+        self.program.functions.len() as u64
     }
 
-    /// The address of accesses for compiled code, which live as long as it.
-    pub fn keep(&mut self, access: Access) -> u64 {
-        let access = Box::new(access);
-        let address = &raw const *access as u64;
+    /// The number of accesses that compiled code looks up.
+    pub fn keep(&mut self, access: Access) -> u32 {
         self.accesses.push(access);
-        address
-    }
-
-    /// A function of the module.
-    pub fn function(&self, at: u32) -> FuncId {
-        self.functions[&at]
-    }
-
-    /// A runtime function.
-    pub fn runtime(&mut self, function: &'static RuntimeFn) -> FuncId {
-        let address = (function.address)();
-        if let Some(id) = self.runtime.get(&address) {
-            return *id;
-        }
-        let mut signature = ir::Signature::new(CallConv::triple_default(self.jit.isa().triple()));
-        signature
-            .params
-            .extend(function.params.iter().map(|ty| AbiParam::new(*ty)));
-        signature
-            .returns
-            .extend(function.result.iter().map(|ty| AbiParam::new(*ty)));
-        // Two families may use one name, so the address is part of it.
-        let name = format!("{}@{address:x}", function.name);
-        let id = self
-            .jit
-            .declare_function(&name, Linkage::Import, &signature)
-            .expect("the name is new");
-        self.symbols.lock().insert(name, address);
-        self.runtime.insert(address, id);
-        id
+        self.accesses.len() as u32 - 1
     }
 
     /// A stub for a runtime function with a status, to be called in cold paths: it changes no
     /// register, and puts the status into the `ThreadContext`, which is the function's first
     /// argument. So values that live across the call need not be spilled on the hot path.
-    pub fn cold(&mut self, function: &'static RuntimeFn) -> FuncId {
-        let address = (function.address)();
-        if let Some((_, id)) = self.cold.get(&address) {
-            return *id;
-        }
-        let signature = cold_signature(function);
-        let name = format!("cold {}@{address:x}", function.name);
-        let id = self
-            .jit
-            .declare_function(&name, Linkage::Local, &signature)
-            .expect("the name is new");
-        self.cold.insert(address, (function, id));
-        id
+    pub fn cold(&mut self, function: &'static RuntimeFn) -> Name {
+        let number = runtime::number(function);
+        self.cold.insert(number);
+        Name::Cold(number)
     }
 
-    fn define_cold(
-        &mut self,
-        context: &mut cranelift_codegen::Context,
-        builder_context: &mut FunctionBuilderContext,
-    ) -> Result<(), String> {
-        let stubs: Vec<_> = self.cold.values().copied().collect();
-        for (function, id) in stubs {
-            context.func.signature = cold_signature(function);
-            context.func.name = ir::UserFuncName::user(0, id.as_u32());
-            let callee = self.runtime(function);
-            let callee = self.import(callee, &mut context.func);
-            let mut b = FunctionBuilder::new(&mut context.func, builder_context);
-            let block = b.create_block();
-            b.append_block_params_for_function_params(block);
-            b.switch_to_block(block);
-            b.seal_block(block);
-            let args = b.block_params(block).to_vec();
-            let call = b.ins().call(callee, &args);
-            let status = b.inst_results(call)[0];
-            let offset = std::mem::offset_of!(ThreadContext, status) as i32;
-            b.ins()
-                .store(ir::MemFlags::trusted(), status, args[0], offset);
-            b.ins().return_(&[]);
-            b.finalize();
-            self.jit.define_function(id, context).map_err(describe)?;
-            self.jit.clear_context(context);
+    /// Adds the stubs. They are the same for all kernels, so each is compiled once.
+    fn define_cold(&mut self, compiler: &mut Compiler) -> Result<(), String> {
+        static STUBS: Mutex<BTreeMap<u32, Arc<Piece>>> = Mutex::new(BTreeMap::new());
+        for number in std::mem::take(&mut self.cold) {
+            let known = STUBS.lock().get(&number).map(Arc::clone);
+            let stub = match known {
+                Some(stub) => stub,
+                None => {
+                    let stub = Arc::new(self.compile_cold(number, compiler)?);
+                    STUBS.lock().insert(number, Arc::clone(&stub));
+                    stub
+                }
+            };
+            self.image.place(Name::Cold(number), &stub)?;
         }
         Ok(())
     }
 
+    fn compile_cold(&mut self, number: u32, compiler: &mut Compiler) -> Result<Piece, String> {
+        let context = &mut compiler.context;
+        context.func.signature = self.signature(Name::Cold(number));
+        let callee = self.import(Name::Outside(Outside::Runtime(number)), &mut context.func);
+        let mut b = FunctionBuilder::new(&mut context.func, &mut compiler.builder);
+        let block = b.create_block();
+        b.append_block_params_for_function_params(block);
+        b.switch_to_block(block);
+        b.seal_block(block);
+        let args = b.block_params(block).to_vec();
+        let call = b.ins().call(callee, &args);
+        let status = b.inst_results(call)[0];
+        let offset = std::mem::offset_of!(ThreadContext, status) as i32;
+        b.ins()
+            .store(ir::MemFlags::trusted(), status, args[0], offset);
+        b.ins().return_(&[]);
+        b.finalize();
+        let (stub, _) = compiler.compile(&self.isa, &Dump::NONE)?;
+        Ok(stub)
+    }
+
     /// Makes a function known to the one being compiled.
-    pub fn import(&mut self, function: FuncId, into: &mut ir::Function) -> ir::FuncRef {
-        let reference = self.jit.declare_func_in_func(function, into);
-        // Code is placed function by function, anywhere: a call must be able to reach all of the
-        // address space.
-        into.dfg.ext_funcs[reference].colocated = false;
-        reference
+    pub fn import(&self, name: Name, into: &mut ir::Function) -> ir::FuncRef {
+        let signature = into.import_signature(self.signature(name));
+        let external = into.declare_imported_user_function(name.external());
+        into.import_function(ir::ExtFuncData {
+            name: ir::ExternalName::user(external),
+            signature,
+            // The kernel's functions lie together. A call of any other must be able to reach all of
+            // the address space.
+            colocated: !matches!(name, Name::Outside(_)),
+            patchable: false,
+        })
+    }
+
+    /// The signature of a function.
+    fn signature(&self, name: Name) -> ir::Signature {
+        let runtime = |number| runtime::numbered(number).expect("the number is a function's");
+        let (convention, function) = match name {
+            Name::Function(at) if self.program.functions[at as usize].kernel => {
+                return self.kernel_signature();
+            }
+            Name::Function(_) => return self.device_signature(),
+            Name::Cold(number) => (CallConv::PreserveAll, runtime(number)),
+            Name::Outside(Outside::Runtime(number)) => (self.convention(), runtime(number)),
+            Name::Outside(data) => unreachable!("{data:?} is no function"),
+        };
+        let mut signature = ir::Signature::new(convention);
+        let params = function.params.iter().map(|ty| AbiParam::new(*ty));
+        signature.params.extend(params);
+        if let Name::Outside(_) = name {
+            let results = function.result.iter().map(|ty| AbiParam::new(*ty));
+            signature.returns.extend(results);
+        }
+        signature
     }
 
     /// The signature of device functions.
@@ -367,23 +302,19 @@ impl Unit {
     }
 
     fn kernel_signature(&self) -> ir::Signature {
-        let mut signature = ir::Signature::new(CallConv::triple_default(self.jit.isa().triple()));
+        let mut signature = ir::Signature::new(self.convention());
         signature.params.extend([AbiParam::new(types::I64); 2]);
         signature.returns.push(AbiParam::new(types::I32));
         signature
     }
-}
 
-fn cold_signature(function: &RuntimeFn) -> ir::Signature {
-    let mut signature = ir::Signature::new(CallConv::PreserveAll);
-    signature
-        .params
-        .extend(function.params.iter().map(|ty| AbiParam::new(*ty)));
-    signature
+    fn convention(&self) -> CallConv {
+        CallConv::triple_default(self.isa.triple())
+    }
 }
 
 /// The machine that we compile for: this one, with what it has.
-fn isa() -> Result<OwnedTargetIsa, String> {
+pub(super) fn isa() -> Result<OwnedTargetIsa, String> {
     static ISA: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
     ISA.get_or_init(|| {
         let mut flags = settings::builder();
@@ -417,14 +348,14 @@ pub(crate) fn compile(
     kernel: u32,
     mode: Mode,
     vectors: bool,
-) -> Result<Code, CompileError> {
+) -> Result<Object, CompileError> {
     // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the
     // program down.
     let result = catch_unwind(AssertUnwindSafe(|| {
         compile_unit(program, kernel, mode, vectors)
     }));
     let what = match result {
-        Ok(Ok(code)) => return Ok(code),
+        Ok(Ok(object)) => return Ok(object),
         Ok(Err(what)) => what,
         Err(panic) => panic
             .downcast_ref::<String>()
@@ -440,10 +371,10 @@ pub(crate) fn compile(
         );
         return compile(program, kernel, mode, false);
     }
-    Err(CompileError {
-        kernel: program.functions[kernel as usize].name.clone(),
+    Err(CompileError::new(
+        &program.functions[kernel as usize].name,
         what,
-    })
+    ))
 }
 
 /// What threads of a kernel keep where they wait; `None` for a kernel that is too large.
@@ -459,8 +390,7 @@ fn compile_unit(
     kernel: u32,
     mode: Mode,
     vectors: bool,
-) -> Result<Code, String> {
-    let start = Instant::now();
+) -> Result<Object, String> {
     let functions = reachable(program, kernel);
     let instructions: usize = bodies(program, &functions)
         .map(|body| body.steps.len())
@@ -479,12 +409,6 @@ fn compile_unit(
     };
     let body = program.functions[kernel as usize].body.as_ref();
     let spins = mode == Mode::Rounds && body.is_some_and(analysis::spins);
-    let symbols = Symbols::default();
-    let mut builder = JITBuilder::with_isa(isa()?, cranelift_module::default_libcall_names());
-    let known = Arc::clone(&symbols);
-    builder.symbol_lookup_fn(Box::new(move |name| {
-        known.lock().get(name).map(|address| *address as *const u8)
-    }));
     let mut unit = Unit {
         program: Arc::clone(program),
         shared,
@@ -494,109 +418,91 @@ fn compile_unit(
         live: live.unwrap_or_default(),
         kept: 0,
         waits: Box::new([]),
-        jit: JITModule::new(builder),
-        functions: HashMap::new(),
-        runtime: HashMap::new(),
-        cold: HashMap::new(),
-        symbols,
+        isa: isa()?,
+        cold: BTreeSet::new(),
         sites: 0,
-        table: Box::new([]),
+        table: false,
         accesses: vec![],
+        image: Image::default(),
     };
-    let result = unit.define(&functions);
-    let entry = match result.and_then(|sizes| {
-        unit.jit
-            .finalize_definitions()
-            .map_err(describe)
-            .map(|()| sizes)
-    }) {
-        Ok((size, frame)) => {
-            for at in &functions {
-                if let Some(target) = unit.table.get_mut(*at as usize) {
-                    *target = Target {
-                        code: unit.jit.get_finalized_function(unit.functions[at]) as u64,
-                        blocks: Target::blocks(&program.functions[*at as usize].signature),
-                    };
-                }
-            }
-            if let Some(target) = unit.table.get_mut(kernel as usize) {
-                *target = Target::NONE;
-            }
-            let code = unit.jit.get_finalized_function(unit.functions[&kernel]);
-            // SAFETY: the code was compiled with the signature that `KernelFn` is.
-            let entry = unsafe { std::mem::transmute::<*const u8, KernelFn>(code) };
-            Ok((entry, size, frame))
-        }
-        Err(what) => Err(what),
+    let frame = unit.define(&functions)?;
+    let start = |at: u32| {
+        let start = unit.image.start(Name::Function(at));
+        start.expect("every function that is reached is in the image")
     };
-    let Unit {
-        jit,
-        table,
-        accesses,
-        waits,
-        kept,
+    let entry = start(kernel);
+    let targets = functions.iter().filter(|at| unit.table && **at != kernel);
+    let targets = targets.map(|at| Reached {
+        function: *at,
+        at: start(*at),
+        blocks: Target::blocks(&program.functions[*at as usize].signature),
+    });
+    let targets = targets.collect();
+    let (code, relocations) = unit.image.link()?;
+    Ok(Object {
+        code,
+        relocations,
+        entry,
         mode,
-        sites,
-        ..
-    } = unit;
-    match entry {
-        Ok((entry, size, frame)) => Ok(Code {
-            compiled: Compiled {
-                entry,
-                mode,
-                kept,
-                sites,
-                frame,
-                spins,
-            },
-            time: start.elapsed(),
-            size,
-            _table: table,
-            _accesses: accesses,
-            _waits: waits,
-            module: Mutex::new(Some(jit)),
-        }),
-        Err(what) => {
-            // SAFETY: nothing of it was handed out.
-            unsafe { jit.free_memory() };
-            Err(what)
-        }
+        kept: unit.kept,
+        spins,
+        sites: unit.sites,
+        frame,
+        waits: unit.waits.into_vec(),
+        accesses: unit.accesses,
+        table: match unit.table {
+            true => program.functions.len() as u32,
+            false => 0,
+        },
+        targets,
+    })
+}
+
+/// What Cranelift keeps from function to function, and how long it worked.
+struct Compiler {
+    context: cranelift_codegen::Context,
+    builder: FunctionBuilderContext,
+    time: Duration,
+}
+
+impl Compiler {
+    /// Compiles the function that was built; the bytes of its frame, too.
+    fn compile(&mut self, isa: &OwnedTargetIsa, dump: &Dump) -> Result<(Piece, u32), String> {
+        let start = Instant::now();
+        let context = &mut self.context;
+        let compiled = context.compile(&**isa, &mut ControlPlane::default());
+        compiled.map_err(|error| format!("{:?}", error.inner))?;
+        let compiled = context.compiled_code().expect("it was compiled");
+        dump.compiled(&context.func, compiled);
+        let frame = compiled.buffer.frame_layout();
+        let frame = frame.map_or(0, |layout| layout.frame_to_fp_offset);
+        let piece = Piece::of(&context.func, compiled, isa.function_alignment().minimum)?;
+        context.clear();
+        self.time += start.elapsed();
+        Ok((piece, frame))
     }
 }
 
 impl Unit {
-    /// Lowers and compiles each function; the bytes of machine code, and of the kernel's frame.
-    fn define(&mut self, functions: &[u32]) -> Result<(usize, u32), String> {
+    /// Lowers and compiles each function; the bytes of the kernel's frame.
+    fn define(&mut self, functions: &[u32]) -> Result<u32, String> {
+        let start = Instant::now();
         let program = Arc::clone(&self.program);
-        for at in functions {
-            let signature = match program.functions[*at as usize].kernel {
-                true => self.kernel_signature(),
-                false => self.device_signature(),
-            };
-            // Names of functions may be anything, so the number keeps them apart from runtime
-            // functions.
-            let name = format!("{}#{at}", program.functions[*at as usize].name);
-            let id = self
-                .jit
-                .declare_function(&name, Linkage::Local, &signature)
-                .map_err(describe)?;
-            self.functions.insert(*at, id);
-        }
         let (mut size, mut kernel_frame) = (0, 0);
-        let mut context = self.jit.make_context();
-        let mut builder_context = FunctionBuilderContext::new();
+        let mut compiler = Compiler {
+            context: cranelift_codegen::Context::new(),
+            builder: FunctionBuilderContext::new(),
+            time: Duration::ZERO,
+        };
         for at in functions {
             let function = &program.functions[*at as usize];
             let Some(body) = &function.body else {
                 continue;
             };
-            let id = self.functions[at];
+            let name = Name::Function(*at);
             let dump = Dump::of(&program, *at);
-            context.func.signature = match function.kernel {
-                true => self.kernel_signature(),
-                false => self.device_signature(),
-            };
-            context.func.name = ir::UserFuncName::user(0, id.as_u32());
+            let context = &mut compiler.context;
+            context.func.signature = self.signature(name);
             context.set_disasm(dump.wanted());
             if dump.wanted()
                 && self.vectors
@@ -609,42 +515,30 @@ impl Unit {
                 function,
                 body,
                 &mut context.func,
-                &mut builder_context,
+                &mut compiler.builder,
             );
             dump.lowered(&context.func);
-            self.jit
-                .define_function(id, &mut context)
-                .map_err(|error| format!("{}: {}", function.name, describe(error)))?;
-            if let Some(code) = context.compiled_code() {
-                size += code.code_buffer().len();
-                dump.compiled(&context.func, code);
-                let frame = code
-                    .buffer
-                    .frame_layout()
-                    .map_or(0, |layout| layout.frame_to_fp_offset);
-                let most = if function.kernel {
-                    kernel_frame = frame;
-                    MAX_KERNEL_FRAME
-                } else {
-                    MAX_NATIVE_FRAME
-                };
-                if frame > most {
-                    return Err(format!(
-                        "{}: a native frame of {frame} bytes is too large",
-                        function.name
-                    ));
-                }
+            let (piece, frame) = compiler
+                .compile(&self.isa, &dump)
+                .map_err(|error| format!("{}: {error}", function.name))?;
+            self.image.place(name, &piece)?;
+            size += piece.size();
+            let most = if function.kernel {
+                kernel_frame = frame;
+                MAX_KERNEL_FRAME
+            } else {
+                MAX_NATIVE_FRAME
+            };
+            if frame > most {
+                return Err(format!(
+                    "{}: a native frame of {frame} bytes is too large",
+                    function.name
+                ));
             }
-            self.jit.clear_context(&mut context);
         }
-        self.define_cold(&mut context, &mut builder_context)?;
-        Ok((size, kernel_frame))
-    }
-}
-
-fn describe(error: ModuleError) -> String {
-    match error {
-        ModuleError::Compilation(error) => format!("{error:?}"),
-        error => error.to_string(),
+        self.define_cold(&mut compiler)?;
+        let lowering = start.elapsed().saturating_sub(compiler.time);
+        tracing::debug!(?lowering, cranelift = ?compiler.time, bytes = size, "functions compiled");
+        Ok(kernel_frame)
     }
 }

@@ -13,6 +13,11 @@ use cranelift_codegen::ir;
 use super::program::{Program, Step};
 use super::spmd::Plan;
 
+/// Whether functions that are compiled are dumped.
+pub(super) fn on() -> bool {
+    folder().is_some()
+}
+
 /// Where dumps go, if anywhere.
 fn folder() -> Option<&'static PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -36,11 +41,14 @@ pub(super) struct Dump {
 }
 
 impl Dump {
+    /// Of what nobody wants to see.
+    pub const NONE: Dump = Dump { stem: None };
+
     /// The dump of a function, begun with its checked PTX.
     pub fn of(program: &Program, function: u32) -> Dump {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let Some(folder) = folder() else {
-            return Dump { stem: None };
+            return Dump::NONE;
         };
         let function = &program.functions[function as usize];
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

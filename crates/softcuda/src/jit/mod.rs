@@ -4,7 +4,9 @@
 //!
 //! Parse and check happen when a module is loaded: what cannot run is refused there, with line and
 //! instruction. Lower and compile happen when a kernel is first launched or asked for, for the
-//! kernel and the device functions it can reach. The code is kept with the module.
+//! kernel and the device functions it can reach. They give an [`object`], which has no address in
+//! it: [`code`] puts it where it can run, and [`cache`] keeps it on disk for the next run. The code
+//! is kept with the module.
 //!
 //! [`analysis`] decides how a kernel's threads run:
 //!
@@ -33,6 +35,8 @@
 //! group whose addresses lie at one distance have one check.
 
 mod analysis;
+pub(crate) mod cache;
+mod code;
 mod compile;
 pub(crate) mod decode;
 mod dump;
@@ -42,6 +46,7 @@ mod layout;
 mod liveness;
 pub(crate) mod lower;
 pub(crate) mod module;
+mod object;
 mod program;
 mod recompute;
 mod resolve;

@@ -7,15 +7,19 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};
 #[cfg(test)]
 use std::time::Duration;
+use std::time::Instant;
 
 use ptx::ast::{FunctionDirective, Linkage};
 
 use super::analysis::{self, Facts};
-use super::compile::{self, Code, CompileError};
+use super::cache::{self, Cache, Key};
+use super::code::Code;
+use super::compile::{self, CompileError};
 use super::decode::{Refusal, Symbol};
 use super::layout::Field;
 use super::program::{Function, Program};
 use super::resolve::{self, Names};
+use super::runtime::access::Accesses;
 use super::variables::{self, VariableError, Variables};
 use crate::grid::context::{KernelFn, Mode};
 
@@ -34,6 +38,8 @@ pub(crate) struct Compiled {
     /// How many entries [`BlockContext::sites`](crate::grid::context::BlockContext::sites) must
     /// have.
     pub sites: u32,
+    /// What its code looks up by number; live as long as it.
+    pub accesses: Accesses,
     /// Bytes that `entry` itself takes of the native stack. It does not look whether there are so
     /// many; functions that it calls do.
     pub frame: u32,
@@ -49,6 +55,8 @@ pub(crate) struct LoadOptions {
     pub capability: u32,
     /// How its kernels wait.
     pub form: Form,
+    /// Where compiled kernels are kept from run to run.
+    pub cache: Option<&'static Cache>,
 }
 
 impl Default for LoadOptions {
@@ -56,6 +64,7 @@ impl Default for LoadOptions {
         LoadOptions {
             capability: 90,
             form: Form::of_environment(),
+            cache: Cache::of_environment(),
         }
     }
 }
@@ -143,6 +152,8 @@ pub(crate) struct Module {
     names: Names,
     facts: Vec<Facts>,
     form: Form,
+    /// Where its kernels are kept, and what names its source there.
+    cache: Option<(&'static Cache, cache::Source)>,
     kernels: Vec<Arc<Kernel>>,
     _variables: Variables,
     /// What the driver writes into its information log.
@@ -154,6 +165,12 @@ impl Module {
     #[cfg(test)]
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// The same, to be compiled.
+    #[cfg(test)]
+    pub fn shared_program(&self) -> Arc<Program> {
+        Arc::clone(&self.program)
     }
 
     /// Parses and checks PTX, and makes its variables.
@@ -200,6 +217,9 @@ impl Module {
                 names,
                 facts,
                 form: options.form,
+                cache: options
+                    .cache
+                    .map(|cache| (cache, cache::Source::of(source, options))),
                 kernels,
                 _variables: variables,
                 info,
@@ -339,29 +359,67 @@ impl Kernel {
         Some((code.time, code.size))
     }
 
+    /// Its number among the functions of the module.
+    #[cfg(test)]
+    pub fn function(&self) -> u32 {
+        self.function
+    }
+
+    /// Whether its code came from the cache, once it has any.
+    #[cfg(test)]
+    pub fn is_cached(&self) -> Option<bool> {
+        Some(self.code.get()?.as_ref().ok()?.cached)
+    }
+
     fn code(&self) -> Result<&Code, CompileError> {
-        self.code
-            .get_or_init(|| {
-                let module = self.module();
-                let mode = match (module.facts[self.function as usize].mode(), module.form) {
-                    (Mode::Rounds, Form::Fibers) => Mode::Fibers,
-                    (mode, _) => mode,
-                };
-                let vectors = module.form == Form::Vectors;
-                let code = compile::compile(&module.program, self.function, mode, vectors);
-                if let Ok(code) = &code {
-                    tracing::debug!(
-                        kernel = &*self.name,
-                        time = ?code.time,
-                        bytes = code.size,
-                        mode = ?code.compiled.mode,
-                        "compiled"
-                    );
+        // Each kernel has a cell of its own, so threads compile different kernels at once.
+        let code = self.code.get_or_init(|| self.make_code());
+        code.as_ref().map_err(Clone::clone)
+    }
+
+    /// Its code from the cache, or else from the compiler.
+    fn make_code(&self) -> Result<Code, CompileError> {
+        let start = Instant::now();
+        let module = self.module();
+        let mode = match (module.facts[self.function as usize].mode(), module.form) {
+            (Mode::Rounds, Form::Fibers) => Mode::Fibers,
+            (mode, _) => mode,
+        };
+        let vectors = module.form == Form::Vectors;
+        let kept = module.cache.as_ref().map(|(cache, source)| {
+            let key = Key::new(source, self.function, &self.name, mode, vectors);
+            (cache, key)
+        });
+        let found = kept.as_ref().and_then(|(cache, key)| {
+            // An object that does not fit is as bad as none.
+            Code::load(cache.get(key)?, &module.program).ok()
+        });
+        let cached = found.is_some();
+        let mut code = match found {
+            Some(code) => code,
+            None => {
+                let object = compile::compile(&module.program, self.function, mode, vectors)?;
+                if let Some((cache, key)) = &kept {
+                    cache.put(key, &object);
                 }
-                code
-            })
-            .as_ref()
-            .map_err(Clone::clone)
+                // So every test runs code that could as well come from the cache.
+                #[cfg(test)]
+                let object = object.again();
+                Code::load(object, &module.program)
+                    .map_err(|what| CompileError::new(&self.name, what))?
+            }
+        };
+        code.cached = cached;
+        code.time = start.elapsed();
+        tracing::debug!(
+            kernel = &*self.name,
+            time = ?code.time,
+            bytes = code.size,
+            mode = ?code.compiled.mode,
+            cached,
+            "compiled"
+        );
+        Ok(code)
     }
 
     /// The module that it is in.

@@ -26,6 +26,7 @@ use parking_lot::RwLock;
 
 pub(crate) use arena::PageFile;
 use arena::arena;
+pub(crate) use size::parse as parse_size;
 
 /// What every allocation is aligned to at least.
 pub(crate) const ALIGNMENT: u64 = index::GRANULE;

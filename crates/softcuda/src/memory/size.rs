@@ -25,7 +25,7 @@ pub(super) fn configured() -> u64 {
 }
 
 /// A number of bytes, with K, M, G or T for the powers of 1024; `GB` and `GiB` mean `G`.
-fn parse(text: &str) -> Option<u64> {
+pub(crate) fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,6 +1,7 @@
 //! The integration tests of `softcuda`, in one binary that also travels to a GPU machine: it needs
 //! nothing there but the driver.
 
+mod cache;
 mod capture;
 mod conformance;
 mod driver;

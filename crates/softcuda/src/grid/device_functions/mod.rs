@@ -3,10 +3,10 @@
 //! Each has the signature of [`DeviceFn`](super::context::DeviceFn): results and parameters are
 //! blocks of bytes, laid out one after the other as in a kernel's signature.
 
-mod assert;
+pub(super) mod assert;
 pub(crate) mod condition;
 pub(crate) mod heap;
-mod printf;
+pub(super) mod printf;
 
 use super::block::Block;
 use super::context::{BlockContext, Status, ThreadContext};

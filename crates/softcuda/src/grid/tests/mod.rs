@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicU32;
 use super::context::{BlockContext, KernelFn, Mode, Status, ThreadContext};
 use super::launch::{Fault, Launch};
 use crate::jit::module::Compiled;
+use crate::jit::runtime::access::Accesses;
 
 /// Threads as fibers, one block.
 fn launch(entry: KernelFn, threads: u32) -> Launch {
@@ -24,6 +25,7 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
             mode: Mode::Fibers,
             kept: 0,
             sites: 3,
+            accesses: Accesses::NONE,
             frame: 256,
             spins: false,
         },

@@ -213,7 +213,7 @@ impl Lower<'_> {
         self.b.ins().brif(inside, next, &[], cold, &[]);
         self.enter(cold);
         let access = self.unit.keep(access);
-        let access = self.b.ins().iconst(types::I64, access as i64);
+        let access = self.b.ins().iconst(types::I32, i64::from(access));
         let asked = offset_of!(ThreadContext, asked);
         self.set_thread_field(access, asked + offset_of!(Asked, access));
         self.set_thread_field(first, asked + offset_of!(Asked, first));

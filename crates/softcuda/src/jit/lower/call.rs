@@ -11,9 +11,10 @@ use ptx::ast::{Linkage, Type};
 use super::{Lower, device_function, value_type};
 use crate::grid::device_functions::declared_right;
 use crate::grid::launch::FaultKind;
-use crate::jit::compile;
+use crate::jit::code;
 use crate::jit::decode::{Arg, Callee, Operation, Reader, Refusal, Symbol};
 use crate::jit::layout::Layout;
+use crate::jit::object::{Name, Outside};
 use crate::jit::program::{FUNCTION_STRIDE, Place, Signature, Targets};
 use crate::jit::runtime::RuntimeFn;
 
@@ -183,8 +184,7 @@ impl Operation for Call {
                 l.call_value(function, &[thread, block, returns, params])
             }
             Target::Function(at) => {
-                let function = l.unit.function(*at);
-                let function = l.import(function);
+                let function = l.import(Name::Function(*at));
                 let args = [l.thread, l.block, returns, params];
                 let call = l.b.ins().call(function, &args);
                 l.b.inst_results(call)[0]
@@ -271,9 +271,9 @@ impl Lower<'_> {
         params: Value,
     ) -> Value {
         let pointer = self.read(pointer, Type::B64);
-        let (table, length) = self.unit.table();
-        let base = self.unit.program.function_address(0);
-        let index = self.b.ins().iadd_imm(pointer, (base as i64).wrapping_neg());
+        let length = self.unit.table();
+        let base = self.outside(Outside::Functions, 0);
+        let index = self.b.ins().isub(pointer, base);
         let index = self
             .b
             .ins()
@@ -290,24 +290,25 @@ impl Lower<'_> {
         let at = self
             .b
             .ins()
-            .imul_imm(index, size_of::<compile::Target>() as i64);
-        let at = self.b.ins().iadd_imm(at, table as i64);
+            .imul_imm(index, size_of::<code::Target>() as i64);
+        let table = self.outside(Outside::Table, 0);
+        let at = self.b.ins().iadd(table, at);
         let code = self.b.ins().load(
             types::I64,
             MemFlags::trusted(),
             at,
-            std::mem::offset_of!(compile::Target, code) as i32,
+            std::mem::offset_of!(code::Target, code) as i32,
         );
         let blocks = self.b.ins().load(
             types::I64,
             MemFlags::trusted(),
             at,
-            std::mem::offset_of!(compile::Target, blocks) as i32,
+            std::mem::offset_of!(code::Target, blocks) as i32,
         );
         let wanted = self
             .b
             .ins()
-            .iconst(types::I64, compile::Target::blocks(signature) as i64);
+            .iconst(types::I64, code::Target::blocks(signature) as i64);
         let same = self.b.ins().icmp(IntCC::Equal, blocks, wanted);
         self.b.ins().brif(same, call, &[], wild, &[]);
         self.enter(wild);

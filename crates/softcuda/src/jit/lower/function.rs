@@ -132,6 +132,7 @@ pub(crate) fn lower(
             values: HashMap::new(),
         },
         imports: HashMap::new(),
+        outside: HashMap::new(),
         group_bases: vec![None; groups.groups.len()],
         groups,
         runs_checked: vec![false; runs.runs.len()],
@@ -240,8 +241,7 @@ impl Lower<'_> {
         let kind = self.b.ins().iconst(types::I32, kind as i64);
         let size = self.b.ins().iconst(types::I32, 0);
         let address = self.b.ins().iconst(types::I64, 0);
-        let function = self.unit.runtime(&crate::jit::runtime::access::FAULT);
-        let function = self.import(function);
+        let function = self.runtime(&crate::jit::runtime::access::FAULT);
         let (thread, block) = (self.thread, self.block);
         let call = self
             .b

@@ -12,7 +12,7 @@
 mod address;
 mod atomic;
 mod barrier;
-mod bit_functions;
+pub(crate) mod bit_functions;
 pub(crate) mod bits;
 mod call;
 pub(crate) mod compare;
@@ -46,6 +46,8 @@ mod stack;
 mod video;
 mod warp;
 
+use std::collections::HashMap;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, Value, types};
 use cranelift_frontend::{FunctionBuilder, Variable};
@@ -53,8 +55,9 @@ use ptx::ast::{Immediate, Type};
 
 use super::compile::Unit;
 use super::decode::{Arg, Decode, Operation, Reader, Refusal, RegId, Special, Symbol};
-use super::program::{Body, Place};
-use super::runtime::RuntimeFn;
+use super::object::{Name, Outside};
+use super::program::{Body, FUNCTION_STRIDE, Place};
+use super::runtime::{self, RuntimeFn};
 use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;
 use entry::Entry;
@@ -186,7 +189,9 @@ pub(crate) struct Lower<'a> {
     runs_checked: Vec<bool>,
     /// For each group, the host address of its lowest access, once that is checked.
     group_bases: Vec<Option<Value>>,
-    imports: std::collections::HashMap<cranelift_module::FuncId, ir::FuncRef>,
+    imports: HashMap<Name, ir::FuncRef>,
+    /// Addresses outside of the code, with what is added to them.
+    outside: HashMap<(Outside, i64), ir::GlobalValue>,
 }
 
 impl Lower<'_> {
@@ -295,8 +300,7 @@ impl Lower<'_> {
         if args.contains(&self.thread) {
             self.sync();
         }
-        let function = self.unit.runtime(function);
-        let function = self.import(function);
+        let function = self.runtime(function);
         let call = self.b.ins().call(function, args);
         self.b.inst_results(call).first().copied()
     }
@@ -481,7 +485,7 @@ impl Lower<'_> {
         variable
     }
 
-    fn import(&mut self, function: cranelift_module::FuncId) -> ir::FuncRef {
+    fn import(&mut self, function: Name) -> ir::FuncRef {
         if let Some(reference) = self.imports.get(&function) {
             return *reference;
         }
@@ -490,10 +494,33 @@ impl Lower<'_> {
         reference
     }
 
+    fn runtime(&mut self, function: &'static RuntimeFn) -> ir::FuncRef {
+        let number = runtime::number(function);
+        self.import(Name::Outside(Outside::Runtime(number)))
+    }
+
+    /// An address outside of the code, filled in when it is loaded, with `offset` added to it.
+    fn outside(&mut self, of: Outside, offset: i64) -> Value {
+        let known = self.outside.get(&(of, offset)).copied();
+        let global = known.unwrap_or_else(|| {
+            let function = &mut *self.b.func;
+            let external = Name::Outside(of).external();
+            let external = function.declare_imported_user_function(external);
+            function.create_global_value(ir::GlobalValueData::Symbol {
+                name: ir::ExternalName::user(external),
+                offset: offset.into(),
+                colocated: false,
+                tls: false,
+            })
+        });
+        self.outside.insert((of, offset), global);
+        self.b.ins().symbol_value(types::I64, global)
+    }
+
     /// The address of a symbol, in the state space that it is in.
     fn symbol(&mut self, symbol: Symbol, offset: i64) -> Value {
         let address = match symbol {
-            Symbol::Global(at) => self.unit.program.globals[at as usize].address,
+            Symbol::Global(at) => return self.outside(Outside::Global(at), offset),
             Symbol::Shared(at) => self.unit.shared.offset(at),
             Symbol::Local(at) => {
                 let local = self.body.tables.locals[at as usize];
@@ -507,7 +534,11 @@ impl Lower<'_> {
                     _ => 0,
                 }
             }
-            Symbol::Function(at) => self.unit.program.function_address(at),
+            Symbol::Function(at) => {
+                let from_first = FUNCTION_STRIDE * u64::from(at);
+                let offset = offset.wrapping_add_unsigned(from_first);
+                return self.outside(Outside::Functions, offset);
+            }
             Symbol::Label(_) | Symbol::Table(_) => 0,
         };
         self.b

@@ -41,6 +41,7 @@ use crate::grid::rounds::{ENDED, START, TURN, Wait};
 use crate::grid::warp::Tile;
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness::{AtWait, Kept};
+use crate::jit::object::Outside;
 use crate::jit::program::Step;
 use crate::jit::recompute::{self, recomputed};
 use crate::jit::spmd::{Plan, WIDTH};
@@ -249,8 +250,7 @@ impl Lower<'_> {
         };
         self.entry.end.get_or_insert(end);
         self.b.switch_to_block(over);
-        let waits = self.unit.waits.as_ptr() as i64;
-        let waits = self.b.ins().iconst(types::I64, waits);
+        let waits = self.outside(Outside::Waits, 0);
         let block = self.block;
         let status = self.call_value(&TURN, &[block, waits]);
         let stop = self.cold_block();

@@ -39,6 +39,34 @@ pub(crate) struct Access {
     pub indices: Option<Indices>,
 }
 
+/// The accesses of a kernel, by number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accesses(*const Access);
+
+// SAFETY: accesses are only read, and whoever has a kernel's code holds its module, and so them.
+unsafe impl Send for Accesses {}
+// SAFETY: as above.
+unsafe impl Sync for Accesses {}
+
+impl Accesses {
+    /// Of code that has none.
+    pub const NONE: Accesses = Accesses(std::ptr::null());
+
+    /// These, which must stay where they are for as long as code uses them.
+    pub fn of(accesses: &[Access]) -> Accesses {
+        Accesses(accesses.as_ptr())
+    }
+
+    /// The one of a number.
+    ///
+    /// # Safety
+    /// The accesses are still there, and there are more than `number`.
+    unsafe fn get<'a>(self, number: u32) -> &'a Access {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.0.add(number as usize) }
+    }
+}
+
 /// The indices of accesses, which come before they are extended and multiplied.
 #[derive(Debug)]
 pub(crate) struct Indices {
@@ -94,6 +122,15 @@ impl Access {
             stride: 0,
             indices: None,
         }
+    }
+
+    /// Whether it is one that lowering makes, for a kernel with so many sites.
+    pub fn is_sound(&self, sites: u32) -> bool {
+        let indices = self.indices.as_ref();
+        (self.window != Window::Host || self.site < sites)
+            && self.log2 < 6
+            && self.threads > 0
+            && indices.is_none_or(|indices| indices.more.len() == self.offsets.len())
     }
 
     /// How many accesses the highest one is above the lowest.
@@ -217,8 +254,9 @@ runtime! {
         // and its block's meanwhile.
         let (asked, block, local) = unsafe { ((*thread).asked, (*thread).block, (*thread).local_size) };
         let Asked { first, index, .. } = asked;
-        // SAFETY: lowering made the access, which lives as long as the code that calls this.
-        let access = unsafe { &*asked.access };
+        // SAFETY: as of the thread; the number is one that lowering gave, and the accesses live as
+        // long as the code that calls this.
+        let access = unsafe { (*block).accesses.get(asked.access) };
         // SAFETY: as of the thread.
         let (shared, params) = unsafe { ((*block).shared_size, (*block).params_size) };
         let window = match access.window {

@@ -2,15 +2,54 @@
 //! grid.
 //!
 //! A function is defined by the [`runtime!`] macro, which also makes the [`RuntimeFn`] that
-//! lowering calls it by.
+//! lowering calls it by, and the list of the file's functions. Compiled code names a function by
+//! its [number](number) in the list of all, because it may be loaded by another process, where the
+//! function is elsewhere.
 
 pub(crate) mod access;
 pub(crate) mod approx;
 pub(crate) mod convert;
 pub(crate) mod float;
 pub(crate) mod half;
+mod libcalls;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use cranelift_codegen::ir::{Type, types};
+
+/// All functions, by number: the lists that the [`runtime!`] macro makes, one after the other.
+static ALL: LazyLock<Vec<&'static RuntimeFn>> = LazyLock::new(|| {
+    let lists = [
+        access::FUNCTIONS,
+        approx::FUNCTIONS,
+        convert::FUNCTIONS,
+        float::FUNCTIONS,
+        half::FUNCTIONS,
+        libcalls::FUNCTIONS,
+        super::lower::bit_functions::FUNCTIONS,
+    ];
+    let lists = lists.iter().chain(crate::grid::FUNCTIONS);
+    lists.flat_map(|list| list.iter().copied()).collect()
+});
+
+/// The number of a function, as long as the library is built from the same source.
+pub(crate) fn number(function: &'static RuntimeFn) -> u32 {
+    fn key(function: &'static RuntimeFn) -> usize {
+        std::ptr::from_ref(function).addr()
+    }
+    static NUMBERS: LazyLock<HashMap<usize, u32>> =
+        LazyLock::new(|| ALL.iter().map(|function| key(function)).zip(0..).collect());
+    let found = NUMBERS.get(&key(function)).copied();
+    found.unwrap_or_else(|| panic!("`{}` is in no list of runtime functions", function.name))
+}
+
+/// The function of a number.
+pub(crate) fn numbered(number: u32) -> Option<&'static RuntimeFn> {
+    ALL.get(number as usize).copied()
+}
+
+pub(crate) use libcalls::libcall;
 
 /// A function that compiled code can call.
 pub(crate) struct RuntimeFn {
@@ -58,7 +97,11 @@ macro_rules! runtime {
             params: &[$(<$ty as $crate::jit::runtime::Crosses>::TYPE),*],
             result: $crate::jit::runtime::runtime!(@result $($ret)?),
         };
-    )* };
+    )*
+
+        /// The runtime functions of this file.
+        pub(crate) static FUNCTIONS: &[&$crate::jit::runtime::RuntimeFn] = &[$(&$konst),*];
+    };
     (@result) => { None };
     (@result $ret:ty) => { Some(<$ret as $crate::jit::runtime::Crosses>::TYPE) };
 }

@@ -3,6 +3,7 @@
 mod atomics;
 mod basics;
 mod calls;
+mod compiling;
 mod control;
 mod corpus;
 mod fuzz;

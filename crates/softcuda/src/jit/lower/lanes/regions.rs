@@ -28,6 +28,7 @@ use crate::grid::rounds::{ALL_MEET, BarrierKind, ENDED, PART, WARP_MEETS, Wait};
 use crate::grid::warp::{Meeting, Tile};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
+use crate::jit::object::Outside;
 use crate::jit::program::Step;
 use crate::jit::recompute;
 use crate::jit::spmd::{Class, Exit, Target, WIDTH};
@@ -594,8 +595,7 @@ impl Lower<'_> {
     }
 
     fn waits_address(&mut self) -> Value {
-        let waits = self.unit.waits.as_ptr() as i64;
-        self.b.ins().iconst(types::I64, waits)
+        self.outside(Outside::Waits, 0)
     }
 
     /// Where a warp has come to a barrier of its block, or to its end: the next warp's turn, or
