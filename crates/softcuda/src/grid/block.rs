@@ -95,6 +95,7 @@ pub(crate) struct Block {
     local: Scratch,
     tiles: Scratch,
     sites: Vec<Site>,
+    arrays: Vec<u32>,
 }
 
 impl Block {
@@ -116,6 +117,7 @@ impl Block {
                 shared_base: std::ptr::null_mut(),
                 shared_size: 0,
                 sites: std::ptr::null_mut(),
+                arrays: std::ptr::null(),
                 accesses: Accesses::NONE,
                 workspace: 0,
                 turn: Turn::NONE,
@@ -138,6 +140,7 @@ impl Block {
             local: Scratch::new(),
             tiles: Scratch::new(),
             sites: Vec::new(),
+            arrays: Vec::new(),
         })
     }
 
@@ -228,6 +231,8 @@ impl Block {
         self.sites.clear();
         self.sites
             .resize(launch.code.sites as usize, Site::default());
+        // SAFETY: the launch holds its kernel's module.
+        unsafe { launch.code.arrays.count(&launch.params, &mut self.arrays) };
         let runtime = std::ptr::from_mut(self).cast::<c_void>();
         let context = self.context.get_mut();
         *context = BlockContext {
@@ -245,6 +250,7 @@ impl Block {
             shared_base,
             shared_size,
             sites: self.sites.as_mut_ptr(),
+            arrays: self.arrays.as_ptr(),
             accesses: launch.code.accesses,
             workspace: running.workspace,
             turn: Turn::NONE,

@@ -180,6 +180,8 @@ pub(crate) struct BlockContext {
     pub sites: *mut Site,
     /// What the kernel's code looks up by number, for the runtime alone.
     pub accesses: Accesses,
+    /// For each array of the kernel, how many indices are inside.
+    pub arrays: *const u32,
     /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's
     /// workspace; 0 without.
     pub workspace: u64,

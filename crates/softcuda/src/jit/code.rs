@@ -10,6 +10,7 @@ use super::object::{Object, Outside, Relocation};
 use super::program::{Program, Signature};
 use super::runtime;
 use super::runtime::access::{Access, Accesses};
+use super::runtime::arrays::{Array, Arrays};
 use crate::grid::context::KernelFn;
 use crate::grid::rounds::Wait;
 
@@ -29,6 +30,8 @@ pub(crate) struct Code {
     _waits: Box<[Wait]>,
     /// The accesses that it looks up by number.
     _accesses: Box<[Access]>,
+    /// The arrays that it accesses.
+    _arrays: Box<[Array]>,
     _memory: Memory,
 }
 
@@ -77,6 +80,7 @@ impl Code {
                 .accesses
                 .iter()
                 .any(|access| !access.is_sound(object.sites))
+            || !object.arrays.iter().all(Array::is_sound)
         {
             return Err(wrong());
         }
@@ -95,6 +99,7 @@ impl Code {
         }
         let waits = object.waits.into_boxed_slice();
         let accesses = object.accesses.into_boxed_slice();
+        let arrays = object.arrays.into_boxed_slice();
         let address = |of: Outside| {
             Some(match of {
                 Outside::Runtime(number) => (runtime::numbered(number)?.address)() as u64,
@@ -127,6 +132,7 @@ impl Code {
                 frame: object.frame,
                 spins: object.spins,
                 accesses: Accesses::of(&accesses),
+                arrays: Arrays::of(&arrays),
             },
             time: Duration::ZERO,
             cached: false,
@@ -134,6 +140,7 @@ impl Code {
             _table: table,
             _waits: waits,
             _accesses: accesses,
+            _arrays: arrays,
             _memory: memory,
         })
     }

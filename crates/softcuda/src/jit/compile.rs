@@ -26,6 +26,7 @@ use super::lower;
 use super::object::{Image, Name, Object, Outside, Piece, Reached};
 use super::program::{Body, Program, Step};
 use super::runtime::access::Access;
+use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
 use super::spmd::Plan;
 use crate::grid::context::{Mode, ThreadContext};
@@ -42,6 +43,9 @@ const MAX_INSTRUCTIONS: usize = 400_000;
 /// The most waits times registers of a kernel that runs in rounds: each register is defined anew
 /// where a thread goes on.
 const MAX_DEFINITIONS: usize = 1 << 22;
+
+/// The most arrays of a kernel: they are looked up at each launch.
+const MOST_ARRAYS: usize = 64;
 
 /// Why a kernel could not be compiled.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -188,6 +192,7 @@ pub(crate) struct Unit {
     /// The code calls functions by their addresses.
     table: bool,
     accesses: Vec<Access>,
+    arrays: Vec<Array>,
     image: Image,
 }
 
@@ -202,6 +207,19 @@ impl Unit {
     pub fn table(&mut self) -> u64 {
         self.table = true;
         self.program.functions.len() as u64
+    }
+
+    /// The number of an array; `None` if there are too many.
+    pub fn array(&mut self, array: Array) -> Option<u32> {
+        let known = self.arrays.iter().position(|known| *known == array);
+        let number = known.unwrap_or(self.arrays.len());
+        if number == MOST_ARRAYS {
+            return None;
+        }
+        if known.is_none() {
+            self.arrays.push(array);
+        }
+        Some(number as u32)
     }
 
     /// The number of accesses that compiled code looks up.
@@ -423,6 +441,7 @@ fn compile_unit(
         sites: 0,
         table: false,
         accesses: vec![],
+        arrays: vec![],
         image: Image::default(),
     };
     let frame = unit.define(&functions)?;
@@ -450,6 +469,7 @@ fn compile_unit(
         frame,
         waits: unit.waits.into_vec(),
         accesses: unit.accesses,
+        arrays: unit.arrays,
         table: match unit.table {
             true => program.functions.len() as u32,
             false => 0,

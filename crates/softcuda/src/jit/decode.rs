@@ -237,6 +237,16 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// It loads 64 bits of a parameter of the kernel: its number, and where in it they lie.
+    fn loads_pointer(&self) -> Option<(u32, i64)> {
+        None
+    }
+
+    /// What it writes is another register of 64 bits, as it is.
+    fn copies(&self) -> Option<RegId> {
+        None
+    }
+
     /// It loads what other threads do not write for it to see: threads that load at one address
     /// may share one load.
     fn loads(&self) -> bool {

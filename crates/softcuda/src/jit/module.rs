@@ -20,6 +20,7 @@ use super::layout::Field;
 use super::program::{Function, Program};
 use super::resolve::{self, Names};
 use super::runtime::access::Accesses;
+use super::runtime::arrays::Arrays;
 use super::variables::{self, VariableError, Variables};
 use crate::grid::context::{KernelFn, Mode};
 
@@ -40,6 +41,8 @@ pub(crate) struct Compiled {
     pub sites: u32,
     /// What its code looks up by number; live as long as it.
     pub accesses: Accesses,
+    /// Arrays that its parameters point to.
+    pub arrays: Arrays,
     /// Bytes that `entry` itself takes of the native stack. It does not look whether there are so
     /// many; functions that it calls do.
     pub frame: u32,

@@ -16,6 +16,7 @@ use super::context::{BlockContext, KernelFn, Mode, Status, ThreadContext};
 use super::launch::{Fault, Launch};
 use crate::jit::module::Compiled;
 use crate::jit::runtime::access::Accesses;
+use crate::jit::runtime::arrays::Arrays;
 
 /// Threads as fibers, one block.
 fn launch(entry: KernelFn, threads: u32) -> Launch {
@@ -26,6 +27,7 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
             kept: 0,
             sites: 3,
             accesses: Accesses::NONE,
+            arrays: Arrays::NONE,
             frame: 256,
             spins: false,
         },

@@ -20,7 +20,7 @@ use super::function::Frame;
 use super::lanes::Form;
 use crate::grid::context::{Asked, ThreadContext};
 use crate::grid::launch::FaultKind;
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, Stride, Symbol};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Symbol};
 use crate::jit::program::Place;
 use crate::jit::runtime::access::{self, Access, Window};
 use crate::jit::spmd::WIDTH;
@@ -48,7 +48,11 @@ impl Lower<'_> {
             return self.grouped_address(group, address, space);
         }
         let value = self.address(address);
-        self.check(value, space, Access::one(size, write), None)
+        let low = match address {
+            Arg::Address(_, offset) => *offset,
+            _ => 0,
+        };
+        self.check(value, low, space, Access::one(size, write), None)
     }
 
     /// An address in its space: base plus offset, in the width of the base, then extended.
@@ -92,7 +96,7 @@ impl Lower<'_> {
                 if inside(length) && aligned(address) && !(constant && write) {
                     return value;
                 }
-                self.check(value, None, Access::one(size, write), None)
+                self.check(value, 0, None, Access::one(size, write), None)
             }
             Symbol::Shared(at) => {
                 let length = self.unit.program.shared[at as usize].size;
@@ -101,7 +105,13 @@ impl Lower<'_> {
                     let base = self.entry(Entry::SharedBase);
                     return self.b.ins().iadd(base, value);
                 }
-                self.check(value, Some(Space::Shared), Access::one(size, write), None)
+                self.check(
+                    value,
+                    0,
+                    Some(Space::Shared),
+                    Access::one(size, write),
+                    None,
+                )
             }
             Symbol::Local(at) => {
                 let local = self.body.tables.locals[at as usize];
@@ -110,7 +120,7 @@ impl Lower<'_> {
                     let base = self.entry(Entry::LocalBase);
                     return self.b.ins().iadd(base, value);
                 }
-                self.check(value, Some(Space::Local), Access::one(size, write), None)
+                self.check(value, 0, Some(Space::Local), Access::one(size, write), None)
             }
             Symbol::Param(at) => {
                 let param = self.body.tables.params[at as usize];
@@ -123,7 +133,7 @@ impl Lower<'_> {
             }
             Symbol::Function(_) | Symbol::Label(_) | Symbol::Table(_) => {
                 let value = self.symbol(symbol, offset);
-                self.check(value, None, Access::one(size, write), None)
+                self.check(value, 0, None, Access::one(size, write), None)
             }
         }
     }
@@ -163,15 +173,17 @@ impl Lower<'_> {
 
     /// The host address of accesses, the lowest of which is at `first`, once all are checked;
     /// leaves the function with the fault of one that is not allowed.
-    /// Of accesses at indices, `index` is the first one's and the most that does not let the last
-    /// wrap.
+    /// `low` is its distance from the register that the operand names. Of accesses at indices,
+    /// `index` is the first one's and the most that does not let the last wrap.
     fn check(
         &mut self,
         first: Value,
+        low: i64,
         space: Option<Space>,
         mut access: Access,
         index: Option<(Value, IntCC, Value)>,
     ) -> Value {
+        let next = self.fresh_block();
         let log2 = access.log2 as u8;
         let less = access.span() as u32;
         access.window = match (space, self.frame) {
@@ -189,6 +201,11 @@ impl Lower<'_> {
         let (distance, units, base) = match window {
             Some((base, units)) => (first, self.entry(units), Some(self.entry(base))),
             None => {
+                if let Some(inside) = self.inside_array(low, &access) {
+                    let other = self.cold_block();
+                    self.b.ins().brif(inside, next, &[], other, &[]);
+                    self.enter(other);
+                }
                 access.site = self.unit.site();
                 let at = access.site as i32 * access::SITE_SIZE;
                 let sites = self.entry(Entry::Sites);
@@ -203,7 +220,7 @@ impl Lower<'_> {
         };
         let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
-        let (next, cold) = (self.fresh_block(), self.cold_block());
+        let cold = self.cold_block();
         if let Some((index, order, most)) = index {
             let fits = self.b.ins().icmp(order, index, most);
             let then = self.fresh_block();
@@ -249,9 +266,13 @@ impl Lower<'_> {
         };
         let most = i64::from(most - run.more());
         let at = self.address(address);
+        let low = match address {
+            Arg::Address(_, offset) => *offset,
+            _ => 0,
+        };
         let index = self.read(&register, Type::B32);
         let most = self.b.ins().iconst(types::I32, most);
-        self.check(at, space, access, Some((index, order, most)));
+        self.check(at, low, space, access, Some((index, order, most)));
         self.runs_checked[number] = true;
         Some(at)
     }
@@ -336,7 +357,7 @@ impl Lower<'_> {
             stride: stride as u64,
             ..access
         };
-        self.check(first, space, access, None)
+        self.check(first, low, space, access, None)
     }
 
     /// Checks a group; the host address of its lowest access.
@@ -347,7 +368,7 @@ impl Lower<'_> {
             Arg::Address(base, _) => self.address(&Arg::Address(base.clone(), low)),
             other => self.address(other),
         };
-        self.check(first, space, access, None)
+        self.check(first, low, space, access, None)
     }
 
     /// Where generic addresses of a space start.
@@ -437,6 +458,13 @@ impl Operation for Cvta {
 
     fn uses_local(&self) -> bool {
         self.space == Space::Local
+    }
+
+    fn copies(&self) -> Option<RegId> {
+        match (&self.args[1], self.space, self.ty) {
+            (Arg::Reg(from), Space::Global, Type::U64) => Some(*from),
+            _ => None,
+        }
     }
 
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {

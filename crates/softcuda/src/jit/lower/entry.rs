@@ -29,6 +29,9 @@ pub(super) enum Entry {
     SharedBase,
     SharedSize,
     Sites,
+    Arrays,
+    /// How many indices of an [array](crate::jit::runtime::arrays) are inside, by its number.
+    ArrayCount(u32),
     Workspace,
     LocalBase,
     LocalSize,
@@ -70,6 +73,12 @@ impl Lower<'_> {
             Entry::ParamUnits(log2) => self.entry_shift(Entry::ParamsSize, log2),
             Entry::SharedUnitsLess(log2, less) => self.entry_less(Entry::SharedUnits(log2), less),
             Entry::LocalUnitsLess(log2, less) => self.entry_less(Entry::LocalUnits(log2), less),
+            Entry::ArrayCount(number) => {
+                let counts = self.entry(Entry::Arrays);
+                let flags = MemFlags::trusted().with_readonly().with_can_move();
+                let at = 4 * number as i32;
+                self.at_entry(|cursor| cursor.ins().load(types::I32, flags, counts, at))
+            }
             Entry::Frame => self.at_entry(|cursor| cursor.ins().iconst(types::I64, 0)),
             entry => {
                 let (thread, ty, offset) = place(entry);
@@ -157,12 +166,14 @@ fn place(entry: Entry) -> (bool, Type, usize) {
         Entry::SharedBase => block(I64, offset_of!(BlockContext, shared_base)),
         Entry::SharedSize => block(I64, offset_of!(BlockContext, shared_size)),
         Entry::Sites => block(I64, offset_of!(BlockContext, sites)),
+        Entry::Arrays => block(I64, offset_of!(BlockContext, arrays)),
         Entry::Workspace => block(I64, offset_of!(BlockContext, workspace)),
         Entry::SharedUnits(_)
         | Entry::LocalUnits(_)
         | Entry::ParamUnits(_)
         | Entry::SharedUnitsLess(..)
         | Entry::LocalUnitsLess(..)
+        | Entry::ArrayCount(_)
         | Entry::Frame => {
             unreachable!("computed, not loaded")
         }

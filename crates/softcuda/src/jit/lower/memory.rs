@@ -273,6 +273,17 @@ impl Operation for Load {
         self.0.parameter && !self.0.ordered
     }
 
+    fn loads_pointer(&self) -> Option<(u32, i64)> {
+        let Arg::Address(base, offset) = &self.0.address else {
+            return None;
+        };
+        let Arg::Symbol(Symbol::Param(at), more) = **base else {
+            return None;
+        };
+        let is_one = self.loads_parameter() && self.0.registers.len() == 1 && self.0.ty.size() == 8;
+        is_one.then_some((at, offset.checked_add(more)?))
+    }
+
     fn loads(&self) -> bool {
         !self.0.ordered && self.0.space != Some(Space::Local)
     }

@@ -10,6 +10,7 @@
 //! | `.f32`, `.f64` | `F32`, `F64` |
 
 mod address;
+mod arrays;
 mod atomic;
 mod barrier;
 pub(crate) mod bit_functions;
@@ -187,6 +188,8 @@ pub(crate) struct Lower<'a> {
     step: u32,
     /// For each run of accesses, whether it is checked.
     runs_checked: Vec<bool>,
+    /// Registers that hold a pointer of the parameters, and where that lies among them.
+    pointers: HashMap<RegId, u32>,
     /// For each group, the host address of its lowest access, once that is checked.
     group_bases: Vec<Option<Value>>,
     imports: HashMap<Name, ir::FuncRef>,

@@ -4,7 +4,7 @@ use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 use ptx::ast::{Immediate, Type};
 
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Halves, Operation, Reader, Refusal, Special, Stride};
+use crate::jit::decode::{Arg, Halves, Operation, Reader, Refusal, RegId, Special, Stride};
 
 #[derive(Debug)]
 enum Mov {
@@ -140,6 +140,17 @@ impl Operation for Mov {
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         match self {
             Mov::Scalar { ty, from, .. } if ty.size() >= 4 && *ty != Type::B128 => of(from),
+            _ => None,
+        }
+    }
+
+    fn copies(&self) -> Option<RegId> {
+        match self {
+            Mov::Scalar {
+                ty,
+                from: Arg::Reg(from),
+                ..
+            } if ty.size() == 8 => Some(*from),
             _ => None,
         }
     }

@@ -4,6 +4,8 @@
 //! so that each access has a register of its own: `a + wide(i + n) * size`. As long as no index
 //! wraps between the first and the last, they are as far apart as their indices. As in
 //! [groups](super::groups), the first checks them all.
+//!
+//! Single accesses to an array are found as well, for [`super::arrays`].
 
 use std::collections::HashMap;
 
@@ -43,6 +45,17 @@ pub(super) struct Run {
 pub(super) struct Runs {
     pub runs: Vec<Run>,
     pub of_step: HashMap<u32, u32>,
+    /// By step, the element of an array that an access is relative to.
+    pub elements: HashMap<u32, Element>,
+}
+
+/// An element of an array: where that begins, and the index, which is extended to 64 bits and
+/// multiplied. Both registers still hold what the access was computed from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element {
+    pub array: RegId,
+    pub index: RegId,
+    pub by: i64,
 }
 
 /// A register's value: as it was written at a step.
@@ -86,6 +99,17 @@ impl Known {
         let root = self.at(register);
         let known = self.indices.get(&register).copied();
         known.unwrap_or(Index { root, more: 0 })
+    }
+
+    /// The element that a register is the address of.
+    fn element(&self, address: RegId) -> Option<Element> {
+        let (array, scaled) = self.elements.get(&address)?;
+        let holds = |at: At| self.at(at.0) == at;
+        (holds(*array) && holds(scaled.from)).then_some(Element {
+            array: array.0,
+            index: scaled.from.0,
+            by: scaled.by,
+        })
     }
 
     /// An instruction has been done.
@@ -188,9 +212,13 @@ impl Runs {
                     continue;
                 }
             };
-            if let (Some(access), None) = (instruction.operation.plain_access(), instruction.guard)
-            {
-                add(&mut open, &known, access, at);
+            if let Some(access) = instruction.operation.plain_access() {
+                if let Some(element) = known.element(access.base) {
+                    found.elements.insert(at, element);
+                }
+                if instruction.guard.is_none() {
+                    add(&mut open, &known, access, at);
+                }
             }
             known.step(at, instruction, body);
         }

@@ -4,6 +4,7 @@ use super::{Object, Outside, Reached, Relocation};
 use crate::grid::context::Mode;
 use crate::grid::rounds::Wait;
 use crate::jit::runtime::access::{Access, Indices, Window};
+use crate::jit::runtime::arrays::Array;
 
 /// A value that an object is made of.
 trait Part: Sized {
@@ -76,12 +77,13 @@ macro_rules! structures {
     })* };
 }
 structures! {
-    Object { code, relocations, entry, mode, kept, spins, sites, frame, waits, accesses, table, targets }
+    Object { code, relocations, entry, mode, kept, spins, sites, frame, waits, accesses, arrays, table, targets }
     Relocation { at, of, addend }
     Reached { function, at, blocks }
     Wait { kind, mask, b, c }
     Access { site, window, log2, write, offsets, threads, stride, indices }
     Indices { more, by, signed }
+    Array { param, low, length, by, log2, write }
 }
 
 /// Enumerations without data, by number.

@@ -12,6 +12,7 @@ use cranelift_codegen::ir::UserExternalName;
 pub(crate) use image::{Image, Piece};
 
 use super::runtime::access::Access;
+use super::runtime::arrays::Array;
 use crate::grid::context::Mode;
 use crate::grid::rounds::Wait;
 
@@ -38,6 +39,8 @@ pub(crate) struct Object {
     pub waits: Vec<Wait>,
     /// What its cold paths look up, by number.
     pub accesses: Vec<Access>,
+    /// Arrays that the kernel's parameters point to.
+    pub arrays: Vec<Array>,
     /// How many functions the module has, where the code calls any by its address; otherwise 0.
     pub table: u32,
     /// The functions that such calls reach.

@@ -8,6 +8,7 @@
 
 pub(crate) mod access;
 pub(crate) mod approx;
+pub(crate) mod arrays;
 pub(crate) mod convert;
 pub(crate) mod float;
 pub(crate) mod half;

@@ -278,6 +278,7 @@ impl Lower<'_> {
         let body = self.body;
         for at in self.steps_of(region) {
             if let Step::Instruction(instruction) = &body.steps[at] {
+                self.step = at as u32;
                 self.group = self.groups.of_step.get(&(at as u32)).copied();
                 self.reads_bits = instruction.reads_bits;
                 self.group_step(at, instruction);

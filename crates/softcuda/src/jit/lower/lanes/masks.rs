@@ -138,6 +138,7 @@ impl Lower<'_> {
             let Step::Instruction(instruction) = &body.steps[at] else {
                 continue;
             };
+            self.step = at as u32;
             self.reads_bits = instruction.reads_bits;
             if let Flow::Jump(label) = instruction.operation.flow() {
                 let to = self.jump_target(label);

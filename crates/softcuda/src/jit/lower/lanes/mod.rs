@@ -223,6 +223,7 @@ impl Lower<'_> {
         for (at, step) in body.steps.iter().enumerate() {
             self.group_begins(at);
             if let Step::Instruction(instruction) = step {
+                self.step = at as u32;
                 self.group = self.groups.of_step.get(&(at as u32)).copied();
                 self.reads_bits = instruction.reads_bits;
                 self.group_step(at, instruction);

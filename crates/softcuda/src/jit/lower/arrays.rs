@@ -1,0 +1,97 @@
+//! Checks of accesses to [arrays](crate::jit::runtime::arrays) that parameters point to.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use ptx::ast::Type;
+
+use super::Lower;
+use super::entry::Entry;
+use super::function::Frame;
+use super::lanes::{Form, Kept};
+use crate::jit::decode::{Arg, RegId};
+use crate::jit::program::{Body, Place, Step};
+use crate::jit::runtime::access::Access;
+use crate::jit::runtime::arrays::Array;
+
+/// The registers that hold a pointer of the parameters wherever they are read, and where that lies.
+pub(super) fn pointers(body: &Body) -> HashMap<RegId, u32> {
+    let mut written: HashMap<RegId, u32> = HashMap::new();
+    for step in &body.steps {
+        if let Step::Instruction(step) = step {
+            step.writes
+                .iter()
+                .for_each(|register| *written.entry(*register).or_default() += 1);
+        }
+    }
+    let mut pointers = HashMap::new();
+    for step in &body.steps {
+        let Step::Instruction(step) = step else {
+            continue;
+        };
+        let [to] = step.writes[..] else {
+            continue;
+        };
+        if step.guard.is_some() || written[&to] != 1 {
+            continue;
+        }
+        let loaded = step.operation.loads_pointer().and_then(|(number, offset)| {
+            let Place::Kernel(at) = body.tables.params[number as usize].place else {
+                return None;
+            };
+            u32::try_from((at as i64).checked_add(offset)?).ok()
+        });
+        let copied = step
+            .operation
+            .copies()
+            .and_then(|from| pointers.get(&from).copied());
+        if let Some(at) = loaded.or(copied) {
+            pointers.insert(to, at);
+        }
+    }
+    pointers
+}
+
+impl Lower<'_> {
+    /// Whether the accesses of this step are inside of the array that they are made to; `None`
+    /// where that is not known of any array. The lowest is `low` bytes from the register that is
+    /// its base.
+    pub(super) fn inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
+        if matches!(self.frame, Frame::Device { .. }) {
+            return None;
+        }
+        let element = *self.runs.elements.get(&self.step)?;
+        let param = *self.pointers.get(&element.array)?;
+        let size = 1u64 << access.log2;
+        let by = u64::try_from(element.by)
+            .ok()
+            .filter(|by| *by > 0 && by.is_multiple_of(size))?;
+        // An index less where the lowest access is below the element.
+        let (low, less) = match u64::try_from(low) {
+            Ok(low) => (low, 0),
+            Err(_) if low.unsigned_abs().is_multiple_of(by) => (0, low.unsigned_abs() / by),
+            Err(_) => return None,
+        };
+        if self.form() == Form::Once && !matches!(self.kept_of(element.index), Kept::One(_)) {
+            return None;
+        }
+        let farthest = access.offsets.iter().max()? + access.stride * (access.threads - 1);
+        let array = Array {
+            param,
+            low,
+            length: farthest + size,
+            by,
+            log2: access.log2,
+            write: access.write,
+        };
+        let number = self.unit.array(array)?;
+        let count = self.entry(Entry::ArrayCount(number));
+        let index = self.read(&Arg::Reg(element.index), Type::B32);
+        let index = match i64::try_from(less).ok()? {
+            0 => index,
+            less => self.b.ins().iadd_imm(index, -less),
+        };
+        Some(self.b.ins().icmp(IntCC::UnsignedLessThan, index, count))
+    }
+}
