@@ -21,6 +21,8 @@ const MOST_BLOCKS: usize = 16;
 pub(crate) struct Masked {
     /// In source order, in which control goes through them.
     pub blocks: Vec<usize>,
+    /// By block of these, whether all ways to the later ones go through it.
+    pub gates: Vec<bool>,
     /// By block of these, the registers that it writes and that threads elsewhere still need.
     pub shared: Vec<Vec<RegId>>,
     pub join: usize,
@@ -113,7 +115,9 @@ impl Judge<'_> {
             }
             shared.push(needed);
         }
+        let gate = |number: usize| passed[number..].iter().all(|all| all >> number & 1 != 0);
         Some(Masked {
+            gates: (0..blocks.len()).map(gate).collect(),
             blocks,
             shared,
             join,

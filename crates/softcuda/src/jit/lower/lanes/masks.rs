@@ -36,6 +36,7 @@ impl Lower<'_> {
         let [taken, falls] = self.both(&holds, negated);
         self.come(between, &coming, to[0], &taken);
         self.come(between, &coming, to[1], &falls);
+        let over = self.fresh_block();
         for number in 0..between.blocks.len() {
             let mask: Mask = coming[number]
                 .iter()
@@ -43,13 +44,17 @@ impl Lower<'_> {
                 .collect();
             let bits = self.threads_in(&mask);
             let (some, next) = (self.fresh_block(), self.fresh_block());
-            self.b.ins().brif(bits, some, &[], next, &[]);
+            // Where nobody comes, nobody comes further.
+            let past = if between.gates[number] { over } else { next };
+            self.b.ins().brif(bits, some, &[], past, &[]);
             self.enter(some);
             self.lanes().bases.fill([None; WIDTH]);
             self.block_by_mask(between, number, &coming, &mask, bits);
             self.b.ins().jump(next, &[]);
             self.enter(next);
         }
+        self.b.ins().jump(over, &[]);
+        self.enter(over);
         self.set_form(Form::Once);
         let goes = self.way_in(region, between.join);
         self.b.ins().jump(goes, &[]);
