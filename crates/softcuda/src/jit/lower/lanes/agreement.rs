@@ -11,12 +11,12 @@ use crate::jit::lower::Lower;
 use crate::jit::program::Step;
 use crate::jit::spmd::{Class, WIDTH};
 
-/// What is certain; where neither is true, threads may agree or not.
+/// What is certain, if both values of a pair are true; otherwise, threads may agree or not.
 pub(super) struct Agreement {
     /// It holds in no thread.
-    pub none: Value,
+    pub none: Option<[Value; 2]>,
     /// It holds in all.
-    pub all: Value,
+    pub all: Option<[Value; 2]>,
 }
 
 impl Lower<'_> {
@@ -59,13 +59,15 @@ impl Lower<'_> {
         use IntCC::*;
         let (less, or_equal) = match condition {
             Equal | NotEqual => {
-                let never = self.b.ins().iconst(types::I8, 0);
-                let (none, all) = (beyond, never);
+                let (told, other) = (Some([beyond; 2]), None);
                 return Some(match condition {
-                    Equal => Agreement { none, all },
+                    Equal => Agreement {
+                        none: told,
+                        all: other,
+                    },
                     _ => Agreement {
-                        none: all,
-                        all: none,
+                        none: other,
+                        all: told,
                     },
                 });
             }
@@ -82,14 +84,14 @@ impl Lower<'_> {
                 .icmp_imm(UnsignedGreaterThanOrEqual, distance, span),
             false => beyond,
         };
-        let all = self.b.ins().band(below, far);
+        let all = Some([below, far]);
         let above = self.b.ins().icmp(less.complement(), low, same);
         let rises = match less {
             SignedLessThan | SignedLessThanOrEqual => SignedGreaterThanOrEqual,
             _ => UnsignedGreaterThanOrEqual,
         };
         let rises = self.b.ins().icmp(rises, high, low);
-        let none = self.b.ins().band(above, rises);
+        let none = Some([above, rises]);
         Some(match condition == less {
             true => Agreement { none, all },
             false => Agreement {

@@ -173,7 +173,8 @@ impl Lower<'_> {
             if instruction.operation.pure() || instruction.operation.loads_parameter() {
                 self.step_by_mask(at, instruction, &between.shared[number], mask, bits);
             } else {
-                self.each(instruction, Some(bits));
+                let shared = &between.shared[number];
+                self.each(instruction, Some(bits), |written| shared.contains(written));
             }
         }
         if let Some(falls) = falls {

@@ -40,7 +40,7 @@ impl Lower<'_> {
                         false => bits,
                         true => self.b.ins().bnot(bits),
                     };
-                    self.each(instruction, Some(bits));
+                    self.each(instruction, Some(bits), |_| true);
                 }
             };
         }
@@ -73,7 +73,7 @@ impl Lower<'_> {
             }
             Way::Each => match instruction.operation.halves() {
                 Some(halves) if self.by_halves(halves) => {}
-                _ => self.each(instruction, None),
+                _ => self.each(instruction, None, |_| true),
             },
             Way::Control => unreachable!("done above"),
         }
@@ -155,15 +155,23 @@ impl Lower<'_> {
         true
     }
 
-    /// Thread after thread; only those that have a bit set, where there are bits.
-    pub(super) fn each(&mut self, instruction: &Instruction, bits: Option<Value>) {
+    /// Thread after thread; only those that have a bit set, where there are bits. The others keep
+    /// what they have in registers that are `kept`.
+    pub(super) fn each(
+        &mut self,
+        instruction: &Instruction,
+        bits: Option<Value>,
+        kept: impl Fn(&RegId) -> bool,
+    ) {
         self.lanes().written.clear();
         for lane in 0..WIDTH {
             self.set_form(Form::Lane(lane));
             let next = bits.map(|bits| {
                 for written in &instruction.writes {
-                    // Of the others, it stays.
-                    let old = self.held_in_group(*written);
+                    let old = match kept(written) {
+                        true => self.held_in_group(*written),
+                        false => self.zero(self.register_types[written.0 as usize]),
+                    };
                     self.put_in_group(*written, old);
                 }
                 let counts = self.b.ins().band_imm(bits, 1 << lane);
@@ -356,11 +364,16 @@ impl Lower<'_> {
         if let Some(Agreement { none, all }) = self.agreement(at, register) {
             // Most often this tells, and no vector is needed.
             let (none, all) = if negated { (all, none) } else { (none, all) };
-            let (other, unknown) = (self.fresh_block(), self.fresh_block());
-            self.b.ins().brif(none, next, &[], other, &[]);
-            self.enter(other);
-            self.b.ins().brif(all, then, &[], unknown, &[]);
-            self.enter(unknown);
+            for (told, to) in [(none, next), (all, then)] {
+                let Some([first, second]) = told else {
+                    continue;
+                };
+                let (both, unknown) = (self.fresh_block(), self.fresh_block());
+                self.b.ins().brif(first, both, &[], unknown, &[]);
+                self.enter(both);
+                self.b.ins().brif(second, to, &[], unknown, &[]);
+                self.enter(unknown);
+            }
         }
         let bits = self.mask_bits(register);
         let all = (1i64 << WIDTH) - 1;
