@@ -43,6 +43,8 @@ struct Unit {
     slots: Vec<Slot>,
     /// The launch it is prepared for, by its grid id; 0 for none.
     prepared: u64,
+    /// The lowest address that its threads' stack may reach, where they run on one; 0: not set.
+    stack_limit: u64,
 }
 
 /// A worker.
@@ -217,6 +219,7 @@ impl Unit {
             cluster: Box::default(),
             slots: Vec::new(),
             prepared: 0,
+            stack_limit: 0,
         }
     }
 
@@ -234,6 +237,7 @@ impl Unit {
             return true;
         }
         self.prepared = 0;
+        self.stack_limit = 0;
         self.slots.truncate(blocks);
         self.slots.resize_with(blocks, || Slot {
             block: Block::new(),
@@ -272,6 +276,7 @@ impl Unit {
         self.cluster.reset(0);
         let block = &mut self.slots[0].block;
         block.on_one_stack(stack_limit);
+        self.stack_limit = stack_limit;
         let at_once = (running.units() / (u64::from(nsmid) * 16))
             .clamp(1, MOST_AT_ONCE)
             .min(limit);
@@ -322,10 +327,11 @@ impl Unit {
             if running.launch.code.mode == Mode::Fibers {
                 slot.block.ready();
                 slot.fibers.resize_with(threads as usize, || None);
-            } else {
+            } else if self.stack_limit != stack_limit {
                 slot.block.on_one_stack(stack_limit);
             }
         }
+        self.stack_limit = stack_limit;
         true
     }
 
