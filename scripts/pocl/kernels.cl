@@ -1,5 +1,5 @@
-// The kernels of softcuda's benchmark in OpenCL C, with their names, arguments and launch shapes. The
-// sources in CUDA C++ are in kernels/.
+// The kernels of softcuda's benchmark in OpenCL C, with their names, arguments and launch shapes.
+// The sources in CUDA C++ are in kernels/.
 //
 // OpenCL C 1.2 has no shuffles. Where the CUDA kernels use them, these add up in local memory.
 

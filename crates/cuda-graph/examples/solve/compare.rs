@@ -1,5 +1,5 @@
-//! The same step run by the device alone and with a loop on the host, side by side. Where the device
-//! is the software driver, plain Rust runs beside them.
+//! The same step run by the device alone and with a loop on the host, side by side. Where the
+//! device is the software driver, plain Rust runs beside them.
 
 use std::io::Write;
 use std::sync::Arc;

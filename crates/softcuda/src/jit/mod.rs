@@ -13,7 +13,7 @@
 //! | mode | where | the compiled function |
 //! |---|---|---|
 //! | loop | nothing that can be reached waits for another thread | loops over the threads of a block |
-//! | rounds | the kernel waits in its own body alone, at barriers and warp operations | loops over the lanes that the grid gives a turn, each from wait to wait; registers that are live at a wait ([`liveness`]) lie in a tile of the warp |
+//! | rounds | the kernel waits in its own body alone: at barriers and warp operations, or by looking at memory in a loop | loops over the lanes that the grid gives a turn, each from wait to wait; registers that are live at a wait ([`liveness`]) lie in a tile of the warp |
 //! | fibers | everything else | runs one thread; each is a fiber with its own stack |
 //!
 //! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks: 5
@@ -32,7 +32,9 @@
 //! Each access is checked. A site keeps the range that it touched last
 //! ([`Site`](crate::grid::context::Site)); the check is one subtraction, one rotation and one
 //! comparison, which also finds misalignment. Only a miss asks [`crate::memory`]. Threads of a
-//! group whose addresses lie at one distance have one check.
+//! group whose addresses lie at one distance have one check. Of [arrays](runtime::arrays) that
+//! parameters point to, a launch knows how many elements they have, and an index is compared with
+//! that.
 
 mod analysis;
 pub(crate) mod cache;

@@ -94,8 +94,8 @@ fn what_one_process_compiles_the_next_runs() {
     }
 }
 
-/// Every process has its memory and its libraries elsewhere, so code with an address in it would not
-/// be the same.
+/// Every process has its memory and its libraries elsewhere, so code with an address in it would
+/// not be the same.
 #[test]
 fn what_two_processes_compile_is_the_same() {
     if !is_ours() {

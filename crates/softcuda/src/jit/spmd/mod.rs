@@ -13,10 +13,11 @@
 //! Where threads do not agree at a branch over few steps, the group does these by masks, see
 //! [`Masked`]. At other branches they part: each goes on by itself, in the compiled code of one
 //! thread, to where the ways [join](Plan::join) again; there the group goes on. So a value that is
-//! written under a branch is as uniform as what it is computed from. What threads write between parting and joining varies where they join.
+//! written under a branch is as uniform as what it is computed from. What threads write between
+//! parting and joining varies where they join.
 //!
-//! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a warp run
-//! through one after the other, and the warp goes on to the next.
+//! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a warp
+//! run through one after the other, and the warp goes on to the next.
 //!
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.

@@ -18,8 +18,8 @@ pub(super) type Mask = SmallVec<[Value; WIDTH / 4]>;
 type Coming = SmallVec<[Variable; WIDTH / 4]>;
 
 impl Lower<'_> {
-    /// The threads of a group do not agree at a branch: does all that is `between` it and where they
-    /// join. Those where the guard holds, or does not if it is `negated`, come to
+    /// The threads of a group do not agree at a branch: does all that is `between` it and where
+    /// they join. Those where the guard holds, or does not if it is `negated`, come to
     /// the first of `to`.
     pub(super) fn go_by_masks(
         &mut self,

@@ -258,8 +258,8 @@ impl Lower<'_> {
         }
     }
 
-    /// At the head of a block where threads that spin poll: when the budget of polls is used up, the
-    /// group's threads go on by themselves.
+    /// At the head of a block where threads that spin poll: when the budget of polls is used up,
+    /// the group's threads go on by themselves.
     fn group_polls(&mut self, block: usize) {
         if !self.unit.spins {
             return;

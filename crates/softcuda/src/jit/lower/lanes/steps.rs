@@ -288,7 +288,8 @@ impl Lower<'_> {
         instruction.operation.lower(self);
     }
 
-    /// Where a thread's value wraps, the builder is; what is answered is where it goes on otherwise.
+    /// The builder is where a thread's value wraps; what is answered is where it goes on
+    /// otherwise.
     pub(super) fn unless_it_wraps(&mut self, from: RegId, signed: bool) -> Block {
         self.set_form(Form::Once);
         let stride = self.lanes().plan.class(from).stride().unwrap_or(0);
