@@ -86,20 +86,20 @@ impl Dump {
 
     /// How groups of threads run it.
     pub fn planned(&self, plan: &Plan) {
-        self.write("plan", &plan.to_string());
+        self.write("plan", plan.to_string());
     }
 
     /// The IR before optimization.
     pub fn lowered(&self, function: &ir::Function) {
         if self.wanted() {
-            self.write("lowered.clif", &function.display().to_string());
+            self.write("lowered.clif", function.display().to_string());
         }
     }
 
     /// The IR after it, and the machine code.
     pub fn compiled(&self, function: &ir::Function, code: &CompiledCode) {
         if self.wanted() {
-            self.write("optimized.clif", &function.display().to_string());
+            self.write("optimized.clif", function.display().to_string());
             let code_bytes = code.code_buffer();
             let code = format!(
                 "{} bytes\n{}",

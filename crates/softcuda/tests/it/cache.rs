@@ -94,6 +94,27 @@ fn what_one_process_compiles_the_next_runs() {
     }
 }
 
+/// Every process has its memory and its libraries elsewhere, so code with an address in it would
+/// not be the same.
+#[test]
+fn what_two_processes_compile_is_the_same() {
+    if !is_ours() {
+        return;
+    }
+    let folders = [private(), private()];
+    for folder in &folders {
+        pass(start(tests(KERNELS).env("SOFTCUDA_CACHE", folder.path())));
+    }
+    let [first, second] = folders.each_ref().map(|folder| files(folder.path()));
+    assert!(first.keys().eq(second.keys()));
+    for name in first.keys() {
+        let [first, second] = folders
+            .each_ref()
+            .map(|folder| fs::read(folder.path().join(name)).expect("the file is ours"));
+        assert!(first == second, "{name} differs");
+    }
+}
+
 #[test]
 fn processes_share_a_folder() {
     if !is_ours() {
