@@ -253,7 +253,8 @@ impl Lower<'_> {
         let run = &self.runs.runs[number];
         // Who comes here past the first has checked nothing.
         let (first, checked) = (run.first == self.step, self.runs_checked[number]);
-        if self.form() != Form::Thread || !(first || checked) {
+        let has_index = run.since >= self.entered;
+        if self.form() != Form::Thread || !has_index || !(first || checked) {
             return None;
         }
         if !first {

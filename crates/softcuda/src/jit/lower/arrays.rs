@@ -62,6 +62,9 @@ impl Lower<'_> {
             return None;
         }
         let element = *self.runs.elements.get(&self.step)?;
+        if self.form() == Form::Thread && element.since < self.entered {
+            return None;
+        }
         let param = *self.pointers.get(&element.array)?;
         let size = 1u64 << access.log2;
         let by = u64::try_from(element.by)

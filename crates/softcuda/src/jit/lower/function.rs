@@ -136,6 +136,7 @@ pub(crate) fn lower(
         group_bases: vec![None; groups.groups.len()],
         groups,
         runs_checked: vec![false; runs.runs.len()],
+        entered: 0,
         pointers: super::arrays::pointers(body),
         runs,
         step: 0,

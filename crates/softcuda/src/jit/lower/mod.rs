@@ -188,6 +188,9 @@ pub(crate) struct Lower<'a> {
     step: u32,
     /// For each run of accesses, whether it is checked.
     runs_checked: Vec<bool>,
+    /// The last step where threads that parted from their group may come in: what is not live there
+    /// they do not have.
+    entered: u32,
     /// Registers that hold a pointer of the parameters, and where that lies among them.
     pointers: HashMap<RegId, u32>,
     /// For each group, the host address of its lowest access, once that is checked.

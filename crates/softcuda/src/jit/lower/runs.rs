@@ -32,6 +32,8 @@ pub(super) struct Run {
     pub first: u32,
     /// The register of that index, when it comes.
     pub index: RegId,
+    /// The step that extends it: who comes later may not have it.
+    pub since: u32,
     pub signed: bool,
     by: i64,
     size: u32,
@@ -56,6 +58,8 @@ pub(super) struct Element {
     pub array: RegId,
     pub index: RegId,
     pub by: i64,
+    /// The step that extends the index: who comes later may not have it.
+    pub since: u32,
 }
 
 /// A register's value: as it was written at a step.
@@ -76,6 +80,8 @@ struct Scaled {
     from: At,
     by: i64,
     signed: bool,
+    /// The step that does so.
+    since: u32,
 }
 
 /// What is known where a step begins: when registers were written, and what they are.
@@ -109,6 +115,7 @@ impl Known {
             array: array.0,
             index: scaled.from.0,
             by: scaled.by,
+            since: scaled.since,
         })
     }
 
@@ -135,6 +142,7 @@ impl Known {
                 from: self.at(from),
                 by,
                 signed,
+                since: at,
             }),
             _ => None,
         };
@@ -256,6 +264,7 @@ fn add(open: &mut HashMap<Key, (Run, Index, i64)>, known: &Known, access: PlainA
             let run = Run {
                 first: at,
                 index: scaled.from.0,
+                since: scaled.since,
                 signed,
                 by,
                 size: access.size,

@@ -109,7 +109,8 @@ impl Lower<'_> {
             let Step::Instruction(step) = step else {
                 return None;
             };
-            if step.operation.flow() != Flow::Next {
+            // After a wait, a group has what is live alone.
+            if step.operation.flow() != Flow::Next || step.operation.waits() {
                 return None;
             }
             if step.writes.contains(&guard) {

@@ -194,6 +194,7 @@ impl Lower<'_> {
         // Who begins here has checked nothing.
         self.group_bases.fill(None);
         self.runs_checked.fill(false);
+        self.entered = at as u32;
     }
 
     /// A thread has ended; the builder is where all that end come together. Goes on where the block
