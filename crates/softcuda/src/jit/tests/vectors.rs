@@ -200,3 +200,19 @@ fn halves_of_doubles() {
         }
     }
 }
+
+/// Where a value wraps, threads of a group go on one by one, with what is live there alone: the
+/// index that an address was computed from is not.
+#[test]
+fn who_comes_in_between_has_no_index_to_check() {
+    let body = "sub.u32 %r2, %r1, 12;
+        mul.wide.u32 %rd2, %r1, 4;
+        add.s64 %rd3, %rd1, %rd2;
+        cvt.u64.u32 %rd4, %r2;
+        add.s64 %rd4, %rd4, 1;
+        st.global.f32 [%rd3], %f1;";
+    for words in 8..16 {
+        let first = (FaultKind::IllegalAddress, Some([words as u32, 0, 0]));
+        assert_eq!(fault(body, words, 16), first, "{words} words");
+    }
+}
