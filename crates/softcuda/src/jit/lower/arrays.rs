@@ -10,13 +10,20 @@ use super::Lower;
 use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::{Form, Kept};
+use crate::jit::analysis::Graph;
 use crate::jit::decode::{Arg, RegId};
+use crate::jit::liveness;
 use crate::jit::program::{Body, Place, Step};
 use crate::jit::runtime::access::Access;
 use crate::jit::runtime::arrays::Array;
 
 /// The registers that hold a pointer of the parameters wherever they are read, and where that lies.
 pub(super) fn pointers(body: &Body) -> HashMap<RegId, u32> {
+    // Those that may be read before they are written hold nothing then.
+    let Some(live) = liveness::live_in(body, &Graph::of(body)) else {
+        return HashMap::new();
+    };
+    let unset = live.first().map_or(&[][..], |live| live);
     let mut written: HashMap<RegId, u32> = HashMap::new();
     for step in &body.steps {
         if let Step::Instruction(step) = step {
@@ -33,7 +40,7 @@ pub(super) fn pointers(body: &Body) -> HashMap<RegId, u32> {
         let [to] = step.writes[..] else {
             continue;
         };
-        if step.guard.is_some() || written[&to] != 1 {
+        if step.guard.is_some() || written[&to] != 1 || unset.contains(&to) {
             continue;
         }
         let loaded = step.operation.loads_pointer().and_then(|(number, offset)| {

@@ -6,6 +6,7 @@ mod calls;
 mod compiling;
 mod control;
 mod corpus;
+mod forms;
 mod fuzz;
 mod memory;
 mod misbehaviour;

@@ -38,19 +38,21 @@ impl Lower<'_> {
             (0, stride) => (condition.swap_args(), b, a, stride),
             _ => return None,
         };
+        // Of numbers that go round more than once, the first and the last tell nothing.
+        let span = i64::from(stride) * (WIDTH as i64 - 1);
+        i32::try_from(span).ok()?;
         self.set_form(Form::Once);
         let first = self.read(&counts, Type::U32);
         let first = self.fit(first, types::I32, false);
         let same = self.read(&same, Type::U32);
         let same = self.fit(same, types::I32, false);
-        let span = i64::from(stride) * (WIDTH as i64 - 1);
-        let last = self.b.ins().iadd_imm(first, i64::from(span as i32));
+        let last = self.b.ins().iadd_imm(first, span);
         let (low, high) = if stride > 0 {
             (first, last)
         } else {
             (last, first)
         };
-        let span = i64::from(span.unsigned_abs() as u32);
+        let span = span.abs();
         let distance = self.b.ins().isub(same, low);
         let beyond = self
             .b
@@ -102,14 +104,13 @@ impl Lower<'_> {
     }
 
     /// What the guard of a step says, as far as it is a comparison right before, of what has not
-    /// been written since.
+    /// been written since. Behind a wait, what was compared may not be kept.
     fn compared(&mut self, at: usize, guard: RegId) -> Option<(IntCC, Arg, Arg)> {
         let mut written: Vec<RegId> = vec![];
         for step in self.body.steps[..at].iter().rev() {
             let Step::Instruction(step) = step else {
                 return None;
             };
-            // After a wait, a group has what is live alone.
             if step.operation.flow() != Flow::Next || step.operation.waits() {
                 return None;
             }

@@ -11,6 +11,7 @@
 //! case alone and prints its text.
 
 mod execution;
+mod masked;
 mod modules;
 mod rewriting;
 mod tokens;
