@@ -164,3 +164,44 @@ fn a_pointer_that_is_not_loaded() {
         }
     }
 }
+
+/// Threads of two blocks write to each other in turns, one thread of each in code of its own.
+#[test]
+fn blocks_wait_for_each_other() {
+    let body = "
+        mov.u32 %r10, 0; add.s64 %rd2, %rd1, 12000;
+        mul.wide.u32 %rd5, %r34, 4; add.s64 %rd5, %rd2, %rd5;
+        xor.b32 %r11, %r34, 1; mul.wide.u32 %rd6, %r11, 4; add.s64 %rd6, %rd2, %rd6;
+        setp.ne.u32 %p2, %r1, 3;
+        more:
+        add.u32 %r10, %r10, 1;
+        @%p2 bra wait;
+        st.release.gpu.global.u32 [%rd5+200], %r10;
+        look:
+        nanosleep.u32 20;
+        ld.acquire.gpu.global.u32 %r12, [%rd6+200];
+        setp.lt.u32 %p3, %r12, %r10; @%p3 bra look;
+        add.u32 %r9, %r9, 1;
+        wait:
+        shfl.sync.idx.b32 %r13, %r9, 3, 31, -1;
+        @%p2 add.u32 %r9, %r9, %r13;
+        bar.sync 0;
+        setp.lt.u32 %p4, %r10, 30; @%p4 bra more;";
+    for block in [[8, 1, 1], [20, 1, 1], [64, 1, 1], [16, 4, 1]] {
+        let source = kernel(body);
+        let outcomes = [Form::Vectors, Form::Rounds, Form::Fibers]
+            .map(|form| run(&source, form, [2, 1, 1], block, 0).unwrap());
+        assert_eq!(outcomes[0], outcomes[2]);
+        assert_eq!(outcomes[1], outcomes[2]);
+    }
+}
+
+/// Parameters cannot be written, so that what was looked up of them for a launch holds.
+#[test]
+fn parameters_stay() {
+    for write in ["st.u64 [%rd5], %rd1;", "red.add.u64 [%rd5], 8;"] {
+        let body = format!("mov.b64 %rd5, in; cvta.param.u64 %rd5, %rd5; {write}");
+        let (kind, ..) = fault(&body, [1, 1, 1], 0);
+        assert_eq!(kind, FaultKind::IllegalAddress);
+    }
+}

@@ -118,7 +118,7 @@ impl Writer<'_> {
         ]);
         let compare = self.pick(&["eq", "ne", "lt", "le", "gt", "ge"]);
         let sign = self.pick(&["u32", "s32"]);
-        let text = match self.below(17) {
+        let text = match self.below(20) {
             0 | 1 => format!("{op} {to}, {a}, {b};"),
             2 | 3 => format!("{op} {to}, {a}, {number};"),
             4 => format!(
@@ -139,6 +139,9 @@ impl Writer<'_> {
             13 => format!("setp.{compare}.{sign} {p}, {}, {number};", self.affine()),
             14 => format!("{}.pred {p}, {p}, {s};", self.pick(&["and", "or", "xor"])),
             15 => format!("setp.{compare}.s64 {p}, {q}, {w};"),
+            16 => format!("ex2.approx.f32 {f}, {g};"),
+            17 => format!("lg2.approx.f32 {f}, {g};"),
+            18 => format!("mov.b32 {f}, {a};"),
             _ => format!("shr.u64 {q}, {w}, 7; cvt.u32.u64 {to}, {q};"),
         };
         self.line(&format!("{guard}{text}"));
@@ -521,6 +524,17 @@ impl Writer<'_> {
                 7 => self.unrolled(),
                 8..=10 => self.own(),
                 11 if self.below(3) == 0 => self.count(),
+                11 if self.wild => {
+                    self.wild = false;
+                    let who = self.below((self.threads() * BLOCKS) as usize);
+                    let what = self.pick(&[
+                        "trap;",
+                        "st.global.u32 [%far_away], %x;",
+                        "st.global.u32 [%own+1], %x;",
+                        "ld.global.v2.u32 {%r0, %r1}, [%count];",
+                    ]);
+                    self.line(&format!("setp.eq.u32 %pt, %id, {who}; @%pt {what}"));
+                }
                 12..=14 if together != Together::Alone => self.warp_operation(),
                 15 if together == Together::Block => self.block_operation(),
                 16 if self.below(6) == 0 => {
@@ -529,7 +543,8 @@ impl Writer<'_> {
                         other => other,
                     };
                     let condition = self.condition(who);
-                    self.line(&format!("@{condition} bra end;"));
+                    let how = self.pick(&["bra end", "exit", "ret"]);
+                    self.line(&format!("@{condition} {how};"));
                 }
                 _ if depth > 0 => self.branch(together, depth),
                 _ => self.arithmetic(),
@@ -579,7 +594,7 @@ fn kernel(random: &mut Random, shape: [u32; 3]) -> String {
             .reg .b32 %r<{EACH}>, %t, %t2, %x, %me, %id, %n, %u, %block, %sum, %tile, %tiles;
             .reg .b32 %w<3>, %down, %far, %x<{names}>, %i<{names}>;
             .reg .f32 %f<{EACH}>;
-            .reg .b64 %q<{EACH}>, %out, %all, %own, %count, %wide, %y<{names}>, %z<{names}>;
+            .reg .b64 %q<{EACH}>, %out, %all, %own, %count, %wide, %far_away, %y<{names}>, %z<{names}>;
             .reg .pred %p<{EACH}>, %pt, %c<{names}>;
             .shared .align 16 .b8 tile[2048];
             ld.param.u64 %out, [out]; ld.param.u64 %all, [all]; ld.param.u32 %n, [n];
@@ -593,7 +608,7 @@ fn kernel(random: &mut Random, shape: [u32; 3]) -> String {
             st.shared.v4.u32 [%tile], {{%me, %x, %n, %me}};
             add.u32 %w0, %x, 0xfffffffd; add.u32 %w1, %x, 0x7ffffffb; shl.b32 %w2, %x, 1;
             sub.u32 %down, 9, %x; mul.lo.u32 %far, %x, 0x9e3779b1;
-            mul.lo.u32 %u, %n, 77;
+            mul.lo.u32 %u, %n, 77; mov.u64 %far_away, 64;
             mov.u32 %r0, %id; mul.lo.u32 %r1, %id, 40503; shr.u32 %r2, %r1, 3; mov.u32 %r3, 5;
             mov.u32 %r4, %x; cvt.rn.f32.u32 %f0, %x; mov.f32 %f1, 0f3fc00000; mov.f32 %f2, 0f40000000;
             mov.u64 %q0, 77; cvt.u64.u32 %q1, %r1; mov.u64 %q2, %q1;
