@@ -389,6 +389,9 @@ impl Lower<'_> {
         self.b.ins().jump(next, &[]);
         self.b.switch_to_block(done);
         self.b.ins().stack_store(none, slot, LANE);
+        // All may wait before they join: who has its turn by itself later joins nobody.
+        let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
+        self.b.ins().stack_store(nowhere, slot, JOIN);
         self.land_apart();
 
         self.b.switch_to_block(together);
