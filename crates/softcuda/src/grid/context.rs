@@ -123,12 +123,14 @@ pub(crate) struct Turn {
     pub threads: *mut ThreadContext,
     /// What its lanes keep.
     pub tile: *mut Tile,
-    /// 1 in a turn of all threads of the block, which compiled code gives itself: all stand at one
-    /// place, and it runs warp after warp to the next barrier of the block.
-    pub whole: u32,
-    /// In a turn of all: where the warps stand from this one on.
-    pub stands: u32,
-    /// In a turn of all: where the warps before this one have come to.
+    /// In a turn of all: the warps that go on together, from this one to before [`Self::end`].
+    pub begin: u32,
+    /// See [`Self::begin`].
+    pub end: u32,
+    /// In a turn of all: 1 once the warps do not all go the same way; each goes to the next barrier
+    /// by itself then.
+    pub split: u32,
+    /// Where the warps before `begin` have come to, if there are any.
     pub comes: u32,
 }
 
@@ -139,8 +141,9 @@ impl Turn {
         warp: 0,
         threads: std::ptr::null_mut(),
         tile: std::ptr::null_mut(),
-        whole: 0,
-        stands: 0,
+        begin: 0,
+        end: 0,
+        split: 0,
         comes: 0,
     };
 }

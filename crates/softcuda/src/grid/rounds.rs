@@ -9,11 +9,13 @@
 //! Warps have turns in the order that fibers have them in: the same warp again as long as it can go
 //! on, then the next. After a barrier, the first that can.
 //!
-//! Compiled code in vectors begins with a turn of all: while the warps of the block come to the
-//! same barriers, and each goes one way, it gives itself the next turn. [`PART`], [`WARP_MEETS`]
-//! and [`ALL_MEET`] end that where it is not so.
+//! Compiled code in vectors begins with a turn of all: the warps of the block go from barrier to
+//! barrier together. Where they do not agree on a branch, each goes to the next barrier by itself
+//! ([`SPLIT`]). Where the lanes of a warp do not agree, or warps come to different barriers,
+//! [`PART`], [`MEETS_APART`] and [`ALL_MEET`] end the turn.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use super::barrier::{Part, no_such_barrier};
 use super::block::Block;
@@ -132,8 +134,33 @@ runtime! {
         status
     }
 
-    /// In a turn of all: the lanes of the warp do not go the same way from here, or do not come to
-    /// where other warps came. Those of its groups that are still together stand at `taken` where
+    /// In a turn of all: the warps that go on together do not agree on a branch. Answers whether
+    /// each goes one way by itself: those whose lanes decided so ([`Tile::decisions`]) stand at
+    /// `taken` then, the others at `other`, and the first has its turn.
+    SPLIT = fn split(context: *mut BlockContext, taken: u32, other: u32) -> u32 {
+        let block = Block::of(context);
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
+        let turn = unsafe { &mut (*context).turn };
+        if turn.split != 0 {
+            return 0;
+        }
+        for warp in block.warps() {
+            let (lanes, taking) = (!warp.exited(), warp.tile().taking());
+            if taking & lanes != lanes && taking & lanes != 0 {
+                return 0;
+            }
+        }
+        for warp in block.warps() {
+            let takes = warp.tile().taking() & 1 != 0;
+            warp.tile().all_stand(if takes { taken } else { other });
+        }
+        (turn.split, turn.begin, turn.end) = (1, 0, 1);
+        1
+    }
+
+    /// In a turn of all: the lanes of a warp do not go the same way from here, or do not come to
+    /// where other warps came. Those of the groups that are still together stand at `taken` where
     /// they decided so ([`Tile::decisions`]), otherwise at `other`; the others have said where.
     /// From here on, threads have turns one by one.
     PART = fn part(context: *mut BlockContext, waits: *const Wait, taken: u32, other: u32) -> u32 {
@@ -141,40 +168,50 @@ runtime! {
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
         let turn = unsafe { (*context).turn };
-        let warp = &block.warps()[turn.warp as usize];
-        let tile = warp.tile();
-        for (lane, stands) in tile.stands.iter().enumerate() {
-            let group = lane / WIDTH;
-            if tile.together[group].get() != 0 {
-                let took = tile.decisions[group].get() >> (lane % WIDTH) & 1 != 0;
-                stands.set(if took { taken } else { other });
+        for warp in turn.begin..turn.end {
+            let tile = block.warps()[warp as usize].tile();
+            let taking = tile.taking();
+            for (lane, stands) in tile.stands.iter().enumerate() {
+                if tile.together[lane / WIDTH].get() != 0 {
+                    let took = taking >> lane & 1 != 0;
+                    stands.set(if took { taken } else { other });
+                }
             }
         }
         // SAFETY: as above; the waits live as long as the code.
-        unsafe { block.end_whole(context, turn, waits, true) }
+        unsafe { block.end_all(context, waits, turn, turn.begin..turn.end) }
     }
 
-    /// In a turn of all: the warp has come to an operation of its lanes. Answers whether it is
-    /// complete; otherwise threads have turns one by one from here on, as after [`PART`].
-    WARP_MEETS = fn warp_meets(context: *mut BlockContext, waits: *const Wait, number: u32) -> u32 {
+    /// In a turn of all: a warp has come to an operation of its lanes. Answers whether it is
+    /// complete; otherwise [`MEETS_APART`] follows.
+    WARP_MEETS = fn warp_meets(context: *mut BlockContext, waits: *const Wait, number: u32, warp: u32) -> u32 {
+        let block = Block::of(context);
+        if block.running().stopped() {
+            return 0;
+        }
+        let state = &block.warps()[warp as usize];
+        state.tile().all_stand(number);
+        // SAFETY: as in `PART`.
+        let status = unsafe { block.settle_warp(context, warp, waits) };
+        u32::from(status == CONTINUE && state.ready.get() == !state.exited())
+    }
+
+    /// In a turn of all: an operation of this warp's lanes is not complete. It is for the warps of
+    /// the turn before it; those after it come to it now. From here on, threads have turns one by
+    /// one.
+    MEETS_APART = fn meets_apart(context: *mut BlockContext, waits: *const Wait, number: u32, warp: u32) -> u32 {
         let block = Block::of(context);
         // SAFETY: as in `PART`.
         let turn = unsafe { (*context).turn };
-        if block.running().stopped() {
-            // SAFETY: as in `PART`.
-            unsafe { (*context).turn = Turn::NONE };
-            return 0;
+        for before in &block.warps()[turn.begin as usize..warp as usize] {
+            before.tile().all_stand(number);
+            before.ready.set(!before.exited());
         }
-        let warp = &block.warps()[turn.warp as usize];
-        warp.tile().all_stand(number);
-        // SAFETY: as in `PART`.
-        let status = unsafe { block.settle_warp(context, turn.warp, waits) };
-        if status == CONTINUE && warp.ready.get() == turn.lanes {
-            return 1;
+        for after in &block.warps()[warp as usize + 1..turn.end as usize] {
+            after.tile().all_stand(number);
         }
         // SAFETY: as in `PART`.
-        unsafe { block.end_whole(context, turn, waits, false) };
-        0
+        unsafe { block.end_all(context, waits, turn, warp + 1..turn.end) }
     }
 
     /// In a turn of all: all warps have come to a barrier that is not simply for all. Answers
@@ -219,37 +256,35 @@ impl Block {
         unsafe { self.settle_turn(context, turn, waits) }
     }
 
-    /// Ends a turn of all, in which the warps before `turn`'s have come to `turn.comes` and those
-    /// after it stand at `turn.stands`; `settle` if its own warp is still to be looked at.
+    /// Ends a turn of all: looks where warps stand, of those that had their turn the ones in
+    /// `unsettled`.
     ///
     /// # Safety
     /// As for [`settle_turn`](Self::settle_turn).
-    unsafe fn end_whole(
+    unsafe fn end_all(
         &self,
         context: *mut BlockContext,
-        turn: Turn,
         waits: *const Wait,
-        settle: bool,
+        turn: Turn,
+        unsettled: Range<u32>,
     ) -> Status {
         // SAFETY: the caller vouches for it.
         unsafe { (*context).turn = Turn::NONE };
-        for warp in &self.warps()[turn.warp as usize + 1..] {
-            warp.tile().all_stand(turn.stands);
-            warp.ready.set(!warp.exited());
+        if self.running().stopped() {
+            return CONTINUE; // the next turn says so
         }
-        for index in 0..turn.warp {
-            self.warps()[index as usize].tile().all_stand(turn.comes);
+        for warp in &self.warps()[..turn.begin as usize] {
+            warp.tile().all_stand(turn.comes);
+        }
+        let others = turn.end..self.warps().len() as u32;
+        for index in others.chain(0..turn.begin).chain(unsettled) {
             // SAFETY: the caller vouches for it.
             let status = unsafe { self.settle_warp(context, index, waits) };
             if status != CONTINUE {
                 return status;
             }
         }
-        match settle {
-            // SAFETY: the caller vouches for it.
-            true => unsafe { self.settle_warp(context, turn.warp, waits) },
-            false => CONTINUE,
-        }
+        CONTINUE
     }
 
     /// Looks where the lanes of a turn stand: who can go on becomes ready.

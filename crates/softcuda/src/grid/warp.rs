@@ -132,6 +132,12 @@ impl Tile {
         self.stands.iter().for_each(|lane| lane.set(stands));
     }
 
+    /// The lanes that take the branch that decides where the warp goes.
+    pub fn taking(&self) -> u32 {
+        let groups = (0..).step_by(WIDTH).zip(&self.decisions);
+        groups.fold(0, |all, (lane, bits)| all | bits.get() << lane)
+    }
+
     fn value(&self, lane: usize) -> u64 {
         u64::from(self.highs[lane].get()) << 32 | u64::from(self.values[lane].get())
     }

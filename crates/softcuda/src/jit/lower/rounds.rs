@@ -37,7 +37,7 @@ use super::entry::Entry;
 use super::function::{Frame, slot};
 use super::lanes::{Form, InChain, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
-use crate::grid::rounds::{ENDED, START, TURN, Wait};
+use crate::grid::rounds::{ENDED, TURN, Wait};
 use crate::grid::warp::Tile;
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness::{AtWait, Kept};
@@ -57,8 +57,6 @@ pub(super) struct Rounds {
     places: HashMap<RegId, usize>,
     /// For each register, the step that computes it again instead.
     pub recomputed: Vec<Option<usize>>,
-    /// Where a warp has come to a barrier, in a turn of all.
-    pub came: Block,
     /// The same of the carry flag.
     carry: usize,
     /// The same of the words of the area for calls.
@@ -73,12 +71,12 @@ pub(super) struct Rounds {
     lowered: usize,
     /// The body uses the carry flag.
     uses_carry: bool,
-    /// The warp's tile.
+    /// The tile of the warp whose lane runs.
     tile: Value,
     /// The number of the lane that runs.
     lane: Value,
-    /// The number of the thread that is lane 0.
-    first_thread: Value,
+    /// The number of its warp.
+    warp: Value,
     /// In the native stack: the lanes of the turn that have not run, this one included.
     lanes: ir::StackSlot,
     /// Asks whose turn is next.
@@ -229,11 +227,13 @@ impl Lower<'_> {
         waits[count..].fill(Wait::POINTS);
         self.unit.waits = waits.into();
 
-        let (over, turn, came) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let (over, turn) = (self.b.create_block(), self.b.create_block());
+        let at = offset_of!(BlockContext, tiles) as i32;
+        let tiles = self.b.ins().load(types::I64, flags, self.block, at);
+        let at = offset_of!(BlockContext, threads) as i32;
+        let threads_in_block = self.b.ins().load(types::I32, flags, self.block, at);
+        let warps = self.b.ins().iadd_imm(threads_in_block, 31);
+        let warps = self.b.ins().ushr_imm(warps, 5);
         let (begin, apart) = (self.b.create_block(), self.b.create_block());
         let end = match &plan {
             None => self.b.ins().jump(over, &[]),
@@ -259,30 +259,18 @@ impl Lower<'_> {
         self.b.ins().return_(&[status]);
 
         self.b.switch_to_block(turn);
-        let mut field = |ty, offset: usize| {
+        let field = |l: &mut Self, ty, offset: usize| {
             let offset = offset_of!(BlockContext, turn) + offset;
-            self.b.ins().load(ty, flags, block, offset as i32)
+            l.b.ins().load(ty, flags, block, offset as i32)
         };
-        let lanes = field(types::I32, offset_of!(Turn, lanes));
-        let threads = field(types::I64, offset_of!(Turn, threads));
-        let tile = field(types::I64, offset_of!(Turn, tile));
-        let warp = field(types::I32, offset_of!(Turn, warp));
-        let whole = field(types::I32, offset_of!(Turn, whole));
-        let first_thread = self.b.ins().ishl_imm(warp, 5);
-        let (head, done, some) = (
-            self.b.create_block(),
-            self.cold_block(),
-            self.b.create_block(),
-        );
-        let limit = self.b.ins().clz(lanes);
-        let limit = self.b.ins().irsub_imm(limit, 32);
-        let limit = self.b.ins().uextend(types::I64, limit);
-        let all = self.b.create_block();
-        match &plan {
-            None => self.b.ins().jump(some, &[]),
-            Some(_) => self.b.ins().brif(whole, all, &[], some, &[]),
+        let whose = |l: &mut Self| {
+            let warp = field(l, types::I32, offset_of!(Turn, warp));
+            let tile = field(l, types::I64, offset_of!(Turn, tile));
+            [warp, tile, field(l, types::I64, offset_of!(Turn, threads))]
         };
-        self.b.switch_to_block(some);
+        let lanes = field(self, types::I32, offset_of!(Turn, lanes));
+        let of_turn = whose(self);
+        let (head, done) = (self.b.create_block(), self.cold_block());
         let first = [BlockArg::Value(lanes)];
         self.b.ins().brif(lanes, head, &first, done, &[]);
         self.enter(done);
@@ -291,13 +279,21 @@ impl Lower<'_> {
 
         let lanes = self.b.append_block_param(head, types::I32);
         self.b.switch_to_block(head);
+        // From threads that part from a group, a way leads here that is not from the turn.
+        let [warp, tile, threads] = match &plan {
+            None => of_turn,
+            Some(_) => whose(self),
+        };
         let left = slot(&mut self.b, 4);
         self.b.ins().stack_store(lanes, left, 0);
         let number = self.b.ins().ctz(lanes);
         let lane = self.b.ins().uextend(types::I64, number);
         let enter = self.b.create_block();
-        self.b.ins().jump(enter, &[lane.into()]);
-        let lane = self.b.append_block_param(enter, types::I64);
+        let args = [lane.into(), warp.into(), tile.into(), threads.into()];
+        self.b.ins().jump(enter, &args);
+        let mut taken = |ty| self.b.append_block_param(enter, ty);
+        let (lane, warp) = (taken(types::I64), taken(types::I32));
+        let (tile, threads) = (taken(types::I64), taken(types::I64));
         let latch = self.b.create_block();
         self.rounds = Some(Rounds {
             resumes: kept.iter().map(|_| self.b.create_block()).collect(),
@@ -305,7 +301,6 @@ impl Lower<'_> {
             kept,
             places,
             recomputed,
-            came,
             carry,
             call_area,
             numbers,
@@ -313,7 +308,7 @@ impl Lower<'_> {
             uses_carry: self.uses_carry(),
             tile,
             lane,
-            first_thread,
+            warp,
             lanes: left,
             over,
             head,
@@ -326,8 +321,13 @@ impl Lower<'_> {
                 enter,
                 lane: self.b.declare_var(types::I64),
                 context: self.b.declare_var(types::I64),
-                threads,
-                limit,
+                warp: self.b.declare_var(types::I32),
+                tile: self.b.declare_var(types::I64),
+                threads: self.b.declare_var(types::I64),
+                limit: self.b.declare_var(types::I64),
+                counts: [threads_in_block, warps],
+                tiles,
+                stride: Tile::stride(self.unit.kept).expect("a unit keeps no more than fits"),
                 regions: self.region_blocks(count),
                 region: 0,
                 all: self.b.declare_var(types::I32),
@@ -335,24 +335,19 @@ impl Lower<'_> {
                 part: Part::Brings,
                 in_chain: InChain::default(),
                 wait: 0,
-                turn,
+                came: self.b.create_block(),
+                dispatch: self.b.create_block(),
                 over,
             };
             self.new_lanes(plan, latch, Some(turns));
             self.lower_groups();
-            let stride = Tile::stride(self.unit.kept).expect("a unit keeps no more than fits");
-            self.lower_came(came, stride);
+            self.close_regions();
             self.b.switch_to_block(apart);
             self.alone();
             self.b.ins().jump(over, &[]);
             self.b.switch_to_block(begin);
             self.alone();
-            let start = self.b.ins().iconst(types::I32, i64::from(START));
-            self.begin_turn_of_all(start);
-            self.b.switch_to_block(all);
-            let at = offset_of!(BlockContext, turn) + offset_of!(Turn, stands);
-            let stands = self.b.ins().load(types::I32, flags, block, at as i32);
-            self.enter_all(stands);
+            self.begin_together();
         }
         self.b.switch_to_block(enter);
         let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
@@ -410,9 +405,16 @@ impl Lower<'_> {
     }
 
     /// The tile of the warp that runs.
-    pub(super) fn rounds_tile(&self) -> Value {
-        let rounds = self.rounds.as_ref();
-        rounds.expect("tiles are of rounds").tile
+    pub(super) fn rounds_tile(&mut self) -> Value {
+        let tile = self.rounds.as_ref().map(|rounds| rounds.tile);
+        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
+        match (turns, self.form()) {
+            (Some(turns), Form::Once | Form::Lane(_) | Form::Vector { .. }) => {
+                let tile = turns.tile;
+                self.b.use_var(tile)
+            }
+            _ => tile.expect("tiles are of rounds"),
+        }
     }
 
     /// The predicates of the last wait, the group's in the lowest bits.
@@ -497,7 +499,15 @@ impl Lower<'_> {
         let Some(rounds) = &self.rounds else {
             unreachable!("lanes are of rounds");
         };
-        let first = rounds.first_thread;
+        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
+        let warp = match (turns, self.form()) {
+            (Some(turns), Form::Once | Form::Lane(_) | Form::Vector { .. }) => {
+                let warp = turns.warp;
+                self.b.use_var(warp)
+            }
+            _ => rounds.warp,
+        };
+        let first = self.b.ins().ishl_imm(warp, 5);
         let lane = self.rounds_lane();
         let lane = self.b.ins().ireduce(types::I32, lane);
         let linear = self.b.ins().iadd(first, lane);

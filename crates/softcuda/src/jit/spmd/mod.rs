@@ -138,7 +138,7 @@ pub(crate) struct Plan {
     /// Of a body that waits or spins.
     pub regions: Option<Regions>,
     /// By register.
-    of_warp: Vec<bool>,
+    of_block: Vec<bool>,
 }
 
 impl Plan {
@@ -167,7 +167,7 @@ impl Plan {
         };
         let plan = Plan {
             masked: judge.all(),
-            of_warp: teams::of(body, &control, regions.as_ref(), &known.classes),
+            of_block: teams::of(body, &control, &known.classes),
             classes: known.classes,
             ways,
             control,

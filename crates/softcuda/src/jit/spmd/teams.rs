@@ -1,30 +1,21 @@
-//! Registers that are the same in all threads of a warp as long as its groups go through the same
-//! regions: counters of loops around barriers, what is computed from parameters.
+//! Registers that are the same in all threads of a block: counters of loops around barriers, what is
+//! computed from parameters.
 
 use super::classes;
 use super::control::Control;
-use super::regions::Regions;
 use super::{Class, Plan};
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// By register, whether it is one.
-pub(super) fn of(
-    body: &Body,
-    control: &Control,
-    regions: Option<&Regions>,
-    classes: &[Class],
-) -> Vec<bool> {
+pub(super) fn of(body: &Body, control: &Control, classes: &[Class]) -> Vec<bool> {
     let mut same: Vec<bool> = classes
         .iter()
         .map(|class| *class == Class::Uniform)
         .collect();
-    let Some(regions) = regions else {
-        return same;
-    };
     loop {
         let before = same.clone();
-        // Blocks that some groups of a warp may come to, and others not.
+        // Blocks that some threads may come to, and others not.
         let mut apart = vec![false; control.joins.len()];
         for (at, step) in body.steps.iter().enumerate() {
             let block = control.graph.block_of[at];
@@ -32,7 +23,6 @@ pub(super) fn of(
                 && step.operation.flow() != Flow::Next
                 && let Some((guard, _)) = step.guard
                 && !same[guard.0 as usize]
-                && !regions.decides(block)
             {
                 control
                     .between(block)
@@ -55,7 +45,7 @@ pub(super) fn of(
     }
 }
 
-/// Whether what an instruction writes is the same in all threads of a warp.
+/// Whether what an instruction writes is the same in all threads of a block.
 fn is_same(step: &Instruction, same: &[bool]) -> bool {
     let guard = step.guard.map(|(register, _)| register);
     let mut reads = step.reads.iter().copied().chain(guard);
@@ -68,8 +58,8 @@ fn is_same(step: &Instruction, same: &[bool]) -> bool {
 }
 
 impl Plan {
-    /// Whether a register is the same in all threads of a warp.
-    pub fn is_of_warp(&self, register: RegId) -> bool {
-        self.of_warp[register.0 as usize]
+    /// Whether a register is the same in all threads of a block.
+    pub fn is_of_block(&self, register: RegId) -> bool {
+        self.of_block[register.0 as usize]
     }
 }

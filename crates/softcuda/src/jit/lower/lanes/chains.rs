@@ -7,12 +7,12 @@
 
 use std::mem::offset_of;
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 
 use super::meetings::{Known, VECTORS};
 use super::regions::Part;
 use super::{Form, Kept};
+use crate::grid::context::Turn;
 use crate::grid::warp::Tile;
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::lower::Lower;
@@ -107,7 +107,7 @@ impl Lower<'_> {
         chain
     }
 
-    fn a_region(&mut self, region: usize) -> &Region {
+    pub(super) fn a_region(&mut self, region: usize) -> &Region {
         let regions = self.lanes().plan.regions.as_ref();
         &regions
             .expect("regions are lowered in rounds alone")
@@ -166,22 +166,41 @@ impl Lower<'_> {
             matches!(plan.ways[*at], Way::Widen { .. })
                 || branches && plan.masked[block].is_none() && !decides
         };
-        steps.iter().any(parts) || self.unit.spins
+        let polls = |at: &usize| match &body.steps[*at] {
+            Step::Instruction(step) => step.operation.polls(),
+            Step::Label(_) => false,
+        };
+        steps.iter().any(parts) || self.unit.spins && steps.iter().any(polls)
     }
 
-    /// Lowers a chain; the builder is where a full warp has come to its first operation.
+    /// Lowers a chain; the builder is where full warps have come to its first operation.
     pub(super) fn lower_chain(&mut self, chain: &[usize]) {
+        let (mut loads, mut stores) = self.kept_by(chain);
+        let of_block = self.take_out_of_block(&mut loads);
+        let held: Vec<(RegId, Value)> = of_block
+            .into_iter()
+            .map(|register| (register, self.held_of_block(register)))
+            .collect();
+        let of_block = self.take_out_of_block(&mut stores);
+        let (head, done) = (self.b.create_block(), self.b.create_block());
+        let warp = self.b.append_block_param(head, types::I32);
+        let begin = self.turn_field(offset_of!(Turn, begin));
+        self.b.ins().jump(head, &[begin.into()]);
+        self.b.switch_to_block(head);
+        self.set_warp(warp);
         let (flags, tile) = (MemFlags::trusted(), self.rounds_tile());
         let mut values: [Value; VECTORS] = std::array::from_fn(|vector| {
             let at = (offset_of!(Tile, values) + 16 * vector) as i32;
             self.b.ins().load(types::I32X4, flags, tile, at)
         });
-        let (loads, stores) = self.kept_by(chain);
         let mut sets: Vec<Vec<Option<Kept>>> = (0..GROUPS).map(|_| self.new_set()).collect();
         for (group, set) in sets.iter_mut().enumerate() {
             std::mem::swap(&mut self.lanes().registers, set);
             self.enter_group(group);
             self.take_kept(&loads);
+            for (register, value) in &held {
+                self.put_all(*register, *value);
+            }
             std::mem::swap(&mut self.lanes().registers, set);
         }
         for (at, region) in chain.iter().copied().enumerate() {
@@ -234,6 +253,16 @@ impl Lower<'_> {
                 values = brought.expect("each group brings its vectors");
             }
         }
+        // Each group has the same, and so does each warp.
+        for register in of_block {
+            let set = &sets[GROUPS - 1][register.0 as usize];
+            if let Some(Kept::One(variable)) = set {
+                let value = self.b.use_var(*variable);
+                self.put_all(register, value);
+            }
+        }
+        self.next_warp(warp, head, done);
+        self.b.switch_to_block(done);
     }
 
     fn in_chain(&mut self, group: InChain) {
@@ -285,11 +314,5 @@ impl Lower<'_> {
             }
         }
         self.group = None;
-    }
-
-    /// Whether the warp is full.
-    pub(super) fn is_full(&mut self) -> Value {
-        let limit = self.turns().limit;
-        self.b.ins().icmp_imm(IntCC::Equal, limit, 32)
     }
 }

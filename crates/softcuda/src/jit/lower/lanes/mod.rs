@@ -25,6 +25,7 @@ mod parting;
 mod regions;
 mod registers;
 mod steps;
+mod together;
 mod waits;
 
 use std::collections::HashMap;
@@ -81,6 +82,8 @@ const JOIN: i32 = 4;
 const FIRST: i32 = 8;
 /// In the slot, in rounds: the number of the group's first thread in its warp.
 const GROUP: i32 = 12;
+/// In the slot, in rounds: the number of the group's warp.
+const WARP: i32 = 24;
 /// In the slot: the number of the [`Landing`], where the group goes on.
 const LANDING: i32 = 16;
 /// In the slot, in rounds: not 0 once a group's threads went on by themselves.

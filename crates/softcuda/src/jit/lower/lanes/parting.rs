@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueTyp
 use cranelift_frontend::Switch;
 
 use super::{
-    ENDED, FIRST, Form, GROUP, JOIN, Kept, LANDING, LANE, Landing, NO_LANE, NOWHERE, STANDS,
+    ENDED, FIRST, Form, GROUP, JOIN, Kept, LANDING, LANE, Landing, NO_LANE, NOWHERE, STANDS, WARP,
     vector_of,
 };
 use crate::jit::decode::RegId;
@@ -57,6 +57,9 @@ impl Lower<'_> {
             let lane = self.rounds_lane();
             let lane = self.b.ins().ireduce(types::I32, lane);
             self.b.ins().stack_store(lane, slot, GROUP);
+            let warp = self.turns().warp;
+            let warp = self.b.use_var(warp);
+            self.b.ins().stack_store(warp, slot, WARP);
         }
         let before = self.b.ins().iconst(types::I32, NO_LANE);
         self.b.ins().stack_store(before, slot, LANE);
@@ -271,7 +274,10 @@ impl Lower<'_> {
                 let first = self.b.ins().stack_load(types::I32, slot, GROUP);
                 let first = self.b.ins().uextend(types::I64, first);
                 let lane = self.b.ins().iadd(first, wide);
-                self.b.ins().jump(enter, &[lane.into()]);
+                let warp = self.b.ins().stack_load(types::I32, slot, WARP);
+                let (tile, contexts) = (self.tile_of(warp), self.contexts_of(warp));
+                let args = [lane.into(), warp.into(), tile.into(), contexts.into()];
+                self.b.ins().jump(enter, &args);
             }
             None => {
                 let first = self.b.ins().stack_load(types::I32, slot, FIRST);
@@ -460,6 +466,8 @@ impl Lower<'_> {
         let at = self.b.ins().stack_load(types::I32, slot, FIRST);
         self.b.def_var(first, at);
         if self.in_turns() {
+            let warp = self.b.ins().stack_load(types::I32, slot, WARP);
+            self.set_warp(warp);
             let lane = self.b.ins().stack_load(types::I32, slot, GROUP);
             let lane = self.b.ins().uextend(types::I64, lane);
             self.set_group(lane);

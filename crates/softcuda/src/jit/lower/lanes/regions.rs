@@ -1,18 +1,18 @@
-//! In rounds: a warp's groups run through a region one after the other, and the warp goes on from
-//! region to region, as [`Regions`](crate::jit::spmd::Regions) says.
+//! In rounds: the groups of a block run through a region one after the other, and the block goes on
+//! from region to region, as [`Regions`](crate::jit::spmd::Regions) says.
 //!
 //! ```text
-//! enter:  what the warp's lanes do together: the operation that the region begins with
-//! head:   for each group: take what it keeps from the tile, and its results
-//!           the group's code
-//! leave:    keep what it has written; bring its operands to what comes next; next group
-//! done:   on to the next region, or to the barrier of the block
+//! enter:  what the lanes of each warp do together: the operation that the region begins with
+//! warps:  for each warp:
+//! head:     for each group: take what it keeps from the tile, and its results
+//!             the group's code
+//! leave:      keep what it has written; bring its operands to what comes next; next group
+//! done:   on to the next region, see [`together`](super::together)
 //! ```
 //!
-//! All warps of a block run so to the next barrier, one after the other, while they come to the
-//! same one: a turn of all. Where the groups of a warp do not go the same way, or threads of a
-//! group end up elsewhere, [`PART`] sorts out who stands where, and from then on threads have turns
-//! one by one.
+//! Registers that are the same in all threads of the block are variables of the function from
+//! region to region. Where threads of a group may go on by themselves in a region, the tiles have
+//! them meanwhile.
 
 use std::mem::offset_of;
 
@@ -22,13 +22,12 @@ use cranelift_frontend::Variable;
 
 use super::chains::InChain;
 use super::meetings::Known;
-use super::{FAILED, Form, Lanes};
-use crate::grid::context::{BlockContext, CONTINUE, FAULTED, THREAD_STRIDE, Turn};
-use crate::grid::rounds::{ALL_MEET, BarrierKind, ENDED, PART, WARP_MEETS, Wait};
+use super::{FAILED, Form, Kept, Lanes};
+use crate::grid::context::{THREAD_STRIDE, Turn};
+use crate::grid::rounds::{BarrierKind, MEETS_APART, WARP_MEETS, Wait};
 use crate::grid::warp::{Meeting, Tile};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
-use crate::jit::object::Outside;
 use crate::jit::program::Step;
 use crate::jit::recompute;
 use crate::jit::spmd::{Class, Exit, Target, WIDTH};
@@ -44,16 +43,26 @@ pub(in crate::jit::lower) enum Part {
 
 /// What the vector form needs in rounds.
 pub(in crate::jit::lower) struct Turns {
-    /// Where a lane has its turn by itself.
+    /// Where a lane has its turn by itself; takes the lane, its warp, the warp's tile, and the
+    /// context of the warp's first lane.
     pub enter: Block,
     /// The number of the group's first lane.
     pub lane: Variable,
     /// That lane's context.
     pub context: Variable,
+    /// The number of the group's warp.
+    pub warp: Variable,
+    /// The warp's tile.
+    pub tile: Variable,
     /// The context of the warp's first lane.
-    pub threads: Value,
+    pub threads: Variable,
     /// The lanes that the warp has.
-    pub limit: Value,
+    pub limit: Variable,
+    /// How many threads and warps the block has.
+    pub counts: [Value; 2],
+    /// The tile of the block's first warp, and how far apart tiles lie.
+    pub tiles: Value,
+    pub stride: usize,
     pub regions: Vec<RegionBlocks>,
     /// The region that is lowered.
     pub region: usize,
@@ -65,8 +74,10 @@ pub(in crate::jit::lower) struct Turns {
     pub in_chain: InChain,
     /// The number of the wait that is lowered.
     pub wait: usize,
-    /// Where a turn of all goes on with the next warp.
-    pub turn: Block,
+    /// Where a warp goes that has come to a barrier or to its end by itself; takes the place.
+    pub came: Block,
+    /// Goes to the place that it takes.
+    pub dispatch: Block,
     /// Where threads have turns one by one.
     pub over: Block,
 }
@@ -74,7 +85,14 @@ pub(in crate::jit::lower) struct Turns {
 /// Where the parts of a region begin.
 #[derive(Clone, Copy)]
 pub(in crate::jit::lower) struct RegionBlocks {
-    enter: Block,
+    /// Where warps come to it that had their turn by themselves.
+    pub load: Block,
+    /// Where all warps have come to the barrier that it begins with.
+    pub together: Block,
+    pub enter: Block,
+    /// The loop over warps.
+    warps: Block,
+    /// The loop over groups.
     head: Block,
     leave: Block,
     latch: Block,
@@ -101,7 +119,10 @@ impl Lower<'_> {
         let mut block = || self.b.create_block();
         (0..count)
             .map(|_| RegionBlocks {
+                load: block(),
+                together: block(),
                 enter: block(),
+                warps: block(),
                 head: block(),
                 leave: block(),
                 latch: block(),
@@ -215,9 +236,9 @@ impl Lower<'_> {
         self.enter(next);
     }
 
-    /// Whether the last group's guard tells where the warp goes.
+    /// Whether the last group's guard tells where all warps go.
     fn decides_once(&mut self, region: usize, guard: RegId) -> bool {
-        self.lanes().plan.is_of_warp(guard) && !self.may_part(region)
+        self.lanes().plan.is_of_block(guard) && !self.may_part(region)
     }
 
     /// Puts a word where the tile has one for each group.
@@ -228,11 +249,46 @@ impl Lower<'_> {
         self.b.ins().store(flags, value, at, offset as i32);
     }
 
+    /// The tile of the warp of this number.
+    pub(super) fn tile_of(&mut self, warp: Value) -> Value {
+        let (tiles, stride) = (self.turns().tiles, self.turns().stride);
+        let wide = self.b.ins().uextend(types::I64, warp);
+        let distance = self.b.ins().imul_imm(wide, stride as i64);
+        self.b.ins().iadd(tiles, distance)
+    }
+
+    /// The context of the first lane of the warp of this number.
+    pub(super) fn contexts_of(&mut self, warp: Value) -> Value {
+        let first = self.entry.thread;
+        let wide = self.b.ins().uextend(types::I64, warp);
+        let distance = self.b.ins().imul_imm(wide, 32 * THREAD_STRIDE as i64);
+        self.b.ins().iadd(first, distance)
+    }
+
+    /// The groups are those of the warp of this number.
+    pub(super) fn set_warp(&mut self, number: Value) {
+        let turns = self.turns();
+        let (warp, tile, threads, limit) = (turns.warp, turns.tile, turns.threads, turns.limit);
+        let [count, _] = turns.counts;
+        self.b.def_var(warp, number);
+        let at = self.tile_of(number);
+        self.b.def_var(tile, at);
+        let contexts = self.contexts_of(number);
+        self.b.def_var(threads, contexts);
+        let before = self.b.ins().ishl_imm(number, 5);
+        let left = self.b.ins().isub(count, before);
+        let most = self.b.ins().iconst(types::I32, 32);
+        let lanes = self.b.ins().umin(left, most);
+        let lanes = self.b.ins().uextend(types::I64, lanes);
+        self.b.def_var(limit, lanes);
+    }
+
     /// The group is that of the lane of this number, the first of it.
     pub(super) fn set_group(&mut self, lane: Value) {
         let turns = self.turns();
         let (variable, context, threads) = (turns.lane, turns.context, turns.threads);
         self.b.def_var(variable, lane);
+        let threads = self.b.use_var(threads);
         let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
         let first = self.b.ins().iadd(threads, distance);
         self.b.def_var(context, first);
@@ -283,7 +339,7 @@ impl Lower<'_> {
         }
     }
 
-    fn region(&mut self, region: usize) -> (usize, Option<(usize, usize)>, Exit) {
+    pub(super) fn region(&mut self, region: usize) -> (usize, Option<(usize, usize)>, Exit) {
         match &self.lanes().plan.regions {
             Some(regions) => {
                 let region = &regions.regions[region];
@@ -306,10 +362,10 @@ impl Lower<'_> {
         self.turns().region = region;
         self.b.switch_to_block(blocks.leave);
         self.set_form(Form::Once);
-        let stores = match &self.lanes().plan.regions {
-            Some(regions) => regions.regions[region].stores.clone(),
-            None => vec![],
-        };
+        let mut stores = self.a_region(region).stores.clone();
+        if !self.may_part(region) {
+            self.take_out_of_block(&mut stores);
+        }
         for (register, place) in self.places_of(&stores) {
             self.keep_of_group(register, place);
         }
@@ -335,7 +391,7 @@ impl Lower<'_> {
         self.set_form(Form::Once);
     }
 
-    /// What the warp does at the head of a region, and each group when it begins with it.
+    /// What the warps do at the head of a region, and each group when it begins with it.
     fn open_region(&mut self, region: usize) {
         let (head, wait, exit) = self.region(region);
         let blocks = self.turns().regions[region];
@@ -344,7 +400,7 @@ impl Lower<'_> {
         let chain = self.chain_from(region);
         if let Some(last) = chain.last() {
             let (full, partial) = (self.b.create_block(), self.cold_block());
-            let is_full = self.is_full();
+            let is_full = self.warps_are_full();
             self.b.ins().brif(is_full, full, &[], partial, &[]);
             self.b.switch_to_block(full);
             self.lower_chain(&chain);
@@ -355,7 +411,7 @@ impl Lower<'_> {
         }
         if let Some((_, number)) = wait {
             let in_chain = self.link(region).is_some();
-            self.warp_meets(number, in_chain);
+            self.warps_meet(region, number, in_chain);
         }
         if blocks.fails {
             let slot = self.lanes().slot;
@@ -369,15 +425,28 @@ impl Lower<'_> {
             let none = self.b.ins().iconst(types::I32, 0);
             self.b.def_var(any, none);
         }
-        let mut loads = match &self.lanes().plan.regions {
-            Some(regions) => regions.regions[region].loads.clone(),
-            None => vec![],
+        let mut loads = self.a_region(region).loads.clone();
+        let of_block: Vec<(RegId, Value)> = match (region, self.may_part(region)) {
+            (0, _) => vec![],
+            // From a thread that goes on by itself, the way back to the next group is not from
+            // here: groups take them from their tiles.
+            (_, true) => {
+                let live = self.a_region(region).live.clone();
+                self.keep_of_block(&live);
+                vec![]
+            }
+            (_, false) => {
+                let of_block = self.take_out_of_block(&mut loads);
+                let held = |register| (register, self.held_of_block(register));
+                of_block.into_iter().map(held).collect()
+            }
         };
-        // Where threads go on by themselves, the way back to the next group is not from here.
-        let of_warp = match region == 0 || self.may_part(region) {
-            true => vec![],
-            false => self.load_of_warp(&mut loads),
-        };
+        let begin = self.turn_field(offset_of!(Turn, begin));
+        self.b.ins().jump(blocks.warps, &[begin.into()]);
+
+        let warp = self.b.append_block_param(blocks.warps, types::I32);
+        self.b.switch_to_block(blocks.warps);
+        self.set_warp(warp);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(blocks.head, &[zero.into()]);
 
@@ -396,51 +465,121 @@ impl Lower<'_> {
         } else {
             self.take_kept(&loads);
         }
-        for (register, value) in of_warp {
+        for (register, value) in of_block {
             self.put_all(register, value);
         }
         if let Some(wait) = wait {
             self.lower_wait(wait, Part::Takes);
         }
-        let brings = match &self.lanes().plan.regions {
-            Some(regions) => regions.regions[region].brings,
-            None => false,
-        };
-        let begins = match brings {
+        let begins = match self.a_region(region).brings {
             true => blocks.leave,
             false => self.lanes().group_blocks[head],
         };
         self.b.ins().jump(begins, &[]);
     }
 
-    /// Takes those registers from the tile that are the same for the warp: what its first lane has.
-    fn load_of_warp(&mut self, loads: &mut Vec<RegId>) -> Vec<(RegId, Value)> {
+    /// Takes those registers out of a list that are the same in all threads of the block and that
+    /// have a place in tiles; gives them.
+    pub(super) fn take_out_of_block(&mut self, list: &mut Vec<RegId>) -> Vec<RegId> {
         let plan = &self.lanes().plan;
-        let of_warp = |register: &RegId| plan.is_of_warp(*register);
-        let of_warp: Vec<RegId> = loads.iter().copied().filter(of_warp).collect();
-        let (flags, tile) = (MemFlags::trusted(), self.rounds_tile());
-        let mut loaded = vec![];
-        for (register, place) in self.places_of(&of_warp) {
-            let ty = self.register_types[register.0 as usize];
-            let value = self.b.ins().load(ty, flags, tile, place as i32);
-            loads.retain(|other| *other != register);
-            loaded.push((register, value));
-        }
-        loaded
+        let of_block = list.iter().copied();
+        let of_block: Vec<RegId> = of_block.filter(|at| plan.is_of_block(*at)).collect();
+        let placed = self.places_of(&of_block);
+        let of_block: Vec<RegId> = placed.into_iter().map(|(register, _)| register).collect();
+        list.retain(|register| !of_block.contains(register));
+        of_block
     }
 
-    /// The lanes of the warp are at an operation of theirs; a full warp's only if the region is not
+    /// The value of a register that is the same in all threads of the block.
+    pub(super) fn held_of_block(&mut self, register: RegId) -> Value {
+        match self.kept_of(register) {
+            Kept::One(variable) => self.b.use_var(variable),
+            kept => unreachable!("{kept:?} is not the same in all threads"),
+        }
+    }
+
+    /// Puts the registers of a list that are the same in all threads of the block into the tiles of
+    /// the warps of the turn, for each lane.
+    pub(super) fn keep_of_block(&mut self, list: &[RegId]) {
+        let of_block = self.take_out_of_block(&mut list.to_vec());
+        if of_block.is_empty() {
+            return;
+        }
+        let (flags, places) = (MemFlags::trusted(), self.places_of(&of_block));
+        let (head, done) = (self.b.create_block(), self.b.create_block());
+        let warp = self.b.append_block_param(head, types::I32);
+        let begin = self.turn_field(offset_of!(Turn, begin));
+        self.b.ins().jump(head, &[begin.into()]);
+        self.b.switch_to_block(head);
+        let tile = self.tile_of(warp);
+        for (register, place) in places {
+            let value = self.held_of_block(register);
+            let ty = self.register_types[register.0 as usize];
+            let (value, lanes) = match ty.by(16 / ty.bytes().min(16)) {
+                Some(vector) if ty.bytes() < 16 => {
+                    let value = self.b.ins().splat(vector, value);
+                    (value, vector.lane_count() as usize)
+                }
+                _ => (value, 1),
+            };
+            for lane in (0..32).step_by(lanes) {
+                let at = place + lane * ty.bytes() as usize;
+                self.b.ins().store(flags, value, tile, at as i32);
+            }
+        }
+        self.next_warp(warp, head, done);
+        self.b.switch_to_block(done);
+    }
+
+    /// The other way round, from the turn's first warp.
+    pub(super) fn take_of_block(&mut self, list: &[RegId]) {
+        let of_block = self.take_out_of_block(&mut list.to_vec());
+        if of_block.is_empty() {
+            return;
+        }
+        let begin = self.turn_field(offset_of!(Turn, begin));
+        let tile = self.tile_of(begin);
+        for (register, place) in self.places_of(&of_block) {
+            let ty = self.register_types[register.0 as usize];
+            let value = self
+                .b
+                .ins()
+                .load(ty, MemFlags::trusted(), tile, place as i32);
+            self.put_all(register, value);
+        }
+    }
+
+    /// Goes to `head` with the warp after this one, if the turn has it, or to `done`.
+    pub(super) fn next_warp(&mut self, warp: Value, head: Block, done: Block) {
+        let next = self.b.ins().iadd_imm(warp, 1);
+        let end = self.turn_field(offset_of!(Turn, end));
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, end);
+        self.b.ins().brif(more, head, &[next.into()], done, &[]);
+    }
+
+    /// The lanes of each warp are at an operation of theirs; full warps only if the region is not
     /// in a chain.
-    fn warp_meets(&mut self, number: usize, in_chain: bool) {
+    fn warps_meet(&mut self, region: usize, number: usize, in_chain: bool) {
         let wait = self.unit.waits[number];
         let nothing = wait.kind == Meeting::Sync as u32 && wait.mask == Some(u32::MAX);
         if BarrierKind::of(wait.kind).is_some() || nothing {
             return;
         }
-        let (next, over) = (self.b.create_block(), self.turns().over);
+        let (head, next, done) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let warp = self.b.append_block_param(head, types::I32);
+        let begin = self.turn_field(offset_of!(Turn, begin));
+        self.b.ins().jump(head, &[begin.into()]);
+        self.b.switch_to_block(head);
+        self.set_warp(warp);
         if let Some(known) = Known::of(&wait).filter(|_| !in_chain) {
             let (here, partial) = (self.b.create_block(), self.cold_block());
-            let full = self.is_full();
+            let limit = self.turns().limit;
+            let limit = self.b.use_var(limit);
+            let full = self.b.ins().icmp_imm(IntCC::Equal, limit, 32);
             self.b.ins().brif(full, here, &[], partial, &[]);
             self.b.switch_to_block(here);
             self.meet_here(known);
@@ -449,24 +588,39 @@ impl Lower<'_> {
         }
         let (block, waits) = (self.block, self.waits_address());
         let stands = self.b.ins().iconst(types::I32, number as i64 + 1);
-        let done = self.call_value(&WARP_MEETS, &[block, waits, stands]);
-        self.b.ins().brif(done, next, &[], over, &[]);
+        let complete = self.call_value(&WARP_MEETS, &[block, waits, stands, warp]);
+        let apart = self.cold_block();
+        self.b.ins().brif(complete, next, &[], apart, &[]);
+
+        self.b.switch_to_block(apart);
+        let live = self.a_region(region).live.clone();
+        self.keep_of_block(&live);
+        let waits = self.waits_address();
+        let stands = self.b.ins().iconst(types::I32, number as i64 + 1);
+        let status = self.call_value(&MEETS_APART, &[block, waits, stands, warp]);
+        self.one_by_one(status);
+
         self.b.switch_to_block(next);
+        self.next_warp(warp, head, done);
+        self.b.switch_to_block(done);
     }
 
-    /// The next group, and where all groups of the warp are done with a region.
+    /// The next group, and where all groups of all warps are done with a region.
     fn end_region(&mut self, region: usize) {
         let (_, _, exit) = self.region(region);
         let blocks = self.turns().regions[region];
         self.b.switch_to_block(blocks.latch);
-        let (lane, limit) = (self.turns().lane, self.turns().limit);
-        let lane = self.b.use_var(lane);
+        let (lane, limit, warp) = (self.turns().lane, self.turns().limit, self.turns().warp);
+        let (lane, limit) = (self.b.use_var(lane), self.b.use_var(limit));
         let next = self.b.ins().iadd_imm(lane, WIDTH as i64);
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
-        let done = self.b.create_block();
+        let (over, done) = (self.b.create_block(), self.b.create_block());
         self.b
             .ins()
-            .brif(more, blocks.head, &[next.into()], done, &[]);
+            .brif(more, blocks.head, &[next.into()], over, &[]);
+        self.b.switch_to_block(over);
+        let warp = self.b.use_var(warp);
+        self.next_warp(warp, blocks.warps, done);
         self.b.switch_to_block(done);
         if blocks.fails {
             let slot = self.lanes().slot;
@@ -478,8 +632,12 @@ impl Lower<'_> {
                 Exit::To(target) => (target, target),
                 Exit::Branch { taken, falls, .. } => (taken, falls),
             };
-            self.part_warp(taken, other);
+            self.part_warps(taken, other);
             self.b.switch_to_block(on);
+        }
+        if self.may_part(region) {
+            let behind = self.a_region(region).behind.clone();
+            self.take_of_block(&behind);
         }
         match exit {
             Exit::To(target) => self.go_to_target(target),
@@ -508,255 +666,8 @@ impl Lower<'_> {
                     self.b.switch_to_block(stays);
                     return self.go_to_target(falls);
                 }
-                self.branch_of_warp(taken, falls);
+                self.branch_of_warps(taken, falls);
             }
-        }
-    }
-
-    /// Goes on where the groups of the warp have decided to.
-    fn branch_of_warp(&mut self, taken: Target, falls: Target) {
-        let (goes, check, stays, parts) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-            self.cold_block(),
-        );
-        let (all, any) = (self.turns().all, self.turns().any);
-        let all = self.b.use_var(all);
-        let all = self.b.ins().icmp_imm(IntCC::Equal, all, (1 << WIDTH) - 1);
-        self.b.ins().brif(all, goes, &[], check, &[]);
-        self.b.switch_to_block(check);
-        let any = self.b.use_var(any);
-        self.b.ins().brif(any, parts, &[], stays, &[]);
-
-        self.b.switch_to_block(goes);
-        self.go_to_target(taken);
-        self.b.switch_to_block(stays);
-        self.go_to_target(falls);
-        self.b.switch_to_block(parts);
-        self.part_warp(taken, falls);
-    }
-
-    /// The warp goes on with a region, or with what the block's warps do together.
-    fn go_to_target(&mut self, target: Target) {
-        let number = match target {
-            Target::End => i64::from(ENDED as i32),
-            Target::Region(next) => {
-                let (_, wait, _) = self.region(next);
-                let enter = self.turns().regions[next].enter;
-                match wait {
-                    Some((_, number)) if self.is_barrier(number) => number as i64 + 1,
-                    _ => {
-                        self.b.ins().jump(enter, &[]);
-                        return;
-                    }
-                }
-            }
-        };
-        let number = self.b.ins().iconst(types::I32, number);
-        let came = match &self.rounds {
-            Some(rounds) => rounds.came,
-            None => unreachable!("turns are of rounds"),
-        };
-        self.b.ins().jump(came, &[number.into()]);
-    }
-
-    fn is_barrier(&self, number: usize) -> bool {
-        BarrierKind::of(self.unit.waits[number].kind).is_some()
-    }
-
-    /// What stands for a target in the tile.
-    fn stand_for(&mut self, target: Target) -> Value {
-        let number = match target {
-            Target::End => i64::from(ENDED as i32),
-            Target::Region(next) => match self.region(next) {
-                (_, Some((_, number)), _) => number as i64 + 1,
-                // After the waits come the heads of regions.
-                _ => (self.unit.waits.len() - self.turns().regions.len() + next) as i64 + 1,
-            },
-        };
-        self.b.ins().iconst(types::I32, number)
-    }
-
-    /// Threads have turns one by one from here: those of the groups that are together stand at
-    /// `taken` if they decided so, otherwise at `other`.
-    fn part_warp(&mut self, taken: Target, other: Target) {
-        let (taken, other) = (self.stand_for(taken), self.stand_for(other));
-        self.part_at(taken, other);
-    }
-
-    fn part_at(&mut self, taken: Value, other: Value) {
-        let (block, waits) = (self.block, self.waits_address());
-        let status = self.call_value(&PART, &[block, waits, taken, other]);
-        let (over, stop) = (self.turns().over, self.cold_block());
-        self.b.ins().brif(status, stop, &[], over, &[]);
-        self.b.switch_to_block(stop);
-        self.b.ins().return_(&[status]);
-    }
-
-    fn waits_address(&mut self) -> Value {
-        self.outside(Outside::Waits, 0)
-    }
-
-    /// Where a warp has come to a barrier of its block, or to its end: the next warp's turn, or
-    /// what the block does together.
-    pub(in crate::jit::lower) fn lower_came(&mut self, came: Block, stride: usize) {
-        let flags = MemFlags::trusted();
-        let block = self.block;
-        let field = |offset: usize| (offset_of!(BlockContext, turn) + offset) as i32;
-        let number = self.b.append_block_param(came, types::I32);
-        self.b.switch_to_block(came);
-        let warp = {
-            let at = field(offset_of!(Turn, warp));
-            self.b.ins().load(types::I32, flags, block, at)
-        };
-        let at = field(offset_of!(Turn, comes));
-        let comes = self.b.ins().load(types::I32, flags, block, at);
-        let first = self.b.ins().icmp_imm(IntCC::Equal, warp, 0);
-        let same = self.b.ins().icmp(IntCC::Equal, comes, number);
-        let ok = self.b.ins().bor(first, same);
-        let (on, parts) = (self.b.create_block(), self.cold_block());
-        self.b.ins().brif(ok, on, &[], parts, &[]);
-        self.b.switch_to_block(parts);
-        self.part_at(number, number);
-
-        self.b.switch_to_block(on);
-        self.b.ins().store(flags, number, block, at);
-        let next = self.b.ins().iadd_imm(warp, 1);
-        let threads = self.b.ins().load(
-            types::I32,
-            flags,
-            block,
-            offset_of!(BlockContext, threads) as i32,
-        );
-        let begun = self.b.ins().ishl_imm(next, 5);
-        let left = self.b.ins().isub(threads, begun);
-        let more = self.b.ins().icmp_imm(IntCC::SignedGreaterThan, left, 0);
-        let (another, all) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(more, another, &[], all, &[]);
-
-        self.b.switch_to_block(another);
-        let at = field(offset_of!(Turn, tile));
-        let tile = self.b.ins().load(types::I64, flags, block, at);
-        let tile = self.b.ins().iadd_imm(tile, stride as i64);
-        let at = field(offset_of!(Turn, threads));
-        let contexts = self.b.ins().load(types::I64, flags, block, at);
-        let contexts = self.b.ins().iadd_imm(contexts, 32 * THREAD_STRIDE as i64);
-        self.set_turn(next, left, tile, contexts);
-
-        self.b.switch_to_block(all);
-        let ended = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::Equal, number, i64::from(ENDED as i32));
-        let (end, barrier) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(ended, end, &[], barrier, &[]);
-        self.b.switch_to_block(end);
-        let status = self.b.ins().iconst(types::I32, i64::from(CONTINUE));
-        self.b.ins().return_(&[status]);
-
-        self.b.switch_to_block(barrier);
-        let at = offset_of!(BlockContext, stop) as i32;
-        let stop = self.b.ins().load(types::I64, flags, block, at);
-        let stop = self.b.ins().load(types::I8, flags, stop, 0);
-        let (stopped, goes) = (self.cold_block(), self.b.create_block());
-        self.b.ins().brif(stop, stopped, &[], goes, &[]);
-        self.b.switch_to_block(stopped);
-        let status = self.b.ins().iconst(types::I32, i64::from(FAULTED));
-        self.b.ins().return_(&[status]);
-
-        self.b.switch_to_block(goes);
-        let plain = |wait: &Wait| {
-            BarrierKind::of(wait.kind) == Some(BarrierKind::Sync)
-                && wait.mask == Some(0)
-                && wait.b.is_some_and(|id| id < 16)
-        };
-        for at in 0..self.unit.waits.len() {
-            let wait = self.unit.waits[at];
-            if BarrierKind::of(wait.kind).is_none() || plain(&wait) {
-                continue;
-            }
-            let here = self.b.ins().icmp_imm(IntCC::Equal, number, at as i64 + 1);
-            let (meets, other) = (self.b.create_block(), self.b.create_block());
-            self.b.ins().brif(here, meets, &[], other, &[]);
-            self.b.switch_to_block(meets);
-            let waits = self.waits_address();
-            let done = self.call_value(&ALL_MEET, &[block, waits, number]);
-            let (go, over) = (self.b.create_block(), self.turns().over);
-            self.b.ins().brif(done, go, &[], over, &[]);
-            self.b.switch_to_block(go);
-            self.begin_turn_of_all(number);
-            self.b.switch_to_block(other);
-        }
-        self.begin_turn_of_all(number);
-    }
-
-    /// A turn of all threads of the block, which stand at this place. Fills the builder's block.
-    pub(in crate::jit::lower) fn begin_turn_of_all(&mut self, stands: Value) {
-        let (flags, block) = (MemFlags::trusted(), self.block);
-        let at = (offset_of!(BlockContext, turn) + offset_of!(Turn, stands)) as i32;
-        self.b.ins().store(flags, stands, block, at);
-        let zero = self.b.ins().iconst(types::I32, 0);
-        let at = offset_of!(BlockContext, threads) as i32;
-        let threads = self.b.ins().load(types::I32, flags, block, at);
-        let at = offset_of!(BlockContext, tiles) as i32;
-        let tile = self.b.ins().load(types::I64, flags, block, at);
-        let contexts = self.entry.thread;
-        self.set_turn(zero, threads, tile, contexts);
-    }
-
-    /// Of a turn of all: the warp's; so many threads are left from it on.
-    fn set_turn(&mut self, warp: Value, left: Value, tile: Value, contexts: Value) {
-        let (flags, block, turn) = (MemFlags::trusted(), self.block, self.turns().turn);
-        let full = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::SignedGreaterThanOrEqual, left, 32);
-        let all = self.b.ins().iconst(types::I32, -1);
-        let some = self.b.ins().ishl(all, left);
-        let some = self.b.ins().bnot(some);
-        let lanes = self.b.ins().select(full, all, some);
-        let whole = self.b.ins().iconst(types::I32, 1);
-        for (value, offset) in [
-            (warp, offset_of!(Turn, warp)),
-            (lanes, offset_of!(Turn, lanes)),
-            (tile, offset_of!(Turn, tile)),
-            (contexts, offset_of!(Turn, threads)),
-            (whole, offset_of!(Turn, whole)),
-        ] {
-            let at = (offset_of!(BlockContext, turn) + offset) as i32;
-            self.b.ins().store(flags, value, block, at);
-        }
-        self.b.ins().jump(turn, &[]);
-    }
-
-    /// A turn of all goes to where the warp stands: where it starts, or at a barrier.
-    pub(in crate::jit::lower) fn enter_all(&mut self, stands: Value) {
-        let count = self.turns().regions.len();
-        let mut entries = vec![];
-        for region in 0..count {
-            let (_, wait, _) = self.region(region);
-            let enter = self.turns().regions[region].enter;
-            match wait {
-                Some((_, number)) if self.is_barrier(number) => {
-                    entries.push((number as u32 + 1, enter));
-                }
-                _ if region == 0 => entries.push((0, enter)),
-                _ => {}
-            }
-        }
-        let last = entries.pop();
-        for (number, enter) in entries {
-            let here = self
-                .b
-                .ins()
-                .icmp_imm(IntCC::Equal, stands, i64::from(number));
-            let other = self.b.create_block();
-            self.b.ins().brif(here, enter, &[], other, &[]);
-            self.b.switch_to_block(other);
-        }
-        if let Some((_, enter)) = last {
-            self.b.ins().jump(enter, &[]);
         }
     }
 
