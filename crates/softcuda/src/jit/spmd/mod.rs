@@ -137,8 +137,7 @@ pub(crate) struct Plan {
     pub masked: Vec<Option<Masked>>,
     /// Of a body that waits or spins.
     pub regions: Option<Regions>,
-    /// By register.
-    of_block: Vec<bool>,
+    teams: teams::Teams,
 }
 
 impl Plan {
@@ -167,7 +166,7 @@ impl Plan {
         };
         let plan = Plan {
             masked: judge.all(),
-            of_block: teams::of(body, &control, &known.classes),
+            teams: teams::Teams::of(body, &control, &known.classes),
             classes: known.classes,
             ways,
             control,

@@ -4,25 +4,53 @@
 use super::classes;
 use super::control::Control;
 use super::{Class, Plan};
-use crate::jit::decode::{Flow, RegId};
+use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
-/// By register, whether it is one.
-pub(super) fn of(body: &Body, control: &Control, classes: &[Class]) -> Vec<bool> {
-    let mut same: Vec<bool> = classes
-        .iter()
-        .map(|class| *class == Class::Uniform)
-        .collect();
+/// What is known of the registers beyond a group.
+#[derive(Debug)]
+pub(super) struct Teams {
+    /// By register, whether it is the same in all threads of the block.
+    same: Vec<bool>,
+    /// By register, whether its value counts up by one distance over the lanes of a warp, as it
+    /// does over a group, where whole warps make up the rows of the block.
+    counts: Vec<bool>,
+}
+
+impl Teams {
+    pub fn of(body: &Body, control: &Control, classes: &[Class]) -> Teams {
+        let is = |class: &Class| *class == Class::Uniform;
+        let is_same = |step: &Instruction, same: &[bool]| is_same(step, same);
+        let same = settled(body, control, classes.iter().map(is).collect(), is_same);
+        let is = |class: &Class| matches!(class, Class::Affine(_));
+        let counts = classes
+            .iter()
+            .zip(&same)
+            .map(|(class, same)| is(class) || *same);
+        let counts = settled(body, control, counts.collect(), |step, counts| {
+            is_same(step, &same) || counts_up(step, classes, counts)
+        });
+        Teams { same, counts }
+    }
+}
+
+/// The registers of `all` that stay when those are left out that a step writes which some threads
+/// may come to and others not, or which does not `keep` them.
+fn settled(
+    body: &Body,
+    control: &Control,
+    mut all: Vec<bool>,
+    keeps: impl Fn(&Instruction, &[bool]) -> bool,
+) -> Vec<bool> {
     loop {
-        let before = same.clone();
-        // Blocks that some threads may come to, and others not.
+        let before = all.clone();
         let mut apart = vec![false; control.joins.len()];
         for (at, step) in body.steps.iter().enumerate() {
             let block = control.graph.block_of[at];
             if let Step::Instruction(step) = step
                 && step.operation.flow() != Flow::Next
                 && let Some((guard, _)) = step.guard
-                && !same[guard.0 as usize]
+                && !all[guard.0 as usize]
             {
                 control
                     .between(block)
@@ -32,17 +60,42 @@ pub(super) fn of(body: &Body, control: &Control, classes: &[Class]) -> Vec<bool>
         }
         for (at, step) in body.steps.iter().enumerate() {
             if let Step::Instruction(step) = step
-                && (apart[control.graph.block_of[at]] || !is_same(step, &same))
+                && (apart[control.graph.block_of[at]] || !keeps(step, &all))
             {
                 step.writes
                     .iter()
-                    .for_each(|register| same[register.0 as usize] = false);
+                    .for_each(|register| all[register.0 as usize] = false);
             }
         }
-        if same == before {
-            return same;
+        if all == before {
+            return all;
         }
     }
+}
+
+/// Whether what an instruction writes counts up over the lanes of a warp, without regard to where a
+/// group begins.
+fn counts_up(step: &Instruction, classes: &[Class], counts: &[bool]) -> bool {
+    let of = |arg: &Arg| {
+        let step = match arg {
+            Arg::Reg(register) if counts[register.0 as usize] => {
+                classes[register.0 as usize].stride()?
+            }
+            Arg::Special(Special::Tid(0) | Special::Laneid) => 1,
+            Arg::Special(special) if classes::of_block(*special) => 0,
+            Arg::Imm(_) | Arg::Symbol(..) => 0,
+            _ => return None,
+        };
+        Some(Stride { step, whole: false })
+    };
+    let [written] = step.writes[..] else {
+        return false;
+    };
+    step.guard.is_none()
+        && step.operation.pure()
+        && step.operation.widens().is_none()
+        && step.operation.stride(&of).map(|stride| stride.step)
+            == classes[written.0 as usize].stride()
 }
 
 /// Whether what an instruction writes is the same in all threads of a block.
@@ -60,6 +113,11 @@ fn is_same(step: &Instruction, same: &[bool]) -> bool {
 impl Plan {
     /// Whether a register is the same in all threads of a block.
     pub fn is_of_block(&self, register: RegId) -> bool {
-        self.of_block[register.0 as usize]
+        self.teams.same[register.0 as usize]
+    }
+
+    /// Whether a register counts up over the lanes of a warp, where whole warps make up rows.
+    pub fn counts_over_warp(&self, register: RegId) -> bool {
+        self.teams.counts[register.0 as usize]
     }
 }

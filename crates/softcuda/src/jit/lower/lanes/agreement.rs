@@ -20,8 +20,18 @@ pub(super) struct Agreement {
 }
 
 impl Lower<'_> {
-    /// Whether threads agree on the guard of the step at `at`.
+    /// Whether the threads of the group agree on the guard of the step at `at`.
     pub(super) fn agreement(&mut self, at: usize, guard: RegId) -> Option<Agreement> {
+        self.agreement_of(WIDTH, at, guard)
+    }
+
+    /// The same of so many threads, from the group's first on.
+    pub(super) fn agreement_of(
+        &mut self,
+        threads: usize,
+        at: usize,
+        guard: RegId,
+    ) -> Option<Agreement> {
         let (condition, a, b) = self.compared(at, guard)?;
         let stride = |l: &mut Self, arg: &Arg| match arg {
             Arg::Imm(_) => Some(0),
@@ -39,7 +49,7 @@ impl Lower<'_> {
             _ => return None,
         };
         // Of numbers that go round more than once, the first and the last tell nothing.
-        let span = i64::from(stride) * (WIDTH as i64 - 1);
+        let span = i64::from(stride) * (threads as i64 - 1);
         i32::try_from(span).ok()?;
         self.set_form(Form::Once);
         let first = self.read(&counts, Type::U32);
@@ -105,7 +115,7 @@ impl Lower<'_> {
 
     /// What the guard of a step says, as far as it is a comparison right before, of what has not
     /// been written since. Behind a wait, what was compared may not be kept.
-    fn compared(&mut self, at: usize, guard: RegId) -> Option<(IntCC, Arg, Arg)> {
+    pub(super) fn compared(&mut self, at: usize, guard: RegId) -> Option<(IntCC, Arg, Arg)> {
         let mut written: Vec<RegId> = vec![];
         for step in self.body.steps[..at].iter().rev() {
             let Step::Instruction(step) = step else {

@@ -9,9 +9,9 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 
+use super::Kept;
 use super::meetings::{Known, VECTORS};
 use super::regions::Part;
-use super::{Form, Kept};
 use crate::grid::context::Turn;
 use crate::grid::warp::Tile;
 use crate::jit::decode::{Flow, RegId};
@@ -142,7 +142,7 @@ impl Lower<'_> {
     }
 
     /// The steps of a region, in source order.
-    fn steps_of(&mut self, region: usize) -> Vec<usize> {
+    pub(super) fn steps_of(&mut self, region: usize) -> Vec<usize> {
         let plan = &self.lanes().plan;
         let of_region = plan.regions.as_ref().map(|regions| &regions.of);
         let inside = |block: &usize| of_region.is_some_and(|of| of[*block] == Some(region));
@@ -295,11 +295,7 @@ impl Lower<'_> {
 
     fn enter_group(&mut self, group: usize) {
         let lane = self.b.ins().iconst(types::I64, (WIDTH * group) as i64);
-        self.set_group(lane);
-        self.set_form(Form::Once);
-        let x = self.lane_tid(0);
-        let first = self.lanes().first;
-        self.b.def_var(first, x);
+        self.begin_group(lane);
         self.lanes().bases.fill([None; WIDTH]);
     }
 

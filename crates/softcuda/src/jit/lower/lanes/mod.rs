@@ -24,6 +24,7 @@ mod meetings;
 mod parting;
 mod regions;
 mod registers;
+mod skips;
 mod steps;
 mod together;
 mod waits;

@@ -96,6 +96,8 @@ pub(in crate::jit::lower) struct RegionBlocks {
     head: Block,
     leave: Block,
     latch: Block,
+    /// The warp is done.
+    over: Block,
     /// Threads of a group may end up elsewhere.
     pub fails: bool,
 }
@@ -126,6 +128,7 @@ impl Lower<'_> {
                 head: block(),
                 leave: block(),
                 latch: block(),
+                over: block(),
                 fails: false,
             })
             .collect()
@@ -447,16 +450,13 @@ impl Lower<'_> {
         let warp = self.b.append_block_param(blocks.warps, types::I32);
         self.b.switch_to_block(blocks.warps);
         self.set_warp(warp);
+        self.skip_warp(region, blocks.over, &of_block);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(blocks.head, &[zero.into()]);
 
         let lane = self.b.append_block_param(blocks.head, types::I64);
         self.b.switch_to_block(blocks.head);
-        self.set_group(lane);
-        self.set_form(Form::Once);
-        let x = self.lane_tid(0);
-        let first = self.lanes().first;
-        self.b.def_var(first, x);
+        self.begin_group(lane);
         if region == 0 {
             for register in loads {
                 let zero = self.zero(self.register_types[register.0 as usize]);
@@ -605,22 +605,30 @@ impl Lower<'_> {
         self.b.switch_to_block(done);
     }
 
-    /// The next group, and where all groups of all warps are done with a region.
-    fn end_region(&mut self, region: usize) {
-        let (_, _, exit) = self.region(region);
-        let blocks = self.turns().regions[region];
-        self.b.switch_to_block(blocks.latch);
+    /// Goes on with the next group, of this warp or the next, or to `done`.
+    fn next_group(&mut self, blocks: RegionBlocks, done: Block) {
         let (lane, limit, warp) = (self.turns().lane, self.turns().limit, self.turns().warp);
         let (lane, limit) = (self.b.use_var(lane), self.b.use_var(limit));
         let next = self.b.ins().iadd_imm(lane, WIDTH as i64);
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
-        let (over, done) = (self.b.create_block(), self.b.create_block());
         self.b
             .ins()
-            .brif(more, blocks.head, &[next.into()], over, &[]);
-        self.b.switch_to_block(over);
+            .brif(more, blocks.head, &[next.into()], blocks.over, &[]);
+        self.b.switch_to_block(blocks.over);
         let warp = self.b.use_var(warp);
         self.next_warp(warp, blocks.warps, done);
+    }
+
+    /// Where all groups of all warps are done with a region.
+    fn end_region(&mut self, region: usize) {
+        let (_, _, exit) = self.region(region);
+        let blocks = self.turns().regions[region];
+        self.b.switch_to_block(blocks.latch);
+        let done = self.b.create_block();
+        match self.is_for_one_group(region) {
+            true => _ = self.b.ins().jump(done, &[]),
+            false => self.next_group(blocks, done),
+        }
         self.b.switch_to_block(done);
         if blocks.fails {
             let slot = self.lanes().slot;

@@ -1,0 +1,256 @@
+//! Warps that have nothing to do in a region: it begins with a branch that leads past it, and all
+//! lanes take that. Told from a comparison of the first lane's number, as in
+//! [`agreement`](super::agreement), so that no group of such a warp has to begin.
+
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+
+use super::Form;
+use super::agreement::Agreement;
+use crate::grid::rounds::{BarrierKind, Wait};
+use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::lower::Lower;
+use crate::jit::lower::entry::Entry;
+use crate::jit::program::Step;
+use crate::jit::spmd::{Class, Exit, Target, Way};
+
+/// Lanes of a warp.
+const LANES: usize = 32;
+
+/// The most steps up to the branch.
+const MOST_STEPS: usize = 12;
+
+/// A branch that leads past its region.
+struct Skip {
+    /// The steps before it, and itself.
+    steps: Vec<usize>,
+    branch: usize,
+    guard: RegId,
+    /// Threads leave where the guard is true.
+    if_true: bool,
+    /// Registers that the steps read.
+    reads: Vec<RegId>,
+}
+
+impl Lower<'_> {
+    /// Goes to `past` if the warp has nothing to do in a region; otherwise the builder is where its
+    /// groups begin. `of_block` is what they begin with.
+    pub(super) fn skip_warp(&mut self, region: usize, past: Block, of_block: &[(RegId, Value)]) {
+        let Some(skip) = self.skip_of(region) else {
+            return;
+        };
+        let (test, groups) = (self.b.create_block(), self.b.create_block());
+        let row = self.entry(Entry::Ntid(0));
+        let odd = self.b.ins().band_imm(row, LANES as i64 - 1);
+        self.b.ins().brif(odd, groups, &[], test, &[]);
+        self.b.switch_to_block(test);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.begin_group(zero);
+        self.take_kept(&skip.reads);
+        for (register, value) in of_block {
+            self.put_all(*register, *value);
+        }
+        let body = self.body;
+        self.group = None;
+        for at in skip.steps {
+            if let Step::Instruction(instruction) = &body.steps[at] {
+                self.reads_bits = instruction.reads_bits;
+                self.group_step(at, instruction);
+            }
+        }
+        let told = self.agreement_of(LANES, skip.branch, skip.guard);
+        let told = told.and_then(|Agreement { none, all }| if skip.if_true { all } else { none });
+        match told {
+            Some([first, second]) => {
+                let leave = self.b.ins().band(first, second);
+                self.b.ins().brif(leave, past, &[], groups, &[]);
+            }
+            None => _ = self.b.ins().jump(groups, &[]),
+        }
+        self.b.switch_to_block(groups);
+    }
+
+    /// The branch that leads past a region, if it begins with one, a group that takes it leaves
+    /// nothing behind, and it can be told for a warp.
+    fn skip_of(&mut self, region: usize) -> Option<Skip> {
+        let (head, wait, exit) = self.region(region);
+        if region == 0 || self.a_region(region).brings || !self.brings_nothing(exit) {
+            return None;
+        }
+        let may_part = self.may_part(region);
+        let mut stores = self.a_region(region).stores.clone();
+        if !may_part {
+            self.take_out_of_block(&mut stores);
+        }
+        let body = self.body;
+        let plan = &self.lanes().plan;
+        let regions = plan.regions.as_ref()?;
+        let mut written: Vec<RegId> = vec![];
+        if let Some((at, _)) = wait
+            && let Step::Instruction(wait) = &body.steps[at]
+        {
+            written.extend(&wait.writes);
+        }
+        let of = &plan.control.graph.block_of;
+        let inside = |block: usize| {
+            let steps = plan.control.first[block]..of.len();
+            steps.take_while(move |at| of[*at] == block)
+        };
+        // Blocks that simply follow each other.
+        let (mut block, mut steps) = (head, vec![]);
+        loop {
+            steps.extend(inside(block).filter(|at| plan.ways[*at] != Way::Wait));
+            if steps.len() > MOST_STEPS {
+                return None;
+            }
+            match plan.control.graph.successors[block][..] {
+                [next] if regions.stays(block, next) => block = next,
+                _ => break,
+            }
+        }
+        let branch = steps.pop()?;
+        let mut reads: Vec<RegId> = vec![];
+        for at in &steps {
+            let Step::Instruction(step) = &body.steps[*at] else {
+                continue;
+            };
+            let simple = plan.ways[*at] == Way::Once && step.operation.pure();
+            // The branch's guard differs from lane to lane: of it, the comparison counts.
+            let compares = step.operation.comparison().is_some();
+            if step.guard.is_some() || !(simple || compares) {
+                return None;
+            }
+            reads.extend(&step.reads);
+            written.extend(&step.writes);
+        }
+        let Step::Instruction(last) = &body.steps[branch] else {
+            return None;
+        };
+        let (guard, negated) = last.guard?;
+        let Flow::Jump(label) = last.operation.flow() else {
+            return None;
+        };
+        if plan.class(guard) != Class::Varying
+            || regions.decides(block)
+            || written.iter().any(|register| stores.contains(register))
+        {
+            return None;
+        }
+        let (_, a, b) = self.compared(branch, guard)?;
+        let plan = &self.lanes().plan;
+        let steady = |arg: &Arg| match arg {
+            Arg::Reg(register) => plan.counts_over_warp(*register),
+            arg => matches!(arg, Arg::Imm(_)),
+        };
+        if !steady(&a) || !steady(&b) {
+            return None;
+        }
+        let taken = self.jump_target(label);
+        let [taken_leaves, falls_leaves] = [taken, block + 1].map(|to| self.leaves_by(block, to));
+        if taken_leaves == falls_leaves {
+            return None;
+        }
+        // The comparison itself is not done: it would need a vector.
+        steps.retain(|at| match &body.steps[*at] {
+            Step::Instruction(step) => !step.writes.contains(&guard),
+            Step::Label(_) => false,
+        });
+        Some(Skip {
+            steps,
+            branch,
+            guard,
+            if_true: taken_leaves != negated,
+            reads,
+        })
+    }
+
+    /// Whether one group does all that there is to do in a region: what is the same in all threads
+    /// of the block.
+    pub(super) fn is_for_one_group(&mut self, region: usize) -> bool {
+        let (_, wait, exit) = self.region(region);
+        let mut stores = self.a_region(region).stores.clone();
+        self.take_out_of_block(&mut stores);
+        let keeps = !self.places_of(&stores).is_empty();
+        if keeps || self.a_region(region).brings || self.may_part(region) {
+            return false;
+        }
+        let brings_nothing = match exit {
+            Exit::Branch { block, .. } => self.guard_of(block),
+            exit => self.brings_nothing(exit).then_some(None),
+        };
+        let Some(guard) = brings_nothing else {
+            return false;
+        };
+        let (steps, body) = (self.steps_of(region), self.body);
+        let plan = &self.lanes().plan;
+        let of_block = |registers: &[RegId]| registers.iter().all(|at| plan.is_of_block(*at));
+        guard.is_none_or(|guard| plan.is_of_block(guard))
+            && steps.iter().all(|at| match &body.steps[*at] {
+                Step::Label(_) => true,
+                Step::Instruction(step) => match plan.ways[*at] {
+                    Way::Wait => step.writes.is_empty() && wait.is_some(),
+                    Way::Control => match step.guard {
+                        Some((guard, _)) => plan.is_of_block(guard),
+                        None => !step.operation.faults(),
+                    },
+                    _ => step.operation.pure() && step.guard.is_none() && of_block(&step.writes),
+                },
+            })
+    }
+
+    /// The guard of the branch that a block consists of, in that case.
+    fn guard_of(&mut self, block: usize) -> Option<Option<RegId>> {
+        let at = self.lanes().plan.control.first[block];
+        match &self.body.steps[at] {
+            Step::Instruction(branch) => branch.guard.map(|(guard, _)| Some(guard)),
+            Step::Label(_) => None,
+        }
+    }
+
+    /// Whether the way from one block to another leads out of their region without another step.
+    fn leaves_by(&mut self, mut from: usize, mut to: usize) -> bool {
+        let body = self.body;
+        let plan = &self.lanes().plan;
+        let (of, successors) = (&plan.control.graph.block_of, &plan.control.graph.successors);
+        let Some(regions) = &plan.regions else {
+            return false;
+        };
+        loop {
+            if !regions.stays(from, to) {
+                return true;
+            }
+            let mut steps = (plan.control.first[to]..of.len()).take_while(|at| of[*at] == to);
+            let empty = steps.all(|at| matches!(body.steps[at], Step::Label(_)));
+            match successors[to][..] {
+                // Onwards: a loop of empty blocks has a jump.
+                [next] if empty => (from, to) = (to, next),
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether groups that leave a region by this exit bring nothing to what comes next.
+    fn brings_nothing(&mut self, exit: Exit) -> bool {
+        match exit {
+            Exit::To(Target::End) => true,
+            Exit::To(Target::Region(next)) => match self.region(next) {
+                (_, None, _) => true,
+                (_, Some((_, number)), _) => {
+                    let Wait { kind, mask, b, .. } = self.unit.waits[number];
+                    BarrierKind::of(kind) == Some(BarrierKind::Sync)
+                        && mask.is_some()
+                        && b.is_some()
+                }
+            },
+            Exit::Branch { .. } => false,
+        }
+    }
+
+    /// A group begins with this lane of the warp.
+    pub(super) fn begin_group(&mut self, lane: Value) {
+        self.set_group(lane);
+        self.set_form(Form::Once);
+        let x = self.lane_tid(0);
+        let first = self.lanes().first;
+        self.b.def_var(first, x);
+    }
+}
