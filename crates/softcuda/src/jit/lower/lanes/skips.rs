@@ -10,7 +10,7 @@ use crate::grid::rounds::{BarrierKind, Wait};
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
-use crate::jit::program::Step;
+use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::{Class, Exit, Target, Way};
 
 /// Lanes of a warp.
@@ -45,7 +45,9 @@ impl Lower<'_> {
         self.b.switch_to_block(test);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.begin_group(zero);
-        self.take_kept(&skip.reads);
+        let mut reads = skip.reads;
+        reads.retain(|register| of_block.iter().all(|(held, _)| held != register));
+        self.take_kept(&reads);
         for (register, value) in of_block {
             self.put_all(*register, *value);
         }
@@ -219,9 +221,17 @@ impl Lower<'_> {
                 return true;
             }
             let mut steps = (plan.control.first[to]..of.len()).take_while(|at| of[*at] == to);
-            let empty = steps.all(|at| matches!(body.steps[at], Step::Label(_)));
+            let ends = |step: &Instruction| {
+                let operation = &step.operation;
+                operation.flow() == Flow::Leave && !operation.faults() && step.guard.is_none()
+            };
+            let empty = steps.all(|at| match &body.steps[at] {
+                Step::Label(_) => true,
+                Step::Instruction(step) => ends(step),
+            });
             match successors[to][..] {
                 // Onwards: a loop of empty blocks has a jump.
+                [] if empty => return true,
                 [next] if empty => (from, to) = (to, next),
                 _ => return false,
             }
