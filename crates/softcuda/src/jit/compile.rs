@@ -20,6 +20,7 @@ use super::analysis;
 use super::code::Target;
 use super::decode::Callee;
 use super::dump::Dump;
+use super::exits;
 use super::layout::align_up;
 use super::liveness::{self, Kept};
 use super::lower;
@@ -537,6 +538,7 @@ impl Unit {
                 &mut context.func,
                 &mut compiler.builder,
             );
+            exits::first(&mut context.func);
             dump.lowered(&context.func);
             let (piece, frame) = compiler
                 .compile(&self.isa, &dump)

@@ -42,6 +42,7 @@ mod code;
 mod compile;
 pub(crate) mod decode;
 mod dump;
+mod exits;
 #[cfg(test)]
 pub(crate) mod harness;
 mod layout;

@@ -1,0 +1,63 @@
+//! The order of the two ways of a branch, for Cranelift's sake.
+//!
+//! Cranelift moves what stays the same out of a loop, and puts other pure operations where they are
+//! first used. It walks the dominator tree, and forgets about a loop at the first block that is not
+//! in it, also where blocks of the loop follow. Then what was computed before the loop is computed
+//! in each turn. Of a branch's two ways it takes the second first, so those that lead out of a loop
+//! are put first here.
+
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
+use cranelift_codegen::ir::{Function, InstBuilder, InstructionData, Opcode, Value};
+use cranelift_codegen::loop_analysis::LoopAnalysis;
+
+/// Puts ways out of loops before those that stay.
+pub(super) fn first(func: &mut Function) {
+    let graph = ControlFlowGraph::with_function(func);
+    let tree = DominatorTree::with_function(func, &graph);
+    let mut loops = LoopAnalysis::new();
+    loops.compute(func, &graph, &tree);
+    for block in func.layout.blocks().collect::<Vec<_>>() {
+        let (Some(inside), Some(branch)) =
+            (loops.innermost_loop(block), func.layout.last_inst(block))
+        else {
+            continue;
+        };
+        let InstructionData::Brif {
+            arg,
+            blocks: [then, other],
+            ..
+        } = func.dfg.insts[branch]
+        else {
+            continue;
+        };
+        let stays = |call: cranelift_codegen::ir::BlockCall| {
+            loops.is_in_loop(call.block(&func.dfg.value_lists), inside)
+        };
+        if !stays(then) || stays(other) {
+            continue;
+        }
+        let not = complement(&mut FuncCursor::new(func).at_inst(branch), arg);
+        func.dfg.insts[branch] = InstructionData::Brif {
+            opcode: Opcode::Brif,
+            arg: not,
+            blocks: [other, then],
+        };
+    }
+}
+
+/// What is not zero where a value is.
+fn complement(cursor: &mut FuncCursor<'_>, value: Value) -> Value {
+    let definition = cursor.func.dfg.value_def(value).inst();
+    match definition.map(|inst| cursor.func.dfg.insts[inst]) {
+        Some(InstructionData::IntCompare { cond, args, .. }) => {
+            cursor.ins().icmp(cond.complement(), args[0], args[1])
+        }
+        Some(InstructionData::FloatCompare { cond, args, .. }) => {
+            cursor.ins().fcmp(cond.complement(), args[0], args[1])
+        }
+        _ => cursor.ins().icmp_imm(IntCC::Equal, value, 0),
+    }
+}
