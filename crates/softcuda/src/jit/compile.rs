@@ -29,6 +29,7 @@ use super::program::{Body, Program, Step};
 use super::runtime::access::Access;
 use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
+use super::schedule;
 use super::spmd::Plan;
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
@@ -491,9 +492,19 @@ impl Compiler {
     fn compile(&mut self, isa: &OwnedTargetIsa, dump: &Dump) -> Result<(Piece, u32), String> {
         let start = Instant::now();
         let context = &mut self.context;
-        let compiled = context.compile(&**isa, &mut ControlPlane::default());
-        compiled.map_err(|error| format!("{:?}", error.inner))?;
-        let compiled = context.compiled_code().expect("it was compiled");
+        let control = &mut ControlPlane::default();
+        let verified = context.verify_if(&**isa);
+        let optimized = verified.and_then(|()| context.optimize(&**isa, control));
+        optimized.map_err(|error| format!("{error:?}"))?;
+        schedule::early(&mut context.func, &context.domtree);
+        let compiled = isa.compile_function(
+            &context.func,
+            &context.domtree,
+            context.want_disasm,
+            control,
+        );
+        let compiled = compiled.map_err(|error| format!("{error:?}"))?;
+        let compiled = &compiled.apply_params(&context.func.params);
         dump.compiled(&context.func, compiled);
         let frame = compiled.buffer.frame_layout();
         let frame = frame.map_or(0, |layout| layout.frame_to_fp_offset);

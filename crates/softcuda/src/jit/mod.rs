@@ -54,6 +54,7 @@ mod program;
 mod recompute;
 mod resolve;
 pub(crate) mod runtime;
+mod schedule;
 pub(crate) mod spmd;
 #[cfg(test)]
 mod tests;
