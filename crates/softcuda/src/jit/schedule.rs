@@ -8,15 +8,17 @@
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::ir::{Block, Function, Inst, Opcode, Type, Value, ValueDef};
+use smallvec::SmallVec;
 
 /// Moves operations on floats and vectors up to where an operand is needed for the last time.
 pub(super) fn early(func: &mut Function, tree: &DominatorTree) {
     let uses = uses(func);
     for block in tree.cfg_rpo().copied() {
         for inst in func.layout.block_insts(block).collect::<Vec<_>>() {
-            if moves(func, inst, &uses)
-                && let Some(before) = earliest(func, tree, block, inst)
+            if moves(func, inst)
+                && let Some((there, before)) = earliest(func, tree, block, inst)
                 && before != inst
+                && ends(func, tree, inst, there, &uses)
             {
                 func.layout.remove_inst(inst);
                 func.layout.insert_inst(inst, before);
@@ -26,7 +28,12 @@ pub(super) fn early(func: &mut Function, tree: &DominatorTree) {
 }
 
 /// Where an operation of this block may be done, at the earliest.
-fn earliest(func: &Function, tree: &DominatorTree, block: Block, inst: Inst) -> Option<Inst> {
+fn earliest(
+    func: &Function,
+    tree: &DominatorTree,
+    block: Block,
+    inst: Inst,
+) -> Option<(Block, Inst)> {
     // The definitions that an operation depends on follow each other in the tree.
     let mut last: Option<(Block, Option<Inst>)> = None;
     for value in func.dfg.inst_args(inst) {
@@ -56,33 +63,54 @@ fn earliest(func: &Function, tree: &DominatorTree, block: Block, inst: Inst) -> 
         }
         at = above;
     }
-    match by {
+    let before = match by {
         Some(by) => func.layout.next_inst(by),
         None => func.layout.first_inst(there),
-    }
+    };
+    Some((there, before?))
 }
 
-/// How often each value is used.
-fn uses(func: &Function) -> Vec<u32> {
-    let mut uses = vec![0; func.dfg.num_values()];
+/// Where each value is used: operations, and their blocks.
+fn uses(func: &Function) -> Vec<SmallVec<[(Inst, Block); 2]>> {
+    let mut uses = vec![SmallVec::new(); func.dfg.num_values()];
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
             for value in func.dfg.inst_values(inst) {
-                uses[value.as_u32() as usize] += 1;
+                if is_wide(func.dfg.value_type(value)) {
+                    uses[value.as_u32() as usize].push((inst, block));
+                }
             }
         }
     }
     uses
 }
 
-/// Whether an operation is one that moves.
-fn moves(func: &Function, inst: Inst, uses: &[u32]) -> bool {
-    let dfg = &func.dfg;
-    let wide = |value: &Value| is_wide(dfg.value_type(*value));
-    let ends = |value: &Value| wide(value) && uses[value.as_u32() as usize] == 1;
-    is_pure(dfg.insts[inst].opcode())
-        && matches!(dfg.inst_results(inst), [result] if wide(result))
-        && dfg.inst_args(inst).iter().any(ends)
+/// Whether an operation may move.
+fn moves(func: &Function, inst: Inst) -> bool {
+    let wide = |value: &Value| is_wide(func.dfg.value_type(*value));
+    is_pure(func.dfg.insts[inst].opcode())
+        && matches!(func.dfg.inst_results(inst), [result] if wide(result))
+        && func.dfg.inst_args(inst).iter().any(wide)
+}
+
+/// Whether an operand is not needed after this operation, where it is done in this block: all other
+/// uses are in cold blocks that come from further up.
+fn ends(
+    func: &Function,
+    tree: &DominatorTree,
+    inst: Inst,
+    there: Block,
+    uses: &[SmallVec<[(Inst, Block); 2]>],
+) -> bool {
+    let elsewhere = |(by, block): &(Inst, Block)| {
+        *by == inst || func.layout.is_cold(*block) && !tree.block_dominates(there, *block)
+    };
+    let last = |value: &Value| {
+        is_wide(func.dfg.value_type(*value)) && uses[value.as_u32() as usize].iter().all(elsewhere)
+    };
+    // Shuffles turn several vectors into as many: together they end the life of those.
+    let shuffles = func.dfg.insts[inst].opcode() == Opcode::Shuffle;
+    shuffles || func.dfg.inst_args(inst).iter().any(last)
 }
 
 /// Whether values of this type are in the registers that there are few of.

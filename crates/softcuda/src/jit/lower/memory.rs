@@ -292,10 +292,7 @@ impl Operation for Load {
         let access = &self.0;
         let (address, space) = (&access.address, access.space);
         let from = l.row_address(address, space, access.size(), false, stride);
-        for (n, register) in (0..).zip(&access.registers) {
-            let at = n * access.ty.size() as i32;
-            l.load_row(register, access.ty, from, at, stride);
-        }
+        l.load_rows(&access.registers, access.ty, from, stride);
     }
 
     fn plain_access(&self) -> Option<PlainAccess> {
@@ -345,10 +342,7 @@ impl Operation for Store {
         let access = &self.0;
         let (address, space) = (&access.address, access.space);
         let to = l.row_address(address, space, access.size(), true, stride);
-        for (n, register) in (0..).zip(&access.registers) {
-            let at = n * access.ty.size() as i32;
-            l.store_row(register, access.ty, to, at, stride);
-        }
+        l.store_rows(&access.registers, access.ty, to, stride);
     }
 
     fn plain_access(&self) -> Option<PlainAccess> {

@@ -16,8 +16,8 @@
 //! written under a branch is as uniform as what it is computed from. What threads write between
 //! parting and joining varies where they join.
 //!
-//! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a warp
-//! run through one after the other, and the warp goes on to the next.
+//! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
+//! run through one after the other, and the block goes on to the next.
 //!
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.

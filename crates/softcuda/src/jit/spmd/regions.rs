@@ -1,9 +1,9 @@
-//! Regions of a body whose threads wait: the groups of a warp run through a region one after the
-//! other, and then the warp goes on to the next region.
+//! Regions of a body whose threads wait: the groups of a block run through a region one after the
+//! other, and then the block goes on to the next region.
 //!
 //! A region begins at its head, a block, and has one way out for all groups: to the head of another
-//! region, to a branch that decides for the whole warp, or to the thread's end. Every operation
-//! that waits begins a region. Branches that lead some threads past a wait decide for the warp:
+//! region, to a branch that decides for whole warps, or to the thread's end. Every operation
+//! that waits begins a region. Branches that lead some threads past a wait decide for warps:
 //! where its groups do not agree, its threads go on one by one.
 //!
 //! What threads keep from region to region lies in their warp's tile.
@@ -18,7 +18,7 @@ const MOST: usize = 200;
 /// own.
 const MOST_LIVE: usize = 10_000;
 
-/// Where the groups of a warp go.
+/// Where groups go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// To the region of this number.
@@ -39,7 +39,7 @@ pub(crate) enum Exit {
     },
 }
 
-/// What the groups of a warp do one after the other.
+/// What groups do one after the other.
 #[derive(Debug)]
 pub(crate) struct Region {
     /// The block where it begins.
@@ -121,7 +121,7 @@ impl Regions {
         self.of[to] == Some(region) && !(to == *head && wait.is_some())
     }
 
-    /// Whether a block is a branch that decides for the warp.
+    /// Whether a block is a branch that decides for whole warps.
     pub fn decides(&self, block: usize) -> bool {
         let decides =
             |region: &Region| matches!(region.exit, Exit::Branch { block: at, .. } if at == block);

@@ -24,6 +24,7 @@ mod meetings;
 mod parting;
 mod regions;
 mod registers;
+mod rows;
 mod skips;
 mod steps;
 mod together;

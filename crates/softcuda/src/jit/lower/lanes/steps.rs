@@ -1,7 +1,7 @@
 //! Steps of a group: done once, in vectors, in rows of memory, or thread after thread.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{self, Block, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::Type;
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::agreement::Agreement;
 use super::{ENDED, Form, Kept, in_vector, vector_of};
 use crate::jit::decode::{Arg, Flow, Halves, RegId};
-use crate::jit::lower::{Lower, is_signed, value_type};
+use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::{Class, WIDTH, Way};
 
@@ -200,82 +200,6 @@ impl Lower<'_> {
                 self.gather(*register, &values);
             }
         }
-    }
-
-    /// Puts what lies side by side in memory into a register of a group: `stride` apart.
-    pub(in crate::jit::lower) fn load_row(
-        &mut self,
-        register: &Arg,
-        ty: Type,
-        from: Value,
-        at: i32,
-        stride: i64,
-    ) {
-        let Arg::Reg(register) = register else {
-            return;
-        };
-        let held = self.register_types[register.0 as usize];
-        let flags = MemFlags::trusted();
-        let as_is = held.bits() == value_type(ty).bits();
-        if let Kept::Vectors(variables) = self.lanes().kept(*register).clone()
-            && as_is
-            && stride == i64::from(held.bytes())
-        {
-            let vector = vector_of(held);
-            for (chunk, variable) in variables.into_iter().enumerate() {
-                let value = self
-                    .b
-                    .ins()
-                    .load(vector, flags, from, at + 16 * chunk as i32);
-                self.b.def_var(variable, value);
-            }
-            return;
-        }
-        let kind = if as_is { held } else { value_type(ty) };
-        let values: Vec<Value> = (0..WIDTH as i32)
-            .map(|lane| {
-                let value = self
-                    .b
-                    .ins()
-                    .load(kind, flags, from, at + lane * stride as i32);
-                self.fit(value, held, is_signed(ty))
-            })
-            .collect();
-        self.gather(*register, &values);
-    }
-
-    /// The other way round.
-    pub(in crate::jit::lower) fn store_row(
-        &mut self,
-        register: &Arg,
-        ty: Type,
-        to: Value,
-        at: i32,
-        stride: i64,
-    ) {
-        let flags = MemFlags::trusted();
-        let kind = value_type(ty);
-        if let Arg::Reg(id) = register
-            && let Kept::Vectors(variables) = self.lanes().kept(*id).clone()
-            && self.register_types[id.0 as usize].bits() == kind.bits()
-            && stride == i64::from(kind.bytes())
-        {
-            let wide = kind.bits() == 64;
-            for chunk in 0..variables.len() {
-                self.set_form(Form::Vector { chunk, wide });
-                let value = self.held(*id);
-                self.b.ins().store(flags, value, to, at + 16 * chunk as i32);
-            }
-            self.set_form(Form::Once);
-            return;
-        }
-        for lane in 0..WIDTH {
-            self.set_form(Form::Lane(lane));
-            let value = self.read(register, ty);
-            let at = at + lane as i32 * stride as i32;
-            self.b.ins().store(flags, value, to, at);
-        }
-        self.set_form(Form::Once);
     }
 
     /// Extends the first thread's value, where that tells what the others' extend to.

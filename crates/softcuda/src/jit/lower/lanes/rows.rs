@@ -1,0 +1,213 @@
+//! Accesses of a group's threads at one distance after the other, which have passed their check.
+//! Where each thread loads or stores several registers, vectors go between memory and registers
+//! by shuffles: a thread's values lie side by side in memory, a register's in vectors.
+
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value};
+use cranelift_frontend::Variable;
+use ptx::ast::Type;
+use smallvec::SmallVec;
+
+use super::{Form, Kept, vector_of};
+use crate::jit::decode::Arg;
+use crate::jit::lower::{Lower, is_signed, value_type};
+use crate::jit::spmd::WIDTH;
+
+/// How the values of several registers lie in memory.
+enum Layout {
+    /// Two words for each thread, without a gap.
+    Pairs,
+    /// A vector for each thread: four words, or two of 64 bits.
+    Vectors,
+}
+
+impl Lower<'_> {
+    /// Loads registers of a group: the first thread's lie at `from`, those of the others `stride`
+    /// apart.
+    pub(in crate::jit::lower) fn load_rows(
+        &mut self,
+        registers: &[Arg],
+        ty: Type,
+        from: Value,
+        stride: i64,
+    ) {
+        let Some((layout, variables)) = self.layout(registers, ty, stride) else {
+            for (n, register) in (0..).zip(registers) {
+                self.load_row(register, ty, from, n * ty.size() as i32, stride);
+            }
+            return;
+        };
+        let vector = vector_of(value_type(ty));
+        let (flags, threads) = (MemFlags::trusted(), vector.lane_count() as usize);
+        for chunk in 0..WIDTH / threads {
+            let apart = match layout {
+                Layout::Pairs => 16,
+                Layout::Vectors => stride as i32,
+            };
+            let first = (threads * chunk) as i32 * stride as i32;
+            let rows = (0..registers.len() as i32).map(|row| first + row * apart);
+            let rows: Vec<Value> = rows
+                .map(|at| self.b.ins().load(vector, flags, from, at))
+                .collect();
+            let columns = self.turned(&layout, &rows, true);
+            for ((held, variables), column) in variables.iter().zip(columns) {
+                let column = self.as_vector(column, *held);
+                self.b.def_var(variables[chunk], column);
+            }
+        }
+    }
+
+    /// The other way round.
+    pub(in crate::jit::lower) fn store_rows(
+        &mut self,
+        registers: &[Arg],
+        ty: Type,
+        to: Value,
+        stride: i64,
+    ) {
+        let Some((layout, variables)) = self.layout(registers, ty, stride) else {
+            for (n, register) in (0..).zip(registers) {
+                self.store_row(register, ty, to, n * ty.size() as i32, stride);
+            }
+            return;
+        };
+        let vector = vector_of(value_type(ty));
+        let (flags, threads) = (MemFlags::trusted(), vector.lane_count() as usize);
+        for chunk in 0..WIDTH / threads {
+            let columns = variables.iter().map(|(_, variables)| variables[chunk]);
+            let columns: Vec<Value> = columns.map(|column| self.b.use_var(column)).collect();
+            let rows = self.turned(&layout, &columns, false);
+            let apart = match layout {
+                Layout::Pairs => 16,
+                Layout::Vectors => stride as i32,
+            };
+            let first = (threads * chunk) as i32 * stride as i32;
+            for (row, value) in (0..).zip(rows) {
+                self.b.ins().store(flags, value, to, first + row * apart);
+            }
+        }
+    }
+
+    /// How registers lie in memory, if shuffles bring them there; their vectors' type and variables.
+    fn layout(
+        &mut self,
+        registers: &[Arg],
+        ty: Type,
+        stride: i64,
+    ) -> Option<(Layout, Vec<(ValueType, SmallVec<[Variable; 4]>)>)> {
+        let bits = value_type(ty).bits();
+        let layout = match (registers.len(), bits) {
+            (4, 32) | (2, 64) => Layout::Vectors,
+            (2, 32) if stride == 8 => Layout::Pairs,
+            _ => return None,
+        };
+        let variables = registers.iter().map(|register| {
+            let Arg::Reg(id) = register else {
+                return None;
+            };
+            let held = self.register_types[id.0 as usize];
+            match self.kept_of(*id) {
+                Kept::Vectors(variables) if held.bits() == bits => {
+                    Some((vector_of(held), variables))
+                }
+                _ => None,
+            }
+        });
+        Some((layout, variables.collect::<Option<_>>()?))
+    }
+
+    /// Vectors of what lies side by side in memory as vectors of one register each, or back.
+    fn turned(&mut self, layout: &Layout, rows: &[Value], load: bool) -> Vec<Value> {
+        match (layout, rows) {
+            (Layout::Pairs, [a, b]) if load => {
+                vec![
+                    self.shuffled(*a, *b, [0, 2, 4, 6]),
+                    self.shuffled(*a, *b, [1, 3, 5, 7]),
+                ]
+            }
+            (Layout::Pairs, [x, y]) => {
+                vec![
+                    self.shuffled(*x, *y, [0, 4, 1, 5]),
+                    self.shuffled(*x, *y, [2, 6, 3, 7]),
+                ]
+            }
+            (_, [a, b]) => self.halves(*a, *b),
+            (_, [a, b, c, d]) => {
+                let [low, high] = [[0, 4, 1, 5], [2, 6, 3, 7]];
+                let (ab, cd) = (self.shuffled(*a, *b, low), self.shuffled(*c, *d, low));
+                let mut all = self.halves(ab, cd);
+                let (ab, cd) = (self.shuffled(*a, *b, high), self.shuffled(*c, *d, high));
+                all.extend(self.halves(ab, cd));
+                all
+            }
+            (_, rows) => unreachable!("{} vectors", rows.len()),
+        }
+    }
+
+    /// The low halves of two vectors, and the high ones.
+    fn halves(&mut self, a: Value, b: Value) -> Vec<Value> {
+        let [low, high] = [[0, 1, 4, 5], [2, 3, 6, 7]].map(|words| self.shuffled(a, b, words));
+        vec![low, high]
+    }
+
+    /// Puts what lies side by side in memory into a register of a group: `stride` apart.
+    fn load_row(&mut self, register: &Arg, ty: Type, from: Value, at: i32, stride: i64) {
+        let Arg::Reg(register) = register else {
+            return;
+        };
+        let held = self.register_types[register.0 as usize];
+        let flags = MemFlags::trusted();
+        let as_is = held.bits() == value_type(ty).bits();
+        if let Kept::Vectors(variables) = self.lanes().kept(*register).clone()
+            && as_is
+            && stride == i64::from(held.bytes())
+        {
+            let vector = vector_of(held);
+            for (chunk, variable) in variables.into_iter().enumerate() {
+                let value = self
+                    .b
+                    .ins()
+                    .load(vector, flags, from, at + 16 * chunk as i32);
+                self.b.def_var(variable, value);
+            }
+            return;
+        }
+        let kind = if as_is { held } else { value_type(ty) };
+        let values: Vec<Value> = (0..WIDTH as i32)
+            .map(|lane| {
+                let value = self
+                    .b
+                    .ins()
+                    .load(kind, flags, from, at + lane * stride as i32);
+                self.fit(value, held, is_signed(ty))
+            })
+            .collect();
+        self.gather(*register, &values);
+    }
+
+    /// The other way round.
+    fn store_row(&mut self, register: &Arg, ty: Type, to: Value, at: i32, stride: i64) {
+        let flags = MemFlags::trusted();
+        let kind = value_type(ty);
+        if let Arg::Reg(id) = register
+            && let Kept::Vectors(variables) = self.lanes().kept(*id).clone()
+            && self.register_types[id.0 as usize].bits() == kind.bits()
+            && stride == i64::from(kind.bytes())
+        {
+            let wide = kind.bits() == 64;
+            for chunk in 0..variables.len() {
+                self.set_form(Form::Vector { chunk, wide });
+                let value = self.held(*id);
+                self.b.ins().store(flags, value, to, at + 16 * chunk as i32);
+            }
+            self.set_form(Form::Once);
+            return;
+        }
+        for lane in 0..WIDTH {
+            self.set_form(Form::Lane(lane));
+            let value = self.read(register, ty);
+            let at = at + lane as i32 * stride as i32;
+            self.b.ins().store(flags, value, to, at);
+        }
+        self.set_form(Form::Once);
+    }
+}
