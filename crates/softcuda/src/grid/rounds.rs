@@ -136,27 +136,38 @@ runtime! {
 
     /// In a turn of all: the warps that go on together do not agree on a branch. Answers whether
     /// each goes one way by itself: those whose lanes decided so ([`Tile::decisions`]) stand at
-    /// `taken` then, the others at `other`, and the first has its turn.
+    /// `taken` then, the others at `other`, and the first ones have their turn.
     SPLIT = fn split(context: *mut BlockContext, taken: u32, other: u32) -> u32 {
         let block = Block::of(context);
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
         let turn = unsafe { &mut (*context).turn };
-        if turn.split != 0 {
-            return 0;
-        }
-        for warp in block.warps() {
+        let warps = &block.warps()[turn.begin as usize..turn.end as usize];
+        for warp in warps {
             let (lanes, taking) = (!warp.exited(), warp.tile().taking());
             if taking & lanes != lanes && taking & lanes != 0 {
                 return 0;
             }
         }
-        for warp in block.warps() {
+        for warp in warps {
             let takes = warp.tile().taking() & 1 != 0;
             warp.tile().all_stand(if takes { taken } else { other });
         }
-        (turn.split, turn.begin, turn.end) = (1, 0, 1);
+        turn.split = 1;
+        turn.end = turn.begin + run_of_warps(warps);
         1
+    }
+
+    /// In a turn of all that is split: the turn of those warps that stand next to each other at one
+    /// place behind the ones that had theirs. Answers the place.
+    NEXT_WARPS = fn next_warps(context: *mut BlockContext) -> u32 {
+        let block = Block::of(context);
+        // SAFETY: as in `SPLIT`.
+        let turn = unsafe { &mut (*context).turn };
+        let warps = &block.warps()[turn.end as usize..];
+        turn.begin = turn.end;
+        turn.end += run_of_warps(warps);
+        warps.first().map_or(ENDED, Warp::stand)
     }
 
     /// In a turn of all: the lanes of a warp do not go the same way from here, or do not come to
@@ -414,7 +425,19 @@ impl Block {
     }
 }
 
+/// How many warps, from the first on, stand at one place.
+fn run_of_warps(warps: &[Warp]) -> u32 {
+    let first = warps.first().map(Warp::stand);
+    let same = |warp: &&Warp| Some(warp.stand()) == first;
+    warps.iter().take_while(same).count() as u32
+}
+
 impl Warp {
+    /// Where its lanes stand that all stand at one place.
+    fn stand(&self) -> u32 {
+        self.tile().stands[0].get()
+    }
+
     /// Lanes have come to an operation of the warp.
     fn at_operation(&self, lanes: u32, wait: Wait) {
         let tile = self.tile();

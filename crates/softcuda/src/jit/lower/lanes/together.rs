@@ -3,8 +3,9 @@
 //! ```text
 //! go to a region:   on with it
 //! go to a barrier:  all warps are there: what the block does, and on
-//! branch:           all agree: there. Each warp agrees in itself: one after the other goes on, to
-//!                   where it `came`: the next barrier. From there on all go together again
+//! branch:           all agree: there. Each warp agrees in itself: those that go one way go on, to
+//!                   where they `came`: the next barrier; then the others. From there on all go
+//!                   together again
 //! ```
 //!
 //! Where the lanes of a warp do not agree, or warps come to different barriers, threads have turns
@@ -17,7 +18,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Switch;
 
 use crate::grid::context::{BlockContext, CONTINUE, FAULTED, Turn};
-use crate::grid::rounds::{ALL_MEET, BarrierKind, ENDED, PART, SPLIT, Wait};
+use crate::grid::rounds::{ALL_MEET, BarrierKind, ENDED, NEXT_WARPS, PART, SPLIT, Wait};
 use crate::grid::warp::Tile;
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
@@ -165,8 +166,7 @@ impl Lower<'_> {
         let (first, parts) = (self.b.create_block(), self.cold_block());
         self.b.ins().brif(split, first, &[], parts, &[]);
         self.b.switch_to_block(first);
-        let zero = self.b.ins().iconst(types::I32, 0);
-        self.go_where_it_stands(zero);
+        self.go_where_they_stand();
         self.b.switch_to_block(parts);
         self.part_warps(taken, falls);
     }
@@ -176,9 +176,10 @@ impl Lower<'_> {
         self.b.ins().iconst(types::I32, i64::from(place as i32))
     }
 
-    /// A warp goes on by itself. Fills the builder's block.
-    fn go_where_it_stands(&mut self, warp: Value) {
-        let tile = self.tile_of(warp);
+    /// The warps of the turn go on where they stand. Fills the builder's block.
+    fn go_where_they_stand(&mut self) {
+        let begin = self.turn_field(offset_of!(Turn, begin));
+        let tile = self.tile_of(begin);
         let at = offset_of!(Tile, stands) as i32;
         let flags = MemFlags::trusted();
         let stands = self.b.ins().load(types::I32, flags, tile, at);
@@ -264,15 +265,15 @@ impl Lower<'_> {
         entries
     }
 
-    /// A warp has come to a barrier of its block, or to its end, by itself: the next warp's turn,
+    /// Some warps have come to a barrier of their block, or to their end: the turn of the next ones,
     /// or that of all.
     fn lower_came(&mut self) {
         let came = self.turns().came;
         let number = self.b.append_block_param(came, types::I32);
         self.b.switch_to_block(came);
-        let warp = self.turn_field(offset_of!(Turn, begin));
+        let begin = self.turn_field(offset_of!(Turn, begin));
         let comes = self.turn_field(offset_of!(Turn, comes));
-        let first = self.b.ins().icmp_imm(IntCC::Equal, warp, 0);
+        let first = self.b.ins().icmp_imm(IntCC::Equal, begin, 0);
         let same = self.b.ins().icmp(IntCC::Equal, comes, number);
         let ok = self.b.ins().bor(first, same);
         let (on, parts) = (self.b.create_block(), self.cold_block());
@@ -282,17 +283,17 @@ impl Lower<'_> {
 
         self.b.switch_to_block(on);
         self.set_turn_field(offset_of!(Turn, comes), number);
-        let next = self.b.ins().iadd_imm(warp, 1);
+        let end = self.turn_field(offset_of!(Turn, end));
         let [_, warps] = self.turns().counts;
-        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, warps);
-        let (another, all) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(more, another, &[], all, &[]);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, end, warps);
+        let (others, all) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(more, others, &[], all, &[]);
 
-        self.b.switch_to_block(another);
-        self.set_turn_field(offset_of!(Turn, begin), next);
-        let end = self.b.ins().iadd_imm(next, 1);
-        self.set_turn_field(offset_of!(Turn, end), end);
-        self.go_where_it_stands(next);
+        self.b.switch_to_block(others);
+        let block = self.block;
+        let stands = self.call_value(&NEXT_WARPS, &[block]);
+        let dispatch = self.turns().dispatch;
+        self.b.ins().jump(dispatch, &[stands.into()]);
 
         self.b.switch_to_block(all);
         self.turn_of_all();
