@@ -61,3 +61,52 @@ fn complement(cursor: &mut FuncCursor<'_>, value: Value) -> Value {
         _ => cursor.ins().icmp_imm(IntCC::Equal, value, 0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cranelift_codegen::ir::{AbiParam, types};
+    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+    use super::*;
+
+    /// A loop with a way out in its middle comes to have it first, on the opposite condition.
+    #[test]
+    fn a_way_out_comes_first() {
+        let mut func = Function::new();
+        func.signature.params.push(AbiParam::new(types::I32));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let [begin, head, rest, out] = std::array::from_fn(|_| b.create_block());
+        b.append_block_params_for_function_params(begin);
+        b.switch_to_block(begin);
+        let value = b.block_params(begin)[0];
+        b.ins().jump(head, &[]);
+        b.switch_to_block(head);
+        let seven = b.ins().iconst(types::I32, 7);
+        let less = b.ins().icmp(IntCC::SignedLessThan, value, seven);
+        b.ins().brif(less, rest, &[], out, &[]);
+        b.switch_to_block(rest);
+        b.ins().brif(value, out, &[], head, &[]);
+        b.switch_to_block(out);
+        b.ins().return_(&[]);
+        b.seal_all_blocks();
+        b.finalize();
+
+        first(&mut func);
+        let ways = |block| {
+            let branch = func.layout.last_inst(block).expect("it is filled");
+            let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[branch] else {
+                panic!("it ends with a branch");
+            };
+            let blocks = blocks.map(|call| call.block(&func.dfg.value_lists));
+            (arg, blocks)
+        };
+        let (not, to) = ways(head);
+        assert_eq!(to, [out, rest]);
+        let compares = func.dfg.value_def(not).inst().expect("it is computed");
+        let cond = func.dfg.insts[compares].cond_code();
+        assert_eq!(cond, Some(IntCC::SignedGreaterThanOrEqual));
+        // It was so.
+        assert_eq!(ways(rest), (value, [out, head]));
+    }
+}

@@ -1,6 +1,7 @@
 //! PTX to native code, in four steps that read top to bottom: parse (crate `ptx`), check (`resolve`
 //! names, then `decode` each instruction into an [`Operation`]), lower (operations to Cranelift's
-//! IR), compile (Cranelift).
+//! IR), compile (Cranelift, with two passes of ours: [`exits`] before its optimizer, [`schedule`]
+//! behind it).
 //!
 //! Parse and check happen when a module is loaded: what cannot run is refused there, with line and
 //! instruction. Lower and compile happen when a kernel is first launched or asked for, for the

@@ -126,3 +126,87 @@ fn is_pure(opcode: Opcode) -> bool {
         || opcode.can_trap()
         || opcode.other_side_effects())
 }
+
+#[cfg(test)]
+mod tests {
+    use cranelift_codegen::flowgraph::ControlFlowGraph;
+    use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlags, types};
+    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+    use super::*;
+
+    /// Two sums of three numbers each that are loaded in three blocks with a cold way beside them;
+    /// all is added in the last.
+    fn sums(cold: bool) -> Function {
+        let mut func = Function::new();
+        func.signature.params.push(AbiParam::new(types::I64));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let begin = b.create_block();
+        b.append_block_params_for_function_params(begin);
+        b.switch_to_block(begin);
+        let from = b.block_params(begin)[0];
+        let mut loaded = vec![];
+        for at in 0..3 {
+            let (next, other) = (b.create_block(), b.create_block());
+            if cold {
+                b.set_cold_block(other);
+            }
+            for sum in 0..2 {
+                let at = 4 * (2 * at + sum);
+                loaded.push(b.ins().load(types::F32, MemFlags::trusted(), from, at));
+            }
+            b.ins().brif(from, next, &[], other, &[]);
+            b.switch_to_block(other);
+            b.ins().jump(next, &[]);
+            b.switch_to_block(next);
+        }
+        for sum in 0..2 {
+            let two = b.ins().fadd(loaded[sum], loaded[sum + 2]);
+            let all = b.ins().fadd(two, loaded[sum + 4]);
+            let at = 32 + 4 * sum as i32;
+            b.ins().store(MemFlags::trusted(), all, from, at);
+        }
+        b.ins().return_(&[]);
+        b.seal_all_blocks();
+        b.finalize();
+        func
+    }
+
+    /// What the operations are, block after block.
+    fn opcodes(func: &Function) -> Vec<Vec<Opcode>> {
+        let opcodes = |block: Block| {
+            let inside = func.layout.block_insts(block);
+            inside.map(|inst| func.dfg.insts[inst].opcode()).collect()
+        };
+        func.layout.blocks().map(opcodes).collect()
+    }
+
+    fn scheduled(mut func: Function) -> Vec<Vec<Opcode>> {
+        let tree = DominatorTree::with_function(&func, &ControlFlowGraph::with_function(&func));
+        early(&mut func, &tree);
+        opcodes(&func)
+    }
+
+    #[test]
+    fn sums_go_to_where_their_numbers_are() {
+        use Opcode::{Brif, Fadd, Jump, Load, Return, Store};
+        let blocks = scheduled(sums(true));
+        let expected = [
+            vec![Load, Load, Brif],
+            vec![Jump],
+            vec![Load, Fadd, Load, Fadd, Brif],
+            vec![Jump],
+            vec![Load, Fadd, Load, Fadd, Brif],
+            vec![Jump],
+            vec![Store, Store, Return],
+        ];
+        assert_eq!(blocks, expected);
+    }
+
+    /// Where a way that is taken as often does not need them, they stay.
+    #[test]
+    fn nothing_passes_a_branch_of_two_ways() {
+        assert_eq!(scheduled(sums(false)), opcodes(&sums(false)));
+    }
+}
