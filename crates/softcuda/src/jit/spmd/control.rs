@@ -17,7 +17,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub fn of(body: &Body) -> Control {
+    /// The blocks of a body. Threads may have to go on by themselves where `parts` says so of a
+    /// step that [widens](crate::jit::decode::Operation::widens).
+    pub fn of(body: &Body, parts: impl Fn(usize) -> bool) -> Control {
         let waits = |at: usize| matches!(&body.steps[at], Step::Instruction(step) if step.operation.waits());
         let any = (0..body.steps.len()).any(waits);
         let cuts = |at: usize| match &body.steps[at] {
@@ -28,7 +30,7 @@ impl Control {
                     && (waits(at)
                         || at > 0 && waits(at - 1)
                         || instruction.guard.is_some() && operation.flow() != Flow::Next);
-                region || operation.widens().is_some() || operation.faults()
+                region || operation.widens().is_some() && parts(at) || operation.faults()
             }
             Step::Label(_) => false,
         };

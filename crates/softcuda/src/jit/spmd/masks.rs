@@ -1,7 +1,8 @@
 //! Branches that a group takes by masks: where its threads do not agree, the group does all steps
-//! to where the ways join, each for those threads alone that come to it.
+//! to where the ways join, each for those threads alone that come to it. Loops on the way are done
+//! for as long as a thread is in them.
 //!
-//! That is cheaper than letting threads go on one by one where there are few steps, and no loop.
+//! That is cheaper than letting threads go on one by one where there are few steps.
 
 use super::control::Control;
 use super::regions::Regions;
@@ -19,13 +20,32 @@ const MOST_BLOCKS: usize = 16;
 /// What lies between a branch and where its ways join.
 #[derive(Clone, Debug)]
 pub(crate) struct Masked {
-    /// In source order, in which control goes through them.
+    /// The branch where threads part. With loops, also other branches between lead in.
+    pub branch: usize,
+    /// In source order, in which control goes through them, but for jumps back.
     pub blocks: Vec<usize>,
-    /// By block of these, whether all ways to the later ones go through it.
+    /// Those that are loops by themselves or with others, as numbers in `blocks`.
+    pub loops: Vec<Loop>,
+    /// By block of these, whether all ways to the later ones go through it, once.
     pub gates: Vec<bool>,
     /// By block of these, the registers that it writes and that threads elsewhere still need.
     pub shared: Vec<Vec<RegId>>,
     pub join: usize,
+}
+
+/// Blocks that are done again as long as threads come back to the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loop {
+    /// The first.
+    pub head: usize,
+    /// The last that leads back.
+    pub last: usize,
+}
+
+impl Loop {
+    fn has(&self, number: usize) -> bool {
+        (self.head..=self.last).contains(&number)
+    }
 }
 
 /// What the branches are judged by.
@@ -42,13 +62,40 @@ impl Judge<'_> {
     /// By block, what is done by masks if threads part at its end.
     pub fn all(&self) -> Vec<Option<Masked>> {
         let mut left = MOST_IN_ALL;
-        let branches = (0..self.control.joins.len()).map(|block| {
-            let masked = self.masked(block)?;
+        let count = self.control.joins.len();
+        let mut all: Vec<Option<Masked>> = vec![None; count];
+        for branch in 0..count {
+            if all[branch].is_some() {
+                continue;
+            }
+            let Some(masked) = self.masked(branch, &[]) else {
+                continue;
+            };
+            // Loops are there once, whichever branch within leads to them.
+            let inside = |other: &usize| {
+                let loops = self.masked(*other, &[]).is_some_and(|inner| {
+                    let has = |block: &usize| masked.blocks.contains(block);
+                    !inner.loops.is_empty() && inner.blocks.iter().all(has)
+                });
+                *other != branch && loops
+            };
+            let inner: Vec<usize> = masked.blocks.iter().copied().filter(inside).collect();
+            let shared = match inner.is_empty() {
+                true => None,
+                false => self.masked(branch, &inner),
+            };
+            let inner = if shared.is_some() { inner } else { vec![] };
+            let masked = shared.unwrap_or(masked);
             let steps = masked.blocks.iter().map(|block| self.steps(*block).count());
-            left = left.checked_sub(steps.sum())?;
-            Some(masked)
-        });
-        branches.collect()
+            let Some(rest) = left.checked_sub(steps.sum()) else {
+                continue;
+            };
+            left = rest;
+            for branch in inner.into_iter().chain([branch]) {
+                all[branch] = Some(masked.clone());
+            }
+        }
+        all
     }
 
     fn steps(&self, block: usize) -> impl Iterator<Item = (usize, &Instruction)> {
@@ -60,7 +107,8 @@ impl Judge<'_> {
         })
     }
 
-    fn masked(&self, branch: usize) -> Option<Masked> {
+    /// What is done by masks if threads part at the end of a block, or of some in between.
+    fn masked(&self, branch: usize, inner: &[usize]) -> Option<Masked> {
         let join = self.control.joins[branch]?;
         let (_, last) = self.steps(branch).last()?;
         let (guard, _) = last.guard?;
@@ -75,15 +123,12 @@ impl Judge<'_> {
         if blocks.len() > MOST_BLOCKS {
             return None;
         }
-        let successors = &self.control.graph.successors;
-        let onwards = |block: &usize| {
-            let one_region = self
-                .regions
-                .is_none_or(|all| all.of[*block] == all.of[branch]);
-            one_region && *block > branch && successors[*block].iter().all(|to| to > block)
+        let one_region = |block: &usize| {
+            self.regions
+                .is_none_or(|all| all.of[*block] == all.of[branch] && !all.decides(*block))
         };
-        let steps: usize = blocks.iter().map(|block| self.steps(*block).count()).sum();
-        if steps > MOST_STEPS || !blocks.iter().all(onwards) || join <= branch {
+        let steps = blocks.iter().map(|block| self.steps(*block).count());
+        if steps.sum::<usize>() > MOST_STEPS || !blocks.iter().all(one_region) {
             return None;
         }
         if !blocks
@@ -92,15 +137,21 @@ impl Judge<'_> {
         {
             return None;
         }
-        let passed = self.passed(branch, &blocks);
+        let ways = Ways::of(&self.control.graph.successors, branch, inner, blocks);
+        let in_loops = ways
+            .loops
+            .iter()
+            .map(|turns| &ways.blocks[turns.head..=turns.last]);
+        if !in_loops.into_iter().all(|blocks| self.pays(blocks)) {
+            return None;
+        }
         let mut shared = vec![];
-        for (number, block) in blocks.iter().enumerate() {
+        for (number, block) in ways.blocks.iter().enumerate() {
+            let others = ways.others(number);
             let elsewhere = |register: &RegId| {
-                // Threads that did not come through the block.
-                let others = blocks.iter().zip(&passed);
-                let mut others = others.filter(|(_, passed)| *passed >> number & 1 == 0);
+                let mut others = others.iter();
                 self.live[join].contains(register)
-                    || others.any(|(other, _)| self.live[*other].contains(register))
+                    || others.any(|other| self.live[ways.blocks[*other]].contains(register))
             };
             let mut needed: Vec<RegId> = vec![];
             for (_, step) in self.steps(*block) {
@@ -115,13 +166,24 @@ impl Judge<'_> {
             }
             shared.push(needed);
         }
-        let gate = |number: usize| passed[number..].iter().all(|all| all >> number & 1 != 0);
         Some(Masked {
-            gates: (0..blocks.len()).map(gate).collect(),
-            blocks,
+            branch,
+            gates: (0..ways.blocks.len()).map(|n| ways.is_gate(n)).collect(),
+            blocks: ways.blocks,
+            loops: ways.loops,
             shared,
             join,
         })
+    }
+
+    /// Whether a loop of these blocks is better done by all threads as long as one is in it than by
+    /// each by itself: where all is done in vectors. Loops over memory mostly end for all threads
+    /// at once, and would only be there twice.
+    fn pays(&self, blocks: &[usize]) -> bool {
+        let mut steps = blocks.iter().flat_map(|block| self.steps(*block));
+        let in_vectors = |(at, _)| matches!(self.ways[at], Way::Vector | Way::Once | Way::Control);
+        // Tests want all that can be.
+        cfg!(test) || steps.all(in_vectors)
     }
 
     /// Whether a step can be done for some threads of a group.
@@ -145,25 +207,83 @@ impl Judge<'_> {
                 Way::Control | Way::Wait => false,
             }
     }
+}
 
-    /// For each block, a bit for each of the blocks that all ways to it from the branch go through,
-    /// itself included.
-    fn passed(&self, branch: usize, blocks: &[usize]) -> Vec<u32> {
-        let successors = &self.control.graph.successors;
-        let mut passed = vec![u32::MAX; blocks.len()];
-        for (number, block) in blocks.iter().enumerate() {
-            let from = |number: usize| successors[blocks[number]].contains(block);
-            let before = (0..number).filter(|before| from(*before));
-            let ways = before
-                .map(|before| passed[before])
-                .fold(u32::MAX, |all, way| all & way);
-            let ways = if successors[branch].contains(block) {
-                0
-            } else {
-                ways
-            };
-            passed[number] = ways | 1 << number;
+/// The ways from a branch to where they join.
+struct Ways {
+    blocks: Vec<usize>,
+    /// Where threads go from each, and from branches where they part, as numbers.
+    next: Vec<Vec<usize>>,
+    first: Vec<usize>,
+    loops: Vec<Loop>,
+}
+
+impl Ways {
+    fn of(successors: &[Vec<usize>], branch: usize, inner: &[usize], blocks: Vec<usize>) -> Ways {
+        let numbers = |block: usize| -> Vec<usize> {
+            let number = |to: &usize| blocks.binary_search(to).ok();
+            successors[block].iter().filter_map(number).collect()
+        };
+        let next: Vec<Vec<usize>> = blocks.iter().map(|block| numbers(*block)).collect();
+        let mut loops: Vec<Loop> = vec![];
+        for (last, to) in next.iter().enumerate() {
+            for head in to.iter().copied().filter(|to| *to <= last) {
+                match loops.iter_mut().find(|known| known.head == head) {
+                    Some(known) => known.last = last,
+                    None => loops.push(Loop { head, last }),
+                }
+            }
         }
-        passed
+        Ways {
+            first: [branch]
+                .iter()
+                .chain(inner)
+                .flat_map(|from| numbers(*from))
+                .collect(),
+            next,
+            blocks,
+            loops,
+        }
+    }
+
+    /// The blocks where threads may stand while others do this one: those do later blocks, that
+    /// they came to without this one in this turn or left its loop to, or began a turn already.
+    fn others(&self, number: usize) -> Vec<usize> {
+        let around = self.loops.iter().filter(|turns| turns.has(number));
+        let mut begin = self.first.clone();
+        begin.extend(around.clone().map(|turns| turns.head));
+        let past = self.past(number, begin);
+        let leads_back = |head: usize| {
+            let before = &self.next[..number];
+            let mut before = before.iter().enumerate().skip(head);
+            before.any(|(_, to)| to.contains(&head))
+        };
+        let others = (0..self.blocks.len()).filter(|other| {
+            let later = *other > number && past[*other];
+            let left = around.clone().any(|turns| *other > turns.last);
+            let again = around
+                .clone()
+                .any(|turns| turns.head == *other && *other != number && leads_back(*other));
+            later || left || again
+        });
+        others.collect()
+    }
+
+    /// Whether all threads that come to later blocks come through this one, and that once.
+    fn is_gate(&self, number: usize) -> bool {
+        let past = self.past(number, self.first.clone());
+        let others = past[number + 1..].contains(&true);
+        !others && !self.loops.iter().any(|turns| turns.has(number))
+    }
+
+    /// Where threads come to from some blocks without this one.
+    fn past(&self, number: usize, mut work: Vec<usize>) -> Vec<bool> {
+        let mut seen = vec![false; self.blocks.len()];
+        while let Some(block) = work.pop() {
+            if block != number && !std::mem::replace(&mut seen[block], true) {
+                work.extend(&self.next[block]);
+            }
+        }
+        seen
     }
 }

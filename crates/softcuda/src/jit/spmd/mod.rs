@@ -39,7 +39,7 @@ use super::program::{Body, Function, Step};
 use control::Control;
 
 pub(crate) use classes::in_vectors;
-pub(crate) use masks::Masked;
+pub(crate) use masks::{Loop, Masked};
 pub(crate) use regions::{Exit, Region, Regions, Target};
 
 /// Threads of a group.
@@ -147,10 +147,12 @@ impl Plan {
         if !function.kernel || !eligible(body) {
             return None;
         }
-        let control = Control::of(body);
+        let control = Control::of(body, |_| true);
         let live = liveness::live_in(body, &control.graph)?;
         let known = classes::of(body, &control, &live);
         let ways = classes::ways(body, &known)?;
+        let control = Control::of(body, |at| matches!(ways[at], Way::Widen { .. }));
+        let live = liveness::live_in(body, &control.graph)?;
         let places = analysis::waits_in_rounds(body);
         let regions = match places.is_empty() {
             true => None,
@@ -253,8 +255,17 @@ impl fmt::Display for Plan {
             )?;
         }
         for (at, masked) in self.masked.iter().enumerate() {
-            if let Some(Masked { blocks, join, .. }) = masked {
-                writeln!(f, "block {at}: by masks {blocks:?} to {join}")?;
+            if let Some(Masked {
+                blocks,
+                loops,
+                join,
+                ..
+            }) = masked
+            {
+                writeln!(
+                    f,
+                    "block {at}: by masks {blocks:?} to {join}, loops {loops:?}"
+                )?;
             }
         }
         for (at, region) in self.regions.iter().flat_map(|all| &all.regions).enumerate() {

@@ -1,6 +1,6 @@
 //! Plans of small kernels.
 
-use super::{Class, Exit, Plan, Target, Way};
+use super::{Class, Exit, Loop, Plan, Target, Way};
 use crate::jit::harness;
 use crate::jit::program::Step;
 
@@ -172,4 +172,42 @@ fn who_waits_first_or_under_a_guard_has_no_regions() {
         )
         .is_none()
     );
+}
+
+/// Loops that threads leave one by one are done by masks; several branches lead into one.
+#[test]
+fn loops_by_masks() {
+    let (plan, _) = plan(
+        "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 3; mov.u32 %r2, 0; mov.f32 %f1, 0f3f800000;
+        @%p1 bra out;
+        again: add.f32 %f1, %f1, %f1; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r1;
+        @%p2 bra again;
+        out: cvt.rzi.u32.f32 %r3, %f1; add.u32 %r3, %r3, 1;",
+    )
+    .expect("it has a plan");
+    let masked: Vec<_> = plan.masked.iter().flatten().collect();
+    let [first, last] = masked[..] else {
+        panic!("two branches: {plan}");
+    };
+    assert_eq!((first.branch, last.branch), (0, 0), "{plan}");
+    assert_eq!(first.blocks, [1], "{plan}");
+    assert_eq!(first.loops, [Loop { head: 0, last: 0 }], "{plan}");
+    // The sum is needed behind the loop; the count is not, and is the same in all that are in it.
+    assert_eq!(first.shared[0].len(), 1, "{plan}");
+    let counts = |class| plan.classes.iter().filter(|known| **known == class).count();
+    assert_eq!(counts(Class::Affine(1)), 1, "{plan}");
+}
+
+/// What some threads count and others do not has no place of its own.
+#[test]
+fn a_count_that_some_skip_is_not_done_by_masks() {
+    let (plan, _) = plan(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, 0; mov.u32 %r3, 0;
+        again: add.u32 %r3, %r3, %r1; setp.gt.u32 %p1, %r3, 40; @%p1 bra out;
+        setp.eq.u32 %p2, %r3, 7; @%p2 bra again;
+        add.u32 %r2, %r2, 1; setp.lt.u32 %p3, %r2, 9; @%p3 bra again;
+        out: add.u32 %r4, %r3, 1;",
+    )
+    .expect("it has a plan");
+    assert!(plan.masked.iter().all(Option::is_none), "{plan}");
 }

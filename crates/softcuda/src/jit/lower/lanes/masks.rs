@@ -1,21 +1,35 @@
 //! Branches that a group takes by masks, as [`Masked`] says.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 use smallvec::SmallVec;
 
-use super::{Form, Kept};
+use super::{Form, Kept, vector_of};
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::{Masked, WIDTH, Way};
+use crate::jit::spmd::{Loop, Masked, WIDTH, Way};
 
 /// Which threads of a group come somewhere: elements of 32 bits, all set or none.
 pub(super) type Mask = SmallVec<[Value; WIDTH / 4]>;
 
 /// The same, as it grows.
 type Coming = SmallVec<[Variable; WIDTH / 4]>;
+
+/// Blocks that are done by masks, as they are lowered.
+#[derive(Clone)]
+pub(super) struct ByMasks {
+    /// Which threads come to each.
+    coming: Vec<Coming>,
+    /// Where that is asked of each, and of those after it; then, where all join.
+    tests: Vec<Block>,
+    /// The registers.
+    set: Set,
+}
+
+/// The registers of a group.
+type Set = Vec<Option<Kept>>;
 
 impl Lower<'_> {
     /// The threads of a group do not agree at a branch: does all that is `between` it and where
@@ -28,46 +42,161 @@ impl Lower<'_> {
         negated: bool,
         to: [usize; 2],
     ) {
-        let region = self.lanes().turns.as_ref().map_or(0, |turns| turns.region);
         let none = self.b.ins().iconst(types::I32, 0);
         let none = self.b.ins().splat(types::I32X4, none);
-        let coming: Vec<Coming> = between.blocks.iter().map(|_| self.nobody(none)).collect();
+        let known = self.lanes().by_masks.get(&between.branch).cloned();
+        let (coming, tests, mut set) = match &known {
+            Some(known) => (known.coming.clone(), known.tests.clone(), known.set.clone()),
+            None => {
+                let blocks = between.blocks.iter();
+                let coming: Vec<Coming> = blocks.clone().map(|_| self.anybody()).collect();
+                let tests = (0..=blocks.len()).map(|_| self.fresh_block()).collect();
+                (coming, tests, self.set_for(between))
+            }
+        };
+        for variable in coming.iter().flatten() {
+            self.b.def_var(*variable, none);
+        }
         let holds = self.predicate_mask(guard);
         let [taken, falls] = self.both(&holds, negated);
         self.come(between, &coming, to[0], &taken);
         self.come(between, &coming, to[1], &falls);
-        let over = self.fresh_block();
+        let begins = between.blocks.iter().position(|block| to.contains(block));
+        let begins: Block = tests[begins.unwrap_or(between.blocks.len())];
+        if !between.loops.is_empty() {
+            let mut live: Vec<RegId> = vec![];
+            for block in between.blocks.iter().chain([&between.join]) {
+                live.extend(&self.lanes().plan.live[*block]);
+            }
+            live.sort_unstable_by_key(|register| register.0);
+            live.dedup();
+            self.pass_on(&live, &mut set);
+        }
+        self.b.ins().jump(begins, &[]);
+        if known.is_none() {
+            let by_masks = ByMasks {
+                coming,
+                tests,
+                set: set.clone(),
+            };
+            self.lanes()
+                .by_masks
+                .insert(between.branch, by_masks.clone());
+            let before = std::mem::replace(&mut self.lanes().registers, set);
+            self.lower_masked(between, &by_masks, before);
+        }
+    }
+
+    /// Does what is between a branch and where its ways join. The builder's block is filled.
+    fn lower_masked(&mut self, between: &Masked, by_masks: &ByMasks, mut before: Set) {
+        let ByMasks { coming, tests, .. } = by_masks;
+        let region = self.lanes().turns.as_ref().map_or(0, |turns| turns.region);
+        let over = tests[between.blocks.len()];
+        let mut heads = vec![None; between.blocks.len()];
         for number in 0..between.blocks.len() {
-            let mask: Mask = coming[number]
-                .iter()
-                .map(|mask| self.b.use_var(*mask))
-                .collect();
-            let bits = self.threads_in(&mask);
+            if number > 0 {
+                self.b.ins().jump(tests[number], &[]);
+            }
+            // Other branches may lead here.
+            self.b.switch_to_block(tests[number]);
+            let is_head = between.loops.iter().any(|turns| turns.head == number);
+            let mut mask = self.mask_of(&coming[number]);
+            let mut bits = self.threads_in(&mask);
             let (some, next) = (self.fresh_block(), self.fresh_block());
             // Where nobody comes, nobody comes further.
             let past = if between.gates[number] { over } else { next };
             self.b.ins().brif(bits, some, &[], past, &[]);
-            self.enter(some);
+            if is_head {
+                heads[number] = Some(some);
+                self.b.switch_to_block(some);
+                mask = self.mask_of(&coming[number]);
+                bits = self.threads_in(&mask);
+            } else {
+                self.enter(some);
+            }
+            if !between.loops.is_empty() {
+                let none = self.b.ins().iconst(types::I32, 0);
+                let none = self.b.ins().splat(types::I32X4, none);
+                let variables = coming[number].iter();
+                variables.for_each(|variable| self.b.def_var(*variable, none));
+            }
             self.lanes().bases.fill([None; WIDTH]);
-            self.block_by_mask(between, number, &coming, &mask, bits);
+            self.block_by_mask(between, number, coming, &mask, bits);
             self.b.ins().jump(next, &[]);
             self.enter(next);
+            for Loop { head, last } in &between.loops {
+                if let (Some(begins), true) = (heads[*head], *last == number) {
+                    let back = self.mask_of(&coming[*head]);
+                    let back = self.threads_in(&back);
+                    let on = self.fresh_block();
+                    self.b.ins().brif(back, begins, &[], on, &[]);
+                    self.b.seal_block(begins);
+                    self.enter(on);
+                }
+            }
         }
-        self.b.ins().jump(over, &[]);
-        self.enter(over);
+        if !between.blocks.is_empty() {
+            self.b.ins().jump(over, &[]);
+        }
+        self.b.switch_to_block(over);
+        if !between.loops.is_empty() {
+            let live = self.lanes().plan.live[between.join].clone();
+            self.pass_on(&live, &mut before);
+        }
+        self.lanes().registers = before;
         self.set_form(Form::Once);
         let goes = self.way_in(region, between.join);
         self.b.ins().jump(goes, &[]);
     }
 
-    /// A mask that no thread is in yet.
-    fn nobody(&mut self, none: Value) -> Coming {
-        let mask = |_| {
-            let variable = self.b.declare_var(types::I32X4);
-            self.b.def_var(variable, none);
-            variable
-        };
-        (0..WIDTH / 4).map(mask).collect()
+    /// Registers for what is done by masks. Loops have vectors of their own: registers of the
+    /// processor that hold these are not needed by what the group does together.
+    fn set_for(&mut self, between: &Masked) -> Set {
+        let mut set = self.lanes().registers.clone();
+        if between.loops.is_empty() {
+            return set;
+        }
+        for (kept, ty) in set.iter_mut().zip(self.register_types.clone()) {
+            if let Some(Kept::Vectors(variables)) = kept {
+                for variable in variables {
+                    *variable = self.b.declare_var(vector_of(ty));
+                }
+            }
+        }
+        set
+    }
+
+    /// Passes vectors that are live on to other variables, through memory.
+    fn pass_on(&mut self, live: &[RegId], to: &mut Set) {
+        let slot = self.lanes().slot;
+        for register in live {
+            let place = self.place(*register);
+            let ty = vector_of(self.register_types[register.0 as usize]);
+            let (from, into) = (self.kept_of(*register), &to[register.0 as usize]);
+            let (Kept::Vectors(from), Some(Kept::Vectors(into))) = (from, into) else {
+                continue;
+            };
+            for (chunk, (from, into)) in from.into_iter().zip(into).enumerate() {
+                let at = place + 16 * chunk as i32;
+                let value = self.b.use_var(from);
+                // Of another type, so that the load is not replaced by what is stored.
+                let value = self.as_vector(value, types::I8X16);
+                self.b.ins().stack_store(value, slot, at);
+                let value = self.b.ins().stack_load(ty, slot, at);
+                self.b.def_var(*into, value);
+            }
+        }
+    }
+
+    /// A mask that says nothing yet.
+    fn anybody(&mut self) -> Coming {
+        let chunks = 0..WIDTH / 4;
+        chunks.map(|_| self.b.declare_var(types::I32X4)).collect()
+    }
+
+    /// A mask as it is now.
+    fn mask_of(&mut self, coming: &Coming) -> Mask {
+        coming.iter().map(|mask| self.b.use_var(*mask)).collect()
     }
 
     /// The threads where a predicate is true.
@@ -253,15 +382,18 @@ impl Lower<'_> {
         let mut blocks = vec![between.join];
         let join = self.stand(between.join);
         let mut stands = [join; WIDTH];
-        for (later, block) in between.blocks.iter().enumerate().skip(number) {
-            let here = self.stand(*block);
-            let bits = match later == number {
+        for (other, block) in between.blocks.iter().enumerate() {
+            let begins_again = between.loops.iter().any(|turns| turns.head == other);
+            let bits = match other == number {
                 true => bits,
+                // Nobody is left there.
+                false if other < number && !begins_again => continue,
                 false => {
-                    let mask: Mask = coming[later].iter().map(|at| self.b.use_var(*at)).collect();
+                    let mask = self.mask_of(&coming[other]);
                     self.threads_in(&mask)
                 }
             };
+            let here = self.stand(*block);
             for (lane, stand) in stands.iter_mut().enumerate() {
                 let counts = self.b.ins().band_imm(bits, 1 << lane);
                 let counts = self.b.ins().icmp_imm(IntCC::NotEqual, counts, 0);

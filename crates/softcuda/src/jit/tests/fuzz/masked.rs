@@ -1,4 +1,4 @@
-//! Random kernels of short branches, guards by a thread's number, arrays that parameters point to,
+//! Random kernels of short branches and loops, guards by a thread's number, arrays that parameters point to,
 //! and operations of warps and blocks between: all forms leave the same bytes, and the same fault.
 //!
 //! At most one access of a kernel is outside, in at most one thread, so that all forms must tell
@@ -499,17 +499,62 @@ impl Writer<'_> {
         let turns = match together {
             Together::Block => format!("mov.u32 %i{n}, {};", self.below(4)),
             Together::Warp => format!("shr.u32 %i{n}, %me, 5; and.b32 %i{n}, %i{n}, 3;"),
-            Together::Alone => format!("and.b32 %i{n}, {}, 3;", self.register("r")),
+            Together::Alone => match self.below(4) {
+                0 => format!("rem.u32 %i{n}, %me, {};", 2 + self.below(12)),
+                _ => format!("and.b32 %i{n}, {}, 3;", self.register("r")),
+            },
         };
+        // One turn more where the number is looked at last.
+        let last = self.below(2) == 0;
         self.line(&format!("{turns} again{n}:"));
-        self.statements(together, depth - 1);
-        if self.below(3) == 0 {
-            let condition = self.condition(together);
-            self.line(&format!("@{condition} bra out{n};"));
+        if !last {
+            self.line(&format!(
+                "setp.eq.u32 %c{n}, %i{n}, 0; @%c{n} bra out{n}; sub.u32 %i{n}, %i{n}, 1;"
+            ));
         }
-        self.line(&format!(
-            "setp.eq.u32 %c{n}, %i{n}, 0; sub.u32 %i{n}, %i{n}, 1; @!%c{n} bra again{n}; out{n}:"
-        ));
+        self.part_of_turn(together, depth);
+        match self.below(6) {
+            0 | 1 => {
+                let condition = self.condition(together);
+                self.line(&format!("@{condition} bra out{n};"));
+            }
+            2 if !last => {
+                // On with the next turn.
+                let condition = self.condition(together);
+                self.line(&format!("@{condition} bra again{n};"));
+                self.part_of_turn(together, depth);
+            }
+            3 => {
+                // On with the last part of the turn, or out.
+                let [skip, leave] = [(); 2].map(|()| self.condition(together));
+                self.line(&format!("@{skip} bra rest{n};"));
+                self.part_of_turn(together, depth);
+                self.line(&format!("@{leave} bra out{n}; rest{n}:"));
+                self.part_of_turn(together, depth);
+            }
+            _ => {}
+        }
+        self.line(&match last {
+            true => format!(
+                "setp.eq.u32 %c{n}, %i{n}, 0; sub.u32 %i{n}, %i{n}, 1; @!%c{n} bra again{n}; out{n}:"
+            ),
+            false => format!("bra.uni again{n}; out{n}:"),
+        });
+    }
+
+    /// What a turn does: anything, or little enough for masks.
+    fn part_of_turn(&mut self, together: Together, depth: usize) {
+        if self.below(3) == 0 {
+            return self.statements(together, depth - 1);
+        }
+        for _ in 0..1 + self.below(3) {
+            match self.below(8) {
+                0 => self.load(),
+                1 => self.own(),
+                2 if depth > 1 => self.turns(Together::Alone, depth - 1),
+                _ => self.arithmetic(),
+            }
+        }
     }
 
     fn statements(&mut self, together: Together, depth: usize) {
@@ -546,6 +591,7 @@ impl Writer<'_> {
                     let how = self.pick(&["bra end", "exit", "ret"]);
                     self.line(&format!("@{condition} {how};"));
                 }
+                17 if depth > 0 => self.turns(Together::Alone, depth),
                 _ if depth > 0 => self.branch(together, depth),
                 _ => self.arithmetic(),
             }
