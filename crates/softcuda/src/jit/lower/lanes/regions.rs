@@ -98,6 +98,8 @@ pub(in crate::jit::lower) struct RegionBlocks {
     latch: Block,
     /// The warp is done.
     over: Block,
+    /// All warps are.
+    done: Block,
     /// Threads of a group may end up elsewhere.
     pub fails: bool,
 }
@@ -129,6 +131,7 @@ impl Lower<'_> {
                 leave: block(),
                 latch: block(),
                 over: block(),
+                done: block(),
                 fails: false,
             })
             .collect()
@@ -193,8 +196,9 @@ impl Lower<'_> {
             let no = self.b.ins().iconst(types::I32, 0);
             self.store_group_word(no, offset_of!(Tile, together));
         }
-        let latch = self.turns().regions[region].latch;
-        self.b.ins().jump(latch, &[]);
+        // From elsewhere, the loops are entered where they begin: so Cranelift knows them as loops.
+        let over = self.cold_block();
+        self.next_group(region, over);
     }
 
     /// Whether a block is a branch that decides for the warp.
@@ -605,18 +609,20 @@ impl Lower<'_> {
         self.b.switch_to_block(done);
     }
 
-    /// Goes on with the next group, of this warp or the next, or to `done`.
-    fn next_group(&mut self, blocks: RegionBlocks, done: Block) {
-        let (lane, limit, warp) = (self.turns().lane, self.turns().limit, self.turns().warp);
+    /// Goes on with the next group of a region, of this warp or, by way of `over`, of the next.
+    /// Fills the builder's block.
+    fn next_group(&mut self, region: usize, over: Block) {
+        let turns = self.turns();
+        let (lane, limit, warp) = (turns.lane, turns.limit, turns.warp);
+        let blocks = turns.regions[region];
         let (lane, limit) = (self.b.use_var(lane), self.b.use_var(limit));
         let next = self.b.ins().iadd_imm(lane, WIDTH as i64);
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
-        self.b
-            .ins()
-            .brif(more, blocks.head, &[next.into()], blocks.over, &[]);
-        self.b.switch_to_block(blocks.over);
+        let head = blocks.head;
+        self.b.ins().brif(more, head, &[next.into()], over, &[]);
+        self.b.switch_to_block(over);
         let warp = self.b.use_var(warp);
-        self.next_warp(warp, blocks.warps, done);
+        self.next_warp(warp, blocks.warps, blocks.done);
     }
 
     /// Where all groups of all warps are done with a region.
@@ -624,12 +630,11 @@ impl Lower<'_> {
         let (_, _, exit) = self.region(region);
         let blocks = self.turns().regions[region];
         self.b.switch_to_block(blocks.latch);
-        let done = self.b.create_block();
         match self.is_for_one_group(region) {
-            true => _ = self.b.ins().jump(done, &[]),
-            false => self.next_group(blocks, done),
+            true => _ = self.b.ins().jump(blocks.done, &[]),
+            false => self.next_group(region, blocks.over),
         }
-        self.b.switch_to_block(done);
+        self.b.switch_to_block(blocks.done);
         if blocks.fails {
             let slot = self.lanes().slot;
             let failed = self.b.ins().stack_load(types::I32, slot, FAILED);
