@@ -5,7 +5,7 @@ use crate::jit::harness::{self, buffer};
 use crate::jit::module::Form;
 
 /// How a launch ends: with these words, or with a fault in a thread of a block.
-type Outcome = Result<Vec<u32>, (FaultKind, [u32; 3], Option<[u32; 3]>)>;
+pub(super) type Outcome = Result<Vec<u32>, (FaultKind, [u32; 3], Option<[u32; 3]>)>;
 
 /// Words of each buffer.
 const WORDS: usize = 4096;
@@ -55,7 +55,7 @@ fn run(source: &str, form: Form, grid: [u32; 3], block: [u32; 3], n: u32) -> Out
 }
 
 /// What a body does, the same in all forms.
-fn same(body: &str, block: [u32; 3], n: u32) -> Outcome {
+pub(super) fn same(body: &str, block: [u32; 3], n: u32) -> Outcome {
     let source = kernel(body);
     let [vectors, rounds, fibers] = [Form::Vectors, Form::Rounds, Form::Fibers]
         .map(|form| run(&source, form, [1, 1, 1], block, n));
