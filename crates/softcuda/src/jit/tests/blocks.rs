@@ -1,7 +1,9 @@
 //! Blocks of several warps that split at branches, skip regions, and come together again: all forms
 //! do the same.
 
-use super::forms::same;
+use super::forms::{kernel, run, same};
+use crate::grid::launch::FaultKind;
+use crate::jit::module::Form;
 
 /// Blocks of one warp and of many, some with a last warp that lacks lanes, some with rows that are
 /// no whole warps.
@@ -19,6 +21,22 @@ const SHAPES: [[u32; 3]; 12] = [
     [100, 1, 1],
     [64, 16, 1],
 ];
+
+/// What a body does, the same in all forms, but for the thread that a fault names: where many fault,
+/// the first one depends on the order that they run in.
+fn alike(body: &str, block: [u32; 3], n: u32) {
+    let source = kernel(body);
+    let [vectors, rounds, fibers] = [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
+        let outcome = run(&source, form, [1, 1, 1], block, n);
+        outcome.map_err(|(kind, ..)| match kind {
+            // Of several threads that fault so, one may do this and another that.
+            FaultKind::Misaligned => FaultKind::IllegalAddress,
+            kind => kind,
+        })
+    });
+    assert!(vectors == fibers, "vectors {block:?} n={n}\n{body}");
+    assert!(rounds == fibers, "rounds {block:?} n={n}\n{body}");
+}
 
 fn in_all_shapes(body: &str, n: u32) {
     for block in SHAPES {
@@ -208,5 +226,219 @@ fn values_of_the_block_where_threads_part() {
                 }
             }
         }
+    }
+}
+
+const MANY: [[u32; 3]; 7] = [
+    [20, 1, 1],
+    [64, 1, 1],
+    [128, 1, 1],
+    [40, 3, 1],
+    [100, 1, 1],
+    [256, 1, 1],
+    [512, 1, 1],
+];
+
+/// What warps do by themselves between barriers.
+#[test]
+fn warps_do_different_things() {
+    let setup =
+        "shr.u32 %r11, %r35, 5; mov.u32 %r10, 0; and.b32 %r12, %r11, 3; add.u32 %r9, %r2, 7;";
+    let parts = [
+        // Trip counts by warp, with warp operations inside.
+        "add.u32 %r13, %r11, 1;
+        more: shfl.sync.up.b32 %r14, %r9, 1, 0, -1; add.u32 %r9, %r9, %r14; add.u32 %r10, %r10, 1;
+        sub.u32 %r13, %r13, 1; setp.ne.u32 %p1, %r13, 0; @%p1 bra more;
+        bar.sync 0; mad.lo.u32 %r9, %r9, 31, %r10;",
+        // Nested, all kinds inside.
+        "setp.lt.u32 %p1, %r12, 2; @%p1 bra a;
+        match.any.sync.b32 %r13, %r12, -1; add.u32 %r9, %r9, %r13;
+        setp.eq.u32 %p2, %r12, 2; @%p2 bra b;
+        redux.sync.add.u32 %r13, %r9, -1; add.u32 %r9, %r9, %r13; add.u32 %r10, %r10, 2;
+        bra c; b: vote.sync.ballot.b32 %r13, %p2, -1; add.u32 %r9, %r9, %r13; bra c;
+        a: activemask.b32 %r13; add.u32 %r9, %r9, %r13; elect.sync %r13|%p3, -1; @%p3 add.u32 %r9, %r9, 5;
+        c: bar.red.popc.u32 %r13, 3, %p1; mad.lo.u32 %r9, %r9, 31, %r13;",
+        // Pairs of warps have barriers of their own.
+        "shr.u32 %r13, %r11, 1; and.b32 %r13, %r13, 7; add.u32 %r13, %r13, 1;
+        setp.lt.u32 %p1, %r11, 2; @%p1 bra a; bar.sync %r13, 64; add.u32 %r9, %r9, 1; bra b;
+        a: bar.sync %r13, 64; add.u32 %r9, %r9, 2; b: bar.sync 0; bar.sync %r13, 64;",
+        "shr.u32 %r13, %r11, 1; and.b32 %r13, %r13, 7; mov.u32 %r14, 64; setp.gt.u32 %p2, %r1, 2;
+        more: bar.red.popc.u32 %r15, %r13, %r14, %p2; add.u32 %r9, %r9, %r15;
+        add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 3; @%p1 bra more;",
+        // Some warps end.
+        "setp.eq.u32 %p1, %r12, %r3; @%p1 bra stop; bar.sync 0; add.u32 %r9, %r9, 3; bar.sync 0; bra c;
+        stop: st.global.u32 [%rd3], %r2; ret; c:",
+        "more: add.u32 %r10, %r10, 1; setp.gt.u32 %p1, %r10, %r11; @%p1 ret; bar.sync 0;
+        st.global.u32 [%rd3], %r10; bra more;",
+        // A barrier that not all come to.
+        "setp.eq.u32 %p1, %r12, %r3; @%p1 bra over; bar.sync 1; over:",
+        "setp.eq.u32 %p1, %r12, %r3; @%p1 bra over; bar.sync 1; bra on; over: bar.sync 2; on:",
+        "setp.eq.u32 %p1, %r1, 35; @%p1 bra over; shfl.sync.idx.b32 %r13, %r9, 3, 31, -1; over:",
+        "setp.eq.u32 %p1, %r12, 1; @%p1 bra over; bar.arrive 1, 128; bra on; over: bar.sync 1, 128; on: bar.sync 0;",
+        // Faults.
+        "setp.eq.u32 %p1, %r11, 1; @!%p1 bra over; mov.u64 %rd5, 16; ld.global.u32 %r9, [%rd5]; over: bar.sync 0;",
+        "setp.eq.u32 %p1, %r11, 1; @!%p1 bra over; bar.sync 17; over: bar.sync 0;",
+        "add.u32 %r13, %r12, 15; bar.sync %r13;",
+        "bar.sync 0; setp.eq.u32 %p1, %r35, 33; @%p1 trap; bar.sync 0;",
+        "setp.eq.u32 %p1, %r12, 1; @%p1 bra over; bar.sync 0; bra on; over: bar.sync 0, 33; on:",
+        "setp.eq.u32 %p1, %r12, 1; @%p1 bra over; shfl.sync.idx.b32 %r9, %r9, 0, 31, 0xff; over: bar.sync 0;",
+        // One warp spins until another has come.
+        "mov.u32 %r13, s; setp.eq.u32 %p1, %r11, 0; @%p1 bra spin; st.volatile.shared.u32 [%r13], 1;
+        shfl.sync.idx.b32 %r14, %r9, 3, 31, -1; add.u32 %r9, %r9, %r14; bra on;
+        spin: setp.le.u32 %p3, %r36, 32; @%p3 bra on;
+        again: ld.volatile.shared.u32 %r14, [%r13]; setp.eq.u32 %p2, %r14, 0; @%p2 bra again;
+        shfl.sync.idx.b32 %r14, %r9, 3, 31, -1; add.u32 %r9, %r9, %r14;
+        on: bar.sync 0; add.u32 %r9, %r9, 1;",
+        // A warp works, the others wait at a barrier; counters of the block go on within.
+        "more: add.u32 %r10, %r10, 1; rem.u32 %r13, %r10, 3; setp.ne.u32 %p1, %r13, %r12; @%p1 bra w;
+        add.u32 %r15, %r10, 4; redux.sync.max.u32 %r14, %r9, -1; add.u32 %r9, %r14, %r15;
+        w: bar.sync 0; setp.lt.u32 %p2, %r10, 5; @%p2 bra more; add.u32 %r9, %r9, %r10;",
+        // Carries.
+        "sub.u32 %r13, 0, %r1; add.cc.u32 %r14, %r13, %r1; addc.u32 %r15, 10, 0; bar.sync 0;
+        add.u32 %r9, %r9, %r15;",
+        // A counter of the block behind a join that warps come to apart.
+        "setp.eq.u32 %p1, %r12, 1; @%p1 bra a; shfl.sync.idx.b32 %r13, %r9, 3, 31, -1; a:
+        add.u32 %r10, %r10, 3; bar.warp.sync -1; add.u32 %r10, %r10, 4; setp.eq.u32 %p1, %r12, 2; @%p1 bra b;
+        bar.warp.sync 0xffffffff; shfl.sync.idx.b32 %r13, %r10, 3, 31, -1; add.u32 %r9, %r9, %r13; b:
+        mad.lo.u32 %r9, %r9, 31, %r10; bar.sync 0; mad.lo.u32 %r9, %r9, 31, %r10;",
+    ];
+    for part in parts {
+        let body = format!("{setup} {part}");
+        for block in MANY {
+            for n in [0, 1] {
+                alike(&body, block, n);
+            }
+        }
+    }
+}
+
+/// Loads and stores of several registers, at all distances.
+#[test]
+fn rows_of_several_registers() {
+    let regs = |ty: &str, count: usize, kind: usize| {
+        let of: [&[usize]; 4] = match count {
+            2 => [&[4, 5], &[4, 4], &[9, 5], &[5, 10]],
+            _ => [&[4, 5, 6, 7], &[7, 6, 5, 4], &[4, 9, 6, 4], &[6, 9, 9, 5]],
+        };
+        let names: Vec<String> = of[kind]
+            .iter()
+            .map(|at| match (*at, ty) {
+                (9, _) => "_".to_owned(),
+                (10, "u32" | "b32" | "s32") => "%r5".to_owned(),
+                (10, "f32") => "%r5".to_owned(),
+                (at, "f32") => format!("%f{}", at % 8),
+                (at, "f64") => format!("%d{}", at % 8),
+                (at, "u64" | "b64") => format!("%rd{}", at % 10 + 6),
+                (at, _) => format!("%r{}", at % 10),
+            })
+            .collect();
+        names.join(", ")
+    };
+    for wait in ["", "bar.sync 0;"] {
+        for (ty, bytes) in [("u32", 4), ("f32", 4), ("f64", 8), ("b64", 8), ("u16", 2)] {
+            for count in [2usize, 4] {
+                if (bytes == 8 && count == 4) || ty == "u16" && count == 4 {
+                    continue;
+                }
+                for kind in 0..4 {
+                    if ty == "u16" && kind != 0 {
+                        continue;
+                    }
+                    let (list, plain) = (
+                        regs(ty, count, kind),
+                        regs(ty, count, if kind == 1 { 1 } else { 0 }),
+                    );
+                    let [list, plain] = match ty {
+                        "u16" => ["%h4, %h5".to_owned(), "%h4, %h5".to_owned()],
+                        _ => [list, plain.replace("%f2", "%f2")],
+                    };
+                    if list.contains("%rd10, %rd1,") {
+                        continue;
+                    }
+                    for stride in [bytes * count as i64, 8, 16, 24, 32, 48, 12, 20, 256, -16] {
+                        for at in [0, 4] {
+                            let size = bytes * count as i64;
+                            if at % size != 0 && stride > 16 {
+                                continue;
+                            }
+                            let body = format!(
+                                ".reg .f64 %d<8>; .reg .b16 %h<8>; {wait}
+                                and.b32 %r17, %r2, 31; mul.wide.s32 %rd4, %r17, {stride}; mov.u32 %r18, %tid.x;
+                                mul.wide.u32 %rd18, %r18, {stride}; add.s64 %rd4, %rd2, %rd18;
+                                cvt.u16.u32 %h4, %r2; cvt.u16.u32 %h5, %r2;
+                                ld.global.v{count}.{ty} {{{list}}}, [%rd4+{at}];
+                                {wait}
+                                add.s64 %rd5, %rd1, %rd18; add.s64 %rd5, %rd5, 4096;
+                                st.global.v{count}.{ty} [%rd5+{at}], {{{plain}}};"
+                            );
+                            for block in [[8, 1, 1], [13, 1, 1]] {
+                                alike(&body, block, 0);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// NaNs with payloads through sums that are moved about, and loops that end by unordered
+/// comparisons.
+#[test]
+fn floats_keep_their_bits() {
+    for (compare, not) in [
+        ("lt", ""),
+        ("ltu", "!"),
+        ("num", ""),
+        ("nan", "!"),
+        ("geu", ""),
+        ("ne", "!"),
+        ("neu", "!"),
+    ] {
+        for wait in ["", "bar.sync 0;"] {
+            let body = format!(
+                "mov.u32 %r10, 0; mov.f32 %f1, 0f7fa12345; mov.b32 %f2, %r2; mov.f32 %f7, 0f00000000;
+                and.b32 %r11, %r1, 15; mul.wide.u32 %rd5, %r11, 4; add.s64 %rd5, %rd2, %rd5;
+                more:
+                ld.global.f32 %f3, [%rd5]; ld.global.f32 %f4, [%rd5+64]; ld.global.f32 %f5, [%rd5+128];
+                {wait}
+                mul.f32 %f3, %f3, %f4; fma.rn.f32 %f4, %f4, %f5, %f3; add.f32 %f5, %f5, %f1;
+                sub.f32 %f6, %f3, %f5; add.f32 %f7, %f7, %f4; fma.rn.f32 %f7, %f6, %f2, %f7; neg.f32 %f2, %f7;
+                min.f32 %f3, %f7, %f1; max.f32 %f4, %f1, %f5; mul.f32 %f7, %f3, %f4;
+                add.u32 %r10, %r10, 1; setp.ge.u32 %p2, %r10, 6; @%p2 bra end;
+                setp.{compare}.f32 %p1, %f7, %f4; @{not}%p1 bra more;
+                end: mov.b32 %r9, %f7; mov.b32 %r12, %f2; mad.lo.u32 %r9, %r9, 31, %r12; mad.lo.u32 %r9, %r9, 31, %r10;"
+            );
+            for block in [[16, 1, 1], [64, 1, 1]] {
+                alike(&body, block, 0);
+            }
+        }
+    }
+}
+
+/// The same around loops with barriers that warps come to in turns of their own, with values of the
+/// block of every type.
+#[test]
+fn values_of_the_block_of_every_type() {
+    let body = "
+        .reg .b16 %h<4>; .reg .f64 %d<4>; .reg .b64 %w<4>; .reg .b128 %q<2>;
+        shr.u32 %r11, %r35, 5; mov.u32 %r10, 0; mov.f64 %d1, 0d7ff4000000000001; mov.b32 %f1, 0x7fa00001;
+        more:
+        add.u32 %r10, %r10, 1; cvt.u16.u32 %h1, %r10; cvt.u64.u32 %w1, %r10; neg.f64 %d1, %d1;
+        mov.b64 %d2, %w1; setp.gt.u32 %p5, %r10, 2; neg.f32 %f1, %f1; mov.b128 %q1, {%w1, %w1};
+        add.u32 %r12, %r10, %r11; and.b32 %r13, %r12, 1;
+        setp.eq.u32 %p1, %r13, %r3; @%p1 bra over;
+        shfl.sync.bfly.b32 %r14, %r9, 3, 31, -1; add.u32 %r9, %r9, %r14;
+        bar.sync 0;
+        add.u32 %r9, %r9, %r10;
+        over:
+        shfl.sync.bfly.b32 %r14, %r9, 1, 31, -1; add.u32 %r9, %r9, %r14;
+        cvt.u32.u16 %r15, %h1; mad.lo.u32 %r9, %r9, 31, %r15; mov.b64 %w2, %d1; shr.u64 %w2, %w2, 60;
+        cvt.u32.u64 %r15, %w2; mad.lo.u32 %r9, %r9, 31, %r15; mov.b64 %w2, %d2; cvt.u32.u64 %r15, %w2;
+        mad.lo.u32 %r9, %r9, 31, %r15; @%p5 add.u32 %r9, %r9, 1; mov.b32 %r15, %f1; mad.lo.u32 %r9, %r9, 31, %r15;
+        mov.b128 {%w2, %w3}, %q1; cvt.u32.u64 %r15, %w3; mad.lo.u32 %r9, %r9, 31, %r15;
+        setp.lt.u32 %p2, %r10, 4; @%p2 bra more; bar.sync 0;";
+    for n in [0, 1, 2] {
+        in_all_shapes(body, n);
     }
 }
