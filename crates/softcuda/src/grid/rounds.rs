@@ -240,8 +240,7 @@ runtime! {
             block.barrier_over.set(false);
             return 1;
         }
-        // SAFETY: as in `PART`.
-        unsafe { (*context).turn = Turn::NONE };
+        // The turn stays until the next: it says whose tiles take what compiled code holds.
         0
     }
 }

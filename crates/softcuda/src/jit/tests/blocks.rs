@@ -442,3 +442,20 @@ fn values_of_the_block_of_every_type() {
         in_all_shapes(body, n);
     }
 }
+
+/// All warps come to a barrier that waits for more, and go on one by one with the values of the
+/// block.
+#[test]
+fn values_of_the_block_behind_a_barrier_that_waits_for_more() {
+    for barrier in ["bar.arrive 1, %r12;", "bar.sync %r13, 64;"] {
+        let body = format!(
+            "shl.b32 %r12, %r36, 1; shr.u32 %r13, %r35, 5; add.u32 %r13, %r13, 1; mov.u32 %r10, 0;
+            more: add.u32 %r10, %r10, 1; {barrier} mad.lo.u32 %r9, %r9, 31, %r10;
+            setp.lt.u32 %p2, %r10, 4; @%p2 bra more;"
+        );
+        for block in [[32, 1, 1], [64, 1, 1], [128, 1, 1], [40, 4, 1]] {
+            println!("{:?}", same(&body, block, 0).map(|w| w[..200].to_vec()));
+            alike(&body, block, 0);
+        }
+    }
+}
