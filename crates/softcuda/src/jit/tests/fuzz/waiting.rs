@@ -198,6 +198,14 @@ impl Writer<'_> {
         let id = self.random.below(4);
         let p = self.name();
         let whole = self.threads.next_multiple_of(32);
+        if self.random.below(20) == 0 {
+            // All go on, and the barrier waits for more.
+            let twice = 2 * whole;
+            self.line(&format!(
+                "bar.arrive 12, {twice}; mad.lo.u32 {to}, {from}, 31, %c1; bar.arrive 12, {twice};"
+            ));
+            return;
+        }
         let kinds = if self.mixes { 4 } else { 6 };
         let text = match self.random.below(kinds) {
             0 => format!("bar.sync {id};"),
