@@ -425,8 +425,9 @@ impl Block {
     }
 }
 
-/// How many warps, from the first on, came together to where they stand. Others may stand there since
-/// another turn of a loop: what is the same in all threads of a block is not the same there.
+/// How many warps, from the first on, came together to where they stand. Others may stand there
+/// since another turn of a loop: then what is the same in all threads of a block at one time has
+/// another value for each.
 fn run_of_warps(warps: &[Warp]) -> u32 {
     let came = |warp: &Warp| (warp.stand(), warp.split.get());
     let first = warps.first().map(came);

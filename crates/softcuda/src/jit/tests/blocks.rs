@@ -22,8 +22,8 @@ const SHAPES: [[u32; 3]; 12] = [
     [64, 16, 1],
 ];
 
-/// What a body does, the same in all forms, but for the thread that a fault names: where many fault,
-/// the first one depends on the order that they run in.
+/// What a body does, the same in all forms, but for the thread that a fault names: where many
+/// fault, the first one depends on the order that they run in.
 fn alike(body: &str, block: [u32; 3], n: u32) {
     let source = kernel(body);
     let [vectors, rounds, fibers] = [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
@@ -40,7 +40,7 @@ fn alike(body: &str, block: [u32; 3], n: u32) {
 
 fn in_all_shapes(body: &str, n: u32) {
     for block in SHAPES {
-        _ = same(body, block, n);
+        same(body, block, n).unwrap();
     }
 }
 
@@ -76,7 +76,9 @@ fn warps_meet_at_a_barrier_in_different_turns() {
         add.u32 %r12, %r10, %r11; and.b32 %r12, %r12, 1;
         setp.eq.u32 %p1, %r12, %r3;
         @%p1 bra over;
+        add.u32 %r9, %r9, %r11;
         bar.sync 0;
+        add.u32 %r9, %r9, %r10;
         over:
         mad.lo.u32 %r9, %r9, 31, %r10;
         setp.lt.u32 %p2, %r10, 4;

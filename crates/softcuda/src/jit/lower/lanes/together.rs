@@ -8,8 +8,8 @@
 //!                   together again
 //! ```
 //!
-//! Where the lanes of a warp do not agree, or warps come to different barriers, or to one barrier in
-//! different turns of a loop, threads have turns one by one until the block has ended.
+//! Where the lanes of a warp do not agree, or warps come to different barriers, or to one barrier
+//! in different turns of a loop, threads have turns one by one until the block has ended.
 
 use std::mem::offset_of;
 
