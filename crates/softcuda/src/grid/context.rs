@@ -127,8 +127,8 @@ pub(crate) struct Turn {
     pub begin: u32,
     /// See [`Self::begin`].
     pub end: u32,
-    /// In a turn of all: 1 once the warps do not all go the same way; some after the others go to
-    /// the next barrier then.
+    /// In a turn of all: how many times warps did not all go the same way since they were together.
+    /// Some after the others go to the next barrier then.
     pub split: u32,
     /// Where the warps before `begin` have come to, if there are any.
     pub comes: u32,

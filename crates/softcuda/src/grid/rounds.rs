@@ -149,17 +149,18 @@ runtime! {
                 return 0;
             }
         }
+        turn.split = turn.split.wrapping_add(1).max(1);
         for warp in warps {
             let takes = warp.tile().taking() & 1 != 0;
             warp.tile().all_stand(if takes { taken } else { other });
+            warp.split.set(turn.split);
         }
-        turn.split = 1;
         turn.end = turn.begin + run_of_warps(warps);
         1
     }
 
-    /// In a turn of all that is split: the turn of those warps that stand next to each other at one
-    /// place behind the ones that had theirs. Answers the place.
+    /// In a turn of all that is split: the turn of those warps that stand next to each other behind
+    /// the ones that had theirs, and came to one place together. Answers the place.
     NEXT_WARPS = fn next_warps(context: *mut BlockContext) -> u32 {
         let block = Block::of(context);
         // SAFETY: as in `SPLIT`.
@@ -239,8 +240,7 @@ runtime! {
             block.barrier_over.set(false);
             return 1;
         }
-        // SAFETY: as in `PART`.
-        unsafe { (*context).turn = Turn::NONE };
+        // The turn stays until the next: it says whose tiles take what compiled code holds.
         0
     }
 }
@@ -425,10 +425,13 @@ impl Block {
     }
 }
 
-/// How many warps, from the first on, stand at one place.
+/// How many warps, from the first on, came together to where they stand. Others may stand there
+/// since another turn of a loop: then what is the same in all threads of a block at one time has
+/// another value for each.
 fn run_of_warps(warps: &[Warp]) -> u32 {
-    let first = warps.first().map(Warp::stand);
-    let same = |warp: &&Warp| Some(warp.stand()) == first;
+    let came = |warp: &Warp| (warp.stand(), warp.split.get());
+    let first = warps.first().map(came);
+    let same = |warp: &&Warp| Some(came(warp)) == first;
     warps.iter().take_while(same).count() as u32
 }
 

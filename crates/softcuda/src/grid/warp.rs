@@ -159,6 +159,9 @@ pub(super) struct Warp {
     polling: Cell<u32>,
     /// Lanes that have ended, or never were.
     exited: Cell<u32>,
+    /// In a turn of all that is split: what [`Turn::split`](super::context::Turn::split) was when
+    /// the warp last parted from others, or they from it.
+    pub split: Cell<u32>,
     groups: [Cell<Group>; 32],
     open: Cell<u32>,
     /// Null until the block is prepared for a launch.
@@ -171,6 +174,7 @@ impl Default for Warp {
             ready: Cell::new(0),
             polling: Cell::new(0),
             exited: Cell::new(0),
+            split: Cell::new(0),
             groups: Default::default(),
             open: Cell::new(0),
             tile: Cell::new(std::ptr::null()),

@@ -5,7 +5,7 @@ use crate::jit::harness::{self, buffer};
 use crate::jit::module::Form;
 
 /// How a launch ends: with these words, or with a fault in a thread of a block.
-type Outcome = Result<Vec<u32>, (FaultKind, [u32; 3], Option<[u32; 3]>)>;
+pub(super) type Outcome = Result<Vec<u32>, (FaultKind, [u32; 3], Option<[u32; 3]>)>;
 
 /// Words of each buffer.
 const WORDS: usize = 4096;
@@ -13,7 +13,7 @@ const WORDS: usize = 4096;
 /// A kernel `k(.u64 out, .u64 in, .u32 n)` with `%r1` a thread's number in its row, `%r2` its
 /// number in the grid, `%r3` `n`, `%rd1` `out`, `%rd2` `in`, and `%rd3` the thread's word of `out`.
 /// A thread leaves `%r9` there.
-fn kernel(body: &str) -> String {
+pub(super) fn kernel(body: &str) -> String {
     harness::module(&format!(
         ".visible .entry k(.param .u64 out, .param .u64 in, .param .u32 n)
         {{
@@ -42,7 +42,7 @@ fn kernel(body: &str) -> String {
     ))
 }
 
-fn run(source: &str, form: Form, grid: [u32; 3], block: [u32; 3], n: u32) -> Outcome {
+pub(super) fn run(source: &str, form: Form, grid: [u32; 3], block: [u32; 3], n: u32) -> Outcome {
     let module = harness::load_as(source, form);
     let mut out = vec![0u32; WORDS];
     let mut more: Vec<u32> = (0..64u32).map(|at| at.wrapping_mul(0x9e37_79b9)).collect();
@@ -55,7 +55,7 @@ fn run(source: &str, form: Form, grid: [u32; 3], block: [u32; 3], n: u32) -> Out
 }
 
 /// What a body does, the same in all forms.
-fn same(body: &str, block: [u32; 3], n: u32) -> Outcome {
+pub(super) fn same(body: &str, block: [u32; 3], n: u32) -> Outcome {
     let source = kernel(body);
     let [vectors, rounds, fibers] = [Form::Vectors, Form::Rounds, Form::Fibers]
         .map(|form| run(&source, form, [1, 1, 1], block, n));

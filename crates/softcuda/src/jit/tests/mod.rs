@@ -2,6 +2,7 @@
 
 mod atomics;
 mod basics;
+mod blocks;
 mod calls;
 mod compiling;
 mod control;

@@ -20,6 +20,9 @@ enum Layout {
     Vectors,
 }
 
+/// A register's vectors: their type and variables.
+type Column = (ValueType, SmallVec<[Variable; 4]>);
+
 impl Lower<'_> {
     /// Loads registers of a group: the first thread's lie at `from`, those of the others `stride`
     /// apart.
@@ -93,7 +96,7 @@ impl Lower<'_> {
         registers: &[Arg],
         ty: Type,
         stride: i64,
-    ) -> Option<(Layout, Vec<(ValueType, SmallVec<[Variable; 4]>)>)> {
+    ) -> Option<(Layout, Vec<Column>)> {
         let bits = value_type(ty).bits();
         let layout = match (registers.len(), bits) {
             (4, 32) | (2, 64) => Layout::Vectors,

@@ -8,8 +8,8 @@
 //!                   together again
 //! ```
 //!
-//! Where the lanes of a warp do not agree, or warps come to different barriers, threads have turns
-//! one by one until the block has ended.
+//! Where the lanes of a warp do not agree, or warps come to different barriers, or to one barrier
+//! in different turns of a loop, threads have turns one by one until the block has ended.
 
 use std::mem::offset_of;
 
@@ -91,9 +91,19 @@ impl Lower<'_> {
         self.b.switch_to_block(apart);
         let live = self.live_at(target);
         self.keep_of_block(&live);
+        let differs = self.differs_from_first(&live);
         let number = self.b.ins().iconst(types::I32, i64::from(number as i32));
         let came = self.turns().came;
-        self.b.ins().jump(came, &[number.into()]);
+        match differs {
+            Some(differs) => {
+                let parts = self.cold_block();
+                let args = [number.into()];
+                self.b.ins().brif(differs, parts, &[], came, &args);
+                self.b.switch_to_block(parts);
+                self.part_at(number, number);
+            }
+            None => _ = self.b.ins().jump(came, &[number.into()]),
+        }
 
         self.b.switch_to_block(together);
         match target {
@@ -103,6 +113,31 @@ impl Lower<'_> {
                 self.b.ins().jump(together, &[]);
             }
         }
+    }
+
+    /// Whether a register of a list that is the same in all threads of the block is not what the
+    /// block's first warp has kept of it. Warps may come to one barrier in different turns of a
+    /// loop.
+    fn differs_from_first(&mut self, list: &[RegId]) -> Option<Value> {
+        let of_block = self.take_out_of_block(&mut list.to_vec());
+        let zero = self.b.ins().iconst(types::I32, 0);
+        let (flags, first) = (MemFlags::trusted(), self.tile_of(zero));
+        let mut any = None;
+        for (register, place) in self.places_of(&of_block) {
+            let ty = self.register_types[register.0 as usize].as_int();
+            let value = self.held_of_block(register);
+            let value = match self.b.func.dfg.value_type(value) == ty {
+                true => value,
+                false => self.b.ins().bitcast(ty, MemFlags::new(), value),
+            };
+            let kept = self.b.ins().load(ty, flags, first, place as i32);
+            let differs = self.b.ins().icmp(IntCC::NotEqual, value, kept);
+            any = Some(match any {
+                Some(any) => self.b.ins().bor(any, differs),
+                None => differs,
+            });
+        }
+        any
     }
 
     fn return_with(&mut self, status: u32) {

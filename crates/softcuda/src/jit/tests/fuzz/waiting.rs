@@ -22,6 +22,9 @@ const SHARE: u64 = 10;
 /// Registers with the values that threads work on.
 const VALUES: usize = 6;
 
+/// Registers that are the same in all threads of the block, as long as all write them.
+const COUNTERS: usize = 3;
+
 /// A kernel being written.
 struct Writer<'a> {
     random: &'a mut Random,
@@ -33,6 +36,8 @@ struct Writer<'a> {
     left: usize,
     /// Threads may spin.
     spins: bool,
+    /// Warps may come to different barriers at a time, so threads share no memory.
+    mixes: bool,
 }
 
 impl Writer<'_> {
@@ -54,10 +59,17 @@ impl Writer<'_> {
         let predicate = format!("%p{}", self.name());
         let (a, b) = (self.random.below(33), self.random.below(4));
         match (warps_alone, self.random.below(4)) {
-            (true, _) => {
+            (true, 0..=1) => {
                 let warps = self.threads.div_ceil(32) as usize;
                 let bound = self.random.below(warps + 1);
                 self.line(&format!("setp.lt.u32 {predicate}, %group, {bound};"));
+            }
+            (true, _) => {
+                let count = 1 + self.random.below(COUNTERS - 1);
+                self.line(&format!(
+                    "add.u32 %t, %group, %c{count}; and.b32 %t, %t, {}; setp.eq.u32 {predicate}, %t, 1;",
+                    [1, 3, 5][b % 3]
+                ));
             }
             (_, 0) => self.line(&format!("setp.lt.u32 {predicate}, %spot, {a};")),
             (_, 1) => self.line(&format!(
@@ -78,10 +90,20 @@ impl Writer<'_> {
         predicate
     }
 
-    fn arithmetic(&mut self) {
+    /// Of all threads of the block, if `together`.
+    fn arithmetic(&mut self, together: bool) {
         let (to, a, b) = (self.value(), self.value(), self.value());
         let number = self.random.below(1000);
-        let text = match self.random.below(10) {
+        let (count, other) = (self.random.below(COUNTERS), self.random.below(COUNTERS));
+        let text = match self.random.below(13) {
+            10 => format!("mad.lo.u32 {to}, {to}, 31, %c{count};"),
+            // The first is written wherever threads are, the others by all together.
+            11 => format!("add.u32 %c0, %c{count}, {number};"),
+            12 if together => {
+                let count = 1 + number % (COUNTERS - 1);
+                format!("mad.lo.u32 %c{count}, %c{other}, 3, {number};")
+            }
+            12 => format!("xor.b32 {to}, {to}, %c{count};"),
             0 => format!("add.u32 {to}, {a}, {b};"),
             1 => format!("xor.b32 {to}, {a}, {number};"),
             2 => format!("mad.lo.u32 {to}, {a}, {number}, {b};"),
@@ -176,7 +198,16 @@ impl Writer<'_> {
         let id = self.random.below(4);
         let p = self.name();
         let whole = self.threads.next_multiple_of(32);
-        let text = match self.random.below(6) {
+        if self.random.below(20) == 0 {
+            // All go on, and the barrier waits for more.
+            let twice = 2 * whole;
+            self.line(&format!(
+                "bar.arrive 12, {twice}; mad.lo.u32 {to}, {from}, 31, %c1; bar.arrive 12, {twice};"
+            ));
+            return;
+        }
+        let kinds = if self.mixes { 4 } else { 6 };
+        let text = match self.random.below(kinds) {
             0 => format!("bar.sync {id};"),
             1 => format!("bar.sync {id}, {whole};"),
             2 => format!(
@@ -258,10 +289,11 @@ impl Writer<'_> {
                 continue;
             }
             match self.random.below(14) {
-                0..=2 => self.arithmetic(),
+                0..=2 => self.arithmetic(together),
                 3..=6 => self.warp_operation(mask),
                 7 | 8 if together => self.block_operation(),
-                9 if together => self.producers(),
+                9 if together && !self.mixes => self.producers(),
+                9 => self.branch_of_warps(mask, together, depth),
                 10 | 11 if depth > 0 => self.branch(mask, depth),
                 12 if depth > 0 => self.divergent_loop(mask, depth),
                 13 if depth > 0 && together => {
@@ -274,7 +306,8 @@ impl Writer<'_> {
                     ));
                 }
                 13 if self.random.below(3) == 0 => {
-                    let condition = self.condition(false);
+                    let warps_alone = self.random.below(2) == 0;
+                    let condition = self.condition(warps_alone);
                     self.line(&format!("@{condition} bra done;"));
                     if self.random.below(8) != 0 {
                         // Who is left agrees anew, and mostly leaves those that ended out.
@@ -286,7 +319,7 @@ impl Writer<'_> {
                     0 => self.warp_operation("-1"),
                     _ => self.line("bar.sync 9;"),
                 },
-                _ => self.arithmetic(),
+                _ => self.arithmetic(together),
             }
         }
     }
@@ -313,10 +346,38 @@ impl Writer<'_> {
         }
     }
 
+    /// Some warps do what others do not.
+    fn branch_of_warps(&mut self, mask: &str, together: bool, depth: usize) {
+        if depth == 0 {
+            return;
+        }
+        let condition = self.condition(true);
+        let (n, from) = (self.name(), self.value());
+        self.line(&format!("@{condition} bra E{n};"));
+        self.statements(mask, false, depth - 1);
+        if together && self.mixes && self.random.below(2) == 0 {
+            match self.random.below(3) {
+                0 => self.line("bar.sync 0;"),
+                1 => self.line("bar.sync 1;"),
+                _ => self.line(&format!(
+                    "setp.gt.u32 %q, {from}, 9; bar.red.popc.u32 %t, 0, %q; add.u32 {from}, {from}, %t;"
+                )),
+            }
+        }
+        self.line(&format!("bra F{n}; E{n}:"));
+        if self.random.below(2) == 0 {
+            self.statements(mask, false, depth - 1);
+        }
+        self.line(&format!("F{n}:"));
+    }
+
     /// Each lane goes round as often as it likes.
     fn divergent_loop(&mut self, mask: &str, depth: usize) {
         let n = self.name();
-        let value = self.value();
+        let value = match self.random.below(4) {
+            0 => "%group".to_owned(),
+            _ => self.value(),
+        };
         self.line(&format!(
             "mov.u32 %m{n}, {mask}; and.b32 %n{n}, {value}, 3;
             L{n}:
@@ -334,6 +395,7 @@ impl Writer<'_> {
 fn kernel(random: &mut Random, threads: u32) -> String {
     let left = 3 + random.below(30);
     let spins = random.below(3) == 0;
+    let mixes = !spins && random.below(3) == 0;
     let mut writer = Writer {
         random,
         text: String::new(),
@@ -341,6 +403,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
         names: 0,
         left,
         spins,
+        mixes,
     };
     while writer.left > 0 {
         writer.statements("-1", true, 3);
@@ -353,7 +416,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
         ".visible .entry k(.param .u64 out)
         {{
             .reg .pred %p<{names}>, %q;
-            .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>;
+            .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>, %c<{COUNTERS}>;
             .reg .b32 %t, %me, %spot, %group, %gid, %own, %base;
             .reg .b64 %to, %at, %wide, %count, %other;
             .reg .b32 %x<{names}>;
@@ -369,6 +432,9 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             ld.param.u64 %to, [out];
             mad.wide.u32 %at, %gid, 4, %to;
             mov.u64 %wide, 0;
+            mov.u32 %c0, 0;
+            mov.u32 %c1, %ctaid.x;
+            mov.u32 %c2, 5;
             mov.u32 %v0, %gid;
             mul.lo.u32 %v1, %gid, 40503;
             shr.u32 %v2, %v1, 4;
@@ -396,6 +462,9 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             mad.lo.u32 %v0, %v0, 31, %v3;
             mad.lo.u32 %v0, %v0, 31, %v4;
             mad.lo.u32 %v0, %v0, 31, %v5;
+            mad.lo.u32 %v0, %v0, 31, %c0;
+            mad.lo.u32 %v0, %v0, 31, %c1;
+            mad.lo.u32 %v0, %v0, 31, %c2;
             st.global.u32 [%at], %v0;
             ret;
         }}"
