@@ -276,6 +276,9 @@ impl Block {
         context.polls = budget_of_all(context.threads);
         context.resumes = 0;
         if self.running().launch.code.mode == Mode::Rounds {
+            if cfg!(test) {
+                self.fill_tiles();
+            }
             // Compiled code sets what a context of it needs.
             return self.reset_waits();
         }
@@ -283,6 +286,15 @@ impl Block {
             let context = thread.context.get_mut();
             context.local_top = 0;
             context.polls = BUDGET;
+        }
+    }
+
+    /// In tests, what threads keep is no number that another block may have left.
+    fn fill_tiles(&mut self) {
+        let kept = self.running().launch.code.kept as usize;
+        for warp in &self.warps {
+            // SAFETY: `prepare` has made the tile, and no thread has started.
+            unsafe { warp.fill_tile(32 * kept, 0xee) };
         }
     }
 

@@ -8,6 +8,7 @@
 //! meet again.
 
 use std::cell::Cell;
+use std::mem::offset_of;
 
 use super::block::{Block, linear_of, suspend, thread_of};
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, ThreadContext};
@@ -132,10 +133,12 @@ impl Tile {
         self.stands.iter().for_each(|lane| lane.set(stands));
     }
 
-    /// The lanes that take the branch that decides where the warp goes.
+    /// The lanes that take the branch that decides where the warp goes, of groups that have come to
+    /// it. Others have any bits.
     pub fn taking(&self) -> u32 {
         let groups = (0..).step_by(WIDTH).zip(&self.decisions);
-        groups.fold(0, |all, (lane, bits)| all | bits.get() << lane)
+        let of_group = (1 << WIDTH) - 1;
+        groups.fold(0, |all, (lane, bits)| all | (bits.get() & of_group) << lane)
     }
 
     fn value(&self, lane: usize) -> u64 {
@@ -204,6 +207,21 @@ impl Warp {
                 // SAFETY: the caller vouches for it.
                 unsafe { (*tile).tid[component][lane as usize] = value };
             }
+        }
+    }
+
+    /// Fills what lies in its tile with a byte, but for the numbers of threads.
+    ///
+    /// # Safety
+    /// The tile has `kept` bytes for registers, and nothing else refers to it.
+    pub unsafe fn fill_tile(&self, kept: usize, byte: u8) {
+        let tile = self.tile.get().cast_mut();
+        // SAFETY: the caller vouches for it; all that is filled are numbers.
+        unsafe {
+            let (before, after) = (offset_of!(Tile, tid), offset_of!(Tile, predicates));
+            tile.cast::<u8>().write_bytes(byte, before);
+            let rest = size_of::<Tile>() - after + kept;
+            tile.cast::<u8>().add(after).write_bytes(byte, rest);
         }
     }
 
