@@ -1,5 +1,5 @@
-//! Registers that are the same in all threads of a block: counters of loops around barriers, what is
-//! computed from parameters.
+//! Registers that are the same in all threads of a block: counters of loops around barriers, what
+//! is computed from parameters.
 
 use super::classes;
 use super::control::Control;

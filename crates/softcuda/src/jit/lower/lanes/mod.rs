@@ -21,6 +21,7 @@ mod agreement;
 mod chains;
 mod masks;
 mod meetings;
+mod of_block;
 mod parting;
 mod regions;
 mod registers;

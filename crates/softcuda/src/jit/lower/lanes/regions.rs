@@ -22,7 +22,7 @@ use cranelift_frontend::Variable;
 
 use super::chains::InChain;
 use super::meetings::Known;
-use super::{FAILED, Form, Kept, Lanes};
+use super::{FAILED, Form, Lanes};
 use crate::grid::context::{THREAD_STRIDE, Turn};
 use crate::grid::rounds::{BarrierKind, MEETS_APART, WARP_MEETS, Wait};
 use crate::grid::warp::{Meeting, Tile};
@@ -480,77 +480,6 @@ impl Lower<'_> {
             false => self.lanes().group_blocks[head],
         };
         self.b.ins().jump(begins, &[]);
-    }
-
-    /// Takes those registers out of a list that are the same in all threads of the block and that
-    /// have a place in tiles; gives them.
-    pub(super) fn take_out_of_block(&mut self, list: &mut Vec<RegId>) -> Vec<RegId> {
-        let plan = &self.lanes().plan;
-        let of_block = list.iter().copied();
-        let of_block: Vec<RegId> = of_block.filter(|at| plan.is_of_block(*at)).collect();
-        let placed = self.places_of(&of_block);
-        let of_block: Vec<RegId> = placed.into_iter().map(|(register, _)| register).collect();
-        list.retain(|register| !of_block.contains(register));
-        of_block
-    }
-
-    /// The value of a register that is the same in all threads of the block.
-    pub(super) fn held_of_block(&mut self, register: RegId) -> Value {
-        match self.kept_of(register) {
-            Kept::One(variable) => self.b.use_var(variable),
-            kept => unreachable!("{kept:?} is not the same in all threads"),
-        }
-    }
-
-    /// Puts the registers of a list that are the same in all threads of the block into the tiles of
-    /// the warps of the turn, for each lane.
-    pub(super) fn keep_of_block(&mut self, list: &[RegId]) {
-        let of_block = self.take_out_of_block(&mut list.to_vec());
-        if of_block.is_empty() {
-            return;
-        }
-        let (flags, places) = (MemFlags::trusted(), self.places_of(&of_block));
-        let (head, done) = (self.b.create_block(), self.b.create_block());
-        let warp = self.b.append_block_param(head, types::I32);
-        let begin = self.turn_field(offset_of!(Turn, begin));
-        self.b.ins().jump(head, &[begin.into()]);
-        self.b.switch_to_block(head);
-        let tile = self.tile_of(warp);
-        for (register, place) in places {
-            let value = self.held_of_block(register);
-            let ty = self.register_types[register.0 as usize];
-            let (value, lanes) = match ty.by(16 / ty.bytes().min(16)) {
-                Some(vector) if ty.bytes() < 16 => {
-                    let value = self.b.ins().splat(vector, value);
-                    (value, vector.lane_count() as usize)
-                }
-                _ => (value, 1),
-            };
-            for lane in (0..32).step_by(lanes) {
-                let at = place + lane * ty.bytes() as usize;
-                self.b.ins().store(flags, value, tile, at as i32);
-            }
-        }
-        self.next_warp(warp, head, done);
-        self.b.switch_to_block(done);
-    }
-
-    /// The other way round, from the turn's first warp.
-    pub(super) fn take_of_block(&mut self, list: &[RegId]) {
-        let of_block = self.take_out_of_block(&mut list.to_vec());
-        if of_block.is_empty() {
-            return;
-        }
-        let begin = self.turn_field(offset_of!(Turn, begin));
-        let tile = self.tile_of(begin);
-        for (register, place) in self.places_of(&of_block) {
-            let ty = self.register_types[register.0 as usize];
-            let value = self
-                .b
-                .ins()
-                .load(ty, MemFlags::trusted(), tile, place as i32);
-            self.put_all(register, value);
-        }
     }
 
     /// Goes to `head` with the warp after this one, if the turn has it, or to `done`.

@@ -90,7 +90,7 @@ impl Lower<'_> {
         }
     }
 
-    /// How registers lie in memory, if shuffles bring them there; their vectors' type and variables.
+    /// How registers lie in memory, if shuffles bring them there; the vectors of each.
     fn layout(
         &mut self,
         registers: &[Arg],

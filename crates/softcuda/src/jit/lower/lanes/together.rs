@@ -115,31 +115,6 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a register of a list that is the same in all threads of the block is not what the
-    /// block's first warp has kept of it. Warps may come to one barrier in different turns of a
-    /// loop.
-    fn differs_from_first(&mut self, list: &[RegId]) -> Option<Value> {
-        let of_block = self.take_out_of_block(&mut list.to_vec());
-        let zero = self.b.ins().iconst(types::I32, 0);
-        let (flags, first) = (MemFlags::trusted(), self.tile_of(zero));
-        let mut any = None;
-        for (register, place) in self.places_of(&of_block) {
-            let ty = self.register_types[register.0 as usize].as_int();
-            let value = self.held_of_block(register);
-            let value = match self.b.func.dfg.value_type(value) == ty {
-                true => value,
-                false => self.b.ins().bitcast(ty, MemFlags::new(), value),
-            };
-            let kept = self.b.ins().load(ty, flags, first, place as i32);
-            let differs = self.b.ins().icmp(IntCC::NotEqual, value, kept);
-            any = Some(match any {
-                Some(any) => self.b.ins().bor(any, differs),
-                None => differs,
-            });
-        }
-        any
-    }
-
     fn return_with(&mut self, status: u32) {
         let status = self.b.ins().iconst(types::I32, i64::from(status));
         self.b.ins().return_(&[status]);
@@ -300,8 +275,8 @@ impl Lower<'_> {
         entries
     }
 
-    /// Some warps have come to a barrier of their block, or to their end: the turn of the next ones,
-    /// or that of all.
+    /// Some warps have come to a barrier of their block, or to their end: the turn of the next
+    /// ones, or that of all.
     fn lower_came(&mut self) {
         let came = self.turns().came;
         let number = self.b.append_block_param(came, types::I32);

@@ -1,5 +1,6 @@
-//! Random kernels of short branches and loops, guards by a thread's number, arrays that parameters point to,
-//! and operations of warps and blocks between: all forms leave the same bytes, and the same fault.
+//! Random kernels of short branches and loops, guards by a thread's number, arrays that parameters
+//! point to, and operations of warps and blocks between: all forms leave the same bytes, and the
+//! same fault.
 //!
 //! At most one access of a kernel is outside, in at most one thread, so that all forms must tell
 //! the same thread.
