@@ -10,9 +10,9 @@
 //! on, then the next. After a barrier, the first that can.
 //!
 //! Compiled code in vectors begins with a turn of all: the warps of the block go from barrier to
-//! barrier together. Where they do not agree on a branch, each goes to the next barrier by itself
-//! ([`SPLIT`]). Where the lanes of a warp do not agree, or warps come to different barriers,
-//! [`PART`], [`MEETS_APART`] and [`ALL_MEET`] end the turn.
+//! barrier together. Where they do not agree on a branch, those that go one way go to the next
+//! barrier, then the others ([`SPLIT`], [`NEXT_WARPS`]). Where the lanes of a warp do not agree, or
+//! warps come to different barriers, [`PART`], [`MEETS_APART`] and [`ALL_MEET`] end the turn.
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -17,8 +17,8 @@
 //! | rounds | the kernel waits in its own body alone: at barriers and warp operations, or by looking at memory in a loop | loops over the lanes that the grid gives a turn, each from wait to wait; registers that are live at a wait ([`liveness`]) lie in a tile of the warp |
 //! | fibers | everything else | runs one thread; each is a fiber with its own stack |
 //!
-//! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks: 5
-//! to 10 times less.
+//! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks:
+//! 5 to 10 times less.
 //!
 //! In loops and rounds, neighbouring threads run together as long as they go the same way: the
 //! vector form, which [`spmd`] plans and [`lower::lanes`] lowers, beside the form of one thread. In

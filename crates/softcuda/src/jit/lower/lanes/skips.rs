@@ -21,7 +21,7 @@ const MOST_STEPS: usize = 12;
 
 /// A branch that leads past its region.
 struct Skip {
-    /// The steps before it, and itself.
+    /// The steps before it that are not its comparison.
     steps: Vec<usize>,
     branch: usize,
     guard: RegId,
