@@ -377,6 +377,8 @@ pub enum Operand {
     Member(Ident, Ident),
     /// `foo+8`, `%r1+8`: outside brackets, as in `mov.u64 %rd1, foo+8`.
     Offset(Ident, i64),
+    /// `a[3]`, `a[%r1+3]`: an element of an array variable.
+    Element(Ident, Index),
     /// A number.
     Immediate(Immediate),
     /// `[base+offset]`, and `[base, {…}]` of texture and tensor instructions.
@@ -393,6 +395,16 @@ pub enum Operand {
     List(Vec<Operand>),
     /// `_`: a destination that is not wanted.
     Sink,
+}
+
+/// The index of an [`Operand::Element`]. It counts scalars of the variable's type, also where the
+/// array is one of vectors or has several dimensions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index {
+    /// The register, where there is one.
+    pub register: Option<Ident>,
+    /// Added to it.
+    pub offset: i64,
 }
 
 /// An address in brackets.

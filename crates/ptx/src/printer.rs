@@ -304,6 +304,7 @@ impl Display for Operand {
             Operand::Name(name) => f.write_str(name),
             Operand::Member(name, component) => write!(f, "{name}.{component}"),
             Operand::Offset(name, offset) => write!(f, "{name}+{offset}"),
+            Operand::Element(name, index) => write!(f, "{name}[{index}]"),
             Operand::Immediate(value) => value.fmt(f),
             Operand::Address(address) => address.fmt(f),
             Operand::Vector(elements) => write!(f, "{{{}}}", list(elements)),
@@ -312,6 +313,16 @@ impl Display for Operand {
             Operand::Negate(operand) => write!(f, "-{operand}"),
             Operand::List(operands) => write!(f, "({})", list(operands)),
             Operand::Sink => f.write_str("_"),
+        }
+    }
+}
+
+impl Display for Index {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match (&self.register, self.offset) {
+            (None, offset) => write!(f, "{offset}"),
+            (Some(register), 0) => f.write_str(register),
+            (Some(register), offset) => write!(f, "{register}+{offset}"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The operands of instructions.
 
 use super::{Parsed, Parser};
-use crate::ast::{Address, AddressBase, Immediate, Operand};
+use crate::ast::{Address, AddressBase, Immediate, Index, Operand};
 use crate::lexer::Token;
 
 impl Parser<'_> {
@@ -49,6 +49,10 @@ impl Parser<'_> {
             }
             Token::Ident => match (self.named()?, self.token()) {
                 (Operand::Name(name), Token::Plus) => Operand::Offset(name, self.offset()?),
+                (Operand::Name(name), Token::OpenBracket) => {
+                    let index = self.nested(Self::index)?;
+                    Operand::Element(name, index)
+                }
                 (named, _) => named,
             },
             Token::Underscore => {
@@ -92,6 +96,32 @@ impl Parser<'_> {
             }
             None => Ok(Operand::Name(name)),
         }
+    }
+
+    /// `[index]` behind the name of an array.
+    fn index(&mut self) -> Parsed<Index> {
+        self.bump();
+        let index = match self.token() {
+            Token::Ident if !self.at_warp_size() => Index {
+                register: Some(self.ident("a register")?),
+                offset: self.offset()?,
+            },
+            _ => {
+                let at = self.at;
+                match self.expression("an index")? {
+                    Immediate::Int { bits, .. } => Index {
+                        register: None,
+                        offset: bits as i64,
+                    },
+                    _ => return Err(self.error_at(at, "an integer index")),
+                }
+            }
+        };
+        if self.token() != Token::CloseBracket {
+            return Err(self.expected("`+` or `]`"));
+        }
+        self.bump();
+        Ok(index)
     }
 
     /// `[base+offset]`, `[base, operand, ...]`

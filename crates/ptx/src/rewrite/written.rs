@@ -206,6 +206,10 @@ pub(super) fn names(operand: &Operand) -> Vec<&str> {
             Operand::Name(name) | Operand::Member(name, _) | Operand::Offset(name, _) => {
                 found.push(name.as_str());
             }
+            Operand::Element(name, index) => {
+                found.push(name.as_str());
+                found.extend(index.register.as_deref());
+            }
             Operand::Address(address) => {
                 if let AddressBase::Name(name) = &address.base {
                     found.push(name);

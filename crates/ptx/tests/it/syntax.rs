@@ -91,6 +91,20 @@ fn operands() {
         operands("a+8, a+-8, a+-8+4, a+4<<1, a+(8-4)"),
         [8, -8, -4, 8, 4].map(|n| Operand::Offset("a".into(), n))
     );
+    let element = |register: Option<&str>, offset| {
+        let register = register.map(str::to_owned);
+        Operand::Element("a".into(), Index { register, offset })
+    };
+    assert_eq!(
+        operands("a[1], a[2+4], a[-1], a[%r1], a[%r1+1]"),
+        [
+            element(None, 1),
+            element(None, 6),
+            element(None, -1),
+            element(Some("%r1"), 0),
+            element(Some("%r1"), 1)
+        ]
+    );
     assert_eq!(
         operands("[a], [a+8], [a+-8], [a+-8+2*4], [a+16-8]"),
         [0, 8, -8, 0, 8].map(|n| address("a", n, vec![]))

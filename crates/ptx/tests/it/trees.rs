@@ -86,6 +86,8 @@ fn operand() -> impl Strategy<Value = Operand> {
     let leaf = prop_oneof![
         3 => named(),
         1 => (name(), offset()).prop_map(|(name, offset)| Operand::Offset(name, offset)),
+        1 => (name(), proptest::option::of(name()), offset())
+            .prop_map(|(name, register, offset)| Operand::Element(name, Index { register, offset })),
         2 => immediate().prop_map(Operand::Immediate),
         1 => named().prop_map(|operand| Operand::Not(Box::new(operand))),
         1 => named().prop_map(|operand| Operand::Negate(Box::new(operand))),

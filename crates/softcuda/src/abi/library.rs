@@ -32,7 +32,7 @@ fn load(handle: Out<CUlibrary>, text: Result<Vec<u8>>, options: &Options) -> Res
     let start = Instant::now();
     let library = library::load(text);
     match library.code() {
-        Ok(code) => options.log_success(code.info(), start.elapsed()),
+        Ok(code) => options.log_success(|verbose| code.info(verbose), start.elapsed()),
         Err(refused) => {
             options.log_error(&refused.log);
             tracing::info!(error = ?refused.error, log = refused.log, "a library does not compile");

@@ -31,7 +31,7 @@ fn load(handle: Out<CUmodule>, text: &[u8], options: &Options) -> Result {
     let start = Instant::now();
     match module::load(&context, text) {
         Ok(module) => {
-            options.log_success(module.info(), start.elapsed());
+            options.log_success(|verbose| module.info(verbose), start.elapsed());
             handle.set(module.handle())
         }
         Err(refused) => {

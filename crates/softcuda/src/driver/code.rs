@@ -119,16 +119,20 @@ impl Code {
         }))
     }
 
-    /// What the information log gets.
-    pub fn info(&self) -> &str {
-        &self.module.info
+    /// What the information log gets: more if it is asked for.
+    pub fn info(&self, verbose: bool) -> String {
+        let more = if verbose { &*self.module.info } else { "" };
+        self.module.warnings.clone() + more
     }
 
     /// The native code of a kernel; lives as long as this does.
     pub fn compile(&self, index: usize) -> Result<Compiled> {
         self.module.kernels()[index].compile().map_err(|error| {
             eprintln!("softcuda: {error}");
-            CUresult::CUDA_ERROR_INVALID_PTX
+            match error.unsupported {
+                true => CUresult::CUDA_ERROR_NOT_SUPPORTED,
+                false => CUresult::CUDA_ERROR_INVALID_PTX,
+            }
         })
     }
 

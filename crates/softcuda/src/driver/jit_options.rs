@@ -102,8 +102,8 @@ impl Options {
     }
 
     /// Writes what a call that went well has to say.
-    pub fn log_success(&self, info: &str, took: Duration) {
-        self.info.write(if self.verbose { info } else { "" });
+    pub fn log_success(&self, info: impl FnOnce(bool) -> String, took: Duration) {
+        self.info.write(&info(self.verbose));
         self.error.write("");
         if let Some(place) = self.wall_time {
             // A float in the low half of a pointer.

@@ -111,8 +111,8 @@ impl Module {
     }
 
     /// What the information log gets.
-    pub fn info(&self) -> &str {
-        self.code.info()
+    pub fn info(&self, verbose: bool) -> String {
+        self.code.info(verbose)
     }
 
     /// Its functions, in source order.

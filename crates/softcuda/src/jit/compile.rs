@@ -55,13 +55,18 @@ const MOST_ARRAYS: usize = 64;
 pub(crate) struct CompileError {
     kernel: String,
     what: String,
+    /// It reaches an instruction that is right PTX and not run.
+    pub unsupported: bool,
 }
 
 impl CompileError {
     /// Says what is wrong with a kernel.
     pub fn new(kernel: &str, what: String) -> CompileError {
-        let kernel = kernel.to_owned();
-        CompileError { kernel, what }
+        CompileError {
+            kernel: kernel.to_owned(),
+            what,
+            unsupported: false,
+        }
     }
 }
 
@@ -155,6 +160,24 @@ pub(crate) fn reachable(program: &Program, kernel: u32) -> Vec<u32> {
     }
     found.retain(|at| program.functions[*at as usize].body.is_some());
     found
+}
+
+/// A kernel that reaches what is not run is not compiled.
+pub(crate) fn check_reachable(program: &Program, kernel: u32) -> Result<(), CompileError> {
+    for at in reachable(program, kernel) {
+        let function = &program.functions[at as usize];
+        let body = function.body.as_ref();
+        let Some(refusal) = body.and_then(|body| body.not_run.first()) else {
+            continue;
+        };
+        let (line, what) = (refusal.pos.line, &refusal.what);
+        return Err(CompileError {
+            kernel: program.functions[kernel as usize].name.clone(),
+            what: format!("line {line}, in `{}`: {what}", function.name),
+            unsupported: true,
+        });
+    }
+    Ok(())
 }
 
 /// The layout of a kernel's shared memory.

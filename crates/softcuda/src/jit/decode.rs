@@ -12,6 +12,7 @@ use ptx::ast::{Immediate, Pos, Type};
 
 use super::lower::{Lower, PlainAccess, Term};
 use super::program::{Function, Tables};
+use super::resolve::isa;
 use super::spmd::WIDTH;
 
 /// A register of the function being compiled.
@@ -452,7 +453,10 @@ impl<'a> Reader<'a> {
     /// The refusal of the modifier to be read next, or of its absence.
     pub fn unknown_modifier(&self) -> Refusal {
         match self.peek() {
-            Some(name) => self.not_run(format!("modifier .{name}")),
+            Some(name) if isa::is_modifier(self.opcode, name) => {
+                self.not_run(format!("modifier .{name}"))
+            }
+            Some(name) => self.invalid(format!("modifier .{name} is not known here")),
             None => self.invalid("a modifier is missing".into()),
         }
     }

@@ -159,8 +159,10 @@ pub(crate) struct Module {
     cache: Option<(&'static Cache, cache::Source)>,
     kernels: Vec<Arc<Kernel>>,
     _variables: Variables,
-    /// What the driver writes into its information log.
+    /// What the driver writes into its information log when it is asked for more.
     pub info: String,
+    /// What it writes there always: instructions that are not run.
+    pub warnings: String,
 }
 
 impl Module {
@@ -226,6 +228,7 @@ impl Module {
                 kernels,
                 _variables: variables,
                 info,
+                warnings: warnings(&program),
             }
         }))
     }
@@ -384,6 +387,7 @@ impl Kernel {
     fn make_code(&self) -> Result<Code, CompileError> {
         let start = Instant::now();
         let module = self.module();
+        compile::check_reachable(&module.program, self.function)?;
         let mode = match (module.facts[self.function as usize].mode(), module.form) {
             (Mode::Rounds, Form::Fibers) => Mode::Fibers,
             (mode, _) => mode,
@@ -463,6 +467,23 @@ impl Attributes {
             _ => {}
         }
     }
+}
+
+/// A line for each instruction that is right PTX and not run.
+fn warnings(program: &Program) -> String {
+    let mut log = String::new();
+    for function in &program.functions {
+        for refusal in function.body.iter().flat_map(|body| &body.not_run) {
+            let (line, what) = (refusal.pos.line, &refusal.what);
+            let _ = writeln!(
+                log,
+                "ptxas application ptx input, line {line}; warning : {what} by softcuda: \
+                 a launch that reaches `{}` fails",
+                function.name
+            );
+        }
+    }
+    log
 }
 
 /// Comments and blank space, then a directive: whatever does not begin so was never meant as PTX.

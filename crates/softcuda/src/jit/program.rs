@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ptx::ast::{FunctionDirective, Init, Linkage, Pos, Type};
 use smallvec::SmallVec;
 
-use super::decode::{Operation, RegId, Special};
+use super::decode::{Operation, Refusal, RegId, Special};
 use super::layout::Layout;
 
 /// A checked module.
@@ -127,6 +127,9 @@ pub(crate) struct Body {
     pub steps: Vec<Step>,
     /// Symbols whose addresses or places the body names.
     pub uses: Uses,
+    /// Instructions that are right and not run, which `steps` lacks: nothing that reaches this body
+    /// is compiled.
+    pub not_run: Vec<Refusal>,
 }
 
 /// Names and storage of a body.

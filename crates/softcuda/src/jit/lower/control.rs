@@ -84,7 +84,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
             let [_] = reader.finish()?;
             Control::Nothing
         }
-        _ => return Err(reader.not_run("the instruction".into())),
+        _ => return Err(reader.invalid("is no instruction of control".into())),
     }))
 }
 

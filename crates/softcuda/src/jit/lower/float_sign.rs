@@ -74,7 +74,7 @@ pub(crate) fn decode_extremum(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, 
     };
     modifiers.allow(r, allowed)?;
     if r.args.len() == 4 {
-        return Err(r.not_run("the form with three inputs, of sm_100,".into()));
+        return Err(r.invalid("the form with three inputs is of sm_100".into()));
     }
     if modifiers.has(Flag::Xorsign) != modifiers.has(Flag::Abs) {
         return Err(r.invalid(".xorsign and .abs go together".into()));

@@ -70,7 +70,7 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     };
     let modifiers = Modifiers::read(r)?;
     if r.peek() == Some("f32") {
-        return Err(r.not_run("mixed precision, of sm_100,".into()));
+        return Err(r.invalid("mixed precision is of sm_100".into()));
     }
     let ty = r.ty_of(&TYPES)?;
     let bf16 = matches!(ty, Type::Bf16 | Type::Bf16x2);

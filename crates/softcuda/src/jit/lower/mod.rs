@@ -113,7 +113,7 @@ fn arithmetic_by_type(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal>
             _ => float_sign::decode_sign(r),
         },
         Some(Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) => half::decode(r),
-        Some(Type::F32x2) => Err(r.not_run("packed singles, of sm_100,".into())),
+        Some(Type::F32x2) => Err(r.invalid("packed singles is of sm_100".into())),
         _ => integer::decode(r),
     }
 }

@@ -210,7 +210,7 @@ fn redux(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         ("xor", "xor"),
     ])?;
     if r.peek() == Some("abs") || r.peek() == Some("NaN") || r.peek() == Some("f32") {
-        return Err(r.not_run("reducing singles, of sm_100,".into()));
+        return Err(r.invalid("reducing singles is of sm_100".into()));
     }
     let arithmetic = matches!(name, "add" | "min" | "max");
     let ty = r.ty_of(if arithmetic {

@@ -1,14 +1,18 @@
 //! The body of a function: its scopes, its storage, its instructions.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use ptx::ast::{self, Init, Pos, Space, Statement, Type, Variable};
 
 use smallvec::SmallVec;
 
 use super::floats::Votes;
+use super::isa;
 use super::nans::{Decision, Nans};
 use super::scope::{Named, Scopes};
 use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, Resolver, types};
-use crate::jit::decode::{Arg, Reader, Refusal, RegId, Special, Symbol};
+use crate::jit::decode::{Arg, Reader, RegId, Special, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
 use crate::jit::program::{
@@ -17,7 +21,7 @@ use crate::jit::program::{
 
 /// An instruction whose operands are resolved, before its family has read it.
 struct Pending<'a> {
-    instruction: &'a ast::Instruction,
+    instruction: Cow<'a, ast::Instruction>,
     guard: Option<(RegId, bool)>,
     args: Vec<Arg>,
 }
@@ -34,6 +38,8 @@ pub(super) struct Resolve<'r, 'a> {
     pub scopes: Scopes,
     tables: Tables,
     uses: Uses,
+    /// The size of a scalar of each array among the variables of the body.
+    pub arrays: HashMap<Symbol, u32>,
     steps: Vec<PendingStep<'a>>,
     /// Size of the frame, in 64 bits so that it can be told when it is too large.
     frame: u64,
@@ -61,6 +67,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         scopes: Scopes::default(),
         tables: Tables::default(),
         uses: Uses::default(),
+        arrays: HashMap::new(),
         steps: vec![],
         frame: 0,
         call_top: 0,
@@ -110,8 +117,8 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     let mut nans = Nans::default();
     for step in &steps {
         if let PendingStep::Instruction(pending) = step {
-            votes.count(pending.instruction, &pending.args);
-            nans.count(pending.instruction, &pending.args);
+            votes.count(&pending.instruction, &pending.args);
+            nans.count(&pending.instruction, &pending.args);
         }
     }
     tables.mentions = mentions(&tables, &steps);
@@ -130,11 +137,13 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         list.sort_unstable();
         list.dedup();
     }
+    let not_run = std::mem::take(&mut module.not_run);
     if module.refusals.len() == refusals {
         module.program.functions[at as usize].body = Some(Body {
             tables,
             steps,
             uses,
+            not_run,
         });
     }
 }
@@ -184,7 +193,7 @@ fn decode(
             }
             PendingStep::Instruction(pending) => pending,
         };
-        let instruction = pending.instruction;
+        let instruction = &*pending.instruction;
         if let Some((register, ty)) = types::mismatch(instruction, &pending.args, &tables.registers)
         {
             let have = tables.registers[register.0 as usize].name();
@@ -205,11 +214,10 @@ fn decode(
         );
         let result = match lower::decoder(&instruction.opcode) {
             Some(decode) => decode(&mut reader),
-            None => Err(Refusal {
-                pos: instruction.pos,
-                what: format!("`{}`: the instruction is not supported", reader.text()),
-                invalid: false,
-            }),
+            None if isa::is_opcode(&instruction.opcode) => {
+                Err(reader.not_run("the instruction".into()))
+            }
+            None => Err(reader.invalid("is no instruction".into())),
         };
         match result {
             Ok(operation) => {
@@ -341,8 +349,16 @@ impl<'a> Resolve<'_, 'a> {
             align: layout::alignment(variable),
             copy: None,
         });
+        self.note_array(variable, symbol);
         if variable.name != "_" && !self.scopes.declare(&variable.name, symbol) {
             self.twice(variable.pos, &variable.name);
+        }
+    }
+
+    /// Remembers the type of an array, for operands that are elements of it.
+    fn note_array(&mut self, variable: &Variable, symbol: Symbol) {
+        if !variable.dims.is_empty() {
+            self.arrays.insert(symbol, variable.ty.size());
         }
     }
 
@@ -471,6 +487,7 @@ impl<'a> Resolve<'_, 'a> {
                     offset,
                     size: variable.size(),
                 });
+                self.note_array(variable, symbol);
                 if variable.init.is_some() {
                     self.module.invalid(
                         variable.pos,
@@ -501,14 +518,11 @@ impl<'a> Resolve<'_, 'a> {
                     );
                 }
             }
-            Space::Sreg | Space::Tex => self.module.refuse(Refusal {
-                pos: variable.pos,
-                what: format!(
-                    "`{name}`: a variable in .{} is not supported",
-                    variable.space.name()
-                ),
-                invalid: false,
-            }),
+            Space::Sreg | Space::Tex => {
+                let space = variable.space.name();
+                let what = format!("`{name}`: a variable in .{space} is not supported");
+                self.module.unsupported(variable, what);
+            }
         }
     }
 
@@ -551,15 +565,36 @@ impl<'a> Resolve<'_, 'a> {
         }
         if self.module.refusals.len() == refusals {
             self.steps.push(PendingStep::Instruction(Pending {
-                instruction,
+                instruction: Cow::Borrowed(instruction),
                 guard,
                 args,
             }));
-        } else if lower::decoder(&instruction.opcode).is_none() {
+        } else if lower::decoder(&instruction.opcode).is_none()
+            && !isa::is_opcode(&instruction.opcode)
+        {
             // The word itself is wrong, which says more than its operands do.
-            let what = format!("`{}`: the instruction is not supported", instruction.opcode);
+            let what = format!("`{}`: is no instruction", instruction.opcode);
             self.module.invalid(instruction.pos, what);
         }
+    }
+
+    /// Adds a step that the source does not have, on the way to what stands at `pos`: an opcode
+    /// with modifiers, and operands.
+    pub fn step(&mut self, pos: Pos, text: &str, args: Vec<Arg>) {
+        let mut words = text.split('.').map(str::to_owned);
+        let instruction = ast::Instruction {
+            pos,
+            guard: None,
+            opcode: words.next().unwrap_or_default(),
+            modifiers: words.collect(),
+            operands: vec![],
+        };
+        args.iter().for_each(|arg| self.note_uses(pos, arg, false));
+        self.steps.push(PendingStep::Instruction(Pending {
+            instruction: Cow::Owned(instruction),
+            guard: None,
+            args,
+        }));
     }
 
     /// Remembers the symbols that an operand names.

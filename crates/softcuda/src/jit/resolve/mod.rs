@@ -6,6 +6,7 @@
 
 mod body;
 mod floats;
+pub(super) mod isa;
 mod nans;
 mod operand;
 mod scope;
@@ -50,8 +51,11 @@ pub(crate) fn resolve(module: &ast::Module) -> Result<(Program, Names), Vec<Refu
             function_base: Program::new_function_base(),
         },
         names: HashMap::new(),
+        arrays: HashMap::new(),
         defined: HashSet::new(),
         refusals: vec![],
+        not_run: vec![],
+        unsupported: HashMap::new(),
     };
     for item in &module.items {
         resolver.declare(item);
@@ -84,9 +88,15 @@ pub(crate) type Names = HashMap<String, Symbol>;
 struct Resolver {
     program: Program,
     names: Names,
+    /// The size of a scalar of each array among the variables in `.global`, `.const` and `.shared`.
+    arrays: HashMap<Symbol, u32>,
     /// Functions that have a body, also where it was refused.
     defined: HashSet<u32>,
     refusals: Vec<Refusal>,
+    /// What is right in the body being checked, and not run.
+    not_run: Vec<Refusal>,
+    /// Variables that are right and not supported, and why: a body that names one is not run.
+    unsupported: HashMap<String, String>,
 }
 
 impl Resolver {
@@ -115,9 +125,18 @@ impl Resolver {
     }
 
     fn refuse(&mut self, refusal: Refusal) {
-        if self.refusals.len() < MAX_REFUSALS {
-            self.refusals.push(refusal);
+        let list = match refusal.invalid {
+            true => &mut self.refusals,
+            false => &mut self.not_run,
+        };
+        if list.len() < MAX_REFUSALS {
+            list.push(refusal);
         }
+    }
+
+    /// A variable that is not supported: bodies that name it are not run.
+    fn unsupported(&mut self, variable: &Variable, what: String) {
+        self.unsupported.insert(variable.name.clone(), what);
     }
 
     /// First pass: what the module declares.
@@ -167,6 +186,14 @@ impl Resolver {
 
     /// Gives a variable of the module's spaces its place; refuses one of another space.
     fn variable(&mut self, variable: &Variable) -> Option<Symbol> {
+        let symbol = self.place(variable)?;
+        if !variable.dims.is_empty() {
+            self.arrays.insert(symbol, variable.ty.size());
+        }
+        Some(symbol)
+    }
+
+    fn place(&mut self, variable: &Variable) -> Option<Symbol> {
         match variable.space {
             Space::Global | Space::Const => {
                 let global = self.global(variable)?;
@@ -205,15 +232,12 @@ impl Resolver {
                 Some(Symbol::Shared(self.program.shared.len() as u32 - 1))
             }
             space => {
-                self.refuse(Refusal {
-                    pos: variable.pos,
-                    what: format!(
-                        "`{}`: a variable of the module in .{} is not supported",
-                        variable.name,
-                        space.name()
-                    ),
-                    invalid: false,
-                });
+                let what = format!(
+                    "`{}`: a variable of the module in .{} is not supported",
+                    variable.name,
+                    space.name()
+                );
+                self.unsupported(variable, what);
                 None
             }
         }
@@ -222,15 +246,8 @@ impl Resolver {
     fn global(&mut self, variable: &Variable) -> Option<Global> {
         self.check_alignment(variable);
         if matches!(variable.ty, Type::Texref | Type::Samplerref | Type::Surfref) {
-            self.refuse(Refusal {
-                pos: variable.pos,
-                what: format!(
-                    "`{}`: .{} is not supported",
-                    variable.name,
-                    variable.ty.name()
-                ),
-                invalid: false,
-            });
+            let (name, ty) = (&variable.name, variable.ty.name());
+            self.unsupported(variable, format!("`{name}`: .{ty} is not supported"));
             return None;
         }
         if variable.ty == Type::Pred {

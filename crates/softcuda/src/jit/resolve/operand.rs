@@ -1,11 +1,11 @@
 //! Operands: names become registers, symbols and special registers.
 
-use ptx::ast::{self, AddressBase, Immediate, Linkage, Operand, Pos, Type};
+use ptx::ast::{self, AddressBase, Immediate, Index, Linkage, Operand, Pos, Type};
 
 use super::body::Resolve;
 use super::scope::Named;
 use super::special;
-use crate::jit::decode::{Arg, Symbol};
+use crate::jit::decode::{Arg, Refusal, Symbol};
 
 impl Resolve<'_, '_> {
     /// An operand; what is wrong with it is refused, and stands for nothing.
@@ -20,6 +20,7 @@ impl Resolve<'_, '_> {
                     format!("`{name}` is no variable that an offset can be added to"),
                 ),
             },
+            Operand::Element(name, index) => self.element(at, name, index),
             Operand::Member(name, component) => self.member(at, name, component),
             Operand::Immediate(immediate) => Arg::Imm(*immediate),
             Operand::Address(address) => self.address(at, address),
@@ -78,12 +79,79 @@ impl Resolve<'_, '_> {
                     let reserved = self.module.reserved_shared();
                     return Arg::Symbol(Symbol::Shared(reserved), offset);
                 }
+                if let Some(what) = self.module.unsupported.get(name).cloned() {
+                    let (pos, invalid) = (at.pos, false);
+                    self.module.refuse(Refusal { pos, what, invalid });
+                    return Arg::Sink;
+                }
                 let Some(symbol) = self.module.names.get(name).copied() else {
                     return self.unfit(at.pos, format!("`{name}` is not declared"));
                 };
                 self.check_extern(at.pos, symbol);
                 Arg::Symbol(symbol, offset)
             }
+        }
+    }
+
+    /// An element of an array: for a load or store the place to access, otherwise its address. An
+    /// index in a register is multiplied in steps before the instruction.
+    fn element(&mut self, at: &ast::Instruction, name: &str, index: &Index) -> Arg {
+        let array = match self.name(at, name, 0) {
+            Arg::Symbol(symbol, _) => symbol,
+            Arg::Sink => return Arg::Sink,
+            _ => return self.unfit(at.pos, format!("`{name}` is no array")),
+        };
+        let of_module = || self.module.arrays.get(&array);
+        let Some(size) = self.arrays.get(&array).or_else(of_module).copied() else {
+            return self.unfit(at.pos, format!("`{name}` is no array"));
+        };
+        let offset = index.offset.wrapping_mul(i64::from(size));
+        let accesses = matches!(at.opcode.as_str(), "ld" | "ldu" | "st");
+        if !accesses && !matches!(at.opcode.as_str(), "mov" | "cvta") {
+            let what = format!("`{}` takes no element of an array", at.opcode);
+            return self.unfit(at.pos, what);
+        }
+        let Some(register) = &index.register else {
+            return match accesses {
+                true => Arg::Address(Box::new(Arg::Symbol(array, 0)), offset),
+                false => Arg::Symbol(array, offset),
+            };
+        };
+        let Arg::Reg(number) = self.name(at, register, 0) else {
+            return self.unfit(at.pos, format!("`{register}` is no register for an index"));
+        };
+        let mut types = at.modifiers.iter().filter_map(|name| Type::from_name(name));
+        let ty = match types.next_back() {
+            Some(ty) if !accesses && ty.size() == 4 => Type::U32,
+            _ => Type::U64,
+        };
+        let multiply = match (ty, self.scopes.types()[number.0 as usize]) {
+            (Type::U32, Type::B32 | Type::U32 | Type::S32) => "mad.lo.u32",
+            (_, Type::B32 | Type::U32) => "mad.wide.u32",
+            (_, Type::S32) => "mad.wide.s32",
+            (Type::U64, Type::B64 | Type::U64 | Type::S64) => "mad.lo.u64",
+            _ => {
+                let what = format!("`{register}` has no type of an index here");
+                return self.unfit(at.pos, what);
+            }
+        };
+        let base = Arg::Reg(self.scopes.fresh(ty));
+        let scalar = Arg::Imm(Immediate::Int {
+            bits: u64::from(size),
+            signed: false,
+        });
+        let start = match accesses {
+            true => Arg::Symbol(array, 0),
+            false => Arg::Symbol(array, offset),
+        };
+        let to = format!("mov.{}", ty.name());
+        self.step(at.pos, &to, vec![base.clone(), start]);
+        let place = Arg::Reg(self.scopes.fresh(ty));
+        let args = vec![place.clone(), Arg::Reg(number), scalar, base];
+        self.step(at.pos, multiply, args);
+        match accesses {
+            true => Arg::Address(Box::new(place), offset),
+            false => place,
         }
     }
 

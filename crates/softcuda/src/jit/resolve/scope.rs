@@ -149,6 +149,12 @@ impl Scopes {
             })
     }
 
+    /// A register that the source does not have.
+    pub fn fresh(&mut self, ty: Type) -> RegId {
+        self.types.push(ty);
+        RegId(self.types.len() as u32 - 1)
+    }
+
     /// The types of the registers used so far.
     pub fn types(&self) -> &[Type] {
         &self.types

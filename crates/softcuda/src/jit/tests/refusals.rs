@@ -118,11 +118,43 @@ fn calls_must_fit() {
 #[test]
 fn functions_that_never_run_are_checked_too() {
     let source = harness::module(
-        ".entry k() { ret; }\n.func f() { frobnicate.u32; }\n.func g() { wmma.load; tex.1d; }",
+        ".entry k() { ret; }\n.func f() { frobnicate.u32; }\n.func g() { add.frobnicate; tex.1d; }",
     );
     let log = harness::refusal(&source).log;
-    for name in ["frobnicate.u32", "wmma.load", "tex.1d"] {
+    for name in ["frobnicate.u32", "add.frobnicate"] {
         assert!(log.contains(name), "{log}");
+    }
+    assert!(!log.contains("tex"), "{log}");
+}
+
+/// Right PTX that is not run fails where a kernel reaches it, and nothing else.
+#[test]
+fn what_is_not_run_fails_the_kernels_that_reach_it() {
+    let module = harness::load(&harness::module(
+        ".global .texref image;
+.func sample() { .reg .b32 %r<5>;
+  tex.1d.v4.s32.s32 {%r0, %r1, %r2, %r3}, [image, {%r4}]; ret; }
+.func between() { call sample; ret; }
+.entry direct() { .reg .b32 %r<5>; pmevent 1; ret; }
+.entry through() { call between; ret; }
+.entry other() { ret; }",
+    ));
+    let error = |name: &str| module.kernel(name).unwrap().compile().unwrap_err();
+    assert!(error("direct").unsupported);
+    assert!(
+        error("direct")
+            .to_string()
+            .contains("line 8, in `direct`: `pmevent`")
+    );
+    assert!(error("through").unsupported);
+    assert!(
+        error("through")
+            .to_string()
+            .contains("line 6, in `sample`: `image`")
+    );
+    module.kernel("other").unwrap().compile().unwrap();
+    for line in ["line 6; warning ", "line 8; warning "] {
+        assert!(module.warnings.contains(line), "{}", module.warnings);
     }
 }
 

@@ -184,3 +184,72 @@ fn reserved_shared_memory_is_the_kernels_to_use_and_apart_from_its_own() {
     harness::run(&source, "k", [1; 3], [1; 3], &mut [buffer(&mut out)], &[]).unwrap();
     assert_eq!(out, [11, 22, 133]);
 }
+
+/// An index counts scalars of the array's type, also in vectors and rows.
+#[test]
+fn elements() {
+    let source = harness::module(
+        ".global .u32 g[4] = { 10, 11, 12, 13 };
+.visible .entry k(.param .u64 out, .param .align 8 .b32 q[4]) {
+    .reg .b32 %r<8>; .reg .s32 %s; .reg .b64 %rd<8>;
+    .shared .v4 .u32 v[4]; .shared .u16 rows[4][8]; .local .u64 l[4];
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; cvt.u64.u32 %rd2, %r1; sub.s32 %s, 1, %r1;
+    st.shared.u32 v[5], 50; ld.shared.u32 %r2, [v+20]; st.global.u32 [%rd1], %r2;
+    st.shared.u32 v[%r1+6], 60; ld.shared.u32 %r2, [v+28]; st.global.u32 [%rd1+4], %r2;
+    st.shared.u16 rows[%rd2], 70; mov.u32 %r3, rows[1]; ld.shared.u16 %r2, [%r3];
+    st.global.u32 [%rd1+8], %r2;
+    mov.u32 %r3, rows[%r1+3]; mov.u32 %r4, rows; sub.u32 %r2, %r3, %r4;
+    st.global.u32 [%rd1+12], %r2;
+    ld.global.u32 %r2, g[3]; st.global.u32 [%rd1+16], %r2;
+    cvta.global.u64 %rd3, g[2]; ld.u32 %r2, [%rd3]; st.global.u32 [%rd1+20], %r2;
+    st.local.u64 l[%r1], 80; ld.local.u32 %r2, [l+8]; st.global.u32 [%rd1+24], %r2;
+    ld.param.u32 %r2, q[1]; st.global.u32 [%rd1+28], %r2;
+    ld.param.u32 %r2, q[%r1+1]; st.global.u32 [%rd1+32], %r2;
+    ld.global.u32 %r2, g[%s+2]; st.global.u32 [%rd1+36], %r2;
+}",
+    );
+    let params: Vec<u8> = [90u32, 91, 92, 93]
+        .iter()
+        .flat_map(|n| n.to_le_bytes())
+        .collect();
+    let mut out = [0u32; 10];
+    let (grid, block) = ([1, 1, 1], [2, 1, 1]);
+    // The threads write the same but for what their number decides; the second is asked for.
+    let source = source.replace("ld.param.u64 %rd1", ".reg .pred %p; ld.param.u64 %rd1");
+    let source = source.replace("sub.s32 %s", "setp.eq.u32 %p, %r1, 0; @%p ret; sub.s32 %s");
+    harness::run(
+        &source,
+        "k",
+        grid,
+        block,
+        &mut [buffer(&mut out)],
+        &[&params],
+    )
+    .unwrap();
+    assert_eq!(out, [50, 60, 70, 8, 13, 12, 80, 91, 92, 12]);
+}
+
+#[test]
+fn what_has_no_elements() {
+    for body in [
+        "ld.shared.u32 %r1, one[0];",
+        "ld.shared.u32 %r1, many[%q];",
+        "ld.shared.u32 %r1, %r1[0];",
+        "ld.shared.u32 %r1, many[%f1];",
+        "atom.shared.add.u32 %r1, many[1], 1;",
+        "add.u32 %r1, many[1], 1;",
+        "mov.u32 %r1, many[%rd1];",
+    ] {
+        let source = harness::module(&format!(
+            ".shared .u32 one; .shared .u32 many[4]; .entry k() {{
+            .reg .b32 %r<2>; .reg .f32 %f<2>; .reg .b64 %rd<2>; {body} }}"
+        ));
+        let error = harness::refusal(&source);
+        assert_eq!(
+            error.kind,
+            LoadErrorKind::InvalidPtx,
+            "{body}: {}",
+            error.log
+        );
+    }
+}

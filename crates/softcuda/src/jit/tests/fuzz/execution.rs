@@ -53,7 +53,7 @@ fn damaged_kernels_run() {
         for kernel in loaded.kernels() {
             match kernel.compile() {
                 Ok(_) => {}
-                Err(error) if is_limit(&error.to_string()) => continue,
+                Err(error) if is_limit(&error) => continue,
                 Err(error) => return Err(format!("{error}\n{text}")),
             }
             if kernel.attributes.shared_offset > 200 << 10 || kernel.attributes.local > 1 << 20 {

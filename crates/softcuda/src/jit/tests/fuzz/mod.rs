@@ -27,7 +27,8 @@ use parking_lot::Mutex;
 pub(super) use modules::Random;
 use modules::{Seeds, damage, forms, loadable, tree};
 
-use crate::jit::module::{LoadErrorKind, LoadOptions, Module};
+use crate::jit::compile::CompileError;
+use crate::jit::module::{LoadOptions, Module};
 
 /// Cases of a plain `cargo test`.
 const DEFAULT_CASES: u64 = 3_000;
@@ -133,17 +134,20 @@ fn load_and_compile(text: &[u8], tally: &Tally) -> Result<(), String> {
     for kernel in module.kernels() {
         match kernel.compile() {
             Ok(_) => drop(tally.kernels.fetch_add(1, Ordering::Relaxed)),
-            Err(error) if is_limit(&error.to_string()) => {}
+            Err(error) if is_limit(&error) => {}
             Err(error) => return Err(error.to_string()),
         }
     }
     Ok(())
 }
 
-/// What the loader says of a text that it refuses.
+/// What the loader says of a text that it refuses, or of which something is not run.
 fn refusal(text: &str) -> Option<String> {
-    let loaded = Module::load(text.as_bytes(), &LoadOptions::default());
-    loaded.err().map(|error| error.log)
+    match Module::load(text.as_bytes(), &LoadOptions::default()) {
+        Ok(module) if module.warnings.is_empty() => None,
+        Ok(module) => Some(module.warnings.clone()),
+        Err(error) => Some(error.log),
+    }
 }
 
 /// What damage starts from.
@@ -151,17 +155,20 @@ fn seeds() -> Seeds {
     Seeds::new(&refusal)
 }
 
-/// What the compiler may say of a module that was checked: that something of it is too large.
-fn is_limit(error: &str) -> bool {
-    [
-        "are too many",
-        "is too large",
-        "too much shared memory",
-        "CodeTooLarge",
-        "ImplLimitExceeded",
-    ]
-    .iter()
-    .any(|limit| error.contains(limit))
+/// What the compiler may say of a module that was checked: that something of it is too large, or
+/// not run.
+fn is_limit(error: &CompileError) -> bool {
+    let what = error.to_string();
+    error.unsupported
+        || [
+            "are too many",
+            "is too large",
+            "too much shared memory",
+            "CodeTooLarge",
+            "ImplLimitExceeded",
+        ]
+        .iter()
+        .any(|limit| what.contains(limit))
 }
 
 /// The damaged text of a case.
@@ -224,15 +231,7 @@ fn seeds_compile() {
         if let Err(what) = load_and_compile(text.as_bytes(), &tally) {
             panic!("{what}\n{text}");
         }
-        if let Err(error) = Module::load(text.as_bytes(), &LoadOptions::default()) {
-            assert_eq!(
-                error.kind,
-                LoadErrorKind::InvalidPtx,
-                "{}\n{text}",
-                error.log
-            );
-            refused.push(error.log);
-        }
+        refused.extend(refusal(&text));
     }
     let most = seeds.modules().len() / 4;
     assert!(

@@ -53,7 +53,7 @@ fn outcome(
 fn runs(kernel: &Kernel) -> Result<bool, String> {
     match kernel.compile() {
         Ok(_) => {}
-        Err(error) if is_limit(&error.to_string()) => return Ok(false),
+        Err(error) if is_limit(&error) => return Ok(false),
         Err(error) => return Err(error.to_string()),
     }
     Ok(kernel.attributes.shared_offset <= 200 << 10 && kernel.attributes.local <= 1 << 20)

@@ -2,7 +2,7 @@
 //! single instructions.
 
 use ptx::ast::{
-    Address, AddressBase, Ident, Immediate, Instruction, Linkage, Operand, Pos, Space, Type,
+    Address, AddressBase, Ident, Immediate, Index, Instruction, Linkage, Operand, Pos, Space, Type,
 };
 
 use super::Random;
@@ -296,6 +296,13 @@ pub fn operand(random: &mut Random, names: &Names) -> Operand {
                 .collect(),
         ),
         8 => Operand::Offset(symbol(random, names), one_of(random, EDGES) as i64),
+        9 => Operand::Element(
+            symbol(random, names),
+            Index {
+                register: (random.below(2) == 0).then(|| register(random, names)),
+                offset: one_of(random, EDGES) as i64,
+            },
+        ),
         _ => Operand::Name(register(random, names)),
     }
 }

@@ -565,7 +565,7 @@ fn rebind(
             let name = name.clone();
             *operand = Operand::Name(like(random, types[&name], names));
         }
-        Operand::Offset(name, _) => *name = symbol(random, names),
+        Operand::Offset(name, _) | Operand::Element(name, _) => *name = symbol(random, names),
         Operand::Address(address) => {
             if let AddressBase::Name(name) = &mut address.base {
                 rename(random, name);
