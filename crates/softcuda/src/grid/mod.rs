@@ -22,6 +22,7 @@ pub(crate) mod context;
 pub(crate) mod device_functions;
 mod fiber;
 pub(crate) mod launch;
+pub(crate) mod matrix;
 mod output;
 pub(crate) mod poll;
 mod pool;

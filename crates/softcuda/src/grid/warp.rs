@@ -13,6 +13,7 @@ use std::mem::offset_of;
 use super::block::{Block, linear_of, suspend, thread_of};
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, ThreadContext};
 use super::launch::FaultKind;
+use super::matrix::{self, Product};
 use super::rounds::START;
 use super::running::fault;
 use crate::jit::runtime::runtime;
@@ -62,15 +63,19 @@ pub(crate) enum Meeting {
     ReduxXor,
     /// `elect`
     Elect,
+    /// `movmatrix`
+    Transpose,
+    /// `mma`, `wmma.mma`: what is multiplied says the rest of the kind, see [`multiplication`].
+    Multiply,
 }
 
 impl Meeting {
-    const ALL: [Meeting; 20] = {
+    const ALL: [Meeting; 22] = {
         use Meeting::*;
         [
             Sync, ShflUp, ShflDown, ShflBfly, ShflIdx, VoteAll, VoteAny, VoteUni, VoteBallot,
             MatchAny, MatchAll, ReduxAdd, ReduxMinU, ReduxMaxU, ReduxMinS, ReduxMaxS, ReduxAnd,
-            ReduxOr, ReduxXor, Elect,
+            ReduxOr, ReduxXor, Elect, Transpose, Multiply,
         ]
     };
 }
@@ -84,10 +89,20 @@ pub(crate) const fn unmasked(meeting: Meeting, site: u32) -> u32 {
     UNMASKED | (site & 0x7f_ffff) << 8 | meeting as u32
 }
 
+/// The kind that a matrix product has.
+pub(crate) fn multiplication(product: Product) -> u32 {
+    const { assert!(8 + Product::CODE_BITS <= 31) };
+    product.code() << 8 | Meeting::Multiply as u32
+}
+
+/// Where in a tile the registers of matrix products lie, in kernels that have them.
+pub(crate) const OPERANDS: usize = size_of::<Tile>();
+
 /// What the lanes of a warp bring to an operation and take from it; in rounds also where they
 /// stand. One array for each thing, so that neighbouring lanes lie side by side.
 ///
-/// Behind it lie, in rounds, the registers that the lanes keep while they wait, in the same way.
+/// Behind it lie, in the same way, what lanes bring to matrix products and take from them, if the
+/// kernel has any, and in rounds the registers that the lanes keep while they wait.
 #[repr(C)]
 pub(crate) struct Tile {
     /// In rounds: where each lane stands.
@@ -454,12 +469,32 @@ impl Warp {
             Meeting::ReduxAnd => fold(u32::MAX, |a, b| a & b),
             Meeting::ReduxOr => fold(0, |a, b| a | b),
             Meeting::ReduxXor => fold(0, |a, b| a ^ b),
+            Meeting::Transpose => {
+                let values = std::array::from_fn(|lane| tile.values[lane].get());
+                let transposed = matrix::transpose(&values);
+                each(lanes, |lane| tile.results[lane].set(transposed[lane]));
+            }
+            Meeting::Multiply => self.multiply(Product::of_code(kind >> 8)),
             Meeting::Elect => {
                 let leader = lanes.trailing_zeros();
                 self.set_results(lanes, u64::from(leader));
                 self.set_predicates(lanes, lanes & lanes.wrapping_neg());
             }
         }
+    }
+
+    /// Multiplies what the lanes brought behind the tile; what they take lies there afterwards.
+    fn multiply(&self, product: Product) {
+        // SAFETY: only kernels with such operations come here, and their tiles have room for as
+        // many words behind them. Those are numbers, in memory that holds some from the start;
+        // compiled code, which writes them too, does not run meanwhile.
+        let words = unsafe {
+            let start = self.tile.get().cast_mut().cast::<u8>().add(OPERANDS);
+            &mut *start.cast::<[matrix::Words; matrix::MOST_BROUGHT]>()
+        };
+        let [.., taken] = product.words();
+        let results = product.compute(words);
+        words[..taken].copy_from_slice(&results[..taken]);
     }
 
     /// A shuffle of all lanes with the same selectors over the whole warp.
@@ -555,6 +590,14 @@ pub(crate) const PREDICATE: u64 = 1 << 32;
 pub(crate) const STATUS_SHIFT: u32 = 40;
 
 runtime! {
+    /// Where in its warp's tile the thread's word of each array is, less the array's offset.
+    LANE = fn lane(thread: *mut ThreadContext, block: *mut BlockContext) -> *mut u8 {
+        let linear = linear_of(thread);
+        let warp = &Block::of(block).warps()[linear as usize / 32];
+        let tile = warp.tile.get().cast_mut().cast::<u8>();
+        tile.wrapping_add(4 * (linear as usize % 32))
+    }
+
     /// Meets the other lanes of `mask` in an operation of `kind`: a [`Meeting`], or what
     /// [`unmasked`] makes of one. `value` is what the lane brings; `b` and `c` are `shfl`'s. The
     /// low half of the answer is the value, bit 32 the predicate, and the bits from

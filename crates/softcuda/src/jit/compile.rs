@@ -206,7 +206,9 @@ pub(crate) struct Unit {
     pub spins: bool,
     /// In rounds: what threads of the kernel keep while they wait.
     pub live: Kept,
-    /// In rounds: the bytes that each thread keeps.
+    /// The bytes of each thread that matrix products take behind a warp's tile.
+    pub operands: u32,
+    /// The same, and in rounds the bytes that each thread keeps.
     pub kept: u32,
     /// In rounds: the places where the kernel's threads wait, in source order.
     pub waits: Box<[Wait]>,
@@ -452,6 +454,12 @@ fn compile_unit(
     };
     let body = program.functions[kernel as usize].body.as_ref();
     let spins = mode == Mode::Rounds && body.is_some_and(analysis::spins);
+    let steps = bodies(program, &functions).flat_map(|body| &body.steps);
+    let operands = steps.map(|step| match step {
+        Step::Instruction(instruction) => instruction.operation.brings(),
+        Step::Label(_) => 0,
+    });
+    let operands = operands.max().unwrap_or(0);
     let mut unit = Unit {
         program: Arc::clone(program),
         shared,
@@ -459,7 +467,8 @@ fn compile_unit(
         vectors,
         spins,
         live: live.unwrap_or_default(),
-        kept: 0,
+        operands,
+        kept: operands,
         waits: Box::new([]),
         isa: isa()?,
         cold: BTreeSet::new(),

@@ -196,6 +196,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The bytes behind its warp's tile that the operation uses of each lane.
+    fn brings(&self) -> u32 {
+        0
+    }
+
     /// The operation writes this number, as written in a place of this type, and nothing else.
     fn number(&self) -> Option<(Type, Immediate)> {
         None
@@ -377,6 +382,16 @@ impl<'a> Reader<'a> {
     /// The modifier to be read next.
     pub fn peek(&self) -> Option<&'a str> {
         self.modifiers.get(self.next).map(String::as_str)
+    }
+
+    /// Takes the next modifier, which was peeked at.
+    pub fn skip(&mut self) {
+        self.next += 1;
+    }
+
+    /// The modifier to be read next is the last.
+    pub fn is_last(&self) -> bool {
+        self.next + 1 == self.modifiers.len()
     }
 
     /// The last type among the modifiers.

@@ -38,6 +38,7 @@ pub(crate) mod half;
 pub(crate) mod integer;
 pub(crate) mod lanes;
 mod lop3;
+mod matrix;
 mod memory;
 mod mov;
 mod rounds;
@@ -99,6 +100,7 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "bar" | "barrier" => barrier::decode,
         "membar" | "fence" => fence::decode,
         "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => warp::decode,
+        "mma" | "wmma" | "movmatrix" => matrix::decode,
         _ => return None,
     })
 }

@@ -38,7 +38,7 @@ use super::function::{Frame, slot};
 use super::lanes::{Form, InChain, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, TURN, Wait};
-use crate::grid::warp::Tile;
+use crate::grid::warp::{OPERANDS, Tile};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness::{AtWait, Kept};
 use crate::jit::object::Outside;
@@ -115,10 +115,10 @@ impl Arrays {
         counts.map(|(count, bytes)| count * bytes).sum()
     }
 
-    /// Where an array begins in the tile.
-    fn place(&self, bytes: u32, number: usize) -> usize {
+    /// Where an array begins in the tile, behind the operands of matrix products.
+    fn place(&self, bytes: u32, number: usize, operands: u32) -> usize {
         let before = self.bytes(Arrays::class(bytes)) + number * bytes as usize;
-        size_of::<Tile>() + 32 * before
+        OPERANDS + 32 * (operands as usize + before)
     }
 }
 
@@ -210,6 +210,7 @@ impl Lower<'_> {
         let at_places = kept.len();
         // Where a branch decides, what either way needs is kept.
         kept.extend(plan.iter().flat_map(Plan::live_at_branches).map(at_place));
+        let operands = self.unit.operands;
         let mut arrays = Arrays::default();
         let bytes = |register: RegId| self.register_types[register.0 as usize].bytes();
         let mut places = numbered(&kept, bytes, &mut arrays);
@@ -217,11 +218,12 @@ impl Lower<'_> {
         let words = self.body.tables.call_area.div_ceil(8);
         let call_area: Vec<_> = (0..words).map(|_| arrays.take(8)).collect();
         for (register, at) in &mut places {
-            *at = arrays.place(bytes(*register), *at);
+            *at = arrays.place(bytes(*register), *at, operands);
         }
-        let carry = arrays.place(1, carry);
-        let call_area = call_area.iter().map(|at| arrays.place(8, *at)).collect();
-        self.unit.kept = arrays.bytes(5) as u32;
+        let carry = arrays.place(1, carry, operands);
+        let call_area = call_area.iter().map(|at| arrays.place(8, *at, operands));
+        let call_area = call_area.collect();
+        self.unit.kept = operands + arrays.bytes(5) as u32;
         kept.truncate(at_places);
         let mut waits = vec![Wait::NOWHERE; kept.len()];
         waits[count..].fill(Wait::POINTS);
@@ -554,21 +556,37 @@ impl Lower<'_> {
     /// Puts what the lane takes from the last wait where it goes; as a predicate, whether it is not
     /// zero.
     pub(super) fn take(&mut self, to: &Arg, ty: ast::Type) {
+        self.take_from(to, ty, offset_of!(Tile, results), None);
+    }
+
+    /// The same of an array of the tile, or of two with a half each.
+    pub(super) fn take_from(&mut self, to: &Arg, ty: ast::Type, low: usize, high: Option<usize>) {
         if *to == Arg::Sink {
             return;
         }
         if self.form() != Form::Thread {
             if self.group_part() == Part::Takes {
-                self.group_takes(to, ty);
+                self.group_takes(to, ty, low, high);
             }
             return;
         }
-        let taken = self.load_lane(types::I32, offset_of!(Tile, results));
-        let value = match ty {
-            ast::Type::Pred => self.b.ins().icmp_imm(IntCC::NotEqual, taken, 0),
-            _ => taken,
-        };
+        let mut value = self.load_lane(types::I32, low);
+        if let Some(high) = high {
+            let upper = self.load_lane(types::I32, high);
+            value = self.joined(value, upper);
+        }
+        if ty == ast::Type::Pred {
+            value = self.b.ins().icmp_imm(IntCC::NotEqual, value, 0);
+        }
         self.write(to, ty, value);
+    }
+
+    /// The 64 bits of two words.
+    pub(super) fn joined(&mut self, low: Value, high: Value) -> Value {
+        let low = self.b.ins().uextend(types::I64, low);
+        let high = self.b.ins().uextend(types::I64, high);
+        let high = self.b.ins().ishl_imm(high, 32);
+        self.b.ins().bor(low, high)
     }
 
     /// The predicate beside it.

@@ -49,6 +49,21 @@ pub(super) fn meeting(meeting: Meeting, mask: Arg) -> Box<dyn Operation> {
     })
 }
 
+/// An operation of the whole warp in which each lane brings and takes a word.
+pub(super) fn exchange(meeting: Meeting, value: Arg, to: Arg) -> Box<dyn Operation> {
+    Box::new(Meet {
+        kind: meeting as u32,
+        mask: Some(Arg::Imm(Immediate::Int {
+            bits: u64::from(u32::MAX),
+            signed: false,
+        })),
+        value: (value, Type::B32),
+        selectors: None,
+        to: (to, Type::B32),
+        predicate: Arg::Sink,
+    })
+}
+
 /// Decodes every opcode of the family.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     match r.opcode {

@@ -12,8 +12,6 @@ const OPCODES: &[&str] = &[
     "ldmatrix",
     "mapa",
     "mbarrier",
-    "mma",
-    "movmatrix",
     "multimem",
     "pmevent",
     "stmatrix",
@@ -35,7 +33,6 @@ const OPCODES: &[&str] = &[
     "vshr",
     "vsub",
     "wgmma",
-    "wmma",
 ];
 
 /// Modifiers that are no types. Those with `::` are hints, scopes and spaces, of which later

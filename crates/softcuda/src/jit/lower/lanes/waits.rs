@@ -83,8 +83,15 @@ impl Lower<'_> {
         self.set_form(Form::Once);
     }
 
-    /// What each thread of the group takes from the last wait.
-    pub(in crate::jit::lower) fn group_takes(&mut self, to: &Arg, ty: Type) {
+    /// What each thread of the group takes from the last wait: a word in the array at `low`, and
+    /// the upper half of what is longer in that at `high`.
+    pub(in crate::jit::lower) fn group_takes(
+        &mut self,
+        to: &Arg,
+        ty: Type,
+        low: usize,
+        high: Option<usize>,
+    ) {
         let at = self.lane_address(types::I32);
         let flags = MemFlags::trusted();
         let Arg::Reg(register) = to else {
@@ -95,18 +102,24 @@ impl Lower<'_> {
             Type::Pred => self.is_predicate(*register),
             _ => held.bits() == 32,
         };
-        if !words || !matches!(self.kept_of(*register), Kept::Vectors(_)) {
+        if !words || high.is_some() || !matches!(self.kept_of(*register), Kept::Vectors(_)) {
             let values: Vec<Value> = (0..WIDTH)
                 .map(|lane| {
-                    let offset = (offset_of!(Tile, results) + 4 * lane) as i32;
-                    let value = match self.turns().in_chain.taken(lane / 4) {
+                    let part = |l: &mut Self, array: usize| {
+                        let offset = (array + 4 * lane) as i32;
+                        l.b.ins().load(types::I32, flags, at, offset)
+                    };
+                    let mut value = match self.turns().in_chain.taken(lane / 4) {
                         Some(taken) => self.b.ins().extractlane(taken, lane as u8 % 4),
-                        None => self.b.ins().load(types::I32, flags, at, offset),
+                        None => part(self, low),
                     };
-                    let value = match ty {
-                        Type::Pred => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),
-                        _ => value,
-                    };
+                    if let Some(high) = high {
+                        let upper = part(self, high);
+                        value = self.joined(value, upper);
+                    }
+                    if ty == Type::Pred {
+                        value = self.b.ins().icmp_imm(IntCC::NotEqual, value, 0);
+                    }
                     self.fit(value, held, is_signed(ty))
                 })
                 .collect();
@@ -114,7 +127,7 @@ impl Lower<'_> {
         }
         for chunk in 0..WIDTH / 4 {
             self.set_form(Form::Vector { chunk, wide: false });
-            let offset = (offset_of!(Tile, results) + 16 * chunk) as i32;
+            let offset = (low + 16 * chunk) as i32;
             let mut value = match self.turns().in_chain.taken(chunk) {
                 Some(taken) => taken,
                 None => self.b.ins().load(types::I32X4, flags, at, offset),
