@@ -13,6 +13,7 @@ use std::mem::offset_of;
 use super::block::{Block, linear_of, suspend, thread_of};
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, ThreadContext};
 use super::launch::FaultKind;
+use super::matrix::rows::Rows;
 use super::matrix::{self, Product};
 use super::rounds::START;
 use super::running::fault;
@@ -67,15 +68,17 @@ pub(crate) enum Meeting {
     Transpose,
     /// `mma`, `wmma.mma`: what is multiplied says the rest of the kind, see [`multiplication`].
     Multiply,
+    /// `ldmatrix`, `stmatrix`: see [`Rows`].
+    Rows,
 }
 
 impl Meeting {
-    const ALL: [Meeting; 22] = {
+    const ALL: [Meeting; 23] = {
         use Meeting::*;
         [
             Sync, ShflUp, ShflDown, ShflBfly, ShflIdx, VoteAll, VoteAny, VoteUni, VoteBallot,
             MatchAny, MatchAll, ReduxAdd, ReduxMinU, ReduxMaxU, ReduxMinS, ReduxMaxS, ReduxAnd,
-            ReduxOr, ReduxXor, Elect, Transpose, Multiply,
+            ReduxOr, ReduxXor, Elect, Transpose, Multiply, Rows,
         ]
     };
 }
@@ -474,6 +477,7 @@ impl Warp {
                 let transposed = matrix::transpose(&values);
                 each(lanes, |lane| tile.results[lane].set(transposed[lane]));
             }
+            Meeting::Rows => self.tell_rows(Rows::of_kind(kind)),
             Meeting::Multiply => self.multiply(Product::of_code(kind >> 8)),
             Meeting::Elect => {
                 let leader = lanes.trailing_zeros();
@@ -483,18 +487,35 @@ impl Warp {
         }
     }
 
-    /// Multiplies what the lanes brought behind the tile; what they take lies there afterwards.
+    /// The words behind the tile that lanes bring to an operation and take from it.
+    ///
+    /// # Safety
+    /// The kernel has such operations, so that its tiles have room for as many words behind them.
+    #[allow(clippy::mut_from_ref)] // the tile is shared by address, and no one else looks now
+    unsafe fn operands(&self) -> &mut [matrix::Words; matrix::MOST_BROUGHT] {
+        let start = self.tile.get().cast_mut().cast::<u8>();
+        // SAFETY: the caller vouches for the room. Words are numbers, in memory that holds some
+        // from the start; compiled code, which writes them too, does not run meanwhile.
+        unsafe { &mut *start.add(OPERANDS).cast() }
+    }
+
+    /// Multiplies what the lanes brought.
     fn multiply(&self, product: Product) {
-        // SAFETY: only kernels with such operations come here, and their tiles have room for as
-        // many words behind them. Those are numbers, in memory that holds some from the start;
-        // compiled code, which writes them too, does not run meanwhile.
-        let words = unsafe {
-            let start = self.tile.get().cast_mut().cast::<u8>().add(OPERANDS);
-            &mut *start.cast::<[matrix::Words; matrix::MOST_BROUGHT]>()
-        };
+        // SAFETY: the kernel has this operation.
+        let words = unsafe { self.operands() };
         let [.., taken] = product.words();
         let results = product.compute(words);
         words[..taken].copy_from_slice(&results[..taken]);
+    }
+
+    /// Gives the lanes the addresses of their parts of rows.
+    fn tell_rows(&self, rows: Rows) {
+        // SAFETY: the kernel has this operation.
+        let words = unsafe { self.operands() };
+        let brought = [words[0], words[1]];
+        for (to, taken) in words.chunks_mut(2).zip(rows.exchange(brought)) {
+            to.copy_from_slice(&taken);
+        }
     }
 
     /// A shuffle of all lanes with the same selectors over the whole warp.

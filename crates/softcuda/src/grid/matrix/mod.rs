@@ -20,6 +20,7 @@
 mod float;
 mod integer;
 mod quads;
+pub(crate) mod rows;
 mod sparse;
 #[cfg(test)]
 mod tests;

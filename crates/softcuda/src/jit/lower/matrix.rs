@@ -1,4 +1,5 @@
-//! Matrix products of a warp, `mma` and `wmma.mma`, and `movmatrix`: see [`crate::grid::matrix`].
+//! Matrix products of a warp, `mma` and `wmma.mma`, and how lanes exchange parts of matrices: see
+//! [`crate::grid::matrix`].
 
 use std::mem::size_of;
 
@@ -7,26 +8,52 @@ use ptx::ast::{Immediate, Type};
 
 use super::Lower;
 use super::warp;
+use crate::grid::matrix::rows::Rows;
 use crate::grid::matrix::{Element, MOST_BROUGHT, Product, Tiles};
 use crate::grid::rounds::Wait;
-use crate::grid::warp::{MEET, Meeting, OPERANDS, STATUS_SHIFT, Tile, multiplication};
+use crate::grid::warp::{LANE, MEET, Meeting, OPERANDS, STATUS_SHIFT, Tile, multiplication};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::resolve::fragments::ROWS;
 
-/// A product, with what a lane brings and where its results go.
+/// An operation of the whole warp in which a lane brings and takes more than a word.
 #[derive(Debug)]
-struct Multiply {
-    product: Product,
+struct Exchange {
+    kind: u32,
+    /// What is brought and taken is of 64 bits, or of 32.
+    ty: Type,
     brought: Vec<Arg>,
     taken: Vec<Arg>,
 }
 
-/// Decodes `mma`, `wmma` and `movmatrix`.
+/// Decodes `mma`, `wmma.mma`, `movmatrix` and the step in which lanes tell each other where rows
+/// are.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     match r.opcode {
         "mma" => mma(r),
         "wmma" => wmma(r),
-        _ => movmatrix(r),
+        "movmatrix" => movmatrix(r),
+        ROWS => rows(r),
+        _ => Err(r.invalid("becomes other steps".into())),
     }
+}
+
+/// Where the rows of matrices are, of which each lane says one.
+fn rows(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let turned = r.expect_any(&[("rows", false), ("trans", true)])?;
+    let [to, address] = r.finish()?;
+    let Arg::Vector(taken) = to else {
+        return Err(r.invalid("takes a list".into()));
+    };
+    Ok(Box::new(Exchange {
+        kind: Rows {
+            count: taken.len() as u32,
+            turned,
+        }
+        .kind(),
+        ty: Type::B64,
+        brought: vec![address],
+        taken,
+    }))
 }
 
 /// `movmatrix.sync.aligned.m8n8.trans.b16 d, a`
@@ -314,9 +341,19 @@ fn multiply(
     }
     let [a, b, c, taken] = lists;
     let brought = [a, b, c].concat().into_iter().chain(metadata.cloned());
-    Ok(Box::new(Multiply {
-        product,
-        brought: brought.collect(),
+    let brought = brought.collect();
+    if let Some(Arg::Reg(id)) = metadata
+        && r.registers[id.0 as usize].size() != 4
+    {
+        return Err(r.invalid("takes metadata of 32 bits".into()));
+    }
+    Ok(Box::new(Exchange {
+        kind: multiplication(product),
+        ty: match of_register {
+            2 => Type::B64,
+            _ => Type::B32,
+        },
+        brought,
         taken,
     }))
 }
@@ -330,32 +367,25 @@ fn words_of_register(product: Product) -> u32 {
     }
 }
 
-impl Multiply {
-    /// The type of a register.
-    fn ty(&self) -> Type {
-        match words_of_register(self.product) {
-            2 => Type::B64,
-            _ => Type::B32,
-        }
-    }
-
-    /// Where in the tile each register of a list lies: its word, or its words.
-    fn places(&self, list: &[Arg]) -> impl Iterator<Item = (usize, Option<usize>)> + use<> {
-        let words = words_of_register(self.product) as usize;
+impl Exchange {
+    /// Where in the tile the registers of a list lie: an array for the words, or for the lower and
+    /// the upper ones.
+    fn places<'s>(&self, list: &'s [Arg]) -> impl Iterator<Item = (&'s Arg, usize, Option<usize>)> {
+        let words = self.ty.size() as usize / 4;
         let place = |word: usize| OPERANDS + 4 * 32 * word;
-        (0..list.len()).map(move |at| {
-            let second = (words == 2).then(|| place(at * words + 1));
-            (place(at * words), second)
+        list.iter().enumerate().map(move |(at, arg)| {
+            let upper = (words == 2).then(|| place(at * words + 1));
+            (arg, place(at * words), upper)
         })
     }
 }
 
-impl Operation for Multiply {
+impl Operation for Exchange {
     fn lower(&self, l: &mut Lower<'_>) {
-        let kind = multiplication(self.product);
+        let (kind, ty) = (self.kind, self.ty);
         if l.rounds() {
-            for (arg, (low, high)) in self.brought.iter().zip(self.places(&self.brought)) {
-                l.bring(arg, self.ty(), low, high);
+            for (arg, low, high) in self.places(&self.brought) {
+                l.bring(arg, ty, low, high);
             }
             l.wait(Wait {
                 kind,
@@ -363,16 +393,16 @@ impl Operation for Multiply {
                 b: Some(0),
                 c: Some(0),
             });
-            for (arg, (low, high)) in self.taken.iter().zip(self.places(&self.taken)) {
-                l.take_from(arg, self.ty(), low, high);
+            for (arg, low, high) in self.places(&self.taken) {
+                l.take_from(arg, ty, low, high);
             }
             return;
         }
         let flags = MemFlags::trusted();
         let (thread, block) = (l.thread, l.block);
-        let lane = l.call_value(&crate::grid::warp::LANE, &[thread, block]);
-        for (arg, (low, high)) in self.brought.iter().zip(self.places(&self.brought)) {
-            let value = l.read(arg, self.ty());
+        let lane = l.call_value(&LANE, &[thread, block]);
+        for (arg, low, high) in self.places(&self.brought) {
+            let value = l.read(arg, ty);
             let value = l.fit(value, types::I64, false);
             l.b.ins().istore32(flags, value, lane, low as i32);
             if let Some(high) = high {
@@ -388,13 +418,13 @@ impl Operation for Multiply {
         let status = l.b.ins().ushr_imm(answer, i64::from(STATUS_SHIFT));
         let status = l.b.ins().ireduce(types::I32, status);
         l.check_status(status);
-        for (arg, (low, high)) in self.taken.iter().zip(self.places(&self.taken)) {
+        for (arg, low, high) in self.places(&self.taken) {
             let mut value = l.b.ins().load(types::I32, flags, lane, low as i32);
             if let Some(high) = high {
                 let upper = l.b.ins().load(types::I32, flags, lane, high as i32);
                 value = l.joined(value, upper);
             }
-            l.write(arg, self.ty(), value);
+            l.write(arg, ty, value);
         }
     }
 

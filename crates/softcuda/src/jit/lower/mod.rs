@@ -59,6 +59,7 @@ use super::compile::Unit;
 use super::decode::{Arg, Decode, Operation, Reader, Refusal, RegId, Special, Symbol};
 use super::object::{Name, Outside};
 use super::program::{Body, FUNCTION_STRIDE, Place};
+use super::resolve::fragments::ROWS;
 use super::runtime::{self, RuntimeFn};
 use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;
@@ -100,7 +101,7 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "bar" | "barrier" => barrier::decode,
         "membar" | "fence" => fence::decode,
         "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => warp::decode,
-        "mma" | "wmma" | "movmatrix" => matrix::decode,
+        "mma" | "wmma" | "movmatrix" | "ldmatrix" | "stmatrix" | ROWS => matrix::decode,
         _ => return None,
     })
 }

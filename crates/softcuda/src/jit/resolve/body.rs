@@ -8,6 +8,7 @@ use ptx::ast::{self, Init, Pos, Space, Statement, Type, Variable};
 use smallvec::SmallVec;
 
 use super::floats::Votes;
+use super::fragments;
 use super::isa;
 use super::nans::{Decision, Nans};
 use super::scope::{Named, Scopes};
@@ -564,6 +565,9 @@ impl<'a> Resolve<'_, 'a> {
             self.note_uses(instruction.pos, arg, call);
         }
         if self.module.refusals.len() == refusals {
+            if fragments::expand(self, instruction, guard, &args) {
+                return;
+            }
             self.steps.push(PendingStep::Instruction(Pending {
                 instruction: Cow::Borrowed(instruction),
                 guard,
@@ -580,7 +584,7 @@ impl<'a> Resolve<'_, 'a> {
 
     /// Adds a step that the source does not have, on the way to what stands at `pos`: an opcode
     /// with modifiers, and operands.
-    pub fn step(&mut self, pos: Pos, text: &str, args: Vec<Arg>) {
+    pub fn step(&mut self, pos: Pos, guard: Option<(RegId, bool)>, text: &str, args: Vec<Arg>) {
         let mut words = text.split('.').map(str::to_owned);
         let instruction = ast::Instruction {
             pos,
@@ -592,7 +596,7 @@ impl<'a> Resolve<'_, 'a> {
         args.iter().for_each(|arg| self.note_uses(pos, arg, false));
         self.steps.push(PendingStep::Instruction(Pending {
             instruction: Cow::Owned(instruction),
-            guard: None,
+            guard,
             args,
         }));
     }

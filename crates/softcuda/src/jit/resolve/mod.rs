@@ -6,6 +6,7 @@
 
 mod body;
 mod floats;
+pub(super) mod fragments;
 pub(super) mod isa;
 mod nans;
 mod operand;

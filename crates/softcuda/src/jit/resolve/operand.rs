@@ -145,10 +145,10 @@ impl Resolve<'_, '_> {
             false => Arg::Symbol(array, offset),
         };
         let to = format!("mov.{}", ty.name());
-        self.step(at.pos, &to, vec![base.clone(), start]);
+        self.step(at.pos, None, &to, vec![base.clone(), start]);
         let place = Arg::Reg(self.scopes.fresh(ty));
         let args = vec![place.clone(), Arg::Reg(number), scalar, base];
-        self.step(at.pos, multiply, args);
+        self.step(at.pos, None, multiply, args);
         match accesses {
             true => Arg::Address(Box::new(place), offset),
             false => place,

@@ -21,6 +21,7 @@ mod integers;
 mod linear;
 mod math;
 mod memory;
+mod products;
 mod record;
 mod reductions;
 mod stops;
