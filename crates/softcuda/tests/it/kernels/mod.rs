@@ -25,6 +25,7 @@ mod products;
 mod record;
 mod reductions;
 mod stops;
+mod tensor;
 mod warps;
 
 use case::{Case, Check};
