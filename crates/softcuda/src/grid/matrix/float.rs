@@ -17,40 +17,64 @@ use crate::jit::runtime::float::{Format, Rounding, narrow};
 const NAN_SINGLE: u32 = 0x7fff_ffff;
 /// The exponent of zero: below that of any sum.
 const NONE: i32 = -100_000;
+/// In the place of an exponent: the value is infinite, or no number.
+const INFINITE: i32 = NONE - 1;
+const NO_NUMBER: i32 = NONE - 2;
 
 /// A float, and the power of two that its leading digit stands for; in a subnormal that digit is 0.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Number {
+    /// Zero with a sign, if it is not finite.
     value: f64,
     exponent: i32,
 }
 
 impl Number {
-    /// Of a float of up to 32 bits with so many of exponent and fraction.
+    const ZERO: Number = Number {
+        value: 0.0,
+        exponent: NONE,
+    };
+
+    /// Of a float with so many bits of exponent and fraction, laid out as a single is.
+    #[inline(always)]
     fn of(bits: u32, exponent: u32, fraction: u32) -> Number {
-        let sign = bits >> (exponent + fraction) & 1 != 0;
-        let field = bits >> fraction & ((1 << exponent) - 1);
-        let digits = bits & ((1 << fraction) - 1);
-        let bias = (1 << (exponent - 1)) - 1;
-        let signed = |value: f64| if sign { -value } else { value };
-        if field == (1 << exponent) - 1 {
-            let value = if digits == 0 { f64::INFINITY } else { f64::NAN };
-            return Number {
-                value: signed(value),
-                exponent: NONE,
-            };
-        }
-        let (power, leading) = match field {
-            0 => (1 - bias, 0),
-            _ => (field as i32 - bias, 1 << fraction),
+        let magnitude = bits & ((1 << (exponent + fraction)) - 1);
+        let field = (magnitude >> fraction) as i32;
+        let (bias, top) = ((1 << (exponent - 1)) - 1, (1 << exponent) - 1);
+        // As a single with the same fields, and then what the bias is less.
+        let single = f32::from_bits(magnitude << (23 - fraction));
+        let value = f64::from(single) * power_of_two(127 - bias);
+        let number = Number {
+            value,
+            exponent: if magnitude == 0 {
+                NONE
+            } else {
+                field.max(1) - bias
+            },
         };
-        let digits = digits | leading;
+        let number = match field == top {
+            true => number.not_finite(magnitude & ((1 << fraction) - 1) != 0),
+            false => number,
+        };
+        number.signed(bits >> (exponent + fraction) & 1 != 0)
+    }
+
+    #[inline(always)]
+    fn not_finite(self, no_number: bool) -> Number {
         Number {
-            value: signed(f64::from(digits) * power_of_two(power - fraction as i32)),
-            exponent: if digits == 0 { NONE } else { power },
+            value: 0.0,
+            exponent: if no_number { NO_NUMBER } else { INFINITE },
         }
     }
 
+    #[inline(always)]
+    fn signed(self, negative: bool) -> Number {
+        let value = if negative { -self.value } else { self.value };
+        Number { value, ..self }
+    }
+
+    /// Of an element, of which only the bits that it has are set.
+    #[inline(always)]
     fn of_element(element: Element, bits: u32) -> Number {
         match element {
             Element::F16 => Number::of(bits, 5, 10),
@@ -58,39 +82,61 @@ impl Number {
             // The lowest bits are not looked at.
             Element::Tf32 => Number::of(bits >> 13, 8, 10),
             Element::E5m2 => Number::of(bits << 8, 5, 10),
-            Element::E4m3 => Number::of(e4m3_to_half(bits), 5, 10),
+            Element::E4m3 => {
+                let number = Number::of(bits & 0x7f, 4, 3);
+                let number = match bits & 0x7f {
+                    0x7f => number.not_finite(true),
+                    // The highest exponent is one like others.
+                    magnitude @ 0x78.. => Number {
+                        value: f64::from(8 + (magnitude & 7)) * 32.0,
+                        exponent: 8,
+                    },
+                    _ => number,
+                };
+                number.signed(bits >> 7 != 0)
+            }
             _ => unreachable!("the others are no floats of a sum"),
+        }
+    }
+
+    /// The same number in a format with so wide a range that it is no subnormal there.
+    fn normalized(self) -> Number {
+        match self.exponent {
+            ..=NONE => self,
+            _ => Number {
+                exponent: (self.value.to_bits() >> 52 & 0x7ff) as i32 - 1023,
+                ..self
+            },
         }
     }
 
     fn single(bits: u32) -> Number {
         Number::of(bits, 8, 23)
     }
-}
 
-/// The bits of the half that has the value of an `.e4m3`.
-fn e4m3_to_half(bits: u32) -> u32 {
-    let (sign, rest) = (bits >> 7 & 1, bits & 0x7f);
-    let magnitude = match rest {
-        0x7f => 0x7e00,
-        0..8 => {
-            // A subnormal is a normal half.
-            let value = f64::from(rest) * power_of_two(-9);
-            u32::from(half_of(value))
+    fn is_finite(self) -> bool {
+        self.exponent >= NONE
+    }
+
+    /// What it is, also where that is not finite.
+    fn float(self) -> f64 {
+        match self.exponent {
+            INFINITE => f64::INFINITY.copysign(self.value),
+            NO_NUMBER => f64::NAN,
+            _ => self.value,
         }
-        _ => (rest << 7) + (8 << 10),
-    };
-    sign << 15 | magnitude
+    }
 }
 
 /// `2.powi(n)` where that is a normal number.
+#[inline(always)]
 fn power_of_two(n: i32) -> f64 {
     f64::from_bits(((n + 1023) as u64) << 52)
 }
 
 /// The value of a half.
 pub(super) fn half(bits: u16) -> f32 {
-    Number::of(u32::from(bits), 5, 10).value as f32
+    Number::of(u32::from(bits), 5, 10).float() as f32
 }
 
 /// The half nearest to a value.
@@ -116,39 +162,66 @@ fn single_cut(value: f64) -> u32 {
     nearest.to_bits() - u32::from(over)
 }
 
+/// How many digits behind the leading one of the greatest term count in a sum.
+const DIGITS: i32 = 25;
+
 /// One sum as a tensor core makes it: the products are exact; they and the summand are cut, towards
-/// zero, to multiples of 2 to the power of the greatest exponent among them less [`Sum::DIGITS`],
-/// where the exponent of a product is the sum of its factors'; the sum of these is exact. What is no
+/// zero, to multiples of 2 to the power of the greatest exponent among them less [`DIGITS`], where
+/// the exponent of a product is the sum of its factors'; the sum of these is exact. What is no
 /// number wins, as in all arithmetic, and zero has no sign.
-struct Sum {
-    /// The sum in units of the last digit.
-    units: f64,
-    /// What the last digit stands for.
-    unit: f64,
-}
+struct Sum(f64);
 
 impl Sum {
-    const DIGITS: i32 = 25;
-
     /// A single: cut.
     fn single(&self) -> u32 {
-        match self.units.is_nan() {
+        match self.0.is_nan() {
             true => NAN_SINGLE,
-            false => single_cut(self.units * self.unit),
+            false => single_cut(self.0),
         }
     }
 
     /// A half: the nearest.
     fn half(&self) -> u16 {
-        half_of(self.units * self.unit)
+        half_of(self.0)
+    }
+}
+
+/// Rows of `A`, or of `B`, whose rows are of 8 columns.
+struct Numbers<const COLUMNS: usize, const ROWS: usize> {
+    values: [[f64; COLUMNS]; ROWS],
+    exponents: [[i32; COLUMNS]; ROWS],
+    /// Whether all numbers are finite.
+    finite: bool,
+}
+
+impl<const COLUMNS: usize, const ROWS: usize> Numbers<COLUMNS, ROWS> {
+    fn new() -> Self {
+        Numbers {
+            values: [[0.0; COLUMNS]; ROWS],
+            exponents: [[NONE; COLUMNS]; ROWS],
+            finite: true,
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, row: usize, column: usize, number: Number) {
+        self.values[row][column] = number.value;
+        self.exponents[row][column] = number.exponent;
+        self.finite &= number.is_finite();
+    }
+
+    fn number(&self, row: usize, column: usize) -> Number {
+        Number {
+            value: self.values[row][column],
+            exponent: self.exponents[row][column],
+        }
     }
 }
 
 /// Rows of `A`, and the rows of `B` that they go with.
 struct Factors {
-    a: [[Number; 64]; 16],
-    /// By row, then column.
-    b: [[Number; 8]; 64],
+    a: Numbers<32, 16>,
+    b: Numbers<8, 64>,
     /// For each row of `A`, the rows of `B`.
     places: Columns,
     /// How many elements of a row are there.
@@ -159,16 +232,24 @@ impl Factors {
     fn of(product: Product, a: &[Words], b: &[Words], metadata: &[Words]) -> Factors {
         let [of_a, of_b] = product.elements;
         let mut factors = Factors {
-            a: [[Number::default(); 64]; 16],
-            b: [[Number::default(); 8]; 64],
+            a: Numbers::new(),
+            b: Numbers::new(),
             places: sparse::columns(product, metadata),
             count: (product.depth >> u32::from(product.sparse.is_some())) as usize,
         };
+        let number = |element: Element, bits: u32| {
+            let number = Number::of_element(element, bits);
+            // They become halves first.
+            match element {
+                Element::E4m3 => number.normalized(),
+                _ => number,
+            }
+        };
         product.each_of_a(a, |row, at, bits| {
-            factors.a[row][at] = Number::of_element(of_a, bits);
+            factors.a.set(row, at, number(of_a, bits));
         });
         product.each_of_b(b, |column, at, bits| {
-            factors.b[at][column] = Number::of_element(of_b, bits);
+            factors.b.set(at, column, number(of_b, bits));
         });
         factors
     }
@@ -181,41 +262,68 @@ impl Factors {
         takes: impl Fn(usize) -> bool + Copy,
     ) -> [Sum; 8] {
         let terms = || {
-            let of_a = self.a[row][..self.count].iter().zip(&self.places[row]);
-            let taken = of_a.enumerate().filter(move |(at, _)| takes(*at));
-            taken.map(|(_, (a, place))| (*a, &self.b[usize::from(*place)]))
+            let places = &self.places[row][..self.count];
+            let taken = places.iter().enumerate().filter(move |(at, _)| takes(*at));
+            taken.map(|(at, place)| (at, usize::from(*place)))
         };
-        let mut highest = summands.map(|summand| summand.exponent);
-        for (a, b) in terms() {
-            for (highest, b) in highest.iter_mut().zip(b) {
-                *highest = (*highest).max(a.exponent + b.exponent);
-            }
+        let finite = self.a.finite && self.b.finite && summands.iter().all(|s| s.is_finite());
+        if !finite {
+            return std::array::from_fn(|column| {
+                // Where something is not finite, arithmetic gives what there is of it.
+                let numbers = || {
+                    terms()
+                        .map(|(at, place)| [self.a.number(row, at), self.b.number(place, column)])
+                };
+                let summand = summands[column];
+                let all = || numbers().flatten().chain([summand]);
+                match all().all(Number::is_finite) {
+                    true => self.finite_sums(row, summands, terms)[column],
+                    false => {
+                        numbers().fold(summand.float(), |sum, [a, b]| sum + a.float() * b.float())
+                    }
+                }
+            })
+            .map(Sum);
         }
-        // Where all is zero any unit does; where something is infinite or no number, too.
-        let last = highest.map(|highest| highest.max(-300) - Sum::DIGITS);
-        let scale = last.map(|last| power_of_two(-last));
-        let cut = |value: f64| f64::from(value as i32);
-        let mut units: [f64; 8] = std::array::from_fn(|n| cut(summands[n].value * scale[n]));
-        for (a, b) in terms() {
-            for ((units, b), scale) in units.iter_mut().zip(b).zip(scale) {
-                *units += cut(a.value * b.value * scale);
-            }
-        }
-        let plain = |a: f64| a.is_finite();
-        std::array::from_fn(|n| {
-            let finite = plain(summands[n].value)
-                && terms().all(|(a, b)| plain(a.value) && plain(b[n].value));
-            let units = match finite {
-                true => units[n],
-                // Factors are exact, so arithmetic gives what there is of infinity and NaN.
-                false => terms().fold(summands[n].value, |sum, (a, b)| sum + a.value * b[n].value),
-            };
-            Sum {
-                units,
-                unit: power_of_two(last[n]),
-            }
-        })
+        self.finite_sums(row, summands, terms).map(Sum)
     }
+
+    /// The same, of what is finite; of anything else, anything.
+    #[inline(always)]
+    fn finite_sums<T: Iterator<Item = (usize, usize)>>(
+        &self,
+        row: usize,
+        summands: &[Number; 8],
+        terms: impl Fn() -> T,
+    ) -> [f64; 8] {
+        let mut highest = summands.map(|summand| summand.exponent);
+        for (at, place) in terms() {
+            let of_a = self.a.exponents[row][at];
+            for (highest, of_b) in highest.iter_mut().zip(&self.b.exponents[place]) {
+                *highest = (*highest).max(of_a + of_b);
+            }
+        }
+        // Where all is zero any unit does.
+        let last = highest.map(|highest| highest.max(-300) - DIGITS);
+        let scale = last.map(|last| power_of_two(-last));
+        let mut units: [f64; 8] = std::array::from_fn(|n| cut(summands[n].value * scale[n]));
+        for (at, place) in terms() {
+            let of_a = self.a.values[row][at];
+            for ((units, of_b), scale) in units.iter_mut().zip(&self.b.values[place]).zip(scale) {
+                *units += cut(of_a * of_b * scale);
+            }
+        }
+        std::array::from_fn(|n| units[n] * power_of_two(last[n]))
+    }
+}
+
+/// The whole units in a term of a sum.
+#[inline(always)]
+fn cut(term: f64) -> f64 {
+    debug_assert!(term.abs() < f64::from(1 << 30));
+    // SAFETY: values are finite, and the exponent of a term is at most that of the unit and
+    // `DIGITS`, so it is less than four times 2 to the power of these.
+    f64::from(unsafe { term.to_int_unchecked::<i32>() })
 }
 
 /// The elements of a row of `C`.
@@ -267,7 +375,7 @@ pub(super) fn compute(
         for (column, sum) in sums.iter().enumerate() {
             let bits = match (half_c, half_d) {
                 (true, true) => u32::from(sum.half()),
-                (false, true) => u32::from(half_of(Number::single(sum.single()).value)),
+                (false, true) => u32::from(half_of(Number::single(sum.single()).float())),
                 (_, false) => sum.single(),
             };
             set_d(product, d, (row, column), bits);
@@ -285,12 +393,8 @@ pub(super) fn bytes(
     d: &mut [Words],
 ) {
     let factors = Factors::of(product, a, b, metadata);
-    let zero = Number {
-        value: 0.0,
-        exponent: NONE,
-    };
     for row in 0..product.rows as usize {
-        let mut summands = [zero; 8];
+        let mut summands = [Number::ZERO; 8];
         let of_c = row_of_c(product, c, row);
         for upper in [false, true] {
             let sums = factors.sums(row, &summands, |at| (at % 4 >= 2) == upper);
@@ -301,7 +405,7 @@ pub(super) fn bytes(
         }
         for column in 0..8 {
             let summand = summand(product.halves[0], of_c[column]);
-            let sum = summand.value + summands[column].value;
+            let sum = summand.float() + summands[column].float();
             let bits = match product.halves[1] {
                 true => u32::from(half_of(sum)),
                 false => single_bits(sum as f32),

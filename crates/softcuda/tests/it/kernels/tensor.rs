@@ -174,8 +174,8 @@ fn flash_attention_causal(name: &'static str) -> Case {
 }
 
 fn attention(name: &'static str, causal: bool) -> Case {
-    const LENGTH: usize = 192;
-    const HEADS: usize = 2;
+    const LENGTH: usize = 128;
+    const HEADS: usize = 1;
     const HEAD: usize = 64;
     let (mut case, mut inputs) = (Case::new(name, PTX), Inputs::new(name));
     let count = HEADS * LENGTH * HEAD;
