@@ -16,6 +16,7 @@ use super::context::{
 };
 use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
+use super::matrix::group::Shared;
 use super::poll::{BUDGET, budget_of_all};
 use super::running::Running;
 use super::scratch::Scratch;
@@ -213,10 +214,12 @@ impl Block {
         let tid = |linear: u32| [linear % x, linear / x % y, linear / x / y];
         for (index, warp) in self.warps.iter_mut().enumerate() {
             let first = 32 * index as u32;
-            // SAFETY: the buffer has `tile` bytes for each warp, aligned as a tile must be.
+            // SAFETY: the buffer has `tile` bytes for each warp, aligned as a tile must be; that of
+            // shared memory has its bytes until the block is prepared anew.
             unsafe {
                 let at = tiles.add(tile * index).cast();
                 warp.set_tile(at, |lane| tid(first + lane));
+                warp.set_place(index as u32, Shared::new(shared_base, shared_size as usize));
             }
         }
         for (linear, thread) in (0..).zip(&mut self.threads) {

@@ -23,7 +23,7 @@ use super::context::{BlockContext, CONTINUE, FAULTED, SUSPENDED, Status, Turn};
 use super::launch::FaultKind;
 use super::poll::BUDGET;
 use super::running::fault;
-use super::warp::{Selectors, Tile, Warp, each};
+use super::warp::{Selectors, Tile, Warp, each, outside_of_shared};
 use crate::jit::runtime::runtime;
 use crate::jit::spmd::WIDTH;
 
@@ -338,8 +338,12 @@ impl Block {
             let status = match BarrierKind::of(wait.kind) {
                 Some(kind) => self.at_barrier(context, index, lanes, kind, wait),
                 None => {
-                    self.warps()[index].at_operation(lanes, wait);
-                    CONTINUE
+                    let warp = &self.warps()[index];
+                    warp.at_operation(lanes, wait);
+                    match warp.read_outside() {
+                        true => outside_of_shared(self, context, 32 * index as u32),
+                        false => CONTINUE,
+                    }
                 }
             };
             if status != CONTINUE {

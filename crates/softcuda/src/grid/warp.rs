@@ -13,6 +13,7 @@ use std::mem::offset_of;
 use super::block::{Block, linear_of, suspend, thread_of};
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, ThreadContext};
 use super::launch::FaultKind;
+use super::matrix::group::{GroupProduct, Shared};
 use super::matrix::rows::Rows;
 use super::matrix::{self, Product};
 use super::rounds::START;
@@ -68,17 +69,40 @@ pub(crate) enum Meeting {
     Transpose,
     /// `mma`, `wmma.mma`: what is multiplied says the rest of the kind, see [`multiplication`].
     Multiply,
+    /// `wgmma.mma_async`: see [`group_multiplication`].
+    MultiplyInGroup,
     /// `ldmatrix`, `stmatrix`: see [`Rows`].
     Rows,
 }
 
 impl Meeting {
-    const ALL: [Meeting; 23] = {
+    const ALL: [Meeting; 24] = {
         use Meeting::*;
         [
-            Sync, ShflUp, ShflDown, ShflBfly, ShflIdx, VoteAll, VoteAny, VoteUni, VoteBallot,
-            MatchAny, MatchAll, ReduxAdd, ReduxMinU, ReduxMaxU, ReduxMinS, ReduxMaxS, ReduxAnd,
-            ReduxOr, ReduxXor, Elect, Transpose, Multiply, Rows,
+            Sync,
+            ShflUp,
+            ShflDown,
+            ShflBfly,
+            ShflIdx,
+            VoteAll,
+            VoteAny,
+            VoteUni,
+            VoteBallot,
+            MatchAny,
+            MatchAll,
+            ReduxAdd,
+            ReduxMinU,
+            ReduxMaxU,
+            ReduxMinS,
+            ReduxMaxS,
+            ReduxAnd,
+            ReduxOr,
+            ReduxXor,
+            Elect,
+            Transpose,
+            Multiply,
+            MultiplyInGroup,
+            Rows,
         ]
     };
 }
@@ -96,6 +120,12 @@ pub(crate) const fn unmasked(meeting: Meeting, site: u32) -> u32 {
 pub(crate) fn multiplication(product: Product) -> u32 {
     const { assert!(8 + Product::CODE_BITS <= 31) };
     product.code() << 8 | Meeting::Multiply as u32
+}
+
+/// The kind that a matrix product of a warpgroup has.
+pub(crate) fn group_multiplication(product: GroupProduct) -> u32 {
+    const { assert!(8 + GroupProduct::CODE_BITS <= 31) };
+    product.code() << 8 | Meeting::MultiplyInGroup as u32
 }
 
 /// Where in a tile the registers of matrix products lie, in kernels that have them.
@@ -185,6 +215,11 @@ pub(super) struct Warp {
     pub split: Cell<u32>,
     groups: [Cell<Group>; 32],
     open: Cell<u32>,
+    /// Its number in the block, and the block's shared memory.
+    number: Cell<u32>,
+    shared: Cell<Shared>,
+    /// An operation was to read shared memory that is not there.
+    outside: Cell<bool>,
     /// Null until the block is prepared for a launch.
     tile: Cell<*const Tile>,
 }
@@ -198,6 +233,9 @@ impl Default for Warp {
             split: Cell::new(0),
             groups: Default::default(),
             open: Cell::new(0),
+            number: Cell::new(0),
+            shared: Cell::new(Shared::NONE),
+            outside: Cell::new(false),
             tile: Cell::new(std::ptr::null()),
         }
     }
@@ -226,6 +264,18 @@ impl Warp {
                 unsafe { (*tile).tid[component][lane as usize] = value };
             }
         }
+    }
+
+    /// It is this warp of a block with this shared memory.
+    pub fn set_place(&mut self, number: u32, shared: Shared) {
+        self.number.set(number);
+        self.shared.set(shared);
+        self.outside.set(false);
+    }
+
+    /// Whether an operation was to read shared memory that is not there, since this was asked last.
+    pub fn read_outside(&self) -> bool {
+        self.outside.take()
     }
 
     /// Fills what lies in its tile with a byte, but for the numbers of threads.
@@ -478,6 +528,7 @@ impl Warp {
                 each(lanes, |lane| tile.results[lane].set(transposed[lane]));
             }
             Meeting::Rows => self.tell_rows(Rows::of_kind(kind)),
+            Meeting::MultiplyInGroup => self.multiply_in_group(GroupProduct::of_code(kind >> 8)),
             Meeting::Multiply => self.multiply(Product::of_code(kind >> 8)),
             Meeting::Elect => {
                 let leader = lanes.trailing_zeros();
@@ -490,28 +541,37 @@ impl Warp {
     /// The words behind the tile that lanes bring to an operation and take from it.
     ///
     /// # Safety
-    /// The kernel has such operations, so that its tiles have room for as many words behind them.
+    /// The kernel has an operation of so many words, so that its tiles have room for them.
     #[allow(clippy::mut_from_ref)] // the tile is shared by address, and no one else looks now
-    unsafe fn operands(&self) -> &mut [matrix::Words; matrix::MOST_BROUGHT] {
+    unsafe fn operands(&self, count: usize) -> &mut [matrix::Words] {
         let start = self.tile.get().cast_mut().cast::<u8>();
         // SAFETY: the caller vouches for the room. Words are numbers, in memory that holds some
         // from the start; compiled code, which writes them too, does not run meanwhile.
-        unsafe { &mut *start.add(OPERANDS).cast() }
+        unsafe { std::slice::from_raw_parts_mut(start.add(OPERANDS).cast(), count) }
     }
 
     /// Multiplies what the lanes brought.
     fn multiply(&self, product: Product) {
-        // SAFETY: the kernel has this operation.
-        let words = unsafe { self.operands() };
         let [.., taken] = product.words();
-        let results = product.compute(words);
-        words[..taken].copy_from_slice(&results[..taken]);
+        // SAFETY: the kernel has this operation.
+        product.compute(unsafe { self.operands(product.brought().max(taken)) });
+    }
+
+    /// Multiplies for the warp's part of a warpgroup; a descriptor that names memory that is not
+    /// there is remembered.
+    fn multiply_in_group(&self, product: GroupProduct) {
+        // SAFETY: the kernel has this operation.
+        let words = unsafe { self.operands(product.brought()) };
+        let (number, shared) = (self.number.get(), self.shared.get());
+        if product.compute(number, words, &shared).is_none() {
+            self.outside.set(true);
+        }
     }
 
     /// Gives the lanes the addresses of their parts of rows.
     fn tell_rows(&self, rows: Rows) {
         // SAFETY: the kernel has this operation.
-        let words = unsafe { self.operands() };
+        let words = unsafe { self.operands(2 * rows.count.max(1) as usize) };
         let brought = [words[0], words[1]];
         for (to, taken) in words.chunks_mut(2).zip(rows.exchange(brought)) {
             to.copy_from_slice(&taken);
@@ -605,6 +665,13 @@ pub(super) fn each(mut lanes: u32, mut then: impl FnMut(usize)) {
     }
 }
 
+/// The fault of a thread whose warp was to read shared memory that the block does not have.
+pub(super) fn outside_of_shared(owner: &Block, block: *mut BlockContext, linear: u32) -> Status {
+    let what = "the descriptor of a matrix names shared memory that the block does not have";
+    let thread = owner.context_of(linear);
+    fault(thread, block, FaultKind::IllegalAddress, None, what)
+}
+
 /// The predicate in the result of an operation that has one beside its value.
 pub(crate) const PREDICATE: u64 = 1 << 32;
 /// Where the status starts in the result of an operation.
@@ -642,7 +709,11 @@ runtime! {
         tile.highs[at].set((value >> 32) as u32);
         tile.b[at].set(b);
         tile.c[at].set(c);
-        if !warp.meet(lane, mask, kind) {
+        let complete = warp.meet(lane, mask, kind);
+        if warp.read_outside() {
+            return status(outside_of_shared(owner, block, linear));
+        }
+        if !complete {
             let after = suspend(owner, fiber);
             if after != CONTINUE {
                 return status(after);

@@ -9,6 +9,7 @@
 //! | `.e4m3`, `.e5m2` | these become halves; a sum from zero of the products of the first two bytes of each register, then that and the products of the others, and at last `C` added in the type of `D` |
 //! | `.f64` | `fma` after `fma`, in the order of the columns of `A`. Of several NaNs that of `B` stays, else that of `C`, else that of `A` |
 
+use super::group::GroupProduct;
 use super::sparse::{self, Columns};
 use super::{Element, Product, Tiles, Words, place_of_sum};
 use crate::jit::runtime::float::{Format, Rounding, narrow};
@@ -67,6 +68,7 @@ impl Number {
         }
     }
 
+    /// Negated, if it is to be.
     #[inline(always)]
     fn signed(self, negative: bool) -> Number {
         let value = if negative { -self.value } else { self.value };
@@ -164,10 +166,12 @@ fn single_cut(value: f64) -> u32 {
 
 /// How many digits behind the leading one of the greatest term count in a sum.
 const DIGITS: i32 = 25;
+/// The same of `.e4m3` and `.e5m2` in a warpgroup, where a single has no more either.
+const DIGITS_OF_BYTES: i32 = 13;
 
 /// One sum as a tensor core makes it: the products are exact; they and the summand are cut, towards
-/// zero, to multiples of 2 to the power of the greatest exponent among them less [`DIGITS`], where
-/// the exponent of a product is the sum of its factors'; the sum of these is exact. What is no
+/// zero, to multiples of 2 to the power of the greatest exponent among them less so many [`DIGITS`],
+/// where the exponent of a product is the sum of its factors'; the sum of these is exact. What is no
 /// number wins, as in all arithmetic, and zero has no sign.
 struct Sum(f64);
 
@@ -183,6 +187,17 @@ impl Sum {
     /// A half: the nearest.
     fn half(&self) -> u16 {
         half_of(self.0)
+    }
+
+    /// A single with no more digits behind its leading one than these.
+    fn single_of(&self, digits: i32) -> u32 {
+        let bits = self.single();
+        let cut = match self.0.is_finite() {
+            true => bits & !0 << (23 - digits),
+            false => bits,
+        };
+        // Zero has no sign.
+        if cut << 1 == 0 { 0 } else { cut }
     }
 }
 
@@ -226,6 +241,8 @@ struct Factors {
     places: Columns,
     /// How many elements of a row are there.
     count: usize,
+    /// How many digits of a sum count.
+    digits: i32,
 }
 
 impl Factors {
@@ -236,6 +253,7 @@ impl Factors {
             b: Numbers::new(),
             places: sparse::columns(product, metadata),
             count: (product.depth >> u32::from(product.sparse.is_some())) as usize,
+            digits: DIGITS,
         };
         let number = |element: Element, bits: u32| {
             let number = Number::of_element(element, bits);
@@ -304,7 +322,7 @@ impl Factors {
             }
         }
         // Where all is zero any unit does.
-        let last = highest.map(|highest| highest.max(-300) - DIGITS);
+        let last = highest.map(|highest| highest.max(-300) - self.digits);
         let scale = last.map(|last| power_of_two(-last));
         let mut units: [f64; 8] = std::array::from_fn(|n| cut(summands[n].value * scale[n]));
         for (at, place) in terms() {
@@ -326,11 +344,74 @@ fn cut(term: f64) -> f64 {
     f64::from(unsafe { term.to_int_unchecked::<i32>() })
 }
 
+/// Tiles of a warp of a warpgroup, which have the same rows of `A`.
+pub(super) struct Group {
+    product: GroupProduct,
+    factors: Factors,
+}
+
+impl Group {
+    /// Of rows of so many elements, given by their bits.
+    pub fn new(product: GroupProduct, rows: &[[u32; 32]; 16], depth: usize) -> Group {
+        let of_bytes = product.elements[0].is_fp8();
+        let mut factors = Factors {
+            a: Numbers::new(),
+            b: Numbers::new(),
+            places: sparse::IN_ORDER,
+            count: depth,
+            digits: if of_bytes { DIGITS_OF_BYTES } else { DIGITS },
+        };
+        for (row, bits) in rows.iter().enumerate() {
+            for (at, bits) in bits[..depth].iter().enumerate() {
+                let number = Number::of_element(product.elements[0], *bits);
+                factors.a.set(row, at, number.signed(product.negated[0]));
+            }
+        }
+        Group { product, factors }
+    }
+
+    /// Adds the products with these columns to what is there.
+    pub fn tile(&mut self, columns: &[[u32; 32]; 8], sums: &mut [Words]) {
+        let (product, depth) = (self.product, self.factors.count);
+        self.factors.b.finite = true;
+        for (column, bits) in columns.iter().enumerate() {
+            for (at, bits) in bits[..depth].iter().enumerate() {
+                let number = Number::of_element(product.elements[1], *bits);
+                self.factors
+                    .b
+                    .set(at, column, number.signed(product.negated[1]));
+            }
+        }
+        for row in 0..16 {
+            let of_c = row_of(product.half, sums, row);
+            let summands = of_c.map(|bits| summand(product.half, bits));
+            let totals = self.factors.sums(row, &summands, |_| true);
+            for (column, total) in totals.iter().enumerate() {
+                let (lane, register) = place_of_sum(row, column);
+                if product.half {
+                    let word = &mut sums[register / 2][lane];
+                    let shift = 16 * (register % 2);
+                    *word = *word & !(0xffff << shift) | u32::from(total.half()) << shift;
+                } else {
+                    sums[register][lane] = match self.factors.digits {
+                        DIGITS_OF_BYTES => total.single_of(DIGITS_OF_BYTES),
+                        _ => total.single(),
+                    };
+                }
+            }
+        }
+    }
+}
+
 /// The elements of a row of `C`.
 fn row_of_c(product: Product, c: &[Words], row: usize) -> [u32; 8] {
+    row_of(product.halves[0], c, row)
+}
+
+fn row_of(half: bool, c: &[Words], row: usize) -> [u32; 8] {
     std::array::from_fn(|column| {
         let (lane, register) = place_of_sum(row, column);
-        match product.halves[0] {
+        match half {
             true => c[register / 2][lane] >> (16 * (register % 2)) & 0xffff,
             false => c[register][lane],
         }

@@ -24,23 +24,56 @@ pub(super) fn compute(
         _ => product.depth as usize,
     };
     let places: Columns = sparse::columns(product, metadata);
-    let combine = |x: i32, y: i32| match (of_a, product.xor) {
-        (Element::B1, true) => i64::from((x ^ y).count_ones()),
-        (Element::B1, false) => i64::from((x & y).count_ones()),
-        _ => i64::from(x * y),
-    };
     for row in 0..product.rows as usize {
         for column in 0..8 {
             let (lane, register) = place_of_sum(row, column);
             let terms = rows[row][..depth].iter().zip(&places[row]);
             let sum = terms.fold(i64::from(c[register][lane] as i32), |sum, (x, place)| {
-                sum + combine(*x, columns[column][usize::from(*place)])
+                let other = columns[column][usize::from(*place)];
+                sum + combined(of_a, product.xor, *x, other)
             });
-            d[register][lane] = match product.saturates {
-                true => sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32,
-                false => sum as u32,
-            };
+            d[register][lane] = narrowed(sum, product.saturates);
         }
+    }
+}
+
+/// Adds the products of a tile of dense rows and columns, given by their bits, to what is there.
+pub(super) fn tile(
+    elements: [Element; 2],
+    saturates: bool,
+    depth: usize,
+    rows: &[[u32; 32]; 16],
+    columns: &[[u32; 32]; 8],
+    sums: &mut [Words],
+) {
+    let [of_a, of_b] = elements;
+    for (row, factors) in rows.iter().enumerate() {
+        for (column, others) in columns.iter().enumerate() {
+            let (lane, register) = place_of_sum(row, column);
+            let sum = &mut sums[register][lane];
+            let terms = factors[..depth].iter().zip(&others[..depth]);
+            let total = terms.fold(i64::from(*sum as i32), |total, (a, b)| {
+                total + combined(of_a, false, value(of_a, *a), value(of_b, *b))
+            });
+            *sum = narrowed(total, saturates);
+        }
+    }
+}
+
+/// What a pair of elements adds.
+fn combined(element: Element, xor: bool, a: i32, b: i32) -> i64 {
+    match (element, xor) {
+        (Element::B1, true) => i64::from((a ^ b).count_ones()),
+        (Element::B1, false) => i64::from((a & b).count_ones()),
+        _ => i64::from(a * b),
+    }
+}
+
+/// A sum in 32 bits.
+fn narrowed(sum: i64, saturates: bool) -> u32 {
+    match saturates {
+        true => sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32,
+        false => sum as u32,
     }
 }
 

@@ -18,6 +18,7 @@
 //! the first tensor cores, which has a layout of its own.
 
 mod float;
+pub(crate) mod group;
 mod integer;
 mod quads;
 pub(crate) mod rows;
@@ -25,10 +26,8 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 
-/// The most words that a lane brings.
-pub(crate) const MOST_BROUGHT: usize = 32;
-/// The most words that a lane takes.
-pub(crate) const MOST_TAKEN: usize = 8;
+/// The most words that a lane takes from a product.
+const MOST_TAKEN: usize = 8;
 
 /// A register of all lanes.
 pub(crate) type Words = [u32; 32];
@@ -211,8 +210,20 @@ impl Product {
         words.map(|words| words as usize)
     }
 
-    /// Computes what the lanes take from what they brought.
-    pub fn compute(self, brought: &[Words; MOST_BROUGHT]) -> [Words; MOST_TAKEN] {
+    /// How many words a lane brings.
+    pub fn brought(self) -> usize {
+        let [a, b, c, _] = self.words();
+        a + b + c + usize::from(self.sparse.is_some())
+    }
+
+    /// Computes what the lanes take, over what they brought.
+    pub fn compute(self, words: &mut [Words]) {
+        let taken = self.product(words);
+        let [.., d] = self.words();
+        words[..d].copy_from_slice(&taken[..d]);
+    }
+
+    fn product(self, brought: &[Words]) -> [Words; MOST_TAKEN] {
         let mut taken = [[0; 32]; MOST_TAKEN];
         let [a, b, c, d] = self.words();
         let (a, rest) = brought.split_at(a);

@@ -16,12 +16,22 @@ use super::{Element, Product, Words};
 /// For each row, the column of each element of `A` that is there.
 pub(super) type Columns = [[u8; 64]; 16];
 
+/// All elements are there.
+pub(super) const IN_ORDER: Columns = {
+    let mut row = [0; 64];
+    let mut at = 0;
+    while at < 64 {
+        row[at] = at as u8;
+        at += 1;
+    }
+    [row; 16]
+};
+
 /// The columns of the elements that are there; in order where all are.
 pub(super) fn columns(product: Product, metadata: &[Words]) -> Columns {
     let mut columns = [[0; 64]; 16];
     let Some(selector) = product.sparse else {
-        let row: [u8; 64] = std::array::from_fn(|at| at as u8);
-        return [row; 16];
+        return IN_ORDER;
     };
     let element = product.elements[0];
     // Neighbours for a column, or columns for a neighbour.

@@ -88,6 +88,11 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
     }))
 }
 
+/// An operation that does nothing.
+pub(super) fn nothing() -> Box<dyn Operation> {
+    Box::new(Control::Nothing)
+}
+
 impl Operation for Control {
     fn pure(&self) -> bool {
         matches!(self, Control::Pause | Control::Nothing)

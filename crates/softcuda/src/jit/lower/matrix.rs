@@ -1,28 +1,24 @@
 //! Matrix products of a warp, `mma` and `wmma.mma`, and how lanes exchange parts of matrices: see
 //! [`crate::grid::matrix`].
 
-use std::mem::size_of;
-
 use cranelift_codegen::ir::{InstBuilder, MemFlags, types};
 use ptx::ast::{Immediate, Type};
 
 use super::Lower;
 use super::warp;
 use crate::grid::matrix::rows::Rows;
-use crate::grid::matrix::{Element, MOST_BROUGHT, Product, Tiles};
+use crate::grid::matrix::{Element, Product, Tiles};
 use crate::grid::rounds::Wait;
-use crate::grid::warp::{LANE, MEET, Meeting, OPERANDS, STATUS_SHIFT, Tile, multiplication};
+use crate::grid::warp::{LANE, MEET, Meeting, OPERANDS, STATUS_SHIFT, multiplication};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 use crate::jit::resolve::fragments::ROWS;
 
 /// An operation of the whole warp in which a lane brings and takes more than a word.
 #[derive(Debug)]
-struct Exchange {
-    kind: u32,
-    /// What is brought and taken is of 64 bits, or of 32.
-    ty: Type,
-    brought: Vec<Arg>,
-    taken: Vec<Arg>,
+pub(super) struct Exchange {
+    pub kind: u32,
+    pub brought: Vec<(Arg, Type)>,
+    pub taken: Vec<(Arg, Type)>,
 }
 
 /// Decodes `mma`, `wmma.mma`, `movmatrix` and the step in which lanes tell each other where rows
@@ -50,9 +46,8 @@ fn rows(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
             turned,
         }
         .kind(),
-        ty: Type::B64,
-        brought: vec![address],
-        taken,
+        brought: vec![(address, Type::B64)],
+        taken: taken.into_iter().map(|arg| (arg, Type::B64)).collect(),
     }))
 }
 
@@ -67,7 +62,7 @@ fn movmatrix(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
 }
 
 /// `m16n8k16`: its numbers.
-fn shape(r: &mut Reader<'_>) -> Result<[u32; 3], Refusal> {
+pub(super) fn shape(r: &mut Reader<'_>) -> Result<[u32; 3], Refusal> {
     let numbers = r.peek().and_then(|word| {
         let (rows, rest) = word.strip_prefix('m')?.split_once('n')?;
         let (columns, depth) = rest.split_once('k')?;
@@ -88,7 +83,7 @@ fn layout(r: &mut Reader<'_>) -> Result<bool, Refusal> {
 }
 
 /// The type of the elements of `A` or `B`, and the type of the registers.
-fn element(r: &mut Reader<'_>) -> Result<Element, Refusal> {
+pub(super) fn element(r: &mut Reader<'_>) -> Result<Element, Refusal> {
     r.expect_any(&[
         ("f16", Element::F16),
         ("bf16", Element::Bf16),
@@ -105,12 +100,12 @@ fn element(r: &mut Reader<'_>) -> Result<Element, Refusal> {
 }
 
 /// The type of `C` or `D`: halves, or what else the elements make.
-fn sum(r: &mut Reader<'_>) -> Result<Type, Refusal> {
+pub(super) fn sum(r: &mut Reader<'_>) -> Result<Type, Refusal> {
     r.ty_of(&[Type::F16, Type::F32, Type::F64, Type::S32])
 }
 
 /// The type that sums of these elements have; some may be halves as well.
-fn natural(element: Element) -> Type {
+pub(super) fn natural(element: Element) -> Type {
     match element {
         Element::F64 => Type::F64,
         element if element.is_integer() => Type::S32,
@@ -226,7 +221,7 @@ fn bits_combined(r: &mut Reader<'_>, elements: [Element; 2]) -> Result<bool, Ref
     Ok(xor)
 }
 
-/// `wmma.mma{.op.popc}.sync.aligned.alayout.blayout.shape{.rn}.d{.a.b}.c{.satfinite}`
+/// `wmma.mma{.op.popc}.sync.aligned.alayout.blayout.shape.d{.a.b}.c{.satfinite}{.rn}`
 fn wmma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     r.expect_any(&[("mma", ())])?;
     let bits = r.eat_any(&[("xor", true), ("and", false)]);
@@ -238,7 +233,6 @@ fn wmma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }
     let by_columns = [layout(r)?, layout(r)?];
     let shape = shape(r)?;
-    r.eat("rn");
     let of_d = sum(r)?;
     // Halves are not named.
     let halves = r.peek() == Some("f32") || r.peek() == Some("f16") && r.is_last();
@@ -248,6 +242,9 @@ fn wmma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     };
     let of_c = sum(r)?;
     let saturates = r.eat("satfinite");
+    if of_d == Type::F64 {
+        r.eat("rn");
+    }
     r.end()?;
     let (rows, tiles) = match (shape, elements[0]) {
         ([16, 16, 16], Element::F16 | Element::Bf16 | Element::S8 | Element::U8)
@@ -340,21 +337,21 @@ fn multiply(
         }
     }
     let [a, b, c, taken] = lists;
-    let brought = [a, b, c].concat().into_iter().chain(metadata.cloned());
-    let brought = brought.collect();
     if let Some(Arg::Reg(id)) = metadata
         && r.registers[id.0 as usize].size() != 4
     {
         return Err(r.invalid("takes metadata of 32 bits".into()));
     }
+    let ty = match of_register {
+        2 => Type::B64,
+        _ => Type::B32,
+    };
+    let typed = |arg: Arg| (arg, ty);
+    let brought = [a, b, c].concat().into_iter().chain(metadata.cloned());
     Ok(Box::new(Exchange {
         kind: multiplication(product),
-        ty: match of_register {
-            2 => Type::B64,
-            _ => Type::B32,
-        },
-        brought,
-        taken,
+        brought: brought.map(typed).collect(),
+        taken: taken.into_iter().map(typed).collect(),
     }))
 }
 
@@ -367,24 +364,32 @@ fn words_of_register(product: Product) -> u32 {
     }
 }
 
-impl Exchange {
-    /// Where in the tile the registers of a list lie: an array for the words, or for the lower and
-    /// the upper ones.
-    fn places<'s>(&self, list: &'s [Arg]) -> impl Iterator<Item = (&'s Arg, usize, Option<usize>)> {
-        let words = self.ty.size() as usize / 4;
-        let place = |word: usize| OPERANDS + 4 * 32 * word;
-        list.iter().enumerate().map(move |(at, arg)| {
-            let upper = (words == 2).then(|| place(at * words + 1));
-            (arg, place(at * words), upper)
-        })
+/// How many words of the tile a lane uses for a value.
+fn words_of(ty: Type) -> usize {
+    match ty {
+        Type::Pred => 1,
+        ty => ty.size().div_ceil(4) as usize,
     }
+}
+
+/// Where in the tile the values of a list lie: an array for the words, or for the lower and the
+/// upper ones.
+fn places(list: &[(Arg, Type)]) -> impl Iterator<Item = (&Arg, Type, usize, Option<usize>)> {
+    let place = |word: usize| OPERANDS + 4 * 32 * word;
+    let mut next = 0;
+    list.iter().map(move |(arg, ty)| {
+        let (words, first) = (words_of(*ty), next);
+        next += words;
+        let upper = (words == 2).then(|| place(first + 1));
+        (arg, *ty, place(first), upper)
+    })
 }
 
 impl Operation for Exchange {
     fn lower(&self, l: &mut Lower<'_>) {
-        let (kind, ty) = (self.kind, self.ty);
+        let kind = self.kind;
         if l.rounds() {
-            for (arg, low, high) in self.places(&self.brought) {
+            for (arg, ty, low, high) in places(&self.brought) {
                 l.bring(arg, ty, low, high);
             }
             l.wait(Wait {
@@ -393,7 +398,7 @@ impl Operation for Exchange {
                 b: Some(0),
                 c: Some(0),
             });
-            for (arg, low, high) in self.places(&self.taken) {
+            for (arg, ty, low, high) in places(&self.taken) {
                 l.take_from(arg, ty, low, high);
             }
             return;
@@ -401,7 +406,7 @@ impl Operation for Exchange {
         let flags = MemFlags::trusted();
         let (thread, block) = (l.thread, l.block);
         let lane = l.call_value(&LANE, &[thread, block]);
-        for (arg, low, high) in self.places(&self.brought) {
+        for (arg, ty, low, high) in places(&self.brought) {
             let value = l.read(arg, ty);
             let value = l.fit(value, types::I64, false);
             l.b.ins().istore32(flags, value, lane, low as i32);
@@ -418,7 +423,7 @@ impl Operation for Exchange {
         let status = l.b.ins().ushr_imm(answer, i64::from(STATUS_SHIFT));
         let status = l.b.ins().ireduce(types::I32, status);
         l.check_status(status);
-        for (arg, low, high) in self.places(&self.taken) {
+        for (arg, ty, low, high) in places(&self.taken) {
             let mut value = l.b.ins().load(types::I32, flags, lane, low as i32);
             if let Some(high) = high {
                 let upper = l.b.ins().load(types::I32, flags, lane, high as i32);
@@ -437,7 +442,7 @@ impl Operation for Exchange {
     }
 
     fn brings(&self) -> u32 {
-        const { assert!(size_of::<Tile>() == OPERANDS) };
-        4 * MOST_BROUGHT as u32
+        let words = |list: &[(Arg, Type)]| list.iter().map(|(_, ty)| words_of(*ty)).sum::<usize>();
+        4 * words(&self.brought).max(words(&self.taken)) as u32
     }
 }

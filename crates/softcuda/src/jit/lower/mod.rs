@@ -47,6 +47,7 @@ mod special;
 mod stack;
 mod video;
 mod warp;
+mod warpgroup;
 
 use std::collections::HashMap;
 
@@ -102,6 +103,7 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "membar" | "fence" => fence::decode,
         "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => warp::decode,
         "mma" | "wmma" | "movmatrix" | "ldmatrix" | "stmatrix" | ROWS => matrix::decode,
+        "wgmma" => warpgroup::decode,
         _ => return None,
     })
 }

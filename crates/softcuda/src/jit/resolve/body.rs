@@ -300,7 +300,9 @@ fn named(
     for (at, arg) in args.iter().enumerate() {
         if at == 0 && has_destination {
             gather(arg, &mut writes);
-        } else {
+        }
+        // The product of a warpgroup is added to its destination.
+        if at > 0 || !has_destination || instruction.opcode == "wgmma" {
             gather(arg, &mut reads);
         }
     }

@@ -30,7 +30,6 @@ const OPCODES: &[&str] = &[
     "vshl",
     "vshr",
     "vsub",
-    "wgmma",
 ];
 
 /// Modifiers that are no types. Those with `::` are hints, scopes and spaces, of which later

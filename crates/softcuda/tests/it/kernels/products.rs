@@ -10,6 +10,7 @@ use super::input::Inputs;
 super::cases! {
     halves, halves_and_singles, bfloats, tf32s, bytes, doubles, integers, bits, quads,
     sparse_floats, sparse_integers, fragments_of_halves, fragments_of_others,
+    groups_of_floats, groups_of_integers, groups_in_patterns,
 }
 
 /// What registers hold.
@@ -499,4 +500,287 @@ fn fragments_of_others(name: &'static str) -> Case {
         forms.push(form(text, any([1, 1, 2, 2])));
     }
     case_of(name, &forms)
+}
+
+/// Where a matrix of a warpgroup lies in shared memory: the descriptor's upper bits, how many bytes
+/// it spans, and whether it is turned.
+#[derive(Clone, Copy)]
+struct Place {
+    descriptor: u64,
+    turned: bool,
+}
+
+/// A matrix whose core matrices lie alone, or in patterns of lines of so many bytes.
+fn place(line: u64, turned: bool) -> Place {
+    let mode = match line {
+        128 => 1,
+        64 => 2,
+        32 => 3,
+        _ => 0,
+    };
+    let (leading, stride) = match (line, turned) {
+        (16, _) => (128, 256),
+        // Beside each other lie as many as a line holds; those of the next depth follow.
+        (line, true) => (16 * line, 8 * line),
+        (line, false) => (16, 8 * line),
+    };
+    Place {
+        descriptor: mode << 62 | stride / 16 << 32 | leading / 16 << 16,
+        turned,
+    }
+}
+
+/// A form of a product of a warpgroup.
+struct GroupForm {
+    columns: usize,
+    /// Types of `D`, `A` and `B`, and what follows them.
+    types: &'static str,
+    holds: [Holds; 3],
+    /// `A` lies in registers where it has no place.
+    places: [Option<Place>; 2],
+    negated: [bool; 2],
+    /// Whether `C` counts.
+    scale: bool,
+}
+
+/// Bytes of shared memory for each of the two matrices.
+const AREA: usize = 32 << 10;
+/// How many sets of inputs each such form has.
+const GROUP_SETS: usize = 8;
+
+fn group_case(name: &'static str, forms: &[GroupForm]) -> Case {
+    let mut text = ".version 9.0\n.target sm_90a\n.address_size 64\n".to_owned();
+    for (at, form) in forms.iter().enumerate() {
+        text += &group_kernel(at, form);
+    }
+    let text: &'static str = text.leak();
+    let mut case = Case::new(name, Ptx { name, text });
+    let mut inputs = Inputs::new(name);
+    // All forms with elements of a type share the matrices.
+    let mut matrices: Vec<([Holds; 2], super::case::Buffer)> = vec![];
+    for (at, form) in forms.iter().enumerate() {
+        let [a, b, c] = form.holds;
+        let known = matrices.iter().find(|(holds, _)| *holds == [a, b]);
+        let memory = match known {
+            Some((_, buffer)) => *buffer,
+            None => {
+                let mut bytes = vec![];
+                for set in 0..GROUP_SETS as u64 {
+                    for holds in [a, b] {
+                        for _ in 0..AREA / 4 {
+                            bytes.extend(holds.make(&mut inputs, set));
+                        }
+                    }
+                }
+                let buffer = case.input(&bytes);
+                matrices.push(([a, b], buffer));
+                buffer
+            }
+        };
+        let (sums, of_a) = form.registers();
+        let mut bytes = vec![];
+        for set in 0..GROUP_SETS as u64 {
+            for _thread in 0..128 {
+                for _ in 0..sums {
+                    bytes.extend(c.make(&mut inputs, set));
+                }
+                for _ in 0..of_a {
+                    bytes.extend(a.make(&mut inputs, set));
+                }
+            }
+        }
+        let registers = case.input(&bytes);
+        let output = case.output::<u32>(GROUP_SETS * 128 * sums);
+        let kernel: &'static str = format!("group_{at}").leak();
+        let args = args![memory, registers, output];
+        case.launch(kernel, GROUP_SETS as u32, 128, args);
+    }
+    case
+}
+
+impl GroupForm {
+    /// How many registers there are of `D`, and of `A`.
+    fn registers(&self) -> (usize, usize) {
+        let sums = self.columns / if self.holds[2] == F16 { 4 } else { 2 };
+        (sums, if self.places[0].is_some() { 0 } else { 4 })
+    }
+}
+
+/// A kernel that fills shared memory, multiplies once and stores the result.
+fn group_kernel(at: usize, form: &GroupForm) -> String {
+    let (sums, of_a) = form.registers();
+    let ty = form.holds[2].ty();
+    let prefix = if ty == "f32" { "%f" } else { "%r" };
+    let list = |start: usize, count: usize, prefix: &str| {
+        let list: Vec<String> = (start..start + count)
+            .map(|n| format!("{prefix}{n}"))
+            .collect();
+        format!("{{{}}}", list.join(", "))
+    };
+    let mut body = String::new();
+    for n in 0..sums {
+        writeln!(
+            body,
+            "    ld.global.{ty} {prefix}{}, [%rd2+{}];",
+            n + 10,
+            4 * n
+        )
+        .unwrap();
+    }
+    for n in 0..of_a {
+        writeln!(
+            body,
+            "    ld.global.b32 %r{}, [%rd2+{}];",
+            n + 200,
+            4 * (sums + n)
+        )
+        .unwrap();
+    }
+    let [a, b] = form.places;
+    let descriptor = |place: Option<Place>| place.map_or(0, |place| place.descriptor);
+    let depth = match form.holds[0] {
+        Holds::Floats(exponent, fraction) => 256 / (1 + exponent + fraction),
+        Holds::Tf32 => 8,
+        _ if form.types.contains("b1") => 256,
+        _ => 32,
+    };
+    let left = match a {
+        Some(_) => "%rd4".to_owned(),
+        None => list(200, 4, "%r"),
+    };
+    let mut numbers = String::new();
+    if !matches!(form.holds[0], Holds::Any) {
+        for negated in form.negated {
+            numbers += if negated { ", -1" } else { ", 1" };
+        }
+        if matches!(form.holds[0], F16 | BF16) {
+            for place in [a, b].into_iter().flatten() {
+                numbers += if place.turned { ", 1" } else { ", 0" };
+            }
+        }
+    }
+    let (columns, types) = (form.columns, form.types);
+    let results = list(10, sums, prefix);
+    writeln!(
+        body,
+        "    wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{types} {results}, {left}, %rd5, %p1{numbers};",
+    )
+    .unwrap();
+    body += "    wgmma.commit_group.sync.aligned;\n    wgmma.wait_group.sync.aligned 0;\n";
+    for n in 0..sums {
+        writeln!(
+            body,
+            "    st.global.{ty} [%rd3+{}], {prefix}{};",
+            4 * n,
+            n + 10
+        )
+        .unwrap();
+    }
+    format!(
+        ".visible .entry group_{at}(.param .u64 memory, .param .u64 in, .param .u64 out)
+{{
+    .reg .pred %p<3>; .reg .b32 %r<256>; .reg .f32 %f<160>; .reg .b64 %rd<8>;
+    .shared .align 1024 .b8 area[{both}];
+    ld.param.u64 %rd1, [memory]; ld.param.u64 %rd2, [in]; ld.param.u64 %rd3, [out];
+    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r1, 128, %r2;
+    mad.wide.u32 %rd2, %r3, {registers}, %rd2; mad.wide.u32 %rd3, %r3, {results}, %rd3;
+    mad.wide.u32 %rd1, %r1, {both}, %rd1;
+    mov.u32 %r4, area; shl.b32 %r5, %r2, 2;
+$fill:
+    cvt.u64.u32 %rd6, %r5; add.u64 %rd6, %rd1, %rd6; ld.global.b32 %r6, [%rd6];
+    add.u32 %r7, %r4, %r5; st.shared.b32 [%r7], %r6;
+    add.u32 %r5, %r5, 512; setp.lt.u32 %p2, %r5, {both}; @%p2 bra $fill;
+    fence.proxy.async; bar.sync 0;
+    shr.u32 %r4, %r4, 4; cvt.u64.u32 %rd6, %r4; and.b64 %rd6, %rd6, 0x3fff;
+    or.b64 %rd4, %rd6, {of_a:#x};
+    add.u64 %rd6, %rd6, {area}; or.b64 %rd5, %rd6, {of_b:#x};
+    setp.ne.u32 %p1, {scale}, 0;
+    wgmma.fence.sync.aligned;
+{body}    ret;
+}}
+",
+        both = 2 * AREA,
+        registers = 4 * (sums + of_a),
+        results = 4 * sums,
+        of_a = descriptor(a),
+        of_b = descriptor(b),
+        area = AREA / 16,
+        scale = u32::from(form.scale),
+    )
+}
+
+fn group(columns: usize, types: &'static str, holds: [Holds; 3]) -> GroupForm {
+    GroupForm {
+        columns,
+        types,
+        holds,
+        places: [Some(place(16, false)); 2],
+        negated: [false; 2],
+        scale: true,
+    }
+}
+
+fn groups_of_floats(name: &'static str) -> Case {
+    let mut forms = vec![];
+    for (types, holds) in [
+        ("f32.f16.f16", [F16, F16, F32]),
+        ("f16.f16.f16", [F16, F16, F16]),
+        ("f32.bf16.bf16", [BF16, BF16, F32]),
+        ("f32.tf32.tf32", [TF32, TF32, F32]),
+        ("f32.e4m3.e4m3", [E4M3, E4M3, F32]),
+        ("f32.e4m3.e5m2", [E4M3, E5M2, F32]),
+        ("f32.e5m2.e4m3", [E5M2, E4M3, F32]),
+        ("f32.e5m2.e5m2", [E5M2, E5M2, F32]),
+        ("f16.e4m3.e4m3", [E4M3, E4M3, F16]),
+        ("f16.e5m2.e4m3", [E5M2, E4M3, F16]),
+    ] {
+        forms.push(group(8, types, holds));
+        let mut in_registers = group(24, types, holds);
+        in_registers.places[0] = None;
+        in_registers.negated = [true, false];
+        forms.push(in_registers);
+        let mut from_zero = group(16, types, holds);
+        from_zero.negated = [false, true];
+        from_zero.scale = false;
+        forms.push(from_zero);
+    }
+    group_case(name, &forms)
+}
+
+fn groups_of_integers(name: &'static str) -> Case {
+    let mut forms = vec![];
+    for types in [
+        "s32.s8.s8",
+        "s32.u8.s8",
+        "s32.s8.u8.satfinite",
+        "s32.u8.u8",
+        "s32.b1.b1.and.popc",
+    ] {
+        forms.push(group(8, types, [Holds::Any; 3]));
+        let mut in_registers = group(32, types, [Holds::Any; 3]);
+        in_registers.places[0] = None;
+        forms.push(in_registers);
+    }
+    group_case(name, &forms)
+}
+
+/// Every pattern of shared memory, also of matrices that go the other way, and the most columns.
+fn groups_in_patterns(name: &'static str) -> Case {
+    let mut forms = vec![];
+    for line in [16, 32, 64, 128] {
+        for turned in [[false, false], [true, false], [false, true], [true, true]] {
+            for columns in [8, 128] {
+                let mut form = group(columns, "f32.f16.f16", [F16, F16, F32]);
+                form.places = turned.map(|turned| Some(place(line, turned)));
+                forms.push(form);
+            }
+        }
+        let mut form = group(256, "f32.bf16.bf16", [BF16, BF16, F32]);
+        form.places = [None, Some(place(line, true))];
+        forms.push(form);
+        let mut form = group(104, "f32.e4m3.e5m2", [E4M3, E5M2, F32]);
+        form.places = [Some(place(line, false)); 2];
+        forms.push(form);
+    }
+    group_case(name, &forms)
 }

@@ -1,0 +1,228 @@
+//! Matrix products of a warpgroup, `wgmma`: 64 rows, of which each of four warps has 16, and up to
+//! 256 columns. `B` lies in shared memory, and `A` there or in registers; descriptors say where.
+//!
+//! Each warp computes its rows by itself, when it comes to the instruction: nothing that it reads
+//! may change before the group waits for it.
+//!
+//! The lanes bring `C`, then the registers of `A` or its descriptor, the descriptor of `B`, and
+//! whether `C` counts. `C` and `D` are tiles beside each other as in [`super`].
+
+use super::float::Group as Floats;
+use super::{Element, Words, integer};
+
+/// What a product is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupProduct {
+    /// The columns of `B`, a multiple of 8.
+    pub columns: u32,
+    pub elements: [Element; 2],
+    /// `C` and `D` are of halves; otherwise of singles or integers of 32 bits.
+    pub half: bool,
+    /// Integers do not wrap.
+    pub saturates: bool,
+    /// `A` lies in registers.
+    pub in_registers: bool,
+    /// The elements of `A` and of `B` are negated.
+    pub negated: [bool; 2],
+    /// `A` goes by columns in memory, `B` by rows.
+    pub turned: [bool; 2],
+}
+
+impl GroupProduct {
+    /// How many bits [`code`](GroupProduct::code) takes.
+    pub const CODE_BITS: u32 = 20;
+
+    /// A number that says all of it.
+    pub fn code(self) -> u32 {
+        let mut code = self.columns / 8 - 1;
+        let mut put = |bits: u32, value: u32| code = code << bits | value;
+        for element in self.elements {
+            put(4, element as u32);
+        }
+        let [negated, turned] = [self.negated, self.turned];
+        for bit in [self.half, self.saturates, self.in_registers]
+            .into_iter()
+            .chain(negated)
+            .chain(turned)
+        {
+            put(1, u32::from(bit));
+        }
+        code
+    }
+
+    /// What a code says.
+    pub fn of_code(code: u32) -> GroupProduct {
+        let bit = |n: u32| code >> n & 1 != 0;
+        let element = |n: u32| Element::ALL[(code >> n & 0xf) as usize % Element::ALL.len()];
+        GroupProduct {
+            columns: 8 * ((code >> 15 & 0x1f) + 1),
+            elements: [element(11), element(7)],
+            half: bit(6),
+            saturates: bit(5),
+            in_registers: bit(4),
+            negated: [bit(3), bit(2)],
+            turned: [bit(1), bit(0)],
+        }
+    }
+
+    /// The columns of `A`: 32 bytes.
+    pub fn depth(self) -> u32 {
+        256 / self.elements[0].bits()
+    }
+
+    /// How many words a lane has of `C` and of `D`.
+    pub fn sums(self) -> usize {
+        self.columns as usize / if self.half { 4 } else { 2 }
+    }
+
+    /// How many words a lane brings.
+    pub fn brought(self) -> usize {
+        let of_a = if self.in_registers { 4 } else { 2 };
+        self.sums() + of_a + 2 + 1
+    }
+
+    /// Computes what the lanes of a warp of the group take, over what they brought. `None`, if a
+    /// descriptor names memory that the block does not have.
+    pub fn compute(self, warp: u32, words: &mut [Words], shared: &Shared) -> Option<()> {
+        let (sums, rest) = words.split_at_mut(self.sums());
+        let (of_a, rest) = rest.split_at(if self.in_registers { 4 } else { 2 });
+        let of_b = Matrix::new(self.elements[1], self.turned[1], &rest[..2]);
+        if rest[2][0] == 0 {
+            sums.iter_mut().for_each(|words| *words = [0; 32]);
+        }
+        let [element_a, element_b] = self.elements;
+        let in_memory = Matrix::new(element_a, self.turned[0], &of_a[..2]);
+        let first = 16 * (warp as usize % 4);
+        let depth = match element_a {
+            Element::B1 => 8,
+            _ => self.depth() as usize,
+        };
+        // The bits of each element, row by row; of `B` column by column.
+        let mut rows = [[0u32; 32]; 16];
+        if self.in_registers {
+            super::each_element(of_a, element_a, 2, |row, at, bits| rows[row][at] = bits);
+        } else {
+            for (row, bits) in rows.iter_mut().enumerate() {
+                for (at, bits) in bits[..depth].iter_mut().enumerate() {
+                    *bits = in_memory.element(shared, first + row, at)?;
+                }
+            }
+        }
+        let mut floats = (!element_a.is_integer()).then(|| Floats::new(self, &rows, depth));
+        let of_tile = self.sums() / (self.columns as usize / 8);
+        for (tile, sums) in sums.chunks_mut(of_tile).enumerate() {
+            let mut columns = [[0u32; 32]; 8];
+            for (column, bits) in columns.iter_mut().enumerate() {
+                for (at, bits) in bits[..depth].iter_mut().enumerate() {
+                    *bits = of_b.element(shared, 8 * tile + column, at)?;
+                }
+            }
+            match &mut floats {
+                Some(floats) => floats.tile(&columns, sums),
+                None => {
+                    let elements = [element_a, element_b];
+                    integer::tile(elements, self.saturates, depth, &rows, &columns, sums);
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// The shared memory of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared {
+    /// Where it begins, and its size.
+    start: *const u8,
+    size: usize,
+}
+
+impl Shared {
+    /// A block that has none.
+    pub const NONE: Shared = Shared {
+        start: std::ptr::null(),
+        size: 0,
+    };
+
+    /// # Safety
+    /// As long as this is used there are so many bytes, which other threads may write.
+    pub unsafe fn new(start: *const u8, size: usize) -> Shared {
+        Shared { start, size }
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        // SAFETY: it lies in the memory. That is never unmapped while a block runs, and a byte that
+        // another thread writes meanwhile is one that the program must not look at.
+        (at < self.size).then(|| unsafe { self.start.add(at).read_volatile() })
+    }
+}
+
+/// A matrix in shared memory, as a descriptor says.
+///
+/// Eight lines of 16 bytes are a core matrix. Lines go by what is contiguous in memory: along the
+/// depth, or where the matrix is turned along its rows (of `B`, its columns). Core matrices lie
+/// beside each other in patterns of 32, 64 or 128 bytes, whose lines are swizzled, or alone.
+#[derive(Clone, Copy)]
+struct Matrix {
+    element: Element,
+    turned: bool,
+    start: usize,
+    /// Bytes between core matrices, in either direction; which, the pattern says.
+    leading: usize,
+    stride: usize,
+    /// Bytes of a line of a pattern: 16 without.
+    line: usize,
+    /// Where the pattern begins, in lines of 128 bytes.
+    base: usize,
+}
+
+impl Matrix {
+    fn new(element: Element, turned: bool, words: &[Words]) -> Matrix {
+        let descriptor = u64::from(words[1][0]) << 32 | u64::from(words[0][0]);
+        let field = |from: u32| (descriptor >> from & 0x3fff) as usize * 16;
+        Matrix {
+            element,
+            turned,
+            start: field(0),
+            leading: field(16),
+            stride: field(32),
+            line: match descriptor >> 62 {
+                0 => 16,
+                1 => 128,
+                2 => 64,
+                _ => 32,
+            },
+            base: (descriptor >> 49 & 7) as usize,
+        }
+    }
+
+    /// The bits of an element, in a row (of `B` a column) and at a depth; of single bits, 32.
+    fn element(&self, shared: &Shared, row: usize, at: usize) -> Option<u32> {
+        let bytes = match self.element.bits() {
+            1 => 4,
+            bits => bits as usize / 8,
+        };
+        let offset = if self.turned {
+            let byte = row * bytes;
+            let (group, in_group) = (byte / self.line, byte % self.line);
+            let (across, along) = match self.line {
+                16 => (self.stride, self.leading),
+                _ => (self.leading, self.stride),
+            };
+            group * across + in_group + at % 8 * self.line + at / 8 * along
+        } else {
+            let byte = at * bytes;
+            let along = match self.line {
+                16 => byte / 16 * self.leading + byte % 16,
+                _ => byte,
+            };
+            row % 8 * self.line + row / 8 * self.stride + along
+        };
+        let place = self.start + offset;
+        let mask = self.line / 16 - 1;
+        let place = place ^ (((place / 128).wrapping_sub(self.base)) & mask) * 16;
+        (0..bytes).try_fold(0, |bits, n| {
+            Some(bits | u32::from(shared.byte(place + n)?) << (8 * n))
+        })
+    }
+}

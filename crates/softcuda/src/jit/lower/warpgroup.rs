@@ -1,0 +1,140 @@
+//! Matrix products of a warpgroup, `wgmma`: see [`crate::grid::matrix::group`].
+//!
+//! A product is made when its instruction is reached, so there is nothing to wait for.
+
+use ptx::ast::{Immediate, Type};
+
+use super::control;
+use super::matrix::{self, Exchange};
+use crate::grid::matrix::Element;
+use crate::grid::matrix::group::GroupProduct;
+use crate::grid::warp::group_multiplication;
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+
+/// Decodes `wgmma`.
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let what = r.expect_any(&[
+        ("mma_async", 0),
+        ("fence", 1),
+        ("commit_group", 1),
+        ("wait_group", 2),
+    ])?;
+    if what == 0 && r.peek() == Some("sp") {
+        return Err(r.unknown_modifier());
+    }
+    for word in ["sync", "aligned"] {
+        r.expect_any(&[(word, ())])?;
+    }
+    match (what, r.args) {
+        (0, _) => mma_async(r),
+        (1, []) => r.end().map(|()| control::nothing()),
+        (2, [Arg::Imm(Immediate::Int { .. })]) => r.end().map(|()| control::nothing()),
+        (1, _) => Err(r.invalid("takes no operands".into())),
+        _ => Err(r.invalid("takes a number".into())),
+    }
+}
+
+/// `wgmma.mma_async.sync.aligned.shape.d.a.b{.and.popc}{.satfinite} d, a, b, scale-d{, imm-scale-a,
+/// imm-scale-b{{, imm-trans-a}, imm-trans-b}}`
+fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let [rows, columns, depth] = matrix::shape(r)?;
+    let of_d = matrix::sum(r)?;
+    let elements = [matrix::element(r)?, matrix::element(r)?];
+    let bits = elements[0] == Element::B1;
+    if bits {
+        for word in ["and", "popc"] {
+            r.expect_any(&[(word, ())])?;
+        }
+    }
+    let saturates = r.eat("satfinite");
+    r.end()?;
+    let [d, a, b, scale, rest @ ..] = r.args else {
+        return Err(r.invalid("takes D, A, B and whether D counts".into()));
+    };
+    let whole = elements[0].is_integer();
+    let in_registers = matches!(a, Arg::Vector(_));
+    let of_16 = matches!(elements[0], Element::F16 | Element::Bf16);
+    let numbers = match (whole, of_16, in_registers) {
+        (true, ..) => 0,
+        (false, true, false) => 4,
+        (false, true, true) => 3,
+        _ => 2,
+    };
+    if rest.len() != numbers {
+        return Err(r.invalid(format!("takes {} operands", 4 + numbers)));
+    }
+    let number = |at: usize| match rest.get(at) {
+        None => Ok(None),
+        Some(Arg::Imm(Immediate::Int { bits, .. })) => Ok(Some(*bits as i32)),
+        Some(_) => Err(r.invalid("takes numbers behind the predicate".into())),
+    };
+    let negated = |at: usize| match number(at)? {
+        None | Some(1) => Ok(false),
+        Some(-1) => Ok(true),
+        Some(_) => Err(r.invalid("scales by 1 or -1".into())),
+    };
+    let turned = |at: usize| match number(at)? {
+        None | Some(0) => Ok(false),
+        Some(1) => Ok(true),
+        Some(_) => Err(r.invalid("turns a matrix, or not: 1 or 0".into())),
+    };
+    let product = GroupProduct {
+        columns,
+        elements,
+        half: of_d == Type::F16,
+        saturates,
+        in_registers,
+        negated: [negated(0)?, negated(1)?],
+        turned: match in_registers {
+            true => [false, turned(2)?],
+            false => [turned(2)?, turned(3)?],
+        },
+    };
+    let alike = elements[0] == elements[1]
+        || elements.iter().all(|element| element.is_fp8())
+        || elements
+            .iter()
+            .all(|e| matches!(e, Element::S8 | Element::U8));
+    let there = !matches!(elements[0], Element::F64 | Element::S4 | Element::U4);
+    let halves = elements[0] == Element::F16 || elements[0].is_fp8();
+    let sums = of_d == matrix::natural(elements[0]) || halves && product.half;
+    if !alike || !there || !sums || saturates && (!whole || bits) {
+        return Err(r.invalid("has types that do not go together".into()));
+    }
+    let columns_fit = columns % 8 == 0 && (8..=256).contains(&columns);
+    if rows != 64 || !columns_fit || depth != product.depth() {
+        return Err(r.invalid("has no such shape for these elements".into()));
+    }
+    let list = |arg: &Arg, count: usize| match arg {
+        Arg::Vector(list) if list.len() == count => Ok(list.clone()),
+        _ => Err(r.invalid(format!("takes {count} registers"))),
+    };
+    let fits = |arg: &Arg, size: u32| match arg {
+        Arg::Reg(id) => r.registers[id.0 as usize].size() == size,
+        _ => false,
+    };
+    let sums = list(d, product.sums())?;
+    let of_a = match in_registers {
+        true => list(a, 4)?,
+        false => vec![a.clone()],
+    };
+    let size_of_a = if in_registers { 4 } else { 8 };
+    let registers = sums.iter().all(|arg| fits(arg, 4));
+    if !registers || !of_a.iter().all(|arg| fits(arg, size_of_a)) || !fits(b, 8) {
+        return Err(r.invalid("takes registers of 32 bits, and descriptors of 64".into()));
+    }
+    let words = |list: &[Arg]| list.iter().map(|arg| (arg.clone(), Type::B32)).collect();
+    let taken: Vec<(Arg, Type)> = words(&sums);
+    let mut brought = taken.clone();
+    match in_registers {
+        true => brought.extend(words(&of_a)),
+        false => brought.push((a.clone(), Type::B64)),
+    }
+    brought.push((b.clone(), Type::B64));
+    brought.push((scale.clone(), Type::Pred));
+    Ok(Box::new(Exchange {
+        kind: group_multiplication(product),
+        brought,
+        taken,
+    }))
+}
