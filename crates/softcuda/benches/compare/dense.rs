@@ -192,6 +192,26 @@ fn piece(a: [&[f32]; 4], b: &[[f32; 8]]) -> [[f32; 8]; 4] {
     sums
 }
 
+/// `C = A * B`, of `n` rows and columns: 64 rows of `C` at a time; 8 columns of `B` are brought
+/// together, then meet 4 rows at a time.
+pub fn product(a: &[f32], b: &[f32], c: &mut [f32], n: usize) {
+    c.par_chunks_mut(64 * n).enumerate().for_each(|(tile, c)| {
+        let mut panel = vec![[0.0f32; 8]; n];
+        for column in (0..n).step_by(8) {
+            for (panel, b) in panel.iter_mut().zip(b.chunks_exact(n)) {
+                panel.copy_from_slice(&b[column..column + 8]);
+            }
+            for (four, c) in c.chunks_exact_mut(4 * n).enumerate() {
+                let row = |r| &a[(tile * 64 + four * 4 + r) * n..][..n];
+                let sums = piece(std::array::from_fn(row), &panel);
+                for (c, sums) in c.chunks_exact_mut(n).zip(&sums) {
+                    c[column..column + 8].copy_from_slice(sums);
+                }
+            }
+        }
+    });
+}
+
 fn gemm_registers(device: &Device, function: &CudaFunction) -> Outcome<Measured> {
     let n = 512;
     let (a, b) = (noise(n * n, 23), noise(n * n, 24));
@@ -209,25 +229,7 @@ fn gemm_registers(device: &Device, function: &CudaFunction) -> Outcome<Measured>
         Ok(stream.synchronize()?)
     })?;
     let mut c = vec![0.0f32; n * n];
-    // 64 rows of C at a time; 8 columns of B are brought together, then meet 4 rows at a time.
-    let rust = timed_in_rust(|| {
-        let (a, b) = (black_box(&a), black_box(&b));
-        c.par_chunks_mut(64 * n).enumerate().for_each(|(tile, c)| {
-            let mut panel = vec![[0.0f32; 8]; n];
-            for column in (0..n).step_by(8) {
-                for (panel, b) in panel.iter_mut().zip(b.chunks_exact(n)) {
-                    panel.copy_from_slice(&b[column..column + 8]);
-                }
-                for (four, c) in c.chunks_exact_mut(4 * n).enumerate() {
-                    let row = |r| &a[(tile * 64 + four * 4 + r) * n..][..n];
-                    let sums = piece(std::array::from_fn(row), &panel);
-                    for (c, sums) in c.chunks_exact_mut(n).zip(&sums) {
-                        c[column..column + 8].copy_from_slice(sums);
-                    }
-                }
-            }
-        });
-    })?;
+    let rust = timed_in_rust(|| product(black_box(&a), black_box(&b), &mut c, n))?;
     check(&stream.clone_dtoh(&c_device)?, &c, 1e-3)?;
     Ok(Measured { softcuda, rust })
 }

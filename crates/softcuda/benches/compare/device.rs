@@ -30,7 +30,7 @@ macro_rules! sources {
 sources! {
     BENCH: "bench", ELEMENTWISE: "elementwise", GEMM: "gemm", HISTOGRAM: "histogram",
     NBODY: "nbody", REDUCE: "reduce", SCAN: "scan", SOFTMAX: "softmax", SPMV: "spmv",
-    STENCIL: "stencil",
+    STENCIL: "stencil", TENSOR: "tensor",
 }
 
 /// A kernel that does nothing.

@@ -19,6 +19,7 @@ mod normalize;
 mod overhead;
 mod sparse;
 mod sums;
+mod tensor;
 
 use std::error::Error;
 
@@ -48,6 +49,9 @@ const ROWS: &[Row] = &[
     normalize::LAYER_NORM,
 ];
 
+/// Tensor cores, whose rounding is computed to the bit: they have no aim, and no part in the mean.
+const TENSOR_ROWS: &[Row] = &[tensor::GEMM_HALVES, tensor::ATTENTION];
+
 /// How many times as long as Rust the kernels may take, in the geometric mean.
 const AIM: f64 = 2.0;
 
@@ -59,7 +63,7 @@ fn main() -> Outcome<()> {
         .partition(|argument| argument.starts_with('-'));
     let chosen =
         |row: &&Row| filters.is_empty() || filters.iter().any(|name| row.name.contains(name));
-    let rows: Vec<&Row> = ROWS.iter().filter(chosen).collect();
+    let rows: Vec<&Row> = ROWS.iter().chain(TENSOR_ROWS).filter(chosen).collect();
     if rows.is_empty() {
         return Err(format!("no row's name contains {}", filters.join(" or ")).into());
     }
@@ -88,7 +92,9 @@ fn main() -> Outcome<()> {
         let measured = (row.run)(&device, &compiled.function)
             .map_err(|error| format!("{}: {error}", row.name))?;
         print(row, &measured);
-        ratios.push(measured.ratio());
+        if row.aim.is_finite() {
+            ratios.push(measured.ratio());
+        }
         starts.push(Start {
             kernel: row.kernel,
             compile: compiled.time,

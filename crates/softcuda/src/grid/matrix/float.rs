@@ -12,7 +12,6 @@
 use super::group::GroupProduct;
 use super::sparse::{self, Columns};
 use super::{Element, Product, Tiles, Words, place_of_sum};
-use crate::jit::runtime::float::{Format, Rounding, narrow};
 
 /// What an `.f32` result is that is no number.
 const NAN_SINGLE: u32 = 0x7fff_ffff;
@@ -22,57 +21,44 @@ const NONE: i32 = -100_000;
 const INFINITE: i32 = NONE - 1;
 const NO_NUMBER: i32 = NONE - 2;
 
-/// A float, and the power of two that its leading digit stands for; in a subnormal that digit is 0.
+/// A float: its digits with their sign, less than 2, and the power of two that they are of. In a
+/// subnormal the digit before the point is 0.
 #[derive(Clone, Copy)]
 struct Number {
     /// Zero with a sign, if it is not finite.
-    value: f64,
+    digits: f32,
     exponent: i32,
 }
 
 impl Number {
     const ZERO: Number = Number {
-        value: 0.0,
+        digits: 0.0,
         exponent: NONE,
     };
 
     /// Of a float with so many bits of exponent and fraction, laid out as a single is.
     #[inline(always)]
     fn of(bits: u32, exponent: u32, fraction: u32) -> Number {
+        const ONE: u32 = 127 << 23;
         let magnitude = bits & ((1 << (exponent + fraction)) - 1);
         let field = (magnitude >> fraction) as i32;
         let (bias, top) = ((1 << (exponent - 1)) - 1, (1 << exponent) - 1);
-        // As a single with the same fields, and then what the bias is less.
-        let single = f32::from_bits(magnitude << (23 - fraction));
-        let value = f64::from(single) * power_of_two(127 - bias);
-        let number = Number {
-            value,
-            exponent: if magnitude == 0 {
-                NONE
-            } else {
-                field.max(1) - bias
-            },
+        let behind = magnitude & ((1 << fraction) - 1);
+        let leading = if field == 0 { 1.0 } else { 0.0 };
+        let digits = f32::from_bits(ONE | behind << (23 - fraction)) - leading;
+        let exponent_of_finite = if magnitude == 0 {
+            NONE
+        } else {
+            field.max(1) - bias
         };
-        let number = match field == top {
-            true => number.not_finite(magnitude & ((1 << fraction) - 1) != 0),
-            false => number,
-        };
-        number.signed(bits >> (exponent + fraction) & 1 != 0)
-    }
-
-    #[inline(always)]
-    fn not_finite(self, no_number: bool) -> Number {
+        let other = if behind == 0 { INFINITE } else { NO_NUMBER };
+        let finite = field != top;
+        let digits = if finite { digits } else { 0.0 };
+        let sign = (bits >> (exponent + fraction) & 1) << 31;
         Number {
-            value: 0.0,
-            exponent: if no_number { NO_NUMBER } else { INFINITE },
+            digits: f32::from_bits(digits.to_bits() | sign),
+            exponent: if finite { exponent_of_finite } else { other },
         }
-    }
-
-    /// Negated, if it is to be.
-    #[inline(always)]
-    fn signed(self, negative: bool) -> Number {
-        let value = if negative { -self.value } else { self.value };
-        Number { value, ..self }
     }
 
     /// Of an element, of which only the bits that it has are set.
@@ -84,48 +70,65 @@ impl Number {
             // The lowest bits are not looked at.
             Element::Tf32 => Number::of(bits >> 13, 8, 10),
             Element::E5m2 => Number::of(bits << 8, 5, 10),
-            Element::E4m3 => {
-                let number = Number::of(bits & 0x7f, 4, 3);
-                let number = match bits & 0x7f {
-                    0x7f => number.not_finite(true),
-                    // The highest exponent is one like others.
-                    magnitude @ 0x78.. => Number {
-                        value: f64::from(8 + (magnitude & 7)) * 32.0,
-                        exponent: 8,
-                    },
-                    _ => number,
-                };
-                number.signed(bits >> 7 != 0)
-            }
+            Element::E4m3 => Number::of_e4m3(bits),
             _ => unreachable!("the others are no floats of a sum"),
         }
     }
 
+    /// The highest exponent is one like others, and only all digits set are no number.
+    fn of_e4m3(bits: u32) -> Number {
+        let magnitude = bits & 0x7f;
+        let number = match magnitude {
+            0x7f => Number {
+                digits: 0.0,
+                exponent: NO_NUMBER,
+            },
+            0x78.. => Number {
+                digits: 1.0 + (magnitude & 7) as f32 / 8.0,
+                exponent: 8,
+            },
+            _ => Number::of(magnitude, 4, 3),
+        };
+        number.signed(bits >> 7 != 0)
+    }
+
+    /// Negated, if it is to be.
+    #[inline(always)]
+    fn signed(self, negative: bool) -> Number {
+        let digits = if negative { -self.digits } else { self.digits };
+        Number { digits, ..self }
+    }
+
     /// The same number in a format with so wide a range that it is no subnormal there.
     fn normalized(self) -> Number {
-        match self.exponent {
-            ..=NONE => self,
-            _ => Number {
-                exponent: (self.value.to_bits() >> 52 & 0x7ff) as i32 - 1023,
-                ..self
-            },
+        if self.digits == 0.0 {
+            return self;
+        }
+        let over = (self.digits.to_bits() >> 23 & 0xff) as i32 - 127;
+        Number {
+            digits: self.digits * power_of_two(-over) as f32,
+            exponent: self.exponent + over,
         }
     }
 
+    #[inline(always)]
     fn single(bits: u32) -> Number {
         Number::of(bits, 8, 23)
     }
 
+    #[inline(always)]
     fn is_finite(self) -> bool {
         self.exponent >= NONE
     }
 
     /// What it is, also where that is not finite.
     fn float(self) -> f64 {
+        let digits = f64::from(self.digits);
         match self.exponent {
-            INFINITE => f64::INFINITY.copysign(self.value),
+            INFINITE => f64::INFINITY.copysign(digits),
             NO_NUMBER => f64::NAN,
-            _ => self.value,
+            NONE => digits,
+            exponent => digits * power_of_two(exponent),
         }
     }
 }
@@ -142,8 +145,24 @@ pub(super) fn half(bits: u16) -> f32 {
 }
 
 /// The half nearest to a value.
+#[inline(always)]
 pub(super) fn half_of(value: f64) -> u16 {
-    narrow(Format::F16, value, Rounding::Nearest) as u16
+    const NAN: u16 = 0x7fff;
+    const INFINITY: u16 = 0x7c00;
+    // So large that a sum with it is a whole number, and so is the difference again.
+    const WHOLE: f64 = 1.5 * (1u64 << 52) as f64;
+    if value.is_nan() {
+        return NAN;
+    }
+    let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
+    let magnitude = value.abs();
+    if magnitude >= f64::from(1 << 16) {
+        return sign | INFINITY;
+    }
+    let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14);
+    let digits = magnitude * power_of_two(10 - exponent);
+    let nearest = (digits + WHOLE) - WHOLE;
+    sign | (((exponent + 14) as u16) << 10) + nearest as u16
 }
 
 /// The bits of a single that arithmetic gave.
@@ -155,6 +174,7 @@ pub(super) fn single_bits(value: f32) -> u32 {
 }
 
 /// A single without the digits that do not fit.
+#[inline(always)]
 fn single_cut(value: f64) -> u32 {
     let nearest = value as f32;
     let over = match nearest.is_infinite() {
@@ -177,6 +197,7 @@ struct Sum(f64);
 
 impl Sum {
     /// A single: cut.
+    #[inline(always)]
     fn single(&self) -> u32 {
         match self.0.is_nan() {
             true => NAN_SINGLE,
@@ -185,11 +206,13 @@ impl Sum {
     }
 
     /// A half: the nearest.
+    #[inline(always)]
     fn half(&self) -> u16 {
         half_of(self.0)
     }
 
     /// A single with no more digits behind its leading one than these.
+    #[inline(always)]
     fn single_of(&self, digits: i32) -> u32 {
         let bits = self.single();
         let cut = match self.0.is_finite() {
@@ -203,33 +226,36 @@ impl Sum {
 
 /// Rows of `A`, or of `B`, whose rows are of 8 columns.
 struct Numbers<const COLUMNS: usize, const ROWS: usize> {
-    values: [[f64; COLUMNS]; ROWS],
+    digits: [[f32; COLUMNS]; ROWS],
     exponents: [[i32; COLUMNS]; ROWS],
-    /// Whether all numbers are finite.
-    finite: bool,
 }
 
 impl<const COLUMNS: usize, const ROWS: usize> Numbers<COLUMNS, ROWS> {
     fn new() -> Self {
         Numbers {
-            values: [[0.0; COLUMNS]; ROWS],
+            digits: [[0.0; COLUMNS]; ROWS],
             exponents: [[NONE; COLUMNS]; ROWS],
-            finite: true,
         }
     }
 
     #[inline(always)]
     fn set(&mut self, row: usize, column: usize, number: Number) {
-        self.values[row][column] = number.value;
+        self.digits[row][column] = number.digits;
         self.exponents[row][column] = number.exponent;
-        self.finite &= number.is_finite();
     }
 
+    #[inline(always)]
     fn number(&self, row: usize, column: usize) -> Number {
         Number {
-            value: self.values[row][column],
+            digits: self.digits[row][column],
             exponent: self.exponents[row][column],
         }
+    }
+
+    #[inline(always)]
+    fn is_finite(&self) -> bool {
+        let rows = self.exponents.iter().flatten();
+        rows.fold(0, |least, exponent| least.min(*exponent)) >= NONE
     }
 }
 
@@ -243,9 +269,12 @@ struct Factors {
     count: usize,
     /// How many digits of a sum count.
     digits: i32,
+    /// All factors are finite.
+    finite: bool,
 }
 
 impl Factors {
+    #[inline(always)]
     fn of(product: Product, a: &[Words], b: &[Words], metadata: &[Words]) -> Factors {
         let [of_a, of_b] = product.elements;
         let mut factors = Factors {
@@ -254,6 +283,7 @@ impl Factors {
             places: sparse::columns(product, metadata),
             count: (product.depth >> u32::from(product.sparse.is_some())) as usize,
             digits: DIGITS,
+            finite: false,
         };
         let number = |element: Element, bits: u32| {
             let number = Number::of_element(element, bits);
@@ -263,16 +293,25 @@ impl Factors {
                 _ => number,
             }
         };
-        product.each_of_a(a, |row, at, bits| {
-            factors.a.set(row, at, number(of_a, bits));
-        });
-        product.each_of_b(b, |column, at, bits| {
-            factors.b.set(at, column, number(of_b, bits));
-        });
+        if product.elements == [Element::F16; 2] {
+            // The common case, where all elements are read in the same way.
+            let half = |bits: u32| Number::of(bits, 5, 10);
+            product.each_of_a(a, |row, at, bits| factors.a.set(row, at, half(bits)));
+            product.each_of_b(b, |column, at, bits| factors.b.set(at, column, half(bits)));
+        } else {
+            product.each_of_a(a, |row, at, bits| {
+                factors.a.set(row, at, number(of_a, bits));
+            });
+            product.each_of_b(b, |column, at, bits| {
+                factors.b.set(at, column, number(of_b, bits));
+            });
+        }
+        factors.finite = factors.a.is_finite() && factors.b.is_finite();
         factors
     }
 
     /// For each column, the sum of a summand and the products of a row that `takes` names.
+    #[inline(always)]
     fn sums(
         &self,
         row: usize,
@@ -284,26 +323,22 @@ impl Factors {
             let taken = places.iter().enumerate().filter(move |(at, _)| takes(*at));
             taken.map(|(at, place)| (at, usize::from(*place)))
         };
-        let finite = self.a.finite && self.b.finite && summands.iter().all(|s| s.is_finite());
-        if !finite {
-            return std::array::from_fn(|column| {
-                // Where something is not finite, arithmetic gives what there is of it.
-                let numbers = || {
-                    terms()
-                        .map(|(at, place)| [self.a.number(row, at), self.b.number(place, column)])
-                };
-                let summand = summands[column];
-                let all = || numbers().flatten().chain([summand]);
-                match all().all(Number::is_finite) {
-                    true => self.finite_sums(row, summands, terms)[column],
-                    false => {
-                        numbers().fold(summand.float(), |sum, [a, b]| sum + a.float() * b.float())
-                    }
-                }
-            })
-            .map(Sum);
+        let sums = self.finite_sums(row, summands, terms);
+        if self.finite && summands.iter().all(|summand| summand.is_finite()) {
+            return sums.map(Sum);
         }
-        self.finite_sums(row, summands, terms).map(Sum)
+        std::array::from_fn(|column| {
+            let numbers = || {
+                terms().map(|(at, place)| [self.a.number(row, at), self.b.number(place, column)])
+            };
+            let summand = summands[column];
+            if numbers().flatten().chain([summand]).all(Number::is_finite) {
+                return Sum(sums[column]);
+            }
+            // Where something is not finite, arithmetic gives what there is of it.
+            let start = summand.float();
+            Sum(numbers().fold(start, |sum, [a, b]| sum + a.float() * b.float()))
+        })
     }
 
     /// The same, of what is finite; of anything else, anything.
@@ -314,40 +349,58 @@ impl Factors {
         summands: &[Number; 8],
         terms: impl Fn() -> T,
     ) -> [f64; 8] {
-        let mut highest = summands.map(|summand| summand.exponent);
+        let mut highest: [i32; 8] = std::array::from_fn(|n| summands[n].exponent);
         for (at, place) in terms() {
             let of_a = self.a.exponents[row][at];
             for (highest, of_b) in highest.iter_mut().zip(&self.b.exponents[place]) {
                 *highest = (*highest).max(of_a + of_b);
             }
         }
-        // Where all is zero any unit does.
-        let last = highest.map(|highest| highest.max(-300) - self.digits);
-        let scale = last.map(|last| power_of_two(-last));
-        let mut units: [f64; 8] = std::array::from_fn(|n| cut(summands[n].value * scale[n]));
-        for (at, place) in terms() {
-            let of_a = self.a.values[row][at];
-            for ((units, of_b), scale) in units.iter_mut().zip(&self.b.values[place]).zip(scale) {
-                *units += cut(of_a * of_b * scale);
+        let digits = self.digits;
+        let mut units: [i64; 8] = std::array::from_fn(|n| {
+            i64::from(cut(
+                summands[n].digits,
+                summands[n].exponent - highest[n] + digits,
+            ))
+        });
+        // Eight terms at most fit into 32 bits.
+        let mut parts = [0i32; 8];
+        for (number, (at, place)) in terms().enumerate() {
+            let (of_a, power) = (self.a.digits[row][at], self.a.exponents[row][at]);
+            let (columns, powers) = (&self.b.digits[place], &self.b.exponents[place]);
+            for n in 0..8 {
+                parts[n] += cut(of_a * columns[n], power + powers[n] - highest[n] + digits);
+            }
+            if number % 8 == 7 {
+                for (units, part) in units.iter_mut().zip(&mut parts) {
+                    *units += i64::from(std::mem::take(part));
+                }
             }
         }
-        std::array::from_fn(|n| units[n] * power_of_two(last[n]))
+        std::array::from_fn(|n| {
+            // Where all is zero any unit does.
+            let last = highest[n].max(-300) - digits;
+            (units[n] + i64::from(parts[n])) as f64 * power_of_two(last)
+        })
     }
 }
 
-/// The whole units in a term of a sum.
+/// The whole units in a term of a sum: digits, less than 4, of so many times 2.
 #[inline(always)]
-fn cut(term: f64) -> f64 {
-    debug_assert!(term.abs() < f64::from(1 << 30));
-    // SAFETY: values are finite, and the exponent of a term is at most that of the unit and
-    // `DIGITS`, so it is less than four times 2 to the power of these.
-    f64::from(unsafe { term.to_int_unchecked::<i32>() })
+fn cut(digits: f32, power: i32) -> i32 {
+    // What is less than a unit is nothing; what is zero has any power.
+    let factor = f32::from_bits(((power.clamp(-64, DIGITS) + 127) << 23) as u32);
+    // SAFETY: digits are finite and less than 4, and the factor is at most 2 to the power of
+    // `DIGITS`.
+    unsafe { (digits * factor).to_int_unchecked() }
 }
 
 /// Tiles of a warp of a warpgroup, which have the same rows of `A`.
 pub(super) struct Group {
     product: GroupProduct,
     factors: Factors,
+    /// The rows are finite.
+    finite: bool,
 }
 
 impl Group {
@@ -360,6 +413,7 @@ impl Group {
             places: sparse::IN_ORDER,
             count: depth,
             digits: if of_bytes { DIGITS_OF_BYTES } else { DIGITS },
+            finite: false,
         };
         for (row, bits) in rows.iter().enumerate() {
             for (at, bits) in bits[..depth].iter().enumerate() {
@@ -367,13 +421,18 @@ impl Group {
                 factors.a.set(row, at, number.signed(product.negated[0]));
             }
         }
-        Group { product, factors }
+        let finite = factors.a.is_finite();
+        Group {
+            product,
+            factors,
+            finite,
+        }
     }
 
     /// Adds the products with these columns to what is there.
+    #[inline(always)]
     pub fn tile(&mut self, columns: &[[u32; 32]; 8], sums: &mut [Words]) {
         let (product, depth) = (self.product, self.factors.count);
-        self.factors.b.finite = true;
         for (column, bits) in columns.iter().enumerate() {
             for (at, bits) in bits[..depth].iter().enumerate() {
                 let number = Number::of_element(product.elements[1], *bits);
@@ -382,6 +441,7 @@ impl Group {
                     .set(at, column, number.signed(product.negated[1]));
             }
         }
+        self.factors.finite = self.finite && self.factors.b.is_finite();
         for row in 0..16 {
             let of_c = row_of(product.half, sums, row);
             let summands = of_c.map(|bits| summand(product.half, bits));
@@ -404,10 +464,12 @@ impl Group {
 }
 
 /// The elements of a row of `C`.
+#[inline(always)]
 fn row_of_c(product: Product, c: &[Words], row: usize) -> [u32; 8] {
     row_of(product.halves[0], c, row)
 }
 
+#[inline(always)]
 fn row_of(half: bool, c: &[Words], row: usize) -> [u32; 8] {
     std::array::from_fn(|column| {
         let (lane, register) = place_of_sum(row, column);
@@ -419,6 +481,7 @@ fn row_of(half: bool, c: &[Words], row: usize) -> [u32; 8] {
 }
 
 /// The number that an element of `C` is.
+#[inline(always)]
 fn summand(half: bool, bits: u32) -> Number {
     match half {
         true => Number::of(bits, 5, 10),
@@ -426,6 +489,7 @@ fn summand(half: bool, bits: u32) -> Number {
     }
 }
 
+#[inline(always)]
 fn set_d(product: Product, d: &mut [Words], (row, column): (usize, usize), bits: u32) {
     let (lane, register) = place_of_sum(row, column);
     match product.halves[1] {
@@ -435,6 +499,7 @@ fn set_d(product: Product, d: &mut [Words], (row, column): (usize, usize), bits:
 }
 
 /// A tile of `.f16`, `.bf16` or `.tf32`.
+#[inline(always)]
 pub(super) fn compute(
     product: Product,
     a: &[Words],
@@ -465,6 +530,7 @@ pub(super) fn compute(
 }
 
 /// A tile of `.e4m3` and `.e5m2`.
+#[inline(always)]
 pub(super) fn bytes(
     product: Product,
     a: &[Words],

@@ -84,6 +84,28 @@ impl GroupProduct {
     /// Computes what the lanes of a warp of the group take, over what they brought. `None`, if a
     /// descriptor names memory that the block does not have.
     pub fn compute(self, warp: u32, words: &mut [Words], shared: &Shared) -> Option<()> {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what the function needs.
+            return unsafe { self.compute_in_wide_vectors(warp, words, shared) };
+        }
+        self.compute_anywhere(warp, words, shared)
+    }
+
+    /// The same code, for vectors of 256 bits.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn compute_in_wide_vectors(
+        self,
+        warp: u32,
+        words: &mut [Words],
+        shared: &Shared,
+    ) -> Option<()> {
+        self.compute_anywhere(warp, words, shared)
+    }
+
+    #[inline(always)]
+    fn compute_anywhere(self, warp: u32, words: &mut [Words], shared: &Shared) -> Option<()> {
         let (sums, rest) = words.split_at_mut(self.sums());
         let (of_a, rest) = rest.split_at(if self.in_registers { 4 } else { 2 });
         let of_b = Matrix::new(self.elements[1], self.turned[1], &rest[..2]);

@@ -218,11 +218,29 @@ impl Product {
 
     /// Computes what the lanes take, over what they brought.
     pub fn compute(self, words: &mut [Words]) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what the function needs.
+            return unsafe { self.compute_in_wide_vectors(words) };
+        }
+        self.compute_anywhere(words);
+    }
+
+    /// The same code, for vectors of 256 bits.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn compute_in_wide_vectors(self, words: &mut [Words]) {
+        self.compute_anywhere(words);
+    }
+
+    #[inline(always)]
+    fn compute_anywhere(self, words: &mut [Words]) {
         let taken = self.product(words);
         let [.., d] = self.words();
         words[..d].copy_from_slice(&taken[..d]);
     }
 
+    #[inline(always)]
     fn product(self, brought: &[Words]) -> [Words; MOST_TAKEN] {
         let mut taken = [[0; 32]; MOST_TAKEN];
         let [a, b, c, d] = self.words();
@@ -262,6 +280,7 @@ impl Product {
     }
 
     /// Computes a tile.
+    #[inline(always)]
     fn tile(self, a: &[Words], b: &[Words], c: &[Words], metadata: &[Words], d: &mut [Words]) {
         match self.elements[0] {
             Element::F64 => float::doubles(self, a, b, c, d),
@@ -272,12 +291,14 @@ impl Product {
     }
 
     /// Calls `put` with row, column and bits of each element of `A`, as far as it is there.
+    #[inline(always)]
     fn each_of_a(self, a: &[Words], put: impl FnMut(usize, usize, u32)) {
         let high = self.rows as usize / 8;
         each_element(a, self.elements[0], high, put);
     }
 
     /// The same of `B`, its column first.
+    #[inline(always)]
     fn each_of_b(self, b: &[Words], put: impl FnMut(usize, usize, u32)) {
         each_element(b, self.elements[1], 1, put);
     }
@@ -290,6 +311,7 @@ fn halves(words: &[Words]) -> [&[Words]; 2] {
 
 /// Calls `put` for each element in these registers, of which `high` lie in the same columns. A
 /// single bit is no element here, but a whole register of them.
+#[inline(always)]
 fn each_element(
     words: &[Words],
     element: Element,
@@ -314,6 +336,7 @@ fn each_element(
 }
 
 /// The lane and the register that have an element of `C` or `D`, each of which counts as one.
+#[inline(always)]
 fn place_of_sum(row: usize, column: usize) -> (usize, usize) {
     (4 * (row % 8) + column / 2, 2 * (row / 8) + column % 2)
 }
