@@ -19,15 +19,15 @@ fn add_file(state: CUlinkState, kind: u32, path: In<c_char>) -> Result {
     let name = path.text()?;
     let path = OsStr::from_bytes(name.to_bytes());
     let data = std::fs::read(path).map_err(|_| CUresult::CUDA_ERROR_FILE_NOT_FOUND)?;
-    state.add(kind, &data, &name.to_string_lossy())
+    state.add(kind, &data, Some(&name.to_string_lossy()))
 }
 
 fn add_data(state: CUlinkState, kind: u32, data: In<u8>, size: usize, name: In<c_char>) -> Result {
     let name = match name.is_null() {
-        true => "<input>".into(),
-        false => name.text()?.to_string_lossy(),
+        true => None,
+        false => Some(name.text()?.to_string_lossy()),
     };
-    link::resolve(state)?.add(kind, data.bytes(size)?, &name)
+    link::resolve(state)?.add(kind, data.bytes(size)?, name.as_deref())
 }
 
 export! {

@@ -180,7 +180,7 @@ export! {
     fn cuDeviceSetMemPool(ordinal: CUdevice, pool: CUmemoryPool) {
         capture::permit()?;
         device::check(ordinal).map_err(|_| INVALID)?;
-        pool::set_current(Home::DEVICE, pool)
+        pool::set_of_device(pool)
     }
 
     /// The default pool of a place.

@@ -382,7 +382,7 @@ pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
     };
     let place = match first.kind {
         Kind::Device | Kind::Global | Kind::Constant => Place::Device,
-        Kind::Pinned | Kind::Managed => Place::Reachable,
+        Kind::Pinned | Kind::Managed | Kind::HostPool => Place::Reachable,
         Kind::HostOnly => Place::Pageable,
         // What is behind a registered range is the program's as well.
         Kind::Registered if first.end() < end => return Ok(Place::Pageable),
@@ -396,6 +396,16 @@ pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
             .end();
     }
     Ok(place)
+}
+
+/// As [`device_place`], of an end of a copy: an H200 takes no memory of the host's pools for the
+/// device's there.
+pub(crate) fn copied_place(address: u64, size: u64) -> Result<Place> {
+    let place = device_place(address, size)?;
+    match memory::find(address) {
+        Some(found) if found.kind == Kind::HostPool => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        _ => Ok(place),
+    }
 }
 
 /// As [`place`], of an argument that must be an address of the device's.

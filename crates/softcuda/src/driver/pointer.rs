@@ -2,7 +2,7 @@
 
 use super::memory::{Made, Owned, owner};
 use super::pool::Pool;
-use super::{CUresult, Result, context};
+use super::{CUresult, Result, context, virtual_memory};
 use crate::memory::{self, Allocation, Kind};
 
 /// An attribute's value, by its size in the ABI.
@@ -40,9 +40,13 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     use PointerValue::{Flag, Long, Word};
     let pool = owned.as_ref().and_then(pool_of);
     let pooled = pool.is_some();
+    let mapped = match owned {
+        Some(_) => None,
+        None => virtual_memory::handle_types_at(address),
+    };
     let host = matches!(
         allocation.kind,
-        Kind::Pinned | Kind::Registered | Kind::HostOnly
+        Kind::Pinned | Kind::Registered | Kind::HostPool | Kind::HostOnly
     );
     let managed = allocation.kind == Kind::Managed;
     let plain = matches!(
@@ -53,6 +57,7 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
         })
     );
     Ok(match number {
+        1 if mapped.is_some() => Long(0),
         1 => Long(context_of(owned.as_ref())),
         2 if host => Word(MEMORY_TYPE_HOST),
         2 => Word(MEMORY_TYPE_DEVICE),
@@ -68,7 +73,10 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
         11 => Long(allocation.base),
         12 => Long(allocation.size),
         13 => Flag(true),
-        14 => Word(pool.map_or(0, |pool| pool.exportable())),
+        14 => Word(match (pool, &mapped) {
+            (Some(pool), _) => pool.exportable(),
+            (None, mapped) => mapped.unwrap_or(0),
+        }),
         16 => Word(READ_WRITE),
         17 => Long(pool.map_or(0, |pool| pool.handle().0 as u64)),
         18 => Long(allocation.size.next_multiple_of(MAPPING)),

@@ -158,8 +158,16 @@ enum Pages {
     /// The pool is of this process: which pages are taken, and where allocations have theirs, by
     /// address.
     Own(Space, HashMap<u64, u64>),
-    /// The pool is another process's: allocations that were imported, by their place in the file.
-    Imported(BTreeMap<u64, Allocation>),
+    /// The pool is another process's.
+    Imported(Imported),
+}
+
+/// What the program has of another process's pool.
+struct Imported {
+    /// How often it was imported and not destroyed.
+    times: u64,
+    /// Allocations that were imported, by their place in the file.
+    pointers: BTreeMap<u64, Allocation>,
 }
 
 struct Figures {
@@ -249,8 +257,16 @@ pub(crate) fn create(properties: Properties) -> Result<CUmemoryPool> {
 /// imported any more.
 pub(crate) fn destroy(handle: CUmemoryPool) -> Result {
     let pool = resolve(handle)?;
-    if pool.imported_any() {
-        return Err(INVALID);
+    if let Some(shared) = &pool.shared
+        && let Pages::Imported(imported) = &mut *shared.pages.lock()
+    {
+        if !imported.pointers.is_empty() {
+            return Err(INVALID);
+        }
+        imported.times -= 1;
+        if imported.times > 0 {
+            return Ok(());
+        }
     }
     let is_it = |other: &Arc<Pool>| Arc::ptr_eq(other, &pool);
     let mut places = PLACES.lock();
@@ -260,8 +276,10 @@ pub(crate) fn destroy(handle: CUmemoryPool) -> Result {
     {
         return Err(INVALID);
     }
-    for of in places.values_mut() {
-        of.current.take_if(|current| is_it(current));
+    // The host's memory goes on being allocated from its pool, as on an H200.
+    for (home, of) in places.iter_mut() {
+        of.current
+            .take_if(|current| !home.is_of_host() && is_it(current));
     }
     POOLS.remove(handle.0);
     Ok(())
@@ -293,6 +311,16 @@ pub(crate) fn default_of(home: Home) -> Arc<Pool> {
 pub(crate) fn current_of(home: Home) -> Arc<Pool> {
     let current = PLACES.lock().get(&home).and_then(|of| of.current.clone());
     current.unwrap_or_else(|| default_of(home))
+}
+
+/// `cuDeviceSetMemPool`: makes a pool of the device's, also of managed memory, the one that its
+/// place allocates from.
+pub(crate) fn set_of_device(handle: CUmemoryPool) -> Result {
+    let home = resolve_own(handle)?.home;
+    match home.location {
+        location::DEVICE => set_current(home, handle),
+        _ => Err(INVALID),
+    }
 }
 
 /// Makes a pool the one that a place allocates from: it must be of that place.
@@ -348,14 +376,22 @@ pub(crate) fn import(fd: RawFd) -> Result<CUmemoryPool> {
                 .as_ref()
                 .is_some_and(|shared| shared.label == label)
     });
-    if let Some(pool) = known {
+    if let Some(pool) = known
+        && let Some(shared) = &pool.shared
+        && let Pages::Imported(imported) = &mut *shared.pages.lock()
+        && imported.times > 0
+    {
+        imported.times += 1;
         return Ok(pool.handle());
     }
     let home = Home::of(kind::PINNED, label.location)?;
     let shared = Shared {
         file,
         label,
-        pages: Mutex::new(Pages::Imported(BTreeMap::new())),
+        pages: Mutex::new(Pages::Imported(Imported {
+            times: 1,
+            pointers: BTreeMap::new(),
+        })),
     };
     let pool = POOLS.insert(|handle| Pool {
         shared: Some(shared),
@@ -439,12 +475,12 @@ pub(crate) fn import_pointer(
     if pointer.id != shared.label.id || !fits {
         return Err(INVALID);
     }
-    if let Some(known) = imported.get(&pointer.offset) {
+    if let Some(known) = imported.pointers.get(&pointer.offset) {
         return Ok(known.base);
     }
     let kind = pool.kind();
     let allocation = memory::alloc_file(&shared.file, pointer.offset, 0, pointer.size, kind)?;
-    imported.insert(pointer.offset, allocation);
+    imported.pointers.insert(pointer.offset, allocation);
     drop(pages);
     let made = Made::Pooled(pool.clone(), None);
     Ok(own(allocation, made, context.clone()))
@@ -545,13 +581,6 @@ impl Pool {
         shared.is_some_and(|shared| matches!(*shared.pages.lock(), Pages::Imported(_)))
     }
 
-    /// Memory of it, as another process's, is in the program's hands.
-    fn imported_any(&self) -> bool {
-        self.shared.as_ref().is_some_and(|shared| {
-            matches!(&*shared.pages.lock(), Pages::Imported(imported) if !imported.is_empty())
-        })
-    }
-
     /// `cuMemPoolExportToShareableHandle`: a descriptor, which the program closes.
     pub fn export(&self, kind: u32, flags: u64) -> Result<RawFd> {
         if kind == 0 || self.exportable & kind != kind || flags != 0 {
@@ -574,7 +603,7 @@ impl Pool {
         match (self.home.managed, self.home.is_of_host()) {
             (true, _) => Kind::Managed,
             (false, false) => Kind::Device,
-            (false, true) if self.reached.lock().device => Kind::Pinned,
+            (false, true) if self.reached.lock().device => Kind::HostPool,
             (false, true) => Kind::HostOnly,
         }
     }
@@ -598,16 +627,18 @@ impl Pool {
         const NONE: u32 = 0;
         const READ: u32 = 1;
         const READ_WRITE: u32 = 3;
-        if !matches!(flags, NONE | READ | READ_WRITE) {
-            return Err(INVALID);
-        }
+        let known = matches!(flags, NONE | READ | READ_WRITE);
         if self.home == Home::DEVICE {
             return match (location, number, flags) {
+                (location::DEVICE, ..) if !known => Err(INVALID),
                 (location::DEVICE, 0, READ_WRITE) => Ok(()),
                 (location::DEVICE, 0, READ) => Err(NOT_SUPPORTED),
                 (location::DEVICE, ..) => Err(CUresult::CUDA_ERROR_INVALID_DEVICE),
                 _ => Err(NOT_SUPPORTED),
             };
+        }
+        if !known {
+            return Err(INVALID);
         }
         if flags == READ {
             return Err(NOT_SUPPORTED);
@@ -736,7 +767,9 @@ impl Pool {
         match &mut *shared.pages.lock() {
             Pages::Own(..) => false,
             Pages::Imported(imported) => {
-                imported.retain(|_, known| known.base != allocation.base);
+                imported
+                    .pointers
+                    .retain(|_, known| known.base != allocation.base);
                 true
             }
         }

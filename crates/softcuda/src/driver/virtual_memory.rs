@@ -395,6 +395,15 @@ pub(crate) fn set_access(address: CUdeviceptr, size: u64, wishes: &[Access]) -> 
     Ok(())
 }
 
+/// The handle types of the physical memory that is mapped at an address; `None` where none is.
+pub(crate) fn handle_types_at(address: u64) -> Option<u32> {
+    let reserved = RESERVED.lock();
+    let (_, reservation) = reserved.range(..=address).next_back()?;
+    let (&base, mapping) = reservation.mappings.range(..=address).next_back()?;
+    let physical = &mapping.physical;
+    (address - base < physical.size).then_some(physical.properties.handle_types)
+}
+
 /// `cuMemGetAccess`.
 pub(crate) fn access(address: CUdeviceptr, location: u32, number: i32) -> Result<u64> {
     let reserved = RESERVED.lock();

@@ -12,7 +12,7 @@
 /// # Safety
 /// Both ranges are mapped, `source` readable and `target` writable: in the arena, or the program's
 /// memory that the caller of the driver said it may use.
-unsafe fn copy(target: u64, source: u64, size: u64) {
+pub(super) unsafe fn copy(target: u64, source: u64, size: u64) {
     // SAFETY: the caller upholds it.
     unsafe { std::ptr::copy(source as *const u8, target as *mut u8, size as usize) }
 }

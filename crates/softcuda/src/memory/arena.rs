@@ -211,8 +211,9 @@ pub(crate) struct PageFile(File);
 impl PageFile {
     /// Memory of this size.
     pub fn new(size: u64) -> Result<Self, OutOfMemory> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is a C string.
-        let fd = unsafe { libc::memfd_create(c"softcuda".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe { libc::memfd_create(c"softcuda".as_ptr(), flags) };
         if fd < 0 {
             return Err(OutOfMemory);
         }

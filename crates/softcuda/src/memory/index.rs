@@ -198,6 +198,7 @@ impl Slot {
             3 => Kind::Registered,
             4 => Kind::Global,
             5 => Kind::Constant,
+            6 => Kind::HostPool,
             _ => Kind::HostOnly,
         };
         Some(Allocation {

@@ -51,6 +51,8 @@ pub(crate) enum Kind {
     Global,
     /// A `.const` variable of a module: kernels may not write it.
     Constant,
+    /// Of a pool of the host's memory, which the device has access to.
+    HostPool,
     /// Of a pool of the host's memory, which the device has no access to.
     HostOnly,
 }

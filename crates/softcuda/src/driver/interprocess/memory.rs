@@ -72,11 +72,11 @@ pub(crate) fn free(base: u64) -> Option<Allocation> {
 
 /// `cuIpcOpenMemHandle`: what is opened already has the same address again.
 pub(crate) fn open(handle: &[u8; 64], flags: u32) -> Result<CUdeviceptr> {
-    /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, which must be there.
+    /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, which must be there; an H200 does not look at others.
     const LAZY: u32 = 1;
     let context = context::current()?;
     let handle = Handle::decode(handle, What::Allocation).ok_or(INVALID)?;
-    if flags != LAZY {
+    if flags & LAZY == 0 {
         return Err(INVALID);
     }
     if handle.is_own() {

@@ -151,10 +151,10 @@ fn word64(data: &[u8], at: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn member(name: &str, data: &[u8]) -> Vec<u8> {
+    pub fn member(name: &str, data: &[u8]) -> Vec<u8> {
         let mut bytes = format!("{name:<16}{:<32}{:<10}`\n", "", data.len()).into_bytes();
         bytes.extend(data);
         if data.len() % 2 == 1 {
@@ -163,7 +163,7 @@ mod tests {
         bytes
     }
 
-    fn archive(members: &[Vec<u8>]) -> Vec<u8> {
+    pub fn archive(members: &[Vec<u8>]) -> Vec<u8> {
         [MAGIC.to_vec(), members.concat()].concat()
     }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     /// An object with one section beside the table of names.
-    fn host_object(machine: u16, name: &str, contents: &[u8]) -> Vec<u8> {
+    pub fn host_object(machine: u16, name: &str, contents: &[u8]) -> Vec<u8> {
         let names = format!("\0{name}\0");
         let mut data = vec![0; 64];
         data[..6].copy_from_slice(b"\x7fELF\x02\x01");

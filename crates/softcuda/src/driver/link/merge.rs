@@ -81,6 +81,14 @@ pub(super) fn merge(modules: &[&Module]) -> Module {
         .filter(|&(_, linkage, defines)| defines && linkage != Linkage::Internal)
         .map(|(name, ..)| name)
         .collect();
+    // One of these takes the place of all weak ones of its name.
+    let strong: HashSet<&str> = modules
+        .iter()
+        .flat_map(|module| &module.items)
+        .filter_map(linkage)
+        .filter(|&(_, linkage, defines)| defines && linkage == Linkage::Visible)
+        .map(|(name, ..)| name)
+        .collect();
     let mut taken: HashSet<String> = HashSet::new();
     for &module in modules {
         let mut module = module.clone();
@@ -113,7 +121,7 @@ pub(super) fn merge(modules: &[&Module]) -> Module {
                     !defined.contains(name) && taken.insert(name.to_owned())
                 }
                 Some((name, Linkage::Weak | Linkage::Common, true)) => {
-                    taken.insert(name.to_owned())
+                    !strong.contains(name) && taken.insert(name.to_owned())
                 }
                 Some((name, _, true)) => {
                     taken.insert(name.to_owned());

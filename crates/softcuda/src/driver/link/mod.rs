@@ -45,6 +45,8 @@ struct State {
     /// What was added, with its name.
     inputs: Vec<(String, Module)>,
     symbols: Symbols,
+    /// How many inputs there were, right and wrong.
+    added: u32,
     /// Lines of the error log.
     log: Vec<String>,
     /// An input did not fit to those before: the link cannot be completed any more.
@@ -78,8 +80,13 @@ pub(crate) fn destroy(handle: CUlinkState) -> Result {
 
 impl Link {
     /// `cuLinkAddData`: a text, or something that holds texts. `name` is what logs call it.
-    pub fn add(&self, kind: u32, data: &[u8], name: &str) -> Result {
+    ///
+    /// What has no name goes by its number.
+    pub fn add(&self, kind: u32, data: &[u8], name: Option<&str>) -> Result {
         let mut state = self.state.lock();
+        state.added += 1;
+        let numbered = format!("Input {}", state.added);
+        let name = name.unwrap_or(&numbered);
         match kind {
             input::CUBIN => match archive::object(data) {
                 Object::Cubin => Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
@@ -89,11 +96,15 @@ impl Link {
                 }
             },
             input::PTX | input::FATBINARY => match archive::object(data) {
-                Object::Host(_) => Err(self.say(
-                    &mut state,
-                    "error   : Binary format for key='0', ident='' is not recognized",
-                    CUresult::CUDA_ERROR_INVALID_IMAGE,
-                )),
+                Object::Host(_) => {
+                    const LINE: &str =
+                        "error   : Binary format for key='0', ident='' is not recognized";
+                    // An H200's driver says so twice of a fat binary.
+                    for _ in 0..kind {
+                        self.say(&mut state, LINE, CUresult::CUDA_ERROR_INVALID_IMAGE);
+                    }
+                    Err(CUresult::CUDA_ERROR_INVALID_IMAGE)
+                }
                 Object::Cubin | Object::Other => {
                     let text = image::read_sized(data, code::capability())?;
                     self.add_text(&mut state, &text, name)
@@ -103,8 +114,8 @@ impl Link {
                 Object::Host(fatbins) if !fatbins.is_empty() => {
                     self.add_fatbins(&mut state, &fatbins, name, false)
                 }
-                Object::Cubin => Err(CUresult::CUDA_ERROR_INVALID_IMAGE),
-                Object::Host(_) | Object::Other => Err(self.say(
+                Object::Cubin | Object::Host(_) => Err(CUresult::CUDA_ERROR_INVALID_IMAGE),
+                Object::Other => Err(self.say(
                     &mut state,
                     &format!("fatal   : Could not find fatbin in '{name}'"),
                     CUresult::CUDA_ERROR_UNKNOWN,
@@ -160,6 +171,9 @@ impl Link {
     }
 
     fn add_text(&self, state: &mut State, text: &[u8], name: &str) -> Result {
+        if let Some(error) = state.failed {
+            return Err(error);
+        }
         let module = match ptx::parse_bytes(text) {
             Ok(module) => module,
             Err(_) => return Err(self.refuse(state, text)),
@@ -217,5 +231,95 @@ impl Link {
         }
         let linked = state.linked.as_ref().expect("it was just put there");
         Ok((linked.as_ptr() as usize, linked.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::archive::tests::{archive, host_object, member};
+    use super::*;
+
+    const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
+    const USER: &str = ".extern .func twice();\n.visible .entry k() { call twice; ret; }";
+    const TWICE: &str = ".visible .func twice() { ret; }";
+
+    /// A fat binary with one entry, of PTX or of machine code.
+    fn fatbin(kind: u16, contents: &str) -> Vec<u8> {
+        let mut payload = contents.as_bytes().to_vec();
+        payload.resize(payload.len().next_multiple_of(8), 0);
+        let mut fatbin = 0xba55_ed50u32.to_le_bytes().to_vec();
+        fatbin.extend([1, 0, 16, 0]);
+        fatbin.extend((64 + payload.len() as u64).to_le_bytes());
+        fatbin.extend(kind.to_le_bytes());
+        fatbin.extend([1, 1, 64, 0, 0, 0]);
+        fatbin.extend((payload.len() as u64).to_le_bytes());
+        fatbin.extend((payload.len() as u32).to_le_bytes());
+        fatbin.extend([0; 8]);
+        fatbin.extend(80u32.to_le_bytes());
+        fatbin.resize(16 + 64, 0);
+        fatbin.extend(payload);
+        fatbin
+    }
+
+    fn object(fatbin: &[u8]) -> Vec<u8> {
+        host_object(62, "__nv_relfatbin", fatbin)
+    }
+
+    fn user() -> std::sync::Arc<Link> {
+        let link = resolve(create(Options::default())).unwrap();
+        let text = format!("{HEAD}{USER}");
+        link.add(input::PTX, text.as_bytes(), Some("user")).unwrap();
+        link
+    }
+
+    #[test]
+    fn what_members_of_a_library_define_is_linked() {
+        let text = format!("{HEAD}{TWICE}");
+        let library = archive(&[
+            member("/", b"symbols"),
+            member("host.o/", &host_object(62, ".text", b"")),
+            member("code.o/", &object(&fatbin(2, "machine code"))),
+            member("twice.o/", &object(&fatbin(1, &text))),
+        ]);
+        let link = user();
+        link.add(input::LIBRARY, &library, Some("library")).unwrap();
+        assert!(link.complete().is_ok());
+        let link = user();
+        link.add(input::OBJECT, &object(&fatbin(1, &text)), None)
+            .unwrap();
+        assert!(link.complete().is_ok());
+    }
+
+    #[test]
+    fn a_library_of_machine_code_may_be_listed() {
+        let library = archive(&[member("a.o/", &object(&fatbin(2, "machine code")))]);
+        let link = user();
+        link.add(input::LIBRARY, &library, Some("library")).unwrap();
+        let undefined = Err(CUresult::CUDA_ERROR_INVALID_SOURCE);
+        assert_eq!(link.complete(), undefined);
+        let text = format!("{HEAD}{TWICE}");
+        link.add(input::PTX, text.as_bytes(), None).unwrap();
+        assert!(link.complete().is_ok());
+        // Named by itself it is needed.
+        let object = object(&fatbin(2, "machine code"));
+        assert_eq!(
+            user().add(input::OBJECT, &object, None),
+            Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU)
+        );
+    }
+
+    #[test]
+    fn broken_libraries_are_errors() {
+        let text = format!("{HEAD}{TWICE}");
+        let library = archive(&[member("a.o/", &object(&fatbin(1, &text)))]);
+        for cut in 0..library.len() {
+            let link = user();
+            assert!(link.add(input::LIBRARY, &library[..cut], None).is_err());
+        }
+        for at in 8..library.len() {
+            let mut damaged = library.clone();
+            damaged[at] ^= 0x55;
+            _ = user().add(input::LIBRARY, &damaged, None);
+        }
     }
 }

@@ -63,9 +63,9 @@ impl Symbols {
                 continue;
             };
             if first.prototype != this.prototype {
+                let definer = if this.defined { input } else { &first.input };
                 return Err(format!(
-                    "error   : Prototype doesn't match for '{name}' in '{input}', first defined in '{}'",
-                    first.input
+                    "error   : Prototype doesn't match for '{name}' in '{input}', first defined in '{definer}'"
                 ));
             }
             match (first.defined, this.defined) {

@@ -180,14 +180,16 @@ impl Lower<'_> {
 
     /// Lets others run, the sooner the longer the thread sleeps, and sleeps.
     fn pause(&mut self, time: &Arg) {
-        let time = self.read(time, Type::U32);
         if self.fibers() {
+            let time = self.read(time, Type::U32);
             let spent = self.b.ins().ushr_imm(time, poll::NANOSECONDS_SHIFT);
             let spent = self.b.ins().iadd_imm(spent, 1);
             self.poll_in_fibers(spent);
         } else {
             self.poll_in_rounds();
         }
+        // Registers may have been put away and taken back meanwhile.
+        let time = self.read(time, Type::U32);
         let (block, linear) = (self.block, self.linear());
         self.call(&poll::SLEEP, &[block, linear, time]);
     }
