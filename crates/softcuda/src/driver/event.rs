@@ -8,7 +8,7 @@ use super::capture::{self, Captured};
 use super::context::Context;
 use super::handle::{Found, Table};
 use super::interprocess::event::Shared;
-use super::stream::Stream;
+use super::stream::{self, Stream};
 use super::{CUresult, Result, failure};
 use crate::abi::types::CUevent;
 use crate::engine::{Marker, Step};
@@ -222,12 +222,17 @@ impl Event {
 
     /// `cuCtxRecordEvent`: from now on the event is what all streams of a context were given so
     /// far.
-    pub fn record_context(&self, context: &Context) -> Result {
+    pub fn record_context(&self, context: &Arc<Context>) -> Result {
         if context.id() != self.context.id() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
-        if self.shared.is_some() {
-            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        if let Some(shared) = &self.shared {
+            // Done when the last of the streams has come to it.
+            let ticket = Arc::new(shared.record());
+            return stream::all_of(context).iter().try_for_each(|stream| {
+                let ticket = ticket.clone();
+                stream.push(Step::Callback(Box::new(move |_| drop(ticket))))
+            });
         }
         *self.recorded.lock() = Recorded::Work(context.streams.mark());
         Ok(())
@@ -239,7 +244,10 @@ impl Event {
     pub fn order_before(&self, stream: &Stream) -> Result {
         if self.shared.is_some() {
             return match stream.is_capturing() {
-                true => Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+                true => Err(capture::fail(
+                    stream,
+                    CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                )),
                 false => self.share_wait(stream),
             };
         }

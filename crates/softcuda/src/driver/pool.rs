@@ -164,6 +164,8 @@ enum Pages {
 
 /// What the program has of another process's pool.
 struct Imported {
+    /// The other process is this one.
+    own: bool,
     /// How often it was imported and not destroyed.
     times: u64,
     /// Allocations that were imported, by their place in the file.
@@ -385,10 +387,15 @@ pub(crate) fn import(fd: RawFd) -> Result<CUmemoryPool> {
         return Ok(pool.handle());
     }
     let home = Home::of(kind::PINNED, label.location)?;
+    let own = POOLS.all().iter().any(|pool| {
+        let shared = pool.shared.as_ref();
+        shared.is_some_and(|shared| shared.label == label)
+    });
     let shared = Shared {
         file,
         label,
         pages: Mutex::new(Pages::Imported(Imported {
+            own,
             times: 1,
             pointers: BTreeMap::new(),
         })),
@@ -712,8 +719,9 @@ impl Pool {
     pub fn free_async(self: &Arc<Self>, allocation: Allocation, stream: &Arc<Stream>) -> Result {
         static TICKETS: AtomicU64 = AtomicU64::new(0);
         if self.forget(&allocation) {
+            let pool = self.clone();
             return stream.submit(move || {
-                memory::free_file(&allocation);
+                pool.let_go(&allocation);
                 Ok(())
             });
         }
@@ -743,8 +751,7 @@ impl Pool {
     /// Takes an allocation of its own back.
     pub fn free(&self, allocation: Allocation) {
         if self.forget(&allocation) {
-            memory::free_file(&allocation);
-            return;
+            return self.let_go(&allocation);
         }
         match &self.shared {
             Some(shared) => {
@@ -757,6 +764,20 @@ impl Pool {
         figures.used -= allocation.size;
         let threshold = figures.threshold;
         figures.shrink(threshold);
+    }
+
+    /// Frees what was imported. On an H200 a pool that its own process imported goes with the last
+    /// of it.
+    fn let_go(&self, allocation: &Allocation) {
+        memory::free_file(allocation);
+        let shared = self.shared.as_ref();
+        let over = shared.is_some_and(|shared| {
+            matches!(&*shared.pages.lock(), Pages::Imported(imported)
+                if imported.own && imported.pointers.is_empty())
+        });
+        if over {
+            POOLS.remove(self.handle);
+        }
     }
 
     /// Takes an allocation out of those that were imported; whether it was one.

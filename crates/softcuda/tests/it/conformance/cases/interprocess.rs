@@ -4,12 +4,19 @@ use std::fmt::Display;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 
+use crate::capture::api::{
+    cuCtxRecordEvent, cuCtxWaitEvent, cuStreamBeginCapture_v2, cuStreamEndCapture,
+};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line, alone};
 use crate::conformance::error_name;
 use crate::conformance::fixture::*;
 use crate::conformance::structs::{
     Access, AllocationProperties, IpcHandle, Location, PoolProperties,
+};
+use crate::graphs::api::{
+    cuGraphAddEventRecordNode, cuGraphAddEventWaitNode, cuGraphCreate, cuGraphInstantiateWithFlags,
+    cuGraphLaunch,
 };
 use crate::interprocess::peer::{Channel, Peer, Role};
 
@@ -449,6 +456,62 @@ pub const CASES: &[Case] = &[
         peer.channel.meet();
         hear(line, &mut peer);
         line.value("ends_well", peer.ends_well());
+    }),
+    alone!("interprocess/event/captured", |line| {
+        const RELAXED: u32 = 2;
+        context();
+        let (mut event, stream) = (0, stream());
+        cuEventCreate(&mut event, INTERPROCESS).must();
+        for recorded in [false, true] {
+            if recorded {
+                cuEventRecord(event, stream).must();
+                cuStreamSynchronize(stream).must();
+            }
+            let mut graph = 0;
+            cuStreamBeginCapture_v2(stream, RELAXED).must();
+            line.says(cuEventRecord(event, stream));
+            line.says(cuStreamEndCapture(stream, &mut graph));
+            cuStreamBeginCapture_v2(stream, RELAXED).must();
+            line.says(cuStreamWaitEvent(stream, event, 0));
+            line.says(cuStreamEndCapture(stream, &mut graph));
+            cuStreamBeginCapture_v2(stream, RELAXED).must();
+            line.says_as("record_external", cuEventRecordWithFlags(event, stream, 1));
+            line.says_as("wait_external", cuStreamWaitEvent(stream, event, 1));
+            line.says(cuStreamEndCapture(stream, &mut graph));
+        }
+        let (mut graph, mut record, mut wait, mut exec) = (0, 0, 0, 0);
+        cuGraphCreate(&mut graph, 0).must();
+        line.says(cuGraphAddEventRecordNode(
+            &mut record,
+            graph,
+            null(),
+            0,
+            event,
+        ));
+        line.says(cuGraphAddEventWaitNode(&mut wait, graph, &record, 1, event));
+        line.says(cuGraphInstantiateWithFlags(&mut exec, graph, 0));
+        line.says(cuGraphLaunch(exec, stream));
+        line.says(cuStreamSynchronize(stream));
+        line.says(cuEventQuery(event));
+        let gate = Gate::close(stream);
+        line.says(cuGraphLaunch(exec, stream));
+        line.says_as("held", cuEventQuery(event));
+        gate.open();
+        line.says(cuEventSynchronize(event));
+    }),
+    alone!("interprocess/event/of_a_context", |line| {
+        let own = context();
+        let (mut event, stream) = (0, stream());
+        cuEventCreate(&mut event, INTERPROCESS).must();
+        line.says(cuCtxRecordEvent(own, event));
+        line.says(cuEventSynchronize(event));
+        let gate = Gate::close(stream);
+        line.says(cuCtxRecordEvent(own, event));
+        line.says_as("held", cuEventQuery(event));
+        gate.open();
+        line.says(cuEventSynchronize(event));
+        line.says(cuCtxWaitEvent(own, event));
+        line.says(cuCtxSynchronize());
     }),
     alone!("interprocess/physical/export", |line| {
         context();
