@@ -4,6 +4,7 @@
 //! the pages when they are freed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use parking_lot::Mutex;
 
@@ -36,7 +37,7 @@ pub(crate) fn handle_of(address: u64) -> Result<[u8; 64]> {
         return Err(INVALID);
     }
     let allocation = owned.allocation;
-    if !shared.contains_key(&allocation.base) {
+    if let Entry::Vacant(place) = shared.entry(allocation.base) {
         let (_, size) = memory::pages_of(&allocation);
         let label = Label {
             what: What::Allocation,
@@ -46,11 +47,11 @@ pub(crate) fn handle_of(address: u64) -> Result<[u8; 64]> {
         };
         let file = label.create()?;
         memory::share(&allocation, &file)?;
-        shared.insert(allocation.base, (file, label));
+        place.insert((file, label));
     }
     let (file, label) = &shared[&allocation.base];
     // Where it begins in its first page, and how large it is.
-    let number = allocation.size << 12 | allocation.base % PAGE;
+    let number = (allocation.size << 12) | (allocation.base % PAGE);
     Ok(Handle::new(file, label, number).encode())
 }
 

@@ -63,7 +63,10 @@ impl Symbols {
                 continue;
             };
             if first.prototype != this.prototype {
-                let definer = if this.defined { input } else { &first.input };
+                let definer = match this.defined && !first.defined {
+                    true => input,
+                    false => &first.input,
+                };
                 return Err(format!(
                     "error   : Prototype doesn't match for '{name}' in '{input}', first defined in '{definer}'"
                 ));
