@@ -34,7 +34,8 @@ const LONGEST: u32 = 1_000_000;
 /// The system wakes a thread up to so many nanoseconds late.
 const LATE: u64 = 100_000;
 
-/// Waits. Other threads of the machine may have the processor meanwhile.
+/// Waits. Long waits leave the processor to others; on a busy machine a short one would not get it
+/// back in time.
 fn wait(nanoseconds: u64) {
     let start = Instant::now();
     let length = Duration::from_nanos(nanoseconds);
@@ -42,7 +43,7 @@ fn wait(nanoseconds: u64) {
         std::thread::sleep(Duration::from_nanos(nanoseconds - LATE));
     }
     while start.elapsed() < length {
-        std::thread::yield_now();
+        std::hint::spin_loop();
     }
 }
 

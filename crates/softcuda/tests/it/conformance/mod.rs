@@ -8,7 +8,7 @@
 //! | variable | effect |
 //! |---|---|
 //! | `SOFTCUDA_RECORD=path` | write the answers there instead of comparing them |
-//! | `SOFTCUDA_CASES=a,b` | run the cases whose name has one of the texts, and compare or record those alone |
+//! | `SOFTCUDA_CASES=a,b` | run, compare and record only cases with such a name |
 //! | `CUDA_GRAPH_DRIVER` | `gpu`, `software` or `auto` |
 
 // Every case is an `unsafe fn` that is wrong on purpose somewhere: a comment on each call would say
