@@ -158,6 +158,10 @@ export! {
     /// Offset and size of a kernel's parameter.
     fn cuKernelGetParamInfo(handle: CUkernel, index: usize, offset: Out<usize>, size: Out<usize>) {
         offset.some()?;
+        if handle.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        context::current()?;
         let (at, bytes) = library::kernel(handle)?.param(index)?;
         offset.set(at)?;
         size.set_if_wanted(bytes);

@@ -16,11 +16,18 @@ fn create(count: u32, names: In<u32>, values: InOut<usize>, state: Out<CUlinkSta
 
 fn add_file(state: CUlinkState, kind: u32, path: In<c_char>) -> Result {
     let state = link::resolve(state)?;
-    let path = OsStr::from_bytes(path.text()?.to_bytes());
-    state.add(
-        kind,
-        &std::fs::read(path).map_err(|_| CUresult::CUDA_ERROR_FILE_NOT_FOUND)?,
-    )
+    let name = path.text()?;
+    let path = OsStr::from_bytes(name.to_bytes());
+    let data = std::fs::read(path).map_err(|_| CUresult::CUDA_ERROR_FILE_NOT_FOUND)?;
+    state.add(kind, &data, Some(&name.to_string_lossy()))
+}
+
+fn add_data(state: CUlinkState, kind: u32, data: In<u8>, size: usize, name: In<c_char>) -> Result {
+    let name = match name.is_null() {
+        true => None,
+        false => Some(name.text()?.to_string_lossy()),
+    };
+    link::resolve(state)?.add(kind, data.bytes(size)?, name.as_deref())
 }
 
 export! {
@@ -34,26 +41,25 @@ export! {
         create(count, names, values, state)
     }
 
-    /// Adds PTX from memory.
+    /// Adds code from memory: PTX, or what holds PTX.
     fn cuLinkAddData(
         state: CUlinkState, kind: u32, data: In<u8>, size: usize, name: In<c_char>, count: u32, names: In<u32>,
         values: InOut<usize>,
     ) {
-        let _ = (name, count, names, values);
-        link::resolve(state)?.add(kind, data.bytes(size)?)
+        let _ = (count, names, values);
+        add_data(state, kind, data, size, name)
     }
 
-    /// Adds PTX from memory.
+    /// Adds code from memory: PTX, or what holds PTX.
     fn cuLinkAddData_v2(
         state: CUlinkState, kind: u32, data: In<u8>, size: usize, name: In<c_char>, count: u32, names: In<u32>,
         values: InOut<usize>,
     ) {
-        let _ = name;
         Options::read(count, names, values)?;
-        link::resolve(state)?.add(kind, data.bytes(size)?)
+        add_data(state, kind, data, size, name)
     }
 
-    /// Adds PTX from a file.
+    /// Adds code from a file: PTX, or what holds PTX.
     fn cuLinkAddFile(
         state: CUlinkState, kind: u32, path: In<c_char>, count: u32, names: In<u32>, values: InOut<usize>,
     ) {
@@ -61,7 +67,7 @@ export! {
         add_file(state, kind, path)
     }
 
-    /// Adds PTX from a file.
+    /// Adds code from a file: PTX, or what holds PTX.
     fn cuLinkAddFile_v2(
         state: CUlinkState, kind: u32, path: In<c_char>, count: u32, names: In<u32>, values: InOut<usize>,
     ) {

@@ -3,7 +3,9 @@
 use super::types::{CUdevice, CUdeviceptr, CUevent, CUstream};
 use super::{In, NullStream, Out, export};
 use crate::driver::managed::{self, Location};
-use crate::driver::{CUresult, Result, capture, context, memory, pointer, stream};
+use crate::driver::{
+    CUresult, Result, capture, context, event, interprocess, memory, pointer, stream,
+};
 
 /// Writes the address of an allocation, or null where there is none.
 fn set_address(target: Out<u64>, address: impl FnOnce() -> Result<u64>) -> Result {
@@ -294,42 +296,46 @@ export! {
         }
     }
 
-    /// A handle of an event for another process: events stay in their process.
-    fn cuIpcGetEventHandle(handle: Out<[u8; 64]>, _event: CUevent) {
+    /// A handle of an event, for another process.
+    fn cuIpcGetEventHandle(handle: Out<[u8; 64]>, event: CUevent) {
         context::current()?;
         handle.some()?;
-        Err(CUresult::CUDA_ERROR_INVALID_HANDLE)
+        if event.is_null() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        handle.set(event::resolve(event)?.interprocess_handle()?)
     }
 
-    /// Opens a handle of another process's event: there are none.
-    fn cuIpcOpenEventHandle(event: Out<CUevent>, _handle: IpcHandle) {
-        context::current()?;
+    /// Opens a handle of another process's event.
+    fn cuIpcOpenEventHandle(event: Out<CUevent>, handle: IpcHandle) {
+        let context = context::current()?;
         event.some()?;
-        Err(CUresult::CUDA_ERROR_INVALID_VALUE)
+        event.set(event::open(&context, &handle.0)?)
     }
 
-    /// A handle of an allocation for another process: memory stays in its process.
+    /// A handle of an allocation, for another process.
     fn cuIpcGetMemHandle(handle: Out<[u8; 64]>, address: CUdeviceptr) {
         context::current()?;
         handle.some()?;
-        match memory::owner(address).map(|owned| owned.made) {
-            Some(memory::Made::Plain) => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-            _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        }
+        handle.set(interprocess::memory::handle_of(address)?)
     }
 
-    /// Opens a handle of another process's allocation: there are none.
-    fn cuIpcOpenMemHandle_v2(address: Out<CUdeviceptr>, _handle: IpcHandle, _flags: u32) {
+    /// Opens a handle of another process's allocation.
+    fn cuIpcOpenMemHandle(address: Out<CUdeviceptr>, handle: IpcHandle, flags: u32) {
         context::current()?;
         address.some()?;
-        Err(CUresult::CUDA_ERROR_INVALID_VALUE)
+        address.set(interprocess::memory::open(&handle.0, flags)?)
+    }
+
+    /// Opens a handle of another process's allocation.
+    fn cuIpcOpenMemHandle_v2(address: Out<CUdeviceptr>, handle: IpcHandle, flags: u32) {
+        context::current()?;
+        address.some()?;
+        address.set(interprocess::memory::open(&handle.0, flags)?)
     }
 
     /// Closes what `cuIpcOpenMemHandle` opened.
-    fn cuIpcCloseMemHandle(_address: CUdeviceptr) {
-        context::current()?;
-        Err(CUresult::CUDA_ERROR_INVALID_VALUE)
-    }
+    fn cuIpcCloseMemHandle(address: CUdeviceptr) { interprocess::memory::close(address) }
 }
 
 /// `CUipcMemHandle`.

@@ -7,7 +7,7 @@
 //! null.
 //!
 //! Invariant: no panic crosses into the caller, and every function of `cuda.h` is exported
-//! (`symbols`).
+//! (`symbols`, and `unsupported` for toolkits newer than the driver).
 
 pub(crate) mod args;
 mod array;

@@ -3,10 +3,9 @@
 use super::memory::MemoryLocation;
 use super::types::{CUdevice, CUdeviceptr, CUmemoryPool, CUstream, Unused};
 use super::{In, NullStream, Out, export};
-use crate::driver::managed::Location;
-use crate::driver::pool::{self, Pool, PoolValue, Properties};
+use crate::driver::pool::{self, Home, Pool, PoolValue, Properties};
 use crate::driver::virtual_memory::Access;
-use crate::driver::{CUresult, Result, capture, device, memory, stream};
+use crate::driver::{CUresult, Result, capture, context, device, memory, stream};
 use std::sync::Arc;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -32,6 +31,7 @@ impl PoolProperties {
             handle_types: self.handle_types,
             location: (self.location.kind, self.location.number),
             most: self.most as u64,
+            usage: self.usage,
         }
     }
 
@@ -44,7 +44,7 @@ impl PoolProperties {
             location: MemoryLocation { kind, number },
             security: 0,
             most: properties.most as usize,
-            usage: 0,
+            usage: properties.usage,
             reserved: [0; 54],
         }
     }
@@ -71,24 +71,21 @@ fn alloc(
     address.set(base.inspect_err(|_| address.set_if_wanted(0))?)
 }
 
-/// The pool of a place: the device's alone can be asked for.
-fn pool_at(
-    location: In<MemoryLocation>,
-    kind: u32,
-    pool: impl FnOnce() -> Arc<Pool>,
-) -> Result<CUmemoryPool> {
+/// The pools of a place.
+fn home(location: In<MemoryLocation>, kind: u32) -> Result<Home> {
     let location = location.get()?;
-    match (Location::of_kind(location.kind, location.number)?, kind) {
-        (Location::Device, 1) => Ok(pool().handle()),
-        (Location::Host, 1) => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-        _ => Err(INVALID),
-    }
+    Home::with_pools(kind, (location.kind, location.number))
+}
+
+/// A descriptor in the place of a pointer.
+fn descriptor(handle: usize) -> i32 {
+    handle as u32 as i32
 }
 
 export! {
     /// Allocates from the device's pool, in stream order.
     fn cuMemAllocAsync | cuMemAllocAsync_ptsz(null; address: Out<CUdeviceptr>, size: usize, stream: CUstream) {
-        alloc(address, size, || Ok(pool::current()), stream, null)
+        alloc(address, size, || Ok(pool::current_of(Home::DEVICE)), stream, null)
     }
 
     /// Allocates from a pool, in stream order.
@@ -124,14 +121,14 @@ export! {
     /// Gives back what a pool does not use.
     fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) {
         capture::permit()?;
-        pool::resolve(pool)?.trim(keep as u64);
+        pool::resolve_own(pool)?.trim(keep as u64);
         Ok(())
     }
 
     /// Sets an attribute of a pool.
     fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: u32, value: In<Unused>) {
         capture::permit()?;
-        let pool = pool::resolve(pool)?;
+        let pool = pool::resolve_own(pool)?;
         let value = match pool.attribute(attribute)? {
             PoolValue::Flag(_) => value.cast::<i32>().get()? as u64,
             PoolValue::Size(_) => value.cast::<u64>().get()?,
@@ -142,7 +139,7 @@ export! {
     /// An attribute of a pool.
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: u32, value: Out<Unused>) {
         capture::permit()?;
-        match pool::resolve(pool)?.attribute(attribute)? {
+        match pool::resolve_own(pool)?.attribute(attribute)? {
             PoolValue::Flag(flag) => value.cast::<i32>().set(flag.into()),
             PoolValue::Size(size) => value.cast::<u64>().set(size),
         }
@@ -151,69 +148,87 @@ export! {
     /// Sets who reaches a pool's memory.
     fn cuMemPoolSetAccess(pool: CUmemoryPool, wishes: In<Access>, count: usize) {
         capture::permit()?;
-        pool::resolve(pool)?;
+        let pool = pool::resolve(pool)?;
         let wishes = wishes.list(count)?;
-        wishes.iter().try_for_each(|wish| pool::set_access(pool, (wish.location, wish.number), wish.flags))
+        wishes.iter().try_for_each(|wish| pool.set_access((wish.location, wish.number), wish.flags))
     }
 
-    /// Who reaches a pool's memory: the device does.
+    /// Who reaches a pool's memory.
     fn cuMemPoolGetAccess(flags: Out<u32>, pool: CUmemoryPool, location: In<MemoryLocation>) {
         capture::permit()?;
-        const READ_WRITE: u32 = 3;
         flags.some()?;
         let pool = pool::resolve(pool)?;
         let location = location.get()?;
-        let asked = Location::of_kind(location.kind, location.number).map_err(|_| INVALID)?;
-        flags.set(if asked == Location::Device || asked == pool.location() { READ_WRITE } else { 0 })
+        flags.set(pool.access((location.kind, location.number))?)
     }
 
     /// The device's default pool.
     fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, ordinal: CUdevice) {
         pool.some()?;
         device::check(ordinal)?;
-        pool.set(pool::default().handle())
+        pool.set(pool::default_of(Home::DEVICE).handle())
     }
 
     /// The pool that the device allocates from.
     fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, ordinal: CUdevice) {
         pool.some()?;
         device::check(ordinal)?;
-        pool.set(pool::current().handle())
+        pool.set(pool::current_of(Home::DEVICE).handle())
     }
 
     /// Sets the pool that the device allocates from.
     fn cuDeviceSetMemPool(ordinal: CUdevice, pool: CUmemoryPool) {
         capture::permit()?;
         device::check(ordinal).map_err(|_| INVALID)?;
-        pool::set_current(pool)
+        pool::set_of_device(pool)
     }
 
     /// The default pool of a place.
     fn cuMemGetDefaultMemPool(pool: Out<CUmemoryPool>, location: In<MemoryLocation>, kind: u32) {
         pool.some()?;
-        pool.set(pool_at(location, kind, pool::default)?)
+        pool.set(pool::default_of(home(location, kind)?).handle())
     }
 
     /// The pool that a place allocates from.
     fn cuMemGetMemPool(pool: Out<CUmemoryPool>, location: In<MemoryLocation>, kind: u32) {
         pool.some()?;
-        pool.set(pool_at(location, kind, pool::current)?)
+        pool.set(pool::current_of(home(location, kind)?).handle())
     }
 
     /// Sets the pool that a place allocates from.
     fn cuMemSetMemPool(location: In<MemoryLocation>, kind: u32, pool: CUmemoryPool) {
         capture::permit()?;
-        pool_at(location, kind, pool::current)?;
-        pool::set_current(pool)
+        pool::set_current(home(location, kind)?, pool)
     }
 
-    /// A handle of a pool for another process: memory stays in its process.
+    /// A file descriptor of a pool, for another process.
     fn cuMemPoolExportToShareableHandle(handle: Out<Unused>, pool: CUmemoryPool, kind: u32, flags: u64) {
         handle.some()?;
-        match pool::resolve(pool)?.exportable() & kind != 0 && flags == 0 {
-            true => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-            false => Err(INVALID),
+        handle.cast::<i32>().set(pool::resolve(pool)?.export(kind, flags)?)
+    }
+
+    /// Imports another process's pool.
+    fn cuMemPoolImportFromShareableHandle(pool: Out<CUmemoryPool>, handle: usize, kind: u32, flags: u64) {
+        const FILE_DESCRIPTOR: u32 = 1;
+        pool.some()?;
+        if kind != FILE_DESCRIPTOR || flags != 0 {
+            return Err(INVALID);
         }
+        pool.set(pool::import(descriptor(handle))?)
+    }
+
+    /// What another process imports an allocation of a pool by.
+    fn cuMemPoolExportPointer(data: Out<[u8; 64]>, address: CUdeviceptr) {
+        data.some()?;
+        data.set(pool::export_pointer(address)?)
+    }
+
+    /// Imports an allocation of another process's pool.
+    fn cuMemPoolImportPointer(address: Out<CUdeviceptr>, pool: CUmemoryPool, data: In<[u8; 64]>) {
+        address.some()?;
+        let data = data.get()?;
+        let pool = pool::resolve(pool)?;
+        address.set(pool::import_pointer(&pool, &data, &context::current()?)?)
     }
 }
 

@@ -104,10 +104,7 @@ export! {
         function.some()?;
         match find(name, version, flags)? {
             Ok(address) => function.set(address),
-            Err(_) => {
-                function.set(std::ptr::null_mut())?;
-                Err(CUresult::CUDA_ERROR_NOT_FOUND)
-            }
+            Err(_) => Err(CUresult::CUDA_ERROR_NOT_FOUND),
         }
     }
 
@@ -178,6 +175,8 @@ mod tests {
             "cuMemAlloc_v2",
             "cumemalloc",
             "cuMemcpyHtoDAsync_v2_ptsz",
+            "cuDevSmResourceSplit",
+            "cuEventCreateFromEGLSync",
         ] {
             assert_eq!(name(wrong, 13_000, false), Err(SYMBOL_NOT_FOUND), "{wrong}");
         }

@@ -4,7 +4,7 @@ use super::memory::MemoryLocation;
 use super::types::{CUdeviceptr, Unused};
 use super::{In, Out, export};
 use crate::driver::virtual_memory::{self, Access, Properties};
-use crate::driver::{CUresult, context, stream};
+use crate::driver::{context, stream};
 
 export! {
     /// Reserves addresses.
@@ -71,13 +71,16 @@ export! {
         handle.set(virtual_memory::retain(address as u64)?)
     }
 
-    /// A handle of physical memory for another process: memory stays in its process.
+    /// A file descriptor of physical memory, for another process.
     fn cuMemExportToShareableHandle(handle: Out<Unused>, memory: u64, kind: u32, flags: u64) {
         handle.some()?;
-        match virtual_memory::properties(memory)?.handle_types & kind != 0 && flags == 0 {
-            true => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
-            false => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        }
+        handle.cast::<i32>().set(virtual_memory::export(memory, kind, flags)?)
+    }
+
+    /// Imports another process's physical memory.
+    fn cuMemImportFromShareableHandle(memory: Out<u64>, handle: usize, kind: u32) {
+        memory.some()?;
+        memory.set(virtual_memory::import(handle as u32 as i32, kind)?)
     }
 }
 

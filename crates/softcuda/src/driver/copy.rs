@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{Place, device_place, place};
+use super::memory::{Place, copied_place, device_place, place};
 use super::stream::Stream;
 use super::{CUresult, Result, array, capture, device, graph};
 use crate::memory::access::{self, Rows};
@@ -191,7 +191,7 @@ fn locate(end: End, size: u64) -> Result<(u64, Place)> {
     match end {
         End::Host(0) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         End::Host(address) | End::Unified(address) => Ok((address, place(address, size)?)),
-        End::Device(address) => Ok((address, device_place(address, size)?)),
+        End::Device(address) => Ok((address, copied_place(address, size)?)),
         End::Array(_) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
 }

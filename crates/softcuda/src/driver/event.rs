@@ -7,10 +7,11 @@ use parking_lot::Mutex;
 use super::capture::{self, Captured};
 use super::context::Context;
 use super::handle::{Found, Table};
-use super::stream::Stream;
+use super::interprocess::event::Shared;
+use super::stream::{self, Stream};
 use super::{CUresult, Result, failure};
 use crate::abi::types::CUevent;
-use crate::engine::Marker;
+use crate::engine::{Marker, Step};
 
 const BLOCKING_SYNC: u32 = 1;
 const DISABLE_TIMING: u32 = 2;
@@ -24,6 +25,10 @@ pub(crate) struct Event {
     context: Arc<Context>,
     flags: u32,
     recorded: Mutex<Recorded>,
+    /// Of an event that processes share, which then says what was recorded.
+    shared: Option<Arc<Shared>>,
+    /// It is another process's.
+    opened: bool,
 }
 
 /// What was recorded last.
@@ -48,13 +53,39 @@ pub(crate) fn create(context: &Arc<Context>, flags: u32) -> Result<CUevent> {
     if flags & !known != 0 || timed_between_processes {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
+    let shared = match flags & INTERPROCESS != 0 {
+        true => Some(Shared::new()?),
+        false => None,
+    };
+    Ok(insert(context, flags, shared, false))
+}
+
+fn insert(
+    context: &Arc<Context>,
+    flags: u32,
+    shared: Option<Arc<Shared>>,
+    opened: bool,
+) -> CUevent {
     let event = EVENTS.insert(|handle| Event {
         handle,
         context: context.clone(),
         flags,
         recorded: Mutex::default(),
+        shared,
+        opened,
     });
-    Ok(CUevent(event.handle))
+    CUevent(event.handle)
+}
+
+/// `cuIpcOpenEventHandle`: another event each time, which is the same to all who have it.
+pub(crate) fn open(context: &Arc<Context>, handle: &[u8; 64]) -> Result<CUevent> {
+    let shared = Shared::open(handle)?;
+    Ok(insert(
+        context,
+        INTERPROCESS | DISABLE_TIMING,
+        Some(shared),
+        true,
+    ))
 }
 
 /// The event of a handle. One of a context that failed or was destroyed answers with that.
@@ -131,6 +162,36 @@ impl Event {
         *self.recorded.lock() = Recorded::Captured(captured);
     }
 
+    /// `cuIpcGetEventHandle`.
+    pub fn interprocess_handle(&self) -> Result<[u8; 64]> {
+        match &self.shared {
+            Some(shared) if !self.opened => Ok(shared.handle()),
+            _ => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
+        }
+    }
+
+    /// Where processes share it: from now on the event is what the stream was given so far. That
+    /// ends with the stream's context too.
+    pub fn share_record(&self, stream: &Stream) -> Result {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        let ticket = shared.record();
+        stream.push(Step::Callback(Box::new(move |_| drop(ticket))))
+    }
+
+    /// Where processes share it: later work of the stream waits for what is recorded now.
+    pub fn share_wait(&self, stream: &Stream) -> Result {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        let (shared, ticket) = (shared.clone(), shared.last());
+        match shared.reached(ticket) {
+            true => Ok(()),
+            false => stream.push(Step::Host(Box::new(move || shared.wait(ticket)))),
+        }
+    }
+
     /// It keeps no time.
     pub fn is_untimed(&self) -> bool {
         self.flags & DISABLE_TIMING != 0
@@ -150,18 +211,28 @@ impl Event {
         if stream.context().id() != self.context.id() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
-        match stream.is_capturing() {
-            true => self.set_captured(Captured::record(stream)?),
-            false => self.set_recorded(stream.record()?),
+        match (stream.is_capturing(), &self.shared) {
+            (true, Some(_)) => return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+            (true, None) => self.set_captured(Captured::record(stream)?),
+            (false, Some(_)) => self.share_record(stream)?,
+            (false, None) => self.set_recorded(stream.record()?),
         }
         Ok(())
     }
 
     /// `cuCtxRecordEvent`: from now on the event is what all streams of a context were given so
     /// far.
-    pub fn record_context(&self, context: &Context) -> Result {
+    pub fn record_context(&self, context: &Arc<Context>) -> Result {
         if context.id() != self.context.id() {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+        }
+        if let Some(shared) = &self.shared {
+            // Done when the last of the streams has come to it.
+            let ticket = Arc::new(shared.record());
+            return stream::all_of(context).iter().try_for_each(|stream| {
+                let ticket = ticket.clone();
+                stream.push(Step::Callback(Box::new(move |_| drop(ticket))))
+            });
         }
         *self.recorded.lock() = Recorded::Work(context.streams.mark());
         Ok(())
@@ -171,6 +242,15 @@ impl Event {
     /// recorded in a capture draws the stream into it; in a capture there is no waiting for work
     /// outside.
     pub fn order_before(&self, stream: &Stream) -> Result {
+        if self.shared.is_some() {
+            return match stream.is_capturing() {
+                true => Err(capture::fail(
+                    stream,
+                    CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                )),
+                false => self.share_wait(stream),
+            };
+        }
         if let Some(captured) = self.captured() {
             return captured.join(stream);
         }
@@ -205,7 +285,11 @@ impl Event {
             return Err(captured.awaited());
         }
         capture::permit()?;
-        match self.recorded().iter().all(|marker| marker.fired()) {
+        let ended = match &self.shared {
+            Some(shared) => shared.reached(shared.last()),
+            None => self.recorded().iter().all(|marker| marker.fired()),
+        };
+        match ended {
             true => self.context.notice(),
             false => Err(CUresult::CUDA_ERROR_NOT_READY),
         }
@@ -218,6 +302,9 @@ impl Event {
             return Err(captured.awaited());
         }
         capture::permit()?;
+        if let Some(shared) = &self.shared {
+            shared.wait(shared.last());
+        }
         let recorded = self.recorded();
         recorded.iter().for_each(|marker| marker.synchronize());
         self.context.notice()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::memory::{Made, owner};
+use super::pool::Pool;
 use super::{CUresult, Result, context, device};
 
 /// A location of `CUmemLocation`.
@@ -125,22 +126,38 @@ impl Advice {
     }
 }
 
-/// The advice of the managed allocation that a range is in, and the range in it.
-fn range(address: u64, size: u64) -> Result<(Arc<Mutex<Advice>>, u64, u64)> {
+/// A range of a managed allocation.
+struct Range {
+    said: Arc<Mutex<Advice>>,
+    start: u64,
+    end: u64,
+    /// The pool that the memory is from.
+    pool: Option<Arc<Pool>>,
+}
+
+/// The managed allocation that a range is in, and where.
+fn range(address: u64, size: u64) -> Result<Range> {
     const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
     if size == 0 {
         return Err(INVALID);
     }
     let owned = owner(address).ok_or(INVALID)?;
-    let Made::Managed(advice) = owned.made else {
-        return Err(INVALID);
+    let (said, pool) = match owned.made {
+        Made::Managed(said) => (said, None),
+        Made::Pooled(pool, Some(said)) => (said, Some(pool)),
+        _ => return Err(INVALID),
     };
     let start = address - owned.allocation.base;
     let end = start
         .checked_add(size)
         .filter(|&end| end <= owned.allocation.size)
         .ok_or(INVALID)?;
-    Ok((advice, start, end))
+    Ok(Range {
+        said,
+        start,
+        end,
+        pool,
+    })
 }
 
 /// `cuMemAdvise`, by the numbers of `CUmem_advise`.
@@ -151,7 +168,15 @@ pub(crate) fn advise(
     location: impl FnOnce() -> Result<Location>,
 ) -> Result {
     context::current()?;
-    let (said, start, end) = range(address, size)?;
+    let Range {
+        said,
+        start,
+        end,
+        pool,
+    } = range(address, size)?;
+    if pool.is_some() {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
     let change: Box<dyn Fn(&mut Said)> = match advice {
         1 | 2 => Box::new(move |said| said.read_mostly = advice == 1),
         3 => {
@@ -179,10 +204,11 @@ pub(crate) fn prefetch(
     size: u64,
     location: impl FnOnce() -> Result<Location>,
 ) -> Result {
-    let (said, start, end) = range(address, size)?;
+    let range = range(address, size)?;
     let location = location()?;
-    said.lock()
-        .change(start, end, |said| said.prefetched = Some(location));
+    range.said.lock().change(range.start, range.end, |said| {
+        said.prefetched = Some(location)
+    });
     Ok(())
 }
 
@@ -215,7 +241,12 @@ pub(crate) fn range_attribute(
 ) -> Result<Vec<i32>> {
     const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
     context::current()?;
-    let (said, start, end) = range(address, size)?;
+    let Range {
+        said,
+        start,
+        end,
+        pool,
+    } = range(address, size)?;
     let said = said.lock();
     let preferred = || said.common(start, end, |said| said.preferred);
     let prefetched = || said.common(start, end, |said| said.prefetched);
@@ -223,20 +254,30 @@ pub(crate) fn range_attribute(
         if bytes == 0 || !bytes.is_multiple_of(4) {
             return Err(INVALID);
         }
-        let by_device = said.common(start, end, |said| said.by_device).then_some(0);
-        let by_host = said.common(start, end, |said| said.by_host).then_some(HOST);
+        let (by_device, by_host) = match &pool {
+            Some(pool) => pool.reached_by(),
+            None => (
+                said.common(start, end, |said| said.by_device),
+                said.common(start, end, |said| said.by_host),
+            ),
+        };
+        let (by_device, by_host) = (by_device.then_some(0), by_host.then_some(HOST));
         let listed = by_device.into_iter().chain(by_host);
         return Ok(listed
             .chain(std::iter::repeat(NOWHERE))
             .take(bytes / 4)
             .collect());
     }
-    let value = match attribute {
-        1 => i32::from(said.common(start, end, |said| said.read_mostly)),
-        2 | 6 => Location::number(preferred()),
-        4 | 8 => Location::number(prefetched()),
-        5 => Location::kind(preferred()),
-        7 => Location::kind(prefetched()),
+    let home = pool.as_ref().map(|pool| pool.home());
+    let value = match (attribute, home) {
+        (2, Some(home)) => home.preferred_number(),
+        (5, Some(home)) => home.location() as i32,
+        (6, Some(home)) => home.preferred_id(),
+        (1, _) => i32::from(said.common(start, end, |said| said.read_mostly)),
+        (2 | 6, None) => Location::number(preferred()),
+        (4 | 8, _) => Location::number(prefetched()),
+        (5, None) => Location::kind(preferred()),
+        (7, _) => Location::kind(prefetched()),
         _ => return Err(INVALID),
     };
     match bytes {

@@ -11,6 +11,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::context::{self, Context};
 use super::graph::memory::GraphMemory;
+use super::interprocess;
+use super::interprocess::label::Id;
 use super::managed::Advice;
 use super::pool::Pool;
 use super::stream::{self, Stream};
@@ -44,8 +46,10 @@ const HOST_ALIGNMENT: u64 = 4096;
 pub(crate) enum Made {
     /// `cuMemAlloc`.
     Plain,
-    /// From a pool, in stream order.
-    Pooled(Arc<Pool>),
+    /// From a pool, in stream order; managed memory with what was said of it.
+    Pooled(Arc<Pool>, Option<Arc<Mutex<Advice>>>),
+    /// `cuIpcOpenMemHandle`: memory of another process, by its number.
+    Opened(Id),
     /// `cuMemHostAlloc`: the flags that it reports, and where the mapping begins.
     Host {
         /// `CU_MEMHOSTALLOC_*`.
@@ -78,7 +82,7 @@ static OWNED: RwLock<BTreeMap<u64, Owned>> = RwLock::new(BTreeMap::new());
 
 /// Puts an allocation in the program's hands.
 pub(crate) fn own(allocation: Allocation, made: Made, context: Arc<Context>) -> CUdeviceptr {
-    let sync_memops = matches!(made, Made::Managed(_));
+    let sync_memops = matches!(made, Made::Managed(_) | Made::Pooled(_, Some(_)));
     let owned = Owned {
         allocation,
         made,
@@ -118,19 +122,27 @@ pub(crate) fn set_sync_memops(address: u64, on: bool) -> bool {
     }
 }
 
-/// Frees what belongs to a context that ends.
-pub(crate) fn end_context(context: &Context) {
-    let mut owned = OWNED.write();
-    let ended: Vec<u64> = owned
-        .iter()
-        .filter(|(_, entry)| entry.context.id() == context.id())
-        .map(|(&base, _)| base)
-        .collect();
-    for base in ended {
-        if let Some(entry) = owned.remove(&base) {
-            release(entry);
+/// Changes what the memory of a pool is that the program has.
+pub(crate) fn change_pooled(pool: &Pool, kind: Kind) {
+    for (&base, entry) in OWNED.write().iter_mut() {
+        if let Made::Pooled(of, _) = &entry.made
+            && std::ptr::eq(&**of, pool)
+        {
+            entry.allocation.kind = kind;
+            memory::change_kind(base, kind);
         }
     }
+}
+
+/// Frees what belongs to a context that ends.
+pub(crate) fn end_context(context: &Context) {
+    let ended: Vec<Owned> = OWNED
+        .write()
+        .extract_if(.., |_, entry| entry.context.id() == context.id())
+        .map(|(_, entry)| entry)
+        .collect();
+    // Not under the lock: what frees has locks of its own.
+    ended.into_iter().for_each(release);
 }
 
 /// `cuMemGetInfo`: free and total.
@@ -146,11 +158,7 @@ pub(crate) fn alloc(size: u64) -> Result<CUdeviceptr> {
     if size == 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    Ok(own(
-        memory::alloc(size, 1, Kind::Device)?,
-        Made::Plain,
-        context,
-    ))
+    Ok(own(memory::alloc_apart(size)?, Made::Plain, context))
 }
 
 /// `cuMemAllocPitch`: the memory, and the distance of its rows.
@@ -178,12 +186,12 @@ pub(crate) fn free(address: CUdeviceptr) -> Result {
     let may = |entry: &Owned| {
         matches!(
             entry.made,
-            Made::Plain | Made::Pooled(_) | Made::Managed(_) | Made::Graph(_)
+            Made::Plain | Made::Pooled(..) | Made::Managed(_) | Made::Graph(_)
         )
     };
     let owned = disown(address, may).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let waited = match owned.made {
-        Made::Pooled(_) => Ok(()),
+        Made::Pooled(..) => Ok(()),
         _ => stream::synchronize_context(&owned.context),
     };
     release(owned);
@@ -200,10 +208,10 @@ pub(crate) fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> Result {
     if owner(address).is_some_and(|owned| matches!(owned.made, Made::Managed(_))) {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
-    let may = |entry: &Owned| matches!(entry.made, Made::Plain | Made::Pooled(_) | Made::Graph(_));
+    let may = |entry: &Owned| matches!(entry.made, Made::Plain | Made::Pooled(..) | Made::Graph(_));
     let owned = disown(address, may).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     match &owned.made {
-        Made::Pooled(pool) => pool.free_async(owned.allocation, stream),
+        Made::Pooled(pool, _) => pool.free_async(owned.allocation, stream),
         // Launches after this call may take it again.
         Made::Graph(memory) => {
             memory.give_back();
@@ -220,10 +228,12 @@ pub(crate) fn free_async(address: CUdeviceptr, stream: &Arc<Stream>) -> Result {
 fn release(owned: Owned) {
     let base = owned.allocation.base;
     let freed = match owned.made {
-        Made::Pooled(pool) => return pool.free(owned.allocation),
+        Made::Pooled(pool, _) => return pool.free(owned.allocation),
         Made::Graph(memory) => return memory.give_back(),
         Made::Registered(_) => memory::unregister(base),
-        Made::Plain | Made::Host { .. } | Made::Managed(_) => memory::free(base),
+        Made::Plain => interprocess::memory::free(base),
+        Made::Opened(id) => interprocess::memory::release(id),
+        Made::Host { .. } | Made::Managed(_) => memory::free(base),
     };
     debug_assert!(
         freed.is_some(),
@@ -372,7 +382,8 @@ pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
     };
     let place = match first.kind {
         Kind::Device | Kind::Global | Kind::Constant => Place::Device,
-        Kind::Pinned | Kind::Managed => Place::Reachable,
+        Kind::Pinned | Kind::Managed | Kind::HostPool => Place::Reachable,
+        Kind::HostOnly => Place::Pageable,
         // What is behind a registered range is the program's as well.
         Kind::Registered if first.end() < end => return Ok(Place::Pageable),
         Kind::Registered => return Ok(Place::Reachable),
@@ -385,6 +396,16 @@ pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
             .end();
     }
     Ok(place)
+}
+
+/// As [`device_place`], of an end of a copy: an H200 takes no memory of the host's pools for the
+/// device's there.
+pub(crate) fn copied_place(address: u64, size: u64) -> Result<Place> {
+    let place = device_place(address, size)?;
+    match memory::find(address) {
+        Some(found) if found.kind == Kind::HostPool => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        _ => Ok(place),
+    }
 }
 
 /// As [`place`], of an argument that must be an address of the device's.

@@ -106,7 +106,7 @@ impl Place {
         let made = owned::owner(self.address).map(|owned| owned.made);
         let taken = !matches!(
             made,
-            Some(Made::Managed(_) | Made::Pooled(_) | Made::Graph(_))
+            Some(Made::Managed(_) | Made::Pooled(..) | Made::Graph(_))
         );
         match taken && self.is_live() {
             true => Ok(()),
@@ -141,6 +141,7 @@ impl Place {
     }
 
     fn store(self, value: u64) -> Option<()> {
+        let _held = memory::hold();
         if !self.is_live() {
             return None;
         }

@@ -16,6 +16,7 @@ pub(crate) mod handle;
 pub(crate) mod host_function;
 pub(crate) mod image;
 pub(crate) mod init;
+pub(crate) mod interprocess;
 pub(crate) mod jit_options;
 pub(crate) mod launch;
 pub(crate) mod library;

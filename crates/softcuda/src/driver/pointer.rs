@@ -1,7 +1,8 @@
 //! What the driver says of an address: `cuPointerGetAttribute`.
 
 use super::memory::{Made, Owned, owner};
-use super::{CUresult, Result, context};
+use super::pool::Pool;
+use super::{CUresult, Result, context, virtual_memory};
 use crate::memory::{self, Allocation, Kind};
 
 /// An attribute's value, by its size in the ABI.
@@ -37,7 +38,16 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     let allocation = memory::find(address).ok_or(INVALID)?;
     let owned = owner(address);
     use PointerValue::{Flag, Long, Word};
-    let host = matches!(allocation.kind, Kind::Pinned | Kind::Registered);
+    let pool = owned.as_ref().and_then(pool_of);
+    let pooled = pool.is_some();
+    let mapped = match owned {
+        Some(_) => None,
+        None => virtual_memory::handle_types_at(address),
+    };
+    let host = matches!(
+        allocation.kind,
+        Kind::Pinned | Kind::Registered | Kind::HostPool | Kind::HostOnly
+    );
     let managed = allocation.kind == Kind::Managed;
     let plain = matches!(
         &owned,
@@ -47,9 +57,11 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
         })
     );
     Ok(match number {
+        1 if mapped.is_some() => Long(0),
         1 => Long(context_of(owned.as_ref())),
         2 if host => Word(MEMORY_TYPE_HOST),
         2 => Word(MEMORY_TYPE_DEVICE),
+        3 if allocation.kind == Kind::HostOnly => return Err(INVALID),
         3 => Long(address),
         4 if host || managed => Long(address),
         6 => Flag(owned.is_some_and(|owned| owned.sync_memops)),
@@ -57,12 +69,16 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
         8 => Flag(managed),
         9 => Word(0),
         10 | 15 | 21 => Flag(plain),
+        11 if host && pooled => Long(0),
         11 => Long(allocation.base),
         12 => Long(allocation.size),
         13 => Flag(true),
-        14 => Word(0),
+        14 => Word(match (pool, &mapped) {
+            (Some(pool), _) => pool.exportable(),
+            (None, mapped) => mapped.unwrap_or(0),
+        }),
         16 => Word(READ_WRITE),
-        17 => Long(pool_of(owned.as_ref())),
+        17 => Long(pool.map_or(0, |pool| pool.handle().0 as u64)),
         18 => Long(allocation.size.next_multiple_of(MAPPING)),
         19 => Long(mapping_of(&allocation, owned.as_ref())),
         _ => return Err(INVALID),
@@ -87,7 +103,7 @@ pub(crate) fn attribute_or_nothing(address: u64, number: u32) -> Result<PointerV
 fn context_of(owned: Option<&Owned>) -> u64 {
     match owned {
         Some(Owned {
-            made: Made::Pooled(_),
+            made: Made::Pooled(..),
             ..
         }) => 0,
         Some(owned) => owned.context.handle().0 as u64,
@@ -96,13 +112,10 @@ fn context_of(owned: Option<&Owned>) -> u64 {
     }
 }
 
-fn pool_of(owned: Option<&Owned>) -> u64 {
-    match owned {
-        Some(Owned {
-            made: Made::Pooled(pool),
-            ..
-        }) => pool.handle().0 as u64,
-        _ => 0,
+fn pool_of(owned: &Owned) -> Option<&Pool> {
+    match &owned.made {
+        Made::Pooled(pool, _) => Some(pool),
+        _ => None,
     }
 }
 

@@ -5,12 +5,14 @@
 //! set, and only then.
 
 use std::collections::BTreeMap;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
 use super::handle::Table;
+use super::interprocess::label::{self, Label, What};
 use super::{CUresult, Result, device};
 use crate::abi::types::CUdeviceptr;
 use crate::memory::{self, Kind, PageFile};
@@ -59,13 +61,17 @@ struct Physical {
     size: u64,
     properties: Properties,
     file: PageFile,
+    /// It is another process's, of whose memory it takes.
+    imported: bool,
     /// Handles that were given out.
     handles: AtomicU32,
 }
 
 impl Drop for Physical {
     fn drop(&mut self) {
-        memory::discharge(self.size);
+        if !self.imported {
+            memory::discharge(self.size);
+        }
     }
 }
 
@@ -81,11 +87,29 @@ struct Mapping {
     access: u32,
 }
 
+/// `CUmemAllocationHandleType`.
+mod handle_type {
+    pub const FILE_DESCRIPTOR: u32 = 1;
+    /// Two of Windows.
+    pub const WIN32: u32 = 2;
+    pub const WIN32_KMT: u32 = 4;
+    pub const FABRIC: u32 = 8;
+}
+
 fn check_properties(properties: &Properties) -> Result {
     match (properties.kind, properties.location, properties.number) {
-        (1, 1, number) => device::check(number),
-        (1, 2..=4, _) => Ok(()),
-        _ => Err(INVALID),
+        (1, 1, number) => device::check(number)?,
+        // Memory of the host is shared where its node is named alone.
+        (1, 2 | 4, _) if properties.handle_types == 0 => {}
+        (1, 3, 0) => {}
+        _ => return Err(INVALID),
+    }
+    if properties.handle_types & (handle_type::WIN32 | handle_type::WIN32_KMT) != 0 {
+        return Err(INVALID);
+    }
+    match properties.handle_types & handle_type::FABRIC {
+        0 => Ok(()),
+        _ => Err(CUresult::CUDA_ERROR_NOT_PERMITTED),
     }
 }
 
@@ -136,12 +160,71 @@ pub(crate) fn create(size: u64, properties: Properties, flags: u64) -> Result<u6
     }
     check_properties(&properties)?;
     memory::charge(size)?;
-    let file = PageFile::new(size).inspect_err(|_| memory::discharge(size))?;
+    let file = match properties.handle_types & handle_type::FILE_DESCRIPTOR {
+        0 => PageFile::new(size).map_err(CUresult::from),
+        _ => label(size, &properties).and_then(|label| label.create()),
+    };
+    let file = file.inspect_err(|_| memory::discharge(size))?;
     let physical = PHYSICAL.insert(|handle| Physical {
         handle,
         size,
         properties,
         file,
+        imported: false,
+        handles: AtomicU32::new(1),
+    });
+    Ok(physical.handle as u64)
+}
+
+fn label(size: u64, properties: &Properties) -> Result<Label> {
+    Ok(Label {
+        what: What::Physical,
+        id: label::new_id()?,
+        size,
+        location: (properties.location, properties.number),
+    })
+}
+
+/// `cuMemExportToShareableHandle`: a descriptor, which the program closes.
+pub(crate) fn export(handle: u64, kind: u32, flags: u64) -> Result<RawFd> {
+    let physical = resolve(handle)?;
+    let may = kind != 0 && physical.properties.handle_types & kind == kind;
+    if !may || kind != handle_type::FILE_DESCRIPTOR || flags != 0 {
+        return Err(INVALID);
+    }
+    label::export(&physical.file, true)
+}
+
+/// `cuMemImportFromShareableHandle`: another handle each time, of memory that cannot be exported
+/// again.
+pub(crate) fn import(fd: RawFd, kind: u32) -> Result<u64> {
+    match kind {
+        handle_type::FILE_DESCRIPTOR => {}
+        handle_type::WIN32 | handle_type::WIN32_KMT => {
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        _ => return Err(INVALID),
+    }
+    let (file, label) = label::import(fd)?;
+    if label.what != What::Physical {
+        return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let (location, number) = label.location;
+    let properties = Properties {
+        kind: 1,
+        handle_types: 0,
+        location,
+        number,
+        metadata: 0,
+        flags: [0; 8],
+    };
+    check_properties(&properties)?;
+    let physical = PHYSICAL.insert(|handle| Physical {
+        handle,
+        size: label.size,
+        properties,
+        file,
+        imported: true,
         handles: AtomicU32::new(1),
     });
     Ok(physical.handle as u64)
@@ -310,6 +393,15 @@ pub(crate) fn set_access(address: CUdeviceptr, size: u64, wishes: &[Access]) -> 
         }
     }
     Ok(())
+}
+
+/// The handle types of the physical memory that is mapped at an address; `None` where none is.
+pub(crate) fn handle_types_at(address: u64) -> Option<u32> {
+    let reserved = RESERVED.lock();
+    let (_, reservation) = reserved.range(..=address).next_back()?;
+    let (&base, mapping) = reservation.mappings.range(..=address).next_back()?;
+    let physical = &mapping.physical;
+    (address - base < physical.size).then_some(physical.properties.handle_types)
 }
 
 /// `cuMemGetAccess`.

@@ -5,7 +5,7 @@
 //! the same thread: they reach the block through [`BlockContext::runtime`], by shared reference, as
 //! the scheduler does. Fibers themselves are the scheduler's alone.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
 
 use super::barrier::Barrier;
@@ -92,6 +92,8 @@ pub(crate) struct Block {
     pub(super) events: Cell<u64>,
     /// A barrier has completed since the last turn, in rounds.
     pub(super) barrier_over: Cell<bool>,
+    /// How long each thread has slept, in nanoseconds; empty while none has.
+    slept: RefCell<Vec<u64>>,
     shared: Scratch,
     local: Scratch,
     tiles: Scratch,
@@ -137,6 +139,7 @@ impl Block {
             exited: Cell::new(0),
             events: Cell::new(0),
             barrier_over: Cell::new(false),
+            slept: RefCell::default(),
             shared: Scratch::new(),
             local: Scratch::new(),
             tiles: Scratch::new(),
@@ -181,6 +184,17 @@ impl Block {
     /// Its warps.
     pub(super) fn warps(&self) -> &[Warp] {
         &self.warps
+    }
+
+    /// A thread sleeps for so many nanoseconds; how long it has in all, this time included.
+    pub(super) fn slept(&self, linear: u32, nanoseconds: u64) -> u64 {
+        let mut slept = self.slept.borrow_mut();
+        let index = linear as usize;
+        if slept.len() <= index {
+            slept.resize(index + 1, 0);
+        }
+        slept[index] += nanoseconds;
+        slept[index]
     }
 
     /// How many of its threads have ended.
@@ -275,6 +289,7 @@ impl Block {
         self.cluster.set(cluster);
         self.exited.set(0);
         self.events.set(0);
+        self.slept.get_mut().clear();
         context.turn = Turn::NONE;
         context.polls = budget_of_all(context.threads);
         context.resumes = 0;

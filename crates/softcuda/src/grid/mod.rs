@@ -74,6 +74,8 @@ pub(crate) fn run(launch: &Launch) -> Result<(), Fault> {
 
 /// As [`run`], of a kernel that can set these conditions.
 pub(crate) fn run_in_graph(launch: &Launch, conditions: Option<&Conditions>) -> Result<(), Fault> {
+    // Helpers have ended when this is dropped.
+    let _held = memory::hold();
     let workspace = match launch.cooperative {
         true => Some(Workspace::new().map_err(|_| out_of_memory(launch))?),
         false => None,

@@ -24,6 +24,8 @@ pub(crate) struct Running<'a> {
     pub workspace: u64,
     /// What `printf` wrote.
     pub output: Output,
+    /// How long a thread has slept, in nanoseconds: the longest time of any.
+    pub slept: AtomicU64,
     /// Clusters, or blocks where there are no clusters.
     units: u64,
     next: AtomicU64,
@@ -45,6 +47,7 @@ impl<'a> Running<'a> {
             gridid: GRIDS.fetch_add(1, Ordering::Relaxed),
             workspace,
             output: Output::default(),
+            slept: AtomicU64::new(0),
             units: volume(launch.grid) / volume(launch.cluster).max(1),
             next: AtomicU64::new(0),
             stop: AtomicBool::new(false),

@@ -4,13 +4,15 @@
 //! Device memory may be written by kernels and copies at the same time: programs that let this
 //! happen without ordering get arbitrary bytes, as on a device. No Rust reference to it is ever
 //! made.
+//!
+//! Each function of the crate holds memory where it is for as long as it runs (`hold`).
 
 /// Copies bytes; the ranges may overlap.
 ///
 /// # Safety
 /// Both ranges are mapped, `source` readable and `target` writable: in the arena, or the program's
 /// memory that the caller of the driver said it may use.
-pub(crate) unsafe fn copy(target: u64, source: u64, size: u64) {
+pub(super) unsafe fn copy(target: u64, source: u64, size: u64) {
     // SAFETY: the caller upholds it.
     unsafe { std::ptr::copy(source as *const u8, target as *mut u8, size as usize) }
 }
@@ -20,6 +22,7 @@ pub(crate) unsafe fn copy(target: u64, source: u64, size: u64) {
 /// # Safety
 /// The range is mapped and readable.
 pub(crate) unsafe fn read(source: u64, target: &mut [u8]) {
+    let _held = super::hold();
     // SAFETY: the caller upholds it for the source; the target is a slice.
     unsafe { std::ptr::copy(source as *const u8, target.as_mut_ptr(), target.len()) }
 }
@@ -29,6 +32,7 @@ pub(crate) unsafe fn read(source: u64, target: &mut [u8]) {
 /// # Safety
 /// The range is mapped and writable.
 pub(crate) unsafe fn write(target: u64, source: &[u8]) {
+    let _held = super::hold();
     // SAFETY: the caller upholds it for the target; the source is a slice.
     unsafe { std::ptr::copy(source.as_ptr(), target as *mut u8, source.len()) }
 }
@@ -38,6 +42,7 @@ pub(crate) unsafe fn write(target: u64, source: &[u8]) {
 /// # Safety
 /// The range is mapped and writable.
 pub(crate) unsafe fn fill(target: u64, value: u32, width: u32, count: u64) {
+    let _held = super::hold();
     let count = count as usize;
     let [byte, second, ..] = value.to_le_bytes();
     if width == 1 {
@@ -79,6 +84,7 @@ impl Rows {
 /// # Safety
 /// As for [`copy`], for every row.
 pub(crate) unsafe fn copy_rows(target: Rows, source: Rows, width: u64, height: u64, depth: u64) {
+    let _held = super::hold();
     for slice in 0..depth {
         for row in 0..height {
             // SAFETY: the caller upholds it for every row.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Index as At;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -18,7 +19,7 @@ use super::{OutOfMemory, size};
 const GUARD: u64 = GRANULE;
 /// Freed blocks from this size on give their pages back.
 const DECOMMIT: u64 = 64 << 10;
-const OS_PAGE: u64 = 4096;
+pub(super) const OS_PAGE: u64 = 4096;
 /// What the arena is aligned to.
 const BASE_ALIGNMENT: u64 = 2 << 20;
 
@@ -81,12 +82,15 @@ impl Arena {
         base < self.base + self.size && self.base < base.saturating_add(size)
     }
 
-    /// Takes addresses, with a guard behind them.
+    /// Takes addresses, with a guard behind them. A block that is aligned to pages has its pages for
+    /// itself.
     pub fn take(&self, size: u64, align: u64) -> Result<u64, OutOfMemory> {
+        let unit = if align >= OS_PAGE { OS_PAGE } else { GRANULE };
         let block = size
             .max(1)
             .checked_next_multiple_of(GRANULE)
-            .and_then(|size| size.checked_add(GUARD));
+            .and_then(|size| size.checked_add(GUARD))
+            .and_then(|size| size.checked_next_multiple_of(unit));
         self.space
             .lock()
             .take(block.ok_or(OutOfMemory)?, align.max(GRANULE))
@@ -94,10 +98,16 @@ impl Arena {
     }
 
     /// Gives addresses back, and the pages behind them when they are many.
+    ///
+    /// The block of `base` begins there, or where its page does.
     pub fn give(&self, base: u64) {
         // The pages go first: once the addresses are free another thread may write to them.
         let mut space = self.space.lock();
-        let Some(size) = space.size(base) else { return };
+        let blocks = [base, base & !(OS_PAGE - 1)];
+        let block = blocks
+            .into_iter()
+            .find_map(|base| Some((base, space.size(base)?)));
+        let Some((base, size)) = block else { return };
         if size >= DECOMMIT {
             let start = base.next_multiple_of(OS_PAGE);
             let end = (base + size) & !(OS_PAGE - 1);
@@ -163,6 +173,12 @@ impl Arena {
         }
     }
 
+    /// Makes pages of a file of what is at these addresses. Nobody writes there meanwhile.
+    pub fn move_to(&self, base: u64, size: u64, file: &PageFile) -> Result<(), OutOfMemory> {
+        file.write_from(base, size)?;
+        self.map(base, size, file, 0)
+    }
+
     /// Puts fresh pages at reserved addresses.
     pub fn unmap(&self, base: u64, size: u64) -> Result<(), OutOfMemory> {
         assert!(
@@ -195,8 +211,9 @@ pub(crate) struct PageFile(File);
 impl PageFile {
     /// Memory of this size.
     pub fn new(size: u64) -> Result<Self, OutOfMemory> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is a C string.
-        let fd = unsafe { libc::memfd_create(c"softcuda".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe { libc::memfd_create(c"softcuda".as_ptr(), flags) };
         if fd < 0 {
             return Err(OutOfMemory);
         }
@@ -204,6 +221,44 @@ impl PageFile {
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(size).map_err(|_| OutOfMemory)?;
         Ok(PageFile(file))
+    }
+
+    /// A file of pages that another process made. Its size must be fixed: a page that is gone could
+    /// not be accessed.
+    pub fn of_file(file: File) -> Self {
+        PageFile(file)
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
+    /// Gives pages back; they read as zero from now on, wherever they are mapped.
+    pub fn punch(&self, offset: u64, size: u64) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: the descriptor is open; the call touches no memory of this process but what is
+        // mapped from the file, which stays mapped.
+        unsafe { libc::fallocate(self.0.as_raw_fd(), mode, offset as _, size as _) };
+    }
+
+    /// Writes the bytes of a range of the arena, leaving pages out that are zero.
+    fn write_from(&self, base: u64, size: u64) -> Result<(), OutOfMemory> {
+        let mut page = [0; OS_PAGE as usize];
+        for offset in (0..size).step_by(page.len()) {
+            let length = page.len().min((size - offset) as usize);
+            // SAFETY: the caller's range lies in the arena, whose pages are always mapped.
+            unsafe {
+                let from = (base + offset) as *const u8;
+                std::ptr::copy_nonoverlapping(from, page.as_mut_ptr(), length);
+            }
+            if page[..length].iter().any(|&byte| byte != 0) {
+                self.0
+                    .write_all_at(&page[..length], offset)
+                    .map_err(|_| OutOfMemory)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -94,6 +94,17 @@ impl Index {
         }
     }
 
+    /// Changes what the allocation that begins at `base` is.
+    pub fn change(&self, base: u64, kind: Kind) {
+        let writer = self.writer.lock();
+        if let Some(&slot) = writer.live.get(&base) {
+            let slot = &self.slots[u64::from(slot)];
+            if let Some(allocation) = slot.read() {
+                slot.write(Allocation { kind, ..allocation });
+            }
+        }
+    }
+
     /// Adds an allocation at a multiple of [`GRANULE`], where there is none.
     pub fn insert(&self, base: u64, size: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
         let allocation = Allocation {
@@ -186,7 +197,9 @@ impl Slot {
             2 => Kind::Managed,
             3 => Kind::Registered,
             4 => Kind::Global,
-            _ => Kind::Constant,
+            5 => Kind::Constant,
+            6 => Kind::HostPool,
+            _ => Kind::HostOnly,
         };
         Some(Allocation {
             base,

@@ -27,9 +27,13 @@ use parking_lot::RwLock;
 pub(crate) use arena::PageFile;
 use arena::arena;
 pub(crate) use size::parse as parse_size;
+pub(crate) use space::Space;
 
 /// What every allocation is aligned to at least.
 pub(crate) const ALIGNMENT: u64 = index::GRANULE;
+
+/// The host's pages, in which memory is mapped.
+pub(crate) const PAGE: u64 = arena::OS_PAGE;
 
 /// What an allocation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,21 @@ pub(crate) enum Kind {
     Global,
     /// A `.const` variable of a module: kernels may not write it.
     Constant,
+    /// Of a pool of the host's memory, which the device has access to.
+    HostPool,
+    /// Of a pool of the host's memory, which the device has no access to.
+    HostOnly,
+}
+
+impl Kind {
+    /// A kernel may access it so.
+    pub fn permits(self, write: bool) -> bool {
+        match self {
+            Kind::Constant => !write,
+            Kind::HostOnly => false,
+            _ => true,
+        }
+    }
 }
 
 impl Kind {
@@ -138,6 +157,100 @@ pub(crate) fn free(base: u64) -> Option<Allocation> {
         discharge(footprint(allocation.size).expect("it was computed when this was allocated"));
     }
     Some(allocation)
+}
+
+/// As [`alloc`] of [`Kind::Device`], on pages that no other allocation is on, so that
+/// [`share`] can move them.
+pub(crate) fn alloc_apart(size: u64) -> Result<Allocation, OutOfMemory> {
+    // Allocations that all begin where a page does would share cache sets. Where one begins follows
+    // from its block, so that memory that is taken again has the same address.
+    let within = |block: u64| block / PAGE * ALIGNMENT % PAGE;
+    let charged = footprint(size)?;
+    charge(charged)?;
+    let taken = size.checked_add(PAGE - ALIGNMENT).ok_or(OutOfMemory);
+    let taken = taken.and_then(|size| arena().take(size, PAGE));
+    let made = taken.and_then(|block| {
+        arena()
+            .index()
+            .insert(block + within(block), size, Kind::Device)
+            .inspect_err(|_| arena().give(block))
+    });
+    made.inspect_err(|_| discharge(charged))
+}
+
+/// The pages of an allocation that has them for itself: the first one's address, and their size.
+pub(crate) fn pages_of(allocation: &Allocation) -> (u64, u64) {
+    let start = allocation.base & !(PAGE - 1);
+    (start, (allocation.end() - start).next_multiple_of(PAGE))
+}
+
+/// Moves the pages of an allocation of [`alloc_apart`] into a file of as many bytes, where another
+/// process can map them. Waits until nothing runs that may access memory.
+pub(crate) fn share(allocation: &Allocation, file: &PageFile) -> Result<(), OutOfMemory> {
+    let (start, size) = pages_of(allocation);
+    let _alone = ACCESS.write();
+    arena().move_to(start, size, file)
+}
+
+/// Frees what [`share`] moved; the pages live on in the file.
+pub(crate) fn free_shared(allocation: &Allocation) {
+    if arena().index().remove(allocation.base).is_none() {
+        return;
+    }
+    let (start, size) = pages_of(allocation);
+    // Addresses that cannot be had back stay reserved.
+    if arena().unmap(start, size).is_ok() {
+        arena().give(start);
+    }
+    discharge(footprint(allocation.size).expect("it was computed when this was allocated"));
+}
+
+/// Makes an allocation on pages of a file, from `offset`, a multiple of a page; it begins `within`
+/// the first page. It takes nothing from the device's memory.
+pub(crate) fn alloc_file(
+    file: &PageFile,
+    offset: u64,
+    within: u64,
+    size: u64,
+    kind: Kind,
+) -> Result<Allocation, OutOfMemory> {
+    let pages = within.checked_add(size).ok_or(OutOfMemory)?;
+    let pages = pages.checked_next_multiple_of(PAGE).ok_or(OutOfMemory)?;
+    let block = arena().take(pages, PAGE)?;
+    let mapped = arena().map(block, pages, file, offset);
+    let made = mapped.and_then(|()| arena().index().insert(block + within, size, kind));
+    made.inspect_err(|_| {
+        if arena().unmap(block, pages).is_ok() {
+            arena().give(block);
+        }
+    })
+}
+
+/// Takes back what [`alloc_file`] made.
+pub(crate) fn free_file(allocation: &Allocation) {
+    if arena().index().remove(allocation.base).is_none() {
+        return;
+    }
+    let (start, size) = pages_of(allocation);
+    if arena().unmap(start, size).is_ok() {
+        arena().give(start);
+    }
+}
+
+/// Changes what a live allocation is, from now on.
+pub(crate) fn change_kind(base: u64, kind: Kind) {
+    arena().index().change(base, kind);
+}
+
+/// Whoever accesses device memory holds this, so that [`share`] finds nobody who does.
+static ACCESS: RwLock<()> = RwLock::new(());
+
+/// Keeps memory where it is: held by whatever accesses it, also by several at once and one in
+/// another.
+pub(crate) fn hold() -> impl Drop {
+    // Kernels wait for what other kernels or copies write, so that a holder that waits to begin
+    // could be waited for.
+    ACCESS.read_recursive()
 }
 
 /// Makes a fresh allocation read as zero. However large it is, it takes no more of the machine's

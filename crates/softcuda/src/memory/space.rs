@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A range of addresses, parts of which are taken.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     /// Free blocks: base to size.
     free: BTreeMap<u64, u64>,
     /// The same: size, then base.

@@ -8,5 +8,6 @@ mod driver;
 mod execution;
 mod graphs;
 mod install;
+mod interprocess;
 mod kernels;
 mod misbehaving;

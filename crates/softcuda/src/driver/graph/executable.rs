@@ -170,6 +170,9 @@ impl Executable {
         }
         let calls = plan.calls();
         let lane = (stream.priority() - GREATEST_PRIORITY) as usize;
+        // What processes share is waited for before the whole graph, and recorded after it.
+        plan.waited_for()
+            .try_for_each(|event| event.share_wait(stream))?;
         let (run, recorded) = Run::new(plan, lane);
         let work = Box::new(move || -> std::result::Result<(), Failure> { run.run() });
         stream.push(match calls {
@@ -178,6 +181,7 @@ impl Executable {
         })?;
         for (event, marker) in recorded {
             event.set_recorded(marker);
+            event.share_record(stream)?;
         }
         state.last = Some(stream.record()?);
         Ok(())

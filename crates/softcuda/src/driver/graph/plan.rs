@@ -419,6 +419,15 @@ impl Plan {
         contexts
     }
 
+    /// The events that its nodes wait for.
+    pub fn waited_for(&self) -> impl Iterator<Item = &Arc<Event>> {
+        let events = self.events.iter();
+        events.filter_map(|&slot| match &self.slots[slot as usize].work {
+            Work::Wait(event) => Some(event),
+            _ => None,
+        })
+    }
+
     /// It calls functions of the program's.
     pub fn calls(&self) -> bool {
         self.calls

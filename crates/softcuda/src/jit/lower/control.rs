@@ -7,6 +7,7 @@ use ptx::ast::Type;
 use super::Lower;
 use crate::grid::context::EXITED;
 use crate::grid::launch::FaultKind;
+use crate::grid::poll;
 use crate::jit::decode::{Arg, Flow, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Targets;
 
@@ -20,8 +21,8 @@ enum Control {
     Return,
     Exit,
     Trap,
-    /// `nanosleep`
-    Pause,
+    /// `nanosleep`, of so many nanoseconds.
+    Pause(Arg),
     Nothing,
 }
 
@@ -64,8 +65,8 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
         }
         "nanosleep" => {
             reader.ty_of(&[Type::U32])?;
-            let [_] = reader.finish()?;
-            Control::Pause
+            let [time] = reader.finish()?;
+            Control::Pause(time)
         }
         "brkpt" => {
             let [] = reader.finish()?;
@@ -95,7 +96,7 @@ pub(super) fn nothing() -> Box<dyn Operation> {
 
 impl Operation for Control {
     fn pure(&self) -> bool {
-        matches!(self, Control::Pause | Control::Nothing)
+        matches!(self, Control::Nothing)
     }
 
     fn lower(&self, l: &mut Lower<'_>) {
@@ -117,13 +118,13 @@ impl Operation for Control {
                 l.exit_with(status);
             }
             Control::Trap => l.fault(FaultKind::IllegalInstruction),
-            Control::Pause => l.poll(),
+            Control::Pause(time) => l.pause(time),
             Control::Nothing => {}
         }
     }
 
     fn polls(&self) -> bool {
-        matches!(self, Control::Pause)
+        matches!(self, Control::Pause(_))
     }
 
     fn faults(&self) -> bool {
@@ -135,7 +136,7 @@ impl Operation for Control {
             Control::Branch(label) => Flow::Jump(*label),
             Control::Indexed { table, .. } => Flow::Table(*table),
             Control::Return | Control::Exit | Control::Trap => Flow::Leave,
-            Control::Pause | Control::Nothing => Flow::Next,
+            Control::Pause(_) | Control::Nothing => Flow::Next,
         }
     }
 }
@@ -177,14 +178,36 @@ impl Lower<'_> {
         self.enter(next);
     }
 
+    /// Lets others run, the sooner the longer the thread sleeps, and sleeps.
+    fn pause(&mut self, time: &Arg) {
+        if self.fibers() {
+            let time = self.read(time, Type::U32);
+            let spent = self.b.ins().ushr_imm(time, poll::NANOSECONDS_SHIFT);
+            let spent = self.b.ins().iadd_imm(spent, 1);
+            self.poll_in_fibers(spent);
+        } else {
+            self.poll_in_rounds();
+        }
+        // Registers may have been put away and taken back meanwhile.
+        let time = self.read(time, Type::U32);
+        let (block, linear) = (self.block, self.linear());
+        self.call(&poll::SLEEP, &[block, linear, time]);
+    }
+
     /// The thread looks at what another may write: now and then it lets the others run.
     pub fn poll(&mut self) {
         if !self.fibers() {
             return self.poll_in_rounds();
         }
+        let one = self.b.ins().iconst(types::I32, 1);
+        self.poll_in_fibers(one);
+    }
+
+    /// Takes polls from the thread's budget, and lets others run when it is used up.
+    fn poll_in_fibers(&mut self, spent: ir::Value) {
         let offset = std::mem::offset_of!(crate::grid::context::ThreadContext, polls);
         let polls = self.thread_field(types::I32, offset);
-        let polls = self.b.ins().iadd_imm(polls, -1);
+        let polls = self.b.ins().isub(polls, spent);
         self.set_thread_field(polls, offset);
         let over = self.b.ins().icmp_imm(IntCC::SignedLessThan, polls, 0);
         let cold = self.cold_block();
@@ -192,7 +215,7 @@ impl Lower<'_> {
         self.b.ins().brif(over, cold, &[], next, &[]);
         self.enter(cold);
         let (thread, block) = (self.thread, self.block);
-        self.cold_call(&crate::grid::poll::POLL, &[thread, block], next);
+        self.cold_call(&poll::POLL, &[thread, block], next);
         self.enter(next);
     }
 }

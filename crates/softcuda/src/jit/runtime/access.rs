@@ -172,9 +172,7 @@ fn look_up(
         (params, true)
     } else {
         match memory::find(address) {
-            Some(found) if !(write && found.kind == Kind::Constant) => {
-                ((found.base, found.size), true)
-            }
+            Some(found) if found.kind.permits(write) => ((found.base, found.size), true),
             // A device looks at the alignment first.
             _ if !address.is_multiple_of(size) => {
                 return Err(fault_at(

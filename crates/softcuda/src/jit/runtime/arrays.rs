@@ -1,7 +1,7 @@
 //! Arrays that parameters of a kernel point to, and that it accesses at indices of 32 bits: how
 //! many of these are inside is looked up once for a launch, so that a check is one comparison.
 
-use crate::memory::{self, Kind};
+use crate::memory;
 
 /// The most indices: with what accesses that are checked together lie apart, none wraps.
 const MOST: u64 = 1 << 30;
@@ -30,7 +30,7 @@ impl Array {
         let pointer = u64::from_ne_bytes(*pointer);
         let found = memory::find(pointer)?;
         let first = pointer.checked_add(self.low)?;
-        if !first.is_multiple_of(1 << self.log2) || self.write && found.kind == Kind::Constant {
+        if !first.is_multiple_of(1 << self.log2) || !found.kind.permits(self.write) {
             return None;
         }
         let last = found
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn indices_are_counted_to_the_last_that_is_inside() {
-        let memory = memory::alloc(100, 1, Kind::Device).unwrap();
+        let memory = memory::alloc(100, 1, memory::Kind::Device).unwrap();
         let params = [[0; 8], memory.base.to_ne_bytes()].concat();
         let array = Array {
             param: 8,

@@ -41,7 +41,6 @@ driver_functions! {
     cuStreamUpdateCaptureDependencies(stream: Handle, nodes: *const Handle, count: usize, flags: u32);
     cuMemPrefetchBatchAsync(addresses: *const u64, sizes: *const usize, count: usize, locations: *const crate::conformance::structs::Location, first: *const usize, location_count: usize, flags: u64, stream: Handle);
     cuMemcpyBatchAsync_v2(targets: *const u64, sources: *const u64, sizes: *const usize, count: usize, attributes: *const [u32; 6], first: *const usize, attribute_count: usize, stream: Handle);
-    cuMemSetMemPool(location: *const crate::conformance::structs::Location, kind: u32, pool: Handle);
     cuMemDiscardBatchAsync(addresses: *const u64, sizes: *const usize, count: usize, flags: u64, stream: Handle);
     cuMemcpy3DPeerAsync(copy: *const crate::conformance::structs::Copy3d, stream: Handle);
     cuStreamGetGreenCtx(stream: Handle, context: *mut Handle);

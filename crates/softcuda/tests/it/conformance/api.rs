@@ -79,6 +79,7 @@ driver_functions! {
     cuDriverGetVersion(driver_version: *mut i32);
     cuGetErrorName(error: u32, p_str: *mut *const c_char);
     cuGetErrorString(error: u32, p_str: *mut *const c_char);
+    cuGetProcAddress(symbol: *const c_char, pfn: *mut *mut c_void, cuda_version: i32, flags: u64);
     cuGetProcAddress_v2(symbol: *const c_char, pfn: *mut *mut c_void, cuda_version: i32, flags: u64, symbol_status: *mut u32);
     cuDeviceGet(device: *mut i32, ordinal: i32);
     cuDeviceGetCount(count: *mut i32);
@@ -138,6 +139,7 @@ driver_functions! {
     cuModuleGetLoadingMode(mode: *mut u32);
     cuLinkCreate_v2(num_options: u32, options: *mut u32, option_values: *mut *mut c_void, state_out: *mut Handle);
     cuLinkAddData_v2(state: Handle, kind: u32, data: *mut c_void, size: usize, name: *const c_char, num_options: u32, options: *mut u32, option_values: *mut *mut c_void);
+    cuLinkAddFile_v2(state: Handle, kind: u32, path: *const c_char, num_options: u32, options: *mut u32, option_values: *mut *mut c_void);
     cuLinkComplete(state: Handle, cubin_out: *mut *mut c_void, size_out: *mut usize);
     cuLinkDestroy(state: Handle);
     cuLibraryLoadData(library: *mut Handle, code: *const c_void, jit_options: *mut u32, jit_options_values: *mut *mut c_void, num_jit_options: u32, library_options: *mut u32, library_option_values: *mut *mut c_void, num_library_options: u32);
@@ -245,6 +247,14 @@ driver_functions! {
     cuMemPoolDestroy(pool: Handle);
     cuMemAllocFromPoolAsync(dptr: *mut u64, bytesize: usize, pool: Handle, h_stream: Handle);
     cuMemPoolExportToShareableHandle(handle_out: *mut c_void, pool: Handle, handle_type: u32, flags: u64);
+    cuMemPoolImportFromShareableHandle(pool: *mut Handle, handle: usize, handle_type: u32, flags: u64);
+    cuMemPoolExportPointer(data: *mut [u8; 64], ptr: u64);
+    cuMemPoolImportPointer(ptr: *mut u64, pool: Handle, data: *const [u8; 64]);
+    cuMemGetDefaultMemPool(pool: *mut Handle, location: *mut Location, kind: u32);
+    cuMemGetMemPool(pool: *mut Handle, location: *mut Location, kind: u32);
+    cuMemSetMemPool(location: *const Location, kind: u32, pool: Handle);
+    cuMemExportToShareableHandle(handle_out: *mut c_void, handle: u64, handle_type: u32, flags: u64);
+    cuMemImportFromShareableHandle(handle: *mut u64, shareable: usize, handle_type: u32);
     cuPointerGetAttribute(data: *mut c_void, attribute: u32, ptr: u64);
     cuPointerGetAttributes(num_attributes: u32, attributes: *mut u32, data: *mut *mut c_void, ptr: u64);
     cuPointerSetAttribute(value: *const c_void, attribute: u32, ptr: u64);
@@ -255,6 +265,7 @@ driver_functions! {
     cuMemRangeGetAttribute(data: *mut c_void, data_size: usize, attribute: u32, dev_ptr: u64, count: usize);
     cuMemRangeGetAttributes(data: *mut *mut c_void, data_sizes: *mut usize, attributes: *mut u32, num_attributes: usize, dev_ptr: u64, count: usize);
     cuIpcGetEventHandle(p_handle: *mut IpcHandle, event: Handle);
+    cuIpcOpenEventHandle(event: *mut Handle, handle: IpcHandle);
     cuIpcGetMemHandle(p_handle: *mut IpcHandle, dptr: u64);
     cuIpcOpenMemHandle_v2(pdptr: *mut u64, handle: IpcHandle, flags: u32);
     cuIpcCloseMemHandle(dptr: u64);

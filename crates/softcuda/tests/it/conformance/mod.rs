@@ -8,7 +8,7 @@
 //! | variable | effect |
 //! |---|---|
 //! | `SOFTCUDA_RECORD=path` | write the answers there instead of comparing them |
-//! | `SOFTCUDA_CASES=text` | run the cases whose name has the text, and compare those alone |
+//! | `SOFTCUDA_CASES=a,b` | run, compare and record only cases with such a name |
 //! | `CUDA_GRAPH_DRIVER` | `gpu`, `software` or `auto` |
 
 // Every case is an `unsafe fn` that is wrong on purpose somewhere: a comment on each call would say
@@ -28,6 +28,8 @@ mod process;
 mod record;
 pub(crate) mod structs;
 
+pub(crate) use cases::ROLES;
+
 use codes::error_name;
 
 use case::Case;
@@ -43,7 +45,7 @@ fn answers() {
     let wanted = std::env::var("SOFTCUDA_CASES").unwrap_or_default();
     let cases: Vec<&Case> = cases::all()
         .into_iter()
-        .filter(|case| case.name.contains(&wanted))
+        .filter(|case| record::is_wanted(case.name, &wanted))
         .collect();
     assert!(!cases.is_empty(), "no case has {wanted:?} in its name");
 
@@ -58,7 +60,11 @@ fn answers() {
     }
     let lines = process::run(&cases);
     if let Some(path) = destination {
-        record::write(path.as_ref(), &lines);
+        // The others stay as they were recorded.
+        let others = recorded.unwrap_or_default().into_iter();
+        let others = others.filter(|(name, _)| !record::is_wanted(name, &wanted));
+        let all = others.chain(lines).collect();
+        record::write(path.as_ref(), &all);
         return;
     }
     let recorded = recorded.expect("without a destination there is a record");

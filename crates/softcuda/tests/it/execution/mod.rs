@@ -15,6 +15,7 @@ mod launching;
 mod lifetimes;
 mod linking;
 mod ordering;
+mod sleeping;
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};

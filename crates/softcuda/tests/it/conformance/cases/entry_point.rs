@@ -29,6 +29,49 @@ unsafe fn found(line: &mut Line, what: &str, name: &CStr, version: i32, flags: u
 }
 
 pub const CASES: &[Case] = &[
+    case!("entry_point/newer", |line| {
+        cuInit(0).must();
+        for name in [
+            c"cuDevSmResourceSplit",
+            c"cuGraphGetId",
+            c"cuKernelGetParamCount",
+            c"cuStreamGetDevResource",
+            c"cuLogicalEndpointCreate",
+            c"cuMemGetLocationInfo",
+            c"cuTensorMapSetAllocationClass",
+            c"cuEventCreateFromEGLSync",
+            c"cuVDPAUGetDevice",
+            c"cuVDPAUCtxCreate",
+            c"cuGraphicsVDPAURegisterVideoSurface",
+        ] {
+            let name_text = name.to_string_lossy();
+            found(line, &name_text, name, 13000, 0);
+            found(line, &format!("{name_text}_per_thread"), name, 13000, 2);
+        }
+    }),
+    case!("entry_point/first_form", |line| {
+        cuInit(0).must();
+        for (name, version) in [
+            (c"cuMemAlloc", 13000),
+            (c"cuMemAlloc", 1000),
+            (c"cuNoSuchFunction", 13000),
+            (c"cuDevSmResourceSplit", 13000),
+            (c"cuMemAlloc", 13010),
+        ] {
+            let mut address = 7 as *mut c_void;
+            let answer = cuGetProcAddress(name.as_ptr(), &mut address, version, 0);
+            let what = format!("{}_{version}", name.to_string_lossy());
+            line.says_as(what, answer);
+            line.value(
+                "gives",
+                match address as usize {
+                    0 => "null",
+                    7 => "untouched",
+                    _ => "found",
+                },
+            );
+        }
+    }),
     case!("entry_point/versions", |line| {
         cuInit(0).must();
         for version in [-1, 0, 1000, 2000, 3020, 12000, 12080, 13000, 13010, 99000] {

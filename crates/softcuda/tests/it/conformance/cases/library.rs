@@ -27,6 +27,28 @@ unsafe fn kernel(library: Handle, name: &std::ffi::CStr) -> Handle {
 }
 
 pub const CASES: &[Case] = &[
+    alone!("library/kernel/parameters_without_context", |line| {
+        cuInit(0).must();
+        let (library, mut kernel, mut offset, mut size) = (library(), 0, 7, 7);
+        line.says(cuLibraryGetKernel(&mut kernel, library, c"many".as_ptr()));
+        let ask = cuKernelGetParamInfo;
+        line.says_as("never", ask(kernel, 0, &mut offset, &mut size));
+        line.value("gives", format!("{offset} {size}"));
+        line.says_as("never_index", ask(kernel, 99, &mut offset, &mut size));
+        line.says_as("never_null", ask(kernel, 0, null_mut(), &mut size));
+        line.says_as("never_null_kernel", ask(0, 0, &mut offset, &mut size));
+        line.says_as("function", cuKernelGetFunction(&mut 0, kernel));
+        let mut context = 0;
+        cuDevicePrimaryCtxRetain(&mut context, 0).must();
+        line.says_as("not_current", ask(kernel, 0, &mut offset, &mut size));
+        cuCtxSetCurrent(context).must();
+        line.says_as("current", ask(kernel, 1, &mut offset, &mut size));
+        line.value("gives", format!("{offset} {size}"));
+        line.says_as("index", ask(kernel, 99, &mut offset, &mut size));
+        line.says_as("null_kernel", ask(0, 0, &mut offset, &mut size));
+        cuCtxSetCurrent(0).must();
+        line.says_as("no_longer", ask(kernel, 0, &mut offset, &mut size));
+    }),
     alone!("library/load/without_context", |line| {
         device();
         let (text, mut library) = (CString::new(KERNELS).expect("no zero byte inside"), 0);

@@ -53,21 +53,25 @@ mod graph_update;
 mod graph_update_params;
 mod graph_user_object;
 mod init;
+mod interprocess;
 mod jit;
 mod launch;
 mod library;
+mod link;
 mod managed;
 mod memory;
 mod module;
 mod occupancy;
 mod pointer;
 mod pool;
+mod pool_place;
 mod primary;
 mod stream;
 mod stream_order;
 mod virtual_memory;
 
 use super::case::Case;
+pub(crate) use interprocess::ROLES;
 
 /// Every case of the suite.
 pub fn all() -> Vec<&'static Case> {
@@ -124,15 +128,18 @@ pub fn all() -> Vec<&'static Case> {
         graph_update_params::CASES,
         graph_user_object::CASES,
         init::CASES,
+        interprocess::CASES,
         jit::CASES,
         launch::CASES,
         library::CASES,
+        link::CASES,
         managed::CASES,
         memory::CASES,
         module::CASES,
         occupancy::CASES,
         pointer::CASES,
         pool::CASES,
+        pool_place::CASES,
         primary::CASES,
         stream::CASES,
         stream_order::CASES,

@@ -1,118 +1,14 @@
-//! Linking: several PTX texts become one.
-//!
-//! Linked code is PTX again, with each symbol's definition in the place of its declarations, so it
-//! loads like any other. What one text keeps to itself gets a name of its own where another text
-//! has the same.
+//! Several parsed texts become one.
 
 use std::collections::{HashMap, HashSet};
 
-use parking_lot::Mutex;
 use ptx::ast::{Instruction, Item, Linkage, Module, Space, Statement};
 
-use super::code::{self, Code, Refused};
-use super::handle::{Found, Table};
-use super::jit_options::Options;
-use super::{CUresult, Result, image};
-use crate::abi::types::CUlinkState;
-
-static LINKS: Table<Link> = Table::new(8);
-
-/// `CU_JIT_INPUT_PTX`.
-const INPUT_PTX: u32 = 1;
-/// `CU_JIT_INPUT_FATBINARY`.
-const INPUT_FATBINARY: u32 = 2;
-/// Past the last kind of input.
-const INPUT_KINDS: u32 = 6;
-
-/// A linker's state.
-pub(crate) struct Link {
-    handle: usize,
-    options: Options,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    modules: Vec<Module>,
-    /// The linked text with its NUL: the caller may read it until the state is destroyed.
-    linked: Option<Box<[u8]>>,
-}
-
-/// `cuLinkCreate`.
-pub(crate) fn create(options: Options) -> CUlinkState {
-    let link = LINKS.insert(|handle| Link {
-        handle,
-        options,
-        state: Mutex::default(),
-    });
-    CUlinkState(link.handle)
-}
-
-/// The linker of a handle.
-pub(crate) fn resolve(handle: CUlinkState) -> Result<std::sync::Arc<Link>> {
-    LINKS.get(handle.0).or(CUresult::CUDA_ERROR_INVALID_HANDLE)
-}
-
-/// `cuLinkDestroy`.
-pub(crate) fn destroy(handle: CUlinkState) -> Result {
-    match LINKS.remove(handle.0) {
-        Found::Live(_) => Ok(()),
-        Found::Destroyed | Found::Unknown => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
-    }
-}
-
-impl Link {
-    /// `cuLinkAddData`: a text, or a fat binary that holds one.
-    pub fn add(&self, kind: u32, data: &[u8]) -> Result {
-        let text = match kind {
-            INPUT_PTX => image::read_sized(data, code::capability())?,
-            INPUT_FATBINARY => image::read_sized(data, code::capability())?,
-            0 | 3..INPUT_KINDS => return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
-            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        };
-        let module = match ptx::parse_bytes(&text) {
-            Ok(module) => module,
-            Err(_) => return Err(self.refuse(&text)),
-        };
-        if Code::load(closed(&module).to_string().as_bytes()).is_err() {
-            return Err(self.refuse(&text));
-        }
-        self.state.lock().modules.push(module);
-        Ok(())
-    }
-
-    /// The error of a text that does not load, with its log. What it leaves to other texts to
-    /// define is in the log too.
-    fn refuse(&self, text: &[u8]) -> CUresult {
-        match Code::load(text) {
-            Err(Refused { error, log }) => {
-                self.options.log_error(&log);
-                error
-            }
-            Ok(_) => CUresult::CUDA_ERROR_INVALID_PTX,
-        }
-    }
-
-    /// `cuLinkComplete`: address and size of what loads as a module.
-    pub fn complete(&self) -> Result<(usize, usize)> {
-        let mut state = self.state.lock();
-        if state.linked.is_none() {
-            let text = merge(&state.modules).to_string();
-            // What does not load is refused here, with its log.
-            if let Err(Refused { error, log }) = Code::load(text.as_bytes()) {
-                self.options.log_error(&log);
-                return Err(error);
-            }
-            state.linked = Some([text.as_bytes(), b"\0"].concat().into_boxed_slice());
-        }
-        let linked = state.linked.as_ref().expect("it was just put there");
-        Ok((linked.as_ptr() as usize, linked.len()))
-    }
-}
+use crate::driver::code;
 
 /// The module with something in the place of all that it leaves to others to define, so that it can
 /// be checked alone.
-fn closed(module: &Module) -> Module {
+pub(super) fn closed(module: &Module) -> Module {
     let mut module = module.clone();
     let defined: HashSet<String> = module
         .items
@@ -152,7 +48,7 @@ fn closed(module: &Module) -> Module {
 }
 
 /// How an item is linked, for items that have names.
-fn linkage(item: &Item) -> Option<(&str, Linkage, bool)> {
+pub(super) fn linkage(item: &Item) -> Option<(&str, Linkage, bool)> {
     match item {
         Item::Variable(variable) => Some((
             &variable.name,
@@ -167,7 +63,7 @@ fn linkage(item: &Item) -> Option<(&str, Linkage, bool)> {
 }
 
 /// One module of several: the newest version and target, each symbol once.
-fn merge(modules: &[Module]) -> Module {
+pub(super) fn merge(modules: &[&Module]) -> Module {
     let newest = modules.iter().max_by_key(|module| module.version);
     let mut merged = Module {
         version: newest.map_or((8, 0), |module| module.version),
@@ -185,8 +81,16 @@ fn merge(modules: &[Module]) -> Module {
         .filter(|&(_, linkage, defines)| defines && linkage != Linkage::Internal)
         .map(|(name, ..)| name)
         .collect();
+    // One of these takes the place of all weak ones of its name.
+    let strong: HashSet<&str> = modules
+        .iter()
+        .flat_map(|module| &module.items)
+        .filter_map(linkage)
+        .filter(|&(_, linkage, defines)| defines && linkage == Linkage::Visible)
+        .map(|(name, ..)| name)
+        .collect();
     let mut taken: HashSet<String> = HashSet::new();
-    for module in modules {
+    for &module in modules {
         let mut module = module.clone();
         let own: HashSet<String> = module
             .items
@@ -217,7 +121,7 @@ fn merge(modules: &[Module]) -> Module {
                     !defined.contains(name) && taken.insert(name.to_owned())
                 }
                 Some((name, Linkage::Weak | Linkage::Common, true)) => {
-                    taken.insert(name.to_owned())
+                    !strong.contains(name) && taken.insert(name.to_owned())
                 }
                 Some((name, _, true)) => {
                     taken.insert(name.to_owned());
@@ -240,10 +144,25 @@ fn merge(modules: &[Module]) -> Module {
 /// stay.
 fn renamed_module(module: &Module, names: &HashMap<String, String>) -> Module {
     let text = module.to_string();
-    let part_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%');
     let mut result = String::with_capacity(text.len());
-    let mut rest = text.as_str();
-    while let Some(first) = rest.chars().next() {
+    let mut after = text.as_str();
+    for token in tokens(&text) {
+        after = &after[token.len()..];
+        let beside_dot = result.ends_with('.') || after.starts_with('.');
+        match names.get(token) {
+            Some(name) if !beside_dot => result.push_str(name),
+            _ => result.push_str(token),
+        }
+    }
+    ptx::parse(&result).expect("a printed module with other names parses")
+}
+
+/// The words, strings and other characters of a printed module, in order and without a gap.
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = &str> {
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%');
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
         let length = if first == '"' {
             rest[1..].find('"').map_or(rest.len(), |end| end + 2)
         } else if part_of_name(first) {
@@ -252,14 +171,9 @@ fn renamed_module(module: &Module, names: &HashMap<String, String>) -> Module {
             first.len_utf8()
         };
         let (token, after) = rest.split_at(length);
-        let beside_dot = result.ends_with('.') || after.starts_with('.');
-        match names.get(token) {
-            Some(name) if !beside_dot => result.push_str(name),
-            _ => result.push_str(token),
-        }
         rest = after;
-    }
-    ptx::parse(&result).expect("a printed module with other names parses")
+        Some(token)
+    })
 }
 
 #[cfg(test)]
@@ -285,7 +199,7 @@ mod tests {
              .visible .func (.param .b32 r) twice(.param .b32 x) { ret; }",
         );
         for modules in [[user.clone(), library.clone()], [library, user]] {
-            let merged = merge(&modules);
+            let merged = merge(&[&modules[0], &modules[1]]);
             assert_eq!(merged.items.len(), 3);
             assert!(
                 merged
@@ -307,7 +221,7 @@ mod tests {
             ".global .u32 state; .weak .func w() { ret; } .func add() { ret; }
              .visible .entry two() { .reg .b32 %r<2>; add.s32 %r1, %r1, 1; st.global.u32 [state], 2; call add; ret; }",
         );
-        let text = merge(&[one, two]).to_string();
+        let text = merge(&[&one, &two]).to_string();
         assert!(
             text.contains("[state]") && text.contains("[state$1]"),
             "{text}"
