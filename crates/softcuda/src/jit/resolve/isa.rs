@@ -194,7 +194,12 @@ const MODIFIERS: &[&str] = &[
     "shr15",
 ];
 
-/// Families in which types occur that are right and not run.
+/// Opcodes of which some forms are right and not run; of all others every form is.
+const OF_MORE_FORMS: &[&str] = &[
+    "atom", "cp", "cvt", "ld", "ldu", "mbarrier", "prefetch", "red", "st", "wgmma", "wmma",
+];
+
+/// Those of them that have forms of more types.
 const OF_MORE_TYPES: &[&str] = &["atom", "cvt", "red"];
 
 /// Whether an opcode that is not run is right.
@@ -206,6 +211,8 @@ pub(super) fn is_opcode(name: &str) -> bool {
 pub(crate) fn is_modifier(opcode: &str, name: &str) -> bool {
     match ptx::ast::Type::from_name(name) {
         Some(_) => OF_MORE_TYPES.contains(&opcode),
-        None => name.contains("::") || MODIFIERS.contains(&name),
+        None => {
+            OF_MORE_FORMS.contains(&opcode) && (name.contains("::") || MODIFIERS.contains(&name))
+        }
     }
 }

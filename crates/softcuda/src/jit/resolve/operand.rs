@@ -30,7 +30,13 @@ impl Resolve<'_, '_> {
                 let a = self.operand(at, a);
                 Arg::Pair(Box::new(a), Box::new(self.operand(at, b)))
             }
-            Operand::Not(operand) => Arg::Not(Box::new(self.operand(at, operand))),
+            Operand::Not(operand) => match self.operand(at, operand) {
+                Arg::Reg(id) if self.scopes.types()[id.0 as usize] == Type::Pred => {
+                    Arg::Not(Box::new(Arg::Reg(id)))
+                }
+                Arg::Sink => Arg::Sink,
+                _ => self.unfit(at.pos, "only a predicate can be negated with `!`".into()),
+            },
             Operand::Negate(operand) => match self.operand(at, operand) {
                 Arg::Imm(Immediate::Int { bits, .. }) => Arg::Imm(Immediate::Int {
                     bits: bits.wrapping_neg(),

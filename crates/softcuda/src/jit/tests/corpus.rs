@@ -19,9 +19,12 @@ fn compile_all(folder: &str, wanted: impl Fn(&str) -> bool) {
         match Module::load(&source, &LoadOptions::default()) {
             Ok(module) => {
                 for kernel in module.kernels() {
-                    let compiled = kernel
-                        .compile()
-                        .unwrap_or_else(|error| panic!("{name}: {error}"));
+                    let compiled = match kernel.compile() {
+                        Ok(compiled) => compiled,
+                        // Textures and what else of sm_100 the corpus has are not run.
+                        Err(error) if error.unsupported && name.contains("tensors") => continue,
+                        Err(error) => panic!("{name}: {error}"),
+                    };
                     let (time, size) = kernel.compile_cost().unwrap();
                     let mode = compiled.mode;
                     println!("{name}: {} {mode:?} {time:?} {size} bytes", kernel.name);
@@ -31,7 +34,6 @@ fn compile_all(folder: &str, wanted: impl Fn(&str) -> bool) {
             Err(error) => {
                 println!("{name}:\n{}", error.log);
                 assert_eq!(error.kind, LoadErrorKind::InvalidPtx);
-                // Textures, tensor cores and asynchronous copies are not run.
                 assert!(name.contains("tensors"), "{}", error.log);
             }
         }

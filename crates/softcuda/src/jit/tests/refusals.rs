@@ -75,6 +75,8 @@ fn operands() {
         "call %rd1, (%r1), $a; $a:",
         "brx.idx %r1, $a; $a:",
         "ret %r1;",
+        "add.f32 %f1, %f2, !%f3;",
+        "and.b32 %r1, %r2, !%r3;",
         "exit.now;",
     ] {
         log(body);
