@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use half::{bf16, f16};
 
+use super::cluster::is_shared;
 use super::context::BlockContext;
 use crate::jit::runtime::runtime;
 
@@ -89,9 +90,7 @@ runtime! {
     /// `atom.add.f32`: the old value. It depends on where the address points whether subnormals are
     /// flushed.
     ATOM_ADD_F32 = fn atom_add_f32(block: *mut BlockContext, address: *mut u8, value: f32) -> f32 {
-        // SAFETY: compiled code passes on the context that the grid gave it.
-        let (base, size) = unsafe { ((*block).shared_base as u64, (*block).shared_size) };
-        let shared = (address as u64).wrapping_sub(base) < size;
+        let shared = is_shared(block, address as u64);
         let old = update_u32(address, |old| {
             let old = f32::from_bits(old);
             bits(if shared { old + value } else { add_flushed(old, value) })

@@ -7,7 +7,7 @@
 //! | `running` | a launch in flight, shared by its workers |
 //! | `pool`, `worker` | the threads that run blocks, and what each needs for it |
 //! | `block`, `fiber`, `stack`, `scratch` | a resident block, its threads and their memory |
-//! | `barrier`, `warp`, `cluster`, `poll` | where threads wait, and the functions by which compiled code gets there |
+//! | `barrier`, `warp`, `cluster`, `mbarrier`, `poll` | where threads wait, and the functions by which compiled code gets there |
 //! | `atomic` | the atomic operations that are no single instruction |
 //! | `device_functions` | what the driver gives kernels to call |
 //!
@@ -23,6 +23,7 @@ pub(crate) mod device_functions;
 mod fiber;
 pub(crate) mod launch;
 pub(crate) mod matrix;
+pub(crate) mod mbarrier;
 mod output;
 pub(crate) mod poll;
 mod pool;
@@ -53,6 +54,7 @@ pub(crate) const FUNCTIONS: &[&[&RuntimeFn]] = &[
     atomic::FUNCTIONS,
     barrier::FUNCTIONS,
     cluster::FUNCTIONS,
+    mbarrier::FUNCTIONS,
     poll::FUNCTIONS,
     rounds::FUNCTIONS,
     warp::FUNCTIONS,

@@ -11,11 +11,13 @@
 
 mod address;
 mod arrays;
+mod async_copy;
 mod atomic;
 mod barrier;
 pub(crate) mod bit_functions;
 pub(crate) mod bits;
 mod call;
+mod cluster;
 pub(crate) mod compare;
 mod control;
 pub(crate) mod convert;
@@ -39,6 +41,7 @@ pub(crate) mod integer;
 pub(crate) mod lanes;
 mod lop3;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod mov;
 mod rounds;
@@ -99,6 +102,9 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "call" => call::decode,
         "alloca" | "stacksave" | "stackrestore" => stack::decode,
         "atom" | "red" => atomic::decode,
+        "cp" => async_copy::decode,
+        "mbarrier" => mbarrier::decode,
+        "mapa" | "getctarank" => cluster::decode,
         "bar" | "barrier" => barrier::decode,
         "membar" | "fence" => fence::decode,
         "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => warp::decode,

@@ -1,14 +1,17 @@
 //! The compiler as a whole: whole modules, loaded and run.
 
+mod async_copies;
 mod atomics;
 mod basics;
 mod blocks;
 mod calls;
+mod clusters;
 mod compiling;
 mod control;
 mod corpus;
 mod forms;
 mod fuzz;
+mod mbarriers;
 mod memory;
 mod misbehaviour;
 mod refusals;
