@@ -43,6 +43,11 @@ fn add_flushed(a: f32, b: f32) -> f32 {
     flush(flush(a) + flush(b))
 }
 
+/// The bits of such a sum.
+pub(super) fn flushed_sum(a: f32, b: f32) -> u32 {
+    bits(add_flushed(a, b))
+}
+
 fn bits(x: f32) -> u32 {
     if x.is_nan() { NAN_F32 } else { x.to_bits() }
 }
@@ -57,7 +62,7 @@ fn update_u32(address: *mut u8, mut new: impl FnMut(u32) -> u32) -> u32 {
 /// From a half's bits to a single, and back to the nearest half.
 type Widths = (fn(u16) -> f32, fn(f32) -> u16);
 
-fn half_op(op: u32, a: u16, b: u16) -> u16 {
+pub(super) fn half_op(op: u32, a: u16, b: u16) -> u16 {
     let (wide, narrow): Widths = match op & BF16 {
         0 => (
             |x| f16::from_bits(x).to_f32(),

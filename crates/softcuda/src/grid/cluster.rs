@@ -1,9 +1,9 @@
 //! The blocks of a cluster, which one worker runs together: the barrier they share, and how they
 //! reach each other's shared memory.
 //!
-//! An address in `.shared::cluster` is an offset in the block's own shared memory, or that of the
-//! block of rank `r`, in the cluster: `(r + 1) << 24` and the offset. A generic address is a host
-//! address in any block's shared memory.
+//! An address in `.shared::cluster` is an offset in the block's own shared memory, or, for the block
+//! of rank `r`, `(r + 1) << 24` and the offset there. A generic address is a host address in any
+//! block's shared memory.
 
 use std::cell::{Cell, RefCell};
 
@@ -121,6 +121,19 @@ fn parts(address: u64) -> (Option<usize>, u64) {
     }
 }
 
+/// An address in `.shared::cluster` names another block than the own.
+pub(crate) fn is_of_another(address: u64) -> bool {
+    matches!(parts(address), (Some(0..16), _))
+}
+
+/// The generic addresses of blocks that are not there: no addresses of memory.
+const NOWHERE: u64 = 0x7fff << 48;
+
+/// A generic address is one that `mapa` gave for a block that is not there.
+pub(crate) fn is_nowhere(address: u64) -> bool {
+    address & 0xffff << 48 == NOWHERE
+}
+
 /// The same place in the shared memory of the block of another rank.
 pub(crate) fn at_rank(address: u64, rank: u32) -> u64 {
     (u64::from(rank) + 1) << RANK | parts(address).1
@@ -142,6 +155,7 @@ pub(crate) fn host_address(
         None => own,
         Some(rank) => match own.cluster().block(rank) {
             Some(block) => block,
+            None if rank == own.rank() as usize => own,
             None => {
                 let what = format!("no block of the cluster has the rank {rank}");
                 return Err(fault(thread, context, ABSENT, access, what));
@@ -193,14 +207,17 @@ runtime! {
 
     /// `mapa`, of an address in `.shared::cluster`, or generic if `generic` is not 0.
     MAPA = fn mapa(block: *mut BlockContext, address: u64, rank: u32, generic: u32) -> u64 {
+        let own = Block::of(block);
         if generic == 0 {
-            return at_rank(address, rank);
+            return match own.rank() == rank {
+                true => parts(address).1,
+                false => at_rank(address, rank),
+            };
         }
-        let cluster = Block::of(block).cluster();
+        let cluster = own.cluster();
         match (cluster.shared_at(address), cluster.block(rank as usize)) {
             (Some((base, ..)), Some(target)) => target.shared().0 + (address - base),
-            // No address of memory.
-            _ => at_rank(address & 0xffff, rank),
+            _ => NOWHERE | at_rank(address, rank),
         }
     }
 

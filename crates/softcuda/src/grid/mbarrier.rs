@@ -135,7 +135,7 @@ pub(crate) fn operate(
     let address = address.cast::<u64>();
     if !block.cluster().has_shared(address as u64) {
         let access = Some((address as u64, 8));
-        let kind = FaultKind::InvalidAddressSpace;
+        let kind = FaultKind::IllegalInstruction;
         return Err(fault(
             thread,
             context,
@@ -183,7 +183,7 @@ runtime! {
         let block = Block::of(context);
         if !block.cluster().has_shared(address as u64) {
             let access = Some((address as u64, 8));
-            let kind = FaultKind::InvalidAddressSpace;
+            let kind = FaultKind::IllegalInstruction;
             fault(thread, context, kind, access, "an mbarrier outside of shared memory");
             return TEST_FAILED;
         }

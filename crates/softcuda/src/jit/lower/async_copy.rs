@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, typ
 use ptx::ast::{Immediate, Space, Type};
 
 use super::lanes::Form;
-use super::{Lower, PlainAccess, mbarrier};
+use super::{Lower, PlainAccess, bulk, mbarrier};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 use crate::jit::runtime::copy;
 use crate::jit::spmd::WIDTH;
@@ -38,10 +38,17 @@ pub(super) struct Group;
 
 /// Decodes every instruction of the family.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
-    if !r.eat("async") {
-        return Err(r.unknown_modifier());
+    if r.eat("reduce") {
+        r.expect_any(&[("async", ())])?;
+        r.expect_any(&[("bulk", ())])?;
+        return bulk::decode_reduction(r);
     }
+    r.expect_any(&[("async", ())])?;
     match r.peek() {
+        Some("bulk") => {
+            r.eat("bulk");
+            bulk::decode(r)
+        }
         Some("ca" | "cg") => decode_copy(r),
         Some("mbarrier") => mbarrier::decode_arrival_of_copies(r),
         Some("commit_group" | "wait_all") => {

@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{
 use ptx::ast::{Immediate, Space, Type};
 
 use super::cluster::Reach;
-use super::{Lower, float_value, value_type};
+use super::{Lower, bulk, float_value, value_type};
 use crate::grid::atomic::{self, BF16, HalfOp};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
@@ -64,6 +64,9 @@ const OPS: &[(&str, Op)] = &[
 /// and `red` without `d`.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let fetches = r.opcode == "atom";
+    if !fetches && r.peek() == Some("async") {
+        return bulk::decode_red(r);
+    }
     // Compilers and generations of the ISA order these differently.
     let (mut op, mut reach, mut vector) = (None, Reach::Own(None), 1);
     while r.peek().is_some_and(|name| Type::from_name(name).is_none()) {

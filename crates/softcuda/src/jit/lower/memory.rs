@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, typ
 use ptx::ast::{Space, Type};
 
 use super::cluster::Reach;
-use super::{Lower, PlainAccess, value_type};
+use super::{Lower, PlainAccess, bulk, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
 
@@ -43,6 +43,9 @@ pub(super) fn decode_load(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>,
 
 /// `st{.weak, .volatile, .relaxed.scope, .release.scope}{.ss}{caching}{.vec}.type [a], b{, policy}`
 pub(super) fn decode_store(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    if reader.peek() == Some("async") {
+        return bulk::decode_store(reader);
+    }
     let access = access(reader, true)?;
     Ok(Box::new(Store(access)))
 }

@@ -16,6 +16,7 @@ mod atomic;
 mod barrier;
 pub(crate) mod bit_functions;
 pub(crate) mod bits;
+mod bulk;
 mod call;
 mod cluster;
 pub(crate) mod compare;
@@ -44,10 +45,12 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod mov;
+mod policy;
 mod rounds;
 mod runs;
 mod special;
 mod stack;
+mod tensor;
 mod video;
 mod warp;
 mod warpgroup;
@@ -103,7 +106,9 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "alloca" | "stacksave" | "stackrestore" => stack::decode,
         "atom" | "red" => atomic::decode,
         "cp" => async_copy::decode,
+        "createpolicy" => policy::decode,
         "mbarrier" => mbarrier::decode,
+        "tensormap" => tensor::decode_replace,
         "mapa" | "getctarank" => cluster::decode,
         "bar" | "barrier" => barrier::decode,
         "membar" | "fence" => fence::decode,

@@ -198,13 +198,12 @@ fn look_up_range(
                 ));
             }
             _ => {
-                return Err(fault_at(
-                    thread,
-                    block,
-                    FaultKind::IllegalAddress,
-                    address,
-                    size,
-                ));
+                let kind = match grid::cluster::is_nowhere(address) {
+                    // As the device answers.
+                    true => FaultKind::LaunchFailure,
+                    false => FaultKind::IllegalAddress,
+                };
+                return Err(fault_at(thread, block, kind, address, size));
             }
         }
     };
@@ -244,7 +243,7 @@ fn look_up_range(
 
 /// Checks a copy's range of `length` bytes at a host address, whose first is aligned to `align`
 /// bytes: it is in one allocation or window.
-pub(super) fn check_range(
+pub(crate) fn check_range(
     thread: *mut ThreadContext,
     block: *mut BlockContext,
     address: u64,
@@ -302,7 +301,12 @@ runtime! {
                         return fault_at(thread, block, FaultKind::Misaligned, at, size);
                     }
                     if at >= length || length - at < size {
-                        return fault_at(thread, block, FaultKind::IllegalAddress, at, size);
+                        // The device tells who reaches for another block without saying so.
+                        let kind = match access.window {
+                            Window::Shared if grid::cluster::is_of_another(at) => FaultKind::IllegalInstruction,
+                            _ => FaultKind::IllegalAddress,
+                        };
+                        return fault_at(thread, block, kind, at, size);
                     }
                     continue;
                 }

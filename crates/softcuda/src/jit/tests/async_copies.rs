@@ -242,7 +242,7 @@ fn wrong_forms_are_refused() {
             "modifier .global",
         ),
     ] {
-        let refusal = harness::refusal(&forms::kernel(copy));
-        assert!(refusal.log.contains(what), "{copy}: {}", refusal.log);
+        let refusal = harness::complaint(&forms::kernel(copy));
+        assert!(refusal.contains(what), "{copy}: {refusal}");
     }
 }
