@@ -19,7 +19,7 @@ mod refusals;
 mod rounds;
 mod special;
 mod spins;
-mod tensors;
+mod tensor_maps;
 mod variables;
 mod vectors;
 mod waits;

@@ -27,7 +27,7 @@ mod record;
 mod reductions;
 mod stops;
 mod tensor;
-mod tensors;
+mod tensor_maps;
 mod warps;
 
 use case::{Case, Check};
