@@ -123,6 +123,11 @@ fn decode_copy(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     if !(size == 16 || !whole_lines && matches!(size, 4 | 8)) {
         return Err(r.invalid(format!("cannot copy {size} bytes")));
     }
+    // Compilers name the size twice where nothing is left out.
+    let part = match part {
+        Part::Bytes(Arg::Imm(Immediate::Int { bits, .. })) if bits == size => Part::Whole,
+        part => part,
+    };
     Ok(Box::new(Copy {
         to: bracketed(r, to)?,
         from: bracketed(r, from)?,

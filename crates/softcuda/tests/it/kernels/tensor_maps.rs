@@ -5,7 +5,7 @@ use super::case::{Buffer, Case, Ptx, Shape, Tensor, args, structure};
 const TENSOR_MAP: Ptx = super::ptx!("tensor_map");
 
 super::cases! {
-    tiles, tiles_beyond_the_edge, tiles_filled_with_nan, tiles_swizzled, tiles_swizzled_narrow,
+    tile_boxes, tiles_beyond_the_edge, tiles_filled_with_nan, tiles_swizzled, tiles_swizzled_narrow,
     tiles_with_steps, tiles_of_all_ranks, tiles_of_subnormals, columns, columns_with_steps,
     columns_swizzled, columns_past_the_last, columns_filled_with_nan,
 }
@@ -251,7 +251,7 @@ fn load(case: &mut Case, tensor: Tensor, at: &[i32], offsets: &[u16], shared: u3
         .shared(16 << 10);
 }
 
-fn tiles(name: &'static str) -> Case {
+fn tile_boxes(name: &'static str) -> Case {
     let (mut case, input) = counting(name);
     load(
         &mut case,
