@@ -149,12 +149,12 @@ fn copies_are_guarded() {
         64,
     )
     .unwrap();
-    for thread in 0..64usize {
+    for (thread, got) in got[..64].iter().enumerate() {
         let wanted = match (thread ^ 1) % 4 {
             0 => input()[thread ^ 1],
             _ => 0xaaaa_aaaa,
         };
-        assert_eq!(got[thread], wanted);
+        assert_eq!(*got, wanted);
     }
 }
 

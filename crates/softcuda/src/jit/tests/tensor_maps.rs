@@ -25,9 +25,9 @@ fn map(dims: &[u64], tile: &[u16]) -> TensorMap {
     };
     map.dims[..dims.len()].copy_from_slice(dims);
     let mut bytes = 2;
-    for at in 0..dims.len() - 1 {
-        bytes *= dims[at];
-        map.strides[at] = bytes;
+    for (stride, dim) in map.strides.iter_mut().zip(&dims[..dims.len() - 1]) {
+        bytes *= dim;
+        *stride = bytes;
     }
     map
 }

@@ -51,7 +51,7 @@ fn bulk_pipeline(name: &'static str) -> Case {
     let sums = case.inout(&before);
     let sum = |at: usize| {
         (0..tiles).fold(0u32, |sum, tile| {
-            let word = values[(at / 256 * tiles + tile) * 256 + (at % 256 ^ 1)];
+            let word = values[(at / 256 * tiles + tile) * 256 + ((at % 256) ^ 1)];
             sum.wrapping_mul(31).wrapping_add(word)
         })
     };

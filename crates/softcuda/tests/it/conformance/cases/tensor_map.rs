@@ -60,6 +60,7 @@ impl Arguments {
     /// # Safety
     /// As `cuda.h` says, but for what a case is wrong about.
     unsafe fn tiled(&self) -> Answer {
+        // SAFETY: the caller's promise.
         unsafe {
             cuTensorMapEncodeTiled(
                 self.map,
@@ -81,6 +82,7 @@ impl Arguments {
     /// # Safety
     /// As `cuda.h` says, but for what a case is wrong about.
     unsafe fn columns(&self) -> Answer {
+        // SAFETY: the caller's promise.
         unsafe {
             cuTensorMapEncodeIm2col(
                 self.map,
@@ -106,21 +108,29 @@ impl Arguments {
 /// A change of the arguments, with a name for the record.
 type Change = (&'static str, fn(&mut Arguments));
 
+/// # Safety
+/// As `cuda.h` says, but for what the changes are wrong about.
 unsafe fn tiled(line: &mut Line, rank: u32, changes: &[Change]) {
     let address = memory(1 << 20) as usize;
     for (name, change) in changes {
         let mut arguments = Arguments::new(rank, address);
         change(&mut arguments);
-        line.says_as(name, unsafe { arguments.tiled() });
+        // SAFETY: the caller's promise.
+        let answer = unsafe { arguments.tiled() };
+        line.says_as(name, answer);
     }
 }
 
+/// # Safety
+/// As `cuda.h` says, but for what the changes are wrong about.
 unsafe fn columns(line: &mut Line, rank: u32, changes: &[Change]) {
     let address = memory(1 << 20) as usize;
     for (name, change) in changes {
         let mut arguments = Arguments::new(rank, address);
         change(&mut arguments);
-        line.says_as(name, unsafe { arguments.columns() });
+        // SAFETY: the caller's promise.
+        let answer = unsafe { arguments.columns() };
+        line.says_as(name, answer);
     }
 }
 
