@@ -47,6 +47,11 @@ impl Cluster {
         list.extend(blocks);
     }
 
+    /// It has more blocks than one.
+    fn has_several(&self) -> bool {
+        self.blocks.borrow().len() > 1
+    }
+
     /// The blocks, with their ranks.
     fn blocks(&self) -> impl Iterator<Item = (usize, &Block)> {
         let blocks = self.blocks.borrow();
@@ -193,7 +198,11 @@ pub(crate) fn shared_of_others(block: *mut BlockContext, address: u64) -> Option
 
 /// Whether a host address is in the shared memory of a block of the cluster.
 pub(super) fn is_shared(block: *mut BlockContext, address: u64) -> bool {
-    Block::of(block).cluster().has_shared(address)
+    let own = Block::of(block);
+    let (base, size) = own.shared();
+    let cluster = own.cluster();
+    // Most often there is but one block.
+    address.wrapping_sub(base) < size || cluster.has_several() && cluster.has_shared(address)
 }
 
 runtime! {

@@ -170,6 +170,21 @@ fn blocks_that_only_spin() {
     got.unwrap();
 }
 
+/// Where nobody waits, blocks run one after the other, each on its own memory.
+#[test]
+fn blocks_that_do_not_wait() {
+    let body = "shl.b32 %r5, %r1, 2; add.u32 %r5, %r5, %r4; add.u32 %r6, %r1, 10;
+        mapa.shared::cluster.u32 %r7, %r5, %r2;
+        st.shared::cluster.u32 [%r7], %r6;
+        xor.b32 %r8, %r2, 1; mapa.shared::cluster.u32 %r8, %r5, %r8;
+        getctarank.shared::cluster.u32 %r10, %r8;
+        ld.shared.u32 %r9, [%r5]; mad.lo.u32 %r9, %r9, 10, %r10;";
+    let got = all(body, 2, 3, 12).unwrap();
+    for (at, got) in (0..72).zip(&got[..72]) {
+        assert_eq!(*got, (at % 12 + 10) * 10 + ((at / 12 % 2) ^ 1));
+    }
+}
+
 #[test]
 fn wrong_ranks_and_offsets_fault() {
     for (access, fault) in [
