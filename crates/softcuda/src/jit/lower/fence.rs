@@ -67,7 +67,9 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 /// `.proxy.kind`: all memory is reached by one way here. Says whether the fence takes an address
 /// and a size.
 fn proxy(r: &mut Reader<'_>) -> Result<bool, Refusal> {
-    r.expect_any(&[("proxy", ())])?;
+    if !r.eat("proxy") {
+        return Err(r.invalid("names neither a level nor a proxy".into()));
+    }
     if r.eat("alias") {
         return Ok(false);
     }
