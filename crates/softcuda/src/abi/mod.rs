@@ -36,6 +36,7 @@ mod pool;
 mod process;
 mod stream;
 pub(crate) mod symbols;
+mod tensor_map;
 pub(crate) mod types;
 mod unsupported;
 mod virtual_memory;

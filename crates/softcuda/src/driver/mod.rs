@@ -29,6 +29,7 @@ pub(crate) mod occupancy;
 pub(crate) mod pointer;
 pub(crate) mod pool;
 pub(crate) mod stream;
+pub(crate) mod tensor_map;
 pub(crate) mod virtual_memory;
 
 pub use error::CUresult;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use half::{bf16, f16};
 
+use super::cluster::is_shared;
 use super::context::BlockContext;
 use crate::jit::runtime::runtime;
 
@@ -42,6 +43,11 @@ fn add_flushed(a: f32, b: f32) -> f32 {
     flush(flush(a) + flush(b))
 }
 
+/// The bits of such a sum.
+pub(super) fn flushed_sum(a: f32, b: f32) -> u32 {
+    bits(add_flushed(a, b))
+}
+
 fn bits(x: f32) -> u32 {
     if x.is_nan() { NAN_F32 } else { x.to_bits() }
 }
@@ -56,7 +62,7 @@ fn update_u32(address: *mut u8, mut new: impl FnMut(u32) -> u32) -> u32 {
 /// From a half's bits to a single, and back to the nearest half.
 type Widths = (fn(u16) -> f32, fn(f32) -> u16);
 
-fn half_op(op: u32, a: u16, b: u16) -> u16 {
+pub(super) fn half_op(op: u32, a: u16, b: u16) -> u16 {
     let (wide, narrow): Widths = match op & BF16 {
         0 => (
             |x| f16::from_bits(x).to_f32(),
@@ -89,9 +95,7 @@ runtime! {
     /// `atom.add.f32`: the old value. It depends on where the address points whether subnormals are
     /// flushed.
     ATOM_ADD_F32 = fn atom_add_f32(block: *mut BlockContext, address: *mut u8, value: f32) -> f32 {
-        // SAFETY: compiled code passes on the context that the grid gave it.
-        let (base, size) = unsafe { ((*block).shared_base as u64, (*block).shared_size) };
-        let shared = (address as u64).wrapping_sub(base) < size;
+        let shared = is_shared(block, address as u64);
         let old = update_u32(address, |old| {
             let old = f32::from_bits(old);
             bits(if shared { old + value } else { add_flushed(old, value) })

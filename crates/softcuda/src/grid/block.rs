@@ -87,6 +87,8 @@ pub(crate) struct Block {
     /// A bit for each barrier that threads have arrived at.
     pub(super) barriers_open: Cell<u16>,
     exited: Cell<u32>,
+    /// Its run is over.
+    ended: Cell<bool>,
     /// Counts everything that brings the block forward: a thread's start or end, or its arrival
     /// anywhere but at a poll.
     pub(super) events: Cell<u64>,
@@ -137,6 +139,7 @@ impl Block {
             barriers: std::array::from_fn(|_| Barrier::default()),
             barriers_open: Cell::new(0),
             exited: Cell::new(0),
+            ended: Cell::new(false),
             events: Cell::new(0),
             barrier_over: Cell::new(false),
             slept: RefCell::default(),
@@ -168,6 +171,26 @@ impl Block {
         // SAFETY: set by `place` to the cluster's state, which stays where it is while its blocks
         // run.
         unsafe { &*self.cluster.get() }
+    }
+
+    /// Where its shared memory begins, and its size.
+    pub(super) fn shared(&self) -> (u64, u64) {
+        let context = self.context.get();
+        // SAFETY: `prepare` has written it, and compiled code only reads it.
+        unsafe { ((*context).shared_base as u64, (*context).shared_size) }
+    }
+
+    /// `%cluster_ctarank`
+    pub(super) fn rank(&self) -> u32 {
+        // SAFETY: as in `shared`.
+        let (at, cluster) = unsafe { ((*self.context.get()).ctaid, (*self.context.get()).cluster) };
+        let within = |axis: usize| at[axis] % cluster[axis].max(1);
+        (within(2) * cluster[1].max(1) + within(1)) * cluster[0].max(1) + within(0)
+    }
+
+    /// Its threads have all ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.get()
     }
 
     /// `%ctaid`
@@ -288,6 +311,7 @@ impl Block {
         context.runtime = runtime;
         self.cluster.set(cluster);
         self.exited.set(0);
+        self.ended.set(false);
         self.events.set(0);
         self.slept.get_mut().clear();
         context.turn = Turn::NONE;
@@ -361,6 +385,7 @@ impl Block {
             return Outcome::Polls;
         }
         self.check(status, None);
+        self.ended.set(true);
         Outcome::Done
     }
 
@@ -408,6 +433,7 @@ impl Block {
             }
         }
         if self.exited.get() as usize == self.threads.len() {
+            self.ended.set(true);
             return Outcome::Done;
         }
         match self.poll_again() {

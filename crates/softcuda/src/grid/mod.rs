@@ -7,8 +7,9 @@
 //! | `running` | a launch in flight, shared by its workers |
 //! | `pool`, `worker` | the threads that run blocks, and what each needs for it |
 //! | `block`, `fiber`, `stack`, `scratch` | a resident block, its threads and their memory |
-//! | `barrier`, `warp`, `cluster`, `poll` | where threads wait, and the functions by which compiled code gets there |
-//! | `atomic` | the atomic operations that are no single instruction |
+//! | `barrier`, `warp`, `cluster`, `mbarrier`, `poll` | where threads wait, and the functions by which compiled code gets there |
+//! | `atomic`, `reduce` | the atomic operations that are no single instruction |
+//! | `bulk`, `tensor` | copies of bytes and of boxes of tensors |
 //! | `device_functions` | what the driver gives kernels to call |
 //!
 //! Invariant: a fiber is never unwound nor dropped while it is suspended. When a launch must stop,
@@ -17,19 +18,23 @@
 pub(crate) mod atomic;
 pub(crate) mod barrier;
 mod block;
+pub(crate) mod bulk;
 pub(crate) mod cluster;
 pub(crate) mod context;
 pub(crate) mod device_functions;
 mod fiber;
 pub(crate) mod launch;
 pub(crate) mod matrix;
+pub(crate) mod mbarrier;
 mod output;
 pub(crate) mod poll;
 mod pool;
+pub(crate) mod reduce;
 pub(crate) mod rounds;
 mod running;
 mod scratch;
 mod stack;
+pub(crate) mod tensor;
 #[cfg(test)]
 mod tests;
 pub(crate) mod warp;
@@ -52,9 +57,12 @@ use crate::memory;
 pub(crate) const FUNCTIONS: &[&[&RuntimeFn]] = &[
     atomic::FUNCTIONS,
     barrier::FUNCTIONS,
+    bulk::FUNCTIONS,
     cluster::FUNCTIONS,
+    mbarrier::FUNCTIONS,
     poll::FUNCTIONS,
     rounds::FUNCTIONS,
+    tensor::FUNCTIONS,
     warp::FUNCTIONS,
     device_functions::assert::FUNCTIONS,
     device_functions::condition::FUNCTIONS,

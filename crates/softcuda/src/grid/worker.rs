@@ -92,7 +92,9 @@ impl Worker {
             self.side_by_side(running, smid, nsmid, limit, 0);
         } else {
             self.on_one_stack(running, |worker, stack_limit| {
-                match running.launch.code.spins {
+                let code = &running.launch.code;
+                let together = code.reaches && volume(running.launch.cluster) > 1;
+                match code.spins || together {
                     true => worker.side_by_side(running, smid, nsmid, limit, stack_limit),
                     false => worker.loops(running, smid, nsmid, limit, stack_limit),
                 }
@@ -145,7 +147,7 @@ impl Worker {
         self.spare.push(unit);
     }
 
-    /// Blocks whose threads may poll: as fibers, or in rounds on the stack that ends at
+    /// Blocks whose threads may poll, or that reach each other's shared memory: as fibers, or in rounds on the stack that ends at
     /// `stack_limit`.
     fn side_by_side(
         &mut self,
@@ -293,6 +295,7 @@ impl Unit {
                 for _ in 0..blocks {
                     let ctaid = std::array::from_fn(|axis| unit[axis] + rank[axis]);
                     block.place(ctaid, &*self.cluster);
+                    self.cluster.set_blocks([&raw const **block].into_iter());
                     block.run_loop();
                     if running.stopped() {
                         return;
@@ -316,7 +319,11 @@ impl Unit {
     ) -> bool {
         let blocks = volume(running.launch.cluster).max(1);
         let threads = volume(running.launch.block) as u32;
-        if !self.prepare(running, blocks as usize, threads, smid, nsmid) {
+        let contexts = match running.launch.code.mode {
+            Mode::Loop => 1,
+            _ => threads,
+        };
+        if !self.prepare(running, blocks as usize, contexts, smid, nsmid) {
             return false;
         }
         self.cluster.reset(threads * blocks as u32);
@@ -332,6 +339,8 @@ impl Unit {
             }
         }
         self.stack_limit = stack_limit;
+        let blocks = self.slots.iter().map(|slot| &raw const *slot.block);
+        self.cluster.set_blocks(blocks);
         true
     }
 

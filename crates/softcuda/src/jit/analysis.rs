@@ -137,6 +137,12 @@ pub(crate) fn spins(body: &Body) -> bool {
             .any(|(step, in_cycle)| in_cycle && polls(step))
 }
 
+/// Whether a thread may reach the shared memory of other blocks of the cluster in a body.
+pub(crate) fn reaches(body: &Body) -> bool {
+    let reaches = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.reaches());
+    body.steps.iter().any(reaches)
+}
+
 /// The steps of a kernel where its threads wait in rounds, in source order. Where they may spin,
 /// each poll is one.
 pub(crate) fn waits_in_rounds(body: &Body) -> Vec<usize> {

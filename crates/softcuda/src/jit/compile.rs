@@ -499,6 +499,7 @@ fn compile_unit(
         mode,
         kept: unit.kept,
         spins,
+        reaches: bodies(program, &functions).any(analysis::reaches),
         sites: unit.sites,
         frame,
         waits: unit.waits.into_vec(),

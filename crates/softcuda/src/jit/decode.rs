@@ -296,6 +296,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         unreachable!("only what has a plain access is done in rows")
     }
 
+    /// It may reach the shared memory of other blocks of the cluster.
+    fn reaches(&self) -> bool {
+        false
+    }
+
     /// It ends the thread with a fault.
     fn faults(&self) -> bool {
         false

@@ -51,6 +51,14 @@ pub(crate) fn refusal(source: &str) -> LoadError {
         .expect_err("the module must be refused")
 }
 
+/// What loading says of a module that is wrong, or has what is not run.
+pub(crate) fn complaint(source: &str) -> String {
+    match Module::load(source.as_bytes(), &LoadOptions::default()) {
+        Ok(module) => module.warnings.clone(),
+        Err(error) => error.log,
+    }
+}
+
 /// A whole module around some text: version, target and address size.
 pub(crate) fn module(text: &str) -> String {
     format!(".version 8.8\n.target sm_90\n.address_size 64\n{text}")

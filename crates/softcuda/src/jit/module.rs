@@ -49,6 +49,8 @@ pub(crate) struct Compiled {
     /// Its threads may spin, in rounds: a run may end with
     /// [`SUSPENDED`](crate::grid::context::SUSPENDED).
     pub spins: bool,
+    /// It may reach the shared memory of other blocks of its cluster: they must all be there.
+    pub reaches: bool,
 }
 
 /// How a module is loaded.

@@ -30,6 +30,7 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
             arrays: Arrays::NONE,
             frame: 256,
             spins: false,
+            reaches: false,
         },
         owner: Arc::new(()),
         kernel: "by_hand".into(),

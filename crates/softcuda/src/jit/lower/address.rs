@@ -15,6 +15,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::{Space, Type};
 
 use super::Lower;
+use super::cluster::Reach;
 use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::Form;
@@ -426,10 +427,19 @@ pub(super) fn space(reader: &mut Reader<'_>) -> Option<Space> {
     reader.eat_any(SPACES)
 }
 
+/// A state space, which must be named.
+fn named_space(reader: &mut Reader<'_>) -> Result<Reach, Refusal> {
+    match Reach::of(reader) {
+        Reach::Own(None) => Err(reader.unknown_modifier()),
+        reach => Ok(reach),
+    }
+}
+
 #[derive(Debug)]
 struct Cvta {
     to: bool,
-    space: Space,
+    /// A space that is named.
+    reach: Reach,
     ty: Type,
     args: [Arg; 2],
 }
@@ -437,16 +447,12 @@ struct Cvta {
 /// `cvta.space.u64`, `cvta.to.space.u64`
 pub(super) fn decode_cvta(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let to = reader.eat("to");
-    let space = match space(reader) {
-        Some(space) => space,
-        None if reader.eat("shared::cluster") => Space::Shared,
-        None => return Err(reader.unknown_modifier()),
-    };
+    let reach = named_space(reader)?;
     let ty = reader.ty_of(&[Type::U32, Type::U64])?;
     let args = reader.finish()?;
     Ok(Box::new(Cvta {
         to,
-        space,
+        reach,
         ty,
         args,
     }))
@@ -458,24 +464,34 @@ impl Operation for Cvta {
     }
 
     fn uses_local(&self) -> bool {
-        self.space == Space::Local
+        self.reach == Reach::Own(Some(Space::Local))
+    }
+
+    fn reaches(&self) -> bool {
+        self.reach == Reach::Cluster
     }
 
     fn copies(&self) -> Option<RegId> {
-        match (&self.args[1], self.space, self.ty) {
-            (Arg::Reg(from), Space::Global, Type::U64) => Some(*from),
+        match (&self.args[1], self.reach, self.ty) {
+            (Arg::Reg(from), Reach::Own(Some(Space::Global)), Type::U64) => Some(*from),
             _ => None,
         }
     }
 
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         let step = of(&self.args[1])?.step;
-        (self.ty == Type::U64).then_some(Stride { step, whole: false })
+        let own = self.reach != Reach::Cluster;
+        (self.ty == Type::U64 && own).then_some(Stride { step, whole: false })
     }
 
     fn lower(&self, l: &mut Lower<'_>) {
         let value = l.read(&self.args[1], Type::U64);
-        let value = match (l.window(self.space), self.to) {
+        let window = match self.reach {
+            Reach::Own(Some(space)) => l.window(space),
+            _ => None,
+        };
+        let value = match (window, self.to) {
+            (None, to) if self.reach == Reach::Cluster => l.convert_cluster_address(value, !to),
             (None, _) => value,
             (Some(base), false) => l.b.ins().iadd(value, base),
             (Some(base), true) => l.b.ins().isub(value, base),
@@ -487,19 +503,16 @@ impl Operation for Cvta {
 
 #[derive(Debug)]
 struct IsSpace {
-    space: Space,
+    /// A space that is named.
+    reach: Reach,
     args: [Arg; 2],
 }
 
 /// `isspacep.space p, a`
 pub(super) fn decode_isspacep(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
-    let space = match space(reader) {
-        Some(space) => space,
-        None if reader.eat("shared::cluster") => Space::Shared,
-        None => return Err(reader.unknown_modifier()),
-    };
+    let reach = named_space(reader)?;
     let args = reader.finish()?;
-    Ok(Box::new(IsSpace { space, args }))
+    Ok(Box::new(IsSpace { reach, args }))
 }
 
 impl Operation for IsSpace {
@@ -507,9 +520,16 @@ impl Operation for IsSpace {
         true
     }
 
+    fn reaches(&self) -> bool {
+        self.reach == Reach::Cluster
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let address = l.read(&self.args[1], Type::U64);
-        let found = l.in_space(address, self.space);
+        let found = match self.reach {
+            Reach::Own(Some(space)) => l.in_space(address, space),
+            _ => l.in_cluster(address),
+        };
         l.write(&self.args[0], Type::Pred, found);
     }
 }

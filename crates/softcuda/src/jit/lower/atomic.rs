@@ -13,7 +13,8 @@ use cranelift_codegen::ir::{
 };
 use ptx::ast::{Immediate, Space, Type};
 
-use super::{Lower, address, float_value, value_type};
+use super::cluster::Reach;
+use super::{Lower, bulk, float_value, value_type};
 use crate::grid::atomic::{self, BF16, HalfOp};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
@@ -35,7 +36,7 @@ enum Op {
 struct Atomic {
     op: Op,
     ty: Type,
-    space: Option<Space>,
+    reach: Reach,
     /// One, or the elements of a vector; none for `red`.
     destinations: Vec<Arg>,
     address: Arg,
@@ -63,15 +64,16 @@ const OPS: &[(&str, Op)] = &[
 /// and `red` without `d`.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let fetches = r.opcode == "atom";
+    if !fetches && r.peek() == Some("async") {
+        return bulk::decode_red(r);
+    }
     // Compilers and generations of the ISA order these differently.
-    let (mut op, mut space, mut vector) = (None, None, 1);
+    let (mut op, mut reach, mut vector) = (None, Reach::Own(None), 1);
     while r.peek().is_some_and(|name| Type::from_name(name).is_none()) {
         if let Some(found) = r.eat_any(OPS).filter(|_| op.is_none()) {
             op = Some(found);
-        } else if let Some(found) = address::space(r) {
-            space = Some(found);
-        } else if r.eat("shared::cluster") {
-            space = Some(Space::Shared);
+        } else if let found @ (Reach::Own(Some(_)) | Reach::Cluster) = Reach::of(r) {
+            reach = found;
         } else if let Some(found) = r.eat_any(&[("v2", 2), ("v4", 4), ("v8", 8)]) {
             vector = found;
         } else if r
@@ -100,7 +102,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     if !fetches && matches!(op, Op::Exch | Op::Cas) {
         return Err(r.invalid("takes no such operation".into()));
     }
-    if !matches!(space, None | Some(Space::Global | Space::Shared)) {
+    if !matches!(reach.space(), None | Some(Space::Global | Space::Shared)) {
         return Err(r.invalid("works on global and shared memory".into()));
     }
     let halves = matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2);
@@ -158,7 +160,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             && (matches!(op, Op::Exch | Op::Cas) || values.iter().all(|value| is_read(op, value))),
         op,
         ty,
-        space,
+        reach,
         destinations,
         address: address.clone(),
         values,
@@ -190,7 +192,7 @@ impl Operation for Atomic {
             .collect();
         let new = self.new.as_ref().map(|new| l.read(new, self.ty));
         let size = self.ty.size() * values.len() as u32;
-        let address = l.checked_address(&self.address, self.space, size, true);
+        let address = l.reached_address(&self.address, self.reach, size, true);
         let mut old = Vec::new();
         for (n, value) in values.into_iter().enumerate() {
             let offset = i64::from(self.ty.size()) * n as i64;
@@ -209,6 +211,10 @@ impl Operation for Atomic {
     fn polls(&self) -> bool {
         self.polls
     }
+
+    fn reaches(&self) -> bool {
+        self.reach == Reach::Cluster
+    }
 }
 
 impl Atomic {
@@ -220,7 +226,7 @@ impl Atomic {
         value: Value,
         new: Option<Value>,
     ) -> Value {
-        if self.space == Some(Space::Shared)
+        if self.reach.space() == Some(Space::Shared)
             && let Some(old) = self.unshared(l, address, value, new)
         {
             return old;

@@ -7,7 +7,8 @@
 use cranelift_codegen::ir::{InstBuilder, MemFlags, types};
 
 use super::Lower;
-use crate::jit::decode::{Operation, Reader, Refusal};
+use super::async_copy::literal;
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
 #[derive(Debug)]
 struct Fence {
@@ -16,19 +17,20 @@ struct Fence {
 
 /// `membar.level`, `fence{.sem}.scope`, and the fences between proxies that are one here.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let mut names_memory = false;
     let full = match r.opcode {
         "membar" => {
             let full = r.eat_any(&[("cta", false), ("gl", true), ("sys", true)]);
             match full {
                 Some(full) => full,
                 None => {
-                    proxy(r)?;
+                    names_memory = proxy(r)?;
                     false
                 }
             }
         }
         _ if r.peek() == Some("proxy") => {
-            proxy(r)?;
+            names_memory = proxy(r)?;
             false
         }
         _ => {
@@ -51,18 +53,42 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             strong && wide
         }
     };
-    let [] = r.finish()?;
+    if names_memory {
+        let [address, size] = r.finish()?;
+        if !matches!(address, Arg::Address(..)) || literal(r, &size)? != 128 {
+            return Err(r.invalid("takes an address in brackets, and 128".into()));
+        }
+    } else {
+        let [] = r.finish()?;
+    }
     Ok(Box::new(Fence { full }))
 }
 
-/// `.proxy.kind`: all memory is reached by one way here.
-fn proxy(r: &mut Reader<'_>) -> Result<(), Refusal> {
+/// `.proxy.kind`: all memory is reached by one way here. Says whether the fence takes an address
+/// and a size.
+fn proxy(r: &mut Reader<'_>) -> Result<bool, Refusal> {
     if !r.eat("proxy") {
-        return Err(r.unknown_modifier());
+        return Err(r.invalid("names neither a level nor a proxy".into()));
     }
-    r.expect_any(&[("alias", ()), ("async", ()), ("async.global", ())])?;
-    r.eat_any(&[("global", ()), ("shared::cta", ()), ("shared::cluster", ())]);
-    Ok(())
+    if r.eat("alias") {
+        return Ok(false);
+    }
+    if r.eat("async") {
+        r.eat_any(&[("global", ()), ("shared::cta", ()), ("shared::cluster", ())]);
+        return Ok(false);
+    }
+    let tensors = r.expect_any(&[("tensormap::generic", true), ("async::generic", false)])?;
+    let acquires = r.expect_any(&[("acquire", true), ("release", false)])?;
+    if tensors {
+        r.expect_any(&[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())])?;
+        return Ok(acquires);
+    }
+    r.expect_any(&[match acquires {
+        true => ("sync_restrict::shared::cluster", ()),
+        false => ("sync_restrict::shared::cta", ()),
+    }])?;
+    r.expect_any(&[("cluster", ())])?;
+    Ok(false)
 }
 
 impl Operation for Fence {

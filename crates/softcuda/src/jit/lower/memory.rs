@@ -7,13 +7,14 @@
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use ptx::ast::{Space, Type};
 
-use super::{Lower, PlainAccess, address, value_type};
+use super::cluster::Reach;
+use super::{Lower, PlainAccess, bulk, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
 
 #[derive(Debug)]
 struct Access {
-    space: Option<Space>,
+    reach: Reach,
     ordered: bool,
     release: bool,
     ty: Type,
@@ -42,6 +43,9 @@ pub(super) fn decode_load(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>,
 
 /// `st{.weak, .volatile, .relaxed.scope, .release.scope}{.ss}{caching}{.vec}.type [a], b{, policy}`
 pub(super) fn decode_store(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    if reader.peek() == Some("async") {
+        return bulk::decode_store(reader);
+    }
     let access = access(reader, true)?;
     Ok(Box::new(Store(access)))
 }
@@ -86,11 +90,8 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         reader.eat("weak");
     }
     reader.eat_any(SCOPES);
-    let space = match address::space(reader) {
-        Some(space) => Some(space),
-        // A cluster's shared memory is that of its one block.
-        None => reader.eat("shared::cluster").then_some(Space::Shared),
-    };
+    let reach = Reach::of(reader);
+    let space = reach.space();
     while let Some(modifier) = reader.peek()
         && cache_hint(modifier)
     {
@@ -142,7 +143,7 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         return Err(reader.invalid("constant memory cannot be written".into()));
     }
     Ok(Access {
-        space,
+        reach,
         ordered,
         release,
         ty,
@@ -196,11 +197,15 @@ impl Access {
             return None;
         };
         match **base {
-            Arg::Reg(base) if !self.ordered && self.space != Some(Space::Param) => {
+            Arg::Reg(base) if !self.ordered => {
+                let space = match self.reach {
+                    Reach::Own(Some(Space::Param)) | Reach::Cluster => return None,
+                    Reach::Own(space) => space,
+                };
                 Some(PlainAccess {
                     base,
                     offset: *offset,
-                    space: self.space,
+                    space,
                     size: self.size(),
                     write,
                 })
@@ -230,7 +235,7 @@ impl Operation for Load {
         if access.ordered {
             l.poll();
         }
-        let address = l.checked_address(&access.address, access.space, access.size(), false);
+        let address = l.reached_address(&access.address, access.reach, access.size(), false);
         let kernel_param =
             access.is_param() && !matches!(l.frame, super::function::Frame::Device { .. });
         let flags = if kernel_param && l.names_kernel_param(&access.address) {
@@ -266,7 +271,11 @@ impl Operation for Load {
     }
 
     fn uses_local(&self) -> bool {
-        self.0.space == Some(Space::Local)
+        self.0.reach == Reach::Own(Some(Space::Local))
+    }
+
+    fn reaches(&self) -> bool {
+        self.0.reach == Reach::Cluster
     }
 
     fn loads_parameter(&self) -> bool {
@@ -285,12 +294,12 @@ impl Operation for Load {
     }
 
     fn loads(&self) -> bool {
-        !self.0.ordered && self.0.space != Some(Space::Local)
+        !self.0.ordered && self.0.reach != Reach::Own(Some(Space::Local))
     }
 
     fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {
         let access = &self.0;
-        let (address, space) = (&access.address, access.space);
+        let (address, space) = (&access.address, access.reach.space());
         let from = l.row_address(address, space, access.size(), false, stride);
         l.load_rows(&access.registers, access.ty, from, stride);
     }
@@ -315,7 +324,7 @@ impl Operation for Store {
                 }
             })
             .collect();
-        let address = l.checked_address(&access.address, access.space, access.size(), true);
+        let address = l.reached_address(&access.address, access.reach, access.size(), true);
         for (n, value) in values.into_iter().enumerate() {
             let offset = n as i32 * access.ty.size() as i32;
             if access.release && !cfg!(target_arch = "x86_64") {
@@ -335,12 +344,16 @@ impl Operation for Store {
     }
 
     fn uses_local(&self) -> bool {
-        self.0.space == Some(Space::Local)
+        self.0.reach == Reach::Own(Some(Space::Local))
+    }
+
+    fn reaches(&self) -> bool {
+        self.0.reach == Reach::Cluster
     }
 
     fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {
         let access = &self.0;
-        let (address, space) = (&access.address, access.space);
+        let (address, space) = (&access.address, access.reach.space());
         let to = l.row_address(address, space, access.size(), true, stride);
         l.store_rows(&access.registers, access.ty, to, stride);
     }

@@ -11,11 +11,14 @@
 
 mod address;
 mod arrays;
+mod async_copy;
 mod atomic;
 mod barrier;
 pub(crate) mod bit_functions;
 pub(crate) mod bits;
+mod bulk;
 mod call;
+mod cluster;
 pub(crate) mod compare;
 mod control;
 pub(crate) mod convert;
@@ -39,12 +42,15 @@ pub(crate) mod integer;
 pub(crate) mod lanes;
 mod lop3;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod mov;
+mod policy;
 mod rounds;
 mod runs;
 mod special;
 mod stack;
+mod tensor;
 mod video;
 mod warp;
 mod warpgroup;
@@ -99,6 +105,11 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "call" => call::decode,
         "alloca" | "stacksave" | "stackrestore" => stack::decode,
         "atom" | "red" => atomic::decode,
+        "cp" => async_copy::decode,
+        "createpolicy" => policy::decode,
+        "mbarrier" => mbarrier::decode,
+        "tensormap" => tensor::decode_replace,
+        "mapa" | "getctarank" => cluster::decode,
         "bar" | "barrier" => barrier::decode,
         "membar" | "fence" => fence::decode,
         "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => warp::decode,

@@ -31,6 +31,8 @@ pub(crate) struct Object {
     pub kept: u32,
     /// In rounds: its threads may spin.
     pub spins: bool,
+    /// It may reach the shared memory of other blocks of the cluster.
+    pub reaches: bool,
     /// How many access sites it has.
     pub sites: u32,
     /// Bytes that the kernel's function takes of the native stack.

@@ -156,6 +156,18 @@ fn look_up(
     size: u64,
     write: bool,
 ) -> Result<Range, Status> {
+    look_up_range(thread, block, address, size, size, write)
+}
+
+/// The same, of `wanted` bytes whose first is aligned to `size`.
+fn look_up_range(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    address: u64,
+    size: u64,
+    wanted: u64,
+    write: bool,
+) -> Result<Range, Status> {
     // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them
     // meanwhile.
     let (thread_ref, block_ref) = unsafe { (&*thread, &*block) };
@@ -170,6 +182,8 @@ fn look_up(
         (local, thread_ref.fiber.is_null())
     } else if within(params) && !write {
         (params, true)
+    } else if let Some((base, size)) = grid::cluster::shared_of_others(block, address) {
+        ((base, size), true)
     } else {
         match memory::find(address) {
             Some(found) if found.kind.permits(write) => ((found.base, found.size), true),
@@ -184,13 +198,12 @@ fn look_up(
                 ));
             }
             _ => {
-                return Err(fault_at(
-                    thread,
-                    block,
-                    FaultKind::IllegalAddress,
-                    address,
-                    size,
-                ));
+                let kind = match grid::cluster::is_nowhere(address) {
+                    // As the device answers.
+                    true => FaultKind::LaunchFailure,
+                    false => FaultKind::IllegalAddress,
+                };
+                return Err(fault_at(thread, block, kind, address, size));
             }
         }
     };
@@ -212,13 +225,13 @@ fn look_up(
             size,
         ));
     }
-    if address - base + size > length {
+    if (address - base).saturating_add(wanted) > length {
         return Err(fault_at(
             thread,
             block,
             FaultKind::IllegalAddress,
             address,
-            size,
+            wanted,
         ));
     }
     Ok(Range {
@@ -226,6 +239,19 @@ fn look_up(
         length: length.saturating_sub(skip),
         common,
     })
+}
+
+/// Checks a copy's range of `length` bytes at a host address, whose first is aligned to `align`
+/// bytes: it is in one allocation or window.
+pub(crate) fn check_range(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    address: u64,
+    align: u64,
+    length: u64,
+    write: bool,
+) -> Result<(), Status> {
+    look_up_range(thread, block, address, align, length, write).map(|_| ())
 }
 
 /// Notes in the site that accesses to a range pass, the last `span` of them excepted.
@@ -275,7 +301,12 @@ runtime! {
                         return fault_at(thread, block, FaultKind::Misaligned, at, size);
                     }
                     if at >= length || length - at < size {
-                        return fault_at(thread, block, FaultKind::IllegalAddress, at, size);
+                        // The device tells who reaches for another block without saying so.
+                        let kind = match access.window {
+                            Window::Shared if grid::cluster::is_of_another(at) => FaultKind::IllegalInstruction,
+                            _ => FaultKind::IllegalAddress,
+                        };
+                        return fault_at(thread, block, kind, at, size);
                     }
                     continue;
                 }

@@ -10,6 +10,7 @@ pub(crate) mod access;
 pub(crate) mod approx;
 pub(crate) mod arrays;
 pub(crate) mod convert;
+pub(crate) mod copy;
 pub(crate) mod float;
 pub(crate) mod half;
 mod libcalls;
@@ -25,6 +26,7 @@ static ALL: LazyLock<Vec<&'static RuntimeFn>> = LazyLock::new(|| {
         access::FUNCTIONS,
         approx::FUNCTIONS,
         convert::FUNCTIONS,
+        copy::FUNCTIONS,
         float::FUNCTIONS,
         half::FUNCTIONS,
         libcalls::FUNCTIONS,

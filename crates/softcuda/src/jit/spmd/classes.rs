@@ -230,8 +230,7 @@ fn way(body: &Body, known: &Known, instruction: &Instruction) -> Way {
         }
         if let Some(access) = access
             && let Class::Affine(stride) = classes[access.base.0 as usize]
-            && (1..=FURTHEST).contains(&stride)
-            && stride % i64::from(access.size) == 0
+            && in_rows(stride, access.size)
             && !matches!(access.space, Some(Space::Local | Space::Param))
         {
             return Way::Row;
@@ -259,6 +258,11 @@ fn way(body: &Body, known: &Known, instruction: &Instruction) -> Way {
         true => Way::Vector,
         false => Way::Each,
     }
+}
+
+/// Accesses of so many bytes that are so far apart may be checked together.
+pub(crate) fn in_rows(stride: i64, size: u32) -> bool {
+    (1..=FURTHEST).contains(&stride) && stride % i64::from(size) == 0
 }
 
 /// A varying register of this type is kept in vectors.

@@ -38,7 +38,7 @@ use super::liveness;
 use super::program::{Body, Function, Step};
 use control::Control;
 
-pub(crate) use classes::in_vectors;
+pub(crate) use classes::{in_rows, in_vectors};
 pub(crate) use masks::{Loop, Masked};
 pub(crate) use regions::{Exit, Region, Regions, Target};
 

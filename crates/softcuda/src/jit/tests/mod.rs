@@ -1,20 +1,25 @@
 //! The compiler as a whole: whole modules, loaded and run.
 
+mod async_copies;
 mod atomics;
 mod basics;
 mod blocks;
+mod bulk_copies;
 mod calls;
+mod clusters;
 mod compiling;
 mod control;
 mod corpus;
 mod forms;
 mod fuzz;
+mod mbarriers;
 mod memory;
 mod misbehaviour;
 mod refusals;
 mod rounds;
 mod special;
 mod spins;
+mod tensor_maps;
 mod variables;
 mod vectors;
 mod waits;

@@ -445,13 +445,14 @@ fn fences_load() {
         "fence.proxy.alias",
         "fence.proxy.async.shared::cta",
         "fence.mbarrier_init.release.cluster",
+        "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128",
     ] {
         harness::load(&kernel(&format!("{fence};")));
     }
     for refused in [
         "fence.sc",
         "membar.all",
-        "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128",
+        "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 64",
     ] {
         harness::refusal(&kernel(&format!("{refused};")));
     }

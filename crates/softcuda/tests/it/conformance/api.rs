@@ -303,4 +303,7 @@ driver_functions! {
     cuProfilerStart();
     cuProfilerStop();
     cuGetExportTable(pp_export_table: *mut *const c_void, p_export_table_id: *const [u8; 16]);
+    cuTensorMapEncodeTiled(map: *mut c_void, data: u32, rank: u32, address: usize, dims: *const u64, strides: *const u64, size: *const u32, steps: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
+    cuTensorMapEncodeIm2col(map: *mut c_void, data: u32, rank: u32, address: usize, dims: *const u64, strides: *const u64, lower: *const i32, upper: *const i32, channels: u32, pixels: u32, steps: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
+    cuTensorMapReplaceAddress(map: *mut c_void, address: usize);
 }

@@ -126,6 +126,41 @@ pub(super) enum Check {
 pub enum Arg {
     Buffer(Buffer),
     Value(Vec<u8>),
+    /// A tensor map, which the driver makes once the buffer is there.
+    Map(Tensor),
+}
+
+impl From<Tensor> for Arg {
+    fn from(tensor: Tensor) -> Self {
+        Arg::Map(tensor)
+    }
+}
+
+/// A tensor in a buffer, and what copies take of it. Numbers are those of `cuda.h`.
+#[derive(Clone)]
+pub struct Tensor {
+    pub buffer: Buffer,
+    pub data: u32,
+    pub dims: Vec<u64>,
+    /// In bytes.
+    pub strides: Vec<u64>,
+    pub steps: Vec<u32>,
+    pub interleave: u32,
+    pub swizzle: u32,
+    pub fill: u32,
+    pub shape: Shape,
+}
+
+/// What a copy takes.
+#[derive(Clone)]
+pub enum Shape {
+    Tile(Vec<u32>),
+    Columns {
+        lower: Vec<i32>,
+        upper: Vec<i32>,
+        channels: u32,
+        pixels: u32,
+    },
 }
 
 impl From<Buffer> for Arg {
@@ -180,6 +215,8 @@ pub struct Ptx {
 
 pub struct Case {
     pub name: &'static str,
+    /// No H200 has recorded it yet: it is compared with the host alone.
+    pub unrecorded: bool,
     pub ptx: Ptx,
     pub(super) buffers: Vec<Contents>,
     pub(super) launches: Vec<Launch>,
@@ -212,6 +249,7 @@ impl Case {
     pub fn new(name: &'static str, ptx: Ptx) -> Self {
         Case {
             name,
+            unrecorded: false,
             ptx,
             buffers: Vec::new(),
             launches: Vec::new(),
@@ -231,6 +269,11 @@ impl Case {
     /// Room for results, compared exactly; filled with a pattern, so that what is left out shows.
     pub fn output<T: Element>(&mut self, count: usize) -> Buffer {
         self.add(vec![0xa5; count * T::KIND.size()], T::KIND, Check::Exact)
+    }
+
+    /// What a buffer begins with.
+    pub fn contents(&self, buffer: Buffer) -> &[u8] {
+        &self.buffers[buffer.0].initial
     }
 
     /// Working space, zero at first, whose end state is open.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::{CudaContext, result, sys};
 
-use super::case::{Arg, Case, Launch, Ptx};
+use super::case::{Arg, Case, Launch, Ptx, Shape, Tensor};
 
 /// Deep enough for the recursive kernels.
 const STACK: usize = 16 << 10;
@@ -125,6 +125,112 @@ impl Drop for Allocation {
     }
 }
 
+/// `CUtensorMap`, where the driver wants it.
+#[repr(align(64))]
+struct Map([u8; 128]);
+
+type EncodeTiled = unsafe extern "C" fn(
+    *mut Map,
+    u32,
+    u32,
+    u64,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    u32,
+    u32,
+    u32,
+    u32,
+) -> u32;
+type EncodeColumns = unsafe extern "C" fn(
+    *mut Map,
+    u32,
+    u32,
+    u64,
+    *const u64,
+    *const u64,
+    *const i32,
+    *const i32,
+    u32,
+    u32,
+    *const u32,
+    u32,
+    u32,
+    u32,
+    u32,
+) -> u32;
+
+/// The map of a tensor at an address.
+fn map(tensor: &Tensor, address: u64) -> [u8; 128] {
+    let mut map = Map([0; 128]);
+    let rank = tensor.dims.len() as u32;
+    let function = |name| {
+        let address = crate::driver::symbol(name);
+        assert_ne!(address, 0, "the driver has {name}");
+        address
+    };
+    let (dims, strides, steps) = (&tensor.dims, &tensor.strides, &tensor.steps);
+    let status = match &tensor.shape {
+        Shape::Tile(size) => {
+            // SAFETY: the function has this type in `cuda.h`.
+            let encode = unsafe {
+                std::mem::transmute::<usize, EncodeTiled>(function("cuTensorMapEncodeTiled"))
+            };
+            // SAFETY: each list is as long as the tensor's rank says.
+            unsafe {
+                encode(
+                    &mut map,
+                    tensor.data,
+                    rank,
+                    address,
+                    dims.as_ptr(),
+                    strides.as_ptr(),
+                    size.as_ptr(),
+                    steps.as_ptr(),
+                    tensor.interleave,
+                    tensor.swizzle,
+                    0,
+                    tensor.fill,
+                )
+            }
+        }
+        Shape::Columns {
+            lower,
+            upper,
+            channels,
+            pixels,
+        } => {
+            // SAFETY: the function has this type in `cuda.h`.
+            let encode = unsafe {
+                std::mem::transmute::<usize, EncodeColumns>(function("cuTensorMapEncodeIm2col"))
+            };
+            // SAFETY: each list is as long as the tensor's rank says.
+            unsafe {
+                encode(
+                    &mut map,
+                    tensor.data,
+                    rank,
+                    address,
+                    dims.as_ptr(),
+                    strides.as_ptr(),
+                    lower.as_ptr(),
+                    upper.as_ptr(),
+                    *channels,
+                    *pixels,
+                    steps.as_ptr(),
+                    tensor.interleave,
+                    tensor.swizzle,
+                    0,
+                    tensor.fill,
+                )
+            }
+        }
+    };
+    assert_eq!(status, 0, "the driver makes the map");
+    map.0
+}
+
 pub fn start(
     module: sys::CUmodule,
     launch: &Launch,
@@ -139,6 +245,7 @@ pub fn start(
         .map(|arg| match arg {
             Arg::Buffer(buffer) => buffers[buffer.0].pointer.to_le_bytes().to_vec(),
             Arg::Value(bytes) => bytes.clone(),
+            Arg::Map(tensor) => map(tensor, buffers[tensor.buffer.0].pointer).to_vec(),
         })
         .collect();
     let mut pointers: Vec<*mut c_void> = values

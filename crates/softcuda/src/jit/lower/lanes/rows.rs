@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::Arg;
 use crate::jit::lower::{Lower, is_signed, value_type};
-use crate::jit::spmd::WIDTH;
+use crate::jit::spmd::{Class, WIDTH, in_rows};
 
 /// How the values of several registers lie in memory.
 enum Layout {
@@ -24,6 +24,21 @@ enum Layout {
 type Column = (ValueType, SmallVec<[Variable; 4]>);
 
 impl Lower<'_> {
+    /// How far apart the group's accesses at an operand's address are, if one check is enough for
+    /// all.
+    pub(in crate::jit::lower) fn row_stride(&mut self, address: &Arg, size: u32) -> Option<i64> {
+        match address {
+            Arg::Address(base, _) => match **base {
+                Arg::Reg(base) => match self.lanes().plan.class(base) {
+                    Class::Affine(stride) => in_rows(stride, size).then_some(stride),
+                    _ => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Loads registers of a group: the first thread's lie at `from`, those of the others `stride`
     /// apart.
     pub(in crate::jit::lower) fn load_rows(

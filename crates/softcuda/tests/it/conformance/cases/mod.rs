@@ -68,6 +68,7 @@ mod pool_place;
 mod primary;
 mod stream;
 mod stream_order;
+mod tensor_map;
 mod virtual_memory;
 
 use super::case::Case;
@@ -143,6 +144,7 @@ pub fn all() -> Vec<&'static Case> {
         primary::CASES,
         stream::CASES,
         stream_order::CASES,
+        tensor_map::CASES,
         virtual_memory::CASES,
     ];
     topics.into_iter().flatten().collect()

@@ -1,0 +1,325 @@
+//! `cp`: the asynchronous copies.
+//!
+//! A copy is done where it is started, which is one of the orders that PTX allows. So what waits
+//! for copies to complete has nothing to wait for.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
+use ptx::ast::{Immediate, Space, Type};
+
+use super::lanes::Form;
+use super::{Lower, PlainAccess, bulk, mbarrier};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::runtime::copy;
+use crate::jit::spmd::WIDTH;
+
+/// `cp.async` of 4, 8 or 16 bytes.
+#[derive(Debug)]
+struct Copy {
+    to: Arg,
+    from: Arg,
+    size: u32,
+    part: Part,
+}
+
+/// How much of what is copied comes from the source; the rest is zeros.
+#[derive(Debug)]
+enum Part {
+    Whole,
+    /// So many bytes.
+    Bytes(Arg),
+    /// None where this is true.
+    Unless(Arg),
+}
+
+/// What groups copies or waits for them.
+#[derive(Debug)]
+pub(super) struct Group;
+
+/// Decodes every instruction of the family.
+pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    if r.eat("reduce") {
+        r.expect_any(&[("async", ())])?;
+        r.expect_any(&[("bulk", ())])?;
+        return bulk::decode_reduction(r);
+    }
+    r.expect_any(&[("async", ())])?;
+    match r.peek() {
+        Some("bulk") => {
+            r.eat("bulk");
+            bulk::decode(r)
+        }
+        Some("ca" | "cg") => decode_copy(r),
+        Some("mbarrier") => mbarrier::decode_arrival_of_copies(r),
+        Some("commit_group" | "wait_all") => {
+            r.eat_any(&[("commit_group", ()), ("wait_all", ())]);
+            let [] = r.finish()?;
+            Ok(Box::new(Group))
+        }
+        Some("wait_group") => {
+            r.eat("wait_group");
+            let [groups] = r.finish()?;
+            literal(r, &groups)?;
+            Ok(Box::new(Group))
+        }
+        _ => Err(r.unknown_modifier()),
+    }
+}
+
+/// The value of an operand that must be an integer literal.
+pub(super) fn literal(r: &Reader<'_>, arg: &Arg) -> Result<u64, Refusal> {
+    match arg {
+        Arg::Imm(Immediate::Int { bits, .. }) => Ok(*bits),
+        _ => Err(r.invalid("takes an integer constant".into())),
+    }
+}
+
+/// An operand that must be an address in brackets.
+pub(super) fn bracketed(r: &Reader<'_>, arg: &Arg) -> Result<Arg, Refusal> {
+    match arg {
+        Arg::Address(..) => Ok(arg.clone()),
+        _ => Err(r.invalid("takes an address in brackets".into())),
+    }
+}
+
+/// Takes the next modifiers as long as they are hints to caches; says whether one of them asks for
+/// a cache policy as the last operand.
+pub(super) fn cache_hints(r: &mut Reader<'_>) -> bool {
+    let mut policy = false;
+    while let Some(hint) = r
+        .peek()
+        .filter(|name| name.starts_with("L1::") || name.starts_with("L2::"))
+    {
+        policy |= hint == "L2::cache_hint";
+        r.eat(hint);
+    }
+    policy
+}
+
+/// The operands but for a cache policy, where there is one.
+pub(super) fn without_policy<'a>(r: &Reader<'a>, policy: bool) -> Result<&'a [Arg], Refusal> {
+    match (policy, r.args) {
+        (false, args) => Ok(args),
+        (true, [args @ .., Arg::Reg(id)]) if r.registers[id.0 as usize].size() == 8 => Ok(args),
+        (true, [args @ .., Arg::Imm(_)]) => Ok(args),
+        (true, _) => Err(r.invalid("takes a cache policy of 64 bits".into())),
+    }
+}
+
+/// `cp.async.ca.shared.global{hints} [to], [from], size{, bytes or ignore}{, policy}`, `.cg`
+/// likewise
+fn decode_copy(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let whole_lines = r.expect_any(&[("ca", false), ("cg", true)])?;
+    r.expect_any(&[("shared", ()), ("shared::cta", ())])?;
+    r.expect_any(&[("global", ())])?;
+    let policy = cache_hints(r);
+    r.end()?;
+    let (to, from, size, part) = match without_policy(r, policy)? {
+        [to, from, size] => (to, from, size, Part::Whole),
+        [to, from, size, part] => (to, from, size, part_of(r, part)?),
+        _ => return Err(r.invalid("takes two addresses and a size".into())),
+    };
+    let size = literal(r, size)?;
+    if !(size == 16 || !whole_lines && matches!(size, 4 | 8)) {
+        return Err(r.invalid(format!("cannot copy {size} bytes")));
+    }
+    // Compilers name the size twice where nothing is left out.
+    let part = match part {
+        Part::Bytes(Arg::Imm(Immediate::Int { bits, .. })) if bits == size => Part::Whole,
+        part => part,
+    };
+    Ok(Box::new(Copy {
+        to: bracketed(r, to)?,
+        from: bracketed(r, from)?,
+        size: size as u32,
+        part,
+    }))
+}
+
+fn part_of(r: &Reader<'_>, arg: &Arg) -> Result<Part, Refusal> {
+    let is_predicate =
+        |arg: &Arg| matches!(arg, Arg::Reg(id) if r.registers[id.0 as usize] == Type::Pred);
+    match arg {
+        Arg::Not(inner) if is_predicate(inner) => Ok(Part::Unless(arg.clone())),
+        arg if is_predicate(arg) => Ok(Part::Unless(arg.clone())),
+        Arg::Reg(_) | Arg::Imm(Immediate::Int { .. }) => Ok(Part::Bytes(arg.clone())),
+        _ => Err(r.invalid("takes a number of bytes or a predicate".into())),
+    }
+}
+
+impl Copy {
+    /// The value that is copied.
+    fn value(&self) -> ValueType {
+        match self.size {
+            4 => types::I32,
+            8 => types::I64,
+            _ => types::I64X2,
+        }
+    }
+
+    /// The host address of the source, once it is checked.
+    fn source(&self, l: &mut Lower<'_>) -> Value {
+        l.checked_address(&self.from, Some(Space::Global), self.size, false)
+    }
+
+    /// The host address of the destination, once it is checked.
+    fn destination(&self, l: &mut Lower<'_>) -> Value {
+        l.checked_alone(&self.to, Some(Space::Shared), self.size, true)
+    }
+
+    fn move_value(&self, l: &mut Lower<'_>, from: Value, to: Value) {
+        let flags = MemFlags::trusted();
+        let value = l.b.ins().load(self.value(), flags, from, 0);
+        l.b.ins().store(flags, value, to, 0);
+    }
+
+    fn whole(&self, l: &mut Lower<'_>) {
+        let from = self.source(l);
+        let to = self.destination(l);
+        self.move_value(l, from, to);
+    }
+
+    /// All of the destination is zeros.
+    fn zeros(&self, l: &mut Lower<'_>) {
+        let to = self.destination(l);
+        let zero = l.b.ins().iconst(types::I64, 0);
+        for at in (0..self.size as i32).step_by(8) {
+            let zero = match self.size {
+                4 => l.b.ins().ireduce(types::I32, zero),
+                _ => zero,
+            };
+            l.b.ins().store(MemFlags::trusted(), zero, to, at);
+        }
+    }
+}
+
+impl Operation for Copy {
+    fn lower(&self, l: &mut Lower<'_>) {
+        match &self.part {
+            Part::Whole => self.whole(l),
+            Part::Unless(ignore) => {
+                let ignore = l.read(ignore, Type::Pred);
+                let (zeros, copies, next) = (l.fresh_block(), l.fresh_block(), l.fresh_block());
+                l.b.ins().brif(ignore, zeros, &[], copies, &[]);
+                l.enter(zeros);
+                self.zeros(l);
+                l.b.ins().jump(next, &[]);
+                l.enter(copies);
+                self.whole(l);
+                l.b.ins().jump(next, &[]);
+                l.enter(next);
+            }
+            Part::Bytes(bytes) => {
+                let bytes = l.read(bytes, Type::U32);
+                let (part, zeros) = (l.fresh_block(), l.fresh_block());
+                let (some, copies, next) = (l.fresh_block(), l.fresh_block(), l.fresh_block());
+                let all =
+                    l.b.ins()
+                        .icmp_imm(IntCC::Equal, bytes, i64::from(self.size));
+                l.b.ins().brif(all, copies, &[], part, &[]);
+                l.enter(copies);
+                self.whole(l);
+                l.b.ins().jump(next, &[]);
+                l.enter(part);
+                l.b.ins().brif(bytes, some, &[], zeros, &[]);
+                l.enter(zeros);
+                self.zeros(l);
+                l.b.ins().jump(next, &[]);
+                l.enter(some);
+                let from = l.address(&self.from);
+                let to = self.destination(l);
+                let (thread, block) = (l.thread, l.block);
+                let size = l.b.ins().iconst(types::I32, i64::from(self.size));
+                let args = [thread, block, to, from, size, bytes];
+                let status = l.call_value(&copy::COPY_PART, &args);
+                l.check_status(status);
+                l.b.ins().jump(next, &[]);
+                l.enter(next);
+            }
+        }
+    }
+
+    /// The source is checked as that of a load; the destination by itself.
+    fn plain_access(&self) -> Option<PlainAccess> {
+        match (&self.from, &self.part) {
+            (Arg::Address(base, offset), Part::Whole) => match **base {
+                Arg::Reg(base) => Some(PlainAccess {
+                    base,
+                    offset: *offset,
+                    space: Some(Space::Global),
+                    size: self.size,
+                    write: false,
+                }),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {
+        let from = l.row_address(&self.from, Some(Space::Global), self.size, false, stride);
+        let apart = l.row_stride(&self.to, self.size);
+        if let Some(apart) = apart {
+            let to = l.row_alone(&self.to, Some(Space::Shared), self.size, true, apart);
+            let flags = MemFlags::trusted();
+            for lane in 0..WIDTH as i32 {
+                let value =
+                    l.b.ins()
+                        .load(self.value(), flags, from, lane * stride as i32);
+                l.b.ins().store(flags, value, to, lane * apart as i32);
+            }
+            return;
+        }
+        for lane in 0..WIDTH {
+            l.set_form(Form::Lane(lane));
+            let to = self.destination(l);
+            let from = l.b.ins().iadd_imm(from, lane as i64 * stride);
+            self.move_value(l, from, to);
+        }
+        l.set_form(Form::Once);
+    }
+}
+
+impl Operation for Group {
+    fn lower(&self, _: &mut Lower<'_>) {}
+
+    fn pure(&self) -> bool {
+        true
+    }
+}
+
+impl Lower<'_> {
+    /// The host address of an access that is not the first of its step: it has a check of its own.
+    pub(super) fn checked_alone(
+        &mut self,
+        address: &Arg,
+        space: Option<Space>,
+        size: u32,
+        write: bool,
+    ) -> Value {
+        self.by_itself(|l| l.checked_address(address, space, size, write))
+    }
+
+    /// As [`row_address`](Self::row_address), of an access that is not the first of its step.
+    fn row_alone(
+        &mut self,
+        address: &Arg,
+        space: Option<Space>,
+        size: u32,
+        write: bool,
+        stride: i64,
+    ) -> Value {
+        self.by_itself(|l| l.row_address(address, space, size, write, stride))
+    }
+
+    /// Does something as if the step were in no group or run of accesses.
+    fn by_itself(&mut self, does: impl FnOnce(&mut Self) -> Value) -> Value {
+        let (group, step) = (
+            self.group.take(),
+            std::mem::replace(&mut self.step, u32::MAX),
+        );
+        let value = does(self);
+        (self.group, self.step) = (group, step);
+        value
+    }
+}

@@ -1,0 +1,281 @@
+//! `mbarrier`, in all forms.
+
+use super::forms;
+use crate::grid::launch::FaultKind;
+use crate::jit::harness;
+
+/// One thread's results, word after word.
+fn results(body: &str) -> Vec<u32> {
+    forms::same(body, [1, 1, 1], 0).unwrap()
+}
+
+/// Leaves whether a test of the object at `%r4` succeeds.
+fn test(at: &str, test: &str) -> String {
+    format!("mbarrier.{test}; selp.u32 %r20, 1, 0, %p1; st.global.u32 [%rd1+{at}], %r20;")
+}
+
+/// As an H200 answered.
+#[test]
+fn phases_of_arrivals() {
+    let parity = |at, parity| {
+        test(
+            at,
+            &format!("test_wait.parity.shared.b64 %p1, [%r4], {parity}"),
+        )
+    };
+    let state = |at, state| {
+        test(
+            at,
+            &format!("test_wait.shared::cta.b64 %p1, [%r4], {state}"),
+        )
+    };
+    let body = [
+        "mov.u32 %r4, s; mbarrier.init.shared.b64 [%r4], 5;",
+        &parity("4", 0),
+        &parity("8", 1),
+        "mbarrier.arrive.shared.b64 %rd4, [%r4];
+        mbarrier.pending_count.b64 %r5, %rd4; st.global.u32 [%rd1+12], %r5;
+        mbarrier.arrive.release.cta.shared::cta.b64 %rd5, [%r4], 3;
+        mbarrier.pending_count.b64 %r5, %rd5; st.global.u32 [%rd1+16], %r5;
+        mbarrier.arrive.noComplete.shared.b64 _, [%r4], 0;
+        mbarrier.arrive.b64 %rd6, [s];
+        mbarrier.pending_count.b64 %r5, %rd6; st.global.u32 [%rd1+20], %r5;",
+        &state("24", "%rd4"),
+        &state("28", "%rd6"),
+        &parity("32", 0),
+        &parity("36", 1),
+        "mbarrier.arrive.relaxed.cluster.b64 %rd7, [s], 5;
+        mbarrier.pending_count.b64 %r5, %rd7; st.global.u32 [%rd1+40], %r5;",
+        &state("44", "%rd7"),
+        &state("48", "%rd4"),
+        &state("52", "%rd6"),
+        &test(
+            "56",
+            "try_wait.parity.acquire.cta.shared::cta.b64 %p1, [%r4], 1, 100000",
+        ),
+        &test("60", "try_wait.relaxed.cluster.b64 %p1, [s], %rd4"),
+        "mbarrier.inval.shared.b64 [%r4];",
+    ];
+    // A generic address of a shared variable is its offset plus a window's start.
+    let body = body.concat().replace("[s]", "[%rd9]");
+    let body = format!("mov.u64 %rd8, s; cvta.shared.u64 %rd9, %rd8; {body}");
+    let got = results(&body);
+    assert_eq!(got[1..16], [0, 1, 5, 4, 1, 1, 1, 1, 0, 5, 1, 0, 0, 1, 0]);
+}
+
+/// As an H200 answered.
+#[test]
+fn phases_of_bytes() {
+    let parity = |at| test(at, "test_wait.parity.shared.b64 %p1, [%r4], 0");
+    let body = [
+        "mov.u32 %r4, s; mbarrier.init.shared.b64 [%r4], 2;
+        mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r4], 100;
+        mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r4], 40;
+        mbarrier.arrive.shared.b64 %rd4, [%r4], 2;",
+        &parity("4"),
+        "mbarrier.complete_tx.shared::cta.b64 [%r4], 60;",
+        &parity("8"),
+        "mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [%r4], 1048575;
+        mbarrier.complete_tx.shared::cta.b64 [%r4], 1048575;
+        mbarrier.complete_tx.shared::cta.b64 [%r4], 16;
+        mbarrier.expect_tx.shared::cta.b64 [%r4], 16;
+        mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 %rd5, [%r4], 32;
+        mbarrier.complete_tx.shared::cta.b64 [%r4], 32;",
+        &parity("12"),
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];",
+        &parity("16"),
+        // One of three drops out.
+        "mbarrier.init.shared.b64 [%r4], 3;
+        mbarrier.arrive_drop.shared.b64 %rd4, [%r4];
+        mbarrier.arrive.shared.b64 %rd4, [%r4], 2;",
+        &parity("20"),
+        "mbarrier.arrive.shared.b64 %rd4, [%r4], 2;",
+        &parity("24"),
+        "mbarrier.arrive_drop.expect_tx.shared.b64 _, [%r4], 0;
+        mbarrier.arrive_drop.noComplete.release.cta.shared.b64 %rd4, [%r4], 0;",
+        // Copies arrive as they complete.
+        "mbarrier.init.shared.b64 [%r4], 2;
+        cp.async.ca.shared.global [%r4+64], [%rd2], 4;
+        cp.async.mbarrier.arrive.shared.b64 [%r4];
+        cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r4];",
+        &parity("28"),
+        "mbarrier.arrive.shared.b64 _, [%r4];",
+        &parity("32"),
+    ];
+    let got = results(&body.concat());
+    assert_eq!(got[1..9], [0, 1, 1, 0, 1, 0, 0, 1]);
+}
+
+/// All threads of a block meet, again and again, and read what others wrote before.
+#[test]
+fn threads_meet() {
+    for wait in [
+        "mbarrier.arrive.shared.b64 %rd6, [%r4];
+        look: mbarrier.try_wait.shared.b64 %p2, [%r4], %rd6; @!%p2 bra look;",
+        "and.b32 %r12, %r10, 1; mbarrier.arrive.shared.b64 _, [%r4];
+        look: mbarrier.test_wait.parity.shared.b64 %p2, [%r4], %r12; @%p2 bra on; bra look; on:",
+        // Only the first of each eight looks; the others wait for it.
+        "and.b32 %r12, %r10, 1; mbarrier.arrive.shared.b64 _, [%r4];
+        and.b32 %r13, %r1, 7; setp.ne.u32 %p3, %r13, 0; @%p3 bra on;
+        look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], %r12; @!%p2 bra look;
+        on: bar.sync 0;",
+    ] {
+        let body = format!(
+            "mov.u32 %r4, s;
+            setp.ne.u32 %p1, %r1, 0; @%p1 bra ready;
+            mbarrier.init.shared.b64 [%r4], %r31;
+            ready: bar.sync 0;
+            mov.u32 %r10, 0;
+            shl.b32 %r5, %r1, 2; add.u32 %r5, %r5, %r4;
+            add.u32 %r6, %r1, 1; rem.u32 %r6, %r6, %r31; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r4;
+            mov.u32 %r9, %r1;
+            more:
+            and.b32 %r14, %r10, 1; mul.lo.u32 %r14, %r14, 2048; add.u32 %r14, %r14, 64;
+            add.u32 %r15, %r5, %r14; st.shared.u32 [%r15], %r9;
+            {wait}
+            add.u32 %r15, %r6, %r14; ld.shared.u32 %r9, [%r15];
+            add.u32 %r10, %r10, 1; setp.lt.u32 %p4, %r10, 7; @%p4 bra more;"
+        );
+        for threads in [1u32, 8, 20, 32, 72, 256] {
+            let got = forms::same(&body, [threads, 1, 1], 0).unwrap();
+            for thread in 0..threads {
+                assert_eq!(
+                    got[thread as usize],
+                    (thread + 7) % threads,
+                    "{threads} {wait}"
+                );
+            }
+        }
+    }
+}
+
+/// One warp fills stages, the others empty them.
+#[test]
+fn producers_and_consumers() {
+    let body = "
+        // Two stages: full at 0 and 8, empty at 16 and 24, words at 64 and 128.
+        mov.u32 %r4, s;
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra ready;
+        sub.u32 %r5, %r31, 32;
+        mbarrier.init.shared.b64 [%r4], 1; mbarrier.init.shared.b64 [%r4+8], 1;
+        mbarrier.init.shared.b64 [%r4+16], %r5; mbarrier.init.shared.b64 [%r4+24], %r5;
+        ready: bar.sync 0;
+        mov.u32 %r10, 0; mov.u32 %r9, 0;
+        setp.ge.u32 %p2, %r1, 32; @%p2 bra consume;
+        setp.ne.u32 %p3, %r1, 0; @%p3 bra done;
+        produce:
+        and.b32 %r11, %r10, 1; shl.b32 %r12, %r11, 3; add.u32 %r12, %r12, %r4;
+        shr.u32 %r13, %r10, 1; and.b32 %r13, %r13, 1; xor.b32 %r14, %r13, 1;
+        wait_empty: mbarrier.try_wait.parity.shared.b64 %p4, [%r12+16], %r14; @!%p4 bra wait_empty;
+        shl.b32 %r15, %r11, 6; add.u32 %r15, %r15, %r4;
+        mul.wide.u32 %rd4, %r10, 16; add.u64 %rd4, %rd4, %rd2;
+        mbarrier.arrive.expect_tx.shared.b64 _, [%r12], 16;
+        cp.async.cg.shared.global [%r15+64], [%rd4], 16;
+        mbarrier.complete_tx.shared::cta.b64 [%r12], 16;
+        add.u32 %r10, %r10, 1; setp.lt.u32 %p5, %r10, 16; @%p5 bra produce;
+        bra done;
+        consume:
+        and.b32 %r11, %r10, 1; shl.b32 %r12, %r11, 3; add.u32 %r12, %r12, %r4;
+        shr.u32 %r13, %r10, 1; and.b32 %r13, %r13, 1;
+        wait_full: mbarrier.try_wait.parity.shared.b64 %p4, [%r12], %r13; @!%p4 bra wait_full;
+        shl.b32 %r15, %r11, 6; add.u32 %r15, %r15, %r4;
+        and.b32 %r16, %r1, 3; shl.b32 %r16, %r16, 2; add.u32 %r15, %r15, %r16;
+        ld.shared.u32 %r17, [%r15+64]; mad.lo.u32 %r9, %r9, 31, %r17;
+        mbarrier.arrive.shared.b64 _, [%r12+16];
+        add.u32 %r10, %r10, 1; setp.lt.u32 %p5, %r10, 16; @%p5 bra consume;
+        done:";
+    for threads in [40u32, 64, 160] {
+        let got = forms::same(body, [threads, 1, 1], 0).unwrap();
+        for thread in 32..threads {
+            let word = |at: u32| (4 * at + thread % 4).wrapping_mul(0x9e37_79b9);
+            let wanted = (0..16).fold(0u32, |sum, at| sum.wrapping_mul(31).wrapping_add(word(at)));
+            assert_eq!(got[thread as usize], wanted);
+        }
+    }
+}
+
+/// As an H200 answered.
+#[test]
+fn misuse_faults() {
+    use FaultKind::{IllegalAddress, IllegalInstruction, LaunchFailure, Misaligned};
+    for (body, fault) in [
+        ("mbarrier.init.shared.b64 [%r4+4], 1;", Misaligned),
+        ("mbarrier.arrive.shared.b64 _, [%r4+4];", Misaligned),
+        (
+            "mbarrier.init.shared.b64 [%r4], 0; mbarrier.arrive.shared.b64 _, [%r4];",
+            LaunchFailure,
+        ),
+        (
+            "mbarrier.init.shared.b64 [%r4], 2; mbarrier.arrive.shared.b64 _, [%r4], 3;",
+            LaunchFailure,
+        ),
+        ("mbarrier.init.shared.b64 [%r4+0x40000], 2;", IllegalAddress),
+        ("mbarrier.init.b64 [%rd1], 2;", IllegalInstruction),
+        (
+            "mbarrier.test_wait.parity.b64 %p1, [%rd1], 0;",
+            IllegalInstruction,
+        ),
+        (
+            "mbarrier.test_wait.parity.shared.b64 %p1, [%r4+2], 0;",
+            Misaligned,
+        ),
+        ("cp.async.mbarrier.arrive.shared.b64 [%r4+4];", Misaligned),
+    ] {
+        let body = format!("mov.u32 %r4, s; {body}");
+        let got = forms::same(&body, [8, 1, 1], 0).unwrap_err();
+        assert_eq!(got.0, fault, "{body}");
+    }
+}
+
+#[test]
+fn wrong_forms_are_refused() {
+    for (line, what) in [
+        (
+            "mbarrier.init.global.b64 [%rd1], 1;",
+            "does not work on that state space",
+        ),
+        (
+            "mbarrier.init.shared::cluster.b64 [%r4], 1;",
+            "does not work on that state space",
+        ),
+        ("mbarrier.init.shared.b64 [%r4];", "has not the operands"),
+        ("mbarrier.init.shared.b32 [%r4], 1;", "modifier .b32"),
+        (
+            "mbarrier.init.shared.b64 %r4, 1;",
+            "takes an address in brackets",
+        ),
+        ("mbarrier.arrive.shared.b64 [%r4];", "has not the operands"),
+        (
+            "mbarrier.arrive.shared::cluster.b64 %rd4, [%r4];",
+            "has no result",
+        ),
+        (
+            "mbarrier.arrive.expect_tx.shared.b64 %rd4, [%r4];",
+            "has not the operands",
+        ),
+        (
+            "mbarrier.arrive.noComplete.shared.b64 %rd4, [%r4];",
+            "has not the operands",
+        ),
+        (
+            "mbarrier.arrive.acquire.cta.shared.b64 %rd4, [%r4];",
+            "modifier .acquire",
+        ),
+        (
+            "mbarrier.arrive.release.gpu.shared.b64 %rd4, [%r4];",
+            "modifier .gpu",
+        ),
+        (
+            "mbarrier.test_wait.shared.b64 %p1, [%r4], %rd4, 5;",
+            "has not the operands",
+        ),
+        (
+            "mbarrier.wait.shared.b64 %p1, [%r4], %rd4;",
+            "modifier .wait",
+        ),
+        ("mbarrier.pending_count.b64 %r5;", "takes 2 operands"),
+    ] {
+        let refusal = harness::complaint(&forms::kernel(line));
+        assert!(refusal.contains(what), "{line}: {refusal}");
+    }
+}

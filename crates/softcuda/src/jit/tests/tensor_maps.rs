@@ -1,0 +1,321 @@
+//! Copies of boxes of tensors, in all forms. What boxes hold is compared with an H200 by the
+//! kernels of `kernels/tensor_map.cu`; here, copies are compared with each other.
+
+use crate::grid::launch::{Fault, FaultKind};
+use crate::grid::tensor::map::{DataType, Interleave, Shape, Swizzle, TensorMap};
+use crate::jit::harness::{self, buffer};
+use crate::jit::module::Form;
+use crate::memory::{self, Kind};
+
+/// Words of 16 bits of the tensor.
+const WORDS: usize = 4096;
+
+fn map(dims: &[u64], tile: &[u16]) -> TensorMap {
+    let mut map = TensorMap {
+        data: DataType::Uint16,
+        rank: dims.len() as u8,
+        address: 0,
+        dims: [1; 5],
+        strides: [0; 4],
+        steps: [1; 5],
+        interleave: Interleave::None,
+        swizzle: Swizzle::None,
+        nan: false,
+        shape: Shape::Tile(std::array::from_fn(|at| tile.get(at).copied().unwrap_or(1))),
+    };
+    map.dims[..dims.len()].copy_from_slice(dims);
+    let mut bytes = 2;
+    for (stride, dim) in map.strides.iter_mut().zip(&dims[..dims.len() - 1]) {
+        bytes *= dim;
+        *stride = bytes;
+    }
+    map
+}
+
+/// Runs `body` in all forms: `%rd1` is where the map is, `%rd2` the tensor's place, of words that
+/// count, `%rd3` the output's, `%r4` a shared address and `%r1` the thread. Gives the tensor and
+/// the output.
+fn run(map: TensorMap, threads: u32, body: &str) -> Result<[Vec<u16>; 2], Fault> {
+    let source = harness::module(&format!(
+        ".visible .entry k(.param .u64 map, .param .u64 tensor, .param .u64 out)
+        {{
+            .reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %rd<16>;
+            .shared .align 1024 .b8 s[16384];
+            ld.param.u64 %rd1, [map]; ld.param.u64 %rd2, [tensor]; ld.param.u64 %rd3, [out];
+            mov.u32 %r1, %tid.x; mov.u32 %r4, s;
+            {body}
+            ret;
+        }}"
+    ));
+    let outcomes = [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
+        let module = harness::load_as(&source, form);
+        let tensor = memory::alloc(2 * WORDS as u64, 1, Kind::Device).unwrap();
+        for at in 0..WORDS {
+            // SAFETY: the allocation has as many words, and nobody else knows it.
+            unsafe { (tensor.base as *mut u16).add(at).write(at as u16) };
+        }
+        let mut moved = map;
+        moved.address = tensor.base;
+        let bytes = moved.to_bytes();
+        let mut out = vec![0xeeeeu16; WORDS];
+        let place = tensor.base.to_le_bytes();
+        let map = memory::alloc(128, 1, Kind::Device).unwrap();
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.base as *mut u8, 128) };
+        let output = memory::alloc(2 * WORDS as u64, 1, Kind::Device).unwrap();
+        // SAFETY: as above.
+        unsafe { std::ptr::write_bytes(output.base as *mut u8, 0xee, 2 * WORDS) };
+        let kernel = module.kernel("k").unwrap();
+        let values = [map.base.to_le_bytes(), place, output.base.to_le_bytes()];
+        let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
+        let launch = harness::launch(&module, kernel, [1; 3], [threads, 1, 1], 0, &values);
+        let result = crate::grid::run(&launch);
+        let mut all = vec![0u16; WORDS];
+        for (base, into) in [(tensor.base, &mut all), (output.base, &mut out)] {
+            let into = buffer(into);
+            // SAFETY: as above, and the launch is over.
+            unsafe {
+                std::ptr::copy_nonoverlapping(base as *const u8, into.as_mut_ptr(), into.len())
+            };
+        }
+        for base in [map.base, tensor.base, output.base] {
+            memory::free(base);
+        }
+        result.map(|()| [all, out])
+    });
+    let [vectors, rounds, fibers] = outcomes;
+    for other in [&vectors, &rounds] {
+        match (other, &fibers) {
+            (Ok(other), Ok(fibers)) => assert_eq!(other, fibers),
+            (Err(other), Err(fibers)) => assert_eq!(other.kind, fibers.kind),
+            _ => panic!("{other:?} in vectors or rounds, {fibers:?} as fibers"),
+        }
+    }
+    fibers
+}
+
+/// A copy of a box into shared memory, and from there, as it lies, to the output.
+fn load(copy: &str, bytes: u32) -> String {
+    format!(
+        "setp.ne.u32 %p1, %r1, 0; @%p1 bra ready;
+        mbarrier.init.shared.b64 [%r4+16376], 1;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4+16376], {bytes};
+        {copy}
+        ready: bar.sync 0;
+        wait: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4+16376], 0; @!%p2 bra wait;
+        @%p1 bra done;
+        cp.async.bulk.global.shared::cta.bulk_group [%rd3], [%r4], {bytes};
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+        done:"
+    )
+}
+
+const LOAD: &str = ".shared::cluster.global.tile.mbarrier::complete_tx::bytes";
+
+#[test]
+fn tiles_of_two_dimensions() {
+    let copy = format!(
+        "mov.u32 %r5, 8; mov.s32 %r6, -1;
+        cp.async.bulk.tensor.2d{LOAD} [%r4], [%rd1, {{%r5, %r6}}], [%r4+16376];"
+    );
+    for threads in [1, 8, 40] {
+        let [_, out] = run(map(&[64, 20], &[32, 4]), threads, &load(&copy, 256)).unwrap();
+        for (at, got) in (0..128).zip(out) {
+            let (x, y) = (at % 32 + 8, at / 32);
+            let wanted = if y == 0 { 0 } else { (y - 1) * 64 + x };
+            assert_eq!(got, wanted);
+        }
+    }
+}
+
+/// What is swizzled on the way in comes out as it was on the way back.
+#[test]
+fn swizzled_tiles_come_back() {
+    for (swizzle, row) in [(Swizzle::B32, 16), (Swizzle::B64, 32), (Swizzle::B128, 64)] {
+        let body = load(
+            &format!(
+                "mov.u32 %r5, 0; mov.u32 %r6, 3; mov.u32 %r7, 20;
+                cp.async.bulk.tensor.2d{LOAD} [%r4+1024], [%rd1, {{%r5, %r6}}], [%r4+16376];
+                fence.proxy.async.shared::cta;
+                cp.async.bulk.tensor.2d.global.shared::cta.bulk_group
+                    [%rd1, {{%r5, %r7}}], [%r4+1024];"
+            ),
+            row * 2 * 9,
+        );
+        let mut swizzled = map(&[64, 40], &[row as u16, 9]);
+        swizzled.swizzle = swizzle;
+        let [tensor, _] = run(swizzled, 8, &body).unwrap();
+        for y in 0..9 {
+            for x in 0..row as usize {
+                assert_eq!(tensor[(20 + y) * 64 + x], ((3 + y) * 64 + x) as u16);
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_of_pixels() {
+    let mut columns = map(&[16, 6, 5, 2], &[]);
+    columns.shape = Shape::Im2col {
+        lower: [-1, -1, 0],
+        upper: [-1, -1, 0],
+        channels: 16,
+        pixels: 40,
+    };
+    let copy = "mov.s32 %r5, -1; mov.u32 %r6, 0; mov.u16 %h1, 1; mov.u16 %h2, 2;
+        cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes
+            [%r4], [%rd1, {%r6, %r5, %r5, %r6}], [%r4+16376], {%h1, %h2};";
+    let [_, out] = run(columns, 8, &load(copy, 16 * 40 * 2)).unwrap();
+    let mut pixels = vec![];
+    for n in 0..2 {
+        for y in -1..4 {
+            for x in -1..5 {
+                pixels.push((x + 1, y + 2, n));
+            }
+        }
+    }
+    for (at, (x, y, n)) in pixels.into_iter().take(40).enumerate() {
+        let inside = (0..6).contains(&x) && (0..5).contains(&y);
+        for channel in 0..16 {
+            let wanted = match inside {
+                true => channel + 16 * (x + 6 * (y + 5 * n)),
+                false => 0,
+            };
+            assert_eq!(
+                i32::from(out[at * 16 + channel as usize]),
+                wanted,
+                "{x} {y} {n}"
+            );
+        }
+    }
+}
+
+#[test]
+fn reductions_and_prefetches() {
+    let body = "mov.u32 %r5, 0; mov.u32 %r6, 16; mov.u32 %r7, 7;
+        cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd1, {%r5, %r5}];
+        st.shared.v4.u32 [%r4], {%r6, %r7, %r6, %r7};
+        cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group
+            [%rd1, {%r5, %r7}], [%r4];
+        cp.reduce.async.bulk.tensor.2d.global.shared::cta.xor.bulk_group.L2::cache_hint
+            [%rd1, {%r5, %r7}], [%r4], %rd2;
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;";
+    let mut words = map(&[16, 20], &[4, 1]);
+    words.data = DataType::Uint32;
+    words.strides[0] = 64;
+    let [tensor, _] = run(words, 1, body).unwrap();
+    let before = |at: usize| (at as u32 * 2) | (at as u32 * 2 + 1) << 16;
+    for (at, by) in [16, 7, 16, 7].into_iter().enumerate() {
+        let place = 7 * 16 + at;
+        let got = u32::from(tensor[2 * place]) | u32::from(tensor[2 * place + 1]) << 16;
+        assert_eq!(got, (before(place) + by) ^ by);
+    }
+}
+
+/// A kernel changes its map.
+#[test]
+fn maps_are_changed_in_place() {
+    let copy = format!(
+        "add.u64 %rd5, %rd2, 512; mov.u32 %r6, 2;
+        tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd5;
+        tensormap.replace.tile.box_dim.global.b1024.b32 [%rd1], 0, 8;
+        tensormap.replace.tile.box_dim.b1024.b32 [%rd1], 1, %r6;
+        tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 1, 9;
+        tensormap.replace.tile.global_stride.global.b1024.b64 [%rd1], 0, 64;
+        tensormap.replace.tile.element_stride.global.b1024.b32 [%rd1], 1, 1;
+        tensormap.replace.tile.elemtype.global.b1024.b32 [%rd1], 2;
+        tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;
+        tensormap.replace.tile.interleave_layout.global.b1024.b32 [%rd1], 0;
+        tensormap.replace.tile.swizzle_mode.global.b1024.b32 [%rd1], 0;
+        tensormap.replace.tile.fill_mode.global.b1024.b32 [%rd1], 0;
+        fence.proxy.tensormap::generic.release.gpu;
+        fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;
+        mov.u32 %r5, 4; mov.u32 %r6, 8;
+        cp.async.bulk.tensor.2d{LOAD} [%r4], [%rd1, {{%r5, %r6}}], [%r4+16376];"
+    );
+    let [_, out] = run(map(&[64, 20], &[32, 4]), 1, &load(&copy, 64)).unwrap();
+    for at in 0..16u16 {
+        assert_eq!(out[at as usize], 256 + 8 * 32 + 8 + at);
+        // Beyond the last row.
+        assert_eq!(out[16 + at as usize], 0);
+    }
+}
+
+/// As an H200 answered.
+#[test]
+fn misuse_faults() {
+    use FaultKind::{IllegalAddress, IllegalInstruction, Misaligned};
+    let two = |shared: &str, map: &str| {
+        format!(
+            "mov.u32 %r5, 0; mov.u32 %r6, 0;
+            cp.async.bulk.tensor.2d{LOAD} [{shared}], [{map}, {{%r5, %r6}}], [%r4+16376];"
+        )
+    };
+    let right = map(&[64, 20], &[32, 4]);
+    for (map, copy, fault) in [
+        (right, two("%r4", "%rd2"), IllegalInstruction),
+        (
+            map(&[64, 5, 4], &[32, 1, 1]),
+            two("%r4", "%rd1"),
+            IllegalInstruction,
+        ),
+        (right, two("%r4+0x10000", "%rd1"), IllegalAddress),
+        (right, two("%r4", "%rd1+8"), Misaligned),
+        (
+            map(&[64, 2000], &[64, 70]),
+            two("%r4", "%rd1"),
+            IllegalAddress,
+        ),
+    ] {
+        let got = run(map, 8, &load(&copy, 256)).unwrap_err();
+        assert_eq!(got.kind, fault, "{copy} {}", got.detail);
+    }
+}
+
+#[test]
+fn wrong_forms_are_refused() {
+    for (line, what) in [
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+                [%r4], [%rd1, {%r5}], [%r6];",
+            "takes a tensor map and 2 coordinates",
+        ),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+                [%r4], [%rd1], [%r6];",
+            "takes a tensor map with coordinates",
+        ),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes
+                [%r4], [%rd1, {%r5, %r5}], [%r6], {%h1};",
+            "takes columns of tensors of 3",
+        ),
+        (
+            "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes
+                [%r4], [%rd1, {%r5, %r5, %r5, %r5}], [%r6], {%h1};",
+            "takes 2 offsets of pixels",
+        ),
+        (
+            "cp.async.bulk.tensor.2d.global.shared::cta.mbarrier::complete_tx::bytes
+                [%rd1, {%r5, %r5}], [%r4];",
+            "completes in a group",
+        ),
+        (
+            "tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 0, 1;",
+            "has not the operands",
+        ),
+        (
+            "tensormap.replace.tile.elemtype.global.b1024.b32 [%rd1], %r5;",
+            "an integer constant",
+        ),
+    ] {
+        let source = harness::module(&format!(
+            ".visible .entry k() {{
+                .reg .b16 %h<2>; .reg .b32 %r<8>; .reg .b64 %rd<2>;
+                {line}
+            }}"
+        ));
+        let refusal = harness::complaint(&source);
+        assert!(refusal.contains(what), "{line}: {refusal}");
+    }
+}
