@@ -162,7 +162,8 @@ pub(super) fn half_of(value: f64) -> u16 {
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-14);
     let digits = magnitude * power_of_two(10 - exponent);
     let nearest = (digits + WHOLE) - WHOLE;
-    sign | (((exponent + 14) as u16) << 10) + nearest as u16
+    let field = ((exponent + 14) as u16) << 10;
+    sign | (field + nearest as u16)
 }
 
 /// The bits of a single that arithmetic gave.

@@ -241,8 +241,8 @@ impl Matrix {
             row % 8 * self.line + row / 8 * self.stride + along
         };
         let place = self.start + offset;
-        let mask = self.line / 16 - 1;
-        let place = place ^ (((place / 128).wrapping_sub(self.base)) & mask) * 16;
+        let line_of_pattern = (place / 128).wrapping_sub(self.base) % (self.line / 16);
+        let place = place ^ (16 * line_of_pattern);
         (0..bytes).try_fold(0, |bits, n| {
             Some(bits | u32::from(shared.byte(place + n)?) << (8 * n))
         })

@@ -24,13 +24,13 @@ pub(super) fn compute(
         _ => product.depth as usize,
     };
     let places: Columns = sparse::columns(product, metadata);
-    for row in 0..product.rows as usize {
-        for column in 0..8 {
+    let factors = rows[..product.rows as usize].iter().zip(&places);
+    for (row, (factors, places)) in factors.enumerate() {
+        for (column, others) in columns.iter().enumerate() {
             let (lane, register) = place_of_sum(row, column);
-            let terms = rows[row][..depth].iter().zip(&places[row]);
+            let terms = factors[..depth].iter().zip(places);
             let sum = terms.fold(i64::from(c[register][lane] as i32), |sum, (x, place)| {
-                let other = columns[column][usize::from(*place)];
-                sum + combined(of_a, product.xor, *x, other)
+                sum + combined(of_a, product.xor, *x, others[usize::from(*place)])
             });
             d[register][lane] = narrowed(sum, product.saturates);
         }

@@ -23,14 +23,13 @@ pub(super) fn compute(product: Product, a: &[Words], b: &[Words], c: &[Words], d
             }
         }
         let [half_c, half_d] = product.halves;
-        for row in 0..8 {
-            for column in 0..8 {
+        for (row, [a0, a1, a2, a3]) in rows.into_iter().enumerate() {
+            for (column, [b0, b1, b2, b3]) in columns.into_iter().enumerate() {
                 let (unit, n) = place(row, column, half_c);
                 let sum = match half_c {
                     true => at(c, unit, n),
                     false => f32::from_bits(c[n][lane(unit)]),
                 };
-                let [[a0, a1, a2, a3], [b0, b1, b2, b3]] = [rows[row], columns[column]];
                 let sum = if half_c && half_d {
                     let (first, second) = (a1.mul_add(b1, a0 * b0), a3.mul_add(b3, a2 * b2));
                     (sum + first) + second

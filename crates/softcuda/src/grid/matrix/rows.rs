@@ -33,7 +33,8 @@ impl Rows {
     pub fn exchange(self, brought: [Words; 2]) -> impl Iterator<Item = [Words; 2]> {
         (0..self.count as usize).map(move |at| {
             let mut taken = brought;
-            for lane in 0..32 {
+            let [lows, highs] = &mut taken;
+            for (lane, (to_low, to_high)) in lows.iter_mut().zip(highs).enumerate() {
                 let (from, offset) = match self.turned {
                     false => (8 * at + lane / 4, 4 * (lane % 4)),
                     true => (8 * (at / 2) + 2 * (lane % 4) + at % 2, 2 * (lane / 4)),
@@ -41,8 +42,8 @@ impl Rows {
                 let [low, high] = brought.map(|words| words[from % 32]);
                 // A row starts at a multiple of its size, or no part of it can be accessed.
                 let misaligned = u32::from(low % 16 != 0);
-                taken[0][lane] = low | offset as u32 | misaligned;
-                taken[1][lane] = high;
+                *to_low = low | offset as u32 | misaligned;
+                *to_high = high;
             }
             taken
         })

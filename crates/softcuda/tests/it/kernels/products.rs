@@ -525,7 +525,7 @@ fn place(line: u64, turned: bool) -> Place {
         (line, false) => (16, 8 * line),
     };
     Place {
-        descriptor: mode << 62 | stride / 16 << 32 | leading / 16 << 16,
+        descriptor: mode << 62 | (stride / 16) << 32 | (leading / 16) << 16,
         turned,
     }
 }
