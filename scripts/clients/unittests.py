@@ -4,7 +4,6 @@
 each test, so that what was running when it ended is known. It is started anew for what is left.
 """
 
-import io
 import json
 import os
 import pathlib
@@ -66,10 +65,9 @@ def write(journal, results):
 class Journal(unittest.TestResult):
     def __init__(self, file):
         super().__init__()
-        self.file, self.buffer = file, False
+        self.file, self.buffer, self.failed = file, False, False
 
     def note(self, test, outcome, detail=""):
-        # A class whose set-up fails has no test.
         self.file.write(json.dumps([test.id(), outcome, detail[-3000:]]) + "\n")
         self.file.flush()
 
@@ -90,7 +88,13 @@ class Journal(unittest.TestResult):
 
     def addError(self, test, error):
         self.bad = True
+        if error[0].__name__ == "Skipped":  # pytest's way to skip
+            self.addSkip(test, str(error[1]))
+            return
         self.note(test, "failed", self._exc_info_to_string(error, test))
+        # What failed may have broken the context: the rest runs in a new process.
+        self.failed = True
+        self.stop()
 
     addFailure = addError
 
@@ -130,9 +134,11 @@ def child(module, journal, start=None):
     else:
         suite = loader.loadTestsFromName(module)
     left = unittest.TestSuite(test for test in tests_of(suite) if test.id() not in done)
-    with io.open(journal, "a") as file:
-        left.run(Journal(file))
+    with open(journal, "a") as file:
+        result = Journal(file)
+        left.run(result)
+    return 3 if result.failed else 0
 
 
 if __name__ == "__main__":
-    child(*sys.argv[1:])
+    sys.exit(child(*sys.argv[1:]))

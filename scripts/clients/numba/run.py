@@ -35,8 +35,7 @@ def main():
         for folder in FOLDERS for path in sorted((tests / folder).glob("test_*.py"))
     ]
     modules = [module for module in modules if options.only in module]
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    results = unittests.run(options.python, modules, options.folder, environment)
+    results = unittests.run(options.python, modules, options.folder, os.environ)
     results = {name.removeprefix("numba.cuda.tests."): result for name, result in results.items()}
     if options.only:
         sys.exit(outcomes.judge("numba", results, outcomes.expected(here / "expected.txt")))
