@@ -21,11 +21,19 @@ class Driver:
     def __init__(self):
         self.lib = ctypes.CDLL(os.environ.get("LIBCUDA", "libcuda.so.1"))
         self.call("cuInit", 0)
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.device = device
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.device = ctypes.c_int()
+        self.call("cuDeviceGet", ctypes.byref(self.device), 0)
+        self.use()
+
+    def use(self):
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.call("cuCtxSetCurrent", context)
+
+    def reset(self):
+        """Begins anew after a kernel that broke the context."""
+        self.call("cuDevicePrimaryCtxReset_v2", self.device)
+        self.use()
 
     def call(self, function, *arguments):
         code = getattr(self.lib, function)(*arguments)

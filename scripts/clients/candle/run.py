@@ -98,7 +98,7 @@ class Kernels:
     def __init__(self, driver, text):
         self.driver, self.module = driver, driver.load(text)
 
-    def __call__(self, name, out, *arguments, grid=4, block=128, shared=0):
+    def __call__(self, name, out, *arguments, grid=4, block=(128, 1, 1), shared=0):
         """Launches; arrays are copied to the device, `out` stands for itself and is returned."""
         function = self.driver.function(self.module, name, shared)
         places, values = [], []
@@ -114,7 +114,7 @@ class Kernels:
                 values.append(SIZE(argument))
             else:
                 values.append(argument)
-        self.driver.launch(function, (grid, 1, 1), (block, 1, 1), shared, values)
+        self.driver.launch(function, (grid, 1, 1), block, shared, values)
         got = np.empty_like(out)
         self.driver.download(result, got)
         for place in places:
@@ -202,16 +202,17 @@ def reduce(k):
                               ("fast_argmax_f32", x.argmax, np.uint32),
                               ("fast_argmin_f32", x.argmin, np.uint32)]:
         out = np.zeros(12, type_)
-        got = k(name, out, x.size, 200, 2, info, x, out, grid=12, block=256)
+        got = k(name, out, x.size, 200, 2, info, x, out, grid=12, block=(256, 1, 1))
         close(got, rule(axis=1), 1e-5, 1e-4)
     powers = np.exp(x.astype(np.float64))
-    rows = {"grid": 12, "block": 32}
+    # A warp has a row; softmax counts its threads by y.
+    down, rows = {"grid": 12, "block": (1, 32, 1)}, {"grid": 12, "block": (32, 1, 1)}
     out = np.zeros_like(x)
     softmax = powers / powers.sum(1, keepdims=True)
-    close(k("softmax_f32", out, x, out, ctypes.c_int(200), **rows), softmax)
+    close(k("softmax_f32", out, x, out, ctypes.c_int(200), **down), softmax)
     half = x.astype(np.float16)
     out = np.zeros_like(half)
-    close(k("softmax_f16", out, half, out, ctypes.c_int(200), **rows), softmax, 5e-3, 1e-4)
+    close(k("softmax_f16", out, half, out, ctypes.c_int(200), **down), softmax, 5e-3, 1e-4)
     weight, bias = floats(200), floats(200)
     scale = 1 / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-5)
     out = np.zeros_like(x)
@@ -263,7 +264,7 @@ def conv(k):
 def sort(k):
     x = floats(5, 100)
     out = np.zeros((5, 100), np.uint32)
-    got = k("asort_asc_f32", out, x, out, ctypes.c_int(100), ctypes.c_int(128), grid=5, block=128,
+    got = k("asort_asc_f32", out, x, out, ctypes.c_int(100), ctypes.c_int(128), grid=5, block=(128, 1, 1),
             shared=512)
     np.testing.assert_array_equal(np.take_along_axis(x, got.astype(np.int64), 1), np.sort(x, 1))
 
@@ -277,7 +278,7 @@ def quantized(k):
     raw = np.concatenate([scales.view(np.uint8).reshape(blocks, 2), packed], axis=1)
     out = np.zeros(blocks * 32, np.float32)
     got = k("dequantize_block_q4_0_f32", out, raw, out, ctypes.c_int(blocks), grid=blocks // 8,
-            block=32)
+            block=(32, 1, 1))
     close(got, ((nibbles - 8) * scales.astype(np.float32)[:, None]).ravel(), 1e-6, 1e-6)
 
 
@@ -291,7 +292,7 @@ def main():
          str(here / "Cargo.toml")], check=True, capture_output=True).stdout)
     package = next(each for each in metadata["packages"] if each["name"] == "candle-kernels")
     sources = pathlib.Path(package["manifest_path"]).parent / "src"
-    nvrtc, results = Nvrtc(folder), {}
+    driver, nvrtc, results = Driver(), Nvrtc(folder), {}
     checks = {check.__name__: check for check in CHECKS}
     for path in sorted(sources.glob("*.cu")):
         for target in [80, 90]:
@@ -304,14 +305,13 @@ def main():
             (folder / "ptx").mkdir(parents=True, exist_ok=True)
             (folder / "ptx" / f"{name.replace('/', '.')}.ptx").write_text(text)
             try:
-                kernels = Kernels(Driver(), text)
+                kernels = Kernels(driver, text)
                 if path.stem in checks:
                     checks[path.stem](kernels)
                 results[name] = ("passed", "")
             except (AssertionError, CudaError) as error:
                 results[name] = ("failed", "\n".join(str(error).splitlines()[:6]))
-                driver = Driver()
-                driver.call("cuDevicePrimaryCtxReset_v2", driver.device)
+                driver.reset()
             print(name, results[name][0], flush=True)
     for name, (outcome, detail) in results.items():
         if outcome == "skipped":

@@ -325,22 +325,21 @@ def run(driver, folder, case):
 def main():
     folder = pathlib.Path(sys.argv[1])
     text = sys.argv[2] if len(sys.argv) > 2 else ""
-    results = {}
+    driver, results = Driver(), {}
     for case in json.loads((folder / "cases.json").read_text()):
         name = case["file"].removesuffix(".ptx")
         if text not in name:
             continue
         try:
-            wrong = run(Driver(), folder, case)
+            wrong = run(driver, folder, case)
             results[name] = ("failed", wrong) if wrong else ("passed", "")
         except CudaError as error:
             lines = str(error).splitlines()
             results[name] = ("failed", "\n".join(lines[:4]))
-            # A context that a kernel has broken is of no use to the next one.
-            driver = Driver()
-            driver.call("cuDevicePrimaryCtxReset_v2", driver.device)
+            driver.reset()
         print(name, results[name][0], flush=True)
     outcomes.finish("triton", results, folder, here / "expected.txt")
 
 
-main()
+if __name__ == "__main__":
+    main()
