@@ -27,7 +27,8 @@ def run(python, modules, folder, environment, extra=()):
             done = read(journal)
             command = [python, __file__, module, str(journal), *extra]
             with open(journal.with_suffix(".log"), "ab") as log:
-                child = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
+                child = subprocess.run(
+                    command, env=environment, stdout=log, stderr=log, check=False)
             after = read(journal)
             started = [name for name, result in after.items() if result[0] == "started"]
             if child.returncode == 0 and not started:

@@ -197,7 +197,8 @@ def cast(k):
 def reduce(k):
     x = floats(12, 200)
     info = shape_of(x)
-    for name, rule, type_ in [("fast_sum_f32", x.sum, np.float32), ("fast_max_f32", x.max, np.float32),
+    for name, rule, type_ in [("fast_sum_f32", x.sum, np.float32),
+                              ("fast_max_f32", x.max, np.float32),
                               ("fast_min_f32", x.min, np.float32),
                               ("fast_argmax_f32", x.argmax, np.uint32),
                               ("fast_argmin_f32", x.argmin, np.uint32)]:
@@ -264,8 +265,8 @@ def conv(k):
 def sort(k):
     x = floats(5, 100)
     out = np.zeros((5, 100), np.uint32)
-    got = k("asort_asc_f32", out, x, out, ctypes.c_int(100), ctypes.c_int(128), grid=5, block=(128, 1, 1),
-            shared=512)
+    got = k("asort_asc_f32", out, x, out, ctypes.c_int(100), ctypes.c_int(128), grid=5,
+            block=(128, 1, 1), shared=512)
     np.testing.assert_array_equal(np.take_along_axis(x, got.astype(np.int64), 1), np.sort(x, 1))
 
 

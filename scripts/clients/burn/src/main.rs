@@ -205,7 +205,11 @@ fn check(name: &str) -> Result<(), String> {
             name,
             &ours,
             &theirs,
-            if name.contains("matmul") { 2e-2 } else { 1e-4 },
+            if name.contains("matmul") || name == "convolution" {
+                2e-2
+            } else {
+                1e-4
+            },
         );
     }
     let (losses, out) = train::<Gpu>(&Default::default());
