@@ -17,7 +17,7 @@ LIMIT = 120  # seconds a test may take
 
 def run(python, modules, folder, environment, extra=()):
     """Returns {test: (outcome, detail)}. Modules are names, or paths of files."""
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     results = {}
     for module in modules:
@@ -28,7 +28,8 @@ def run(python, modules, folder, environment, extra=()):
             command = [python, __file__, module, str(journal), *extra]
             with open(journal.with_suffix(".log"), "ab") as log:
                 child = subprocess.run(
-                    command, env=environment, stdout=log, stderr=log, check=False)
+                    command, cwd=folder, env=environment, stdout=log, stderr=log,
+                    check=False)
             after = read(journal)
             started = [name for name, result in after.items() if result[0] == "started"]
             if child.returncode == 0 and not started:
