@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-VERSION_KEYS = {"error_log": 5, "error_log_size": 6}
+LOG, LOG_SIZE = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and its _SIZE_BYTES
 SHARED_SIZE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -45,7 +45,7 @@ class Driver:
     def load(self, ptx):
         """Loads PTX text. A refusal carries the JIT's log."""
         log = ctypes.create_string_buffer(1 << 20)
-        options = (ctypes.c_int * 2)(*VERSION_KEYS.values())
+        options = (ctypes.c_int * 2)(LOG, LOG_SIZE)
         values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
         module = ctypes.c_void_p()
         try:
