@@ -1,0 +1,1 @@
+//! The sources that `run.py` reads belong to a dependency.
