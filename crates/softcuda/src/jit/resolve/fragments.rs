@@ -178,7 +178,16 @@ impl Steps<'_, '_, '_> {
             let places: Vec<Arg> = places.collect();
             self.access(load, space, Type::B16, register, &places);
         }
+        if !load {
+            self.meet();
+        }
         Ok(())
+    }
+
+    /// The lanes meet. A device does such an instruction for all lanes at once, and programs rely on
+    /// it.
+    fn meet(&mut self) {
+        self.step("bar.warp.sync", vec![number(u64::from(u32::MAX))]);
     }
 
     /// Loads or stores the elements of a register of 32 bits or one double: in one access where
@@ -268,7 +277,7 @@ impl Steps<'_, '_, '_> {
             return Err("goes by rows of A and columns of B".into());
         }
         // Lanes may load what others stored before.
-        self.step("bar.warp.sync", vec![number(u64::from(u32::MAX))]);
+        self.meet();
         let base = self.address(address)?;
         let line = match stride {
             None => number(fragment.line(by_columns)),
@@ -324,6 +333,9 @@ impl Steps<'_, '_, '_> {
                 .collect();
             let space = space.unwrap_or_default();
             self.access(load, space, fragment.element, register, &places);
+        }
+        if !load {
+            self.meet();
         }
         Ok(())
     }
