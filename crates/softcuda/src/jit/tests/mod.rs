@@ -12,6 +12,7 @@ mod control;
 mod corpus;
 mod forms;
 mod fuzz;
+mod matrices;
 mod mbarriers;
 mod memory;
 mod misbehaviour;

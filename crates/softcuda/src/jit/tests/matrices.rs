@@ -1,0 +1,168 @@
+//! Matrix instructions where they are misused, and what they promise beyond their numbers, which
+//! the integration test `kernels` compares with an H200's.
+
+use crate::grid::launch::{Fault, FaultKind};
+use crate::jit::harness::{self, buffer};
+use crate::jit::module::Form;
+
+const FORMS: [Form; 3] = [Form::Vectors, Form::Rounds, Form::Fibers];
+
+fn kernel(body: &str) -> String {
+    format!(
+        ".version 9.0\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 out) {{
+    .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<32>; .reg .f32 %f<32>; .reg .f64 %d<16>;
+    .reg .b64 %rd<16>; .shared .align 1024 .b8 area[4096];
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
+    add.u64 %rd2, %rd1, %rd2; mov.u32 %r2, area;
+    {body}
+}}"
+    )
+}
+
+fn run(form: Form, body: &str, threads: u32, out: &mut [u32]) -> Result<(), Fault> {
+    let module = harness::load_as(&kernel(body), form);
+    let (grid, block) = ([1, 1, 1], [threads, 1, 1]);
+    harness::run_in(&module, "k", grid, block, 0, &mut [buffer(out)], &[])
+}
+
+#[test]
+fn wrong_forms_are_refused() {
+    for body in [
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%rd1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m16n8k16.col.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m16n8k16.row.col.satfinite.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s4.s32 {%r1,%r2}, {%r3}, {%r4}, {%r5,%r6};",
+        "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32 {%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r9,%r10}, {%r1,%r2,%r3,%r4};",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r5,%r6}, {%f1,%f2,%f3,%f4}, %r7, 4;",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r5,%r6}, {%f1,%f2,%f3,%f4}, %r7, %r8;",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r5}, {%f1};",
+        "wmma.mma.sync.aligned.row.col.m16n16k16.s32.f16 {%r1}, {%r1}, {%r5}, {%r1};",
+        "wmma.mma.sync.aligned.row.row.m8n8k32.s32.s4.s4.s32 {%r1,%r2}, {%r3}, {%r4}, {%r5,%r6};",
+        "wmma.load.a.sync.aligned.row.m16n16k16.f32 {%f1}, [%rd1];",
+        "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1,%r2,%r3,%r4}, [%rd1];",
+        "wmma.load.d.sync.aligned.row.m16n16k16.f16 {%r1,%r2,%r3,%r4}, [%rd1];",
+        "wmma.load.a.sync.aligned.m16n16k16.f16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%rd1];",
+        "wmma.store.d.sync.aligned.row.m16n16k16.s8 [%rd1], {%r1,%r2};",
+        "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r1,%r2,%r3}, [%r2];",
+        "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [%r2];",
+        "ldmatrix.sync.aligned.m8n8.x1.global.b16 {%r1}, [%rd1];",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%h1}, [%r2];",
+        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {_};",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %r1;",
+        "wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %p1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3}, %rd1, %rd2, %p1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %r1, %rd2, %p1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %p1, 2, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %p1, 1, 1;",
+        "wgmma.mma_async.sync.aligned.m64n8k8.f64.f64.f64 {%d1,%d2,%d3,%d4}, %rd1, %rd2, %p1, 1, 1;",
+        "wgmma.wait_group.sync.aligned;",
+    ] {
+        let error = harness::refusal(&kernel(body));
+        assert!(error.log.contains("line 9;"), "{body}: {}", error.log);
+    }
+}
+
+/// Each lane reads, at once, what another stored.
+#[test]
+fn what_was_stored_is_there_for_all_lanes() {
+    let zeros = (0..8).map(|n| format!("mov.b32 %f{}, {n}.0; ", n + 1));
+    let zeros: String = zeros.collect();
+    let body = format!(
+        "{zeros} cvt.rn.f32.u32 %f9, %r1; add.f32 %f1, %f1, %f9;
+    wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r2], {{%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8}}, 16;
+    xor.b32 %r3, %r1, 31; shl.b32 %r3, %r3, 3; add.u32 %r3, %r3, %r2;
+    ld.shared.b32 %r4, [%r3]; st.global.b32 [%rd2], %r4;
+    stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5], {{%r1}};
+    ld.shared.b32 %r4, [%r3]; st.global.b32 [%rd2+128], %r4; ret;"
+    );
+    let rows = "mov.u32 %r6, 15; and.b32 %r5, %r1, 7; mad.lo.u32 %r5, %r5, 16, %r2;";
+    let body = body.replace("stmatrix", &format!("{rows} stmatrix"));
+    for form in FORMS {
+        let mut out = [0u32; 64];
+        run(form, &body, 32, &mut out).unwrap();
+        for lane in 0..32usize {
+            // Of the first row of eight bytes a lane: which pair of columns of which row.
+            let place = 2 * (lane ^ 31);
+            let (row, column) = (place / 16, place % 16);
+            let owner = 4 * (row % 8) + column % 8 / 2;
+            let first = if row >= 8 { 2 } else { 0 } + if column >= 8 { 4 } else { 0 };
+            let own = if first == 0 {
+                owner as f32
+            } else {
+                first as f32
+            };
+            assert_eq!(f32::from_bits(out[lane]), own, "{form:?} {lane}");
+        }
+        // Eight rows of four words: pairs of 16 bits, one word for each lane.
+        for lane in 0..32usize {
+            let word = 2 * (lane ^ 31);
+            if word < 32 {
+                assert_eq!(out[32 + lane], word as u32, "{form:?} {lane}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_not_there() {
+    let row = |address: &str, what: &str| {
+        format!("mad.lo.u32 %r3, %r1, 16, %r2; {address} {what} st.global.b32 [%rd2], %r4; ret;")
+    };
+    let load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];";
+    let store = "stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%r3], {%r4};";
+    for form in FORMS {
+        for what in [load, store] {
+            let fault = |address: &str| {
+                let result = run(form, &row(address, what), 32, &mut [0; 32]);
+                result.expect_err(address).kind
+            };
+            assert_eq!(fault("add.u32 %r3, %r3, 4096;"), FaultKind::IllegalAddress);
+            assert_eq!(fault("add.u32 %r3, %r3, 8;"), FaultKind::Misaligned);
+            run(form, &row("", what), 32, &mut [0; 32]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn descriptors_of_memory_that_is_not_there() {
+    let body = |descriptor: u64| {
+        format!(
+            "mov.b32 %f1, 0f00000000; mov.b32 %f2, %f1; mov.b32 %f3, %f1; mov.b32 %f4, %f1;
+    setp.eq.u32 %p1, %r1, %r1; mov.u64 %rd4, 0; mov.u64 %rd5, {descriptor:#x};
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f1,%f2,%f3,%f4}}, %rd4, %rd5, %p1, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+    st.global.f32 [%rd2], %f1; ret;"
+        )
+    };
+    for form in FORMS {
+        let mut out = [1u32; 128];
+        run(form, &body(0), 128, &mut out).unwrap();
+        for descriptor in [0x3fff, 0x3fff << 16, u64::MAX] {
+            let fault = run(form, &body(descriptor), 128, &mut out).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::IllegalAddress, "{form:?}");
+        }
+    }
+}
+
+/// Lanes that have ended take no part; what they would have brought is any number.
+#[test]
+fn a_warp_without_all_lanes_goes_on() {
+    let body = "setp.gt.u32 %p1, %r1, 20; @%p1 ret;
+    mov.b32 %f1, 0f3f800000; mov.b32 %r3, 0; mov.b32 %r4, 0;
+    mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r3,%r4}, {%r4}, {%f1,%f1,%f1,%f1};
+    movmatrix.sync.aligned.m8n8.trans.b16 %r5, %r1;
+    st.global.b32 [%rd2], 7; ret;";
+    for form in FORMS {
+        let mut out = [0u32; 32];
+        run(form, body, 32, &mut out).unwrap();
+        assert!(out[..21].iter().all(|word| *word == 7), "{form:?}");
+        assert!(out[21..].iter().all(|word| *word == 0), "{form:?}");
+    }
+}
