@@ -10,6 +10,7 @@
 //! | `barrier`, `warp`, `cluster`, `mbarrier`, `poll` | where threads wait, and the functions by which compiled code gets there |
 //! | `atomic`, `reduce` | the atomic operations that are no single instruction |
 //! | `bulk`, `tensor` | copies of bytes and of boxes of tensors |
+//! | `matrix` | tensor cores: products of a warp and of a warpgroup |
 //! | `device_functions` | what the driver gives kernels to call |
 //!
 //! Invariant: a fiber is never unwound nor dropped while it is suspended. When a launch must stop,

@@ -322,7 +322,7 @@ impl Factors {
         let terms = || {
             let places = &self.places[row][..self.count];
             let taken = places.iter().enumerate().filter(move |(at, _)| takes(*at));
-            taken.map(|(at, place)| (at, usize::from(*place)))
+            taken.map(|(at, place)| (at, usize::from(*place) % 64))
         };
         let sums = self.finite_sums(row, summands, terms);
         if self.finite && summands.iter().all(|summand| summand.is_finite()) {
@@ -389,10 +389,11 @@ impl Factors {
 /// The whole units in a term of a sum: digits, less than 4, of so many times 2.
 #[inline(always)]
 fn cut(digits: f32, power: i32) -> i32 {
-    // What is less than a unit is nothing; what is zero has any power.
-    let factor = f32::from_bits(((power.clamp(-64, DIGITS) + 127) << 23) as u32);
-    // SAFETY: digits are finite and less than 4, and the factor is at most 2 to the power of
-    // `DIGITS`.
+    debug_assert!(power <= DIGITS, "the greatest power is that of the sum");
+    // What is less than a unit is nothing.
+    let factor = f32::from_bits(((power.max(-64) + 127) << 23) as u32);
+    // SAFETY: digits are finite and less than 4, and the power is at most `DIGITS`, as no term is
+    // of a greater power than the greatest.
     unsafe { (digits * factor).to_int_unchecked() }
 }
 

@@ -131,7 +131,7 @@ fn functions_that_never_run_are_checked_too() {
 
 /// Right PTX that is not run fails where a kernel reaches it, and nothing else.
 #[test]
-fn what_is_not_run_fails_the_kernels_that_reach_it() {
+fn what_is_not_run() {
     let module = harness::load(&harness::module(
         ".global .texref image;
 .func sample() { .reg .b32 %r<5>;
