@@ -17,7 +17,6 @@ fn staged_copies(name: &'static str) -> Case {
     let count = blocks * tiles * 128 - 64;
     let values = Inputs::new(name).make(4 * count, |s| s.below(2000) as f32 / 8.0 - 100.0);
     let mut case = Case::new(name, ASYNCHRONOUS);
-    case.unrecorded = true;
     let (input, out) = (case.input(&values), case.output::<f32>(blocks * 128));
     let value = |at: usize| values.get(at).copied().unwrap_or(0.0);
     let thread_sum = |block: usize, thread: usize| {
@@ -45,7 +44,6 @@ fn bulk_pipeline(name: &'static str) -> Case {
     let (blocks, tiles) = (5usize, 11usize);
     let values = Inputs::new(name).words32(blocks * tiles * 256);
     let mut case = Case::new(name, ASYNCHRONOUS);
-    case.unrecorded = true;
     let (input, out) = (case.input(&values), case.output::<u32>(blocks * 256));
     let before: Vec<u32> = (0..256).collect();
     let sums = case.inout(&before);
@@ -103,7 +101,6 @@ fn bulk_reductions(name: &'static str) -> Case {
         })
         .collect();
     let mut case = Case::new(name, ASYNCHRONOUS);
-    case.unrecorded = true;
     let (input, out) = (case.input(&values), case.inout(&before));
     case.expect(out, &expected);
     case.launch(name, 1, 32, args![input, out]);
@@ -172,7 +169,6 @@ fn reduced(which: usize, old: &[u32], new: &[u32]) -> Vec<u32> {
 fn cluster_sums(name: &'static str) -> Case {
     let values = Inputs::new(name).make(12 * 128, |s| s.below(1000) as u32);
     let mut case = Case::new(name, ASYNCHRONOUS);
-    case.unrecorded = true;
     let (input, out) = (case.input(&values), case.output::<u32>(12 * 128));
     let sums = |block: &[u32]| {
         let mut sums = block.to_vec();
@@ -198,7 +194,6 @@ fn cluster_sums(name: &'static str) -> Case {
 fn cluster_messages(name: &'static str) -> Case {
     let values = Inputs::new(name).make(8 * 64, |s| s.below(1 << 30) as u32);
     let mut case = Case::new(name, ASYNCHRONOUS);
-    case.unrecorded = true;
     let (input, out) = (case.input(&values), case.output::<u32>(8 * 256));
     let word = |at: usize| {
         let (block, thread) = (at / 256, at % 256);
@@ -220,7 +215,6 @@ fn cluster_messages(name: &'static str) -> Case {
 fn barrier_states(name: &'static str) -> Case {
     let rounds = 13;
     let mut case = Case::new(name, ASYNCHRONOUS);
-    case.unrecorded = true;
     let out = case.output::<u32>(2 * 96);
     let mut values: Vec<u32> = (0..96).collect();
     for _ in 0..rounds {

@@ -215,8 +215,6 @@ pub struct Ptx {
 
 pub struct Case {
     pub name: &'static str,
-    /// No H200 has recorded it yet: it is compared with the host alone.
-    pub unrecorded: bool,
     pub ptx: Ptx,
     pub(super) buffers: Vec<Contents>,
     pub(super) launches: Vec<Launch>,
@@ -249,7 +247,6 @@ impl Case {
     pub fn new(name: &'static str, ptx: Ptx) -> Self {
         Case {
             name,
-            unrecorded: false,
             ptx,
             buffers: Vec::new(),
             launches: Vec::new(),

@@ -106,7 +106,6 @@ fn words(bytes: &[u8]) -> Vec<u16> {
 /// A case whose input counts words of 16 bits.
 fn counting(name: &'static str) -> (Case, Buffer) {
     let mut case = Case::new(name, TENSOR_MAP);
-    case.unrecorded = true;
     let values: Vec<u16> = (0..32768).collect();
     let input = case.input(&values);
     (case, input)
@@ -401,7 +400,6 @@ fn singles(case: &mut Case) -> Buffer {
 
 fn tiles_of_subnormals(name: &'static str) -> Case {
     let mut case = Case::new(name, TENSOR_MAP);
-    case.unrecorded = true;
     let input = singles(&mut case);
     load(
         &mut case,
