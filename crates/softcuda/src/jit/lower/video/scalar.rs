@@ -195,7 +195,7 @@ fn decode_multiply(reader: &Reader<'_>, words: &Words) -> Result<Box<dyn Operati
         return Err(reader.invalid("negates the product or the last operand, not both".into()));
     }
     if words.plus_one && negated.contains(&true) {
-        return Err(reader.invalid("negates neither the product nor the last operand with .po".into()));
+        return Err(reader.invalid("negates nothing with .po".into()));
     }
     Ok(Box::new(Multiply {
         negated,
