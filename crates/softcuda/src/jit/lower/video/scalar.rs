@@ -10,9 +10,9 @@
 //!
 //! | instruction | result |
 //! |---|---|
-//! | `.sat` to `.u32`, but of shifts | a negative becomes 0; what is too large keeps its low 32 bits |
-//! | `.sat` to a half or byte, but of shifts | a negative becomes the largest number |
-//! | `.sat` of shifts | 34 bits are kept, with sign, and saturated to 32 bits, also for a part |
+//! | `.sat` to `.u32`, not of shifts | a negative becomes 0, a large number keeps 32 bits |
+//! | `.sat` to a half or byte, not of shifts | a negative becomes the largest number |
+//! | `.sat` of shifts | 34 bits are kept, with sign, and saturated to 32, also for a part |
 //! | `.min`, `.max` with the last operand | compare 64 bits, not the low 32 bits |
 //! | into `.h1` | the result's upper half, not its lower half |
 //! | `vmad` of words | its factors and its sum are signed, whatever their types |
