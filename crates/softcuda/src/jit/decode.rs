@@ -106,10 +106,71 @@ pub(crate) enum Arg {
     Pair(Box<Arg>, Box<Arg>),
     /// `!p`
     Not(Box<Arg>),
+    /// `%r1.b0`, `-%r1`: what a video instruction takes of a register.
+    Part(RegId, Selector),
     /// `(a, b)`
     List(Vec<Arg>),
     /// `_`
     Sink,
+}
+
+/// What a video instruction takes of a register: some of its bytes or halves, or its negation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Selector {
+    /// The size of a part in bits: 8 or 16, or 32 for the whole register.
+    pub bits: u8,
+    /// The numbers of the parts, the lowest place first.
+    parts: [u8; 4],
+    count: u8,
+    /// The register is negated: `-%r1`.
+    pub negated: bool,
+}
+
+impl Selector {
+    /// The whole register.
+    pub const WHOLE: Selector = Selector {
+        bits: 32,
+        parts: [0; 4],
+        count: 1,
+        negated: false,
+    };
+
+    /// The selector of a name such as `b3`, `h10` or `b7654`.
+    pub fn named(name: &str) -> Option<Selector> {
+        let (bits, limit) = match name.as_bytes().first()? {
+            b'b' => (8, b'8'),
+            b'h' => (16, b'4'),
+            _ => return None,
+        };
+        let digits = &name.as_bytes()[1..];
+        let fits = (1..=32 / usize::from(bits)).contains(&digits.len());
+        if !fits || !digits.iter().all(|digit| (b'0'..limit).contains(digit)) {
+            return None;
+        }
+        let mut parts = [0; 4];
+        for (part, digit) in parts.iter_mut().zip(digits.iter().rev()) {
+            *part = digit - b'0';
+        }
+        Some(Selector {
+            bits,
+            parts,
+            count: digits.len() as u8,
+            negated: false,
+        })
+    }
+
+    /// The numbers of the parts, the lowest place first.
+    pub fn parts(&self) -> &[u8] {
+        &self.parts[..usize::from(self.count)]
+    }
+
+    /// The same, negated.
+    pub fn negated(self) -> Selector {
+        Selector {
+            negated: true,
+            ..self
+        }
+    }
 }
 
 /// Why an instruction is not run.

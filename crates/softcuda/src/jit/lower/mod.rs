@@ -74,6 +74,7 @@ use entry::Entry;
 use function::Frame;
 pub(crate) use groups::PlainAccess;
 pub(crate) use runs::Term;
+pub(crate) use video::is_video;
 
 /// The decoder of an opcode's family; `None` for an opcode that is not run.
 pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
@@ -82,8 +83,7 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "and" | "or" | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "popc" | "clz"
         | "bfind" | "brev" | "fns" | "bfe" | "bfi" | "szext" | "bmsk" | "prmt" | "dp4a"
         | "dp2a" => bits::decode,
-        "vadd2" | "vadd4" | "vsub2" | "vsub4" | "vavrg2" | "vavrg4" | "vabsdiff2" | "vabsdiff4"
-        | "vmin2" | "vmin4" | "vmax2" | "vmax4" | "vset2" | "vset4" => video::decode,
+        name if is_video(name) => video::decode,
         "add" | "sub" | "mul" | "mad" | "fma" | "div" | "min" | "max" | "abs" | "neg" => {
             arithmetic_by_type
         }
@@ -258,7 +258,12 @@ impl Lower<'_> {
                     false => self.fit(value, want, false),
                 }
             }
-            Arg::SpecialVector(_) | Arg::Vector(_) | Arg::Pair(..) | Arg::List(_) | Arg::Sink => {
+            Arg::SpecialVector(_)
+            | Arg::Part(..)
+            | Arg::Vector(_)
+            | Arg::Pair(..)
+            | Arg::List(_)
+            | Arg::Sink => {
                 let zero = self.zero(want);
                 self.spread(zero)
             }

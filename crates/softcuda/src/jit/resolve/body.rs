@@ -153,7 +153,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
 fn mentions(tables: &Tables, steps: &[PendingStep<'_>]) -> Vec<u32> {
     fn count(arg: &Arg, mentions: &mut [u32]) {
         match arg {
-            Arg::Reg(id) => mentions[id.0 as usize] += 1,
+            Arg::Reg(id) | Arg::Part(id, _) => mentions[id.0 as usize] += 1,
             Arg::Address(arg, _) | Arg::Not(arg) => count(arg, mentions),
             Arg::Pair(a, b) => [a, b].into_iter().for_each(|arg| count(arg, mentions)),
             Arg::Vector(args) | Arg::List(args) => args.iter().for_each(|arg| count(arg, mentions)),
@@ -256,7 +256,7 @@ fn specials(args: &[Arg]) -> SmallVec<[Special; 1]> {
                 gather(b, into);
             }
             Arg::Vector(args) | Arg::List(args) => args.iter().for_each(|arg| gather(arg, into)),
-            Arg::Reg(_) | Arg::Imm(_) | Arg::Symbol(..) | Arg::Sink => {}
+            Arg::Reg(_) | Arg::Part(..) | Arg::Imm(_) | Arg::Symbol(..) | Arg::Sink => {}
         }
     }
     let mut found = SmallVec::new();
@@ -272,7 +272,7 @@ fn named(
 ) -> (SmallVec<[RegId; 2]>, SmallVec<[RegId; 4]>) {
     fn gather(arg: &Arg, into: &mut impl Extend<RegId>) {
         match arg {
-            Arg::Reg(id) => into.extend([*id]),
+            Arg::Reg(id) | Arg::Part(id, _) => into.extend([*id]),
             Arg::Address(arg, _) | Arg::Not(arg) => gather(arg, into),
             Arg::Vector(args) | Arg::List(args) => args.iter().for_each(|arg| gather(arg, into)),
             Arg::Pair(a, b) => {
@@ -293,7 +293,7 @@ fn named(
             .iter()
             .any(|modifier| modifier == "red"),
         ("call", first) => matches!(first, Some(Arg::List(_))) && args.len() > 1,
-        (_, Some(Arg::Reg(_) | Arg::Vector(_) | Arg::Pair(..))) => true,
+        (_, Some(Arg::Reg(_) | Arg::Part(..) | Arg::Vector(_) | Arg::Pair(..))) => true,
         _ => false,
     };
     let (mut writes, mut reads) = (SmallVec::new(), SmallVec::new());
@@ -643,6 +643,7 @@ impl<'a> Resolve<'_, 'a> {
             }
             Arg::Symbol(..)
             | Arg::Reg(_)
+            | Arg::Part(..)
             | Arg::Imm(_)
             | Arg::Special(_)
             | Arg::SpecialVector(_)

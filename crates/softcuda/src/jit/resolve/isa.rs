@@ -21,15 +21,6 @@ const OPCODES: &[&str] = &[
     "tex",
     "tld4",
     "txq",
-    "vabsdiff",
-    "vadd",
-    "vmad",
-    "vmax",
-    "vmin",
-    "vset",
-    "vshl",
-    "vshr",
-    "vsub",
 ];
 
 /// Modifiers that are no types. Those with `::` are hints, scopes and spaces, of which later
@@ -181,17 +172,6 @@ const MODIFIERS: &[&str] = &[
     "b",
     "a",
     "shiftamt",
-    "h0",
-    "h1",
-    "h10",
-    "h32",
-    "b0",
-    "b1",
-    "b2",
-    "b3",
-    "po",
-    "shr7",
-    "shr15",
 ];
 
 /// Opcodes of which some forms are right and not run; of all others every form is.

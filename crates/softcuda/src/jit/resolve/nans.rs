@@ -153,7 +153,7 @@ impl Nans {
 fn mark(list: &mut Vec<bool>, args: &[Arg]) {
     for arg in args {
         match arg {
-            Arg::Reg(id) => {
+            Arg::Reg(id) | Arg::Part(id, _) => {
                 let at = id.0 as usize;
                 if list.len() <= at {
                     list.resize(at + 1, false);

@@ -5,7 +5,8 @@ use ptx::ast::{self, AddressBase, Immediate, Index, Linkage, Operand, Pos, Type}
 use super::body::Resolve;
 use super::scope::Named;
 use super::special;
-use crate::jit::decode::{Arg, Refusal, Symbol};
+use crate::jit::decode::{Arg, Refusal, Selector, Symbol};
+use crate::jit::lower::is_video;
 
 impl Resolve<'_, '_> {
     /// An operand; what is wrong with it is refused, and stands for nothing.
@@ -44,6 +45,8 @@ impl Resolve<'_, '_> {
                 }),
                 Arg::Imm(Immediate::F32(bits)) => Arg::Imm(Immediate::F32(bits ^ 1 << 31)),
                 Arg::Imm(Immediate::F64(bits)) => Arg::Imm(Immediate::F64(bits ^ 1 << 63)),
+                Arg::Reg(id) if at.opcode == "vmad" => Arg::Part(id, Selector::WHOLE.negated()),
+                Arg::Part(id, selector) if at.opcode == "vmad" => Arg::Part(id, selector.negated()),
                 Arg::Sink => Arg::Sink,
                 _ => self.unfit(at.pos, "only a number can be negated".into()),
             },
@@ -174,6 +177,15 @@ impl Resolve<'_, '_> {
     }
 
     fn member(&mut self, at: &ast::Instruction, name: &str, component: &str) -> Arg {
+        if is_video(&at.opcode)
+            && let Some(selector) = Selector::named(component)
+        {
+            return match self.name(at, name, 0) {
+                Arg::Reg(id) => Arg::Part(id, selector),
+                Arg::Sink => Arg::Sink,
+                _ => self.unfit(at.pos, format!("`{name}` is no register with parts")),
+            };
+        }
         let element = match component {
             "x" | "r" => 0,
             "y" | "g" => 1,
