@@ -86,24 +86,22 @@ fn what_was_stored_is_there_for_all_lanes() {
     for form in FORMS {
         let mut out = [0u32; 64];
         run(form, &body, 32, &mut out).unwrap();
-        for lane in 0..32usize {
-            // Of the first row of eight bytes a lane: which pair of columns of which row.
+        let (sums, matrix) = out.split_at(32);
+        for (lane, word) in sums.iter().enumerate() {
+            // Two columns of a row, of which the lane's element has the number of its register,
+            // or of the lane where that is 0.
             let place = 2 * (lane ^ 31);
             let (row, column) = (place / 16, place % 16);
             let owner = 4 * (row % 8) + column % 8 / 2;
-            let first = if row >= 8 { 2 } else { 0 } + if column >= 8 { 4 } else { 0 };
-            let own = if first == 0 {
-                owner as f32
-            } else {
-                first as f32
-            };
-            assert_eq!(f32::from_bits(out[lane]), own, "{form:?} {lane}");
+            let register = if row >= 8 { 2 } else { 0 } + if column >= 8 { 4 } else { 0 };
+            let own = if register == 0 { owner } else { register };
+            assert_eq!(f32::from_bits(*word), own as f32, "{form:?} {lane}");
         }
         // Eight rows of four words: pairs of 16 bits, one word for each lane.
-        for lane in 0..32usize {
-            let word = 2 * (lane ^ 31);
-            if word < 32 {
-                assert_eq!(out[32 + lane], word as u32, "{form:?} {lane}");
+        for (lane, word) in matrix.iter().enumerate() {
+            let place = 2 * (lane ^ 31);
+            if place < 32 {
+                assert_eq!(*word as usize, place, "{form:?} {lane}");
             }
         }
     }
