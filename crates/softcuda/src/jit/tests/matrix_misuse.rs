@@ -39,6 +39,12 @@ const OPERANDS: &str = "
     mad.lo.u32 %b0, %r1, 0x20003, 0x39003c00; xor.b32 %b1, %b0, 0x8000;
     mov.b32 %c0, 0x3f800000; mov.b32 %c1, 0x40000000; mov.b32 %c2, %r1; mov.b32 %c3, 0;";
 
+/// Fills shared memory with zeros: what it holds at first is what another block left.
+const CLEAR: &str = "
+    mov.u64 %q7, 0; mov.u32 %r5, 0;
+    clear: st.shared.u64 [%r5], %q7; add.u32 %r5, %r5, 8; setp.lt.u32 %p3, %r5, 8192;
+    @%p3 bra clear; bar.sync 0;";
+
 /// Adds what a product left to what the thread leaves.
 const SUMS: &str = "
     xor.b32 %r9, %c0, %c1; mad.lo.u32 %r9, %r9, 31, %c2; mad.lo.u32 %r9, %r9, 31, %c3;";
@@ -182,7 +188,7 @@ fn fragments_outside_of_memory() {
             (6, 17),
         ] {
             let body = format!(
-                "{OPERANDS} mov.b32 %a4, 0; mov.b32 %a5, 0; mov.b32 %a6, 0; mov.b32 %a7, 0;
+                "{OPERANDS} {CLEAR} mov.b32 %a4, 0; mov.b32 %a5, 0; mov.b32 %a6, 0; mov.b32 %a7, 0;
                 mov.f64 %e0, 0d3ff0000000000000; mov.f64 %e1, %e0;
                 mov.u32 %r4, {start}; mov.u32 %r5, {stride};
                 mov.u64 %rd8, s; cvta.shared.u64 %rd9, %rd8; add.u64 %rd9, %rd9, {start};
@@ -218,7 +224,7 @@ fn descriptors_outside_of_shared_memory() {
             _ => ("%q0", "1, -1, 0, 1"),
         };
         let body = format!(
-            "{OPERANDS} shl.b32 %r5, %r1, 4; and.b32 %r5, %r5, 8191;
+            "{OPERANDS} {CLEAR} shl.b32 %r5, %r1, 4; and.b32 %r5, %r5, 8191;
             st.shared.v4.b32 [%r5], {{%a0, %a1, %a2, %a3}};
             setp.ne.u32 %p1, %r3, 1; bar.sync 0;
             mov.u64 %q0, {descriptor}; mov.u64 %q1, 0x4000000800000010;
