@@ -141,7 +141,8 @@ pub(crate) fn is_nowhere(address: u64) -> bool {
 
 /// The same place in the shared memory of the block of another rank.
 pub(crate) fn at_rank(address: u64, rank: u32) -> u64 {
-    (u64::from(rank) + 1) << RANK | parts(address).1
+    // Where an address has 32 bits, no rank wraps to one that is there.
+    (u64::from(rank.min(0xfe)) + 1) << RANK | parts(address).1
 }
 
 /// The host address of `length` bytes at an address in `.shared::cluster`, the first of which must

@@ -320,6 +320,9 @@ impl Block {
             if stands == ENDED {
                 self.events.set(self.events.get() + 1);
                 self.leave_together(index, lanes);
+                if self.warps()[index].read_outside() {
+                    return outside_of_shared(self, context, 32 * index as u32);
+                }
                 continue;
             }
             // SAFETY: the caller vouches for it; numbers count from 1.

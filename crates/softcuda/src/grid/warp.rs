@@ -523,13 +523,18 @@ impl Warp {
             Meeting::ReduxOr => fold(0, |a, b| a | b),
             Meeting::ReduxXor => fold(0, |a, b| a ^ b),
             Meeting::Transpose => {
-                let values = std::array::from_fn(|lane| tile.values[lane].get());
+                let values = std::array::from_fn(|lane| match lanes >> lane & 1 {
+                    0 => 0,
+                    _ => tile.values[lane].get(),
+                });
                 let transposed = matrix::transpose(&values);
                 each(lanes, |lane| tile.results[lane].set(transposed[lane]));
             }
-            Meeting::Rows => self.tell_rows(Rows::of_kind(kind)),
-            Meeting::MultiplyInGroup => self.multiply_in_group(GroupProduct::of_code(kind >> 8)),
-            Meeting::Multiply => self.multiply(Product::of_code(kind >> 8)),
+            Meeting::Rows => self.tell_rows(Rows::of_kind(kind), lanes),
+            Meeting::MultiplyInGroup => {
+                self.multiply_in_group(GroupProduct::of_code(kind >> 8), lanes)
+            }
+            Meeting::Multiply => self.multiply(Product::of_code(kind >> 8), lanes),
             Meeting::Elect => {
                 let leader = lanes.trailing_zeros();
                 self.set_results(lanes, u64::from(leader));
@@ -538,30 +543,38 @@ impl Warp {
         }
     }
 
-    /// The words behind the tile that lanes bring to an operation and take from it.
+    /// The words behind the tile that lanes bring to an operation and take from it. Lanes that are
+    /// not there bring zeros, not what another operation left.
     ///
     /// # Safety
     /// The kernel has an operation of so many words, so that its tiles have room for them.
     #[allow(clippy::mut_from_ref)] // the tile is shared by address, and no one else looks now
-    unsafe fn operands(&self, count: usize) -> &mut [matrix::Words] {
+    unsafe fn operands(&self, count: usize, lanes: u32) -> &mut [matrix::Words] {
         let start = self.tile.get().cast_mut().cast::<u8>();
         // SAFETY: the caller vouches for the room. Words are numbers, in memory that holds some
         // from the start; compiled code, which writes them too, does not run meanwhile.
-        unsafe { std::slice::from_raw_parts_mut(start.add(OPERANDS).cast(), count) }
+        let words: &mut [matrix::Words] =
+            unsafe { std::slice::from_raw_parts_mut(start.add(OPERANDS).cast(), count) };
+        if lanes != u32::MAX {
+            for words in &mut *words {
+                each(!lanes, |lane| words[lane] = 0);
+            }
+        }
+        words
     }
 
     /// Multiplies what the lanes brought.
-    fn multiply(&self, product: Product) {
+    fn multiply(&self, product: Product, lanes: u32) {
         let [.., taken] = product.words();
         // SAFETY: the kernel has this operation.
-        product.compute(unsafe { self.operands(product.brought().max(taken)) });
+        product.compute(unsafe { self.operands(product.brought().max(taken), lanes) });
     }
 
     /// Multiplies for the warp's part of a warpgroup; a descriptor that names memory that is not
     /// there is remembered.
-    fn multiply_in_group(&self, product: GroupProduct) {
+    fn multiply_in_group(&self, product: GroupProduct, lanes: u32) {
         // SAFETY: the kernel has this operation.
-        let words = unsafe { self.operands(product.brought()) };
+        let words = unsafe { self.operands(product.brought(), lanes) };
         let (number, shared) = (self.number.get(), self.shared.get());
         if product.compute(number, words, &shared).is_none() {
             self.outside.set(true);
@@ -569,9 +582,9 @@ impl Warp {
     }
 
     /// Gives the lanes the addresses of their parts of rows.
-    fn tell_rows(&self, rows: Rows) {
+    fn tell_rows(&self, rows: Rows, lanes: u32) {
         // SAFETY: the kernel has this operation.
-        let words = unsafe { self.operands(2 * rows.count.max(1) as usize) };
+        let words = unsafe { self.operands(2 * rows.count.max(1) as usize, lanes) };
         let brought = [words[0], words[1]];
         for (to, taken) in words.chunks_mut(2).zip(rows.exchange(brought)) {
             to.copy_from_slice(&taken);
@@ -709,15 +722,15 @@ runtime! {
         tile.highs[at].set((value >> 32) as u32);
         tile.b[at].set(b);
         tile.c[at].set(c);
-        let complete = warp.meet(lane, mask, kind);
-        if warp.read_outside() {
-            return status(outside_of_shared(owner, block, linear));
-        }
-        if !complete {
+        if !warp.meet(lane, mask, kind) {
             let after = suspend(owner, fiber);
             if after != CONTINUE {
                 return status(after);
             }
+        }
+        // The lane that completed the operation may be one that has ended since.
+        if warp.read_outside() {
+            return status(outside_of_shared(owner, block, linear / 32 * 32));
         }
         warp.result(lane)
     }

@@ -59,6 +59,24 @@ impl Drop for Ticket {
     }
 }
 
+/// Whether a process has ended. One whose parent has not waited for it yet runs nothing any more.
+fn is_gone(process: u32) -> bool {
+    // SAFETY: the signal 0 is none: the call only says whether the process exists.
+    let failed = unsafe { libc::kill(process as libc::pid_t, 0) } != 0;
+    if failed {
+        return std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    }
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
+        return false;
+    };
+    // The name of the program is in parentheses, and may hold any character. Its state follows, and
+    // as the 18th word the number of its threads: the first may end before the others.
+    let (_, after) = stat.rsplit_once(')').unwrap_or_default();
+    let mut words = after.split_whitespace();
+    let ended = matches!(words.next(), Some("Z" | "X"));
+    ended && matches!(words.nth(16), Some("0" | "1"))
+}
+
 impl Shared {
     /// The shared side of a new event.
     pub fn new() -> Result<Arc<Shared>> {
@@ -141,9 +159,19 @@ impl Shared {
         self.state().issued.load(Ordering::Acquire)
     }
 
-    /// What was recorded with a ticket, or later, has ended.
+    /// What was recorded with a ticket, or later, has ended; so has what a process recorded that is
+    /// gone.
     pub fn reached(&self, ticket: u32) -> bool {
-        !later(ticket, self.state().done.load(Ordering::Acquire))
+        if !later(ticket, self.state().done.load(Ordering::Acquire)) {
+            return true;
+        }
+        let recorder = self.state().recorder.load(Ordering::Relaxed);
+        if recorder == std::process::id() || !is_gone(recorder) {
+            return false;
+        }
+        tracing::warn!(recorder, "the process that recorded an event is gone");
+        self.finish(ticket);
+        true
     }
 
     /// Waits for a ticket. One of a process that is gone is done.
@@ -161,14 +189,8 @@ impl Shared {
             let (at, wait) = (state.done.as_ptr(), libc::FUTEX_WAIT);
             // SAFETY: the address is that of a mapped number, and the time lives during the call.
             unsafe { libc::syscall(libc::SYS_futex, at, wait, done, &raw const doze) };
-            let recorder = state.recorder.load(Ordering::Relaxed);
-            // SAFETY: the signal 0 is none: the call only says whether the process exists.
-            let gone = recorder != std::process::id()
-                && unsafe { libc::kill(recorder as libc::pid_t, 0) } != 0
-                && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-            if gone && !self.reached(ticket) {
-                tracing::warn!(recorder, "the process that recorded an event is gone");
-                self.finish(ticket);
+            if self.reached(ticket) {
+                return;
             }
         }
     }
@@ -224,6 +246,23 @@ mod tests {
         std::mem::forget(event.record());
         event.state().recorder.store(gone, Ordering::Relaxed);
         event.wait(event.last());
+    }
+
+    /// A process that was killed is gone before its parent waits for it.
+    #[test]
+    fn the_dead_are_gone_before_their_parents_notice() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let event = Shared::new().unwrap();
+        std::mem::forget(event.record());
+        event.state().recorder.store(child.id(), Ordering::Relaxed);
+        assert!(!event.reached(event.last()));
+        child.kill().unwrap();
+        event.wait(event.last());
+        assert!(event.reached(event.last()));
+        child.wait().unwrap();
     }
 
     #[test]

@@ -50,7 +50,8 @@ fn map_at(who: Who, address: u64) -> Result<TensorMap, Status> {
     let at = who.end(Place::Global, address, MAP_ALIGN, SIZE as u64, false)?;
     // SAFETY: the range was checked for the bytes of a map.
     let bytes = unsafe { at.cast::<[u8; SIZE]>().read_unaligned() };
-    TensorMap::of_bytes(&bytes).ok_or_else(|| {
+    let map = TensorMap::of_bytes(&bytes).filter(TensorMap::is_sound);
+    map.ok_or_else(|| {
         let kind = FaultKind::IllegalInstruction;
         who.fault(
             kind,

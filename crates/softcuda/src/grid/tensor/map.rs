@@ -323,6 +323,35 @@ impl TensorMap {
         Some(map)
     }
 
+    /// Whether the driver could have made it. Kernels change maps field by field and may write any
+    /// bytes, so a copy asks before it trusts that its box is small and that a row of the box fits
+    /// into the span that is swizzled.
+    pub fn is_sound(&self) -> bool {
+        let rank = usize::from(self.rank);
+        let row = match &self.shape {
+            Shape::Tile(size) => {
+                if !size[..rank].iter().all(|size| (1..=256).contains(size)) {
+                    return false;
+                }
+                u64::from(size[0])
+            }
+            Shape::Im2col {
+                channels, pixels, ..
+            } => {
+                if rank < 3 || !(1..=256).contains(channels) || !(1..=1024).contains(pixels) {
+                    return false;
+                }
+                u64::from(*channels)
+            }
+        };
+        let fits = |span| row * self.data.size() <= span;
+        self.address.is_multiple_of(16)
+            && self.strides[..rank - 1]
+                .iter()
+                .all(|s| s.is_multiple_of(16))
+            && (self.interleave != Interleave::None || self.swizzle.span().is_none_or(fits))
+    }
+
     /// Of a tile, how many elements it has in a dimension.
     pub fn taken(&self, size: &[u16; MOST_RANK], dimension: usize) -> u64 {
         let size = u64::from(size[dimension]);

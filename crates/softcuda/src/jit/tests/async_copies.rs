@@ -246,3 +246,46 @@ fn wrong_forms_are_refused() {
         assert!(refusal.contains(what), "{copy}: {refusal}");
     }
 }
+
+/// Of several threads that copy from or to where they must not, the first one faults.
+#[test]
+fn the_first_wrong_copy_faults() {
+    for (first, second) in [
+        ("add.u32 %r5, %r5, 4;", "mov.u64 %rd5, 0;"),
+        ("mov.u64 %rd5, 0;", "add.u32 %r5, %r5, 4;"),
+        ("mov.u32 %r5, 8192;", "add.u64 %rd5, %rd5, 8;"),
+        ("add.u64 %rd5, %rd5, 8;", "mov.u32 %r5, 8192;"),
+    ] {
+        for (one, other) in [(3, 5), (0, 1), (7, 8), (9, 2)] {
+            for threads in [8, 16, 20] {
+                let body = format!(
+                    "shl.b32 %r4, %r1, 4; mov.u32 %r5, s; add.u32 %r5, %r5, %r4;
+                    and.b32 %r6, %r1, 15; mul.wide.u32 %rd4, %r6, 16; add.u64 %rd5, %rd2, %rd4;
+                    setp.eq.u32 %p1, %r1, {one}; setp.eq.u32 %p2, %r1, {other};
+                    @!%p1 bra a; {first} a: @!%p2 bra b; {second} b:
+                    cp.async.cg.shared.global [%r5], [%rd5], 16; cp.async.wait_all;"
+                );
+                forms::same(&body, [threads, 1, 1], 0).expect_err(&body);
+            }
+        }
+    }
+}
+
+/// The same where the addresses of neighbours are as far apart everywhere, so that vectors check
+/// them as one range.
+#[test]
+#[ignore = "vectors check the sources of a row before its destinations, so they name another thread"]
+fn the_first_wrong_copy_of_a_row_faults() {
+    for (to, from) in [(3, 5), (5, 3)] {
+        let body = format!(
+            "mad.lo.u32 %r5, %r1, 16, {}; mul.wide.u32 %rd4, %r1, 16;
+            add.u64 %rd5, %rd2, %rd4; add.u64 %rd5, %rd5, {};
+            cp.async.cg.shared.global [%r5], [%rd5], 16; cp.async.wait_all;",
+            8192 - 16 * to,
+            256 - 16 * from,
+        );
+        let (kind, _, thread) = forms::same(&body, [8, 1, 1], 0).unwrap_err();
+        assert_eq!(kind, FaultKind::IllegalAddress);
+        assert_eq!(thread, Some([3, 0, 0]));
+    }
+}

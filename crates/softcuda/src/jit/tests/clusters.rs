@@ -222,3 +222,52 @@ fn wrong_ranks_and_offsets_fault() {
         assert_eq!(fault_of.kind, fault, "{access}: {}", fault_of.detail);
     }
 }
+
+/// No rank of a block that is not there becomes one that is.
+#[test]
+fn absent_ranks() {
+    for rank in [
+        "2",
+        "15",
+        "16",
+        "254",
+        "255",
+        "256",
+        "257",
+        "0x7fffffff",
+        "-1",
+    ] {
+        for access in [
+            "mapa.shared::cluster.u32 %r5, %r4, %r8; ld.shared::cluster.u32 %r9, [%r5];",
+            "mapa.shared::cluster.u32 %r5, %r4, %r8; st.shared::cluster.u32 [%r5], %r1;",
+            "mov.u64 %rd2, s; mapa.shared::cluster.u64 %rd3, %rd2, %r8;
+            ld.shared::cluster.u32 %r9, [%rd3];",
+            "mov.u64 %rd2, s; cvta.shared.u64 %rd3, %rd2; mapa.u64 %rd4, %rd3, %r8;
+            st.u32 [%rd4], %r1;",
+        ] {
+            let body = format!("mov.u32 %r8, {rank}; {SYNC} {access} {SYNC}");
+            let fault = all(&body, 2, 1, 8).expect_err(&body);
+            assert_eq!(fault.kind, FaultKind::LaunchFailure, "{body}");
+        }
+    }
+}
+
+/// Blocks that write to one that has ended.
+#[test]
+fn a_block_ends_while_others_write_to_it() {
+    for write in [
+        "st.shared::cluster.u32 [%r5], %r1;",
+        "atom.shared::cluster.add.u32 %r6, [%r5], %r1;",
+        "cvt.u64.u32 %rd3, %r5; cvta.shared::cluster.u64 %rd4, %rd3; st.u32 [%rd4], %r1;",
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];",
+    ] {
+        let body = format!(
+            "mapa.shared::cluster.u32 %r5, %r4, 0; setp.eq.u32 %p1, %r2, 0;
+            mbarrier.init.shared.b64 [%r4], 1000; {SYNC}
+            @%p1 bra over; mov.u32 %r7, 0;
+            more: nanosleep.u32 1000; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 20; @%p2 bra more;
+            {write} over:"
+        );
+        let _ = all(&body, 3, 1, 40);
+    }
+}

@@ -13,6 +13,7 @@ mod corpus;
 mod forms;
 mod fuzz;
 mod matrices;
+mod matrix_misuse;
 mod mbarriers;
 mod memory;
 mod misbehaviour;

@@ -272,6 +272,60 @@ fn misuse_faults() {
     }
 }
 
+/// Maps that kernels have changed to what the driver makes of no tensor: rows that are longer than
+/// the span that is swizzled, boxes without elements or with more than memory has, elements that
+/// are not aligned.
+#[test]
+fn maps_that_no_driver_makes() {
+    let replace = |what: &str, value: &str| {
+        let bits = if what.contains("address") { 64 } else { 32 };
+        format!("tensormap.replace.tile.{what}.global.b1024.b{bits} [%rd1]{value};")
+    };
+    let box_of = |sizes: &[u32]| {
+        let sizes = sizes.iter().enumerate();
+        sizes
+            .map(|(at, size)| replace("box_dim", &format!(", {at}, {size}")))
+            .collect::<String>()
+    };
+    let all = replace("rank", ", 4") + &box_of(&[0, 65535, 65535, 65535, 65535]);
+    let most = replace("rank", ", 4") + &box_of(&[65535, 65535, 65535, 65535, 65535]);
+    for change in [
+        replace("swizzle_mode", ", 1"),
+        replace("swizzle_mode", ", 2"),
+        replace("swizzle_mode", ", 3") + &box_of(&[8192, 1]),
+        box_of(&[0, 4]),
+        box_of(&[257, 1]),
+        replace("global_address", ", %rd4"),
+        all,
+        most,
+    ] {
+        let rank = if change.contains("rank") { 5 } else { 2 };
+        let at = vec!["%r5"; rank].join(", ");
+        for copy in [
+            format!(
+                "cp.async.bulk.tensor.{rank}d{LOAD} [%r4+8192], [%rd1, {{{at}}}], [%r4+16376];"
+            ),
+            format!(
+                "cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%rd1, {{{at}}}], [%r4];"
+            ),
+            format!(
+                "cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.min.bulk_group [%rd1, {{{at}}}], [%r4];"
+            ),
+        ] {
+            let mut map = map(&[256, 16], &[128, 2]);
+            map.data = DataType::Int32;
+            map.strides[0] = 1024;
+            let body = format!(
+                "setp.ne.u32 %p1, %r1, 0; @%p1 bra done; mov.u32 %r5, 0; add.u64 %rd4, %rd2, 2;
+                mbarrier.init.shared.b64 [%r4+16376], 1;
+                {change} {copy} done:"
+            );
+            let fault = run(map, 8, &body).expect_err(&body);
+            assert_eq!(fault.kind, FaultKind::IllegalInstruction, "{body}");
+        }
+    }
+}
+
 #[test]
 fn wrong_forms_are_refused() {
     for (line, what) in [

@@ -38,6 +38,10 @@ struct Writer<'a> {
     spins: bool,
     /// Warps may come to different barriers at a time, so threads share no memory.
     mixes: bool,
+    /// Some threads may have ended.
+    ended: bool,
+    /// In how many loops of all threads it is.
+    loops: usize,
 }
 
 impl Writer<'_> {
@@ -140,6 +144,106 @@ impl Writer<'_> {
             _ => format!("shr.u64 %wide, %wide, 3; cvt.u32.u64 %t, %wide; add.u32 {to}, {a}, %t;"),
         };
         self.line(&text);
+    }
+
+    /// What tensor cores do for a warp. It works on the warp's own part of shared memory alone, so
+    /// lanes come to it together if `memory`.
+    fn matrix_operation(&mut self, memory: bool) {
+        let list = |writer: &mut Self, count: usize| {
+            let names: Vec<String> = (0..count).map(|_| writer.value()).collect();
+            names.join(", ")
+        };
+        let [a, b, c, mixed] = [4, 2, 4, 4].map(|count| list(self, count));
+        let first = self.random.below(VALUES - 3);
+        let d = format!(
+            "%v{first}, %v{}, %v{}, %v{}",
+            first + 1,
+            first + 2,
+            first + 3
+        );
+        let (one, from, n) = (self.value(), self.value(), self.name());
+        let trans = ["", ".trans"][self.random.below(2)];
+        let store = format!(
+            "st.shared.v4.b32 [%tile], {{{mixed}}}; st.shared.v4.b32 [%tile+512], {{{a}}};
+            bar.warp.sync -1;"
+        );
+        let row = format!(
+            "and.b32 %t, {from}, 63; shl.b32 %t, %t, 4; add.u32 %t, %t, %first; and.b32 %n{n}, {one}, 1;
+            setp.ne.u32 %p{n}, %n{n}, 0;"
+        );
+        let kinds = if memory { 11 } else { 5 };
+        let text = match self.random.below(kinds) {
+            0 => format!(
+                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};"
+            ),
+            1 => format!(
+                "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32 {{{d}}}, {{{a}}}, {{{b}}},
+                {{{c}}};"
+            ),
+            2 => format!(
+                "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{{d}}},
+                {{{b}}}, {{{b}}}, {{{c}}}, {one}, 1;"
+            ),
+            3 => format!(
+                "wmma.mma.sync.aligned.row.col.m8n8k32.s32.u4.s4.s32 {{%v{first}, %v{}}}, {{{one}}},
+                {{{from}}}, {{{b}}};",
+                first + 1
+            ),
+            4 => format!("movmatrix.sync.aligned.m8n8.trans.b16 {one}, {from};"),
+            5 | 6 => format!(
+                "{store} {row} ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{{d}}}, [%t];
+                bar.warp.sync -1;"
+            ),
+            7 => format!(
+                "{store} {row} add.u32 %n{n}, %tile, 512;
+                stmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 [%n{n}], {{{b}}};
+                bar.warp.sync -1; ld.shared.v2.u32 {{%v{first}, %v{}}}, [%t+8]; bar.warp.sync -1;",
+                first + 1
+            ),
+            8 => format!(
+                "{store} wmma.load.c.sync.aligned.row.m8n8k32.shared.s32 {{%v{first}, %v{}}}, [%first],
+                9; bar.warp.sync -1;",
+                first + 1
+            ),
+            9 => format!(
+                "{store} {row} wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{d}}}, {{{a}}},
+                %matrix, %p{n}, 1, -1, {}; wgmma.wait_group.sync.aligned 0; bar.warp.sync -1;",
+                self.random.below(2)
+            ),
+            _ => {
+                let part = ["", ", %n", ", %p"][self.random.below(3)];
+                let part = if part.is_empty() { String::new() } else { format!("{part}{n}") };
+                format!(
+                    "{store} {row} cp.async.ca.shared.global [%tile+4], [%at], 4{part};
+                    cp.async.wait_all; bar.warp.sync -1; ld.shared.u32 {one}, [%t]; bar.warp.sync -1;"
+                )
+            }
+        };
+        self.line(&text);
+    }
+
+    /// All threads meet at an `mbarrier`, where a copy may be on its way to them.
+    fn phase(&mut self) {
+        let (n, from) = (self.name(), self.value());
+        let arrive = match self.random.below(3) {
+            0 => "mbarrier.arrive.shared.b64 %y#, [meeting];",
+            1 => {
+                "mbarrier.arrive.expect_tx.shared.b64 %y#, [meeting], 16;
+                mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [meeting], 16;"
+            }
+            _ => {
+                "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [meeting], 4;
+                st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%tile], %me, [meeting];
+                mbarrier.arrive.shared.b64 %y#, [meeting];"
+            }
+        };
+        let arrive = arrive.replace('#', &n.to_string());
+        let look = ["test_wait", "try_wait"][self.random.below(2)];
+        self.line(&format!(
+            "{arrive} W{n}: mbarrier.{look}.shared.b64 %p{n}, [meeting], %y{n};
+            @!%p{n} bra W{n}; mbarrier.pending_count.b64 %t, %y{n}; min.u32 %t, %t, 1;
+            add.u32 {from}, {from}, %t;"
+        ));
     }
 
     /// An operation of the lanes in `mask`.
@@ -290,7 +394,17 @@ impl Writer<'_> {
             }
             match self.random.below(14) {
                 0..=2 => self.arithmetic(together),
+                3..=6 if mask == "-1" && self.random.below(3) == 0 => self.matrix_operation(true),
                 3..=6 => self.warp_operation(mask),
+                // In a loop, threads may have ended further on.
+                7 if together
+                    && !self.mixes
+                    && !self.ended
+                    && self.loops == 0
+                    && self.random.below(3) == 0 =>
+                {
+                    self.phase()
+                }
                 7 | 8 if together => self.block_operation(),
                 9 if together && !self.mixes => self.producers(),
                 9 => self.branch_of_warps(mask, together, depth),
@@ -300,7 +414,9 @@ impl Writer<'_> {
                     let n = self.name();
                     let rounds = 1 + self.random.below(3);
                     self.line(&format!(".reg .u32 %i{n}; mov.u32 %i{n}, 0; L{n}:"));
+                    self.loops += 1;
                     self.statements(mask, together, depth - 1);
+                    self.loops -= 1;
                     self.line(&format!(
                         "add.u32 %i{n}, %i{n}, 1; setp.lt.u32 %q, %i{n}, {rounds}; @%q bra L{n};"
                     ));
@@ -309,14 +425,16 @@ impl Writer<'_> {
                     let warps_alone = self.random.below(2) == 0;
                     let condition = self.condition(warps_alone);
                     self.line(&format!("@{condition} bra done;"));
+                    self.ended = true;
                     if self.random.below(8) != 0 {
                         // Who is left agrees anew, and mostly leaves those that ended out.
                         return;
                     }
                 }
                 // What others may never come to, or not in time.
-                _ if !together && self.random.below(12) == 0 => match self.random.below(2) {
+                _ if !together && self.random.below(12) == 0 => match self.random.below(3) {
                     0 => self.warp_operation("-1"),
+                    1 => self.matrix_operation(false),
                     _ => self.line("bar.sync 9;"),
                 },
                 _ => self.arithmetic(together),
@@ -404,6 +522,8 @@ fn kernel(random: &mut Random, threads: u32) -> String {
         left,
         spins,
         mixes,
+        ended: false,
+        loops: 0,
     };
     while writer.left > 0 {
         writer.statements("-1", true, 3);
@@ -421,6 +541,10 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             .reg .b64 %to, %at, %wide, %count, %other;
             .reg .b32 %x<{names}>;
             .reg .b64 %y<{names}>, %z<{names}>;
+            .reg .b32 %first, %tile; .reg .b64 %matrix;
+            .shared .align 16 .b8 nothing[16];
+            .shared .align 8 .b64 meeting;
+            .shared .align 128 .b8 tiles[4096];
             .shared .align 4 .b8 shared[4096];
             mov.u32 %me, %tid.x;
             and.b32 %spot, %me, 31;
@@ -428,6 +552,20 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             mov.u32 %t, %ctaid.x;
             mad.lo.u32 %gid, %t, {threads}, %me;
             mov.u32 %base, shared;
+            mov.u32 %t, tiles;
+            mad.lo.u32 %first, %group, 1024, %t;
+            mad.lo.u32 %tile, %spot, 16, %first;
+            cvt.u64.u32 %matrix, %first; shr.u64 %matrix, %matrix, 4;
+            or.b64 %matrix, %matrix, 0x800080000;
+            mov.u64 %wide, 0;
+            st.shared.u64 [nothing], %wide; st.shared.u64 [nothing+8], %wide;
+            mov.u32 %own, %first; add.u32 %t, %first, 1024;
+            clear: st.shared.u64 [%own], %wide; add.u32 %own, %own, 8;
+            setp.lt.u32 %q, %own, %t; @%q bra clear;
+            setp.ne.u32 %q, %me, 0; @%q bra begin;
+            mbarrier.init.shared.b64 [meeting], {threads};
+            begin:
+            mov.u32 %t, %ctaid.x;
             mad.lo.u32 %own, %me, 4, %base;
             ld.param.u64 %to, [out];
             mad.wide.u32 %at, %gid, 4, %to;

@@ -147,6 +147,62 @@ activemask.b32 r
 redux.sync.[add min max].[u32 s32] $,$,-1
 redux.sync.[and or xor].b32 $,$,r
 elect.sync r|p,-1
+mma.sync.aligned.m16n8k16.row.col.[f32.f16.f16.f32 f32.bf16.bf16.f32] {r,r,r,r},{r,r,r,r},{r,r},{r,r,r,r}
+mma.sync.aligned.m16n8k8.row.col.[f32.f16.f16.f32 f32.bf16.bf16.f32] {r,r,r,r},{r,r},{r},{r,r,r,r}
+mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {r,r},{r,r,r,r},{r,r},{r,r}
+mma.sync.aligned.m16n8k32.row.col.[satfinite -].s32.[s8.s8 u8.u8 s8.u8].s32 {r,r,r,r},{r,r,r,r},{r,r},{r,r,r,r}
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {r,r,r,r},{r,r,r,r},{r,r},{r,r,r,r}
+mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.[xor and].popc {r,r},r,r,{r,r}
+mma.sync.aligned.m8n8k4.[row col].[row col].f32.f16.f16.f32 {r,r,r,r,r,r,r,r},{r,r},{r,r},{r,r,r,r,r,r,r,r}
+mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {q,q},{q},{q},{q,q}
+mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {r,r,r,r},{r,r,r,r},{r,r,r,r},{r,r,r,r},r,0
+movmatrix.sync.aligned.m8n8.trans.b16 r,r
+ldmatrix.sync.aligned.m8n8.x4.[trans -].[shared shared::cta -].b16 {r,r,r,r},[a]
+stmatrix.sync.aligned.m8n8.x2.[trans -].shared.b16 [a],{r,r}
+wmma.load.[a b].sync.aligned.[row col].m16n16k16.[global shared -].f16 {r,r,r,r,r,r,r,r},[a],r
+wmma.load.c.sync.aligned.[row col].m16n16k16.f32 {r,r,r,r,r,r,r,r},[a]
+wmma.store.d.sync.aligned.[row col].m8n32k16.[global shared -].f32 [a],{r,r,r,r,r,r,r,r},r
+wmma.mma.sync.aligned.[row col].row.m32n8k16.f32.f32 {r,r,r,r,r,r,r,r},{r,r,r,r,r,r,r,r},{r,r,r,r,r,r,r,r},{r,r,r,r,r,r,r,r}
+wgmma.fence.sync.aligned
+wgmma.commit_group.sync.aligned
+wgmma.wait_group.sync.aligned i
+wgmma.mma_async.sync.aligned.m64n8k16.f32.[f16.f16 bf16.bf16] {r,r,r,r},q,q,p,1,-1,0,1
+wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {r,r},{r,r,r,r},q,p,1,1,1
+wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8.satfinite {r,r,r,r},q,q,p
+cp.async.ca.shared.global [a],[a],8
+cp.async.cg.shared.global [a],[a],16
+cp.async.ca.shared.global [a],[a],8,r
+cp.async.ca.shared.global [a],[a],4,p
+cp.async.[commit_group wait_all]
+cp.async.wait_group i
+cp.async.mbarrier.arrive.[noinc -].[shared -].b64 [a]
+mbarrier.[init expect_tx complete_tx].[shared shared::cta -].b64 [a],r
+mbarrier.inval.[shared -].b64 [a]
+mbarrier.[arrive arrive_drop].[shared -].b64 q,[a],r
+mbarrier.[arrive arrive_drop].expect_tx.[release.cluster relaxed.cta -].[shared::cta shared -].b64 q,[a],r
+mbarrier.arrive.[release.cluster -].shared::cluster.b64 _,[a]
+mbarrier.[test_wait try_wait].[acquire.cta -].[shared -].b64 p,[a],q
+mbarrier.[test_wait try_wait].parity.[shared -].b64 p,[a],r
+mbarrier.pending_count.b64 r,q
+cp.async.bulk.[shared::cluster shared::cta].global.mbarrier::complete_tx::bytes [a],[a],r,[a]
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [a],[a],r,[a],h
+cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [a],[a],r,[a]
+cp.async.bulk.global.shared::cta.bulk_group [a],[a],r
+cp.async.bulk.commit_group
+cp.async.bulk.wait_group.[read -] i
+cp.reduce.async.bulk.global.shared::cta.bulk_group.[add min].[u32 s32 u64] [a],[a],r
+cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.[and.b32 add.u64] [a],[a],r,[a]
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [a],[a,{r,r}],[a]
+cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [a],[a,{r,r,r}],[a],{h}
+cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [a,{r}],[a]
+cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [a,{r,r}],[a]
+tensormap.replace.tile.global_address.[global shared::cta -].b1024.b64 [a],q
+tensormap.replace.tile.[box_dim global_dim element_stride].[global -].b1024.b32 [a],i,r
+st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [a],r,[a]
+red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.[add.u32 add.u64 xor.b32 inc.u32] [a],$,[a]
+mapa.[shared::cluster -].u64 q,q,r
+getctarank.[shared::cluster -].u64 r,q
+setmaxnreg.inc.sync.aligned.u32 96
 nanosleep.u32 r
 exit
 ret
