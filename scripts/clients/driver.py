@@ -23,17 +23,9 @@ class Driver:
         self.call("cuInit", 0)
         self.device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(self.device), 0)
-        self.use()
-
-    def use(self):
         context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.call("cuCtxSetCurrent", context)
-
-    def reset(self):
-        """Begins anew after a kernel that broke the context."""
-        self.call("cuDevicePrimaryCtxReset_v2", self.device)
-        self.use()
 
     def call(self, function, *arguments):
         code = getattr(self.lib, function)(*arguments)

@@ -8,6 +8,7 @@ that fails at times.
 
 import json
 import pathlib
+import subprocess
 import sys
 
 FAILED = {"failed", "crashed", "timeout"}
@@ -25,6 +26,17 @@ def expected(path):
             names[line] = reason
             fresh = True
     return names
+
+
+def of(command, limit):
+    """Runs a command for at most `limit` seconds. Returns its outcome and what it wrote."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return "timeout", ""
+    if done.returncode < 0:
+        return "crashed", done.stdout + done.stderr
+    return "failed" if done.returncode else "passed", done.stdout + done.stderr
 
 
 def judge(client, results, listed):

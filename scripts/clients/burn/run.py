@@ -15,13 +15,6 @@ import outcomes
 program, results = sys.argv[1], {}
 for name in subprocess.run(
         [program], check=True, capture_output=True, text=True).stdout.splitlines():
-    try:
-        done = subprocess.run([program, name], capture_output=True, text=True, timeout=300)
-        outcome = "passed" if done.returncode == 0 else "failed"
-        if done.returncode < 0:
-            outcome = "crashed"
-        results[name] = (outcome, done.stdout + done.stderr)
-    except subprocess.TimeoutExpired:
-        results[name] = ("timeout", "")
+    results[name] = outcomes.of([program, name], 300)
     print(name, results[name][0], flush=True)
 outcomes.finish("burn", results, sys.argv[2], here / "expected.txt")

@@ -286,33 +286,44 @@ def quantized(k):
 CHECKS = [unary, binary, affine, cast, reduce, ternary, indexing, fill, conv, sort, quantized]
 
 
+def alone(path):
+    """Loads one PTX file and does its checks, in a process that does nothing else.
+
+    Returns the exit status.
+    """
+    checks = {check.__name__: check for check in CHECKS}
+    try:
+        kernels = Kernels(Driver(), path.read_text())
+        checks.get(path.name.split(".")[0], lambda kernels: None)(kernels)
+    except (AssertionError, CudaError) as error:
+        print("\n".join(str(error).splitlines()[:6]))
+        return 1
+    return 0
+
+
 def main():
+    if sys.argv[1] == "--alone":
+        sys.exit(alone(pathlib.Path(sys.argv[2])))
     folder = pathlib.Path(sys.argv[1])
     metadata = json.loads(subprocess.run(
         ["cargo", "metadata", "--locked", "--format-version", "1", "--manifest-path",
          str(here / "Cargo.toml")], check=True, capture_output=True).stdout)
     package = next(each for each in metadata["packages"] if each["name"] == "candle-kernels")
     sources = pathlib.Path(package["manifest_path"]).parent / "src"
-    driver, nvrtc, results = Driver(), Nvrtc(folder), {}
-    checks = {check.__name__: check for check in CHECKS}
+    nvrtc, results = Nvrtc(folder), {}
+    # Each in a process of its own: a kernel that fails takes the device from its process.
     for path in sorted(sources.glob("*.cu")):
         for target in [80, 90]:
-            name = f"{path.relative_to(sources).with_suffix('')}.sm_{target}"
+            name = f"{path.stem}.sm_{target}"
             try:
                 text = nvrtc.compile(path, target)
             except RuntimeError as error:
                 results[name] = ("skipped", f"NVRTC does not compile it: {error}")
                 continue
-            (folder / "ptx").mkdir(parents=True, exist_ok=True)
-            (folder / "ptx" / f"{name.replace('/', '.')}.ptx").write_text(text)
-            try:
-                kernels = Kernels(driver, text)
-                if path.stem in checks:
-                    checks[path.stem](kernels)
-                results[name] = ("passed", "")
-            except (AssertionError, CudaError) as error:
-                results[name] = ("failed", "\n".join(str(error).splitlines()[:6]))
-                driver.reset()
+            file = folder / "ptx" / f"{name}.ptx"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            results[name] = outcomes.of([sys.executable, __file__, "--alone", str(file)], 300)
             print(name, results[name][0], flush=True)
     for name, (outcome, detail) in results.items():
         if outcome == "skipped":

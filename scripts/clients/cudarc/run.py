@@ -52,14 +52,7 @@ def main():
     # Each in a process of its own: some break their context on purpose.
     for name in listed(program):
         command = [program, "--exact", name] + ["--ignored"] * (name in alone)
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-            outcome = "passed" if done.returncode == 0 else "failed"
-            if done.returncode < 0:
-                outcome = "crashed"
-            results[name] = (outcome, done.stdout + done.stderr)
-        except subprocess.TimeoutExpired:
-            results[name] = ("timeout", "")
+        results[name] = outcomes.of(command, 120)
     outcomes.finish("cudarc", results, folder, here / "expected.txt")
 
 
