@@ -140,7 +140,7 @@ fn rows_outside_of_shared_memory() {
                 ("2", FaultKind::Misaligned),
             ] {
                 let body = format!(
-                    "{OPERANDS} mov.u32 %a4, s; shl.b32 %a5, %r1, 4; add.u32 %a4, %a4, %a5;
+                    "{OPERANDS} {CLEAR} mov.u32 %a4, s; shl.b32 %a5, %r1, 4; add.u32 %a4, %a4, %a5;
                     setp.eq.u32 %p1, %r1, {bad}; @%p1 mov.u32 %a4, {address};
                     {instruction} {SUMS}"
                 );
