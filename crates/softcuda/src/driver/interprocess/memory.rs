@@ -113,18 +113,22 @@ pub(crate) fn close(address: CUdeviceptr) -> Result {
         return Err(INVALID);
     };
     let last = {
-        let mut opened = OPENED.lock();
-        let opened = opened.as_mut().and_then(|opened| opened.get_mut(&id));
-        let opened = opened.ok_or(INVALID)?;
+        let mut all = OPENED.lock();
+        let all = all.as_mut().ok_or(INVALID)?;
+        let opened = all.get_mut(&id).ok_or(INVALID)?;
         opened.times = opened.times.saturating_sub(1);
-        opened.times == 0
+        // Taken out at once: who opens it from now on maps it anew.
+        match opened.times {
+            0 => all.remove(&id),
+            _ => None,
+        }
     };
-    if !last {
+    let Some(last) = last else {
         return Ok(());
-    }
-    owned::disown(address, |entry| matches!(entry.made, Made::Opened(_))).ok_or(INVALID)?;
+    };
+    owned::disown(address, |entry| matches!(entry.made, Made::Opened(_)));
     let waited = stream::synchronize_context(&owned.context);
-    release(id);
+    memory::free_file(&last.allocation);
     waited
 }
 
