@@ -3,196 +3,43 @@
 //! word is refused when the module is loaded, as the driver's compiler does.
 
 /// Opcodes whose instructions are right PTX and not run.
-const OPCODES: &[&str] = &[
-    "alloca",
-    "cp",
-    "createpolicy",
-    "getctarank",
-    "istypep",
-    "mapa",
-    "mbarrier",
-    "multimem",
-    "pmevent",
-    "suld",
-    "suq",
-    "sured",
-    "sust",
-    "tensormap",
-    "tex",
-    "tld4",
-    "txq",
-];
+const OPCODES: &str = "
+    istypep multimem pmevent suld suq sured sust tex tld4 txq
+";
 
 /// Modifiers that are no types. Those with `::` are hints, scopes and spaces, of which later
 /// versions bring more.
-const MODIFIERS: &[&str] = &[
-    "a1d",
-    "a2d",
-    "abs",
-    "acq_rel",
-    "acquire",
-    "add",
-    "aligned",
-    "all",
-    "and",
-    "any",
-    "approx",
-    "arrive",
-    "async",
-    "b4e",
-    "ballot",
-    "bfly",
-    "bulk",
-    "ca",
-    "cas",
-    "cbrt",
-    "cg",
-    "clamp",
-    "clc",
-    "cluster",
-    "cm_sup",
-    "col",
-    "const",
-    "cs",
-    "cta",
-    "cube",
-    "cv",
-    "dec",
-    "down",
-    "ecl",
-    "eq",
-    "equ",
-    "exch",
-    "expect_tx",
-    "f4e",
-    "finite",
-    "ftz",
-    "full",
-    "ge",
-    "geom",
-    "geu",
-    "global",
-    "gpu",
-    "gt",
-    "gtu",
-    "hi",
-    "hs",
-    "idx",
-    "inc",
-    "infinite",
-    "irnd",
-    "le",
-    "leu",
-    "lo",
-    "local",
-    "ls",
-    "lt",
-    "ltu",
-    "lu",
-    "max",
-    "min",
-    "mmio",
-    "multimem",
-    "nan",
-    "NaN",
-    "ne",
-    "neu",
-    "noftz",
-    "normal",
-    "notanumber",
-    "num",
-    "number",
-    "or",
-    "param",
-    "popc",
-    "rc16",
-    "rc8",
-    "red",
-    "relaxed",
-    "release",
-    "relu",
-    "rm",
-    "rmi",
-    "rn",
-    "rna",
-    "rni",
-    "row",
-    "rp",
-    "rpi",
-    "rs",
-    "rz",
-    "rzi",
-    "sat",
-    "satfinite",
-    "sc",
-    "shared",
-    "subnormal",
-    "sync",
-    "sys",
-    "to",
-    "trans",
-    "trap",
-    "uni",
-    "unified",
-    "up",
-    "v2",
-    "v4",
-    "v8",
-    "volatile",
-    "wb",
-    "weak",
-    "wide",
-    "wrap",
-    "wt",
-    "xor",
-    "xorsign",
-    "zero",
-    "1d",
-    "2d",
-    "3d",
-    "2dms",
-    "a2dms",
-    "acube",
-    "level",
-    "grad",
-    "base",
-    "4d",
-    "5d",
-    "nc",
-    "noinc",
-    "sp",
-    "x1",
-    "x2",
-    "x4",
-    "m8n8",
-    "b1x16",
-    "gather4",
-    "r",
-    "g",
-    "b",
-    "a",
-    "shiftamt",
-];
+const MODIFIERS: &str = "
+    1d 2d 2dms 3d 4d 5d NaN a a1d a2d a2dms abs acq_rel acquire acube add aligned all and
+    any approx arrive async b b1x16 b4e ballot base bfly bulk ca cas cbrt cg clamp clc
+    cluster cm_sup col const cp_fenceproxy cs cta cube cv dec down ecl eq equ exch expect_tx
+    f4e finite ftz full g gather4 ge geom geu global gpu grad gt gtu hi hs idx inc infinite
+    irnd le leu level lo local ls lt ltu lu m8n8 max min mmio multimem nan nc ne neu noftz
+    noinc normal notanumber num number or param popc r rc16 rc8 red relaxed release relu rm
+    rmi rn rna rni row rp rpi rs rz rzi sat satfinite sc shared shiftamt sp subnormal sync
+    sys to trans trap uni unified up v2 v4 v8 volatile wb weak wide wrap wt x1 x2 x4 xor
+    xorsign zero
+";
 
 /// Opcodes of which some forms are right and not run; of all others every form is.
-const OF_MORE_FORMS: &[&str] = &[
-    "atom", "cp", "cvt", "ld", "ldu", "mbarrier", "prefetch", "red", "st", "wgmma", "wmma",
-];
+const OF_MORE_FORMS: &str = "atom cp cvt ld ldu mbarrier prefetch red st tensormap wgmma wmma";
 
 /// Those of them that have forms of more types.
-const OF_MORE_TYPES: &[&str] = &["atom", "cvt", "red"];
+const OF_MORE_TYPES: &str = "atom cvt red";
+
+fn has(list: &str, word: &str) -> bool {
+    list.split_whitespace().any(|found| found == word)
+}
 
 /// Whether an opcode that is not run is right.
 pub(super) fn is_opcode(name: &str) -> bool {
-    OPCODES.contains(&name)
+    has(OPCODES, name)
 }
 
 /// Whether a modifier that an instruction does not take here may be right all the same.
 pub(crate) fn is_modifier(opcode: &str, name: &str) -> bool {
     match ptx::ast::Type::from_name(name) {
-        Some(_) => OF_MORE_TYPES.contains(&opcode),
-        None => {
-            OF_MORE_FORMS.contains(&opcode) && (name.contains("::") || MODIFIERS.contains(&name))
-        }
+        Some(_) => has(OF_MORE_TYPES, opcode),
+        None => has(OF_MORE_FORMS, opcode) && (name.contains("::") || has(MODIFIERS, name)),
     }
 }

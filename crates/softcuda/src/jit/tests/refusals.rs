@@ -139,7 +139,10 @@ fn what_is_not_run() {
 .func between() { call sample; ret; }
 .entry direct() { .reg .b32 %r<5>; pmevent 1; ret; }
 .entry through() { call between; ret; }
-.entry other() { ret; }",
+.entry other() { ret; }
+.entry fenced() { .reg .b64 %rd<3>;
+  tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [%rd2], 128;
+  ret; }",
     ));
     let error = |name: &str| module.kernel(name).unwrap().compile().unwrap_err();
     assert!(error("direct").unsupported);
@@ -148,6 +151,7 @@ fn what_is_not_run() {
             .to_string()
             .contains("line 8, in `direct`: `pmevent`")
     );
+    assert!(error("fenced").unsupported);
     assert!(error("through").unsupported);
     assert!(
         error("through")
