@@ -70,8 +70,8 @@ unsupported! {
     cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz
 }
 
-// Names that `cuGetProcAddress` of a driver for CUDA 13.0 does not find: those of newer toolkits, up
-// to 13.5, and one for Tegra. A program that looks up every name of its headers finds them here.
+// Names that `cuGetProcAddress` of a driver for CUDA 13.0 does not find: those of newer toolkits,
+// up to 13.5, and one for Tegra. A program that looks up every name of its headers finds them here.
 unsupported! {
     cuCheckpointOperationComplete cuCoredumpDeregisterCompleteCallback cuCoredumpDeregisterStartCallback
     cuCoredumpRegisterCompleteCallback cuCoredumpRegisterStartCallback cuDevSmResourceSplit cuDeviceGetCliqueCount

@@ -183,7 +183,8 @@ runtime! {
         who.complete(Place::of(place), object, element.size() as u64).err().unwrap_or(CONTINUE)
     }
 
-    /// So many bytes of `st.async` have come for the `mbarrier` at `object`. The answer is a status.
+    /// So many bytes of `st.async` have come for the `mbarrier` at `object`. The answer is a
+    /// status.
     BYTES_COME = fn bytes_come(
         thread: *mut ThreadContext, block: *mut BlockContext, place: u32, object: u64, bytes: u32,
     ) -> u32 {

@@ -1,9 +1,9 @@
 //! The blocks of a cluster, which one worker runs together: the barrier they share, and how they
 //! reach each other's shared memory.
 //!
-//! An address in `.shared::cluster` is an offset in the block's own shared memory, or, for the block
-//! of rank `r`, `(r + 1) << 24` and the offset there. A generic address is a host address in any
-//! block's shared memory.
+//! An address in `.shared::cluster` is an offset in the block's own shared memory, or, for the
+//! block of rank `r`, `(r + 1) << 24` and the offset there. A generic address is a host address in
+//! any block's shared memory.
 
 use std::cell::{Cell, RefCell};
 

@@ -168,7 +168,8 @@ pub(crate) fn operate(
 }
 
 runtime! {
-    /// An operation on an object: `op` is an [`Op`]. The answer is the object before, or [`FAILED`].
+    /// An operation on an object: `op` is an [`Op`]. The answer is the object before, or
+    /// [`FAILED`].
     MBARRIER = fn mbarrier(
         thread: *mut ThreadContext, block: *mut BlockContext, address: *mut u8, op: u32, count: u32, bytes: u32,
     ) -> u64 {

@@ -2,8 +2,8 @@
 //!
 //! Threads that sleep side by side on a device come one after the other here, and must not add
 //! their times up. So the launch counts how long any of its threads has slept, and a thread sleeps
-//! for what its own sleeps exceed that by: a launch sleeps as long as its sleepiest thread. PTX lets
-//! `nanosleep` take any time up to twice what was asked for, also none.
+//! for what its own sleeps exceed that by: a launch sleeps as long as its sleepiest thread. PTX
+//! lets `nanosleep` take any time up to twice what was asked for, also none.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

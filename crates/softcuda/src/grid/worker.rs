@@ -147,8 +147,8 @@ impl Worker {
         self.spare.push(unit);
     }
 
-    /// Blocks whose threads may poll, or that reach each other's shared memory: as fibers, or in rounds on the stack that ends at
-    /// `stack_limit`.
+    /// Blocks whose threads may poll, or that reach each other's shared memory: as fibers, or in
+    /// rounds on the stack that ends at `stack_limit`.
     fn side_by_side(
         &mut self,
         running: &Running<'_>,

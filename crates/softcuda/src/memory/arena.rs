@@ -82,8 +82,8 @@ impl Arena {
         base < self.base + self.size && self.base < base.saturating_add(size)
     }
 
-    /// Takes addresses, with a guard behind them. A block that is aligned to pages has its pages for
-    /// itself.
+    /// Takes addresses, with a guard behind them. A block that is aligned to pages has its pages
+    /// for itself.
     pub fn take(&self, size: u64, align: u64) -> Result<u64, OutOfMemory> {
         let unit = if align >= OS_PAGE { OS_PAGE } else { GRANULE };
         let block = size

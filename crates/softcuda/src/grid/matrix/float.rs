@@ -1,6 +1,6 @@
 //! Products of floats, rounded as the tensor cores of an H200 round. This was found by experiment;
-//! each rule below gives the same bits for over a hundred thousand sums of each shape and type, with
-//! infinities, NaNs, subnormals and cancellation among them.
+//! each rule below gives the same bits for over a hundred thousand sums of each shape and type,
+//! with infinities, NaNs, subnormals and cancellation among them.
 //!
 //! | elements | an element of `D` is |
 //! |---|---|
@@ -191,9 +191,9 @@ const DIGITS: i32 = 25;
 const DIGITS_OF_BYTES: i32 = 13;
 
 /// One sum as a tensor core makes it: the products are exact; they and the summand are cut, towards
-/// zero, to multiples of 2 to the power of the greatest exponent among them less so many [`DIGITS`],
-/// where the exponent of a product is the sum of its factors'; the sum of these is exact. What is no
-/// number wins, as in all arithmetic, and zero has no sign.
+/// zero, to multiples of 2 to the power of the greatest exponent among them less so many
+/// [`DIGITS`], where the exponent of a product is the sum of its factors'; the sum of these is
+/// exact. What is no number wins, as in all arithmetic, and zero has no sign.
 struct Sum(f64);
 
 impl Sum {

@@ -5,8 +5,8 @@
 //! of 32 bits: one array over the lanes for each register, in this order. They take the words of
 //! `D`. A double is two words, the low one first.
 //!
-//! A product is made of tiles of 8 columns and 8 or 16 rows. Lane `4 g + t` holds, with `E` elements
-//! in a register:
+//! A product is made of tiles of 8 columns and 8 or 16 rows. Lane `4 g + t` holds, with `E`
+//! elements in a register:
 //!
 //! | of | register `j` holds element `e` at |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `B` | row `4 E j + E t + e`, column `g` |
 //! | `C`, `D` | row `g + 8 (j / 2)`, column `2 t + j % 2`, where each element counts as a register |
 //!
-//! [`float`] has the rules of rounding, [`sparse`] those of the metadata, and [`quads`] the shape of
-//! the first tensor cores, which has a layout of its own.
+//! [`float`] has the rules of rounding, [`sparse`] those of the metadata, and [`quads`] the shape
+//! of the first tensor cores, which has a layout of its own.
 
 mod float;
 pub(crate) mod group;

@@ -1,8 +1,8 @@
 //! The addresses of rows, which lanes tell each other: `ldmatrix` and `stmatrix`.
 //!
 //! Lane `8 m + r` says where row `r` of matrix `m` is: 16 bytes in a row. Each lane takes, for each
-//! matrix, where its own two neighbours lie, row `lane / 4` and columns `2 (lane % 4)` and the next;
-//! where the matrix is transposed, one place for each of the two.
+//! matrix, where its own two neighbours lie, row `lane / 4` and columns `2 (lane % 4)` and the
+//! next; where the matrix is transposed, one place for each of the two.
 
 use super::Words;
 use crate::grid::warp::Meeting;

@@ -310,7 +310,8 @@ fn place_of(l: &mut Lower<'_>, reach: Reach) -> Value {
     l.b.ins().iconst(types::I32, place as i64)
 }
 
-/// `st.async{.weak}{.shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type [to], value, [object]`
+/// `st.async{.weak}{.shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type [to], value,
+/// [object]`
 pub(super) fn decode_store(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     r.expect_any(&[("async", ())])?;
     r.eat("weak");

@@ -184,8 +184,8 @@ impl Steps<'_, '_, '_> {
         Ok(())
     }
 
-    /// The lanes meet. A device does such an instruction for all lanes at once, and programs rely on
-    /// it.
+    /// The lanes meet. A device does such an instruction for all lanes at once, and programs rely
+    /// on it.
     fn meet(&mut self) {
         self.step("bar.warp.sync", vec![number(u64::from(u32::MAX))]);
     }

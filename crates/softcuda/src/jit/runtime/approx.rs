@@ -16,9 +16,9 @@
 //! | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | a gross approximation of 20 bits | the true value cut to 20 bits |
 
 //!
-//! `sin` and `cos` work as the device does: the angle is first multiplied by 1/2pi, which is rounded
-//! to a single towards zero, so an angle too great for that to leave a fraction counts as a whole
-//! number of turns. With that the results are within 2^-21 of an H200's for all angles.
+//! `sin` and `cos` work as the device does: the angle is first multiplied by 1/2pi, which is
+//! rounded to a single towards zero, so an angle too great for that to leave a fraction counts as a
+//! whole number of turns. With that the results are within 2^-21 of an H200's for all angles.
 
 use std::f64::consts::TAU;
 

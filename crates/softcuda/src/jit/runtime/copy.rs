@@ -7,8 +7,8 @@ use crate::grid::fault;
 use crate::grid::launch::FaultKind;
 
 runtime! {
-    /// `cp.async` of the first `bytes` of `size` bytes at `from`, which is not checked yet, to `to`,
-    /// which is; zeros follow. The answer is a status.
+    /// `cp.async` of the first `bytes` of `size` bytes at `from`, which is not checked yet, to
+    /// `to`, which is; zeros follow. The answer is a status.
     COPY_PART = fn copy_part(
         thread: *mut ThreadContext, block: *mut BlockContext, to: *mut u8, from: u64, size: u32, bytes: u32,
     ) -> u32 {

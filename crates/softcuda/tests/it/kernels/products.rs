@@ -1,5 +1,5 @@
-//! Matrix products of a warp: every shape and type of `mma` and `wmma.mma` up to sm_90. Their PTX is
-//! made here, a kernel for each form, in which a warp loads its registers, multiplies once and
+//! Matrix products of a warp: every shape and type of `mma` and `wmma.mma` up to sm_90. Their PTX
+//! is made here, a kernel for each form, in which a warp loads its registers, multiplies once and
 //! stores the result.
 
 use std::fmt::Write;
@@ -108,7 +108,8 @@ fn float(inputs: &mut Inputs, exponent: u32, fraction: u32, set: u64) -> u64 {
     (word >> 63) << (exponent + fraction) | field.min(top) << fraction | digits
 }
 
-/// A form of a product: the instruction, and the registers that a lane has of `A`, `B`, `C` and `D`.
+/// A form of a product: the instruction, and the registers that a lane has of `A`, `B`, `C` and
+/// `D`.
 struct Form {
     instruction: String,
     registers: [(Holds, usize); 4],

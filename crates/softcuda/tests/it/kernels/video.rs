@@ -1,5 +1,6 @@
 //! Video instructions: every form, over words at the limits of bytes, halves and words. Their PTX
-//! is made here, a kernel for a few forms. The host's answer is that of the instructions' own tests.
+//! is made here, a kernel for a few forms. The host's answer is that of the instructions' own
+//! tests.
 
 #[path = "../../../src/jit/lower/video/reference.rs"]
 mod reference;
