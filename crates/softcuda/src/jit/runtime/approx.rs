@@ -112,6 +112,26 @@ runtime! {
 mod tests {
     use super::*;
 
+    /// Arguments from memory, and what an H200 gave.
+    #[test]
+    fn large_angles() {
+        for (angle, sine, cosine) in [
+            (0x4640_0000u32, 0xbf71_4c7au32, 0xbeab_01f8u32),
+            (0x47fe_a267, 0x3e22_abaa, 0xbf7c_bfc9),
+            (0x4665_9bb3, 0xbf7e_06c2, 0x3dfd_d092),
+            (0x47db_e91e, 0xbee0_9248, 0x3f66_0f88),
+            (0xc834_80cf, 0xbebe_1d45, 0xbf6d_b292),
+            (0x4b19_85fa, 0x8000_0000, 0xbf80_0000),
+            (0x4850_ff5f, 0x3f73_1447, 0xbea0_9ae5),
+            (0x4964_8392, 0xbef1_5ae7, 0x3f61_c596),
+        ] {
+            let [angle, sine, cosine] = [angle, sine, cosine].map(f32::from_bits);
+            let bound = 2f32.powi(-21);
+            assert!((softcuda_sin_f32(angle) - sine).abs() < bound, "{angle}");
+            assert!((softcuda_cos_f32(angle) - cosine).abs() < bound, "{angle}");
+        }
+    }
+
     #[test]
     fn high_word_reciprocals_have_the_documented_corners() {
         let rcp = |x: f64| softcuda_rcp_high_f64(x).to_bits();
