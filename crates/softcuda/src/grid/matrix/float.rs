@@ -12,6 +12,7 @@
 use super::group::GroupProduct;
 use super::sparse::{self, Columns};
 use super::{Element, Product, Tiles, Words, place_of_sum};
+use crate::jit::runtime::convert::e4m3_to_f16;
 
 /// What an `.f32` result is that is no number.
 const NAN_SINGLE: u32 = 0x7fff_ffff;
@@ -97,18 +98,6 @@ impl Number {
     fn signed(self, negative: bool) -> Number {
         let digits = if negative { -self.digits } else { self.digits };
         Number { digits, ..self }
-    }
-
-    /// The same number in a format with so wide a range that it is no subnormal there.
-    fn normalized(self) -> Number {
-        if self.digits == 0.0 {
-            return self;
-        }
-        let over = (self.digits.to_bits() >> 23 & 0xff) as i32 - 127;
-        Number {
-            digits: self.digits * power_of_two(-over) as f32,
-            exponent: self.exponent + over,
-        }
     }
 
     #[inline(always)]
@@ -287,11 +276,10 @@ impl Factors {
             finite: false,
         };
         let number = |element: Element, bits: u32| {
-            let number = Number::of_element(element, bits);
-            // They become halves first.
             match element {
-                Element::E4m3 => number.normalized(),
-                _ => number,
+                // They become halves first, where none is a subnormal.
+                Element::E4m3 => Number::of(u32::from(e4m3_to_f16(bits as u8)), 5, 10),
+                _ => Number::of_element(element, bits),
             }
         };
         if product.elements == [Element::F16; 2] {

@@ -82,7 +82,7 @@ fn layout(r: &mut Reader<'_>) -> Result<bool, Refusal> {
     r.expect_any(&[("row", false), ("col", true)])
 }
 
-/// The type of the elements of `A` or `B`, and the type of the registers.
+/// The type of the elements of `A` or `B`.
 pub(super) fn element(r: &mut Reader<'_>) -> Result<Element, Refusal> {
     r.expect_any(&[
         ("f16", Element::F16),

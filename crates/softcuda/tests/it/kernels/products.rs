@@ -503,8 +503,8 @@ fn fragments_of_others(name: &'static str) -> Case {
     case_of(name, &forms)
 }
 
-/// Where a matrix of a warpgroup lies in shared memory: the descriptor's upper bits, how many bytes
-/// it spans, and whether it is turned.
+/// Where a matrix of a warpgroup lies in shared memory: the descriptor but for its address, and
+/// whether the matrix is turned.
 #[derive(Clone, Copy)]
 struct Place {
     descriptor: u64,
