@@ -252,6 +252,12 @@ pub fn start(
         .iter_mut()
         .map(|value| value.as_mut_ptr().cast())
         .collect();
+    if launch.shared > 48 << 10 {
+        // More than every device has is allowed on request.
+        let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is the module's, which stays loaded.
+        unsafe { result::function::set_function_attribute(function, most, launch.shared as i32)? };
+    }
     // SAFETY: the case gives the kernel's own parameters, each as long as the kernel takes it, and
     // buffers as long as the kernel reaches.
     unsafe {

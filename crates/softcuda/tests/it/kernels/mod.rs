@@ -28,6 +28,7 @@ mod reductions;
 mod stops;
 mod tensor;
 mod tensor_maps;
+mod tiles;
 mod video;
 mod warps;
 
