@@ -40,6 +40,7 @@
 pub mod ast;
 mod error;
 mod lexer;
+pub mod opcode;
 mod parser;
 mod printer;
 pub mod rewrite;

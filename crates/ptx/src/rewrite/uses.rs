@@ -6,6 +6,7 @@ use super::refusal::{NotCopied, Refusal};
 use super::tables;
 use super::written::{callee, names, written};
 use crate::ast::*;
+use crate::opcode::Opcode;
 
 /// What is known of an item.
 #[derive(Default)]
@@ -232,7 +233,7 @@ impl<'m> Reader<'m> {
                 what,
                 pos,
             });
-        } else if !tables::is_instruction(opcode) {
+        } else if Opcode::of(opcode).is_none() {
             let what = opcode.to_owned();
             self.refuse(|function| Refusal::NotUnderstood {
                 function,

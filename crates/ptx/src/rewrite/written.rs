@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::tables;
 use crate::ast::*;
+use crate::opcode::{self, Fact};
 
 /// The variables of `of` that may be written, each with who may write it: a function, or a variable
 /// that holds its address.
@@ -93,12 +94,12 @@ impl<'m> Flow<'m> {
     }
 
     fn instruction(&mut self, instruction: &'m Instruction) {
-        let opcode = instruction.opcode.as_str();
+        let name = instruction.opcode.as_str();
         let operands = &instruction.operands[..];
-        match opcode {
+        match name {
             // What is read holds no addresses: such variables are not asked about.
             "ld" | "ldu" | "prefetch" | "prefetchu" | "isspacep" | "setp" | "set" => {}
-            _ if tables::only_computes(opcode) => {
+            _ if opcode::has(name, Fact::Computes) => {
                 let Some((to, from)) = operands.split_first() else {
                     return;
                 };

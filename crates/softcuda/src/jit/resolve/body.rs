@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use ptx::ast::{self, Init, Pos, Space, Statement, Type, Variable};
+use ptx::opcode::{self, Fact};
 
 use smallvec::SmallVec;
 
@@ -283,17 +284,17 @@ fn named(
             }
         }
     }
-    let has_destination = match (instruction.opcode.as_str(), args.first()) {
-        (
-            "st" | "red" | "bar" | "barrier" | "brx" | "nanosleep" | "stackrestore" | "setmaxnreg"
-            | "prefetch" | "prefetchu" | "applypriority" | "discard",
-            _,
-        ) => instruction
+    let has = |fact| opcode::has(&instruction.opcode, fact);
+    let has_destination = match args.first() {
+        // A barrier that reduces has a result.
+        _ if has(Fact::ReadsFirst) => instruction
             .modifiers
             .iter()
             .any(|modifier| modifier == "red"),
-        ("call", first) => matches!(first, Some(Arg::List(_))) && args.len() > 1,
-        (_, Some(Arg::Reg(_) | Arg::Part(..) | Arg::Vector(_) | Arg::Pair(..))) => true,
+        Some(Arg::List(_)) => instruction.opcode == "call" && args.len() > 1,
+        Some(Arg::Reg(_) | Arg::Part(..) | Arg::Vector(_) | Arg::Pair(..)) => {
+            instruction.opcode != "call"
+        }
         _ => false,
     };
     let (mut writes, mut reads) = (SmallVec::new(), SmallVec::new());
@@ -301,8 +302,7 @@ fn named(
         if at == 0 && has_destination {
             gather(arg, &mut writes);
         }
-        // The product of a warpgroup is added to its destination.
-        if at > 0 || !has_destination || instruction.opcode == "wgmma" {
+        if at > 0 || !has_destination || has(Fact::UpdatesFirst) {
             gather(arg, &mut reads);
         }
     }
@@ -575,9 +575,7 @@ impl<'a> Resolve<'_, 'a> {
                 guard,
                 args,
             }));
-        } else if lower::decoder(&instruction.opcode).is_none()
-            && !isa::is_opcode(&instruction.opcode)
-        {
+        } else if !isa::is_opcode(&instruction.opcode) {
             // The word itself is wrong, which says more than its operands do.
             let what = format!("`{}`: is no instruction", instruction.opcode);
             self.module.invalid(instruction.pos, what);

@@ -4,6 +4,7 @@
 //! instruction that names a type votes for the registers it uses; copies pass the answer on.
 
 use ptx::ast::{Instruction, Type};
+use ptx::opcode::{self, Fact};
 
 use crate::jit::decode::{Arg, RegId};
 
@@ -22,8 +23,7 @@ impl Votes {
             .iter()
             .filter_map(|name| Type::from_name(name));
         match instruction.opcode.as_str() {
-            "ld" | "ldu" | "st" | "call" | "selp" | "shfl" => self.copy_all(args),
-            "mov" => self.copy_all(args),
+            name if opcode::has(name, Fact::Moves) => self.copy_all(args),
             "cvt" => {
                 for (arg, ty) in args.iter().zip(types) {
                     self.vote(arg, ty);

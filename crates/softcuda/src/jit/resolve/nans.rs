@@ -8,6 +8,7 @@
 //! arithmetic writes gets the right NaN at once, unless only arithmetic reads it.
 
 use ptx::ast::{Immediate, Instruction, Type};
+use ptx::opcode::{self, Fact};
 
 use crate::jit::decode::{Arg, RegId};
 
@@ -40,9 +41,9 @@ fn class(instruction: &Instruction) -> Class {
     let first = types.next();
     let last = types.next_back().or(first);
     match instruction.opcode.as_str() {
-        "add" | "sub" | "mul" | "fma" | "mad" | "div" | "rcp" | "sqrt" | "rsqrt" | "sin"
-        | "cos" | "lg2" | "ex2" | "tanh" | "neg" | "abs" | "min" | "max"
-            if last == Some(Type::F32) && !has("xorsign") =>
+        name if last == Some(Type::F32)
+            && !has("xorsign")
+            && opcode::has(name, Fact::Arithmetic) =>
         {
             Class::Arithmetic
         }

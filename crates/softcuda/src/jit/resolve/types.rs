@@ -10,6 +10,7 @@
 //! Loads, stores, conversions and moves take more than that, and look at their operands themselves.
 
 use ptx::ast::{Instruction, Type};
+use ptx::opcode::{self, Fact};
 
 use crate::jit::decode::{Arg, RegId};
 
@@ -25,14 +26,7 @@ pub(super) fn mismatch(
             .iter()
             .any(|modifier| modifier == name)
     };
-    let uniform = match instruction.opcode.as_str() {
-        "add" | "sub" | "addc" | "subc" | "div" | "rem" | "min" | "max" | "abs" | "neg" | "and"
-        | "or" | "xor" | "not" | "sad" | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2"
-        | "ex2" | "copysign" => true,
-        "mul" | "mad" => !has("wide"),
-        "fma" => true,
-        _ => false,
-    };
+    let uniform = opcode::has(&instruction.opcode, Fact::Uniform) && !has("wide");
     // Some instructions of mixed precision name two types.
     let mut types = instruction
         .modifiers
