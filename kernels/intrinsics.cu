@@ -162,3 +162,21 @@ extern "C" __global__ void predicates(const int* a, const int* b, unsigned* out)
     out[4 * i + 2] = r2;
     out[4 * i + 3] = r3;
 }
+
+// Of which kinds a handle of a texture or a surface is.
+extern "C" __global__ void handle_kinds(const unsigned long long* handles, unsigned* out) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, kinds;
+    asm("{\n"
+        ".reg .pred p;\n"
+        ".reg .b32 one, all;\n"
+        "istypep.texref p, %1;\n"
+        "selp.b32 all, 1, 0, p;\n"
+        "istypep.samplerref p, %1;\n"
+        "selp.b32 one, 2, 0, p;\n"
+        "or.b32 all, all, one;\n"
+        "istypep.surfref p, %1;\n"
+        "selp.b32 one, 4, 0, p;\n"
+        "or.b32 %0, all, one;\n"
+        "}" : "=r"(kinds) : "l"(handles[i]));
+    out[i] = kinds;
+}

@@ -46,6 +46,7 @@ mod mbarrier;
 mod memory;
 mod mov;
 mod policy;
+mod reference;
 mod rounds;
 mod runs;
 mod special;
@@ -100,6 +101,7 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "mov" => mov::decode,
         "cvta" => address::decode_cvta,
         "isspacep" => address::decode_isspacep,
+        "istypep" => reference::decode,
         "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "griddepcontrol"
         | "setmaxnreg" => control::decode,
         "call" => call::decode,

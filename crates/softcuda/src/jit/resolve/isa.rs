@@ -53,7 +53,7 @@ mod tests {
             .map(|opcode| opcode.name)
             .filter(|name| lower::decoder(name).is_none())
             .collect();
-        let expected = "clusterlaunchcontrol istypep multimem pmevent suld suq sured sust tcgen05 \
+        let expected = "clusterlaunchcontrol multimem pmevent suld suq sured sust tcgen05 \
             tex tld4 txq";
         assert_eq!(not_run.join(" "), expected);
     }

@@ -8,7 +8,7 @@ const PHILOX: Ptx = super::ptx!("philox");
 const HASH: Ptx = super::ptx!("hash");
 
 super::cases! {
-    bits_32, bits_asm, bits_64, carry_chains, predicates, philox_words, philox_uniform, sha256, crc32, splitmix,
+    bits_32, bits_asm, bits_64, carry_chains, predicates, handle_kinds, philox_words, philox_uniform, sha256, crc32, splitmix,
 }
 
 /// The four bytes of a word, from the lowest.
@@ -400,6 +400,17 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
     [c0, c1, c2, c3]
+}
+
+fn handle_kinds(name: &'static str) -> Case {
+    let mut case = Case::new(name, INTRINSICS);
+    let mut inputs = Inputs::new(name);
+    let handles = inputs.make(256, |s| s.next());
+    let (input, output) = (case.input(&handles), case.output::<u32>(256));
+    let kinds: Vec<u32> = handles.iter().map(|handle| (handle >> 61) as u32).collect();
+    case.expect(output, &kinds);
+    case.launch(name, 2, 128, args![input, output]);
+    case
 }
 
 fn philox_words(name: &'static str) -> Case {

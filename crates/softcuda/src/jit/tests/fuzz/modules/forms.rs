@@ -118,6 +118,7 @@ mov.b128 {q,q},z
 mov.b128 z,{q,q}
 cvta.[to -].[global shared local const param].u64 q,q
 isspacep.[global shared local const param] p,q
+istypep.[texref samplerref surfref] p,q
 prefetch.global.[L1 L2] [q]
 atom.[global shared -].[add min max inc dec exch and or xor].[u32 b32 s32] r,[a],r
 atom.[global shared -].[add min max exch and or xor].[u64 b64 s64] q,[a],q
