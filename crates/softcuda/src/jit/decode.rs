@@ -445,6 +445,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A reader of the same instruction with these modifiers.
+    pub fn with<'b>(&'b self, modifiers: &'b [String]) -> Reader<'b> {
+        Reader {
+            modifiers,
+            next: 0,
+            ..*self
+        }
+    }
+
+    /// How many modifiers were read.
+    pub fn taken(&self) -> usize {
+        self.next
+    }
+
     /// The modifier to be read next.
     pub fn peek(&self) -> Option<&'a str> {
         self.modifiers.get(self.next).map(String::as_str)

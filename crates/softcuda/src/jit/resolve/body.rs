@@ -12,8 +12,9 @@ use super::floats::Votes;
 use super::fragments;
 use super::isa;
 use super::nans::{Decision, Nans};
+use super::order;
 use super::scope::{Named, Scopes};
-use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, Resolver, types};
+use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, MAX_REFUSALS, Resolver, types};
 use crate::jit::decode::{Arg, Reader, RegId, Special, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
@@ -206,19 +207,23 @@ fn decode(
             module.invalid(instruction.pos, what);
             continue;
         }
-        let mut reader = Reader::new(
-            instruction.pos,
-            &instruction.opcode,
-            &instruction.modifiers,
-            &pending.args,
-            tables,
-            &module.program.functions,
-        );
-        let result = match lower::decoder(&instruction.opcode) {
-            Some(decode) => decode(&mut reader),
-            None if isa::is_opcode(&instruction.opcode) => {
-                Err(reader.not_run("the instruction".into()))
-            }
+        let (opcode, modifiers) = (&instruction.opcode, &instruction.modifiers);
+        let functions = &module.program.functions;
+        let pos = instruction.pos;
+        let mut reader = Reader::new(pos, opcode, modifiers, &pending.args, tables, functions);
+        let result = match lower::decoder(opcode) {
+            Some(decode) => decode(&mut reader).or_else(|refusal| {
+                // More refusals than are told are not worth the search.
+                if module.refusals.len() >= MAX_REFUSALS {
+                    return Err(refusal);
+                }
+                let found = order::read_in_any(opcode, modifiers, |words| {
+                    let mut reader = reader.with(words);
+                    decode(&mut reader).map_err(|_| reader.taken())
+                });
+                found.ok_or(refusal)
+            }),
+            None if isa::is_opcode(opcode) => Err(reader.not_run("the instruction".into())),
             None => Err(reader.invalid("is no instruction".into())),
         };
         match result {

@@ -7,6 +7,7 @@
 use ptx::ast::{self, Immediate, Type};
 
 use super::body::Resolve;
+use super::order;
 use crate::grid::matrix::{Element, Product, Tiles};
 use crate::jit::decode::{Arg, RegId, Special};
 
@@ -135,7 +136,7 @@ impl Steps<'_, '_, '_> {
     /// `ldmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 r, [p]`, and `stmatrix`, the other way
     /// round.
     fn rows(&mut self, modifiers: &[&str], args: &[Arg], load: bool) -> Result<(), Wrong> {
-        let mut words = modifiers.iter().copied().peekable();
+        let mut words = order::of_fragment(modifiers).into_iter().peekable();
         for word in ["sync", "aligned", "m8n8"] {
             expect(&mut words, word)?;
         }
@@ -236,13 +237,13 @@ impl Steps<'_, '_, '_> {
     /// `wmma.load.{a,b,c}.sync.aligned.layout.shape{.space}.type r, [p]{, stride}`, and
     /// `wmma.store.d`.
     fn fragment(&mut self, modifiers: &[&str], args: &[Arg], load: bool) -> Result<(), Wrong> {
-        let mut words = modifiers.iter().copied().peekable();
-        let matrix = match (load, words.next()) {
-            (true, Some("a")) => Matrix::A,
-            (true, Some("b")) => Matrix::B,
-            (true, Some("c")) | (false, Some("d")) => Matrix::Sum,
+        let (matrix, rest) = match (load, modifiers) {
+            (true, ["a", rest @ ..]) => (Matrix::A, rest),
+            (true, ["b", rest @ ..]) => (Matrix::B, rest),
+            (true, ["c", rest @ ..]) | (false, ["d", rest @ ..]) => (Matrix::Sum, rest),
             _ => return Err("loads a, b or c, and stores d".into()),
         };
+        let mut words = order::of_fragment(rest).into_iter().peekable();
         for word in ["sync", "aligned"] {
             expect(&mut words, word)?;
         }

@@ -10,6 +10,7 @@ pub(super) mod fragments;
 pub(super) mod isa;
 mod nans;
 mod operand;
+mod order;
 mod scope;
 mod special;
 mod types;
