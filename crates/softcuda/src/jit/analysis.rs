@@ -137,6 +137,13 @@ pub(crate) fn spins(body: &Body) -> bool {
             .any(|(step, in_cycle)| in_cycle && polls(step))
 }
 
+/// Whether threads have local memory in a body.
+pub(crate) fn has_local(body: &Body) -> bool {
+    let stack =
+        |step: &Step| matches!(step, Step::Instruction(step) if step.operation.uses_stack());
+    body.tables.frame > 0 || body.steps.iter().any(stack)
+}
+
 /// Whether a thread may reach the shared memory of other blocks of the cluster in a body.
 pub(crate) fn reaches(body: &Body) -> bool {
     let reaches = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.reaches());

@@ -204,6 +204,8 @@ pub(crate) struct Unit {
     pub vectors: bool,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
+    /// Its functions have frames in local memory, which addresses may point to.
+    pub local: bool,
     /// In rounds: what threads of the kernel keep while they wait.
     pub live: Kept,
     /// The bytes of each thread that matrix products take behind a warp's tile.
@@ -466,6 +468,7 @@ fn compile_unit(
         mode,
         vectors,
         spins,
+        local: bodies(program, &functions).any(analysis::has_local),
         live: live.unwrap_or_default(),
         operands,
         kept: operands,
