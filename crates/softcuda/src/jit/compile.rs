@@ -36,7 +36,7 @@ use crate::grid::rounds::Wait;
 
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves
 /// below the limit that functions compare with must hold one, and what runtime functions need.
-const MAX_NATIVE_FRAME: u32 = 16 << 10;
+pub(crate) const MAX_NATIVE_FRAME: u32 = 16 << 10;
 /// The largest frame of a kernel, for which the grid makes room: thousands of registers at once,
 /// and arguments of calls.
 const MAX_KERNEL_FRAME: u32 = 1 << 20;

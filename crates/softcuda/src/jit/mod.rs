@@ -62,3 +62,5 @@ pub(crate) mod spmd;
 #[cfg(test)]
 mod tests;
 mod variables;
+
+pub(crate) use compile::MAX_NATIVE_FRAME;
