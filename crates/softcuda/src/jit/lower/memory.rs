@@ -2,13 +2,15 @@
 //!
 //! Ordered loads (`.volatile`, `.relaxed`, `.acquire`, `.mmio`) are atomic ones, which the compiler
 //! neither merges nor moves; on x86-64 they cost what plain ones do. Stores are never merged or
-//! moved by the compiler.
+//! moved by the compiler. Ordered accesses of `.b128` are calls: Cranelift would make two of each.
+//! Elements of vectors are accesses of their own, as PTX has it.
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use ptx::ast::{Space, Type};
 
 use super::cluster::Reach;
 use super::{Lower, PlainAccess, bulk, value_type};
+use crate::grid::atomic;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
 
@@ -214,6 +216,11 @@ impl Access {
         }
     }
 
+    /// Threads that run at the same time may access it.
+    fn is_shared_widely(&self) -> bool {
+        matches!(self.reach.space(), None | Some(Space::Global))
+    }
+
     fn is_param(&self) -> bool {
         matches!(&self.address, Arg::Address(base, _) if matches!(**base, Arg::Symbol(Symbol::Param(_), _)))
     }
@@ -251,7 +258,10 @@ impl Operation for Load {
             .map(|(n, register)| {
                 let held = access.held(l, register);
                 let offset = n as i32 * access.ty.size() as i32;
-                if access.ordered && held != types::I128 {
+                if access.ordered && held == types::I128 && access.is_shared_widely() {
+                    let address = l.b.ins().iadd_imm(address, i64::from(offset));
+                    l.load_wide(address)
+                } else if access.ordered && held != types::I128 {
                     let address = l.b.ins().iadd_imm(address, i64::from(offset));
                     let bits = ValueType::int(held.bits() as u16).expect("8 to 64 bits");
                     let value = l.b.ins().atomic_load(bits, flags, address);
@@ -327,7 +337,12 @@ impl Operation for Store {
         let address = l.reached_address(&access.address, access.reach, access.size(), true);
         for (n, value) in values.into_iter().enumerate() {
             let offset = n as i32 * access.ty.size() as i32;
-            if access.release && !cfg!(target_arch = "x86_64") {
+            let wide = l.b.func.dfg.value_type(value) == types::I128;
+            if wide && (access.ordered || access.release) && access.is_shared_widely() {
+                let address = l.b.ins().iadd_imm(address, i64::from(offset));
+                let (low, high) = l.b.ins().isplit(value);
+                l.call(&atomic::STORE_B128, &[address, low, high]);
+            } else if access.release && !cfg!(target_arch = "x86_64") {
                 let address = l.b.ins().iadd_imm(address, i64::from(offset));
                 let ty = l.b.func.dfg.value_type(value);
                 let bits = l.fit(
@@ -364,6 +379,16 @@ impl Operation for Store {
 }
 
 impl Lower<'_> {
+    /// An ordered load of 128 bits.
+    fn load_wide(&mut self, address: Value) -> Value {
+        let slot = super::function::slot(&mut self.b, 16);
+        let to = self.b.ins().stack_addr(types::I64, slot, 0);
+        self.call(&atomic::LOAD_B128, &[address, to]);
+        let low = self.b.ins().stack_load(types::I64, slot, 0);
+        let high = self.b.ins().stack_load(types::I64, slot, 8);
+        self.b.ins().iconcat(low, high)
+    }
+
     /// A register's value as it is held.
     fn read_held(&mut self, register: &Arg) -> Value {
         match register {
