@@ -30,6 +30,7 @@ use super::runtime::access::Access;
 use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
 use super::schedule;
+use super::spins::spins;
 use super::spmd::Plan;
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
@@ -455,7 +456,7 @@ fn compile_unit(
         (mode, _) => mode,
     };
     let body = program.functions[kernel as usize].body.as_ref();
-    let spins = mode == Mode::Rounds && body.is_some_and(analysis::spins);
+    let may_spin = mode == Mode::Rounds && body.is_some_and(spins);
     let steps = bodies(program, &functions).flat_map(|body| &body.steps);
     let operands = steps.map(|step| match step {
         Step::Instruction(instruction) => instruction.operation.brings(),
@@ -467,7 +468,7 @@ fn compile_unit(
         shared,
         mode,
         vectors,
-        spins,
+        spins: may_spin,
         local: bodies(program, &functions).any(analysis::has_local),
         live: live.unwrap_or_default(),
         operands,
@@ -501,7 +502,7 @@ fn compile_unit(
         entry,
         mode,
         kept: unit.kept,
-        spins,
+        spins: may_spin,
         reaches: bodies(program, &functions).any(analysis::reaches),
         sites: unit.sites,
         frame,

@@ -11,7 +11,7 @@ use ptx::ast::{Space, Type};
 use super::cluster::Reach;
 use super::{Lower, PlainAccess, bulk, value_type};
 use crate::grid::atomic;
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
+use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
 
 #[derive(Debug)]
@@ -19,6 +19,8 @@ struct Access {
     reach: Reach,
     ordered: bool,
     release: bool,
+    /// `.nc`, or of constants: no thread writes there while the kernel runs.
+    constant: bool,
     ty: Type,
     /// One, or the elements of a vector.
     registers: Vec<Arg>,
@@ -94,9 +96,11 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     reader.eat_any(SCOPES);
     let reach = Reach::of(reader);
     let space = reach.space();
+    let mut constant = space == Some(Space::Const);
     while let Some(modifier) = reader.peek()
         && cache_hint(modifier)
     {
+        constant |= modifier == "nc";
         reader.eat(modifier);
     }
     let vector = reader.eat_any(&[("v2", 2), ("v4", 4), ("v8", 8)]);
@@ -148,6 +152,7 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         reach,
         ordered,
         release,
+        constant,
         ty,
         registers,
         address: address.clone(),
@@ -288,6 +293,28 @@ impl Operation for Load {
         self.0.reach == Reach::Cluster
     }
 
+    fn only_loads(&self) -> bool {
+        true
+    }
+
+    fn loads_constant(&self) -> bool {
+        self.0.constant || self.loads_parameter()
+    }
+
+    fn loads_place(&self) -> Option<MemoryPlace<'_>> {
+        let space = match self.0.reach {
+            Reach::Own(space @ (None | Some(Space::Global | Space::Shared))) => space,
+            _ => return None,
+        };
+        let float = matches!(self.0.ty, Type::F32 | Type::F64);
+        let whole = self.0.registers.len() == 1 && !float;
+        (whole && !self.0.constant).then_some(MemoryPlace {
+            address: &self.0.address,
+            shared: space == Some(Space::Shared),
+            size: self.0.ty.size(),
+        })
+    }
+
     fn loads_parameter(&self) -> bool {
         self.0.parameter && !self.0.ordered
     }
@@ -320,6 +347,10 @@ impl Operation for Load {
 }
 
 impl Operation for Store {
+    fn stores_weakly(&self) -> bool {
+        !self.0.ordered && !self.0.release
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let access = &self.0;
         let values: Vec<Value> = access
