@@ -14,6 +14,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 mod abi;
+mod control_word;
 mod driver;
 mod engine;
 mod grid;

@@ -4,7 +4,7 @@
 //! traced; functions but for the `early` ones fail before `cuInit` and in host functions.
 //! Enumerations are taken as integers: a value that CUDA has no name for must be an error, not an
 //! undefined Rust value. Pointers of the caller's are [`Out`], [`In`] and [`InOut`], which know
-//! null.
+//! null. The program's floating-point control word is put aside for the call.
 //!
 //! Invariant: no panic crosses into the caller, and every function of `cuda.h` is exported
 //! (`symbols`, and `unsupported` for toolkits newer than the driver).
@@ -46,6 +46,7 @@ pub(crate) use args::{In, InOut, Out};
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::control_word;
 use crate::driver::{CUresult, Result, init};
 use crate::engine::host;
 
@@ -74,6 +75,7 @@ pub(crate) fn call(
     early: bool,
     body: impl FnOnce() -> Result,
 ) -> CUresult {
+    let _word = control_word::by_default();
     let run = || -> Result {
         if !early {
             permitted()?;

@@ -1,7 +1,9 @@
 //! The mark of a thread that runs a host function, a callback or a user object's destructor: the
-//! driver may not be called there.
+//! driver may not be called there, and what it does to the control word is undone.
 
 use std::cell::Cell;
+
+use crate::control_word::DefaultAfter;
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -18,6 +20,7 @@ pub(crate) fn forbid_calls<R>(f: impl FnOnce() -> R) -> R {
     }
     DEPTH.set(DEPTH.get() + 1);
     let _lift = Lift;
+    let _word = DefaultAfter;
     f()
 }
 

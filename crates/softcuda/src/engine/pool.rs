@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Condvar, Mutex};
 
 use super::queue::Queue;
+use crate::control_word;
 
 /// Priorities: 0 is the highest lane.
 pub(crate) const LANES: usize = 6;
@@ -96,6 +97,7 @@ fn put(entry: Entry, lane: usize) -> usize {
 }
 
 fn work() {
+    control_word::set_default();
     let pool = pool();
     let mut ready = pool.ready.lock();
     loop {

@@ -161,6 +161,16 @@ runtime! {
             guess = found;
         }
     }
+
+    /// An ordered load of 128 bits, which go to `to`, low half first.
+    LOAD_B128 = fn load_b128(address: *const u8, to: *mut u64) {
+        give(to, wide::load(address.cast()));
+    }
+
+    /// An ordered store of 128 bits.
+    STORE_B128 = fn store_b128(address: *mut u8, low: u64, high: u64) {
+        wide::store(address.cast(), u128::from(high) << 64 | u128::from(low));
+    }
 }
 
 fn give(to: *mut u64, value: u128) {
@@ -196,6 +206,58 @@ mod wide {
         }
         u128::from(high) << 64 | u128::from(low)
     }
+
+    /// What is there, all of one time.
+    pub fn load(address: *const u128) -> u128 {
+        // What is not aligned is no memory that others share.
+        if !address.is_aligned() {
+            return super::locked::load(address);
+        }
+        if !std::arch::is_x86_feature_detected!("avx") {
+            return compare_exchange(address.cast_mut(), 0, 0);
+        }
+        let mut value = 0u128;
+        // SAFETY: see the module of the callers: mapped. Aligned, such a load is atomic on every
+        // processor with AVX.
+        unsafe {
+            asm!(
+                "vmovdqa {value}, [{from}]",
+                "vmovdqu [{to}], {value}",
+                value = out(xmm_reg) _,
+                from = in(reg) address,
+                to = in(reg) &raw mut value,
+                options(nostack, preserves_flags),
+            );
+        }
+        value
+    }
+
+    /// Writes all at once.
+    pub fn store(address: *mut u128, value: u128) {
+        if !address.is_aligned() {
+            return super::locked::store(address, value);
+        }
+        if !std::arch::is_x86_feature_detected!("avx") {
+            let mut guess = 0;
+            loop {
+                match compare_exchange(address, guess, value) {
+                    found if found == guess => return,
+                    found => guess = found,
+                }
+            }
+        }
+        // SAFETY: as in `load`, and writable.
+        unsafe {
+            asm!(
+                "vmovdqu {value}, [{from}]",
+                "vmovdqa [{to}], {value}",
+                value = out(xmm_reg) _,
+                from = in(reg) &raw const value,
+                to = in(reg) address,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -218,6 +280,20 @@ mod locked {
             }
             found
         }
+    }
+
+    /// What is there, all of one time.
+    pub fn load(address: *const u128) -> u128 {
+        let _guard = LOCK.lock();
+        // SAFETY: see the module of the callers: mapped.
+        unsafe { address.read_unaligned() }
+    }
+
+    /// Writes all at once.
+    pub fn store(address: *mut u128, value: u128) {
+        let _guard = LOCK.lock();
+        // SAFETY: see the module of the callers: mapped and writable.
+        unsafe { address.write_unaligned(value) };
     }
 }
 
@@ -248,6 +324,17 @@ mod tests {
             assert_eq!(exchange(&mut cell, 1, 2), 5 << 70);
             assert_eq!(exchange(&mut cell, 5 << 70, 2), 5 << 70);
             assert_eq!(cell, 2);
+        }
+        let mut cells = [0u128; 2];
+        let apart = cells.as_mut_ptr().wrapping_byte_add(8);
+        for to in [cells.as_mut_ptr(), apart] {
+            wide::store(to, 9 << 90 | 7);
+            assert_eq!(wide::load(to), 9 << 90 | 7);
+            locked::store(to, 3 << 90 | 5);
+            assert_eq!(
+                (locked::load(to), wide::load(to)),
+                (3 << 90 | 5, 3 << 90 | 5)
+            );
         }
     }
 }

@@ -22,6 +22,7 @@ use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
 use super::warp::{Tile, Warp, each};
+use super::worker::native_stack;
 use crate::jit::runtime::access::Accesses;
 use crate::jit::spmd::WIDTH;
 
@@ -512,8 +513,9 @@ impl Block {
         self.events.set(self.events.get() + 1);
         let entry = self.running().launch.code.entry;
         let thread = &self.threads[linear as usize];
+        let limit = stack.soft_limit(native_stack(self.running()));
         // SAFETY: the thread has not started, so nothing else refers to its context.
-        unsafe { (*thread.context.get()).stack_limit = stack.soft_limit() };
+        unsafe { (*thread.context.get()).stack_limit = limit };
         let contexts = (thread.context.get(), self.context.get());
         // SAFETY: the entry is compiled code for one thread, which keeps its accesses inside what
         // the contexts describe. The thread and the block stay where they are until the fiber has

@@ -49,6 +49,8 @@ use launch::{Fault, Launch};
 pub(crate) use pool::workers;
 pub(crate) use running::fault;
 use running::{Running, volume};
+#[cfg(test)]
+pub(crate) use stack::use_of as stack_use;
 use worker::Worker;
 
 use crate::jit::runtime::RuntimeFn;

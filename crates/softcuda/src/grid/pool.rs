@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::running::Running;
 use super::worker::Worker;
+use crate::control_word;
 
 /// A launch that wants help. It lives as long as the [`Invitation`] that made it.
 struct Job {
@@ -59,6 +60,7 @@ fn pool() -> &'static Pool {
 
 impl Pool {
     fn help(&self) {
+        control_word::set_default();
         let mut jobs = self.jobs.lock();
         loop {
             let Some(job) = jobs.iter_mut().find(|job| job.wanted > 0) else {

@@ -1,10 +1,11 @@
 //! Native stacks: those of fibers, and how far down the current thread's own may be used.
 //!
-//! A compiled function compares its stack pointer with `ThreadContext::stack_limit` on entry and
-//! faults below it. The limit stands [`RED_ZONE`] bytes above the last byte, which is what runtime
-//! functions called from there may use. A guard page lies below, so that a mistake here is a crash
-//! and not silent damage; beyond [`GUARDED`] stacks there are none, because the kernel limits how
-//! many separate mappings a process has.
+//! A compiled function compares its stack pointer with `ThreadContext::stack_limit` on entry, when
+//! it has taken its frame, and faults below it. At least [`RED_ZONE`] bytes are below the limit, of
+//! which runtime functions use most. A thread gets no more above the limit than it asked for,
+//! however large its stack is, so recursion ends alike in all forms. A guard page lies below, so
+//! that a mistake here is a crash and not silent damage; beyond [`GUARDED`] stacks there are none,
+//! because the kernel limits how many separate mappings a process has.
 
 use std::cell::Cell;
 use std::io;
@@ -14,10 +15,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corosensei::stack::{Stack, StackPointer};
 
-/// What compiled code must leave for the runtime functions it calls.
-const RED_ZONE: usize = 24 << 10;
-/// The smallest stack of a fiber.
-const SMALLEST: usize = 64 << 10;
+use crate::jit::MAX_NATIVE_FRAME;
+
+/// What compiled code leaves below its limit for the runtime functions that it calls: products of
+/// matrices take 38 KiB.
+const RED_ZONE: usize = 64 << 10;
+// A function looks when it has taken its frame, and then the fault is a call.
+const _: () = assert!(RED_ZONE >= 2 * MAX_NATIVE_FRAME as usize);
+/// Sizes of stacks are multiples of this, so that launches of many kernels share stacks.
+const STEP: usize = 64 << 10;
 /// The guard below a stack: a page, or several where pages are small.
 const GUARD: usize = 4 << 10;
 /// How many stacks have a guard page: Linux allows 65,530 mappings by default, and a guarded stack
@@ -82,9 +88,12 @@ impl FiberStack {
         unsafe { self.0.as_ref() }
     }
 
-    /// The value of `ThreadContext::stack_limit` on this stack.
-    pub fn soft_limit(&self) -> u64 {
-        (self.mapping().base + GUARD + RED_ZONE) as u64
+    /// The value of `ThreadContext::stack_limit` on this stack, which has room for `stack` bytes of
+    /// compiled code's frames.
+    pub fn soft_limit(&self, stack: u64) -> u64 {
+        let lowest = (self.mapping().base + GUARD + RED_ZONE) as u64;
+        let wanted = (self.0.addr().get() as u64).saturating_sub(stack);
+        lowest.max(wanted)
     }
 }
 
@@ -115,6 +124,9 @@ unsafe impl Stack for FiberStack {
 pub(super) struct Stacks {
     /// The size of all of them.
     size: usize,
+    /// What of it is compiled code's.
+    #[cfg(test)]
+    stack: u64,
     free: Vec<FiberStack>,
 }
 
@@ -124,11 +136,21 @@ impl Stacks {
         let size = usize::try_from(stack)
             .unwrap_or(1 << 40)
             .saturating_add(RED_ZONE + 2 * GUARD)
-            .next_power_of_two()
-            .max(SMALLEST);
+            .next_multiple_of(STEP);
         if size != self.size {
             self.free.clear();
             self.size = size;
+        }
+        #[cfg(test)]
+        self.note_size(stack);
+    }
+
+    /// Tests that ask how stacks are used get none that others have used.
+    #[cfg(test)]
+    fn note_size(&mut self, stack: u64) {
+        self.stack = stack;
+        if use_of::asked() {
+            self.free.clear();
         }
     }
 
@@ -142,6 +164,10 @@ impl Stacks {
 
     /// Takes a stack back.
     pub fn put(&mut self, stack: FiberStack) {
+        #[cfg(test)]
+        if use_of::note(&stack, self.stack) {
+            return;
+        }
         if stack.mapping().size == self.size {
             self.free.push(stack);
         }
@@ -153,16 +179,26 @@ impl Stacks {
     }
 }
 
-/// The value of `ThreadContext::stack_limit` on the current thread's own stack.
-pub(super) fn native_soft_limit() -> u64 {
-    thread_local!(static LIMIT: Cell<u64> = const { Cell::new(0) });
-    let known = LIMIT.get();
-    if known != 0 {
+/// The value of `ThreadContext::stack_limit` on the current thread's own stack, for `stack` bytes
+/// of compiled code's frames. `None`: there are not so many left, or the caller runs on a stack
+/// that is not the thread's own, such as a coroutine's.
+pub(super) fn native_soft_limit(stack: u64) -> Option<u64> {
+    let (lowest, top) = own_stack();
+    let here = &raw const lowest as u64;
+    let limit = here.checked_sub(stack)?;
+    (limit >= lowest && here < top).then_some(limit)
+}
+
+/// How far down the current thread's own stack may be used, and where it ends above.
+fn own_stack() -> (u64, u64) {
+    thread_local!(static KNOWN: Cell<(u64, u64)> = const { Cell::new((0, 0)) });
+    let known = KNOWN.get();
+    if known != (0, 0) {
         return known;
     }
-    let here = &known as *const u64 as u64;
-    // Where the system does not say, a thread still has this much.
-    let mut limit = here.saturating_sub(128 << 10);
+    let here = &raw const known as u64;
+    // Where the system does not say, a stack of our own will do.
+    let (mut limit, mut top) = (here, here);
     // SAFETY: `attr` is initialized by `pthread_getattr_np` before it is read, and destroyed once.
     unsafe {
         let mut attr = std::mem::zeroed::<libc::pthread_attr_t>();
@@ -172,13 +208,54 @@ pub(super) fn native_soft_limit() -> u64 {
             if libc::pthread_attr_getstack(&attr, &mut low, &mut size) == 0 {
                 // The first thread's stack grows on demand; with no limit set it is reported far
                 // larger than it can become.
-                limit = (low as u64).max(here.saturating_sub(8 << 20)) + (64 << 10);
+                let lowest = (low as u64).max(here.saturating_sub(8 << 20));
+                limit = lowest + (RED_ZONE + GUARD) as u64;
+                top = (low as u64).saturating_add(size as u64);
             }
             libc::pthread_attr_destroy(&mut attr);
         }
     }
-    LIMIT.set(limit);
-    limit
+    KNOWN.set((limit, top));
+    (limit, top)
+}
+
+/// How far below their limit stacks are used, for tests that ask.
+#[cfg(test)]
+pub(crate) mod use_of {
+    use super::{AtomicUsize, FiberStack, GUARD, Ordering, RED_ZONE};
+
+    /// 0: nobody asks; otherwise one more than the most bytes below the limit that were used.
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+
+    /// From now on stacks that are done with are looked at.
+    pub fn ask() {
+        MOST.fetch_max(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn asked() -> bool {
+        MOST.load(Ordering::Relaxed) > 0
+    }
+
+    /// The fewest bytes that were never used above the guard of a stack of just the size that is
+    /// needed.
+    pub fn left() -> usize {
+        (RED_ZONE + 1).saturating_sub(MOST.load(Ordering::Relaxed))
+    }
+
+    /// Looks how far a stack was used: what was not is still zero. `false`: nobody asks.
+    pub(super) fn note(stack: &FiberStack, room: u64) -> bool {
+        if !asked() {
+            return false;
+        }
+        let start = stack.mapping().base + GUARD;
+        let limit = stack.soft_limit(room) as usize;
+        // SAFETY: the bytes are the mapping's, above its guard, and no fiber runs on it.
+        let below = unsafe { std::slice::from_raw_parts(start as *const u8, limit - start) };
+        let used = below.iter().position(|byte| *byte != 0);
+        let used = used.map_or(0, |unused| below.len() - unused);
+        MOST.fetch_max(used + 1, Ordering::Relaxed);
+        true
+    }
 }
 
 #[cfg(test)]
@@ -190,7 +267,7 @@ mod tests {
         let mut stacks = Stacks::default();
         stacks.resize(1024);
         let first = stacks.take().unwrap();
-        assert_eq!(first.mapping().size, SMALLEST);
+        assert_eq!(first.mapping().size, 2 * STEP);
         let map = first.limit();
         stacks.put(first);
         assert_eq!(stacks.take().unwrap().limit(), map);
@@ -202,7 +279,21 @@ mod tests {
     fn the_native_limit_is_below_this_frame() {
         let here = 0u8;
         let address = &here as *const u8 as u64;
-        assert!(native_soft_limit() < address);
-        assert!(address - native_soft_limit() <= 8 << 20);
+        let limit = native_soft_limit(64 << 10).expect("a test has as much");
+        assert!(limit < address && address - limit <= 70 << 10);
+        assert_eq!(native_soft_limit(1 << 30), None);
+        assert_eq!(native_soft_limit(u64::MAX), None);
+    }
+
+    /// Programs run coroutines, whose stacks have an end that the system knows nothing of.
+    #[test]
+    fn the_stack_of_a_coroutine_is_not_the_thread_s() {
+        assert!(native_soft_limit(1024).is_some());
+        let mut stacks = Stacks::default();
+        stacks.resize(1024);
+        let mut stack = stacks.take().unwrap();
+        let limit = corosensei::on_stack(&mut stack, || native_soft_limit(1024));
+        assert_eq!(limit, None);
+        assert!(native_soft_limit(1024).is_some());
     }
 }

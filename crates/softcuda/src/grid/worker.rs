@@ -106,10 +106,8 @@ impl Worker {
     /// compiled code may reach.
     fn on_one_stack(&mut self, running: &Running<'_>, work: impl FnOnce(&mut Worker, u64)) {
         let wanted = native_stack(running);
-        let native = native_soft_limit();
-        let here = &native as *const u64 as u64;
-        if here.saturating_sub(native) >= wanted {
-            return work(self, native);
+        if let Some(limit) = native_soft_limit(wanted) {
+            return work(self, limit);
         }
         let deep = self.deep.take().filter(|(size, _)| *size >= wanted);
         let deep = deep.map_or_else(
@@ -122,7 +120,7 @@ impl Worker {
         );
         match deep {
             Ok((size, mut stack)) => {
-                let limit_on_it = stack.soft_limit();
+                let limit_on_it = stack.soft_limit(wanted);
                 corosensei::on_stack(&mut stack, || work(self, limit_on_it));
                 self.deep = Some((size, stack));
             }
@@ -391,7 +389,7 @@ impl Unit {
 
 /// Bytes of native stack of a thread: the kernel's own frame, which nothing else is to lack, and
 /// what it asks for.
-fn native_stack(running: &Running<'_>) -> u64 {
+pub(super) fn native_stack(running: &Running<'_>) -> u64 {
     u64::from(running.launch.code.frame) + u64::from(running.launch.stack)
 }
 

@@ -2,15 +2,19 @@
 //! threads are run, its [`Mode`].
 //!
 //! An operation polls if it looks at memory that another thread may write for it to see. Inside a
-//! cycle it may wait so for a write of a thread that loop mode would run later: the thread spins.
+//! cycle it may wait so for a write of a thread that loop mode would run later: the thread
+//! [spins].
 //!
 //! A kernel that waits or spins in its own body alone, at barriers of its block, operations of its
 //! warp and polls, runs in rounds. It must run in fiber mode when it can reach
 //! - an operation that waits elsewhere (in a called function, or at a cluster's barrier), or
 //! - a function that spins, or that polls and is called inside a cycle or by itself.
 
+use std::ops::Range;
+
 use super::decode::{Callee, Flow};
 use super::program::{Body, Program, Step};
+use super::spins::spins;
 use crate::grid::context::Mode;
 
 /// What is known of a function.
@@ -44,13 +48,13 @@ pub(crate) fn analyse(program: &Program) -> Vec<Facts> {
         let Some(body) = &function.body else {
             continue;
         };
-        let cycles = steps_in_cycles(body);
+        let (cycles, spins) = (steps_in_cycles(body), spins(body));
         for (step, in_cycle) in body.steps.iter().zip(&cycles) {
             let Step::Instruction(instruction) = step else {
                 continue;
             };
             let operation = &instruction.operation;
-            let spins = operation.polls() && *in_cycle;
+            let spins = spins && operation.polls() && *in_cycle;
             if spins || operation.waits() {
                 match function.kernel && (spins || operation.waits_in_rounds()) {
                     true => facts[at].rounds = true,
@@ -126,15 +130,11 @@ fn calls_itself(calls: &[Vec<(u32, bool)>], at: usize) -> bool {
     false
 }
 
-/// Whether a thread may spin in a body.
-pub(crate) fn spins(body: &Body) -> bool {
-    let polls = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.polls());
-    body.steps.iter().any(polls)
-        && body
-            .steps
-            .iter()
-            .zip(steps_in_cycles(body))
-            .any(|(step, in_cycle)| in_cycle && polls(step))
+/// Whether threads have local memory in a body.
+pub(crate) fn has_local(body: &Body) -> bool {
+    let stack =
+        |step: &Step| matches!(step, Step::Instruction(step) if step.operation.uses_stack());
+    body.tables.frame > 0 || body.steps.iter().any(stack)
 }
 
 /// Whether a thread may reach the shared memory of other blocks of the cluster in a body.
@@ -241,11 +241,28 @@ impl Graph {
         }
     }
 
-    /// Which blocks are in a cycle: Tarjan's strongly connected components, without recursion.
+    /// The steps of a block; they stand in order.
+    pub fn steps(&self, block: usize) -> Range<usize> {
+        let start = self.block_of.partition_point(|of| *of < block);
+        let end = self.block_of.partition_point(|of| *of <= block);
+        start..end
+    }
+
+    /// Which blocks are in a cycle.
     fn in_cycles(&self) -> Vec<bool> {
+        let mut in_cycle = vec![false; self.successors.len()];
+        for block in self.components().into_iter().flatten() {
+            in_cycle[block] = true;
+        }
+        in_cycle
+    }
+
+    /// The blocks that are in cycles, those together from each of which control may come to each:
+    /// Tarjan's strongly connected components, without recursion.
+    pub fn components(&self) -> Vec<Vec<usize>> {
         const NEW: u32 = u32::MAX;
         let count = self.successors.len();
-        let mut in_cycle = vec![false; count];
+        let mut components = vec![];
         let mut number = vec![NEW; count];
         let mut low = vec![0; count];
         let mut on_stack = vec![false; count];
@@ -267,7 +284,6 @@ impl Graph {
                 }
                 if let Some(to) = self.successors[at].get(*edge).copied() {
                     *edge += 1;
-                    in_cycle[at] |= to == at;
                     if number[to] == NEW {
                         path.push((to, 0));
                     } else if on_stack[to] {
@@ -287,11 +303,13 @@ impl Graph {
                     let component = stack.split_off(start);
                     for block in &component {
                         on_stack[*block] = false;
-                        in_cycle[*block] |= component.len() > 1;
+                    }
+                    if component.len() > 1 || self.successors[at].contains(&at) {
+                        components.push(component);
                     }
                 }
             }
         }
-        in_cycle
+        components
     }
 }

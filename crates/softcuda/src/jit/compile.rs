@@ -30,13 +30,14 @@ use super::runtime::access::Access;
 use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
 use super::schedule;
+use super::spins::spins;
 use super::spmd::Plan;
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves
 /// below the limit that functions compare with must hold one, and what runtime functions need.
-const MAX_NATIVE_FRAME: u32 = 16 << 10;
+pub(crate) const MAX_NATIVE_FRAME: u32 = 16 << 10;
 /// The largest frame of a kernel, for which the grid makes room: thousands of registers at once,
 /// and arguments of calls.
 const MAX_KERNEL_FRAME: u32 = 1 << 20;
@@ -204,6 +205,8 @@ pub(crate) struct Unit {
     pub vectors: bool,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
+    /// Its functions have frames in local memory, which addresses may point to.
+    pub local: bool,
     /// In rounds: what threads of the kernel keep while they wait.
     pub live: Kept,
     /// The bytes of each thread that matrix products take behind a warp's tile.
@@ -453,7 +456,7 @@ fn compile_unit(
         (mode, _) => mode,
     };
     let body = program.functions[kernel as usize].body.as_ref();
-    let spins = mode == Mode::Rounds && body.is_some_and(analysis::spins);
+    let may_spin = mode == Mode::Rounds && body.is_some_and(spins);
     let steps = bodies(program, &functions).flat_map(|body| &body.steps);
     let operands = steps.map(|step| match step {
         Step::Instruction(instruction) => instruction.operation.brings(),
@@ -465,7 +468,8 @@ fn compile_unit(
         shared,
         mode,
         vectors,
-        spins,
+        spins: may_spin,
+        local: bodies(program, &functions).any(analysis::has_local),
         live: live.unwrap_or_default(),
         operands,
         kept: operands,
@@ -498,7 +502,7 @@ fn compile_unit(
         entry,
         mode,
         kept: unit.kept,
-        spins,
+        spins: may_spin,
         reaches: bodies(program, &functions).any(analysis::reaches),
         sites: unit.sites,
         frame,

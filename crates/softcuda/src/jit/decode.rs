@@ -194,6 +194,26 @@ pub(crate) struct Halves {
     pub joins: bool,
 }
 
+/// A place in memory, as an instruction names it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MemoryPlace<'a> {
+    pub address: &'a Arg,
+    /// It is in the block's shared memory, by its offset.
+    pub shared: bool,
+    /// In bytes.
+    pub size: u32,
+}
+
+/// A compare-and-swap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Swap<'a> {
+    pub place: MemoryPlace<'a>,
+    /// What was there.
+    pub old: RegId,
+    /// What must be there.
+    pub expected: RegId,
+}
+
 /// How a value differs between the threads of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stride {
@@ -333,6 +353,42 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
 
     /// What it computes, for accesses at neighbouring indices.
     fn term(&self) -> Option<Term<'_>> {
+        None
+    }
+
+    /// It only reads memory: no thread ever sees that it was done.
+    fn only_loads(&self) -> bool {
+        false
+    }
+
+    /// It loads what no thread writes while the kernel runs.
+    fn loads_constant(&self) -> bool {
+        false
+    }
+
+    /// It is a store that no other thread may look at meanwhile.
+    fn stores_weakly(&self) -> bool {
+        false
+    }
+
+    /// It is a compare-and-swap, of what it names.
+    fn swap(&self) -> Option<Swap<'_>> {
+        None
+    }
+
+    /// It loads all of a register from where a [`swap`](Self::swap) may be.
+    fn loads_place(&self) -> Option<MemoryPlace<'_>> {
+        None
+    }
+
+    /// What it writes is another register of so many bytes, which are no float, as it is.
+    fn moves(&self) -> Option<(RegId, u32)> {
+        None
+    }
+
+    /// It does no more than to write whether two registers, of so many bytes, have the same bits;
+    /// `false`: whether not.
+    fn equality(&self) -> Option<(bool, RegId, RegId, u32)> {
         None
     }
 

@@ -11,12 +11,12 @@
 //! address in it: [`code`] puts it where it can run, and [`cache`] keeps it on disk for the next
 //! run. The code is kept with the module.
 //!
-//! [`analysis`] decides how a kernel's threads run:
+//! [`analysis`] decides how a kernel's threads run, by whether they wait, or may spin ([`spins`]):
 //!
 //! | mode | where | the compiled function |
 //! |---|---|---|
 //! | loop | nothing that can be reached waits for another thread | loops over the threads of a block |
-//! | rounds | the kernel waits in its own body alone: at barriers and warp operations, or by looking at memory in a loop | loops over the lanes that the grid gives a turn, each from wait to wait; registers that are live at a wait ([`liveness`]) lie in a tile of the warp |
+//! | rounds | the kernel waits in its own body alone: at barriers and warp operations, or by looking at memory in a loop, which that may decide to go on | loops over the lanes that the grid gives a turn, each from wait to wait; registers that are live at a wait ([`liveness`]) lie in a tile of the warp |
 //! | fibers | everything else | runs one thread; each is a fiber with its own stack |
 //!
 //! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks:
@@ -58,7 +58,10 @@ mod recompute;
 mod resolve;
 pub(crate) mod runtime;
 mod schedule;
+mod spins;
 pub(crate) mod spmd;
 #[cfg(test)]
 mod tests;
 mod variables;
+
+pub(crate) use compile::MAX_NATIVE_FRAME;

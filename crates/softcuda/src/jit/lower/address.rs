@@ -11,7 +11,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
 use ptx::ast::{Space, Type};
 
 use super::Lower;
@@ -19,7 +19,7 @@ use super::cluster::Reach;
 use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::Form;
-use crate::grid::context::{Asked, ThreadContext};
+use crate::grid::context::{Asked, Mode, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Symbol};
 use crate::jit::program::Place;
@@ -186,6 +186,10 @@ impl Lower<'_> {
     ) -> Value {
         let next = self.fresh_block();
         let log2 = access.log2 as u8;
+        if self.form() == Form::Once && self.many_contexts() {
+            // One access stands for a whole group's, but not all may do what the first may.
+            access.threads = WIDTH as u64;
+        }
         let less = access.span() as u32;
         access.window = match (space, self.frame) {
             (Some(Space::Shared), _) => Window::Shared,
@@ -230,6 +234,9 @@ impl Lower<'_> {
         }
         self.b.ins().brif(inside, next, &[], cold, &[]);
         self.enter(cold);
+        if access.window == Window::Host && index.is_none() && access.threads == 1 {
+            self.pass_own_local(first, log2, less, next);
+        }
         let access = self.unit.keep(access);
         let access = self.b.ins().iconst(types::I32, i64::from(access));
         let asked = offset_of!(ThreadContext, asked);
@@ -245,6 +252,23 @@ impl Lower<'_> {
             Some(base) => self.b.ins().iadd(base, first),
             None => first,
         }
+    }
+
+    /// Goes on to `next` where accesses at host addresses are in the thread's own local memory. No
+    /// site remembers that: another thread, with other local memory, uses the same.
+    fn pass_own_local(&mut self, first: Value, log2: u8, less: u32, next: Block) {
+        if self.unit.mode == Mode::Loop || !self.unit.local {
+            return;
+        }
+        // Not from the entry block, where it would cost a register.
+        let base = self.thread_field(types::I64, offset_of!(ThreadContext, local_base));
+        let distance = self.b.ins().isub(first, base);
+        let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
+        let units = self.entry(Entry::LocalUnitsLess(log2, less));
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
+        let other = self.cold_block();
+        self.b.ins().brif(inside, next, &[], other, &[]);
+        self.enter(other);
     }
 
     /// The host address of an access that is checked together with others at other indices; `None`

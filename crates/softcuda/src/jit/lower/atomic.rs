@@ -16,7 +16,7 @@ use ptx::ast::{Immediate, Space, Type};
 use super::cluster::Reach;
 use super::{Lower, bulk, float_value, value_type};
 use crate::grid::atomic::{self, BF16, HalfOp};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Swap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
@@ -214,6 +214,23 @@ impl Operation for Atomic {
 
     fn reaches(&self) -> bool {
         self.reach == Reach::Cluster
+    }
+
+    fn swap(&self) -> Option<Swap<'_>> {
+        let ([Arg::Reg(old)], [Arg::Reg(expected)]) = (&self.destinations[..], &self.values[..])
+        else {
+            return None;
+        };
+        let words = matches!(self.ty, Type::B32 | Type::B64) && self.reach != Reach::Cluster;
+        (self.op == Op::Cas && words).then_some(Swap {
+            place: MemoryPlace {
+                address: &self.address,
+                shared: self.reach.space() == Some(Space::Shared),
+                size: self.ty.size(),
+            },
+            old: *old,
+            expected: *expected,
+        })
     }
 }
 

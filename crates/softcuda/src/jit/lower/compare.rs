@@ -6,7 +6,7 @@ use ptx::ast::Type;
 
 use super::float_compare::{self, FloatCmp};
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId};
 
 /// A comparison: of integers, or of floats.
 #[derive(Clone, Copy, Debug)]
@@ -250,6 +250,18 @@ impl Operation for Compare {
 
     fn vectorizes(&self) -> bool {
         matches!(self.to, Destination::Predicates(..)) && in_vectors(self.ty)
+    }
+
+    fn equality(&self) -> Option<(bool, RegId, RegId, u32)> {
+        let equal = match (self.cmp, &self.to, &self.combine) {
+            (Cmp::Integer(IntCC::Equal), Destination::Predicates(_, Arg::Sink), None) => true,
+            (Cmp::Integer(IntCC::NotEqual), Destination::Predicates(_, Arg::Sink), None) => false,
+            _ => return None,
+        };
+        match (&self.a, &self.b) {
+            (Arg::Reg(a), Arg::Reg(b)) => Some((equal, *a, *b, self.ty.size())),
+            _ => None,
+        }
     }
 
     fn comparison(&self) -> Option<(IntCC, &Arg, &Arg)> {

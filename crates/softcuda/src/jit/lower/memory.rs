@@ -2,14 +2,16 @@
 //!
 //! Ordered loads (`.volatile`, `.relaxed`, `.acquire`, `.mmio`) are atomic ones, which the compiler
 //! neither merges nor moves; on x86-64 they cost what plain ones do. Stores are never merged or
-//! moved by the compiler.
+//! moved by the compiler. Ordered accesses of `.b128` are calls: Cranelift would make two of each.
+//! Elements of vectors are accesses of their own, as PTX has it.
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use ptx::ast::{Space, Type};
 
 use super::cluster::Reach;
 use super::{Lower, PlainAccess, bulk, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, Symbol};
+use crate::grid::atomic;
+use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Place;
 
 #[derive(Debug)]
@@ -17,6 +19,8 @@ struct Access {
     reach: Reach,
     ordered: bool,
     release: bool,
+    /// `.nc`, or of constants: no thread writes there while the kernel runs.
+    constant: bool,
     ty: Type,
     /// One, or the elements of a vector.
     registers: Vec<Arg>,
@@ -92,9 +96,11 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     reader.eat_any(SCOPES);
     let reach = Reach::of(reader);
     let space = reach.space();
+    let mut constant = space == Some(Space::Const);
     while let Some(modifier) = reader.peek()
         && cache_hint(modifier)
     {
+        constant |= modifier == "nc";
         reader.eat(modifier);
     }
     let vector = reader.eat_any(&[("v2", 2), ("v4", 4), ("v8", 8)]);
@@ -146,6 +152,7 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         reach,
         ordered,
         release,
+        constant,
         ty,
         registers,
         address: address.clone(),
@@ -214,6 +221,11 @@ impl Access {
         }
     }
 
+    /// Threads that run at the same time may access it.
+    fn is_shared_widely(&self) -> bool {
+        matches!(self.reach.space(), None | Some(Space::Global))
+    }
+
     fn is_param(&self) -> bool {
         matches!(&self.address, Arg::Address(base, _) if matches!(**base, Arg::Symbol(Symbol::Param(_), _)))
     }
@@ -251,7 +263,10 @@ impl Operation for Load {
             .map(|(n, register)| {
                 let held = access.held(l, register);
                 let offset = n as i32 * access.ty.size() as i32;
-                if access.ordered && held != types::I128 {
+                if access.ordered && held == types::I128 && access.is_shared_widely() {
+                    let address = l.b.ins().iadd_imm(address, i64::from(offset));
+                    l.load_wide(address)
+                } else if access.ordered && held != types::I128 {
                     let address = l.b.ins().iadd_imm(address, i64::from(offset));
                     let bits = ValueType::int(held.bits() as u16).expect("8 to 64 bits");
                     let value = l.b.ins().atomic_load(bits, flags, address);
@@ -276,6 +291,28 @@ impl Operation for Load {
 
     fn reaches(&self) -> bool {
         self.0.reach == Reach::Cluster
+    }
+
+    fn only_loads(&self) -> bool {
+        true
+    }
+
+    fn loads_constant(&self) -> bool {
+        self.0.constant || self.loads_parameter()
+    }
+
+    fn loads_place(&self) -> Option<MemoryPlace<'_>> {
+        let space = match self.0.reach {
+            Reach::Own(space @ (None | Some(Space::Global | Space::Shared))) => space,
+            _ => return None,
+        };
+        let float = matches!(self.0.ty, Type::F32 | Type::F64);
+        let whole = self.0.registers.len() == 1 && !float;
+        (whole && !self.0.constant).then_some(MemoryPlace {
+            address: &self.0.address,
+            shared: space == Some(Space::Shared),
+            size: self.0.ty.size(),
+        })
     }
 
     fn loads_parameter(&self) -> bool {
@@ -310,6 +347,10 @@ impl Operation for Load {
 }
 
 impl Operation for Store {
+    fn stores_weakly(&self) -> bool {
+        !self.0.ordered && !self.0.release
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let access = &self.0;
         let values: Vec<Value> = access
@@ -327,7 +368,12 @@ impl Operation for Store {
         let address = l.reached_address(&access.address, access.reach, access.size(), true);
         for (n, value) in values.into_iter().enumerate() {
             let offset = n as i32 * access.ty.size() as i32;
-            if access.release && !cfg!(target_arch = "x86_64") {
+            let wide = l.b.func.dfg.value_type(value) == types::I128;
+            if wide && (access.ordered || access.release) && access.is_shared_widely() {
+                let address = l.b.ins().iadd_imm(address, i64::from(offset));
+                let (low, high) = l.b.ins().isplit(value);
+                l.call(&atomic::STORE_B128, &[address, low, high]);
+            } else if access.release && !cfg!(target_arch = "x86_64") {
                 let address = l.b.ins().iadd_imm(address, i64::from(offset));
                 let ty = l.b.func.dfg.value_type(value);
                 let bits = l.fit(
@@ -364,6 +410,16 @@ impl Operation for Store {
 }
 
 impl Lower<'_> {
+    /// An ordered load of 128 bits.
+    fn load_wide(&mut self, address: Value) -> Value {
+        let slot = super::function::slot(&mut self.b, 16);
+        let to = self.b.ins().stack_addr(types::I64, slot, 0);
+        self.call(&atomic::LOAD_B128, &[address, to]);
+        let low = self.b.ins().stack_load(types::I64, slot, 0);
+        let high = self.b.ins().stack_load(types::I64, slot, 8);
+        self.b.ins().iconcat(low, high)
+    }
+
     /// A register's value as it is held.
     fn read_held(&mut self, register: &Arg) -> Value {
         match register {

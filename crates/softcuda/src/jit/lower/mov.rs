@@ -112,6 +112,12 @@ fn part(ty: Type, n: usize) -> Option<Type> {
     })
 }
 
+/// Values of the type are bits, or integers.
+fn is_bits(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, B32 | U32 | S32 | B64 | U64 | S64)
+}
+
 impl Operation for Mov {
     fn pure(&self) -> bool {
         true
@@ -140,6 +146,17 @@ impl Operation for Mov {
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         match self {
             Mov::Scalar { ty, from, .. } if ty.size() >= 4 && *ty != Type::B128 => of(from),
+            _ => None,
+        }
+    }
+
+    fn moves(&self) -> Option<(RegId, u32)> {
+        match self {
+            Mov::Scalar {
+                ty,
+                from: Arg::Reg(from),
+                ..
+            } => is_bits(*ty).then_some((*from, ty.size())),
             _ => None,
         }
     }

@@ -178,8 +178,9 @@ fn look_up_range(
     let ((base, length), common) = if within(shared) {
         (shared, true)
     } else if within(local) {
-        // In fiber mode another thread, with other local memory, uses the same site.
-        (local, thread_ref.fiber.is_null())
+        // Where threads have contexts of their own, another with other local memory uses the same
+        // site.
+        (local, !grid::has_contexts(block))
     } else if within(params) && !write {
         (params, true)
     } else if let Some((base, size)) = grid::cluster::shared_of_others(block, address) {
@@ -316,8 +317,8 @@ runtime! {
                 };
                 let from = first.wrapping_sub(range.base);
                 let all = from < range.length && (span << access.log2) + size <= range.length - from;
-                if all && wrapped.is_none() {
-                    // All are inside this one range.
+                if all && wrapped.is_none() && (range.common || access.threads == 1) {
+                    // All are inside this one range, which is each thread's.
                     remember(block, access, &range, span);
                     return CONTINUE;
                 }

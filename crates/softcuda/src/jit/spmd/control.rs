@@ -93,7 +93,7 @@ impl Control {
 
 /// By block, its immediate post-dominator: the iteration of Cooper, Harvey and Kennedy on the
 /// reversed graph. `None` where that is `end`, or where no way leads to the end.
-fn post_dominators(successors: &[Vec<usize>], end: usize) -> Vec<Option<usize>> {
+pub(in crate::jit) fn post_dominators(successors: &[Vec<usize>], end: usize) -> Vec<Option<usize>> {
     const NONE: usize = usize::MAX;
     let count = successors.len();
     let mut predecessors = vec![vec![]; count];

@@ -39,6 +39,7 @@ use super::program::{Body, Function, Step};
 use control::Control;
 
 pub(crate) use classes::{in_rows, in_vectors};
+pub(in crate::jit) use control::post_dominators;
 pub(crate) use masks::{Loop, Masked};
 pub(crate) use regions::{Exit, Region, Regions, Target};
 

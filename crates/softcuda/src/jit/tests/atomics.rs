@@ -362,3 +362,105 @@ fn wild_atomics_fault() {
         assert_eq!(fault.unwrap_err().kind, kind, "{line}");
     }
 }
+
+/// What one block writes in 128 bits at once, another never sees in part.
+#[test]
+fn wide_accesses_are_whole() {
+    for (store, load) in [
+        (
+            "st.relaxed.gpu.global.b128 [%rd2], %rq1;",
+            "ld.relaxed.gpu.global.b128 %rq2, [%rd2];",
+        ),
+        (
+            "st.release.sys.b128 [%rd2], %rq1;",
+            "ld.acquire.sys.b128 %rq2, [%rd2];",
+        ),
+        (
+            "st.volatile.global.b128 [%rd2], %rq1;",
+            "ld.volatile.global.b128 %rq2, [%rd2];",
+        ),
+        (
+            "atom.global.exch.b128 %rq3, [%rd2], %rq1;",
+            "ld.relaxed.gpu.b128 %rq2, [%rd2];",
+        ),
+        (
+            "st.relaxed.sys.b128 [%rd2], %rq1;",
+            "atom.global.cas.b128 %rq2, [%rd2], %rq3, %rq3;",
+        ),
+        (
+            "st.mmio.relaxed.sys.global.b128 [%rd2], %rq1;",
+            "ld.mmio.relaxed.sys.global.b128 %rq2, [%rd2];",
+        ),
+    ] {
+        let source = kernel(&format!(
+            "add.u64 %rd2, %rd1, 16;
+            mov.u64 %rd3, 0;
+            mov.u32 %r2, %ctaid.x;
+            and.b32 %r3, %r2, 1;
+            setp.eq.u32 %p1, %r3, 0;
+            mov.u64 %rd6, 0;
+            @%p1 bra writes;
+            reads:
+            {load}
+            mov.b128 {{%rd4, %rd5}}, %rq2;
+            setp.ne.u64 %p2, %rd4, %rd5;
+            @%p2 add.u64 %rd6, %rd6, 1;
+            add.u64 %rd3, %rd3, 1;
+            setp.lt.u64 %p3, %rd3, 1000000;
+            @%p3 bra reads;
+            red.global.add.u64 [%rd1], %rd6;
+            ret;
+            writes:
+            mov.b128 %rq1, {{%rd3, %rd3}};
+            {store}
+            add.u64 %rd3, %rd3, 1;
+            setp.lt.u64 %p3, %rd3, 1000000;
+            @%p3 bra writes;"
+        ));
+        let mut data = [0u64; 4];
+        harness::run(
+            &source,
+            "k",
+            [9, 1, 1],
+            [1; 3],
+            &mut [buffer(&mut data)],
+            &[],
+        )
+        .unwrap();
+        assert_eq!(data[0], 0, "parts were seen: {store} {load}");
+        assert_eq!(data[2], data[3], "{store}");
+    }
+}
+
+/// By a generic address, they may be of any memory.
+#[test]
+fn wide_accesses_of_every_memory() {
+    let source = kernel(
+        ".local .align 16 .b8 own[32];
+        mov.u64 %rd2, own; cvta.local.u64 %rd2, %rd2;
+        mov.u64 %rd3, s; cvta.shared.u64 %rd3, %rd3;
+        cvt.u64.u32 %rd4, %r1; add.u64 %rd5, %rd4, 7; mov.b128 %rq1, {%rd4, %rd5};
+        st.relaxed.gpu.b128 [%rd2+16], %rq1;
+        ld.acquire.gpu.b128 %rq2, [%rd2+16];
+        setp.ne.u32 %p1, %r1, 1;
+        @%p1 bra over;
+        st.release.gpu.b128 [%rd3+32], %rq2;
+        ld.volatile.shared.b128 %rq3, [s+32];
+        st.volatile.shared.b128 [s+16], %rq3;
+        ld.relaxed.gpu.b128 %rq4, [%rd3+16];
+        mov.b128 {%rd6, %rd7}, %rq4;
+        st.global.v2.b64 [%rd1], {%rd6, %rd7};
+        over:",
+    );
+    let mut data = [0u64; 2];
+    harness::run(
+        &source,
+        "k",
+        [1; 3],
+        [40, 1, 1],
+        &mut [buffer(&mut data)],
+        &[],
+    )
+    .unwrap();
+    assert_eq!(data, [1, 8]);
+}

@@ -21,6 +21,7 @@ mod refusals;
 mod rounds;
 mod special;
 mod spins;
+mod stacks;
 mod tensor_maps;
 mod variables;
 mod vectors;

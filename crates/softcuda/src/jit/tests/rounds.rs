@@ -11,7 +11,7 @@ use crate::jit::module::Form;
 fn kernel(body: &str) -> String {
     // Where local memory is declared, threads do not run in vectors.
     let own = match body.contains("own") {
-        true => ".local .align 4 .b8 own[64];",
+        true => ".local .align 16 .b8 own[64];",
         false => "",
     };
     module(&format!(
@@ -25,6 +25,15 @@ fn kernel(body: &str) -> String {
             ld.local.u32 %r2, [here+8];
             add.u32 %r2, %r2, %r1;
             st.param.u32 [to], %r2;
+            ret;
+        }}
+        .func (.param .u64 to) place()
+        {{
+            .reg .b64 %rd<4>;
+            .local .align 16 .b8 there[512];
+            mov.u64 %rd1, there;
+            cvta.local.u64 %rd2, %rd1;
+            st.param.u64 [to], %rd2;
             ret;
         }}
         .func meets()
@@ -814,6 +823,189 @@ fn groups_that_part_for_good_still_meet_the_others() {
             for (thread, got) in (0..64).zip(data) {
                 let expected = sum(thread).wrapping_mul(7).wrapping_add(sum(thread ^ 32));
                 assert_eq!(got, expected, "thread {thread}");
+            }
+        }
+    }
+}
+
+/// A thread's local memory is nobody else's, though all lie side by side: who reaches for another's
+/// by a generic address faults, also where the other has just been at the same instruction.
+#[test]
+fn local_memory_is_nobody_elses() {
+    let access = |access: &str, first: &str, other: &str| {
+        let fault = both::<64>(
+            &format!(
+                "mov.u64 %rd4, own;
+                cvta.local.u64 %rd5, %rd4;
+                mov.u64 %rd6, s;
+                setp.eq.u32 %p1, %r1, {first};
+                @%p1 st.shared.u64 [%rd6], %rd5;
+                bar.sync 0;
+                ld.shared.u64 %rd7, [%rd6];
+                setp.eq.u32 %p2, %r1, {other};
+                mov.u32 %r2, 0;
+                mov.u64 %rd8, %rd5;
+                again:
+                {access}
+                bar.sync 0;
+                @%p2 mov.u64 %rd8, %rd7;
+                add.u32 %r2, %r2, 1;
+                setp.lt.u32 %p3, %r2, 2;
+                @%p3 bra again;
+                st.global.u32 [%rd2], %r3;"
+            ),
+            [64, 1, 1],
+        );
+        let fault = fault.expect_err(access);
+        assert_eq!(fault.kind, FaultKind::IllegalAddress, "{access}");
+        let thread = other.parse().unwrap();
+        assert_eq!(fault.thread, Some([thread, 0, 0]), "{access}");
+    };
+    for (first, other) in [
+        ("0", "1"),
+        ("4", "5"),
+        ("31", "32"),
+        ("40", "41"),
+        ("2", "63"),
+    ] {
+        access("ld.u32 %r3, [%rd8];", first, other);
+        access("st.u32 [%rd8+8], %r1;", first, other);
+        access("ld.v4.u32 {%r3, %r4, %r5, %r6}, [%rd8+16];", first, other);
+        access("st.v2.u64 [%rd8], {%rd8, %rd8};", first, other);
+        access(
+            "ld.u32 %r3, [%rd8]; ld.u32 %r4, [%rd8+4]; ld.u32 %r5, [%rd8+60];",
+            first,
+            other,
+        );
+        access("ld.volatile.u32 %r3, [%rd8];", first, other);
+        access("atom.add.u32 %r3, [%rd8], 1;", first, other);
+        // Each in its own way, but no further than the next thread's.
+        access(
+            "@!%p2 bra own_way; ld.u8 %r3, [%rd8]; own_way: ld.u32 %r3, [%rd8];",
+            first,
+            other,
+        );
+    }
+}
+
+/// The same where threads compute the address, and find a neighbour's memory below or above theirs.
+#[test]
+fn local_memory_ends_where_it_ends() {
+    // What the harness gives each thread, and what lies between them.
+    let distances = [
+        -4,
+        -64,
+        -128,
+        -16384,
+        -16448,
+        16384,
+        16400,
+        16448,
+        1 << 31,
+        -(1i64 << 32),
+    ];
+    for distance in distances {
+        for (access, local) in [
+            ("ld.u32 %r3, [%rd9];", false),
+            ("st.v4.u32 [%rd9], {%r1, %r1, %r1, %r1};", false),
+            ("ld.local.u32 %r3, [%rd9];", true),
+            ("st.local.v2.u64 [%rd9], {%rd4, %rd4};", true),
+            ("ld.local.u32 %r3, [%r9];", true),
+            ("st.local.u32 [%r9], %r3;", true),
+        ] {
+            // 32 bits do not reach further.
+            if access.contains("r9")
+                && !access.contains("rd9")
+                && distance.unsigned_abs() >> 31 != 0
+            {
+                continue;
+            }
+            let base = if local { "%rd4" } else { "%rd5" };
+            let result = both::<64>(
+                &format!(
+                    "mov.u64 %rd4, own;
+                    cvta.local.u64 %rd5, %rd4;
+                    mov.u32 %r2, 0;
+                    mov.u64 %rd9, {base};
+                    cvt.u32.u64 %r9, %rd9;
+                    setp.eq.u32 %p2, %r1, 33;
+                    again:
+                    {access}
+                    bar.sync 0;
+                    @%p2 add.s64 %rd9, %rd9, {distance};
+                    cvt.u32.u64 %r9, %rd9;
+                    add.u32 %r2, %r2, 1;
+                    setp.lt.u32 %p3, %r2, 2;
+                    @%p3 bra again;
+                    st.global.u32 [%rd2], %r3;"
+                ),
+                [64, 1, 1],
+            );
+            // Vectors are not aligned there.
+            let misaligned = access.contains(".v") && distance == -4;
+            let kind = match misaligned {
+                true => FaultKind::Misaligned,
+                false => FaultKind::IllegalAddress,
+            };
+            let fault = result.expect_err(access);
+            assert_eq!(
+                (fault.kind, fault.thread),
+                (kind, Some([33, 0, 0])),
+                "{access} {distance}"
+            );
+        }
+    }
+}
+
+/// Neighbours that go on together, from one thread's local memory on: the first that is not that
+/// thread ends it, and the thread alone may.
+#[test]
+fn a_row_in_one_threads_local_memory_is_not_its_neighbours() {
+    for (owner, stride) in [(0, 4), (0, 0), (3, 0), (7, 0), (3, -4), (17, 4)] {
+        for access in [
+            "st.u32 [%rd7], %r1;",
+            "ld.u32 %r3, [%rd7]; st.global.u32 [%rd2], %r3;",
+        ] {
+            for alone in [false, true] {
+                let body = format!(
+                    "mov.u64 %rd6, s;
+                    setp.ne.u32 %p1, %r1, {owner};
+                    @%p1 bra others;
+                    {{
+                        .param .u64 to;
+                        call (to), place, ();
+                        ld.param.u64 %rd5, [to];
+                    }}
+                    st.shared.u64 [%rd6], %rd5;
+                    others:
+                    bar.sync 0;
+                    ld.shared.u64 %rd7, [%rd6];
+                    sub.u32 %r4, %r1, {owner};
+                    mul.wide.s32 %rd8, %r4, {stride};
+                    add.u64 %rd7, %rd7, %rd8;
+                    {} bra over;
+                    {access}
+                    over:",
+                    if alone {
+                        "@%p1"
+                    } else {
+                        "setp.eq.u32 %p2, %r1, 99; @%p2"
+                    }
+                );
+                for form in [Form::Vectors, Form::Rounds, Form::Fibers] {
+                    let module = harness::load_as(&kernel(&body), form);
+                    let mut data = [0u32; 64];
+                    let buffers = &mut [buffer(&mut data)];
+                    let result = harness::run_in(&module, "k", [1; 3], [64, 1, 1], 0, buffers, &[]);
+                    match result {
+                        Ok(()) => assert!(alone, "{form:?} {owner} {stride} {access}"),
+                        Err(fault) => {
+                            assert!(!alone, "{form:?} {owner} {stride} {access}: {fault:?}");
+                            assert_eq!(fault.kind, FaultKind::IllegalAddress);
+                            assert_ne!(fault.thread, Some([owner, 0, 0]));
+                        }
+                    }
+                }
             }
         }
     }

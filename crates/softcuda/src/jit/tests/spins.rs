@@ -263,7 +263,9 @@ fn many_polls_that_wait_for_nobody() {
         retry:
         add.u32 %r5, %r4, 1;
         atom.global.cas.b32 %r6, [%rd1], %r4, %r5;
-        setp.eq.u32 %p1, %r6, %r4;
+        // Not as a retry is recognized.
+        xor.b32 %r7, %r6, %r4;
+        setp.eq.u32 %p1, %r7, 0;
         mov.u32 %r4, %r6;
         @!%p1 bra retry;
         add.u32 %r3, %r3, 1;
@@ -319,5 +321,274 @@ fn who_spins_may_call() {
         let buffers = &mut [buffer(&mut data)];
         harness::run_in(&module, "k", [1; 3], [70, 1, 1], 0, buffers, &[]).unwrap();
         assert_eq!(data, [70]);
+    }
+}
+
+/// A kernel's mode and what it leaves, in all forms: of those that run in rounds, as fibers too.
+fn modes<const N: usize>(body: &str, blocks: u32, threads: u32) -> (Mode, [u32; N]) {
+    let outcomes = [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
+        let module = harness::load_as(&kernel(body), form);
+        let mode = module.kernel("k").unwrap().compile().unwrap().mode;
+        let mut data = [0u32; N];
+        let buffers = &mut [buffer(&mut data)];
+        let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
+        harness::run_in(&module, "k", grid, block, 0, buffers, &[]).unwrap();
+        (mode, data)
+    });
+    let [vectors, rounds, fibers] = outcomes;
+    assert_eq!((vectors.1, vectors.1), (rounds.1, fibers.1), "{body}");
+    assert_eq!(vectors.0, rounds.0);
+    vectors
+}
+
+/// Compare-and-swaps that are done again until they succeed need nobody's turn but their own.
+#[test]
+fn retries_wait_for_nobody() {
+    let add = "add.u32 %r5, %r4, 1;";
+    let from_what_was_found = |space: &str, at: &str| {
+        format!(
+            "ld{space}.u32 %r4, [{at}];
+            retry: {add}
+            atom{space}.cas.b32 %r6, [{at}], %r4, %r5;
+            setp.ne.s32 %p1, %r6, %r4;
+            mov.b32 %r4, %r6;
+            @%p1 bra retry;"
+        )
+    };
+    let global = from_what_was_found(".global", "%rd1");
+    for body in [
+        global.clone(),
+        // Under a branch, and in a loop of a known length.
+        format!("setp.gt.u32 %p2, %r1, 2000; @%p2 bra over; {global} over:"),
+        format!(
+            "mov.u32 %r9, 0; more: {global} add.u32 %r9, %r9, 1;
+            setp.ne.u32 %p3, %r9, 1; @%p3 bra more;"
+        ),
+        // As older compilers have it.
+        format!(
+            "ld.global.u32 %r4, [%rd1]; bra.uni retry; again: mov.u32 %r4, %r6;
+            retry: {add} atom.cas.b32 %r6, [%rd1], %r4, %r5;
+            setp.eq.u32 %p1, %r4, %r6; @%p1 bra over; bra.uni again; over:"
+        ),
+        // What is there is loaded each time.
+        format!(
+            "retry: ld.volatile.global.u32 %r4, [%rd1]; {add}
+            atom.global.cas.b32 %r6, [%rd1], %r4, %r5;
+            setp.ne.u32 %p1, %r4, %r6; @%p1 bra retry;"
+        ),
+        // Whoever is too small gives up.
+        format!(
+            "ld.global.u32 %r4, [%rd1];
+            retry: setp.gt.u32 %p2, %r4, 100000; @%p2 bra over;
+            {add} atom.global.cas.b32 %r6, [%rd1], %r4, %r5;
+            setp.eq.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @!%p1 bra retry; over:"
+        ),
+        // A list, of which each thread's word is an element.
+        "mad.lo.u32 %r3, %r2, 64, %r1; mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd2, %rd1;
+        ld.global.u32 %r4, [%rd1];
+        retry: st.global.u32 [%rd2+8], %r4; add.u32 %r5, %r4, 1;
+        atom.global.cas.b32 %r6, [%rd1], %r4, %r5;
+        setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @%p1 bra retry;
+        st.global.u32 [%rd2+8], 7;"
+            .to_string(),
+        // 64 bits.
+        "ld.global.u64 %rd4, [%rd1];
+        retry: add.u64 %rd5, %rd4, 1; atom.global.cas.b64 %rd6, [%rd1], %rd4, %rd5;
+        setp.ne.s64 %p1, %rd6, %rd4; mov.b64 %rd4, %rd6; @%p1 bra retry;"
+            .to_string(),
+    ] {
+        let (mode, data) = modes::<300>(&body, 4, 64);
+        assert_eq!((mode, data[0]), (Mode::Loop, 4 * 64), "{body}");
+        // With a barrier, threads run in other ways, and may part before it.
+        let (mode, data) = modes::<300>(&format!("bar.sync 0; {body} bar.sync 0;"), 4, 64);
+        assert_eq!((mode, data[0]), (Mode::Rounds, 4 * 64), "{body}");
+    }
+    let shared = from_what_was_found(".shared", "%r3");
+    let body = format!(
+        "mov.u32 %r3, s; setp.ne.u32 %p4, %r1, 0; @%p4 bra ready; st.shared.u32 [%r3], 0; ready:
+        bar.sync 0; {shared} bar.sync 0; ld.shared.u32 %r7, [%r3];
+        @!%p4 red.global.add.u32 [%rd1], %r7;"
+    );
+    assert_eq!(modes::<1>(&body, 3, 100), (Mode::Rounds, [300]));
+}
+
+/// What looks like a retry, and may wait for another thread.
+#[test]
+fn what_may_wait_for_another_is_no_retry() {
+    let swap = "atom.global.cas.b32 %r6, [%rd1+4], %r4, %r5;";
+    let bodies = [
+        // A lock: the same is expected each time, by a number or a register.
+        "retry: atom.global.cas.b32 %r6, [%rd1+4], 0, 1; setp.ne.u32 %p1, %r6, 0; @%p1 bra retry;
+        st.volatile.global.u32 [%rd1+4], 0;"
+            .to_string(),
+        format!(
+            "mov.u32 %r4, 0; mov.u32 %r5, 1;
+            retry: {swap} setp.ne.u32 %p1, %r6, %r4; @%p1 bra retry;
+            st.volatile.global.u32 [%rd1+4], 0;"
+        ),
+        // Only sometimes what was found.
+        format!(
+            "mov.u32 %r4, 0; mov.u32 %r5, 1; setp.gt.u32 %p3, %r1, 9999;
+            retry: {swap} setp.ne.u32 %p1, %r6, %r4; @%p3 mov.u32 %r4, %r6; @%p1 bra retry;
+            st.volatile.global.u32 [%rd1+4], 0;"
+        ),
+        format!(
+            "mov.u32 %r4, 0; mov.u32 %r5, 1; setp.gt.u32 %p3, %r1, 9999;
+            retry: {swap} setp.eq.u32 %p1, %r6, %r4; @%p1 bra over; @!%p3 bra retry;
+            mov.u32 %r4, %r6; bra retry; over: st.volatile.global.u32 [%rd1+4], 0;"
+        ),
+        // It goes on as long as it succeeds.
+        format!(
+            "ld.global.u32 %r4, [%rd1+4]; mov.u32 %r8, 0;
+            retry: add.u32 %r8, %r8, 1; add.u32 %r5, %r4, 0; {swap}
+            setp.eq.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; setp.lt.u32 %p2, %r8, 3;
+            and.pred %p1, %p1, %p2; @%p1 bra retry;"
+        ),
+        // It succeeds, but waits for a number.
+        format!(
+            "ld.global.u32 %r4, [%rd1+4];
+            retry: mov.u32 %r5, %r4; {swap} setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6;
+            @%p1 bra retry; setp.ne.u32 %p2, %r4, 0; @%p2 bra retry;"
+        ),
+        // The outer loop waits for what the inner one found, by a flag of its own.
+        format!(
+            "mov.u32 %r8, 0;
+            more: ld.global.u32 %r4, [%rd1+4];
+            retry: mov.u32 %r5, %r4; {swap} setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6;
+            @%p1 bra retry; setp.ne.u32 %p2, %r4, 0; @%p2 bra still; mov.u32 %r8, 1;
+            still: setp.eq.u32 %p3, %r8, 0; @%p3 bra more;"
+        ),
+        // By how often it failed.
+        format!(
+            "mov.u32 %r8, 0;
+            more: ld.global.u32 %r4, [%rd1+4];
+            retry: add.u32 %r8, %r8, 1; mov.u32 %r5, %r4; {swap} setp.ne.u32 %p1, %r6, %r4;
+            mov.u32 %r4, %r6; @%p1 bra retry; setp.lt.u32 %p3, %r8, 9; @%p3 bra more;"
+        ),
+        // Or for memory.
+        format!(
+            "more: ld.global.u32 %r4, [%rd1+4];
+            retry: mov.u32 %r5, %r4; {swap} setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6;
+            @%p1 bra retry; ld.global.u32 %r7, [%rd1+8]; setp.ne.u32 %p3, %r7, 0; @%p3 bra more;"
+        ),
+        // Another place each time, or what is written there between.
+        format!(
+            "add.u64 %rd1, %rd1, 0; ld.global.u32 %r4, [%rd1+4];
+            retry: mov.u32 %r5, %r4; {swap} setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6;
+            add.u64 %rd1, %rd1, 0; @%p1 bra retry;"
+        ),
+        format!(
+            "ld.global.u32 %r4, [%rd1+4];
+            retry: mov.u32 %r5, %r4; {swap} setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6;
+            st.volatile.global.u32 [%rd1+8], 0; @%p1 bra retry;"
+        ),
+        // A load from elsewhere, or of fewer bits.
+        format!(
+            "retry: ld.volatile.global.u32 %r4, [%rd1+8]; mov.u32 %r5, %r4; {swap}
+            setp.ne.u32 %p1, %r6, %r4; @%p1 bra retry;"
+        ),
+        format!(
+            "retry: ld.volatile.global.u16 %r4, [%rd1+4]; mov.u32 %r5, %r4; {swap}
+            setp.ne.u32 %p1, %r6, %r4; @%p1 bra retry;"
+        ),
+        // Another comparison.
+        format!(
+            "ld.global.u32 %r4, [%rd1+4];
+            retry: mov.u32 %r5, %r4; {swap} setp.ne.u16 %p1, %r6, %r4; setp.gt.u32 %p1, %r6, %r4;
+            mov.u32 %r4, %r6; @%p1 bra retry;"
+        ),
+        // A sleep, and a load that needs not see anything.
+        "retry: ld.global.u32 %r4, [%rd1+4]; nanosleep.u32 5; setp.ne.u32 %p1, %r4, 0;
+        @%p1 bra retry;"
+            .to_string(),
+        // Exchanges.
+        "retry: atom.global.exch.b32 %r4, [%rd1+4], 0; setp.ne.u32 %p1, %r4, 0; @%p1 bra retry;"
+            .to_string(),
+    ];
+    for body in bodies {
+        let body = format!("{body} red.global.add.u32 [%rd1], 1;");
+        let source = kernel(&body.replace("setp.ne.u16 %p1, %r6, %r4;", ""));
+        let module = harness::load_as(&source, Form::Vectors);
+        let mode = module.kernel("k").unwrap().compile().unwrap().mode;
+        assert_eq!(mode, Mode::Rounds, "{body}");
+        let mut data = [0u32; 4];
+        let buffers = &mut [buffer(&mut data)];
+        harness::run_in(&module, "k", [3, 1, 1], [40, 1, 1], 0, buffers, &[]).unwrap();
+        assert_eq!(data[0], 120, "{body}");
+    }
+}
+
+/// Loops that poll, and are over whatever they see.
+#[test]
+fn what_is_seen_decides_nothing() {
+    let body = "mov.u32 %r8, 0; mov.u32 %r9, 0;
+        more: ld.volatile.global.u32 %r4, [%rd1+4]; atom.global.exch.b32 %r5, [%rd1+8], %r8;
+        setp.gt.u32 %p1, %r4, 5; @%p1 bra less; add.u32 %r9, %r9, 1; less:
+        add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 10; @%p2 bra more;
+        red.global.add.u32 [%rd1], %r9;";
+    let (mode, data) = modes::<4>(body, 3, 64);
+    assert_eq!((mode, data[0]), (Mode::Loop, 3 * 64 * 10));
+}
+
+/// Functions that do so need no fibers, where they are not called again and again: what they give
+/// back might be waited for.
+#[test]
+fn retries_in_functions() {
+    let source = |compare: &str, calls: &str| {
+        harness::module(&format!(
+            ".func (.param .u64 old) bump(.param .u64 at)
+            {{
+                .reg .pred %p<2>;
+                .reg .b64 %rd<8>;
+                .reg .f64 %d<2>;
+                ld.param.u64 %rd1, [at];
+                ld.u64 %rd2, [%rd1];
+                retry:
+                mov.b64 %d1, %rd2;
+                add.f64 %d1, %d1, 0d3FF0000000000000;
+                mov.b64 %rd3, %d1;
+                atom.cas.b64 %rd4, [%rd1], %rd2, %rd3;
+                {compare}
+                mov.b64 %rd2, %rd4;
+                @%p1 bra retry;
+                st.param.u64 [old], %rd2;
+                ret;
+            }}
+            .visible .entry k(.param .u64 out)
+            {{
+                .reg .pred %p<2>;
+                .reg .b32 %r<4>;
+                .reg .b64 %rd<4>;
+                ld.param.u64 %rd1, [out];
+                mov.u32 %r1, 0;
+                more:
+                {{
+                    .param .u64 at;
+                    .param .u64 old;
+                    st.param.u64 [at], %rd1;
+                    call (old), bump, (at);
+                    ld.param.u64 %rd2, [old];
+                }}
+                {calls}
+                ret;
+            }}"
+        ))
+    };
+    let (retry, other) = (
+        "setp.ne.s64 %p1, %rd2, %rd4;",
+        "xor.b64 %rd5, %rd2, %rd4; setp.ne.s64 %p1, %rd5, 0;",
+    );
+    let again = "add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3; @%p1 bra more;";
+    for (compare, calls, mode, times) in [
+        (retry, "", Mode::Loop, 1),
+        (retry, again, Mode::Fibers, 3),
+        (other, "", Mode::Fibers, 1),
+    ] {
+        let module = harness::load(&source(compare, calls));
+        assert_eq!(module.kernel("k").unwrap().compile().unwrap().mode, mode);
+        let mut data = [0f64];
+        let buffers = &mut [buffer(&mut data)];
+        harness::run_in(&module, "k", [40, 1, 1], [256, 1, 1], 0, buffers, &[]).unwrap();
+        assert_eq!(data, [f64::from(40 * 256 * times)], "{compare} {calls}");
     }
 }

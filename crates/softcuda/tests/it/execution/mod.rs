@@ -10,6 +10,8 @@
 )]
 
 mod clients;
+#[cfg(target_arch = "x86_64")]
+mod control_word;
 mod faults;
 mod launching;
 mod lifetimes;
