@@ -148,11 +148,13 @@ pub(crate) fn operate(
     // SAFETY: the address was checked for 8 bytes, aligned, of shared memory, which no other thread
     // of the host uses.
     let before = unsafe { address.read_volatile() };
-    match Object::of(before).after(op, count.into(), bytes.into()) {
+    let before = Object::of(before);
+    match before.after(op, count.into(), bytes.into()) {
         Ok(object) => {
             // SAFETY: as above.
             unsafe { address.write_volatile(object.bits()) };
-            Ok(before)
+            // Whatever the memory held, these are no bits but an object's.
+            Ok(before.bits())
         }
         Err(what) => {
             let access = Some((address as u64, 8));

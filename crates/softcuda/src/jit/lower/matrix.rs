@@ -132,7 +132,9 @@ fn mma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }
     let selector = match (sparse, r.args) {
         (false, _) => None,
-        (true, [.., Arg::Imm(Immediate::Int { bits, .. })]) => Some(*bits as u32),
+        (true, [.., Arg::Imm(Immediate::Int { bits, .. })]) => {
+            Some(u32::try_from(*bits).unwrap_or(u32::MAX))
+        }
         (true, _) => return Err(r.invalid("takes a number as selector".into())),
     };
     let product = Product {
