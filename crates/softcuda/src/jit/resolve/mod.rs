@@ -12,6 +12,7 @@ mod nans;
 mod operand;
 mod scope;
 mod special;
+mod tensor_map;
 mod types;
 
 use std::collections::{HashMap, HashSet};

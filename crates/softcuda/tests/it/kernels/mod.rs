@@ -28,6 +28,8 @@ mod reductions;
 mod stops;
 mod tensor;
 mod tensor_maps;
+mod tensor_maps_made;
+mod tensor_stores;
 mod video;
 mod warps;
 

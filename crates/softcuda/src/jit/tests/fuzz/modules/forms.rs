@@ -198,6 +198,7 @@ cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [a,{r}],[a]
 cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [a,{r,r}],[a]
 tensormap.replace.tile.global_address.[global shared::cta -].b1024.b64 [a],q
 tensormap.replace.tile.[box_dim global_dim element_stride].[global -].b1024.b32 [a],i,r
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.[cta gpu sys].sync.aligned [a],[a],128
 st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [a],r,[a]
 red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.[add.u32 add.u64 xor.b32 inc.u32] [a],$,[a]
 mapa.[shared::cluster -].u64 q,q,r
