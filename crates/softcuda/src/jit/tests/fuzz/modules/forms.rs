@@ -169,6 +169,8 @@ wgmma.wait_group.sync.aligned i
 wgmma.mma_async.sync.aligned.m64n8k16.f32.[f16.f16 bf16.bf16] {r,r,r,r},q,q,p,1,-1,0,1
 wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {r,r},{r,r,r,r},q,p,1,1,1
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8.satfinite {r,r,r,r},q,q,p
+wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.[f16.f16 bf16.bf16] {r,r,r,r},q,q,r,1,p,1,-1,0,1
+wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.u8 {r,r,r,r},{r,r,r,r},q,r,0,p
 cp.async.ca.shared.global [a],[a],8
 cp.async.cg.shared.global [a],[a],16
 cp.async.ca.shared.global [a],[a],8,r
