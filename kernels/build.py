@@ -30,7 +30,9 @@ PACKAGES = [
 ]
 OPTIONS_OF = {"ftz.cu": ["-ftz=true"]}
 ARCHITECTURE = "sm_90"
-ARCHITECTURE_OF = {"decode.cu": "sm_75", "solve.cu": "sm_75", "tiles.cu": "sm_90a"}
+ARCHITECTURE_OF = {
+    "decode.cu": "sm_75", "solve.cu": "sm_75", "tensor_map.cu": "sm_90a", "tiles.cu": "sm_90a",
+}
 ISA_OF = {"decode.cu": "7.0", "solve.cu": "7.0"}
 SOURCES = pathlib.Path(__file__).resolve().parent
 STAGE = pathlib.Path("/tmp/softcuda-kernels")

@@ -48,6 +48,11 @@ pub(super) fn flushed_sum(a: f32, b: f32) -> u32 {
     bits(add_flushed(a, b))
 }
 
+/// The bits of a sum of which subnormals are kept.
+pub(super) fn whole_sum(a: f32, b: f32) -> u32 {
+    bits(a + b)
+}
+
 fn bits(x: f32) -> u32 {
     if x.is_nan() { NAN_F32 } else { x.to_bits() }
 }

@@ -31,8 +31,11 @@ pub(crate) enum Element {
     S64,
     F16,
     Bf16,
+    /// Subnormals are zeros.
     F32,
     F64,
+    /// Subnormals are kept.
+    WholeF32,
 }
 
 impl Reduction {
@@ -49,7 +52,7 @@ impl Reduction {
         use Element::*;
         match self {
             Reduction::Add => element != S64,
-            Reduction::Min | Reduction::Max => !matches!(element, F32 | F64),
+            Reduction::Min | Reduction::Max => !matches!(element, F32 | F64 | WholeF32),
             Reduction::Inc | Reduction::Dec => element == U32,
             Reduction::And | Reduction::Or | Reduction::Xor => matches!(element, U32 | U64),
         }
@@ -94,7 +97,7 @@ impl Element {
     /// The one of a number that compiled code passes.
     pub fn of(number: u32) -> Element {
         use Element::*;
-        *[U32, S32, U64, S64, F16, Bf16, F32, F64]
+        *[U32, S32, U64, S64, F16, Bf16, F32, F64, WholeF32]
             .get(number as usize)
             .unwrap_or(&U32)
     }
@@ -103,7 +106,7 @@ impl Element {
     pub fn size(self) -> usize {
         match self {
             Element::F16 | Element::Bf16 => 2,
-            Element::U32 | Element::S32 | Element::F32 => 4,
+            Element::U32 | Element::S32 | Element::F32 | Element::WholeF32 => 4,
             Element::U64 | Element::S64 | Element::F64 => 8,
         }
     }
@@ -131,7 +134,7 @@ pub(super) unsafe fn reduce(reduction: Reduction, element: Element, to: *mut u8,
             let op = reduction.half() | brain;
             let _ = cell.fetch_update(AcqRel, Acquire, |old| Some(atomic::half_op(op, old, value)));
         }
-        Element::U32 | Element::S32 | Element::F32 => {
+        Element::U32 | Element::S32 | Element::F32 | Element::WholeF32 => {
             // SAFETY: the caller's promise.
             let (cell, value) = unsafe {
                 (
@@ -144,11 +147,13 @@ pub(super) unsafe fn reduce(reduction: Reduction, element: Element, to: *mut u8,
                 Reduction::Max => (old as i32).max(value as i32) as u32,
                 other => other.u32(old, value),
             };
-            let single =
-                |old, value| atomic::flushed_sum(f32::from_bits(old), f32::from_bits(value));
+            let single = |old, value, sum: fn(f32, f32) -> u32| {
+                sum(f32::from_bits(old), f32::from_bits(value))
+            };
             let _ = cell.fetch_update(AcqRel, Acquire, |old| {
                 Some(match element {
-                    Element::F32 => single(old, value),
+                    Element::F32 => single(old, value, atomic::flushed_sum),
+                    Element::WholeF32 => single(old, value, atomic::whole_sum),
                     Element::S32 => signed(old, value),
                     _ => reduction.u32(old, value),
                 })

@@ -10,7 +10,7 @@
 //! | `.f64` | `fma` after `fma`, in the order of the columns of `A`. Of several NaNs that of `B` stays, else that of `C`, else that of `A` |
 
 use super::group::GroupProduct;
-use super::sparse::{self, Columns};
+use super::sparse::Columns;
 use super::{Element, Product, Tiles, Words, place_of_sum};
 use crate::jit::runtime::convert::e4m3_to_f16;
 
@@ -270,7 +270,7 @@ impl Factors {
         let mut factors = Factors {
             a: Numbers::new(),
             b: Numbers::new(),
-            places: sparse::columns(product, metadata),
+            places: product.places(metadata),
             count: (product.depth >> u32::from(product.sparse.is_some())) as usize,
             digits: DIGITS,
             finite: false,
@@ -394,19 +394,24 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Of rows of so many elements, given by their bits.
-    pub fn new(product: GroupProduct, rows: &[[u32; 32]; 16], depth: usize) -> Group {
+    /// Of rows, of which so many elements are there, given by their bits.
+    pub fn new(
+        product: GroupProduct,
+        rows: &[[u32; 32]; 16],
+        count: usize,
+        places: Columns,
+    ) -> Group {
         let of_bytes = product.elements[0].is_fp8();
         let mut factors = Factors {
             a: Numbers::new(),
             b: Numbers::new(),
-            places: sparse::IN_ORDER,
-            count: depth,
+            places,
+            count,
             digits: if of_bytes { DIGITS_OF_BYTES } else { DIGITS },
             finite: false,
         };
         for (row, bits) in rows.iter().enumerate() {
-            for (at, bits) in bits[..depth].iter().enumerate() {
+            for (at, bits) in bits[..count].iter().enumerate() {
                 let number = Number::of_element(product.elements[0], *bits);
                 factors.a.set(row, at, number.signed(product.negated[0]));
             }
@@ -421,8 +426,8 @@ impl Group {
 
     /// Adds the products with these columns to what is there.
     #[inline(always)]
-    pub fn tile(&mut self, columns: &[[u32; 32]; 8], sums: &mut [Words]) {
-        let (product, depth) = (self.product, self.factors.count);
+    pub fn tile(&mut self, columns: &[[u32; 64]; 8], sums: &mut [Words]) {
+        let (product, depth) = (self.product, self.product.depth() as usize);
         for (column, bits) in columns.iter().enumerate() {
             for (at, bits) in bits[..depth].iter().enumerate() {
                 let number = Number::of_element(product.elements[1], *bits);

@@ -4,11 +4,12 @@
 //! Each warp computes its rows by itself, when it comes to the instruction: nothing that it reads
 //! may change before the group waits for it.
 //!
-//! The lanes bring `C`, then the registers of `A` or its descriptor, the descriptor of `B`, and
-//! whether `C` counts. `C` and `D` are tiles beside each other as in [`super`].
+//! The lanes bring `C`, then the registers of `A` or its descriptor, the descriptor of `B`, whether
+//! `C` counts, and the metadata of a sparse `A`, see [`sparse`]. `C` and `D` are tiles beside each
+//! other as in [`super`].
 
 use super::float::Group as Floats;
-use super::{Element, Words, integer};
+use super::{Element, Words, integer, sparse};
 
 /// What a product is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +27,13 @@ pub(crate) struct GroupProduct {
     pub negated: [bool; 2],
     /// `A` goes by columns in memory, `B` by rows.
     pub turned: [bool; 2],
+    /// Half of the elements of `A` are zero and not there; which of four lanes have the metadata.
+    pub sparse: Option<u32>,
 }
 
 impl GroupProduct {
     /// How many bits [`code`](GroupProduct::code) takes.
-    pub const CODE_BITS: u32 = 20;
+    pub const CODE_BITS: u32 = 22;
 
     /// A number that says all of it.
     pub fn code(self) -> u32 {
@@ -47,6 +50,8 @@ impl GroupProduct {
         {
             put(1, u32::from(bit));
         }
+        put(1, u32::from(self.sparse.is_some()));
+        put(1, self.sparse.unwrap_or(0));
         code
     }
 
@@ -55,19 +60,20 @@ impl GroupProduct {
         let bit = |n: u32| code >> n & 1 != 0;
         let element = |n: u32| Element::ALL[(code >> n & 0xf) as usize % Element::ALL.len()];
         GroupProduct {
-            columns: 8 * ((code >> 15 & 0x1f) + 1),
-            elements: [element(11), element(7)],
-            half: bit(6),
-            saturates: bit(5),
-            in_registers: bit(4),
-            negated: [bit(3), bit(2)],
-            turned: [bit(1), bit(0)],
+            columns: 8 * ((code >> 17 & 0x1f) + 1),
+            elements: [element(13), element(9)],
+            half: bit(8),
+            saturates: bit(7),
+            in_registers: bit(6),
+            negated: [bit(5), bit(4)],
+            turned: [bit(3), bit(2)],
+            sparse: bit(1).then_some(code & 1),
         }
     }
 
-    /// The columns of `A`: 32 bytes.
+    /// The columns of `A`: 32 bytes are there.
     pub fn depth(self) -> u32 {
-        256 / self.elements[0].bits()
+        (256 / self.elements[0].bits()) << u32::from(self.sparse.is_some())
     }
 
     /// How many words a lane has of `C` and of `D`.
@@ -78,7 +84,7 @@ impl GroupProduct {
     /// How many words a lane brings.
     pub fn brought(self) -> usize {
         let of_a = if self.in_registers { 4 } else { 2 };
-        self.sums() + of_a + 2 + 1
+        self.sums() + of_a + 2 + 1 + usize::from(self.sparse.is_some())
     }
 
     /// Computes what the lanes of a warp of the group take, over what they brought. `None`, if a
@@ -119,21 +125,23 @@ impl GroupProduct {
             Element::B1 => 8,
             _ => self.depth() as usize,
         };
-        // The bits of each element, row by row; of `B` column by column.
+        let count = depth >> u32::from(self.sparse.is_some());
+        let places = sparse::columns(element_a, self.depth(), self.sparse, &rest[3..]);
+        // The bits of each element that is there, row by row; of `B` column by column.
         let mut rows = [[0u32; 32]; 16];
         if self.in_registers {
             super::each_element(of_a, element_a, 2, |row, at, bits| rows[row][at] = bits);
         } else {
             for (row, bits) in rows.iter_mut().enumerate() {
-                for (at, bits) in bits[..depth].iter_mut().enumerate() {
+                for (at, bits) in bits[..count].iter_mut().enumerate() {
                     *bits = in_memory.element(shared, first + row, at)?;
                 }
             }
         }
-        let mut floats = (!element_a.is_integer()).then(|| Floats::new(self, &rows, depth));
+        let mut floats = (!element_a.is_integer()).then(|| Floats::new(self, &rows, count, places));
         let of_tile = self.sums() / (self.columns as usize / 8);
         for (tile, sums) in sums.chunks_mut(of_tile).enumerate() {
-            let mut columns = [[0u32; 32]; 8];
+            let mut columns = [[0u32; 64]; 8];
             for (column, bits) in columns.iter_mut().enumerate() {
                 for (at, bits) in bits[..depth].iter_mut().enumerate() {
                     *bits = of_b.element(shared, 8 * tile + column, at)?;
@@ -142,8 +150,9 @@ impl GroupProduct {
             match &mut floats {
                 Some(floats) => floats.tile(&columns, sums),
                 None => {
-                    let elements = [element_a, element_b];
-                    integer::tile(elements, self.saturates, depth, &rows, &columns, sums);
+                    let how = ([element_a, element_b], self.saturates);
+                    let places = self.sparse.map(|_| &places);
+                    integer::tile(how, (&rows, count), places, &columns, sums);
                 }
             }
         }
@@ -236,7 +245,7 @@ impl Matrix {
             let byte = at * bytes;
             let along = match self.line {
                 16 => byte / 16 * self.leading + byte % 16,
-                _ => byte,
+                line => byte / line * self.leading + byte % line,
             };
             row % 8 * self.line + row / 8 * self.stride + along
         };

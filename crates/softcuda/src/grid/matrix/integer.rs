@@ -1,6 +1,6 @@
 //! Products of integers and of bits: exact, and at the end wrapped or saturated to 32 bits.
 
-use super::sparse::{self, Columns};
+use super::sparse::Columns;
 use super::{Element, Product, Words, place_of_sum};
 
 /// Computes a tile.
@@ -23,7 +23,7 @@ pub(super) fn compute(
         _ if product.sparse.is_some() => product.depth as usize / 2,
         _ => product.depth as usize,
     };
-    let places: Columns = sparse::columns(product, metadata);
+    let places = product.places(metadata);
     let factors = rows[..product.rows as usize].iter().zip(&places);
     for (row, (factors, places)) in factors.enumerate() {
         for (column, others) in columns.iter().enumerate() {
@@ -37,24 +37,34 @@ pub(super) fn compute(
     }
 }
 
-/// Adds the products of a tile of dense rows and columns, given by their bits, to what is there.
+/// Adds the products of a tile of rows, of which so many elements are there, and columns, given by
+/// their bits, to what is there. Of sparse rows, `places` says where the elements are.
 pub(super) fn tile(
-    elements: [Element; 2],
-    saturates: bool,
-    depth: usize,
-    rows: &[[u32; 32]; 16],
-    columns: &[[u32; 32]; 8],
+    (elements, saturates): ([Element; 2], bool),
+    (rows, count): (&[[u32; 32]; 16], usize),
+    places: Option<&Columns>,
+    columns: &[[u32; 64]; 8],
     sums: &mut [Words],
 ) {
     let [of_a, of_b] = elements;
+    let product = |a: u32, b: u32| combined(of_a, false, value(of_a, a), value(of_b, b));
     for (row, factors) in rows.iter().enumerate() {
         for (column, others) in columns.iter().enumerate() {
             let (lane, register) = place_of_sum(row, column);
             let sum = &mut sums[register][lane];
-            let terms = factors[..depth].iter().zip(&others[..depth]);
-            let total = terms.fold(i64::from(*sum as i32), |total, (a, b)| {
-                total + combined(of_a, false, value(of_a, *a), value(of_b, *b))
-            });
+            let (start, factors) = (i64::from(*sum as i32), &factors[..count]);
+            let total = match places {
+                None => {
+                    let terms = factors.iter().zip(&others[..count]);
+                    terms.fold(start, |total, (a, b)| total + product(*a, *b))
+                }
+                Some(places) => {
+                    let terms = factors.iter().zip(&places[row]);
+                    terms.fold(start, |total, (a, place)| {
+                        total + product(*a, others[usize::from(*place)])
+                    })
+                }
+            };
             *sum = narrowed(total, saturates);
         }
     }

@@ -26,6 +26,8 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 
+use sparse::Columns;
+
 /// The most words that a lane takes from a product.
 const MOST_TAKEN: usize = 8;
 
@@ -183,6 +185,11 @@ impl Product {
     /// It has the layout of the first tensor cores.
     pub fn in_quads(self) -> bool {
         self.elements[0] == Element::F16 && self.rows == 8
+    }
+
+    /// Where the elements of `A` are.
+    fn places(self, metadata: &[Words]) -> Columns {
+        sparse::columns(self.elements[0], self.depth, self.sparse, metadata)
     }
 
     /// How many words a lane has of `A`, `B`, `C` and `D`.

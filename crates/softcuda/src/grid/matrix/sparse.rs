@@ -11,7 +11,7 @@
 //! | 32 bits | lane `2 selector` has the first chunks, the next the second | lane `2 selector` has row `g`, the next row `g + 8` |
 //! | 64 bits | | lanes 0 and 2 have row `g`, 1 and 3 row `g + 8` |
 
-use super::{Element, Product, Words};
+use super::{Element, Words};
 
 /// For each row, the column of each element of `A` that is there.
 pub(super) type Columns = [[u8; 64]; 16];
@@ -27,18 +27,23 @@ pub(super) const IN_ORDER: Columns = {
     [row; 16]
 };
 
-/// The columns of the elements that are there; in order where all are.
-pub(super) fn columns(product: Product, metadata: &[Words]) -> Columns {
+/// The columns of the elements that are there, of rows of `depth` columns; in order where all are,
+/// without a selector.
+pub(super) fn columns(
+    element: Element,
+    depth: u32,
+    selector: Option<u32>,
+    metadata: &[Words],
+) -> Columns {
     let mut columns = [[0; 64]; 16];
-    let Some(selector) = product.sparse else {
+    let Some(selector) = selector else {
         return IN_ORDER;
     };
-    let element = product.elements[0];
     // Neighbours for a column, or columns for a neighbour.
     let (neighbours, pairs) = match element {
-        Element::Tf32 => (2 * product.depth, false),
-        Element::S4 | Element::U4 => (product.depth / 2, true),
-        _ => (product.depth, false),
+        Element::Tf32 => (2 * depth, false),
+        Element::S4 | Element::U4 => (depth / 2, true),
+        _ => (depth, false),
     };
     let fours = neighbours as usize / 4;
     let by_rows = element.bits() <= 8;

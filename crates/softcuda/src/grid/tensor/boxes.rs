@@ -61,6 +61,21 @@ pub(super) fn begins(map: &TensorMap, at: &[i32; MOST_RANK]) -> bool {
     first % 16 == 0 && within
 }
 
+/// Whether a box at these coordinates can go to the tensor: as an H200 answers, no coordinate is
+/// negative, and the bounds of pixels are within the tensor.
+pub(super) fn goes_back(map: &TensorMap, at: &[i32; MOST_RANK]) -> bool {
+    let rank = map.rank as usize;
+    let within = match &map.shape {
+        Shape::Tile(_) => true,
+        Shape::Im2col { lower, upper, .. } => {
+            let spatial = rank - 2;
+            lower[..spatial].iter().all(|lower| *lower >= 0)
+                && upper[..spatial].iter().all(|upper| *upper <= 0)
+        }
+    };
+    within && at[..rank].iter().all(|at| *at >= 0)
+}
+
 /// Does `run` with each run of the elements at these coordinates.
 pub(super) fn each<E>(
     map: &TensorMap,

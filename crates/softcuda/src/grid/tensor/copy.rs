@@ -8,6 +8,7 @@ use super::super::reduce::{self, Element, Reduction};
 use super::boxes::{self, Run};
 use super::map::{DataType, Interleave, MOST_RANK, SIZE, Shape, Swizzle, TensorMap};
 use crate::jit::runtime::runtime;
+use crate::memory;
 
 /// What a copy is told: fields of the number that compiled code passes.
 pub(crate) mod how {
@@ -50,15 +51,18 @@ fn map_at(who: Who, address: u64) -> Result<TensorMap, Status> {
     let at = who.end(Place::Global, address, MAP_ALIGN, SIZE as u64, false)?;
     // SAFETY: the range was checked for the bytes of a map.
     let bytes = unsafe { at.cast::<[u8; SIZE]>().read_unaligned() };
-    let map = TensorMap::of_bytes(&bytes).filter(TensorMap::is_sound);
-    map.ok_or_else(|| {
-        let kind = FaultKind::IllegalInstruction;
-        who.fault(
-            kind,
-            (address, SIZE as u64),
+    let wrong = |kind, what| Err(who.fault(kind, (address, SIZE as u64), what));
+    match TensorMap::of_bytes(&bytes).filter(TensorMap::is_sound) {
+        Some(map) if map.address.is_multiple_of(16) => Ok(map),
+        Some(_) => wrong(
+            FaultKind::Misaligned,
+            "the tensor's address is no multiple of 16",
+        ),
+        None => wrong(
+            FaultKind::IllegalInstruction,
             "what is there is no tensor map",
-        )
-    })
+        ),
+    }
 }
 
 /// The bits of what is outside of a tensor.
@@ -185,16 +189,25 @@ impl Copy<'_> {
     }
 
     fn store(&self, who: Who) -> Result<(), Status> {
+        if !boxes::goes_back(&self.map, &self.at) {
+            let what = "a box that is stored begins before the tensor, or has pixels outside of it";
+            return Err(who.fault(FaultKind::IllegalInstruction, (0, 0), what));
+        }
         let from = who.end(Place::Block, self.shared, BOX_ALIGN, self.span(), false)?;
         let reduction =
             (self.how & how::REDUCES != 0).then(|| Reduction::of(self.how >> how::REDUCTION & 15));
-        let element = element(self.map.data);
+        let element = reduction.and_then(|reduction| element(self.map.data, reduction));
+        if reduction.is_some() && element.is_none() {
+            let what = "the reduction does not take elements of the tensor's type";
+            return Err(who.fault(FaultKind::IllegalInstruction, (0, 0), what));
+        }
         let mut row = vec![];
         boxes::each(&self.map, &self.at, &self.offsets, |run: Run| {
             if run.inside == 0 {
                 return Ok(());
             }
-            let to = who.end(Place::Global, run.address, 1, run.inside, true)?;
+            let inside = stored(&run);
+            let to = who.end(Place::Global, run.address, 1, inside, true)?;
             row.clear();
             row.resize(run.length as usize, 0u8);
             self.pieces(self.shared + run.offset, run.length, |at, done, count| {
@@ -205,13 +218,13 @@ impl Copy<'_> {
                     std::ptr::copy_nonoverlapping(from.offset(at), into.as_mut_ptr(), count);
                 };
             });
-            let bytes = &row[run.before as usize..][..run.inside as usize];
-            match (reduction, element) {
+            let bytes = &row[run.before as usize..][..inside as usize];
+            match reduction.zip(element) {
                 // SAFETY: the range was checked for as many bytes.
-                (None, _) => unsafe {
+                None => unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
                 },
-                (Some(reduction), Some(element)) if reduction.takes(element) => {
+                Some((reduction, element)) => {
                     for at in (0..bytes.len()).step_by(element.size()) {
                         // SAFETY: as above; a tensor's address and strides are multiples of 16, so
                         // that its elements are aligned.
@@ -220,22 +233,31 @@ impl Copy<'_> {
                         };
                     }
                 }
-                _ => {
-                    let what = "the reduction does not take elements of the tensor's type";
-                    return Err(who.fault(FaultKind::IllegalInstruction, (0, 0), what));
-                }
             }
             Ok(())
         })
     }
 }
 
-/// What is reduced of a tensor of this type; `None` for bytes.
-fn element(data: DataType) -> Option<Element> {
+/// How many bytes of a run a store takes: an H200 stores whole 16 bytes, also where the tensor ends
+/// within them. Its allocations have room for that; where ours has none, the rest is left out.
+fn stored(run: &Run) -> u64 {
+    let whole = run.inside.next_multiple_of(16).min(run.length - run.before);
+    let has_room = memory::find(run.address).is_some_and(|found| {
+        let from = run.address - found.base;
+        from <= found.size && whole <= found.size - from
+    });
+    if has_room { whole } else { run.inside }
+}
+
+/// What is reduced of a tensor of this type; `None` where the reduction does not take it, as an
+/// H200 answers.
+fn element(data: DataType, reduction: Reduction) -> Option<Element> {
     use DataType::*;
-    Some(match data {
-        Uint8 => return None,
-        Uint16 => return None,
+    let bits = matches!(reduction, Reduction::And | Reduction::Or | Reduction::Xor);
+    let element = match data {
+        Uint8 | Uint16 => return None,
+        Int32 if bits => Element::U32,
         Uint32 => Element::U32,
         Int32 => Element::S32,
         Uint64 => Element::U64,
@@ -243,33 +265,35 @@ fn element(data: DataType) -> Option<Element> {
         Float16 => Element::F16,
         Bfloat16 => Element::Bf16,
         Float64 => Element::F64,
-        Float32 | Float32Ftz | Tfloat32 | Tfloat32Ftz => Element::F32,
-    })
+        Float32 | Tfloat32 => Element::WholeF32,
+        Float32Ftz | Tfloat32Ftz => Element::F32,
+    };
+    reduction.takes(element).then_some(element)
 }
 
-/// A field of a map that kernels replace: the number that compiled code passes.
+/// Replaces a field of a map: the number that compiled code passes. A field keeps the bits that a
+/// device's map has for it, of a size one less than it is.
 fn replace(map: &mut TensorMap, field: u32, ord: u32, value: u64) -> Option<()> {
-    let number = u32::try_from(value).ok();
+    let number = value as u32;
     let ord = ord as usize;
+    let less = number.wrapping_sub(1);
     match field {
         0 => map.address = value,
         1 => {
-            let rank = number?.checked_add(1)?;
-            map.rank = u8::try_from(rank)
-                .ok()
-                .filter(|rank| *rank as usize <= MOST_RANK)?;
+            let rank = (number & 7) as u8 + 1;
+            map.rank = Some(rank).filter(|rank| usize::from(*rank) <= MOST_RANK)?;
         }
         2 => match &mut map.shape {
-            Shape::Tile(size) => *size.get_mut(ord)? = u16::try_from(value).ok()?,
+            Shape::Tile(size) => *size.get_mut(ord)? = (less & 0xff) as u16 + 1,
             Shape::Im2col { .. } => return None,
         },
-        3 => *map.dims.get_mut(ord)? = u64::from(number?),
-        4 => *map.strides.get_mut(ord)? = value,
-        5 => *map.steps.get_mut(ord)? = u8::try_from(value).ok().filter(|step| *step > 0)?,
-        6 => map.data = DataType::of_kernels(number?)?,
-        7 => map.interleave = Interleave::of(number?)?,
-        8 => map.swizzle = Swizzle::of(number?)?,
-        9 => map.nan = number? != 0,
+        3 => *map.dims.get_mut(ord)? = u64::from(less) + 1,
+        4 => *map.strides.get_mut(ord)? = value & 0xff_ffff_fff0,
+        5 => *map.steps.get_mut(ord)? = (less & 7) as u8 + 1,
+        6 => map.data = DataType::of_kernels(number)?,
+        7 => map.interleave = Interleave::of(number)?,
+        8 => map.swizzle = Swizzle::of(number)?,
+        9 => map.nan = number != 0,
         _ => return None,
     }
     Some(())

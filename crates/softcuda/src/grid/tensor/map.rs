@@ -270,8 +270,25 @@ impl TensorMap {
         to.bytes
     }
 
+    /// What kernels make their maps of: zeros.
+    const BLANK: TensorMap = TensorMap {
+        data: DataType::Uint8,
+        rank: 1,
+        address: 0,
+        dims: [1; MOST_RANK],
+        strides: [0; MOST_RANK - 1],
+        steps: [1; MOST_RANK],
+        interleave: Interleave::None,
+        swizzle: Swizzle::None,
+        nan: false,
+        shape: Shape::Tile([1; MOST_RANK]),
+    };
+
     /// What bytes hold; `None` for what is no map.
     pub fn of_bytes(bytes: &[u8; SIZE]) -> Option<TensorMap> {
+        if *bytes == [0; SIZE] {
+            return Some(TensorMap::BLANK);
+        }
         let mut from = Reader(bytes);
         if from.word()? != MARK {
             return None;
@@ -283,13 +300,10 @@ impl TensorMap {
             data: DataType::of(data.into())?,
             rank: (1..=MOST_RANK as u8).contains(&rank).then_some(rank)?,
             address,
-            dims: [1; MOST_RANK],
-            strides: [0; MOST_RANK - 1],
-            steps: [1; MOST_RANK],
             interleave: Interleave::of(interleave.into())?,
             swizzle: Swizzle::of(swizzle.into())?,
             nan: nan != 0,
-            shape: Shape::Tile([1; MOST_RANK]),
+            ..TensorMap::BLANK
         };
         for dim in &mut map.dims {
             *dim = u64::from(from.word()?) + 1;
@@ -325,7 +339,7 @@ impl TensorMap {
 
     /// Whether the driver could have made it. Kernels change maps field by field and may write any
     /// bytes, so a copy asks before it trusts that its box is small and that a row of the box fits
-    /// into the span that is swizzled.
+    /// into the span that is swizzled. The address is not looked at.
     pub fn is_sound(&self) -> bool {
         let rank = usize::from(self.rank);
         let row = match &self.shape {
@@ -344,8 +358,9 @@ impl TensorMap {
                 u64::from(*channels)
             }
         };
-        let fits = |span| row * self.data.size() <= span;
-        self.address.is_multiple_of(16)
+        let row = row * self.data.size();
+        let fits = |span| row <= span;
+        row.is_multiple_of(16)
             && self.strides[..rank - 1]
                 .iter()
                 .all(|s| s.is_multiple_of(16))
@@ -392,7 +407,8 @@ mod tests {
             ..tile
         };
         assert_eq!(TensorMap::of_bytes(&columns.to_bytes()), Some(columns));
-        assert_eq!(TensorMap::of_bytes(&[0; SIZE]), None);
+        assert_eq!(TensorMap::of_bytes(&[0; SIZE]), Some(TensorMap::BLANK));
+        assert_eq!(TensorMap::of_bytes(&[1; SIZE]), None);
         assert_eq!(TensorMap::of_bytes(&[0xff; SIZE]), None);
     }
 

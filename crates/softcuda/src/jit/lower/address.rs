@@ -397,6 +397,17 @@ impl Lower<'_> {
         self.check(first, low, space, access, None)
     }
 
+    /// The host address of an access to shared memory, and whether it is inside, as are all others
+    /// of a row that reaches so many bytes further.
+    pub(super) fn shared_access(&mut self, first: Value, size: u32, more: u32) -> (Value, Value) {
+        let log2 = size.trailing_zeros() as u8;
+        let units = self.entry(Entry::SharedUnitsLess(log2, more >> log2));
+        let base = self.entry(Entry::SharedBase);
+        let distance = self.b.ins().rotr_imm(first, i64::from(log2));
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
+        (self.b.ins().iadd(base, first), inside)
+    }
+
     /// Where generic addresses of a space start.
     fn window(&mut self, space: Space) -> Option<Value> {
         match space {

@@ -4,7 +4,9 @@
 //! for copies to complete has nothing to wait for.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
+use cranelift_codegen::ir::{
+    InstBuilder, MemFlags, StackSlotData, StackSlotKind, Type as ValueType, Value, types,
+};
 use ptx::ast::{Immediate, Space, Type};
 
 use super::lanes::Form;
@@ -167,6 +169,51 @@ impl Copy {
         l.checked_alone(&self.to, Some(Space::Shared), self.size, true)
     }
 
+    /// For each thread of a group, a host address and how far from there its destination is, once
+    /// all are checked. Threads fault in their order, each at its source first: so where a
+    /// destination is wrong, a function goes through the sources too.
+    fn destinations(&self, l: &mut Lower<'_>, stride: i64) -> Vec<(Value, i32)> {
+        let (size, apart) = (self.size, l.row_stride(&self.to, self.size));
+        let (mut places, mut host, mut inside) = (vec![], vec![], vec![]);
+        if let Some(apart) = apart {
+            let first = l.address(&self.to);
+            let more = (WIDTH as i64 - 1) * apart;
+            let (to, all) = l.shared_access(first, size, more as u32);
+            places.extend((0..WIDTH as i64).map(|lane| (first, lane * apart)));
+            host.extend((0..WIDTH as i32).map(|lane| (to, lane * apart as i32)));
+            inside.push(all);
+        } else {
+            for lane in 0..WIDTH {
+                l.set_form(Form::Lane(lane));
+                let place = l.address(&self.to);
+                let (to, is) = l.shared_access(place, size, 0);
+                places.push((place, 0));
+                host.push((to, 0));
+                inside.push(is);
+            }
+            l.set_form(Form::Once);
+        }
+        let all = inside.into_iter().reduce(|all, is| l.b.ins().band(all, is));
+        let all = all.expect("a group has threads");
+        let (next, wrong) = (l.fresh_block(), l.cold_block());
+        l.b.ins().brif(all, next, &[], wrong, &[]);
+        l.enter(wrong);
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * WIDTH as u32, 3);
+        let slot = l.b.create_sized_stack_slot(data);
+        for (lane, (place, more)) in (0..).zip(places) {
+            let place = l.b.ins().iadd_imm(place, more);
+            l.b.ins().stack_store(place, slot, 8 * lane);
+        }
+        let from = l.address(&self.from);
+        let stride = l.b.ins().iconst(types::I64, stride);
+        let to = l.b.ins().stack_addr(types::I64, slot, 0);
+        let size = l.b.ins().iconst(types::I32, i64::from(size));
+        let args = [l.thread, from, stride, to, size];
+        l.cold_call(&copy::STATUS_OF_COPIES, &args, next);
+        l.enter(next);
+        host
+    }
+
     fn move_value(&self, l: &mut Lower<'_>, from: Value, to: Value) {
         let flags = MemFlags::trusted();
         let value = l.b.ins().load(self.value(), flags, from, 0);
@@ -257,26 +304,15 @@ impl Operation for Copy {
     }
 
     fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {
+        let destinations = self.destinations(l, stride);
         let from = l.row_address(&self.from, Some(Space::Global), self.size, false, stride);
-        let apart = l.row_stride(&self.to, self.size);
-        if let Some(apart) = apart {
-            let to = l.row_alone(&self.to, Some(Space::Shared), self.size, true, apart);
-            let flags = MemFlags::trusted();
-            for lane in 0..WIDTH as i32 {
-                let value =
-                    l.b.ins()
-                        .load(self.value(), flags, from, lane * stride as i32);
-                l.b.ins().store(flags, value, to, lane * apart as i32);
-            }
-            return;
+        let flags = MemFlags::trusted();
+        for (lane, (to, at)) in (0..).zip(destinations) {
+            let value =
+                l.b.ins()
+                    .load(self.value(), flags, from, lane * stride as i32);
+            l.b.ins().store(flags, value, to, at);
         }
-        for lane in 0..WIDTH {
-            l.set_form(Form::Lane(lane));
-            let to = self.destination(l);
-            let from = l.b.ins().iadd_imm(from, lane as i64 * stride);
-            self.move_value(l, from, to);
-        }
-        l.set_form(Form::Once);
     }
 }
 
@@ -297,28 +333,11 @@ impl Lower<'_> {
         size: u32,
         write: bool,
     ) -> Value {
-        self.by_itself(|l| l.checked_address(address, space, size, write))
-    }
-
-    /// As [`row_address`](Self::row_address), of an access that is not the first of its step.
-    fn row_alone(
-        &mut self,
-        address: &Arg,
-        space: Option<Space>,
-        size: u32,
-        write: bool,
-        stride: i64,
-    ) -> Value {
-        self.by_itself(|l| l.row_address(address, space, size, write, stride))
-    }
-
-    /// Does something as if the step were in no group or run of accesses.
-    fn by_itself(&mut self, does: impl FnOnce(&mut Self) -> Value) -> Value {
         let (group, step) = (
             self.group.take(),
             std::mem::replace(&mut self.step, u32::MAX),
         );
-        let value = does(self);
+        let value = self.checked_address(address, space, size, write);
         (self.group, self.step) = (group, step);
         value
     }

@@ -19,14 +19,12 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         ("commit_group", 1),
         ("wait_group", 2),
     ])?;
-    if what == 0 && r.peek() == Some("sp") {
-        return Err(r.unknown_modifier());
-    }
+    let sparse = what == 0 && r.eat("sp");
     for word in ["sync", "aligned"] {
         r.expect_any(&[(word, ())])?;
     }
     match (what, r.args) {
-        (0, _) => mma_async(r),
+        (0, _) => mma_async(r, sparse),
         (1, []) => r.end().map(|()| control::nothing()),
         (2, [Arg::Imm(Immediate::Int { .. })]) => r.end().map(|()| control::nothing()),
         (1, _) => Err(r.invalid("takes no operands".into())),
@@ -34,9 +32,9 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     }
 }
 
-/// `wgmma.mma_async.sync.aligned.shape.d.a.b{.and.popc}{.satfinite} d, a, b, scale-d{, imm-scale-a,
-/// imm-scale-b{{, imm-trans-a}, imm-trans-b}}`
-fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+/// `wgmma.mma_async{.sp}.sync.aligned.shape.d.a.b{.and.popc}{.satfinite} d, a, b{, metadata,
+/// selector}, scale-d{, imm-scale-a, imm-scale-b{{, imm-trans-a}, imm-trans-b}}`
+fn mma_async(r: &mut Reader<'_>, sparse: bool) -> Result<Box<dyn Operation>, Refusal> {
     let [rows, columns, depth] = matrix::shape(r)?;
     let of_d = matrix::sum(r)?;
     let elements = [matrix::element(r)?, matrix::element(r)?];
@@ -48,8 +46,12 @@ fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }
     let saturates = r.eat("satfinite");
     r.end()?;
-    let [d, a, b, scale, rest @ ..] = r.args else {
-        return Err(r.invalid("takes D, A, B and whether D counts".into()));
+    let (d, a, b, metadata, scale, rest) = match (sparse, r.args) {
+        (false, [d, a, b, scale, rest @ ..]) => (d, a, b, None, scale, rest),
+        (true, [d, a, b, metadata, selector, scale, rest @ ..]) => {
+            (d, a, b, Some((metadata, selector)), scale, rest)
+        }
+        _ => return Err(r.invalid("takes D, A, B and whether D counts".into())),
     };
     let whole = elements[0].is_integer();
     let in_registers = matches!(a, Arg::Vector(_));
@@ -61,7 +63,8 @@ fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         _ => 2,
     };
     if rest.len() != numbers {
-        return Err(r.invalid(format!("takes {} operands", 4 + numbers)));
+        let before = if sparse { 6 } else { 4 };
+        return Err(r.invalid(format!("takes {} operands", before + numbers)));
     }
     let number = |at: usize| match rest.get(at) {
         None => Ok(None),
@@ -78,6 +81,13 @@ fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         Some(1) => Ok(true),
         Some(_) => Err(r.invalid("turns a matrix, or not: 1 or 0".into())),
     };
+    // Four lanes have the metadata of bytes, otherwise two of them.
+    let selectors = if elements[0].bits() == 8 { 1 } else { 2 };
+    let selector = match metadata {
+        None => None,
+        Some((_, Arg::Imm(Immediate::Int { bits, .. }))) if *bits < selectors => Some(*bits as u32),
+        Some(_) => return Err(r.invalid("takes no such selector".into())),
+    };
     let product = GroupProduct {
         columns,
         elements,
@@ -89,6 +99,7 @@ fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
             true => [false, turned(2)?],
             false => [turned(2)?, turned(3)?],
         },
+        sparse: selector,
     };
     let alike = elements[0] == elements[1]
         || elements.iter().all(|element| element.is_fp8())
@@ -98,7 +109,7 @@ fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let there = !matches!(elements[0], Element::F64 | Element::S4 | Element::U4);
     let halves = elements[0] == Element::F16 || elements[0].is_fp8();
     let sums = of_d == matrix::natural(elements[0]) || halves && product.half;
-    if !alike || !there || !sums || saturates && (!whole || bits) {
+    if !alike || !there || !sums || saturates && (!whole || bits) || sparse && bits {
         return Err(r.invalid("has types that do not go together".into()));
     }
     let columns_fit = columns % 8 == 0 && (8..=256).contains(&columns);
@@ -120,7 +131,8 @@ fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     };
     let size_of_a = if in_registers { 4 } else { 8 };
     let registers = sums.iter().all(|arg| fits(arg, 4));
-    if !registers || !of_a.iter().all(|arg| fits(arg, size_of_a)) || !fits(b, 8) {
+    let has_metadata = metadata.is_none_or(|(metadata, _)| fits(metadata, 4));
+    if !registers || !of_a.iter().all(|arg| fits(arg, size_of_a)) || !fits(b, 8) || !has_metadata {
         return Err(r.invalid("takes registers of 32 bits, and descriptors of 64".into()));
     }
     let words = |list: &[Arg]| list.iter().map(|arg| (arg.clone(), Type::B32)).collect();
@@ -132,6 +144,7 @@ fn mma_async(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }
     brought.push((b.clone(), Type::B64));
     brought.push((scale.clone(), Type::Pred));
+    brought.extend(metadata.map(|(metadata, _)| (metadata.clone(), Type::B32)));
     Ok(Box::new(Exchange {
         kind: group_multiplication(product),
         brought,

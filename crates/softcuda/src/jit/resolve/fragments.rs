@@ -16,14 +16,14 @@ use crate::jit::decode::{Arg, RegId, Special};
 pub(crate) const ROWS: &str = "rows of matrices";
 
 /// An instruction on the way to its steps.
-struct Steps<'s, 'r, 'a> {
+pub(super) struct Steps<'s, 'r, 'a> {
     resolve: &'s mut Resolve<'r, 'a>,
     at: &'s ast::Instruction,
     guard: Option<(RegId, bool)>,
 }
 
 /// What is wrong with an instruction.
-type Wrong = String;
+pub(super) type Wrong = String;
 
 /// Adds the steps of an instruction that becomes several; false for any other.
 pub(super) fn expand(
@@ -39,6 +39,7 @@ pub(super) fn expand(
         ("stmatrix", _) => steps.rows(&modifiers, args, false),
         ("wmma", Some(&"load")) => steps.fragment(&modifiers[1..], args, true),
         ("wmma", Some(&"store")) => steps.fragment(&modifiers[1..], args, false),
+        ("tensormap", Some(&"cp_fenceproxy")) => steps.copy_of_map(&modifiers[1..], args),
         _ => return false,
     };
     if let Err(what) = result {
@@ -52,7 +53,7 @@ pub(super) fn expand(
     true
 }
 
-fn number(bits: u64) -> Arg {
+pub(super) fn number(bits: u64) -> Arg {
     Arg::Imm(Immediate::Int {
         bits,
         signed: false,
@@ -60,7 +61,10 @@ fn number(bits: u64) -> Arg {
 }
 
 /// Takes the next word, which must be this one.
-fn expect<'w>(words: &mut impl Iterator<Item = &'w str>, word: &str) -> Result<(), Wrong> {
+pub(super) fn expect<'w>(
+    words: &mut impl Iterator<Item = &'w str>,
+    word: &str,
+) -> Result<(), Wrong> {
     match words.next() {
         Some(found) if found == word => Ok(()),
         Some(found) => Err(format!("modifier .{found} where .{word} is expected")),
@@ -85,7 +89,7 @@ fn registers(arg: &Arg) -> Vec<Arg> {
 }
 
 impl Steps<'_, '_, '_> {
-    fn step(&mut self, text: &str, args: Vec<Arg>) {
+    pub(super) fn step(&mut self, text: &str, args: Vec<Arg>) {
         self.resolve.step(self.at.pos, self.guard, text, args);
     }
 
@@ -94,7 +98,7 @@ impl Steps<'_, '_, '_> {
     }
 
     /// A step that writes a fresh register.
-    fn value(&mut self, ty: Type, text: &str, operands: &[Arg]) -> Arg {
+    pub(super) fn value(&mut self, ty: Type, text: &str, operands: &[Arg]) -> Arg {
         let to = self.fresh(ty);
         let args = [to.clone()].into_iter().chain(operands.iter().cloned());
         self.step(text, args.collect());
@@ -109,7 +113,7 @@ impl Steps<'_, '_, '_> {
     }
 
     /// An address in a register of 64 bits.
-    fn address(&mut self, arg: &Arg) -> Result<Arg, Wrong> {
+    pub(super) fn address(&mut self, arg: &Arg) -> Result<Arg, Wrong> {
         let Arg::Address(base, offset) = arg else {
             return Err("takes an address".into());
         };
@@ -187,7 +191,7 @@ impl Steps<'_, '_, '_> {
 
     /// The lanes meet. A device does such an instruction for all lanes at once, and programs rely
     /// on it.
-    fn meet(&mut self) {
+    pub(super) fn meet(&mut self) {
         self.step("bar.warp.sync", vec![number(u64::from(u32::MAX))]);
     }
 

@@ -13,6 +13,7 @@ mod operand;
 mod order;
 mod scope;
 mod special;
+mod tensor_map;
 mod types;
 
 use std::collections::{HashMap, HashSet};

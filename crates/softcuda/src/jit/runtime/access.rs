@@ -255,6 +255,48 @@ pub(crate) fn check_range(
     look_up_range(thread, block, address, align, length, write).map(|_| ())
 }
 
+/// Checks an access at an offset in a window of `length` bytes.
+pub(super) fn check_window(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    window: Window,
+    length: u64,
+    (at, size): (u64, u64),
+) -> Result<(), Status> {
+    let kind = if !at.is_multiple_of(size) {
+        FaultKind::Misaligned
+    } else if at < length && length - at >= size {
+        return Ok(());
+    } else if window == Window::Shared && grid::cluster::is_of_another(at) {
+        // The device tells who reaches for another block without saying so.
+        FaultKind::IllegalInstruction
+    } else {
+        FaultKind::IllegalAddress
+    };
+    Err(fault_at(thread, block, kind, at, size))
+}
+
+/// The context of the next thread in a group.
+///
+/// # Safety
+/// The contexts are those that compiled code was given, nothing else uses them meanwhile, and the
+/// group has another thread.
+pub(super) unsafe fn next_thread(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+) -> *mut ThreadContext {
+    // SAFETY: the caller's promise. Where threads have contexts of their own, the group's lie
+    // THREAD_STRIDE apart. Otherwise one context stands for each thread in turn.
+    unsafe {
+        if grid::has_contexts(block) {
+            return thread.byte_add(THREAD_STRIDE);
+        }
+        (*thread).tid[0] += 1;
+        (*thread).linear += 1;
+    }
+    thread
+}
+
 /// Notes in the site that accesses to a range pass, the last `span` of them excepted.
 fn remember(block: *mut BlockContext, access: &Access, range: &Range, span: u64) {
     if !range.common {
@@ -298,16 +340,8 @@ runtime! {
             for offset in wrapped.as_ref().unwrap_or(&access.offsets) {
                 let at = first.wrapping_add(*offset).wrapping_add(lane * access.stride);
                 if let Some(length) = window {
-                    if !at.is_multiple_of(size) {
-                        return fault_at(thread, block, FaultKind::Misaligned, at, size);
-                    }
-                    if at >= length || length - at < size {
-                        // The device tells who reaches for another block without saying so.
-                        let kind = match access.window {
-                            Window::Shared if grid::cluster::is_of_another(at) => FaultKind::IllegalInstruction,
-                            _ => FaultKind::IllegalAddress,
-                        };
-                        return fault_at(thread, block, kind, at, size);
+                    if let Err(status) = check_window(thread, block, access.window, length, (at, size)) {
+                        return status;
                     }
                     continue;
                 }
@@ -326,16 +360,8 @@ runtime! {
             if lane + 1 == access.threads {
                 break;
             }
-            // SAFETY: as above; where threads have contexts of their own, the group's lie
-            // THREAD_STRIDE apart. Otherwise one context stands for each thread in turn.
-            unsafe {
-                if grid::has_contexts(block) {
-                    thread = thread.byte_add(THREAD_STRIDE);
-                } else {
-                    (*thread).tid[0] += 1;
-                    (*thread).linear += 1;
-                }
-            }
+            // SAFETY: as above; the group has another thread.
+            thread = unsafe { next_thread(thread, block) };
         }
         CONTINUE
     }

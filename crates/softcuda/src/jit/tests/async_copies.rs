@@ -274,18 +274,28 @@ fn the_first_wrong_copy_faults() {
 /// The same where the addresses of neighbours are as far apart everywhere, so that vectors check
 /// them as one range.
 #[test]
-#[ignore = "vectors check the sources of a row before its destinations, so they name another thread"]
 fn the_first_wrong_copy_of_a_row_faults() {
-    for (to, from) in [(3, 5), (5, 3)] {
-        let body = format!(
-            "mad.lo.u32 %r5, %r1, 16, {}; mul.wide.u32 %rd4, %r1, 16;
-            add.u64 %rd5, %rd2, %rd4; add.u64 %rd5, %rd5, {};
-            cp.async.cg.shared.global [%r5], [%rd5], 16; cp.async.wait_all;",
-            8192 - 16 * to,
-            256 - 16 * from,
-        );
-        let (kind, _, thread) = forms::same(&body, [8, 1, 1], 0).unwrap_err();
-        assert_eq!(kind, FaultKind::IllegalAddress);
-        assert_eq!(thread, Some([3, 0, 0]));
+    for (to, from) in [(3, 5), (5, 3), (3, 3), (0, 7), (7, 0), (3, 9), (9, 3)] {
+        for place in ["mul.lo.u32 %r5, %r1, 16;", "shl.b32 %r5, %r1, %r4;"] {
+            for threads in [8, 11, 16] {
+                let body = format!(
+                    "mov.u32 %r4, 4; and.b32 %r4, %r4, %r3; {place}
+                    mov.u32 %r6, s; add.u32 %r5, %r5, %r6; add.u32 %r5, %r5, {};
+                    mul.wide.u32 %rd4, %r1, 16; add.u64 %rd5, %rd2, %rd4; add.u64 %rd5, %rd5, {};
+                    cp.async.cg.shared.global [%r5], [%rd5], 16; cp.async.wait_all;",
+                    8192 - 16 * to,
+                    256 - 16 * from,
+                );
+                let outcome = forms::same(&body, [threads, 1, 1], 4);
+                let first = u32::min(to, from);
+                if first >= threads {
+                    outcome.unwrap();
+                    continue;
+                }
+                let (kind, _, thread) = outcome.expect_err(&body);
+                assert_eq!(kind, FaultKind::IllegalAddress);
+                assert_eq!(thread, Some([first, 0, 0]));
+            }
+        }
     }
 }

@@ -61,6 +61,12 @@ fn wrong_forms_are_refused() {
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %p1, 2, 1, 0, 0;",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %p1, 1, 1;",
         "wgmma.mma_async.sync.aligned.m64n8k8.f64.f64.f64 {%d1,%d2,%d3,%d4}, %rd1, %rd2, %p1, 1, 1;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %r1, 0, %p1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %r1, 2, %p1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8 {%r1,%r2,%r3,%r4}, %rd1, %rd2, %r1, 1, %p1;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8 {%r1,%r2,%r3,%r4}, %rd1, %rd2, %rd1, 0, %p1;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8 {%r1,%r2,%r3,%r4}, %rd1, %rd2, %p1;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k512.s32.b1.b1.and.popc {%r1,%r2,%r3,%r4}, %rd1, %rd2, %r1, 0, %p1;",
         "wgmma.wait_group.sync.aligned;",
     ] {
         let error = harness::refusal(&kernel(body));

@@ -140,9 +140,8 @@ fn what_is_not_run() {
 .entry direct() { .reg .b32 %r<5>; pmevent 1; ret; }
 .entry through() { call between; ret; }
 .entry other() { ret; }
-.entry fenced() { .reg .b64 %rd<3>;
-  tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1], [%rd2], 128;
-  ret; }",
+.entry wide() { .reg .b32 %r<3>; .reg .b64 %rd<3>;
+  multimem.ld_reduce.add.u32 %r1, [%rd1]; ret; }",
     ));
     let error = |name: &str| module.kernel(name).unwrap().compile().unwrap_err();
     assert!(error("direct").unsupported);
@@ -151,7 +150,7 @@ fn what_is_not_run() {
             .to_string()
             .contains("line 8, in `direct`: `pmevent`")
     );
-    assert!(error("fenced").unsupported);
+    assert!(error("wide").unsupported);
     assert!(error("through").unsupported);
     assert!(
         error("through")

@@ -29,6 +29,8 @@ mod stops;
 mod tensor;
 mod tensor_maps;
 mod tiles;
+mod tensor_maps_made;
+mod tensor_stores;
 mod video;
 mod warps;
 

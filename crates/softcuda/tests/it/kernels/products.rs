@@ -10,7 +10,8 @@ use super::input::Inputs;
 super::cases! {
     halves, halves_and_singles, bfloats, tf32s, bytes, doubles, integers, bits, quads,
     sparse_floats, sparse_integers, fragments_of_halves, fragments_of_others,
-    groups_of_floats, groups_of_integers, groups_in_patterns,
+    groups_of_floats, groups_of_integers, groups_in_patterns, sparse_groups_of_floats,
+    sparse_groups_of_integers, sparse_groups_in_patterns,
 }
 
 /// What registers hold.
@@ -542,6 +543,8 @@ struct GroupForm {
     negated: [bool; 2],
     /// Whether `C` counts.
     scale: bool,
+    /// The selector, and whether one of two is there.
+    sparse: Option<(u32, bool)>,
 }
 
 /// Bytes of shared memory for each of the two matrices.
@@ -587,6 +590,9 @@ fn group_case(name: &'static str, forms: &[GroupForm]) -> Case {
                 }
                 for _ in 0..of_a {
                     bytes.extend(a.make(&mut inputs, set));
+                }
+                if let Some((_, of_two)) = form.sparse {
+                    bytes.extend(Holds::Places { of_two }.make(&mut inputs, set));
                 }
             }
         }
@@ -637,6 +643,13 @@ fn group_kernel(at: usize, form: &GroupForm) -> String {
         )
         .unwrap();
     }
+    let (mut sp, mut metadata) = ("", String::new());
+    if let Some((selector, _)) = form.sparse {
+        let place = 4 * (sums + of_a);
+        writeln!(body, "    ld.global.b32 %r8, [%rd2+{place}];").unwrap();
+        metadata = format!(", %r8, {selector}");
+        sp = ".sp";
+    }
     let [a, b] = form.places;
     let descriptor = |place: Option<Place>| place.map_or(0, |place| place.descriptor);
     let depth = match form.holds[0] {
@@ -645,6 +658,7 @@ fn group_kernel(at: usize, form: &GroupForm) -> String {
         _ if form.types.contains("b1") => 256,
         _ => 32,
     };
+    let depth = depth << usize::from(form.sparse.is_some());
     let left = match a {
         Some(_) => "%rd4".to_owned(),
         None => list(200, 4, "%r"),
@@ -664,7 +678,7 @@ fn group_kernel(at: usize, form: &GroupForm) -> String {
     let results = list(10, sums, prefix);
     writeln!(
         body,
-        "    wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{types} {results}, {left}, %rd5, %p1{numbers};",
+        "    wgmma.mma_async{sp}.sync.aligned.m64n{columns}k{depth}.{types} {results}, {left}, %rd5{metadata}, %p1{numbers};",
     )
     .unwrap();
     body += "    wgmma.commit_group.sync.aligned;\n    wgmma.wait_group.sync.aligned 0;\n";
@@ -701,7 +715,7 @@ $fill:
 }}
 ",
         both = 2 * AREA,
-        registers = 4 * (sums + of_a),
+        registers = 4 * (sums + of_a + usize::from(form.sparse.is_some())),
         results = 4 * sums,
         of_a = descriptor(a),
         of_b = descriptor(b),
@@ -718,6 +732,34 @@ fn group(columns: usize, types: &'static str, holds: [Holds; 3]) -> GroupForm {
         places: [Some(place(16, false)); 2],
         negated: [false; 2],
         scale: true,
+        sparse: None,
+    }
+}
+
+/// The same of a sparse `A`.
+fn sparse_group(
+    columns: usize,
+    types: &'static str,
+    holds: [Holds; 3],
+    selector: u32,
+) -> GroupForm {
+    let mut form = group(columns, types, holds);
+    form.places[1] = Some(place_of_twice(16, false));
+    form.sparse = Some((selector, holds[0] == TF32));
+    form
+}
+
+/// Where a matrix of twice the depth lies.
+fn place_of_twice(line: u64, turned: bool) -> Place {
+    let plain = place(line, turned);
+    let (leading, stride) = match (line, turned) {
+        (16, _) => (128, 512),
+        (32, false) => (8192, 256),
+        _ => return plain,
+    };
+    Place {
+        descriptor: plain.descriptor >> 62 << 62 | (stride / 16) << 32 | (leading / 16) << 16,
+        turned,
     }
 }
 
@@ -781,6 +823,74 @@ fn groups_in_patterns(name: &'static str) -> Case {
         forms.push(form);
         let mut form = group(104, "f32.e4m3.e5m2", [E4M3, E5M2, F32]);
         form.places = [Some(place(line, false)); 2];
+        forms.push(form);
+    }
+    group_case(name, &forms)
+}
+
+fn sparse_groups_of_floats(name: &'static str) -> Case {
+    let mut forms = vec![];
+    for (types, holds) in [
+        ("f32.f16.f16", [F16, F16, F32]),
+        ("f16.f16.f16", [F16, F16, F16]),
+        ("f32.bf16.bf16", [BF16, BF16, F32]),
+        ("f32.tf32.tf32", [TF32, TF32, F32]),
+        ("f32.e4m3.e4m3", [E4M3, E4M3, F32]),
+        ("f32.e4m3.e5m2", [E4M3, E5M2, F32]),
+        ("f32.e5m2.e4m3", [E5M2, E4M3, F32]),
+        ("f32.e5m2.e5m2", [E5M2, E5M2, F32]),
+        ("f16.e4m3.e4m3", [E4M3, E4M3, F16]),
+        ("f16.e5m2.e4m3", [E5M2, E4M3, F16]),
+    ] {
+        let last = if matches!(holds[0], E4M3 | E5M2) {
+            0
+        } else {
+            1
+        };
+        for selector in 0..=last {
+            forms.push(sparse_group(8, types, holds, selector));
+        }
+        let mut in_registers = sparse_group(24, types, holds, last);
+        in_registers.places[0] = None;
+        in_registers.negated = [true, false];
+        forms.push(in_registers);
+        let mut from_zero = sparse_group(16, types, holds, 0);
+        from_zero.negated = [false, true];
+        from_zero.scale = false;
+        forms.push(from_zero);
+    }
+    group_case(name, &forms)
+}
+
+fn sparse_groups_of_integers(name: &'static str) -> Case {
+    let mut forms = vec![];
+    for types in ["s32.s8.s8", "s32.u8.s8", "s32.s8.u8.satfinite", "s32.u8.u8"] {
+        forms.push(sparse_group(8, types, [Holds::Any; 3], 0));
+        let mut in_registers = sparse_group(32, types, [Holds::Any; 3], 0);
+        in_registers.places[0] = None;
+        forms.push(in_registers);
+    }
+    group_case(name, &forms)
+}
+
+fn sparse_groups_in_patterns(name: &'static str) -> Case {
+    let mut forms = vec![];
+    for line in [16, 32, 64, 128] {
+        for turned in [[false, false], [true, false], [false, true], [true, true]] {
+            for columns in [8, 128] {
+                let mut form = sparse_group(columns, "f32.f16.f16", [F16, F16, F32], 1);
+                form.places = [
+                    Some(place(line, turned[0])),
+                    Some(place_of_twice(line, turned[1])),
+                ];
+                forms.push(form);
+            }
+        }
+        let mut form = sparse_group(256, "f32.bf16.bf16", [BF16, BF16, F32], 0);
+        form.places = [None, Some(place_of_twice(line, true))];
+        forms.push(form);
+        let mut form = sparse_group(104, "f32.e4m3.e5m2", [E4M3, E5M2, F32], 0);
+        form.places = [Some(place(line, false)), Some(place_of_twice(line, false))];
         forms.push(form);
     }
     group_case(name, &forms)

@@ -2,7 +2,7 @@
 
 use super::case::{Buffer, Case, Ptx, Shape, Tensor, args, structure};
 
-const TENSOR_MAP: Ptx = super::ptx!("tensor_map");
+pub(super) const TENSOR_MAP: Ptx = super::ptx!("tensor_map");
 
 super::cases! {
     tile_boxes, tiles_beyond_the_edge, tiles_filled_with_nan, tiles_swizzled, tiles_swizzled_narrow,
@@ -17,12 +17,12 @@ const F32: u32 = 7;
 const F64: u32 = 8;
 const F32_FTZ: u32 = 10;
 
-fn size(data: u32) -> u32 {
+pub(super) fn size(data: u32) -> u32 {
     [1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4][data as usize]
 }
 
 /// A tensor at the beginning of a buffer, without gaps, and a box of it.
-fn tensor(buffer: Buffer, data: u32, dims: &[u64], tile: &[u32]) -> Tensor {
+pub(super) fn tensor(buffer: Buffer, data: u32, dims: &[u64], tile: &[u32]) -> Tensor {
     let rows = dims.iter().scan(u64::from(size(data)), |bytes, dim| {
         *bytes *= dim;
         Some(*bytes)
@@ -41,7 +41,7 @@ fn tensor(buffer: Buffer, data: u32, dims: &[u64], tile: &[u32]) -> Tensor {
 }
 
 /// The same with columns of pixels.
-fn images(
+pub(super) fn images(
     buffer: Buffer,
     dims: &[u64],
     lower: &[i32],
@@ -61,7 +61,7 @@ fn images(
 }
 
 /// The bytes of a box.
-fn bytes(tensor: &Tensor) -> u32 {
+pub(super) fn bytes(tensor: &Tensor) -> u32 {
     let elements: u32 = match &tensor.shape {
         Shape::Tile(tile) => {
             let steps = tensor.steps.iter().enumerate();
@@ -79,7 +79,7 @@ fn bytes(tensor: &Tensor) -> u32 {
 }
 
 /// A box as the kernels take it.
-fn place(at: &[i32], offsets: &[u16], shared: u32, bytes: u32, span: u32) -> Vec<u8> {
+pub(super) fn place(at: &[i32], offsets: &[u16], shared: u32, bytes: u32, span: u32) -> Vec<u8> {
     let mut place = vec![];
     for dimension in 0..5 {
         let at = at.get(dimension).copied().unwrap_or(0);
@@ -96,7 +96,7 @@ fn place(at: &[i32], offsets: &[u16], shared: u32, bytes: u32, span: u32) -> Vec
     place
 }
 
-fn words(bytes: &[u8]) -> Vec<u16> {
+pub(super) fn words(bytes: &[u8]) -> Vec<u16> {
     let words = bytes.chunks_exact(2);
     words
         .map(|word| u16::from_le_bytes([word[0], word[1]]))
@@ -104,7 +104,7 @@ fn words(bytes: &[u8]) -> Vec<u16> {
 }
 
 /// A case whose input counts words of 16 bits.
-fn counting(name: &'static str) -> (Case, Buffer) {
+pub(super) fn counting(name: &'static str) -> (Case, Buffer) {
     let mut case = Case::new(name, TENSOR_MAP);
     let values: Vec<u16> = (0..32768).collect();
     let input = case.input(&values);
@@ -113,7 +113,7 @@ fn counting(name: &'static str) -> (Case, Buffer) {
 
 /// The coordinates of the first element of each row of a box, in the order of the rows, and how
 /// many elements a row has.
-fn rows(tensor: &Tensor, at: &[i32], offsets: &[u16]) -> (Vec<Vec<i64>>, u32) {
+pub(super) fn rows(tensor: &Tensor, at: &[i32], offsets: &[u16]) -> (Vec<Vec<i64>>, u32) {
     let mut place: Vec<i64> = at.iter().map(|at| i64::from(*at)).collect();
     match &tensor.shape {
         Shape::Tile(tile) => {
@@ -170,7 +170,7 @@ fn rows(tensor: &Tensor, at: &[i32], offsets: &[u16]) -> (Vec<Vec<i64>>, u32) {
 }
 
 /// What is in shared memory behind a copy of a box from `contents`.
-fn image(
+pub(super) fn image(
     tensor: &Tensor,
     contents: &[u8],
     at: &[i32],
@@ -386,7 +386,7 @@ fn tiles_of_all_ranks(name: &'static str) -> Case {
 }
 
 /// Words with subnormals of both signs.
-fn singles(case: &mut Case) -> Buffer {
+pub(super) fn singles(case: &mut Case) -> Buffer {
     let values: Vec<u32> = (0..640u32)
         .map(|at| match at % 5 {
             0 => at << 12,

@@ -170,6 +170,8 @@ wgmma.wait_group.sync.aligned i
 wgmma.mma_async.sync.aligned.m64n8k16.f32.[f16.f16 bf16.bf16] {r,r,r,r},q,q,p,1,-1,0,1
 wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {r,r},{r,r,r,r},q,p,1,1,1
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8.satfinite {r,r,r,r},q,q,p
+wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.[f16.f16 bf16.bf16] {r,r,r,r},q,q,r,1,p,1,-1,0,1
+wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.u8 {r,r,r,r},{r,r,r,r},q,r,0,p
 cp.async.ca.shared.global [a],[a],8
 cp.async.cg.shared.global [a],[a],16
 cp.async.ca.shared.global [a],[a],8,r
@@ -199,6 +201,7 @@ cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [a,{r}],[a]
 cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [a,{r,r}],[a]
 tensormap.replace.tile.global_address.[global shared::cta -].b1024.b64 [a],q
 tensormap.replace.tile.[box_dim global_dim element_stride].[global -].b1024.b32 [a],i,r
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.[cta gpu sys].sync.aligned [a],[a],128
 st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [a],r,[a]
 red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.[add.u32 add.u64 xor.b32 inc.u32] [a],$,[a]
 mapa.[shared::cluster -].u64 q,q,r
