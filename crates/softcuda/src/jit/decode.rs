@@ -176,7 +176,7 @@ impl Selector {
 /// Why an instruction is not run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refusal {
-    /// Where it stands.
+    /// Where it stands; line 0 where it has no place.
     pub pos: Pos,
     /// What is wrong, naming the instruction.
     pub what: String,

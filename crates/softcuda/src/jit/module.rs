@@ -24,8 +24,36 @@ use super::runtime::arrays::Arrays;
 use super::variables::{self, VariableError, Variables};
 use crate::grid::context::{KernelFn, Mode};
 
-/// The newest PTX that is understood.
+/// The newest PTX that is taken: what a driver for CUDA 13.0 takes.
 const NEWEST: (u32, u32) = (9, 0);
+/// The newest that is taken on request: what nvcc of CUDA 13.5 writes.
+const KNOWN: (u32, u32) = (9, 5);
+
+/// The newest PTX that is taken: 9.0, or what `SOFTCUDA_PTX_VERSION` says.
+fn newest_of_environment() -> (u32, u32) {
+    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let Ok(text) = std::env::var("SOFTCUDA_PTX_VERSION") else {
+            return NEWEST;
+        };
+        parse_newest(&text).unwrap_or_else(|| {
+            tracing::warn!(
+                "SOFTCUDA_PTX_VERSION={text} is no version from {}.{} to {}.{}: it is ignored",
+                NEWEST.0,
+                NEWEST.1,
+                KNOWN.0,
+                KNOWN.1
+            );
+            NEWEST
+        })
+    })
+}
+
+fn parse_newest(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    let version = (major.parse().ok()?, minor.parse().ok()?);
+    (NEWEST..=KNOWN).contains(&version).then_some(version)
+}
 
 /// A kernel in native code.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +86,8 @@ pub(crate) struct Compiled {
 pub(crate) struct LoadOptions {
     /// The device's compute capability, as `major * 10 + minor`: code for a later one is refused.
     pub capability: u32,
+    /// The newest PTX that is taken.
+    pub newest: (u32, u32),
     /// How its kernels wait.
     pub form: Form,
     /// Where compiled kernels are kept from run to run.
@@ -68,6 +98,7 @@ impl Default for LoadOptions {
     fn default() -> Self {
         LoadOptions {
             capability: 90,
+            newest: newest_of_environment(),
             form: Form::of_environment(),
             cache: Cache::of_environment(),
         }
@@ -138,6 +169,12 @@ impl LoadError {
 
     fn refused(refusals: &[Refusal]) -> LoadError {
         let mut log = String::new();
+        if let [refusal] = refusals
+            && refusal.pos.line == 0
+        {
+            log = format!("ptxas fatal   : {}", refusal.what);
+            return LoadError::new(LoadErrorKind::InvalidPtx, log);
+        }
         for refusal in refusals {
             let _ = writeln!(
                 log,
@@ -191,7 +228,8 @@ impl Module {
                 "the image is no PTX",
             ));
         }
-        let tree = ptx::parse_bytes(source).map_err(|errors| parse_error(source, &errors))?;
+        let tree =
+            ptx::parse_bytes(source).map_err(|errors| parse_error(source, &errors, options))?;
         check_header(&tree, options)?;
         let (mut program, names) =
             resolve::resolve(&tree).map_err(|list| LoadError::refused(&list))?;
@@ -505,12 +543,12 @@ fn looks_like_ptx(source: &[u8]) -> bool {
     }
 }
 
-fn parse_error(source: &[u8], errors: &ptx::Errors) -> LoadError {
+fn parse_error(source: &[u8], errors: &ptx::Errors, options: &LoadOptions) -> LoadError {
     // A later version may have syntax that is unknown here: then that is what is wrong.
     if let Some(version) = version_of(source)
-        && version > NEWEST
+        && version > options.newest
     {
-        return unsupported(version);
+        return unsupported(version, options.newest);
     }
     let mut log = String::new();
     for error in errors.iter() {
@@ -533,19 +571,19 @@ fn version_of(source: &[u8]) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-fn unsupported((major, minor): (u32, u32)) -> LoadError {
+fn unsupported((major, minor): (u32, u32), newest: (u32, u32)) -> LoadError {
     LoadError::new(
         LoadErrorKind::UnsupportedPtxVersion,
         format!(
             "ptxas application ptx input, line 1; fatal   : Unsupported .version {major}.{minor}; current version is '{}.{}'",
-            NEWEST.0, NEWEST.1
+            newest.0, newest.1
         ),
     )
 }
 
 fn check_header(tree: &ptx::ast::Module, options: &LoadOptions) -> Result<(), LoadError> {
-    if tree.version > NEWEST {
-        return Err(unsupported(tree.version));
+    if tree.version > options.newest {
+        return Err(unsupported(tree.version, options.newest));
     }
     let target = tree.target.first().map_or("", String::as_str);
     match capability(target) {
@@ -599,4 +637,24 @@ fn capability(target: &str) -> Option<u32> {
         .trim_end_matches(|c: char| c.is_ascii_lowercase())
         .parse()
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_versions_are_taken_as_far_as_they_are_known() {
+        for (text, version) in [
+            ("9.0", Some((9, 0))),
+            ("9.5", Some((9, 5))),
+            ("9.6", None),
+            ("8.8", None),
+            ("9", None),
+            ("", None),
+            ("9.x", None),
+        ] {
+            assert_eq!(parse_newest(text), version, "{text}");
+        }
+    }
 }

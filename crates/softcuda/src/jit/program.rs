@@ -95,8 +95,6 @@ pub(crate) struct Shared {
 pub(crate) struct Function {
     /// Its name.
     pub name: String,
-    /// Where it stands.
-    pub pos: Pos,
     /// A kernel.
     pub kernel: bool,
     /// How it is linked.

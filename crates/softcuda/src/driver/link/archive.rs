@@ -20,35 +20,60 @@ const FATBIN_HEADER: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoArchive;
 
+/// A member of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member<'a> {
+    /// Its name; empty where the archive's table of long names lacks it.
+    pub name: &'a [u8],
+    /// Its bytes.
+    pub data: &'a [u8],
+}
+
 /// The members of an archive, without its tables. One that is cut short is left out.
-pub(super) fn members(archive: &[u8]) -> Result<Vec<&[u8]>, NoArchive> {
+pub(super) fn members(archive: &[u8]) -> Result<Vec<Member<'_>>, NoArchive> {
     let mut rest = archive.strip_prefix(MAGIC).ok_or(NoArchive)?;
     let mut members = Vec::new();
+    let mut long_names = &[][..];
     while !rest.is_empty() {
         let header = rest.get(..HEADER).ok_or(NoArchive)?;
         if &header[HEADER - 2..] != HEADER_END {
             return Err(NoArchive);
         }
-        let size = std::str::from_utf8(&header[48..58]).map_err(|_| NoArchive)?;
-        let size: usize = size.trim_end().parse().map_err(|_| NoArchive)?;
+        let size = number(header[48..58].trim_ascii_end()).ok_or(NoArchive)?;
         rest = &rest[HEADER..];
         let Some(data) = rest.get(..size) else { break };
         // The symbol table is called `/` or `/SYM64/`, that of long names `//`, and a long name
         // itself `/` and a number.
         let name = header[..16].trim_ascii_end();
-        let table = name == b"/" || name == b"//" || name == b"/SYM64/";
-        if !table {
+        if name == b"//" {
+            long_names = data;
+        } else if let Some(size) = name.strip_prefix(b"#1/") {
             // BSD's archives put long names before the data.
-            let name_size = name.strip_prefix(b"#1/").map_or(Some(0), |size| {
-                std::str::from_utf8(size).ok()?.parse::<usize>().ok()
-            });
-            let data = name_size.and_then(|size| data.get(size..));
-            members.push(data.ok_or(NoArchive)?);
+            let (name, data) = number(size)
+                .and_then(|size| data.split_at_checked(size))
+                .ok_or(NoArchive)?;
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            members.push(Member { name, data });
+        } else if name != b"/" && name != b"/SYM64/" {
+            let name = match name.strip_prefix(b"/") {
+                Some(at) => number(at)
+                    .and_then(|at| long_names.get(at..))
+                    .and_then(|names| names.split(|&byte| byte == b'\n').next())
+                    .unwrap_or_default(),
+                None => name,
+            };
+            let name = name.strip_suffix(b"/").unwrap_or(name);
+            members.push(Member { name, data });
         }
         // Members begin at even offsets.
         rest = rest.get(size.next_multiple_of(2)..).unwrap_or_default();
     }
     Ok(members)
+}
+
+/// A number in decimal digits.
+fn number(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// What data that should be a host object is.
@@ -171,15 +196,20 @@ pub(super) mod tests {
     fn members_come_without_tables() {
         let bytes = archive(&[
             member("/", b"symbols"),
-            member("//", b"a_long_name_for_a_member.o/\n"),
+            member("//", b"first.o/\na_long_name_for_a_member.o/\n"),
             member("a.o/", b"one"),
-            member("/0", b"two!"),
-            member("#1/4", b"nameBSD"),
+            member("/9", b"two!"),
+            member("/99", b"3"),
+            member("#1/6", b"name\0\0BSD"),
         ]);
-        assert_eq!(
-            members(&bytes),
-            Ok(vec![&b"one"[..], &b"two!"[..], &b"BSD"[..]])
-        );
+        let all = [
+            (&b"a.o"[..], &b"one"[..]),
+            (b"a_long_name_for_a_member.o", b"two!"),
+            (b"", b"3"),
+            (b"name", b"BSD"),
+        ];
+        let all = all.map(|(name, data)| Member { name, data });
+        assert_eq!(members(&bytes), Ok(all.to_vec()));
         assert_eq!(members(MAGIC), Ok(Vec::new()));
     }
 

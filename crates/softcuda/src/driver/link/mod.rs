@@ -5,6 +5,7 @@
 //! has the same.
 
 mod archive;
+mod device_runtime;
 mod merge;
 mod symbols;
 
@@ -138,7 +139,10 @@ impl Link {
         };
         let mut any = false;
         for member in members {
-            if let Object::Host(fatbins) = archive::object(member) {
+            if member.name == device_runtime::MEMBER {
+                any = true;
+                self.add_text(state, device_runtime::TEXT.as_bytes(), name)?;
+            } else if let Object::Host(fatbins) = archive::object(member.data) {
                 any |= !fatbins.is_empty();
                 self.add_fatbins(state, &fatbins, name, true)?;
             }
@@ -150,7 +154,7 @@ impl Link {
     }
 
     /// Adds the PTX of fat binaries. A library may have machine code alone, of which nothing can be
-    /// taken: NVIDIA's own for launches from kernels is such a one, and is often only listed.
+    /// taken, and is often only listed.
     fn add_fatbins(
         &self,
         state: &mut State,
@@ -306,6 +310,35 @@ mod tests {
             user().add(input::OBJECT, &object, None),
             Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU)
         );
+    }
+
+    #[test]
+    fn the_device_runtime_is_that_of_its_library_alone() {
+        let text = format!(
+            "{HEAD}.extern .func (.param .b64 r) cudaCGGetIntrinsicHandle(.param .b32 s);
+             .visible .entry k() {{
+                 .param .b32 s; .param .b64 r;
+                 call (r), cudaCGGetIntrinsicHandle, (s); ret;
+             }}"
+        );
+        let code = object(&fatbin(2, "machine code"));
+        let names = member("//", b"cuda_device_runtime.o/\n");
+        let library = archive(&[names, member("/0", &code)]);
+        for library_first in [true, false] {
+            let link = resolve(create(Options::default())).unwrap();
+            if library_first {
+                link.add(input::LIBRARY, &library, Some("library")).unwrap();
+            }
+            link.add(input::PTX, text.as_bytes(), Some("user")).unwrap();
+            if !library_first {
+                link.add(input::LIBRARY, &library, Some("library")).unwrap();
+            }
+            assert!(link.complete().is_ok());
+        }
+        let link = resolve(create(Options::default())).unwrap();
+        link.add(input::PTX, text.as_bytes(), Some("user")).unwrap();
+        assert!(link.complete().is_err());
+        assert!(Code::load(text.as_bytes()).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ptx::ast::{Function, Item, Linkage, Module, Variable};
+use ptx::ast::{Function, Item, Linkage, Module, Space, Type, Variable};
 
 use super::merge::{linkage, tokens};
 use crate::jit::lower::device_function;
@@ -12,31 +12,68 @@ use crate::jit::lower::device_function;
 struct Known {
     /// The input that named it first.
     input: String,
-    /// Types, sizes and shapes of returns and parameters; `None` of a variable.
-    prototype: Option<Prototype>,
+    /// What all inputs must agree on.
+    kind: Kind,
     /// An input defines it, and no other may.
     defined: bool,
 }
 
-type Prototype = (bool, Vec<Shape>, Vec<Shape>);
+#[derive(Clone, PartialEq)]
+enum Kind {
+    /// Whether it is a kernel, and the shapes of returns and parameters.
+    Function(bool, Vec<Shape>, Vec<Shape>),
+    /// Its space, and its size in bytes where that is given.
+    Variable(Space, Option<u64>),
+}
 
-/// The shape of a parameter: its type's size, elements of a vector, dimensions.
-type Shape = (u32, u32, Vec<Option<u64>>);
+/// The shape of a parameter: its type's size, whether that is floating, elements of a vector,
+/// dimensions. An H200 tells `.f32` from `.b32`, but not `.u32`, and not alignments.
+type Shape = (u32, bool, u32, Vec<Option<u64>>);
 
 /// The symbols of the inputs so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Symbols(HashMap<String, Known>);
 
 fn shape(variable: &Variable) -> Shape {
-    (variable.ty.size(), variable.vector, variable.dims.clone())
+    let floating = matches!(variable.ty, Type::F32 | Type::F64);
+    (
+        variable.ty.size(),
+        floating,
+        variable.vector,
+        variable.dims.clone(),
+    )
 }
 
-fn prototype(function: &Function) -> Prototype {
-    (
+fn function(function: &Function) -> Kind {
+    Kind::Function(
         function.kernel,
         function.returns.iter().map(shape).collect(),
         function.params.iter().map(shape).collect(),
     )
+}
+
+fn variable(variable: &Variable) -> Kind {
+    let element = u64::from(variable.ty.size()) * u64::from(variable.vector.max(1));
+    let size = variable
+        .dims
+        .iter()
+        .try_fold(element, |size, dim| size.checked_mul((*dim)?));
+    Kind::Variable(variable.space, size)
+}
+
+/// What the log says of two inputs that do not agree on a symbol, up to its name, and its word for
+/// the first mention.
+fn disagreement(first: &Kind, this: &Kind) -> Option<(&'static str, &'static str)> {
+    match (first, this) {
+        (Kind::Variable(space, _), Kind::Variable(other, _)) if space != other => {
+            Some(("Memory space", "specified"))
+        }
+        (Kind::Variable(_, Some(size)), Kind::Variable(_, Some(other))) if size != other => {
+            Some(("Size", "specified"))
+        }
+        (Kind::Variable(..), Kind::Variable(..)) => None,
+        _ => (first != this).then_some(("Prototype", "defined")),
+    }
 }
 
 impl Symbols {
@@ -52,9 +89,10 @@ impl Symbols {
             }
             let this = Known {
                 input: input.to_owned(),
-                prototype: match item {
-                    Item::Function(function) => Some(prototype(function)),
-                    _ => None,
+                kind: match item {
+                    Item::Function(item) => function(item),
+                    Item::Variable(item) => variable(item),
+                    _ => continue,
                 },
                 defined: defines && linkage == Linkage::Visible,
             };
@@ -62,13 +100,13 @@ impl Symbols {
                 known.insert(name.to_owned(), this);
                 continue;
             };
-            if first.prototype != this.prototype {
-                let definer = match this.defined && !first.defined {
+            if let Some((what, word)) = disagreement(&first.kind, &this.kind) {
+                let other = match word == "defined" && this.defined && !first.defined {
                     true => input,
                     false => &first.input,
                 };
                 return Err(format!(
-                    "error   : Prototype doesn't match for '{name}' in '{input}', first defined in '{definer}'"
+                    "error   : {what} doesn't match for '{name}' in '{input}', first {word} in '{other}'"
                 ));
             }
             match (first.defined, this.defined) {
@@ -116,7 +154,7 @@ pub(super) fn undefined(inputs: &[(String, Module)]) -> Vec<String> {
             let missing = match item {
                 Item::Function(_) => used.contains(name) && device_function(name).is_none(),
                 // Shared memory of dynamic size is declared so, and is no other input's.
-                Item::Variable(variable) => variable.space != ptx::ast::Space::Shared,
+                Item::Variable(variable) => variable.space != Space::Shared,
                 _ => false,
             };
             if missing && !defined.contains(name) {
@@ -181,6 +219,18 @@ mod tests {
                 .unwrap_err(),
             "error   : Prototype doesn't match for 'twice' in 'third', first defined in 'first'"
         );
+        let state = |text: &str| symbols.clone().add(&parse(text), "state").unwrap_err();
+        assert_eq!(
+            state(".visible .global .u64 state;"),
+            "error   : Size doesn't match for 'state' in 'state', first specified in 'user'"
+        );
+        assert_eq!(
+            state(".visible .const .u32 state;"),
+            "error   : Memory space doesn't match for 'state' in 'state', first specified in 'user'"
+        );
+        symbols
+            .add(&parse(".extern .global .align 4 .b8 state[];"), "open")
+            .unwrap();
         let weak = definition.replace(".visible", ".weak");
         symbols.add(&parse(&weak), "weak").unwrap();
         let own = definition.replace(".visible", "");

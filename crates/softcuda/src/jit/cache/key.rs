@@ -20,6 +20,7 @@ impl Source {
         let LoadOptions {
             capability,
             form,
+            newest: _,
             cache: _,
         } = options;
         let mut hash = Sha256::new();

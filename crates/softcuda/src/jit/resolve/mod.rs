@@ -321,7 +321,6 @@ impl Resolver {
         }
         let declared = Function {
             name: function.name.clone(),
-            pos: function.pos,
             kernel: function.kernel,
             linkage: function.linkage,
             signature,
@@ -393,17 +392,20 @@ impl Resolver {
             list.sort_unstable();
             list.dedup();
         }
-        for at in named {
-            let function = &self.program.functions[at as usize];
+        let missing = named.into_iter().find(|at| {
+            let function = &self.program.functions[*at as usize];
             let brought = function.linkage == Linkage::Extern
                 && lower::device_function(&function.name).is_some();
-            if !brought && !self.defined.contains(&at) {
-                let (pos, what) = (
-                    function.pos,
-                    format!("Unresolved extern function '{}'", function.name),
-                );
-                self.invalid(pos, what);
-            }
+            !brought && !self.defined.contains(at)
+        });
+        // The driver looks for functions once all lines are right, and names the first that is
+        // missing, without a place.
+        if let Some(at) = missing
+            && self.refusals.is_empty()
+        {
+            let name = &self.program.functions[at as usize].name;
+            let what = format!("Unresolved extern function '{name}'");
+            self.invalid(Pos::default(), what);
         }
         self.program.address_taken = taken;
     }

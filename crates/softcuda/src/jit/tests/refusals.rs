@@ -106,10 +106,9 @@ fn calls_must_fit() {
         );
     }
     let source = harness::module(".extern .func missing(); .entry k() { call missing; }");
-    assert!(
-        harness::refusal(&source)
-            .log
-            .contains("Unresolved extern function 'missing'")
+    assert_eq!(
+        harness::refusal(&source).log,
+        "ptxas fatal   : Unresolved extern function 'missing'"
     );
     // What is only declared does no harm.
     harness::load(&harness::module(
@@ -187,6 +186,19 @@ fn versions_and_targets() {
     assert_eq!(
         load("10.0", "sm_90", size).unwrap_err(),
         LoadErrorKind::UnsupportedPtxVersion
+    );
+    let on_request = LoadOptions {
+        newest: (9, 5),
+        ..LoadOptions::default()
+    };
+    let later = |version: &str| {
+        let source = format!(".version {version}\n.target sm_90\n{size}\n.entry k() {{ }}");
+        Module::load(source.as_bytes(), &on_request).map_err(|error| error.log)
+    };
+    assert!(later("9.5").is_ok());
+    assert_eq!(
+        later("9.6").unwrap_err(),
+        "ptxas application ptx input, line 1; fatal   : Unsupported .version 9.6; current version is '9.5'"
     );
     assert_eq!(
         load("8.8", "sm_100", size).unwrap_err(),

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, alone, case};
 use crate::conformance::fixture::*;
+use crate::graphs::api::cuGraphCreate;
 
 pub const CASES: &[Case] = &[
     alone!("init/flags", |line| {
@@ -13,6 +14,47 @@ pub const CASES: &[Case] = &[
         line.says_as("zero", cuInit(0));
         line.says_as("again", cuInit(0));
         line.says_as("one_after", cuInit(1));
+    }),
+    alone!("init/fork", |line| {
+        let (mut context, mut pointer) = (context(), memory(16));
+        let (mut number, mut name, mut handle) = (-1, std::ptr::null(), 0);
+        let mut status = 0;
+        let child = libc::fork();
+        if child == 0 {
+            line.says(cuDriverGetVersion(&mut number));
+            line.says(cuGetErrorName(1, &mut name));
+            line.says(cuDeviceGetCount(&mut number));
+            line.says_as("null", cuDeviceGetCount(null_mut()));
+            line.says_as("current", cuCtxGetCurrent(&mut context));
+            line.says(cuCtxSetCurrent(context));
+            line.says(cuMemFree_v2(pointer));
+            line.says(cuMemAlloc_v2(&mut pointer, 16));
+            line.says(cuStreamCreate(&mut handle, 0));
+            line.says(cuStreamQuery(0));
+            line.says(cuEventCreate(&mut handle, 0));
+            line.says(cuGraphCreate(&mut handle, 0));
+            line.says(cuModuleLoadData(&mut handle, null_mut()));
+            line.says(cuInit(0));
+            line.says_as("after", cuDeviceGetCount(&mut number));
+            libc::_exit(0);
+        }
+        libc::waitpid(child, &mut status, 0);
+        line.value("ended", status);
+        line.says_as("parent", cuCtxSynchronize());
+        line.says_as("parents", cuMemFree_v2(pointer));
+    }),
+    alone!("init/fork/before", |line| {
+        let (mut number, mut status) = (-1, 0);
+        line.says(cuDriverGetVersion(&mut number));
+        let child = libc::fork();
+        if child == 0 {
+            line.says(cuInit(0));
+            line.says(cuDeviceGetCount(&mut number));
+            libc::_exit(0);
+        }
+        libc::waitpid(child, &mut status, 0);
+        line.value("ended", status);
+        line.says_as("parent", cuInit(0));
     }),
     alone!("init/before/device", |line| {
         let (mut number, mut size) = (-1, 0);

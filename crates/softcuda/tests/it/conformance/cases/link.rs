@@ -292,6 +292,153 @@ pub const CASES: &[Case] = &[
             link.complete(line);
         }
     }),
+    alone!("link/prototype/types", |line| {
+        context();
+        let groups: [&[&str]; 3] = [
+            &[".b32 x", ".u32 x", ".s32 x", ".f32 x", ".align 4 .b8 x[4]"],
+            &[
+                ".b64 x",
+                ".u64 x",
+                ".s64 x",
+                ".f64 x",
+                ".align 8 .b8 x[8]",
+                ".b32 x[2]",
+            ],
+            &[
+                ".align 4 .b8 x[8]",
+                ".align 8 .b8 x[8]",
+                ".align 8 .b8 x[9]",
+            ],
+        ];
+        for group in groups {
+            for (at, declared) in group.iter().enumerate() {
+                for defined in &group[at..] {
+                    let user = format!(
+                        ".extern .func f(.param {declared});
+                        .visible .entry k() {{ .param {declared}; call f, (x); ret; }}\n"
+                    );
+                    let definition = format!(".visible .func f(.param {defined}) {{ ret; }}\n");
+                    let link = Link::new();
+                    link.text(&user, Some(c"user")).must();
+                    let answer = link.text(&definition, Some(c"definition"));
+                    line.says_as(format!("{declared} {defined}"), answer);
+                }
+            }
+        }
+    }),
+    alone!("link/prototype/results", |line| {
+        context();
+        let one = "(.param .b32 r) f(.param .b32 x)";
+        for (what, first, second) in [
+            ("declared", one, "f(.param .b32 x)"),
+            ("defined", "f(.param .b32 x)", one),
+            (
+                "pointer",
+                "(.param .b32 r) f(.param .b64 x)",
+                "f(.param .b64 x)",
+            ),
+            ("float", one, "(.param .f32 r) f(.param .b32 x)"),
+            (
+                "more",
+                one,
+                "(.param .b32 r) f(.param .b32 x, .param .b32 y)",
+            ),
+        ] {
+            let (results, arguments) = match first.starts_with('(') {
+                true => (".param .b32 r;", "(r), f, (x)"),
+                false => ("", "f, (x)"),
+            };
+            let argument = first
+                .split_once("f(")
+                .map_or("", |(_, rest)| &rest[..rest.len() - 1]);
+            let user = format!(
+                ".extern .func {first};
+                .visible .entry k() {{ {results} {argument}; call {arguments}; ret; }}\n"
+            );
+            let definition = format!(".visible .func {second} {{ ret; }}\n");
+            for user_first in [true, false] {
+                let texts = [(&user, c"user"), (&definition, c"definition")];
+                let [first, second] = match user_first {
+                    true => texts,
+                    false => [texts[1], texts[0]],
+                };
+                let link = Link::new();
+                line.value("asks", what);
+                line.says_as("first", link.text(first.0, Some(first.1)));
+                line.says_as("second", link.text(second.0, Some(second.1)));
+                link.complete(line);
+            }
+        }
+    }),
+    alone!("link/variable", |line| {
+        context();
+        for (declared, defined) in [
+            (".global .b32 v", ".global .b64 v"),
+            (".global .b32 v", ".global .f32 v"),
+            (".global .b32 v", ".const .b32 v"),
+            (".global .align 4 .b8 v[8]", ".global .align 4 .b8 v[4]"),
+            (".global .align 4 .b8 v[8]", ".global .align 8 .b8 v[8]"),
+            (".global .align 4 .b8 v[]", ".global .align 4 .b8 v[4]"),
+            (".global .align 4 .b8 v[4]", ".global .b32 v"),
+        ] {
+            let user = format!(
+                ".extern {declared};
+                .visible .entry k()
+                {{
+                    .reg .b32 %r<2>;
+                    ld.global.u32 %r1, [v];
+                    st.global.u32 [v], %r1;
+                    ret;
+                }}\n"
+            );
+            let definition = format!(".visible {defined};\n");
+            for user_first in [true, false] {
+                let texts = [(&user, c"user"), (&definition, c"definition")];
+                let [first, second] = match user_first {
+                    true => texts,
+                    false => [texts[1], texts[0]],
+                };
+                let link = Link::new();
+                line.value("declared", declared);
+                line.value("defined", defined);
+                line.says_as("first", link.text(first.0, Some(first.1)));
+                line.says_as("second", link.text(second.0, Some(second.1)));
+                link.complete(line);
+            }
+        }
+    }),
+    // With the library they are there: `execution::linking` asks for that.
+    alone!("link/device_runtime", |line| {
+        context();
+        let text = ".extern .func (.param .b64 r) cudaCGGetIntrinsicHandle(.param .b32 s);
+            .extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 h, .param .b32 f);
+            .visible .entry k()
+            {
+                .param .b32 s;
+                .param .b64 h;
+                .param .b32 r;
+                st.param.b32 [s], 1;
+                call (h), cudaCGGetIntrinsicHandle, (s);
+                call (r), cudaCGSynchronize, (h, s);
+                ret;
+            }
+            ";
+        let link = Link::new();
+        line.says_as("user", link.text(text, Some(c"user")));
+        link.complete(line);
+        let text = CString::new(format!("{HEAD}{text}")).expect("no zero byte inside");
+        let (mut module, mut log) = (0, [0u8; 256]);
+        let mut values = [log.as_mut_ptr().cast(), 256 as *mut c_void];
+        line.says(cuModuleLoadDataEx(
+            &mut module,
+            text.as_ptr().cast_mut().cast(),
+            2,
+            [5, 6].as_mut_ptr(),
+            values.as_mut_ptr(),
+        ));
+        let log = String::from_utf8_lossy(&log);
+        line.value("log", log.trim_end_matches('\0').trim_end());
+    }),
     alone!("link/syntax", |line| {
         context();
         let link = Link::new();
