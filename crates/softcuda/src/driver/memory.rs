@@ -32,6 +32,8 @@ const HOST_ALLOC_FLAGS: u32 = 7;
 const HOST_REGISTER_FLAGS: u32 = 15;
 /// `CU_MEMHOSTREGISTER_IOMEMORY`: there are no other devices whose memory could be registered.
 const HOST_REGISTER_IO: u32 = 4;
+/// `CU_MEMHOSTREGISTER_READ_ONLY`: kernels only read it.
+const HOST_REGISTER_READ_ONLY: u32 = 8;
 /// Pinned allocations that begin within so many bytes count as one mapping.
 const MAPPING: u64 = 2 << 20;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: always on with unified addresses.
@@ -311,7 +313,9 @@ pub(crate) fn host_register(address: u64, size: u64, flags: u32) -> Result {
     if !right || memory::is_in_arena(address) {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    let registered = memory::register(address, size)
+    let writable = flags & HOST_REGISTER_READ_ONLY == 0;
+    memory::populate(address, size, writable).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let registered = memory::register(address, size, writable)
         .map_err(|_| CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)?;
     own(
         registered,
@@ -385,8 +389,10 @@ pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
         Kind::Pinned | Kind::Managed | Kind::HostPool => Place::Reachable,
         Kind::HostOnly => Place::Pageable,
         // What is behind a registered range is the program's as well.
-        Kind::Registered if first.end() < end => return Ok(Place::Pageable),
-        Kind::Registered => return Ok(Place::Reachable),
+        Kind::Registered | Kind::RegisteredReadOnly if first.end() < end => {
+            return Ok(Place::Pageable);
+        }
+        Kind::Registered | Kind::RegisteredReadOnly => return Ok(Place::Reachable),
     };
     // Mappings of physical memory lie side by side; other allocations have a gap behind them.
     let mut reached = first.end();

@@ -46,7 +46,11 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     };
     let host = matches!(
         allocation.kind,
-        Kind::Pinned | Kind::Registered | Kind::HostPool | Kind::HostOnly
+        Kind::Pinned
+            | Kind::Registered
+            | Kind::RegisteredReadOnly
+            | Kind::HostPool
+            | Kind::HostOnly
     );
     let managed = allocation.kind == Kind::Managed;
     let plain = matches!(

@@ -196,9 +196,10 @@ impl Slot {
             1 => Kind::Pinned,
             2 => Kind::Managed,
             3 => Kind::Registered,
-            4 => Kind::Global,
-            5 => Kind::Constant,
-            6 => Kind::HostPool,
+            4 => Kind::RegisteredReadOnly,
+            5 => Kind::Global,
+            6 => Kind::Constant,
+            7 => Kind::HostPool,
             _ => Kind::HostOnly,
         };
         Some(Allocation {

@@ -20,6 +20,7 @@ mod size;
 mod space;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
@@ -47,6 +48,8 @@ pub(crate) enum Kind {
     Managed,
     /// Host memory of the program, by `cuMemHostRegister`: outside the arena.
     Registered,
+    /// The same, which kernels may not write.
+    RegisteredReadOnly,
     /// A `.global` variable of a module.
     Global,
     /// A `.const` variable of a module: kernels may not write it.
@@ -61,7 +64,7 @@ impl Kind {
     /// A kernel may access it so.
     pub fn permits(self, write: bool) -> bool {
         match self {
-            Kind::Constant => !write,
+            Kind::Constant | Kind::RegisteredReadOnly => !write,
             Kind::HostOnly => false,
             _ => true,
         }
@@ -314,8 +317,9 @@ static REGISTERED_COUNT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap;
 
-/// Makes a range of the program's own memory an allocation: the device may access it.
-pub(crate) fn register(base: u64, size: u64) -> Result<Allocation, Overlap> {
+/// Makes a range of the program's own memory an allocation: the device may read it, and write it if
+/// it is `writable`.
+pub(crate) fn register(base: u64, size: u64, writable: bool) -> Result<Allocation, Overlap> {
     let end = base.checked_add(size).ok_or(Overlap)?;
     let mut registered = REGISTERED.write();
     let below = registered.range(..end).next_back();
@@ -325,7 +329,10 @@ pub(crate) fn register(base: u64, size: u64) -> Result<Allocation, Overlap> {
     let allocation = Allocation {
         base,
         size,
-        kind: Kind::Registered,
+        kind: match writable {
+            true => Kind::Registered,
+            false => Kind::RegisteredReadOnly,
+        },
         id: index::new_id(),
     };
     registered.insert(base, allocation);
@@ -339,6 +346,30 @@ pub(crate) fn unregister(base: u64) -> Option<Allocation> {
     let allocation = registered.remove(&base)?;
     REGISTERED_COUNT.store(registered.len(), Ordering::Release);
     Some(allocation)
+}
+
+/// Brings the pages of a range into memory, to be read or written as well. Fails where some are not
+/// mapped, permit less, or lie past the end of a file.
+pub(crate) fn populate(base: u64, size: u64, writable: bool) -> io::Result<()> {
+    let advice = match writable {
+        true => libc::MADV_POPULATE_WRITE,
+        false => libc::MADV_POPULATE_READ,
+    };
+    let start = base & !(arena::OS_PAGE - 1);
+    let length = (base - start).saturating_add(size) as usize;
+    let length = length.checked_next_multiple_of(arena::OS_PAGE as usize);
+    let length = length.ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: the advice changes no byte, and writes nothing but page tables.
+    let advise = |length| unsafe { libc::madvise(start as *mut _, length, advice) };
+    if advise(length) == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    // Linux before 5.14 does not know the advice, and says so even of no pages.
+    match advise(0) {
+        0 => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn find_registered(address: u64) -> Option<Allocation> {

@@ -101,18 +101,18 @@ fn freed_pages_stay_mapped() {
 fn registered_ranges_do_not_overlap() {
     let memory = vec![0u8; 16384];
     let base = memory.as_ptr() as u64;
-    let registered = register(base + 4096, 4096).unwrap();
+    let registered = register(base + 4096, 4096, true).unwrap();
     assert_eq!(registered.kind, Kind::Registered);
     for (start, size) in [(0, 4097), (4096, 1), (8191, 1), (0, 16384), (5000, 16)] {
         assert_eq!(
-            register(base + start, size),
+            register(base + start, size, true),
             Err(Overlap),
             "{start}, {size}"
         );
     }
     let (below, above) = (
-        register(base, 4096).unwrap(),
-        register(base + 8192, 1).unwrap(),
+        register(base, 4096, true).unwrap(),
+        register(base + 8192, 1, true).unwrap(),
     );
     assert_eq!(find(base + 4095), Some(below));
     assert_eq!(find(base + 8191), Some(registered));
@@ -124,7 +124,7 @@ fn registered_ranges_do_not_overlap() {
     }
     assert_eq!(find(base), None);
     let inside = alloc(4096, 1, Kind::Pinned).unwrap();
-    assert_eq!(register(inside.base, 1), Err(Overlap));
+    assert_eq!(register(inside.base, 1, true), Err(Overlap));
     free(inside.base);
 }
 

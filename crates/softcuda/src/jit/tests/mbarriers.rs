@@ -279,3 +279,15 @@ fn wrong_forms_are_refused() {
         assert!(refusal.contains(what), "{line}: {refusal}");
     }
 }
+
+/// Shared memory holds whatever was there before, -1 too.
+#[test]
+fn memory_becomes_a_barrier_whatever_it_held() {
+    let body = "mov.u32 %r4, s; mov.u64 %rd4, -1;
+        st.shared.u64 [%r4], %rd4; mbarrier.init.shared.b64 [%r4], 1;
+        mbarrier.arrive.shared.b64 %rd5, [%r4];
+        mbarrier.test_wait.shared.b64 %p1, [%r4], %rd5;
+        selp.u32 %r20, 1, 0, %p1; st.global.u32 [%rd1+4], %r20;
+        st.shared.u64 [%r4+8], %rd4; mbarrier.inval.shared.b64 [%r4+8];";
+    assert_eq!(results(body)[1], 1);
+}

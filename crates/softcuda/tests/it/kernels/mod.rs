@@ -28,9 +28,9 @@ mod reductions;
 mod stops;
 mod tensor;
 mod tensor_maps;
-mod tiles;
 mod tensor_maps_made;
 mod tensor_stores;
+mod tiles;
 mod video;
 mod warps;
 

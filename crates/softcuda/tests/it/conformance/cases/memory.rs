@@ -303,6 +303,43 @@ pub const CASES: &[Case] = &[
             cuMemHostRegister_v2(memory(4096) as *mut c_void, 4096, 0),
         );
     }),
+    case!("memory/register/mappings", |line| {
+        context();
+        let (read, write) = (libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
+        let map = |bytes, permits| {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let at = libc::mmap(null_mut(), bytes, permits, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            at
+        };
+        let partly = |permits| {
+            let at = map(4 * 4096, write);
+            match permits {
+                Some(permits) => libc::mprotect(at.byte_add(8192), 4096, permits),
+                None => libc::munmap(at.byte_add(8192), 4096),
+            };
+            at
+        };
+        let all = [
+            ("whole", map(4 * 4096, write)),
+            ("read_only", map(4 * 4096, read)),
+            ("no_access", map(4 * 4096, libc::PROT_NONE)),
+            ("partly_unmapped", partly(None)),
+            ("partly_read_only", partly(Some(read))),
+            ("partly_no_access", partly(Some(libc::PROT_NONE))),
+        ];
+        let gone = map(4096, write);
+        libc::munmap(gone, 4096);
+        line.says_as("unmapped", cuMemHostRegister_v2(gone, 4096, 0));
+        for (name, at) in all {
+            for (how, flags) in [("", 0), ("_to_read", 8)] {
+                let name = format!("{name}{how}");
+                if line.says_as(name, cuMemHostRegister_v2(at, 4 * 4096, flags)) {
+                    cuMemHostUnregister(at).must();
+                }
+            }
+        }
+    }),
     case!("memory/register/unaligned", |line| {
         context();
         let (host, mut device) = (pages(16384), 0);
