@@ -5,6 +5,7 @@ use cranelift_codegen::ir::{self, InstBuilder, JumpTableData, types};
 use ptx::ast::Type;
 
 use super::Lower;
+use super::async_copy::literal;
 use crate::grid::context::EXITED;
 use crate::grid::launch::FaultKind;
 use crate::grid::poll;
@@ -82,8 +83,11 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
             reader.expect_any(&[("sync", ())])?;
             reader.expect_any(&[("aligned", ())])?;
             reader.ty_of(&[Type::U32])?;
-            let [_] = reader.finish()?;
-            Control::Nothing
+            let [count] = reader.finish()?;
+            match literal(reader, &count)? {
+                count if (24..=256).contains(&count) && count % 8 == 0 => Control::Nothing,
+                _ => return Err(reader.invalid("takes a multiple of 8 from 24 to 256".into())),
+            }
         }
         _ => return Err(reader.invalid("is no instruction of control".into())),
     }))

@@ -269,3 +269,10 @@ fn attributes() {
     assert_eq!(plain.attributes.static_shared, 0);
     assert_eq!(module.kernels().len(), 2);
 }
+
+#[test]
+fn counts_of_registers() {
+    for count in ["16", "41", "264", "%r1"] {
+        log(&format!("setmaxnreg.inc.sync.aligned.u32 {count};"));
+    }
+}
