@@ -269,6 +269,74 @@ impl Writer<'_> {
         }
     }
 
+    /// Parts of words, kinds of handles.
+    fn video(&mut self) {
+        let guard = self.guard();
+        let [to, a, b, c] = [(); 4].map(|()| self.register("r"));
+        let sign = self.pick(&["s32", "u32"]);
+        let [part, other] = [(); 2].map(|()| self.pick(&["", ".b0", ".b3", ".h0", ".h1"]));
+        let op = self.pick(&["vadd", "vsub", "vmin", "vmax", "vabsdiff"]);
+        let cmp = self.pick(&["eq", "lt", "ge"]);
+        let text = match self.random.below(6) {
+            0 => format!("{op}.{sign}.{sign}.s32 {to}, {a}{part}, {b}{other};"),
+            1 => format!("{op}.s32.{sign}.u32.sat.add {to}, {a}{part}, {b}{other}, {c};"),
+            2 => format!("vset.{sign}.u32.{cmp} {to}, {a}{part}, {b}{other};"),
+            3 => format!("vmad.{sign}.{sign}.{sign} {to}, {a}{part}, {b}{other}, {c};"),
+            4 => format!("v{}4.u32.u32.u32.add {to}, {a}, {b}, {c};", &op[1..]),
+            _ => format!(
+                "istypep.{} {}, {};",
+                self.pick(&["texref", "samplerref", "surfref"]),
+                self.register("p"),
+                self.register("q")
+            ),
+        };
+        self.line(&format!("{guard}{text}"));
+    }
+
+    /// Memory by asynchronous copies, in whole vectors, and by compare-and-swaps that are done
+    /// again.
+    fn memory_of_today(&mut self) {
+        let guard = self.guard();
+        match self.random.below(4) {
+            0 | 1 => {
+                let bytes = [4, 8][self.random.below(2)];
+                self.address(bytes);
+                let part = match self.random.below(3) {
+                    0 => format!(", {}", self.random.below(bytes + 1)),
+                    1 => format!(", {}", self.register("p")),
+                    _ => String::new(),
+                };
+                self.line(&format!(
+                    "{guard}cp.async.ca.shared.global [%tile], [%at], {bytes}{part};"
+                ));
+                let wait = match self.random.below(2) {
+                    0 => "cp.async.wait_all;",
+                    _ => "cp.async.commit_group; cp.async.wait_group 0;",
+                };
+                self.line(wait);
+                let to = self.register("r");
+                self.line(&format!("ld.shared.u32 {to}, [%tile];"));
+            }
+            2 => {
+                let how = self.pick(&["relaxed.gpu", "acquire.sys", "relaxed.cta"]);
+                let [to, other] = [(); 2].map(|()| self.register("q"));
+                self.line(&format!(
+                    "{guard}ld.{how}.global.b128 %z, [%own+16]; mov.b128 {{{to}, {other}}}, %z;"
+                ));
+            }
+            _ => {
+                let (n, word) = (self.name(), 16 + 4 * self.random.below(2));
+                let what = self.pick(&["add.u32", "xor.b32", "max.s32"]);
+                let by = self.register("r");
+                self.line(&format!(
+                    ".reg .pred %c{n}; ld.global.u32 %t, [%own+{word}]; retry{n}: mov.b32 %w, %t;
+                    {what} %t2, %w, {by}; atom.global.cas.b32 %t, [%own+{word}], %w, %t2;
+                    setp.ne.u32 %c{n}, %t, %w; @%c{n} bra retry{n};"
+                ));
+            }
+        }
+    }
+
     fn branch(&mut self, depth: usize) {
         let (n, p) = (self.name(), self.register("p"));
         match self.random.below(4) {
@@ -308,7 +376,9 @@ impl Writer<'_> {
                 return;
             }
             self.left -= 1;
-            match self.random.below(16) {
+            match self.random.below(19) {
+                16 | 17 => self.memory_of_today(),
+                18 => self.video(),
                 0..=3 => self.words(),
                 4..=6 => self.floats(),
                 7 => self.conversions(),
@@ -356,6 +426,7 @@ fn kernel(random: &mut Random) -> String {
             .reg .f64 %d<{EACH}>;
             .reg .b64 %q<{EACH}>, %all, %own, %at;
             .reg .b16 %h<{EACH}>;
+            .reg .b128 %z;
             .reg .pred %p<{EACH}>, %pt;
             .shared .align 8 .b8 tile[8192];
             ld.param.u64 %all, [all];
