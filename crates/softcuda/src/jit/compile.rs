@@ -586,7 +586,8 @@ impl Unit {
                 &mut context.func,
                 &mut compiler.builder,
             );
-            exits::first(&mut context.func);
+            exits::first(&mut context.func, self.isa.flags())
+                .map_err(|error| format!("{}: {error}", function.name))?;
             dump.lowered(&context.func);
             let (piece, frame) = compiler
                 .compile(&self.isa, &dump)

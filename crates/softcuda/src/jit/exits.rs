@@ -12,9 +12,18 @@ use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{Function, InstBuilder, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
+use cranelift_codegen::settings::Flags;
+use cranelift_codegen::{CodegenResult, Context};
 
-/// Puts ways out of loops before those that stay.
-pub(super) fn first(func: &mut Function) {
+/// Puts ways out of loops before those that stay. What cannot be reached goes: Cranelift's analysis
+/// of loops may not end where such code leads into two of them.
+pub(super) fn first(func: &mut Function, flags: &Flags) -> CodegenResult<()> {
+    let mut context = Context::for_function(std::mem::replace(func, Function::new()));
+    context.compute_cfg();
+    context.compute_domtree();
+    let removed = context.eliminate_unreachable_code(flags);
+    *func = context.func;
+    removed?;
     let graph = ControlFlowGraph::with_function(func);
     let tree = DominatorTree::with_function(func, &graph);
     let mut loops = LoopAnalysis::new();
@@ -46,6 +55,7 @@ pub(super) fn first(func: &mut Function) {
             blocks: [other, then],
         };
     }
+    Ok(())
 }
 
 /// What is not zero where a value is.
@@ -65,9 +75,15 @@ fn complement(cursor: &mut FuncCursor<'_>, value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use cranelift_codegen::ir::{AbiParam, types};
+    use cranelift_codegen::settings;
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
     use super::*;
+
+    fn put_first(mut func: Function) -> Function {
+        first(&mut func, &Flags::new(settings::builder())).expect("it is well formed");
+        func
+    }
 
     /// A loop with a way out in its middle comes to have it first, on the opposite condition.
     #[test]
@@ -92,7 +108,7 @@ mod tests {
         b.seal_all_blocks();
         b.finalize();
 
-        first(&mut func);
+        let func = put_first(func);
         let ways = |block| {
             let branch = func.layout.last_inst(block).expect("it is filled");
             let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[branch] else {
@@ -108,5 +124,29 @@ mod tests {
         assert_eq!(cond, Some(IntCC::SignedGreaterThanOrEqual));
         // It was so.
         assert_eq!(ways(rest), (value, [out, head]));
+    }
+
+    /// Code that cannot be reached leads into two loops.
+    #[test]
+    fn what_cannot_be_reached_leads_nowhere() {
+        let mut func = Function::new();
+        func.signature.params.push(AbiParam::new(types::I32));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let [begin, outer, inner, lost] = std::array::from_fn(|_| b.create_block());
+        b.append_block_params_for_function_params(begin);
+        b.switch_to_block(begin);
+        let value = b.block_params(begin)[0];
+        b.ins().jump(outer, &[]);
+        b.switch_to_block(outer);
+        b.ins().brif(value, outer, &[], inner, &[]);
+        b.switch_to_block(inner);
+        b.ins().brif(value, outer, &[], inner, &[]);
+        b.switch_to_block(lost);
+        b.ins().brif(value, outer, &[], inner, &[]);
+        b.seal_all_blocks();
+        b.finalize();
+        let func = put_first(func);
+        assert!(!func.layout.is_block_inserted(lost));
     }
 }

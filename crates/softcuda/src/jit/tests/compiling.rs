@@ -84,3 +84,23 @@ fn a_kernel_is_compiled_once() {
     });
     assert_eq!(*log.compiled.0.lock().expect("no thread panics with it"), 1);
 }
+
+/// Code behind a jump that leads back into two loops.
+#[test]
+fn code_that_cannot_be_reached_compiles() {
+    let source = harness::module(
+        ".visible .entry k(.param .u64 p) {
+            .reg .pred %p; .reg .b32 %r;
+            mov.u32 %r, %tid.x; setp.eq.u32 %p, %r, 0;
+            again: @%p bra done; bar.sync 0;
+            back: bra again; @%p bra back; bra again;
+            done: ret;
+        }",
+    );
+    let module = harness::load(&source);
+    module
+        .kernel("k")
+        .expect("it is there")
+        .compile()
+        .expect("it compiles");
+}
