@@ -85,22 +85,55 @@ fn a_kernel_is_compiled_once() {
     assert_eq!(*log.compiled.0.lock().expect("no thread panics with it"), 1);
 }
 
-/// Code behind a jump that leads back into two loops.
+/// Code behind a jump that leads back into two loops: a case of the fuzzer's, of which compiling did
+/// not end.
 #[test]
 fn code_that_cannot_be_reached_compiles() {
-    let source = harness::module(
-        ".visible .entry k(.param .u64 p) {
-            .reg .pred %p; .reg .b32 %r;
-            mov.u32 %r, %tid.x; setp.eq.u32 %p, %r, 0;
-            again: @%p bra done; bar.sync 0;
-            back: bra again; @%p bra back; bra again;
-            done: ret;
-        }",
-    );
-    let module = harness::load(&source);
-    module
-        .kernel("k")
-        .expect("it is there")
-        .compile()
-        .expect("it compiles");
+    let source = "
+        .version 9.0
+        .target sm_90a
+        .address_size 64
+        .visible .entry k(.param .align 128 .b8 map[128], .param .u64 out)
+        {
+            .reg .b32 %r<18>; .reg .b64 %rd<9>; .reg .b64 state; .reg .pred p;
+            .shared .align 128 .b8 tile[4096];
+            .shared .align 8 .u64 barrier;
+            mov.b64 %rd3, map;
+            ld.param.u64 %rd4, [out];
+            cvta.to.global.u64 %rd6, %rd4;
+            mov.u32 %r1, barrier;
+            mov.u32 %r2, 1;
+            mbarrier.init.shared::cta.b64 [%r1], %r2;
+            fence.proxy.async.shared::cta;
+            cvta.param.u64 %rd2, %rd3;
+            mov.u32 %r3, tile;
+            mov.u32 %r11, 0;
+            mov.u32 %r12, 8;
+            cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+                [%r3], [%rd2, {%r11, %r12}], [%r1];
+            mov.u32 %r8, 4096;
+            mbarrier.arrive.expect_tx.shared::cta.b64 state, [%r1], %r8;
+        WAIT:
+            mbarrier.try_wait.parity.shared::cta.b64 p, [%r1], %r11;
+        DONE:
+            bra WAIT;
+            @p bra DONE;
+            mov.u32 %r14, %tid.x;
+            shl.b32 %r15, %r14, 2;
+            add.s32 %r16, %r3, %r15;
+            ld.shared.u32 %r17, [%r16];
+            mul.wide.u32 %rd7, %r14, 4;
+            add.s64 %rd8, %rd6, %rd7;
+            st.global.u32 [%rd8], %r17;
+            cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd2, {%r11, %r12}], [%r3];
+            cp.async.bulk.commit_group;
+            cp.async.bulk.wait_group.read 0;
+            wgmma.fence.sync.aligned;
+            wgmma.commit_group.sync.aligned;
+            wgmma.wait_group.sync.aligned 0;
+            ret;
+        }";
+    let module = harness::load(source);
+    let kernel = module.kernel("k").expect("it is there");
+    kernel.compile().expect("it compiles");
 }
