@@ -71,6 +71,9 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
                     );
                 }
             }
+            if matches!((&from, ty), (Arg::Special(_), Type::F32 | Type::F64)) {
+                return Err(reader.invalid("a special register is no float".into()));
+            }
             Mov::Scalar { ty, to, from }
         }
         _ => return Err(reader.invalid("takes a register and a value".into())),

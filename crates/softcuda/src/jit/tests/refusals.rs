@@ -271,6 +271,12 @@ fn attributes() {
 }
 
 #[test]
+fn special_registers_are_integers() {
+    assert!(log("mov.f32 %r1, %tid.x;").contains("special register"));
+    assert!(log("mov.f64 %rd1, %clock64;").contains("special register"));
+}
+
+#[test]
 fn counts_of_registers() {
     for count in ["16", "41", "264", "%r1"] {
         log(&format!("setmaxnreg.inc.sync.aligned.u32 {count};"));
