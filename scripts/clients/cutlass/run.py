@@ -22,6 +22,7 @@ sys.path.insert(0, str(here.parent))
 
 import outcomes
 from driver import CudaError, Driver
+from floats import from_bf16, from_f8, to_bf16
 
 LIMIT = 240  # seconds a case may take
 CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -83,26 +84,6 @@ def compile(folder):
         subprocess.run([*nvcc, architecture, *host, file, "-o", folder / f"{target}.so"], check=True)
 
 
-def to_bf16(x):
-    """Rounds to bfloat16, ties to even, as its 16 bits."""
-    bits = x.astype(np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def from_bf16(x):
-    return (x.astype(np.uint32) << 16).view(np.float32)
-
-
-def from_f8(bits, exponent, mantissa):
-    """The value of small floats that are neither infinite nor NaN."""
-    bits = bits.astype(np.int32)
-    sign = np.where(bits & 0x80, -1.0, 1.0)
-    scale = (bits >> mantissa) & ((1 << exponent) - 1)
-    part = (bits & ((1 << mantissa) - 1)) / (1 << mantissa)
-    bias = (1 << (exponent - 1)) - 1
-    return sign * np.where(scale == 0, part * 2.0 ** (1 - bias), (1 + part) * 2.0 ** (scale - bias))
-
-
 def matrix(kind, *shape):
     """A matrix as it lies in memory, and its values."""
     if kind in ("s8", "s32"):
@@ -113,7 +94,7 @@ def matrix(kind, *shape):
         bias = (1 << (exponent - 1)) - 1
         bits = random.integers((bias - 4) << mantissa, (bias + 1) << mantissa, shape)
         bits = (bits | random.integers(0, 2, shape) << 7).astype(np.uint8)
-        return bits, from_f8(bits, exponent, mantissa)
+        return bits, from_f8(bits, exponent, mantissa).astype(np.float64)
     values = random.uniform(-2, 2, shape)
     if kind == "bf16":
         values = to_bf16(values)

@@ -85,7 +85,7 @@ fn a_kernel_is_compiled_once() {
     assert_eq!(*log.compiled.0.lock().expect("no thread panics with it"), 1);
 }
 
-/// Code behind a jump that leads back into two loops: a case of the fuzzer's, of which compiling did
+/// Code behind a jump that leads back into two loops: a case of the fuzzer's, whose compilation did
 /// not end.
 #[test]
 fn code_that_cannot_be_reached_compiles() {
