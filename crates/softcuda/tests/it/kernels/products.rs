@@ -763,20 +763,23 @@ fn place_of_twice(line: u64, turned: bool) -> Place {
     }
 }
 
+/// What `wgmma` multiplies and adds up, and what each matrix holds.
+const GROUPS_OF_FLOATS: [(&str, [Holds; 3]); 10] = [
+    ("f32.f16.f16", [F16, F16, F32]),
+    ("f16.f16.f16", [F16, F16, F16]),
+    ("f32.bf16.bf16", [BF16, BF16, F32]),
+    ("f32.tf32.tf32", [TF32, TF32, F32]),
+    ("f32.e4m3.e4m3", [E4M3, E4M3, F32]),
+    ("f32.e4m3.e5m2", [E4M3, E5M2, F32]),
+    ("f32.e5m2.e4m3", [E5M2, E4M3, F32]),
+    ("f32.e5m2.e5m2", [E5M2, E5M2, F32]),
+    ("f16.e4m3.e4m3", [E4M3, E4M3, F16]),
+    ("f16.e5m2.e4m3", [E5M2, E4M3, F16]),
+];
+
 fn groups_of_floats(name: &'static str) -> Case {
     let mut forms = vec![];
-    for (types, holds) in [
-        ("f32.f16.f16", [F16, F16, F32]),
-        ("f16.f16.f16", [F16, F16, F16]),
-        ("f32.bf16.bf16", [BF16, BF16, F32]),
-        ("f32.tf32.tf32", [TF32, TF32, F32]),
-        ("f32.e4m3.e4m3", [E4M3, E4M3, F32]),
-        ("f32.e4m3.e5m2", [E4M3, E5M2, F32]),
-        ("f32.e5m2.e4m3", [E5M2, E4M3, F32]),
-        ("f32.e5m2.e5m2", [E5M2, E5M2, F32]),
-        ("f16.e4m3.e4m3", [E4M3, E4M3, F16]),
-        ("f16.e5m2.e4m3", [E5M2, E4M3, F16]),
-    ] {
+    for (types, holds) in GROUPS_OF_FLOATS {
         forms.push(group(8, types, holds));
         let mut in_registers = group(24, types, holds);
         in_registers.places[0] = None;
@@ -830,18 +833,7 @@ fn groups_in_patterns(name: &'static str) -> Case {
 
 fn sparse_groups_of_floats(name: &'static str) -> Case {
     let mut forms = vec![];
-    for (types, holds) in [
-        ("f32.f16.f16", [F16, F16, F32]),
-        ("f16.f16.f16", [F16, F16, F16]),
-        ("f32.bf16.bf16", [BF16, BF16, F32]),
-        ("f32.tf32.tf32", [TF32, TF32, F32]),
-        ("f32.e4m3.e4m3", [E4M3, E4M3, F32]),
-        ("f32.e4m3.e5m2", [E4M3, E5M2, F32]),
-        ("f32.e5m2.e4m3", [E5M2, E4M3, F32]),
-        ("f32.e5m2.e5m2", [E5M2, E5M2, F32]),
-        ("f16.e4m3.e4m3", [E4M3, E4M3, F16]),
-        ("f16.e5m2.e4m3", [E5M2, E4M3, F16]),
-    ] {
+    for (types, holds) in GROUPS_OF_FLOATS {
         let last = if matches!(holds[0], E4M3 | E5M2) {
             0
         } else {
