@@ -21,7 +21,7 @@ use super::poll::{BUDGET, budget_of_all};
 use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
-use super::warp::{Tile, Warp, each};
+use super::warp::{Polls, Tile, Warp, each};
 use super::worker::native_stack;
 use crate::jit::runtime::access::Accesses;
 use crate::jit::spmd::WIDTH;
@@ -70,10 +70,9 @@ impl Thread {
 pub(super) enum Outcome {
     /// All its threads have ended.
     Done,
-    /// Some threads poll: they want another turn.
-    Polls,
-    /// All threads that have not ended wait for each other, or for another block of their cluster.
-    Waits,
+    /// All threads that have not ended wait for each other, or for another block of their cluster,
+    /// or poll: see [`Block::polls`].
+    Stands,
 }
 
 /// The state of a block.
@@ -93,6 +92,8 @@ pub(crate) struct Block {
     /// Counts everything that brings the block forward: a thread's start or end, or its arrival
     /// anywhere but at a poll.
     pub(super) events: Cell<u64>,
+    /// What its threads polled where they had no turn left.
+    pub(super) polls: Cell<Polls>,
     /// A barrier has completed since the last turn, in rounds.
     pub(super) barrier_over: Cell<bool>,
     /// How long each thread has slept, in nanoseconds; empty while none has.
@@ -142,6 +143,7 @@ impl Block {
             exited: Cell::new(0),
             ended: Cell::new(false),
             events: Cell::new(0),
+            polls: Cell::new(Polls::None),
             barrier_over: Cell::new(false),
             slept: RefCell::default(),
             shared: Scratch::new(),
@@ -383,7 +385,7 @@ impl Block {
         // of run, which keeps its accesses inside what the contexts describe.
         let status = unsafe { (self.running().launch.code.entry)(thread, self.context.get()) };
         if status == SUSPENDED {
-            return Outcome::Polls;
+            return Outcome::Stands;
         }
         self.check(status, None);
         self.ended.set(true);
@@ -426,7 +428,7 @@ impl Block {
             for index in 0..self.warps.len() {
                 ran |= self.run_warp(index, fibers, stacks);
                 if self.running().stopped() {
-                    return Outcome::Polls;
+                    return Outcome::Stands;
                 }
             }
             if !ran {
@@ -437,16 +439,16 @@ impl Block {
             self.ended.set(true);
             return Outcome::Done;
         }
-        match self.poll_again() {
-            false => Outcome::Waits,
-            true => Outcome::Polls,
-        }
+        self.poll_again();
+        Outcome::Stands
     }
 
-    /// Gives those that poll another turn; says whether there are any.
-    pub(super) fn poll_again(&self) -> bool {
-        let again = |polls, warp: &Warp| polls | warp.poll_again();
-        self.warps.iter().fold(0, again) != 0
+    /// Gives those that poll another turn; says what they poll.
+    pub(super) fn poll_again(&self) -> Polls {
+        let again = self.warps.iter().map(Warp::poll_again);
+        let polls = again.max().unwrap_or(Polls::None);
+        self.polls.set(polls);
+        polls
     }
 
     /// Gives the threads of a warp turns until none is ready; says whether any was.

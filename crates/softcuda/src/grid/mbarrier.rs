@@ -193,7 +193,10 @@ runtime! {
         // SAFETY: as in `operate`.
         let now = unsafe { address.cast::<u64>().read_volatile() };
         let complete = Object::of(now).phase != Object::of(state).phase;
-        if !complete {
+        if complete {
+            // The thread gets on, wherever to.
+            block.events.set(block.events.get() + 1);
+        } else {
             // SAFETY: compiled code passes on the contexts that the grid gave it, and no reference
             // to them exists meanwhile.
             unsafe {

@@ -63,8 +63,9 @@ runtime! {
         }
     }
 
-    /// Lets the other threads run and starts a new budget of polls. The answer is a status.
-    POLL = fn poll(thread: *mut ThreadContext, block: *mut BlockContext) -> u32 {
+    /// Lets the other threads run and starts a new budget of polls. `at_mbarrier`, if not 0: as in
+    /// [`Wait::AT_MBARRIER`](super::rounds::Wait::AT_MBARRIER). The answer is a status.
+    POLL = fn poll(thread: *mut ThreadContext, block: *mut BlockContext, at_mbarrier: u32) -> u32 {
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
         unsafe { (*thread).polls = BUDGET };
@@ -74,7 +75,7 @@ runtime! {
         }
         let Some(fiber) = thread_of(thread) else { return CONTINUE };
         let linear = linear_of(thread);
-        block.warps()[linear as usize / 32].poll(1 << (linear % 32));
+        block.warps()[linear as usize / 32].poll(1 << (linear % 32), at_mbarrier != 0);
         suspend(block, fiber)
     }
 }

@@ -23,7 +23,7 @@ use super::context::{BlockContext, CONTINUE, FAULTED, SUSPENDED, Status, Turn};
 use super::launch::FaultKind;
 use super::poll::BUDGET;
 use super::running::fault;
-use super::warp::{Selectors, Tile, Warp, each, outside_of_shared};
+use super::warp::{Polls, Selectors, Tile, Warp, each, outside_of_shared};
 use crate::jit::runtime::runtime;
 use crate::jit::spmd::WIDTH;
 
@@ -53,6 +53,8 @@ impl Wait {
     const POINT: u32 = 0x7f;
     /// The kind of a poll.
     const POLL: u32 = 0x7e;
+    /// The kind of a poll of an `mbarrier` alone.
+    const MBARRIER: u32 = 0x7d;
 
     /// Not known yet.
     pub const NOWHERE: Wait = Wait {
@@ -65,6 +67,13 @@ impl Wait {
     /// A place where threads let others run before they look at memory again.
     pub const POLLS: Wait = Wait {
         kind: Wait::POLL,
+        ..Wait::NOWHERE
+    };
+
+    /// A place where threads poll an `mbarrier` and nothing else, until others of their cluster
+    /// complete its phase: see [`mbarrier_waits`](crate::jit::spins::mbarrier_waits).
+    pub const AT_MBARRIER: Wait = Wait {
+        kind: Wait::MBARRIER,
         ..Wait::NOWHERE
     };
 
@@ -120,7 +129,7 @@ runtime! {
         let (next, status) = match block.next_turn(last.warp) {
             Some(next) => (next, CONTINUE),
             None if block.exited() as usize == block.threads().len() => (Turn::NONE, CONTINUE),
-            None if block.poll_again() => (Turn::NONE, SUSPENDED),
+            None if block.poll_again() != Polls::None => (Turn::NONE, SUSPENDED),
             None => {
                 block.deadlock();
                 return FAULTED;
@@ -333,8 +342,8 @@ impl Block {
                 warp.ready.set(warp.ready.get() | lanes);
                 continue;
             }
-            if wait.kind == Wait::POLL {
-                self.warps()[index].poll(lanes);
+            if matches!(wait.kind, Wait::POLL | Wait::MBARRIER) {
+                self.warps()[index].poll(lanes, wait.kind == Wait::MBARRIER);
                 continue;
             }
             self.events.set(self.events.get() + 1);

@@ -208,6 +208,8 @@ pub(super) struct Warp {
     pub ready: Cell<u32>,
     /// Lanes that polled and have another turn when nobody else is ready.
     polling: Cell<u32>,
+    /// Of these, lanes that wait at an `mbarrier` alone.
+    at_mbarrier: Cell<u32>,
     /// Lanes that have ended, or never were.
     exited: Cell<u32>,
     /// In a turn of all that is split: what [`Turn::split`](super::context::Turn::split) was when
@@ -229,6 +231,7 @@ impl Default for Warp {
         Warp {
             ready: Cell::new(0),
             polling: Cell::new(0),
+            at_mbarrier: Cell::new(0),
             exited: Cell::new(0),
             split: Cell::new(0),
             groups: Default::default(),
@@ -239,6 +242,15 @@ impl Default for Warp {
             tile: Cell::new(std::ptr::null()),
         }
     }
+}
+
+/// What threads poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Polls {
+    None,
+    /// All those that poll wait at `mbarrier`s alone, which only their cluster's threads complete.
+    Mbarriers,
+    Memory,
 }
 
 /// The second and third operand of `shfl`.
@@ -308,6 +320,7 @@ impl Warp {
         let exist = exist.wrapping_sub(1);
         self.ready.set(exist);
         self.polling.set(0);
+        self.at_mbarrier.set(0);
         self.exited.set(!exist);
         self.open.set(0);
         let tile = self.tile();
@@ -355,16 +368,30 @@ impl Warp {
         self.exited.set(self.exited.get() | lanes);
     }
 
-    /// Lanes polled.
-    pub fn poll(&self, lanes: u32) {
+    /// Lanes polled; `at_mbarrier`: an `mbarrier` alone.
+    pub fn poll(&self, lanes: u32, at_mbarrier: bool) {
         self.polling.set(self.polling.get() | lanes);
+        let waiting = self.at_mbarrier.get();
+        self.at_mbarrier.set(match at_mbarrier {
+            true => waiting | lanes,
+            false => waiting & !lanes,
+        });
     }
 
-    /// Makes the lanes that polled ready again, and says which.
-    pub fn poll_again(&self) -> u32 {
+    /// Makes the lanes that polled ready again, and says what they polled.
+    pub fn poll_again(&self) -> Polls {
         let polling = self.polling.take();
         self.ready.set(self.ready.get() | polling);
-        polling
+        match polling & !self.at_mbarrier.get() {
+            _ if polling == 0 => Polls::None,
+            0 => Polls::Mbarriers,
+            _ => Polls::Memory,
+        }
+    }
+
+    /// How many of its lanes wait at `mbarrier`s alone, where all that are ready do.
+    pub fn at_mbarriers(&self) -> u32 {
+        (self.ready.get() & self.at_mbarrier.get()).count_ones()
     }
 
     /// A lane has ended: operations that waited for it alone complete.

@@ -14,6 +14,8 @@ use super::fiber::Fiber;
 use super::launch::FaultKind;
 use super::running::{Running, volume};
 use super::stack::{FiberStack, Stacks, native_soft_limit};
+use super::warp::{Polls, Warp};
+use crate::jit::spins::MOST_MBARRIER_WAITS;
 
 /// Turns that end in nothing but polls before another unit starts beside those that poll.
 const PATIENCE: u32 = 16;
@@ -43,6 +45,8 @@ struct Unit {
     slots: Vec<Slot>,
     /// The launch it is prepared for, by its grid id; 0 for none.
     prepared: u64,
+    /// How many rounds in turn brought nobody forward, where threads wait at `mbarrier`s.
+    idle: usize,
     /// The lowest address that its threads' stack may reach, where they run on one; 0: not set.
     stack_limit: u64,
 }
@@ -219,6 +223,7 @@ impl Unit {
             cluster: Box::default(),
             slots: Vec::new(),
             prepared: 0,
+            idle: 0,
             stack_limit: 0,
         }
     }
@@ -324,6 +329,7 @@ impl Unit {
         if !self.prepare(running, blocks as usize, contexts, smid, nsmid) {
             return false;
         }
+        self.idle = 0;
         self.cluster.reset(threads * blocks as u32);
         for (rank, slot) in (0..).zip(&mut self.slots) {
             slot.block
@@ -350,7 +356,7 @@ impl Unit {
     /// Gives every thread turns; says whether all have ended.
     fn round(&mut self, running: &Running<'_>, stacks: &mut Stacks) -> bool {
         let before = self.events();
-        let (mut done, mut waits) = (true, true);
+        let (mut done, mut polls) = (true, Polls::None);
         for slot in &mut self.slots {
             if slot.done {
                 continue;
@@ -364,10 +370,21 @@ impl Unit {
             }
             slot.done = outcome == Outcome::Done;
             done &= slot.done;
-            waits &= outcome != Outcome::Polls;
+            if !slot.done {
+                polls = polls.max(slot.block.polls.get());
+            }
         }
-        if !done && waits && self.events() == before {
-            self.deadlock();
+        let idle = !done && self.events() == before;
+        match polls {
+            Polls::None if idle => self.deadlock(),
+            // Each has looked in vain at the `mbarrier` that it came to in an earlier round.
+            Polls::Mbarriers if idle => {
+                self.idle += 1;
+                if self.idle > MOST_MBARRIER_WAITS + 1 {
+                    self.deadlock();
+                }
+            }
+            _ => self.idle = 0,
         }
         done
     }
@@ -443,6 +460,10 @@ impl Block {
             if !waiting.is_empty() {
                 parts.push(format!("in warp {index} {waiting}"));
             }
+        }
+        let tests: u32 = self.warps().iter().map(Warp::at_mbarriers).sum();
+        if tests > 0 {
+            parts.push(format!("{tests} wait at an mbarrier"));
         }
         match self.cluster().waiting() {
             0 => {}

@@ -30,7 +30,7 @@ use super::runtime::access::Access;
 use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
 use super::schedule;
-use super::spins::spins;
+use super::spins::{mbarrier_waits, spins};
 use super::spmd::Plan;
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
@@ -205,6 +205,8 @@ pub(crate) struct Unit {
     pub vectors: bool,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
+    /// The steps of the kernel where threads wait at `mbarrier`s alone.
+    pub mbarrier_waits: Vec<u32>,
     /// Its functions have frames in local memory, which addresses may point to.
     pub local: bool,
     /// In rounds: what threads of the kernel keep while they wait.
@@ -469,6 +471,7 @@ fn compile_unit(
         mode,
         vectors,
         spins: may_spin,
+        mbarrier_waits: body.map(mbarrier_waits).unwrap_or_default(),
         local: bodies(program, &functions).any(analysis::has_local),
         live: live.unwrap_or_default(),
         operands,

@@ -293,6 +293,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The operation tests a phase of an `mbarrier`, and does nothing else.
+    fn tests_mbarrier(&self) -> bool {
+        false
+    }
+
     /// The operation takes or gives the carry flag.
     fn carry(&self) -> bool {
         false

@@ -58,7 +58,7 @@ mod recompute;
 mod resolve;
 pub(crate) mod runtime;
 mod schedule;
-mod spins;
+pub(crate) mod spins;
 pub(crate) mod spmd;
 #[cfg(test)]
 mod tests;

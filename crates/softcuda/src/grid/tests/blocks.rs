@@ -97,7 +97,7 @@ extern "C" fn backwards(thread: *mut ThreadContext, block: *mut BlockContext) ->
     let own = ctaid(block);
     if tid(thread) == 0 && own != last {
         while cell(block, own + 1).load(Acquire) == 0 {
-            go!(poll(thread, block));
+            go!(poll(thread, block, 0));
         }
     }
     go!(barrier_sync(thread, block, 0, 0));
@@ -118,7 +118,7 @@ fn blocks_that_poll_make_room_for_later_ones() {
 extern "C" fn spins(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {
     if tid(thread) == 0 {
         while cell(block, 0).load(Acquire) == 0 {
-            go!(poll(thread, block));
+            go!(poll(thread, block, 0));
         }
     } else if tid(thread) == 33 {
         cell(block, 0).store(1, Release);
@@ -144,7 +144,7 @@ fn grid_sync(
     if tid(thread) == 0 {
         counter.fetch_add(1, SeqCst);
         while counter.load(Acquire) < round * blocks {
-            go!(poll(thread, block));
+            go!(poll(thread, block, 0));
         }
     }
     barrier_sync(thread, block, 0, 0)
@@ -188,7 +188,7 @@ extern "C" fn clusters(thread: *mut ThreadContext, block: *mut BlockContext) -> 
         cell(block, cluster).fetch_add(1, Relaxed);
         go!(cluster_arrive(thread, block));
         if tid(thread) == 0 {
-            go!(poll(thread, block));
+            go!(poll(thread, block, 0));
         }
         go!(cluster_wait(thread, block));
         assert_eq!(

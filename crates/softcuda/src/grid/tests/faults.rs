@@ -22,7 +22,7 @@ extern "C" fn one_faults(thread: *mut ThreadContext, block: *mut BlockContext) -
         0..32 => barrier_sync(thread, block, 1, 0),
         32..64 => status_of(meet(thread, block, Meeting::Sync as u32, u32::MAX, 0, 0, 0)),
         _ => loop {
-            go!(poll(thread, block));
+            go!(poll(thread, block, 0));
             if ctaid(block) != 3 {
                 return CONTINUE;
             }

@@ -141,7 +141,7 @@ extern "C" fn diverged(thread: *mut ThreadContext, block: *mut BlockContext) -> 
     let lane = tid(thread);
     let ballot = if lane < 16 {
         for _ in 0..lane % 3 {
-            go!(poll(thread, block));
+            go!(poll(thread, block, 0));
         }
         meet(thread, block, Meeting::VoteBallot as u32, ALL, 1, 0, 0)
     } else if lane < 24 {
@@ -168,7 +168,7 @@ extern "C" fn active(thread: *mut ThreadContext, block: *mut BlockContext) -> St
     let lane = tid(thread);
     if !lane.is_multiple_of(3) {
         for _ in 0..lane {
-            go!(poll(thread, block));
+            go!(poll(thread, block, 0));
         }
         let mask = meet(
             thread,

@@ -6,9 +6,11 @@ use ptx::ast::Type;
 
 use super::Lower;
 use super::async_copy::literal;
+use super::function::Frame;
 use crate::grid::context::EXITED;
 use crate::grid::launch::FaultKind;
 use crate::grid::poll;
+use crate::grid::rounds::Wait;
 use crate::jit::decode::{Arg, Flow, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Targets;
 
@@ -188,9 +190,9 @@ impl Lower<'_> {
             let time = self.read(time, Type::U32);
             let spent = self.b.ins().ushr_imm(time, poll::NANOSECONDS_SHIFT);
             let spent = self.b.ins().iadd_imm(spent, 1);
-            self.poll_in_fibers(spent);
+            self.poll_in_fibers(spent, false);
         } else {
-            self.poll_in_rounds();
+            self.poll_in_rounds(Wait::POLLS);
         }
         // Registers may have been put away and taken back meanwhile.
         let time = self.read(time, Type::U32);
@@ -200,15 +202,30 @@ impl Lower<'_> {
 
     /// The thread looks at what another may write: now and then it lets the others run.
     pub fn poll(&mut self) {
+        self.poll_as(false);
+    }
+
+    /// The same where it looks at an `mbarrier`.
+    pub fn poll_mbarrier(&mut self) {
+        let device = matches!(self.frame, Frame::Device { .. });
+        let waits = !device && self.unit.mbarrier_waits.contains(&self.step);
+        self.poll_as(waits);
+    }
+
+    /// `at_mbarrier`: see [`Wait::AT_MBARRIER`].
+    fn poll_as(&mut self, at_mbarrier: bool) {
         if !self.fibers() {
-            return self.poll_in_rounds();
+            return self.poll_in_rounds(match at_mbarrier {
+                true => Wait::AT_MBARRIER,
+                false => Wait::POLLS,
+            });
         }
         let one = self.b.ins().iconst(types::I32, 1);
-        self.poll_in_fibers(one);
+        self.poll_in_fibers(one, at_mbarrier);
     }
 
     /// Takes polls from the thread's budget, and lets others run when it is used up.
-    fn poll_in_fibers(&mut self, spent: ir::Value) {
+    fn poll_in_fibers(&mut self, spent: ir::Value, at_mbarrier: bool) {
         let offset = std::mem::offset_of!(crate::grid::context::ThreadContext, polls);
         let polls = self.thread_field(types::I32, offset);
         let polls = self.b.ins().isub(polls, spent);
@@ -219,7 +236,8 @@ impl Lower<'_> {
         self.b.ins().brif(over, cold, &[], next, &[]);
         self.enter(cold);
         let (thread, block) = (self.thread, self.block);
-        self.cold_call(&poll::POLL, &[thread, block], next);
+        let at_mbarrier = self.b.ins().iconst(types::I32, i64::from(at_mbarrier));
+        self.cold_call(&poll::POLL, &[thread, block, at_mbarrier], next);
         self.enter(next);
     }
 }

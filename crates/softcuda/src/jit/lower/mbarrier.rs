@@ -213,7 +213,7 @@ impl Operation for Change {
 
 impl Operation for Test {
     fn lower(&self, l: &mut Lower<'_>) {
-        l.poll();
+        l.poll_mbarrier();
         let address = object(l, self.reach, &self.address);
         let state = match &self.state {
             State::Whole(state) => l.read(state, Type::B64),
@@ -233,6 +233,10 @@ impl Operation for Test {
     }
 
     fn polls(&self) -> bool {
+        true
+    }
+
+    fn tests_mbarrier(&self) -> bool {
         true
     }
 }
