@@ -71,7 +71,7 @@ impl Wait {
     };
 
     /// A place where threads poll an `mbarrier` and nothing else, until others of their cluster
-    /// complete its phase: see [`mbarrier_waits`](crate::jit::spins::mbarrier_waits).
+    /// complete its phase: see [`mbarrier_waits`](crate::jit::waits::mbarrier_waits).
     pub const AT_MBARRIER: Wait = Wait {
         kind: Wait::MBARRIER,
         ..Wait::NOWHERE

@@ -15,7 +15,6 @@ use super::launch::FaultKind;
 use super::running::{Running, volume};
 use super::stack::{FiberStack, Stacks, native_soft_limit};
 use super::warp::{Polls, Warp};
-use crate::jit::spins::MOST_MBARRIER_WAITS;
 
 /// Turns that end in nothing but polls before another unit starts beside those that poll.
 const PATIENCE: u32 = 16;
@@ -45,8 +44,8 @@ struct Unit {
     slots: Vec<Slot>,
     /// The launch it is prepared for, by its grid id; 0 for none.
     prepared: u64,
-    /// How many rounds in turn brought nobody forward, where threads wait at `mbarrier`s.
-    idle: usize,
+    /// The last round brought nobody forward, where threads wait at `mbarrier`s.
+    idle: bool,
     /// The lowest address that its threads' stack may reach, where they run on one; 0: not set.
     stack_limit: u64,
 }
@@ -223,7 +222,7 @@ impl Unit {
             cluster: Box::default(),
             slots: Vec::new(),
             prepared: 0,
-            idle: 0,
+            idle: false,
             stack_limit: 0,
         }
     }
@@ -329,7 +328,7 @@ impl Unit {
         if !self.prepare(running, blocks as usize, contexts, smid, nsmid) {
             return false;
         }
-        self.idle = 0;
+        self.idle = false;
         self.cluster.reset(threads * blocks as u32);
         for (rank, slot) in (0..).zip(&mut self.slots) {
             slot.block
@@ -377,14 +376,10 @@ impl Unit {
         let idle = !done && self.events() == before;
         match polls {
             Polls::None if idle => self.deadlock(),
-            // Each has looked in vain at the `mbarrier` that it came to in an earlier round.
-            Polls::Mbarriers if idle => {
-                self.idle += 1;
-                if self.idle > MOST_MBARRIER_WAITS + 1 {
-                    self.deadlock();
-                }
-            }
-            _ => self.idle = 0,
+            // Of two such rounds, each thread has tested in the second where it came in the first.
+            Polls::Mbarriers if idle && self.idle => self.deadlock(),
+            Polls::Mbarriers if idle => self.idle = true,
+            _ => self.idle = false,
         }
         done
     }

@@ -30,8 +30,9 @@ use super::runtime::access::Access;
 use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
 use super::schedule;
-use super::spins::{mbarrier_waits, spins};
+use super::spins::spins;
 use super::spmd::Plan;
+use super::waits::mbarrier_waits;
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 

@@ -402,6 +402,12 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         None
     }
 
+    /// It does no more than to write the second of these words where the first is true, otherwise
+    /// the third.
+    fn selects(&self) -> Option<(&Arg, &Arg, &Arg)> {
+        None
+    }
+
     /// It joins two registers of 32 bits to one of 64, or splits it into two.
     fn halves(&self) -> Option<Halves> {
         None

@@ -22,6 +22,9 @@
 //! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks:
 //! 5 to 10 times less.
 //!
+//! [`waits`] finds the polls that only a cluster's own threads can end, at an `mbarrier`: where all
+//! its threads stand at such or wait otherwise, the launch ends with a deadlock.
+//!
 //! In loops and rounds, neighbouring threads run together as long as they go the same way: the
 //! vector form, which [`spmd`] plans and [`lower::lanes`] lowers, beside the form of one thread. In
 //! rounds, compiled code gives the turns by itself while all threads of a block come to the same
@@ -58,10 +61,11 @@ mod recompute;
 mod resolve;
 pub(crate) mod runtime;
 mod schedule;
-pub(crate) mod spins;
+mod spins;
 pub(crate) mod spmd;
 #[cfg(test)]
 mod tests;
 mod variables;
+mod waits;
 
 pub(crate) use compile::MAX_NATIVE_FRAME;

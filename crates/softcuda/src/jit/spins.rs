@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 
 use super::analysis::Graph;
 use super::decode::{Arg, Callee, Flow, RegId, Swap};
-use super::liveness::kept;
 use super::program::{Body, Instruction, Step};
 use super::spmd::post_dominators;
 
@@ -46,42 +45,6 @@ pub(crate) fn spins(body: &Body) -> bool {
     }
     let ways = Ways::of(body, &graph);
     waiting.any(|component| Cycle::of(body, &graph, &ways, component).spins())
-}
-
-/// The most cycles of a body that [`mbarrier_waits`] tells of.
-pub(crate) const MOST_MBARRIER_WAITS: usize = 64;
-
-/// The tests of phases that a thread does again and again until others have completed the phase,
-/// with nothing else meanwhile: each is the one poll of a cycle that beside it only computes, of
-/// what it tested. A thread that finds a phase incomplete there finds the same again until others
-/// of its cluster come to the `mbarrier`, or leaves the cycle for good.
-pub(crate) fn mbarrier_waits(body: &Body) -> Vec<u32> {
-    let tests_mbarrier = |step: &Instruction| step.operation.tests_mbarrier();
-    if !instructions(body, 0..body.steps.len()).any(|(_, step)| tests_mbarrier(step)) {
-        return vec![];
-    }
-    let graph = Graph::of(body);
-    let wait = |blocks: Vec<usize>| {
-        let of = |block: usize| instructions(body, graph.steps(block));
-        let steps: Vec<_> = blocks.into_iter().flat_map(of).collect();
-        let mut tests = steps.iter().filter(|(_, step)| tests_mbarrier(step));
-        let (at, _) = *tests.next().filter(|(_, test)| test.guard.is_none())?;
-        let computes = |(other, step): &(usize, &Instruction)| {
-            let jumps = matches!(step.operation.flow(), Flow::Jump(_) | Flow::Leave);
-            let pure = step.operation.pure() || jumps;
-            *other == at || pure && step.specials.is_empty()
-        };
-        // No turn leaves the next one anything.
-        let live = &kept(body, &[at])?.waits[0].live;
-        let leaves = |(_, step): &(usize, &Instruction)| {
-            step.writes.iter().any(|register| live.contains(register))
-        };
-        let waits = steps.iter().all(computes) && !steps.iter().any(leaves);
-        waits.then_some(at as u32)
-    };
-    let components = graph.components().into_iter();
-    let waits = components.filter_map(wait).take(MOST_MBARRIER_WAITS);
-    waits.collect()
 }
 
 fn polls(body: &Body, steps: Range<usize>) -> bool {

@@ -375,6 +375,11 @@ impl Operation for Select {
         in_vectors(self.ty)
     }
 
+    fn selects(&self) -> Option<(&Arg, &Arg, &Arg)> {
+        let words = matches!(self.ty, Type::B32 | Type::U32 | Type::S32);
+        words.then_some((&self.c, &self.a, &self.b))
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let a = l.read(&self.a, self.ty);
         let b = l.read(&self.b, self.ty);

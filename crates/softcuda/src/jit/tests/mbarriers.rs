@@ -227,6 +227,60 @@ fn misuse_faults() {
     }
 }
 
+/// What nobody can complete ends the launch, wherever the wait stands and however it is written.
+#[test]
+fn waits_that_nobody_ends() {
+    let init = "mov.u32 %r4, s; setp.ne.u32 %p1, %r1, 0; @%p1 bra ready;
+        mbarrier.init.shared.b64 [%r4], 41; mbarrier.init.shared.b64 [%r4+8], 40;
+        ready: bar.sync 0; mov.u32 %r10, 0;";
+    for wait in [
+        "mbarrier.arrive.shared.b64 %rd6, [%r4];
+        look: mbarrier.try_wait.shared.b64 %p2, [%r4], %rd6; @!%p2 bra look;",
+        "look: mbarrier.test_wait.parity.shared.b64 %p2, [%r4], 0; @%p2 bra on; bra look; on:",
+        "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;
+        selp.b32 %r20, 1, 0, %p2; setp.eq.s32 %p3, %r20, 0; @%p3 bra look;",
+        "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;
+        selp.b32 %r20, 0, 1, %p2; setp.ne.u32 %p3, %r20, 0; not.pred %p4, %p3; @%p3 bra look;",
+        // In a loop that does more, from its third turn on.
+        "more: and.b32 %r11, %r10, 1; mbarrier.arrive.shared.b64 _, [%r4+8];
+        setp.gt.u32 %p3, %r10, 2; @%p3 bra look;
+        full: mbarrier.try_wait.parity.shared.b64 %p2, [%r4+8], %r11; @!%p2 bra full;
+        add.u32 %r10, %r10, 1; st.global.u32 [%rd3], %r10; bra more;
+        look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra look; bra more;",
+        // Some wait at a barrier, some in their warp, some have ended.
+        "setp.eq.u32 %p3, %r1, 3; @%p3 bra done; setp.eq.u32 %p3, %r1, 4; @%p3 bra barrier;
+        setp.eq.u32 %p3, %r1, 5; @%p3 bra warp;
+        look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra look;
+        barrier: bar.sync 0; warp: bar.warp.sync -1; done:",
+    ] {
+        let body = format!("{init} {wait}");
+        let got = forms::same(&body, [40, 1, 1], 0).expect_err(wait);
+        assert_eq!(got.0, FaultKind::Deadlock, "{wait}");
+    }
+}
+
+/// A wait that does something else meanwhile may end by itself.
+#[test]
+fn waits_that_end_by_themselves() {
+    for wait in [
+        // After so many tries.
+        "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;
+        add.u32 %r9, %r9, 1; setp.eq.u32 %p3, %r9, 1000; @%p3 bra done; @!%p2 bra look; done:",
+        // By what it wrote last time.
+        "mov.u32 %r12, 0;
+        look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], %r12; @%p2 bra done;
+        add.u32 %r9, %r9, 500; setp.lt.u32 %p3, %r9, 1000; selp.b32 %r12, 0, 1, %p3; bra look; done:",
+        // Where one tests, and stores meanwhile.
+        "look: mbarrier.test_wait.parity.shared.b64 %p2, [%r4], 0; @%p2 bra done;
+        ld.shared.u32 %r9, [%r4+16]; add.u32 %r12, %r9, 1; st.shared.u32 [%r4+16], %r12;
+        setp.lt.u32 %p3, %r9, 1000; @%p3 bra look; mov.u32 %r9, 1000; done:",
+    ] {
+        let body = format!("mov.u32 %r4, s; mbarrier.init.shared.b64 [%r4], 2; {wait}");
+        let got = forms::same(&body, [1, 1, 1], 0).expect(wait);
+        assert_eq!(got[0], 1000, "{wait}");
+    }
+}
+
 #[test]
 fn wrong_forms_are_refused() {
     for (line, what) in [

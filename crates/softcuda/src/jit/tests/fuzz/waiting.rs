@@ -172,7 +172,10 @@ impl Writer<'_> {
             setp.ne.u32 %p{n}, %n{n}, 0;"
         );
         let kinds = if memory { 11 } else { 5 };
+        // Rows whose addresses no lane brings all lie at the beginning of shared memory.
+        let all = !self.ended && self.threads.is_multiple_of(32);
         let text = match self.random.below(kinds) {
+            7 if !all => return,
             0 => format!(
                 "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};"
             ),
@@ -222,7 +225,8 @@ impl Writer<'_> {
         self.line(&text);
     }
 
-    /// All threads meet at an `mbarrier`, where a copy may be on its way to them.
+    /// All threads meet at an `mbarrier`, where a copy may be on its way to them. They leave it one
+    /// by one, so the lanes of a warp meet again.
     fn phase(&mut self) {
         let (n, from) = (self.name(), self.value());
         let arrive = match self.random.below(3) {
@@ -242,7 +246,7 @@ impl Writer<'_> {
         self.line(&format!(
             "{arrive} W{n}: mbarrier.{look}.shared.b64 %p{n}, [meeting], %y{n};
             @!%p{n} bra W{n}; mbarrier.pending_count.b64 %t, %y{n}; min.u32 %t, %t, 1;
-            add.u32 {from}, {from}, %t;"
+            add.u32 {from}, {from}, %t; bar.warp.sync -1;"
         ));
     }
 
