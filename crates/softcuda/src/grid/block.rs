@@ -223,6 +223,26 @@ impl Block {
         slept[index]
     }
 
+    /// Its run is over: no other block of the cluster may reach its shared memory any more.
+    fn end(&self) {
+        self.ended.set(true);
+        let (base, size) = self.shared();
+        self.cluster().forget_range(base, size);
+    }
+
+    /// The next access to this range is looked up again.
+    pub(super) fn forget_range(&self, base: u64, size: u64) {
+        // SAFETY: the context has as many sites, and no compiled code of the block runs now.
+        let sites = unsafe {
+            std::slice::from_raw_parts_mut((*self.context.get()).sites, self.sites.len())
+        };
+        for site in sites {
+            if site.base.wrapping_sub(base) < size {
+                *site = Site::default();
+            }
+        }
+    }
+
     /// How many of its threads have ended.
     pub(super) fn exited(&self) -> u32 {
         self.exited.get()
@@ -388,7 +408,7 @@ impl Block {
             return Outcome::Stands;
         }
         self.check(status, None);
-        self.ended.set(true);
+        self.end();
         Outcome::Done
     }
 
@@ -436,7 +456,7 @@ impl Block {
             }
         }
         if self.exited.get() as usize == self.threads.len() {
-            self.ended.set(true);
+            self.end();
             return Outcome::Done;
         }
         self.poll_again();

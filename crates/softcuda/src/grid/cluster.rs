@@ -80,6 +80,14 @@ impl Cluster {
         self.shared_at(address).is_some()
     }
 
+    /// No access of its blocks to this range passes unasked.
+    pub fn forget_range(&self, base: u64, size: u64) {
+        if self.has_several() {
+            self.blocks()
+                .for_each(|(_, block)| block.forget_range(base, size));
+        }
+    }
+
     /// A thread has ended.
     pub fn exit(&self) {
         self.live.set(self.live.get() - 1);
@@ -182,8 +190,7 @@ pub(crate) fn host_address(
         ));
     }
     if block.has_ended() {
-        let what = "the block of the cluster that it reaches has ended";
-        return Err(fault(thread, context, ABSENT, access, what));
+        return Err(fault(thread, context, ABSENT, access, ENDED));
     }
     Ok((base + offset) as *mut u8)
 }
@@ -191,10 +198,24 @@ pub(crate) fn host_address(
 /// The fault of who reaches for a block that is not there.
 const ABSENT: FaultKind = FaultKind::LaunchFailure;
 
-/// The shared memory of another block of the cluster that a host address is in.
-pub(crate) fn shared_of_others(block: *mut BlockContext, address: u64) -> Option<(u64, u64)> {
-    let (base, size, _) = Block::of(block).cluster().shared_at(address)?;
-    Some((base, size))
+const ENDED: &str = "the block of the cluster that it reaches has ended";
+
+/// The shared memory of another block of the cluster that a host address is in, or the fault.
+pub(crate) fn shared_of_others(
+    thread: *mut ThreadContext,
+    context: *mut BlockContext,
+    address: u64,
+    length: u64,
+) -> Result<Option<(u64, u64)>, Status> {
+    let cluster = Block::of(context).cluster();
+    let Some((base, size, rank)) = cluster.shared_at(address) else {
+        return Ok(None);
+    };
+    if cluster.block(rank).is_some_and(Block::has_ended) {
+        let access = Some((address, length.min(u64::from(u32::MAX)) as u32));
+        return Err(fault(thread, context, ABSENT, access, ENDED));
+    }
+    Ok(Some((base, size)))
 }
 
 /// Whether a host address is in the shared memory of a block of the cluster.

@@ -183,7 +183,9 @@ fn look_up_range(
         (local, !grid::has_contexts(block))
     } else if within(params) && !write {
         (params, true)
-    } else if let Some((base, size)) = grid::cluster::shared_of_others(block, address) {
+    } else if let Some((base, size)) =
+        grid::cluster::shared_of_others(thread, block, address, wanted)?
+    {
         ((base, size), true)
     } else {
         match memory::find(address) {

@@ -271,3 +271,28 @@ fn a_block_ends_while_others_write_to_it() {
         let _ = all(&body, 3, 1, 40);
     }
 }
+
+/// Also by a generic address that was right before.
+#[test]
+fn accesses_to_a_block_that_has_ended_fault() {
+    for access in [
+        "st.u32 [%rd4], %r1;",
+        "ld.u32 %r9, [%rd4];",
+        "atom.add.u32 %r9, [%rd4], 1;",
+        "ld.v4.u32 {%r9, %r10, %r11, %r12}, [%rd4];",
+        "ld.shared::cluster.u32 %r9, [%r5];",
+    ] {
+        let body = format!(
+            "mapa.shared::cluster.u32 %r5, %r4, 0; setp.eq.u32 %p1, %r2, 0;
+            cvt.u64.u32 %rd3, %r5; cvta.shared::cluster.u64 %rd4, %rd3; {SYNC}
+            @%p1 bra over; mov.u32 %r7, 0;
+            more: nanosleep.u32 1000; setp.ne.u32 %p3, %r7, 0; setp.ne.u32 %p4, %r7, 40;
+            and.pred %p3, %p3, %p4; @%p3 bra on; {access} on:
+            add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 41; @%p2 bra more;
+            over:"
+        );
+        let fault = all(&body, 2, 1, 40).expect_err(&body);
+        assert_eq!(fault.kind, FaultKind::LaunchFailure, "{body}");
+        assert!(fault.detail.contains("has ended"), "{}", fault.detail);
+    }
+}
