@@ -202,8 +202,8 @@ fn report(fault: &Fault) -> CUresult {
         FaultKind::InvalidAddressSpace => CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
         FaultKind::InvalidPc => CUresult::CUDA_ERROR_INVALID_PC,
         FaultKind::Assert => CUresult::CUDA_ERROR_ASSERT,
-        // `trap` is what ends in an illegal instruction here, and an H200 reports it so.
-        FaultKind::IllegalInstruction | FaultKind::Deadlock | FaultKind::LaunchFailure => {
+        FaultKind::IllegalInstruction => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        FaultKind::Trap | FaultKind::Deadlock | FaultKind::LaunchFailure => {
             CUresult::CUDA_ERROR_LAUNCH_FAILED
         }
     };

@@ -83,7 +83,7 @@ fn meet(
         return fault(
             context,
             block_context,
-            FaultKind::IllegalInstruction,
+            FaultKind::Trap,
             None,
             no_such_barrier(id),
         );

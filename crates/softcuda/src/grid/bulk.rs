@@ -4,7 +4,7 @@
 //! `mbarrier` that they name.
 
 use super::block::Block;
-use super::cluster::{at_rank, host_address};
+use super::cluster::{at_rank, host_address, is_shared};
 use super::context::{BlockContext, CONTINUE, Status, ThreadContext};
 use super::launch::FaultKind;
 use super::mbarrier::{self, Op};
@@ -20,12 +20,14 @@ pub(super) const ALIGN: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Place {
-    /// At a host address.
+    /// At a host address outside of shared memory.
     Global,
     /// At an offset in the block's shared memory.
     Block,
     /// At an address of the cluster's.
     Cluster,
+    /// At any host address.
+    Generic,
 }
 
 impl Place {
@@ -33,10 +35,13 @@ impl Place {
         match number {
             0 => Place::Global,
             1 => Place::Block,
-            _ => Place::Cluster,
+            2 => Place::Cluster,
+            _ => Place::Generic,
         }
     }
 }
+
+const IS_SHARED: &str = "an address of shared memory, where .global is named";
 
 /// How a copy is told where it goes: fields of the number that compiled code passes.
 pub(crate) mod how {
@@ -79,7 +84,10 @@ impl Who {
         write: bool,
     ) -> Result<*mut u8, Status> {
         match place {
-            Place::Global => {
+            Place::Global if is_shared(self.block, address) => {
+                Err(self.fault(FaultKind::IllegalAddress, (address, length), IS_SHARED))
+            }
+            Place::Global | Place::Generic => {
                 check_range(self.thread, self.block, address, align, length, write)?;
                 Ok(address as *mut u8)
             }

@@ -219,7 +219,7 @@ pub(crate) fn shared_of_others(
 }
 
 /// Whether a host address is in the shared memory of a block of the cluster.
-pub(super) fn is_shared(block: *mut BlockContext, address: u64) -> bool {
+pub(crate) fn is_shared(block: *mut BlockContext, address: u64) -> bool {
     let own = Block::of(block);
     let (base, size) = own.shared();
     let cluster = own.cluster();
@@ -299,7 +299,7 @@ runtime! {
         }
         if fiber.cluster_phase.get().is_some() {
             let what = "barrier.cluster.arrive twice without a wait between";
-            return fault(thread, block, FaultKind::IllegalInstruction, None, what);
+            return fault(thread, block, FaultKind::Trap, None, what);
         }
         owner.events.set(owner.events.get() + 1);
         let cluster = owner.cluster();
@@ -321,7 +321,7 @@ runtime! {
         }
         let Some(phase) = fiber.cluster_phase.take() else {
             let what = "barrier.cluster.wait without an arrive";
-            return fault(thread, block, FaultKind::IllegalInstruction, None, what);
+            return fault(thread, block, FaultKind::Trap, None, what);
         };
         owner.events.set(owner.events.get() + 1);
         let cluster = owner.cluster();

@@ -44,7 +44,9 @@ pub(crate) enum FaultKind {
     InvalidAddressSpace,
     /// A jump or call to what is no target.
     InvalidPc,
-    /// `trap`, or an instruction that cannot go on.
+    /// `trap`, or a barrier that is not there or not done in order.
+    Trap,
+    /// What a device answers for operands that an instruction does not take.
     IllegalInstruction,
     /// A failed device assertion.
     Assert,

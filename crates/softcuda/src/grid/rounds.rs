@@ -410,7 +410,7 @@ impl Block {
             if id >= 16 {
                 let thread = self.context_of(linear);
                 let what = no_such_barrier(id);
-                return fault(thread, context, FaultKind::IllegalInstruction, None, what);
+                return fault(thread, context, FaultKind::Trap, None, what);
             }
             let predicate = (kind == BarrierKind::Reduce).then(|| tile.values[at].get() != 0);
             if self.arrive(linear, id, count, predicate, part) || part == Part::Arrive {

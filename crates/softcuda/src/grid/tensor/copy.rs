@@ -48,7 +48,7 @@ struct Copy<'a> {
 
 /// Reads the map at a generic address.
 fn map_at(who: Who, address: u64) -> Result<TensorMap, Status> {
-    let at = who.end(Place::Global, address, MAP_ALIGN, SIZE as u64, false)?;
+    let at = who.end(Place::Generic, address, MAP_ALIGN, SIZE as u64, false)?;
     // SAFETY: the range was checked for the bytes of a map.
     let bytes = unsafe { at.cast::<[u8; SIZE]>().read_unaligned() };
     let wrong = |kind, what| Err(who.fault(kind, (address, SIZE as u64), what));
@@ -167,7 +167,7 @@ impl Copy<'_> {
                 row.clear();
                 row.extend(fill.iter().cycle().take(run.length as usize));
                 if run.inside > 0 {
-                    let from = who.end(Place::Global, run.address, 1, run.inside, false)?;
+                    let from = who.end(Place::Generic, run.address, 1, run.inside, false)?;
                     let into = &mut row[run.before as usize..][..run.inside as usize];
                     // SAFETY: the range was checked for as many bytes as `into` has, which is the
                     // copy's own.
@@ -207,7 +207,7 @@ impl Copy<'_> {
                 return Ok(());
             }
             let inside = stored(&run);
-            let to = who.end(Place::Global, run.address, 1, inside, true)?;
+            let to = who.end(Place::Generic, run.address, 1, inside, true)?;
             row.clear();
             row.resize(run.length as usize, 0u8);
             self.pieces(self.shared + run.offset, run.length, |at, done, count| {

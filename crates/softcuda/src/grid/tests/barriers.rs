@@ -150,7 +150,7 @@ extern "C" fn no_such(thread: *mut ThreadContext, block: *mut BlockContext) -> S
 #[test]
 fn a_barrier_that_does_not_exist() {
     let fault = run(launch(no_such, 64), &cells(1)).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::IllegalInstruction);
+    assert_eq!(fault.kind, FaultKind::Trap);
 }
 
 extern "C" fn odd_counts(thread: *mut ThreadContext, block: *mut BlockContext) -> Status {

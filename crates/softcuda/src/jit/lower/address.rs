@@ -195,10 +195,11 @@ impl Lower<'_> {
             (Some(Space::Shared), _) => Window::Shared,
             (Some(Space::Local), _) | (Some(Space::Param), Frame::Device { .. }) => Window::Local,
             (Some(Space::Param), _) => Window::Params,
+            (Some(Space::Global), _) => Window::Global,
             _ => Window::Host,
         };
         let window = match access.window {
-            Window::Host => None,
+            Window::Host | Window::Global => None,
             Window::Shared => Some((Entry::SharedBase, Entry::SharedUnitsLess(log2, less))),
             Window::Local => Some((Entry::LocalBase, Entry::LocalUnitsLess(log2, less))),
             Window::Params => Some((Entry::Params, Entry::ParamUnits(log2))),
@@ -234,7 +235,7 @@ impl Lower<'_> {
         }
         self.b.ins().brif(inside, next, &[], cold, &[]);
         self.enter(cold);
-        if access.window == Window::Host && index.is_none() && access.threads == 1 {
+        if access.window.is_host() && index.is_none() && access.threads == 1 {
             self.pass_own_local(first, log2, less, next);
         }
         let access = self.unit.keep(access);

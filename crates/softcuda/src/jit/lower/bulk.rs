@@ -301,11 +301,19 @@ fn completion(r: &mut Reader<'_>) -> Result<Reach, Refusal> {
     Ok(reach)
 }
 
+/// The host address that such an instruction writes to.
+fn shared_place(l: &mut Lower<'_>, to: &Arg, reach: Reach, size: u32) -> Value {
+    if let Reach::Own(_) = reach {
+        l.must_be_shared(to, size);
+    }
+    l.reached_address(to, reach, size, true)
+}
+
 /// The number of the place where the object of such an instruction lies.
 fn place_of(l: &mut Lower<'_>, reach: Reach) -> Value {
     let place = match reach {
         Reach::Cluster => Place::Cluster,
-        Reach::Own(_) => Place::Global,
+        Reach::Own(_) => Place::Generic,
     };
     l.b.ins().iconst(types::I32, place as i64)
 }
@@ -375,7 +383,7 @@ impl Operation for Store {
         let values = self.values.iter();
         let values: Vec<Value> = values.map(|value| l.read(value, self.ty)).collect();
         let size = self.ty.size() * values.len() as u32;
-        let to = l.reached_address(&self.to, self.reach, size, true);
+        let to = shared_place(l, &self.to, self.reach, size);
         for (n, value) in values.into_iter().enumerate() {
             let offset = n as i32 * self.ty.size() as i32;
             l.b.ins().store(MemFlags::trusted(), value, to, offset);
@@ -397,7 +405,7 @@ impl Operation for Reduce {
     fn lower(&self, l: &mut Lower<'_>) {
         let value = l.read(&self.value, self.ty);
         let value = l.fit(value, types::I64, false);
-        let to = l.reached_address(&self.to, self.reach, self.ty.size(), true);
+        let to = shared_place(l, &self.to, self.reach, self.ty.size());
         let object = l.address(&self.object);
         let what = self.reduction as u32 | (self.element as u32) << 4;
         let what = l.b.ins().iconst(types::I32, i64::from(what));

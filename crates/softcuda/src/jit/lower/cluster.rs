@@ -8,6 +8,7 @@ use crate::grid::cluster::{
     CLUSTER_ACCESS, CLUSTER_TO_GENERIC, GENERIC_TO_CLUSTER, GETCTARANK, IS_IN_CLUSTER, MAPA,
 };
 use crate::grid::context::FAULTED;
+use crate::grid::launch::FaultKind;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
 /// The state space that an instruction names.
@@ -37,6 +38,22 @@ impl Reach {
     }
 }
 
+/// [`IN_SHARED`](crate::jit::resolve::fragments::IN_SHARED) of an address.
+pub(super) fn decode_in_shared(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let [address] = r.finish()?;
+    Ok(Box::new(InShared(address)))
+}
+
+/// A generic address is one of shared memory, or the thread faults.
+#[derive(Debug)]
+struct InShared(Arg);
+
+impl Operation for InShared {
+    fn lower(&self, l: &mut Lower<'_>) {
+        l.must_be_shared(&self.0, 16);
+    }
+}
+
 impl Lower<'_> {
     /// As [`checked_address`](Self::checked_address), of an address that may be in another block.
     pub(super) fn reached_address(
@@ -57,6 +74,18 @@ impl Lower<'_> {
                 host
             }
         }
+    }
+
+    /// Leaves the function with a fault unless a generic address is in the cluster's shared memory.
+    pub(super) fn must_be_shared(&mut self, address: &Arg, size: u32) {
+        let address = self.address(address);
+        let found = self.in_cluster(address);
+        let (next, other) = (self.fresh_block(), self.cold_block());
+        self.b.ins().brif(found, next, &[], other, &[]);
+        self.enter(other);
+        self.fault_at(FaultKind::IllegalInstruction, address, size);
+        self.b.ins().jump(next, &[]);
+        self.enter(next);
     }
 
     /// Leaves the function where a call has recorded a fault: where this is 0.

@@ -123,7 +123,7 @@ impl Operation for Control {
                 let status = l.b.ins().iconst(types::I32, i64::from(EXITED));
                 l.exit_with(status);
             }
-            Control::Trap => l.fault(FaultKind::IllegalInstruction),
+            Control::Trap => l.fault(FaultKind::Trap),
             Control::Pause(time) => l.pause(time),
             Control::Nothing => {}
         }

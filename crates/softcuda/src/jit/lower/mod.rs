@@ -67,7 +67,7 @@ use super::compile::Unit;
 use super::decode::{Arg, Decode, Operation, Reader, Refusal, RegId, Special, Symbol};
 use super::object::{Name, Outside};
 use super::program::{Body, FUNCTION_STRIDE, Place};
-use super::resolve::fragments::ROWS;
+use super::resolve::fragments::{IN_SHARED, ROWS};
 use super::runtime::{self, RuntimeFn};
 use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;
@@ -116,6 +116,7 @@ pub(crate) fn decoder(opcode: &str) -> Option<Decode> {
         "membar" | "fence" => fence::decode,
         "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => warp::decode,
         "mma" | "wmma" | "movmatrix" | "ldmatrix" | "stmatrix" | ROWS => matrix::decode,
+        IN_SHARED => cluster::decode_in_shared,
         "wgmma" => warpgroup::decode,
         _ => return None,
     })

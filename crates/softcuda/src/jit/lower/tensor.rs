@@ -251,7 +251,7 @@ pub(super) fn decode_replace(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, R
         ("fill_mode", 9),
     ])?;
     let place = match Reach::of(r) {
-        Reach::Own(None | Some(Space::Global)) => Place::Global,
+        Reach::Own(None | Some(Space::Global)) => Place::Generic,
         Reach::Own(Some(Space::Shared)) => Place::Block,
         _ => return Err(r.invalid("does not work on that state space".into())),
     };

@@ -101,7 +101,7 @@ macro_rules! choices {
 }
 choices! {
     Mode { 0 => Loop, 1 => Rounds, 2 => Fibers }
-    Window { 0 => Host, 1 => Shared, 2 => Local, 3 => Params }
+    Window { 0 => Host, 1 => Shared, 2 => Local, 3 => Params, 4 => Global }
 }
 
 impl Part for bool {

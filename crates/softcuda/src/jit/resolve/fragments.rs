@@ -15,6 +15,9 @@ use crate::jit::decode::{Arg, RegId, Special};
 /// module has it.
 pub(crate) const ROWS: &str = "rows of matrices";
 
+/// The step in which a lane looks whether the row that it names is in shared memory.
+pub(crate) const IN_SHARED: &str = "address in shared memory";
+
 /// An instruction on the way to its steps.
 pub(super) struct Steps<'s, 'r, 'a> {
     resolve: &'s mut Resolve<'r, 'a>,
@@ -172,6 +175,10 @@ impl Steps<'_, '_, '_> {
             return Err(format!("takes {count} registers of 32 bits"));
         }
         let own = self.address(address)?;
+        if !load && space.is_empty() {
+            // A load takes rows from anywhere, as an H200 does.
+            self.step(IN_SHARED, vec![own.clone()]);
+        }
         let each = if turned { 2 } else { 1 };
         let rows: Vec<Arg> = (0..count * each).map(|_| self.fresh(Type::U64)).collect();
         let text = format!("{ROWS}.{}", if turned { "trans" } else { "rows" });

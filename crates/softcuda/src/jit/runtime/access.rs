@@ -101,6 +101,8 @@ impl Indices {
 pub(crate) enum Window {
     /// A host address.
     Host,
+    /// A host address outside of shared memory.
+    Global,
     /// An offset in the block's shared memory.
     Shared,
     /// An offset in the thread's local memory.
@@ -127,7 +129,7 @@ impl Access {
     /// Whether it is one that lowering makes, for a kernel with so many sites.
     pub fn is_sound(&self, sites: u32) -> bool {
         let indices = self.indices.as_ref();
-        (self.window != Window::Host || self.site < sites)
+        (!self.window.is_host() || self.site < sites)
             && self.log2 < 6
             && self.threads > 0
             && indices.is_none_or(|indices| indices.more.len() == self.offsets.len())
@@ -148,15 +150,46 @@ struct Range {
     common: bool,
 }
 
-/// Looks up what an access touches, and faults unless it is allowed.
+impl Window {
+    /// Addresses are the host's.
+    pub fn is_host(self) -> bool {
+        matches!(self, Window::Host | Window::Global)
+    }
+}
+
+/// Looks up what an access touches, and faults unless it is allowed. `generic`: it may be in shared
+/// memory.
 fn look_up(
     thread: *mut ThreadContext,
     block: *mut BlockContext,
     address: u64,
     size: u64,
     write: bool,
+    generic: bool,
 ) -> Result<Range, Status> {
+    if !generic {
+        check_global(thread, block, address, size)?;
+    }
     look_up_range(thread, block, address, size, size, write)
+}
+
+/// Faults if an address that is named global is one of shared memory.
+fn check_global(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    address: u64,
+    size: u64,
+) -> Result<(), Status> {
+    match grid::cluster::is_shared(block, address) {
+        true => Err(fault_at(
+            thread,
+            block,
+            FaultKind::InvalidAddressSpace,
+            address,
+            size,
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The same, of `wanted` bytes whose first is aligned to `size`.
@@ -244,6 +277,18 @@ fn look_up_range(
     })
 }
 
+/// Checks the source of `cp.async`, of `length` bytes, whose first is aligned to `align` bytes.
+pub(super) fn check_source(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    address: u64,
+    align: u64,
+    length: u64,
+) -> Result<(), Status> {
+    check_global(thread, block, address, length)?;
+    check_range(thread, block, address, align, length, false)
+}
+
 /// Checks a copy's range of `length` bytes at a host address, whose first is aligned to `align`
 /// bytes: it is in one allocation or window.
 pub(crate) fn check_range(
@@ -329,7 +374,7 @@ runtime! {
         // SAFETY: as of the thread.
         let (shared, params) = unsafe { ((*block).shared_size, (*block).params_size) };
         let window = match access.window {
-            Window::Host => None,
+            Window::Host | Window::Global => None,
             Window::Shared => Some(shared),
             Window::Local => Some(local),
             Window::Params => Some(params),
@@ -347,7 +392,8 @@ runtime! {
                     }
                     continue;
                 }
-                let range = match look_up(thread, block, at, size, access.write) {
+                let generic = access.window == Window::Host;
+                let range = match look_up(thread, block, at, size, access.write, generic) {
                     Ok(range) => range,
                     Err(status) => return status,
                 };
@@ -375,6 +421,7 @@ runtime! {
             FaultKind::Misaligned,
             FaultKind::InvalidAddressSpace,
             FaultKind::InvalidPc,
+            FaultKind::Trap,
             FaultKind::IllegalInstruction,
             FaultKind::Assert,
             FaultKind::StackOverflow,

@@ -1,6 +1,6 @@
 //! Copies of bytes that compiled code asks for.
 
-use super::access::{Window, check_range, check_window, next_thread};
+use super::access::{Window, check_source, check_window, next_thread};
 use super::runtime;
 use crate::grid::context::{BlockContext, CONTINUE, ThreadContext};
 use crate::grid::fault;
@@ -18,7 +18,7 @@ runtime! {
             return fault(thread, block, FaultKind::Misaligned, Some((from, bytes)), "cp.async of more than its size");
         }
         let (size, bytes) = (size as usize, bytes as usize);
-        if let Err(status) = check_range(thread, block, from, size as u64, bytes as u64, false) {
+        if let Err(status) = check_source(thread, block, from, size as u64, bytes as u64) {
             return status;
         }
         let mut value = [0u8; 16];
@@ -48,7 +48,7 @@ runtime! {
                 thread = unsafe { next_thread(thread, block) };
             }
             let from = from.wrapping_add(stride * lane);
-            let source = check_range(thread, block, from, size, size, false);
+            let source = check_source(thread, block, from, size, size);
             let destination =
                 || check_window(thread, block, Window::Shared, length, (to, size));
             if let Err(status) = source.and_then(|()| destination()) {

@@ -109,7 +109,7 @@ fn ends_inside() {
     let fault = run(&f, 4, 0).unwrap_err();
     assert_eq!(
         (fault.kind, fault.thread),
-        (FaultKind::IllegalInstruction, Some([2, 0, 0]))
+        (FaultKind::Trap, Some([2, 0, 0]))
     );
     let f = format!("{HEAD} {{ {REGISTERS} ld.u32 %r2, [%rd1]; ret; }}");
     assert_eq!(run(&f, 4, 64).unwrap_err().kind, FaultKind::IllegalAddress);

@@ -181,10 +181,10 @@ fn ends() {
         outputs("setp.eq.u32 %p1, %r0, 1; mov.u32 %r1, 3; @%p1 exit;", 3),
         [3, 0, 3]
     );
-    assert_eq!(fault("trap;"), FaultKind::IllegalInstruction);
+    assert_eq!(fault("trap;"), FaultKind::Trap);
     assert_eq!(
         fault("setp.eq.u32 %p1, %r0, 3; @%p1 trap;"),
-        FaultKind::IllegalInstruction
+        FaultKind::Trap
     );
     // Code after an end, and a body that ends without one.
     assert_eq!(

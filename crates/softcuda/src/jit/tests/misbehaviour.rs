@@ -105,7 +105,7 @@ fn while_others_wait(line: &str) -> FaultKind {
 #[test]
 fn one_thread_goes_wrong_while_others_wait() {
     for (line, kind) in [
-        ("trap;", FaultKind::IllegalInstruction),
+        ("trap;", FaultKind::Trap),
         (
             "mov.u64 %rd2, 8; st.global.u32 [%rd2], 1;",
             FaultKind::IllegalAddress,
@@ -116,7 +116,7 @@ fn one_thread_goes_wrong_while_others_wait() {
             "again: st.shared.u32 [%r2], %r1; add.u32 %r2, %r2, 4; bra again;",
             FaultKind::IllegalAddress,
         ),
-        ("bar.sync 99;", FaultKind::IllegalInstruction),
+        ("bar.sync 99;", FaultKind::Trap),
         ("bar.sync 5;", FaultKind::Deadlock),
         ("bar.warp.sync -1;", FaultKind::Deadlock),
         (
@@ -127,7 +127,7 @@ fn one_thread_goes_wrong_while_others_wait() {
             "barrier.cluster.arrive; barrier.cluster.wait;",
             FaultKind::Deadlock,
         ),
-        ("barrier.cluster.wait;", FaultKind::IllegalInstruction),
+        ("barrier.cluster.wait;", FaultKind::Trap),
     ] {
         assert_eq!(while_others_wait(line), kind, "{line}");
     }

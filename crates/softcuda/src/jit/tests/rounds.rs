@@ -726,7 +726,7 @@ fn threads_that_wait_for_ever_are_the_same_deadlock() {
 fn a_barrier_that_does_not_exist_is_one_threads_fault() {
     let body = "setp.eq.u32 %p1, %r1, 37; selp.u32 %r2, 16, 3, %p1; bar.sync %r2;";
     let fault = both::<64>(body, [64, 1, 1]).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::IllegalInstruction);
+    assert_eq!(fault.kind, FaultKind::Trap);
     assert_eq!(fault.thread, Some([37, 0, 0]));
 }
 

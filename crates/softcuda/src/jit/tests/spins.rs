@@ -249,7 +249,7 @@ fn a_fault_ends_those_that_spin() {
         false,
     )
     .unwrap_err();
-    assert_eq!(fault.kind, FaultKind::IllegalInstruction);
+    assert_eq!(fault.kind, FaultKind::Trap);
     assert_eq!((fault.block, fault.thread), ([3, 0, 0], Some([30, 0, 0])));
 }
 

@@ -332,7 +332,7 @@ fn a_fault_ends_those_that_wait() {
         &[],
     )
     .unwrap_err();
-    assert_eq!(fault.kind, FaultKind::IllegalInstruction);
+    assert_eq!(fault.kind, FaultKind::Trap);
     assert_eq!(fault.thread, Some([40, 0, 0]));
 }
 

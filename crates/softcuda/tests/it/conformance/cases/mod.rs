@@ -66,6 +66,7 @@ mod pointer;
 mod pool;
 mod pool_place;
 mod primary;
+mod spaces;
 mod stream;
 mod stream_order;
 mod tensor_map;
@@ -142,6 +143,7 @@ pub fn all() -> Vec<&'static Case> {
         pool::CASES,
         pool_place::CASES,
         primary::CASES,
+        spaces::CASES,
         stream::CASES,
         stream_order::CASES,
         tensor_map::CASES,
