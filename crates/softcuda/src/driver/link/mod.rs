@@ -316,9 +316,12 @@ mod tests {
     fn the_device_runtime_is_that_of_its_library_alone() {
         let text = format!(
             "{HEAD}.extern .func (.param .b64 r) cudaCGGetIntrinsicHandle(.param .b32 s);
+             .extern .func (.param .b32 r) cudaGetLastError();
+             .extern .func (.param .b32 r) cudaPeekAtLastError();
              .visible .entry k() {{
                  .param .b32 s; .param .b64 r;
-                 call (r), cudaCGGetIntrinsicHandle, (s); ret;
+                 call (r), cudaCGGetIntrinsicHandle, (s);
+                 call (s), cudaGetLastError; call (s), cudaPeekAtLastError; ret;
              }}"
         );
         let code = object(&fatbin(2, "machine code"));

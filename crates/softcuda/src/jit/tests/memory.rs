@@ -1,6 +1,7 @@
 //! Loads and stores in every space: widths, edges, alignment, windows; and that nothing else is
 //! touched.
 
+use super::forms;
 use crate::grid::launch::{Fault, FaultKind};
 use crate::jit::harness::{self, buffer};
 
@@ -764,4 +765,60 @@ fn an_index_that_wraps_within_a_run() {
             assert_eq!(end.is_ok(), n <= last - 2, "{n} of {wide}");
         }
     }
+}
+
+/// As an H200 answered.
+#[test]
+fn addresses_of_another_space() {
+    use FaultKind::{IllegalAddress, IllegalInstruction, InvalidAddressSpace};
+    for (line, kind) in [
+        ("ld.global.u32 %r9, [%rd5];", InvalidAddressSpace),
+        ("ld.volatile.global.u32 %r9, [%rd5];", InvalidAddressSpace),
+        ("st.global.u32 [%rd6], %r1;", InvalidAddressSpace),
+        ("st.global.v2.u32 [%rd5], {%r1, %r1};", InvalidAddressSpace),
+        (
+            "ld.global.u32 %r9, [%rd5]; ld.global.u32 %r10, [%rd5+4]; add.u32 %r9, %r9, %r10;",
+            InvalidAddressSpace,
+        ),
+        ("red.global.add.u32 [%rd5], 1;", InvalidAddressSpace),
+        ("atom.global.add.u32 %r9, [%rd5], 1;", InvalidAddressSpace),
+        (
+            "cp.async.ca.shared.global [%r4], [%rd5], 16;",
+            InvalidAddressSpace,
+        ),
+        (
+            "cp.async.ca.shared.global [%r4], [%rd5], 16, 4;",
+            InvalidAddressSpace,
+        ),
+        (
+            "cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r4+256], 16;",
+            IllegalAddress,
+        ),
+        (
+            "st.async.mbarrier::complete_tx::bytes.u32 [%rd1], %r1, [%rd5];",
+            IllegalInstruction,
+        ),
+        (
+            "st.async.mbarrier::complete_tx::bytes.u32 [%rd5], %r1, [%rd1];",
+            IllegalInstruction,
+        ),
+        (
+            "red.async.relaxed.cluster.mbarrier::complete_tx::bytes.add.u32 [%rd1], %r1, [%rd5];",
+            IllegalInstruction,
+        ),
+        (
+            "stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r1};",
+            IllegalInstruction,
+        ),
+    ] {
+        let body = format!(
+            "mov.u32 %r4, s; cvt.u64.u32 %rd5, %r4; cvta.shared.u64 %rd5, %rd5;
+            mul.wide.u32 %rd6, %r1, 4; add.u64 %rd6, %rd6, %rd5; {line}"
+        );
+        let got = forms::same(&body, [32, 1, 1], 0).expect_err(line);
+        assert_eq!(got.0, kind, "{line}");
+    }
+    // A load takes rows of matrices from anywhere.
+    let body = "ldmatrix.sync.aligned.m8n8.x1.b16 {%r9}, [%rd2];";
+    forms::same(body, [32, 1, 1], 0).unwrap();
 }
