@@ -590,7 +590,7 @@ impl Unit {
                 &mut context.func,
                 &mut compiler.builder,
             );
-            exits::first(&mut context.func, self.isa.flags())
+            exits::first(context, self.isa.flags())
                 .map_err(|error| format!("{}: {error}", function.name))?;
             dump.lowered(&context.func);
             let (piece, frame) = compiler

@@ -7,27 +7,25 @@
 //! are put first here.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::dominator_tree::DominatorTree;
-use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
-use cranelift_codegen::ir::{Function, InstBuilder, InstructionData, Opcode, Value};
+use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 use cranelift_codegen::settings::Flags;
 use cranelift_codegen::{CodegenResult, Context};
 
 /// Puts ways out of loops before those that stay. What cannot be reached goes: Cranelift's analysis
 /// of loops may not end where such code leads into two of them.
-pub(super) fn first(func: &mut Function, flags: &Flags) -> CodegenResult<()> {
-    let mut context = Context::for_function(std::mem::replace(func, Function::new()));
+pub(super) fn first(context: &mut Context, flags: &Flags) -> CodegenResult<()> {
     context.compute_cfg();
     context.compute_domtree();
-    let removed = context.eliminate_unreachable_code(flags);
-    *func = context.func;
-    removed?;
-    let graph = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &graph);
+    let mut blocks = context.func.layout.blocks();
+    if blocks.any(|block| !context.domtree.is_reachable(block)) {
+        context.eliminate_unreachable_code(flags)?;
+        context.compute_domtree();
+    }
     let mut loops = LoopAnalysis::new();
-    loops.compute(func, &graph, &tree);
+    loops.compute(&context.func, &context.cfg, &context.domtree);
+    let func = &mut context.func;
     for block in func.layout.blocks().collect::<Vec<_>>() {
         let (Some(inside), Some(branch)) =
             (loops.innermost_loop(block), func.layout.last_inst(block))
@@ -55,6 +53,9 @@ pub(super) fn first(func: &mut Function, flags: &Flags) -> CodegenResult<()> {
             blocks: [other, then],
         };
     }
+    // Their orders are those of before.
+    context.cfg.clear();
+    context.domtree.clear();
     Ok(())
 }
 
@@ -74,15 +75,16 @@ fn complement(cursor: &mut FuncCursor<'_>, value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use cranelift_codegen::ir::{AbiParam, types};
+    use cranelift_codegen::ir::{AbiParam, Function, types};
     use cranelift_codegen::settings;
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
     use super::*;
 
-    fn put_first(mut func: Function) -> Function {
-        first(&mut func, &Flags::new(settings::builder())).expect("it is well formed");
-        func
+    fn put_first(func: Function) -> Function {
+        let mut context = Context::for_function(func);
+        first(&mut context, &Flags::new(settings::builder())).expect("it is well formed");
+        context.func
     }
 
     /// A loop with a way out in its middle comes to have it first, on the opposite condition.
