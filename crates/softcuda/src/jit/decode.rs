@@ -12,7 +12,7 @@ use ptx::ast::{Immediate, Pos, Type};
 
 use super::lower::{Lower, PlainAccess, Term};
 use super::program::{Function, Tables};
-use super::resolve::isa;
+use super::resolve::{isa, types};
 use super::spmd::WIDTH;
 
 /// A register of the function being compiled.
@@ -597,6 +597,51 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Each operand must be what the instruction takes there. In a vector with a register of no
+    /// type, all of the same size will do, as they do for the driver's compiler.
+    pub fn check(&self, operands: &[(&Arg, Takes)]) -> Result<(), Refusal> {
+        for (arg, takes) in operands {
+            let ty = takes.ty();
+            let register = |arg: &Arg| match arg {
+                Arg::Reg(id) => Some(self.registers[id.0 as usize]),
+                _ => None,
+            };
+            let fits = |arg: &Arg| match (arg, takes) {
+                (Arg::Reg(id), _) => types::fits(self.registers[id.0 as usize], ty),
+                (Arg::Sink, Takes::ToOrNothing(_)) => true,
+                (Arg::Not(_), Takes::From(Type::Pred)) => true,
+                (Arg::Imm(Immediate::Int { bits, .. }), Takes::From(Type::Pred)) => *bits < 2,
+                (Arg::Imm(Immediate::Int { .. }), Takes::From(_)) => {
+                    !matches!(ty, Type::F32 | Type::F64)
+                }
+                (Arg::Imm(_), Takes::From(_)) => !is_integer(ty),
+                _ => false,
+            };
+            let right = match arg {
+                Arg::Vector(list) => {
+                    let untyped = list.iter().filter_map(register).any(is_untyped);
+                    let same_size = |arg: &Arg| match register(arg) {
+                        Some(register) => register.size() == ty.size(),
+                        None => !matches!(arg, Arg::Vector(_)),
+                    };
+                    let fits = |arg: &Arg| fits(arg) || untyped && same_size(arg);
+                    list.iter().all(fits)
+                }
+                arg => fits(arg),
+            };
+            if !right {
+                let or = match takes {
+                    Takes::To(_) | Takes::Register(_) => "",
+                    Takes::ToOrNothing(_) => ", or _",
+                    Takes::From(_) => ", or a number",
+                };
+                let what = format!("takes a register of type .{}{or}", ty.name());
+                return Err(self.invalid(what));
+            }
+        }
+        Ok(())
+    }
+
     /// All modifiers must have been read and there must be `N` operands.
     pub fn finish<const N: usize>(&self) -> Result<[Arg; N], Refusal> {
         self.end()?;
@@ -649,6 +694,35 @@ impl<'a> Reader<'a> {
             text.push_str(modifier);
         }
         text
+    }
+}
+
+/// What an instruction takes as an operand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Takes {
+    /// A register of this type, which is written.
+    To(Type),
+    /// The same, or `_`.
+    ToOrNothing(Type),
+    /// A register of this type, or a number.
+    From(Type),
+    /// A register of this type, which is read.
+    Register(Type),
+}
+
+fn is_untyped(ty: Type) -> bool {
+    matches!(ty, Type::B8 | Type::B16 | Type::B32 | Type::B64)
+}
+
+fn is_integer(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64 | Pred)
+}
+
+impl Takes {
+    fn ty(self) -> Type {
+        let (Takes::To(ty) | Takes::ToOrNothing(ty) | Takes::From(ty) | Takes::Register(ty)) = self;
+        ty
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn complaint(source: &str) -> String {
 
 /// A whole module around some text: version, target and address size.
 pub(crate) fn module(text: &str) -> String {
-    format!(".version 8.8\n.target sm_90\n.address_size 64\n{text}")
+    format!(".version 8.8\n.target sm_90a\n.address_size 64\n{text}")
 }
 
 /// Loads a source and runs a kernel of it.

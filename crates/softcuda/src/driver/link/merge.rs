@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ptx::ast::{Instruction, Item, Linkage, Module, Space, Statement};
+use ptx::opcode::Target;
 
 use crate::driver::code;
 
@@ -64,9 +65,16 @@ pub(super) fn linkage(item: &Item) -> Option<(&str, Linkage, bool)> {
 
 /// One module of several: the newest version and target, each symbol once.
 pub(super) fn merge(modules: &[&Module]) -> Module {
-    let newest = modules.iter().max_by_key(|module| module.version);
+    let version = modules.iter().map(|module| module.version).max();
+    let target = |module: &&&Module| {
+        module
+            .target
+            .first()
+            .and_then(|name| Target::from_name(name))
+    };
+    let newest = modules.iter().max_by_key(target);
     let mut merged = Module {
-        version: newest.map_or((8, 0), |module| module.version),
+        version: version.unwrap_or((8, 0)),
         target: newest.map_or_else(
             || vec![format!("sm_{}", code::capability())],
             |module| module.target.clone(),

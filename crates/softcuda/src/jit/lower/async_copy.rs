@@ -11,7 +11,7 @@ use ptx::ast::{Immediate, Space, Type};
 
 use super::lanes::Form;
 use super::{Lower, PlainAccess, bulk, mbarrier};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 use crate::jit::runtime::copy;
 use crate::jit::spmd::WIDTH;
 
@@ -84,16 +84,20 @@ pub(super) fn bracketed(r: &Reader<'_>, arg: &Arg) -> Result<Arg, Refusal> {
     }
 }
 
+/// The hints, and whether they ask for a policy.
+const HINTS: &[(&str, bool)] = &[
+    ("L2::64B", false),
+    ("L2::128B", false),
+    ("L2::256B", false),
+    ("L2::cache_hint", true),
+];
+
 /// Takes the next modifiers as long as they are hints to caches; says whether one of them asks for
 /// a cache policy as the last operand.
 pub(super) fn cache_hints(r: &mut Reader<'_>) -> bool {
     let mut policy = false;
-    while let Some(hint) = r
-        .peek()
-        .filter(|name| name.starts_with("L1::") || name.starts_with("L2::"))
-    {
-        policy |= hint == "L2::cache_hint";
-        r.eat(hint);
+    while let Some(asks) = r.eat_any(HINTS) {
+        policy |= asks;
     }
     policy
 }
@@ -128,6 +132,9 @@ fn decode_copy(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     // Compilers name the size twice where nothing is left out.
     let part = match part {
         Part::Bytes(Arg::Imm(Immediate::Int { bits, .. })) if bits == size => Part::Whole,
+        Part::Bytes(Arg::Imm(Immediate::Int { bits, .. })) if bits > size => {
+            return Err(r.invalid(format!("takes {size} bytes of the source at most")));
+        }
         part => part,
     };
     Ok(Box::new(Copy {
@@ -144,7 +151,10 @@ fn part_of(r: &Reader<'_>, arg: &Arg) -> Result<Part, Refusal> {
     match arg {
         Arg::Not(inner) if is_predicate(inner) => Ok(Part::Unless(arg.clone())),
         arg if is_predicate(arg) => Ok(Part::Unless(arg.clone())),
-        Arg::Reg(_) | Arg::Imm(Immediate::Int { .. }) => Ok(Part::Bytes(arg.clone())),
+        Arg::Reg(_) | Arg::Imm(Immediate::Int { .. }) => {
+            r.check(&[(arg, Takes::From(Type::U32))])?;
+            Ok(Part::Bytes(arg.clone()))
+        }
         _ => Err(r.invalid("takes a number of bytes or a predicate".into())),
     }
 }

@@ -1,14 +1,14 @@
 //! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async` and `red.async`.
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
 use super::async_copy::{Group, bracketed, cache_hints, literal, without_policy};
 use super::cluster::Reach;
 use super::{Lower, tensor};
 use crate::grid::bulk::{BULK_COPY, BYTES_COME, Place, RED_ASYNC, how};
 use crate::grid::reduce::{Element, Reduction};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 /// A copy or reduction of bytes.
 #[derive(Debug)]
@@ -88,9 +88,10 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         r.expect_any(&[("global", ())])?;
         let policy = cache_hints(r);
         r.end()?;
-        let [from, _] = without_policy(r, policy)? else {
+        let [from, size] = without_policy(r, policy)? else {
             return Err(r.invalid("takes an address and a size".into()));
         };
+        check_size(r, size)?;
         bracketed(r, from)?;
         return Ok(Box::new(Prefetch));
     }
@@ -203,6 +204,8 @@ fn finish(
         _ => return Err(r.invalid("has not the operands that it takes".into())),
     };
     let [at, source, size] = first;
+    check_size(r, size)?;
+    check_mask(r, mask.as_ref())?;
     let flag = |is: bool, flag| if is { flag } else { 0 };
     Ok(Box::new(Bulk {
         how: (to as u32) << how::TO
@@ -216,6 +219,28 @@ fn finish(
         object: object.map(|object| bracketed(r, object)).transpose()?,
         mask,
     }))
+}
+
+/// The largest number of bytes that a bulk copy may name.
+const MAX_BYTES: u64 = 1_048_560;
+
+/// A number of bytes, in whole vectors of 16.
+fn check_size(r: &Reader<'_>, size: &Arg) -> Result<(), Refusal> {
+    r.check(&[(size, Takes::From(Type::U32))])?;
+    match size {
+        Arg::Imm(Immediate::Int { bits, .. }) if *bits > MAX_BYTES || bits % 16 != 0 => {
+            Err(r.invalid(format!("takes a multiple of 16 bytes, {MAX_BYTES} at most")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The blocks that a multicast goes to.
+pub(super) fn check_mask(r: &Reader<'_>, mask: Option<&Arg>) -> Result<(), Refusal> {
+    match mask {
+        Some(mask) => r.check(&[(mask, Takes::From(Type::U16))]),
+        None => Ok(()),
+    }
 }
 
 impl Lower<'_> {
@@ -335,6 +360,9 @@ pub(super) fn decode_store(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Ref
         }
         (value, None) => vec![value],
     };
+    values
+        .iter()
+        .try_for_each(|value| r.check(&[(value, Takes::From(ty))]))?;
     if ty.size() as usize * values.len() > 16 {
         return Err(r.invalid("stores 16 bytes at most".into()));
     }
@@ -351,13 +379,23 @@ pub(super) fn decode_store(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Ref
 /// [object]`
 pub(super) fn decode_red(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     r.expect_any(&[("async", ())])?;
-    if r.eat("relaxed") {
-        r.expect_any(&[("cluster", ())])?;
+    if !r.eat("relaxed") {
+        return Err(r.invalid("takes an order: .relaxed".into()));
+    }
+    if !r.eat("cluster") {
+        return Err(r.invalid("takes a scope: .cluster".into()));
     }
     let reach = completion(r)?;
     let reduction = r.expect_any(REDUCTIONS)?;
     let last = r.last_type();
-    let element = element(r, reduction)?;
+    // Numbers of 64 bits are added alone, with a sign as without.
+    let element = match (reduction, r.peek()) {
+        (Reduction::Add, Some("s64")) => {
+            r.skip();
+            Element::U64
+        }
+        _ => element(r, reduction)?,
+    };
     let fits = match reduction {
         Reduction::Add => matches!(element, Element::U32 | Element::S32 | Element::U64),
         _ => matches!(element, Element::U32 | Element::S32),
@@ -367,6 +405,7 @@ pub(super) fn decode_red(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refus
         _ => return Err(r.invalid("does not take this type".into())),
     };
     let [to, value, object] = r.finish()?;
+    r.check(&[(&value, Takes::From(ty))])?;
     Ok(Box::new(Reduce {
         reach,
         reduction,

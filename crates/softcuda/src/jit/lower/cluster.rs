@@ -9,7 +9,7 @@ use crate::grid::cluster::{
 };
 use crate::grid::context::FAULTED;
 use crate::grid::launch::FaultKind;
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 /// The state space that an instruction names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,16 +130,26 @@ struct Rank {
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let generic = !r.eat("shared::cluster");
     let ty = r.ty_of(&[Type::U32, Type::U64])?;
+    // A variable of shared memory is an address as well.
+    let address = |from: &Arg| match from {
+        Arg::Symbol(..) => Ok(()),
+        from => r.check(&[(from, Takes::From(ty))]),
+    };
     match r.opcode {
-        "mapa" => Ok(Box::new(Mapa {
-            generic,
-            ty,
-            args: r.finish()?,
-        })),
-        _ => Ok(Box::new(Rank {
-            generic,
-            args: r.finish()?,
-        })),
+        "mapa" => {
+            let [to, from, rank] = r.finish()?;
+            address(&from)?;
+            r.check(&[(&to, Takes::To(ty)), (&rank, Takes::From(Type::U32))])?;
+            let args = [to, from, rank];
+            Ok(Box::new(Mapa { generic, ty, args }))
+        }
+        _ => {
+            let [to, from] = r.finish()?;
+            address(&from)?;
+            r.check(&[(&to, Takes::To(Type::U32))])?;
+            let args = [to, from];
+            Ok(Box::new(Rank { generic, args }))
+        }
     }
 }
 

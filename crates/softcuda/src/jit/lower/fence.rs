@@ -34,7 +34,12 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             false
         }
         _ => {
-            r.eat("mbarrier_init");
+            if r.eat("mbarrier_init") {
+                r.expect_any(&[("release", ())])?;
+                r.expect_any(&[("cluster", ())])?;
+                let [] = r.finish()?;
+                return Ok(Box::new(Fence { full: false }));
+            }
             let strong = r.eat("sc");
             if !strong && (r.eat("acquire") || r.eat("release")) {
                 r.eat_any(&[

@@ -10,7 +10,7 @@ use crate::grid::matrix::rows::Rows;
 use crate::grid::matrix::{Element, Product, Tiles};
 use crate::grid::rounds::Wait;
 use crate::grid::warp::{LANE, MEET, Meeting, OPERANDS, STATUS_SHIFT, multiplication};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 use crate::jit::resolve::fragments::ROWS;
 
 /// An operation of the whole warp in which a lane brings and takes more than a word.
@@ -58,6 +58,10 @@ fn movmatrix(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }
     r.ty_of(&[Type::B16])?;
     let [to, value] = r.finish()?;
+    r.check(&[
+        (&to, Takes::To(Type::B32)),
+        (&value, Takes::Register(Type::B32)),
+    ])?;
     Ok(warp::exchange(Meeting::Transpose, value, to))
 }
 
@@ -159,6 +163,10 @@ fn mma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     if let Some(selector) = selector
         && selector >= selectors(product)
     {
+        // The driver's compiler takes them. What they mean is written nowhere.
+        if elements[0] == Element::F16 && selector < 4 {
+            return Err(r.not_run(format!("selector {selector}")));
+        }
         return Err(r.invalid(format!("takes no selector {selector}")));
     }
     match (sparse, r.args) {
@@ -305,8 +313,8 @@ fn multiply(
     metadata: Option<&Arg>,
 ) -> Result<Box<dyn Operation>, Refusal> {
     let registers = |arg: &Arg| match arg {
-        Arg::Vector(list) => list.clone(),
-        arg => vec![arg.clone()],
+        Arg::Vector(list) => Ok(list.clone()),
+        _ => Err(r.invalid("takes registers in braces".into())),
     };
     let of_register = words_of_register(product) as usize;
     let words = product.words();
@@ -316,7 +324,7 @@ fn multiply(
         words[2],
         words[3],
     ];
-    let mut lists = [a, b, c, d].map(registers);
+    let mut lists = [registers(a)?, registers(b)?, registers(c)?, registers(d)?];
     for (n, list) in lists.iter_mut().enumerate() {
         let (takes, has) = (counts[n] / of_register, list.len());
         if takes != has {
@@ -338,11 +346,22 @@ fn multiply(
             return Err(r.invalid(format!("takes registers of {} bits", 8 * size)));
         }
     }
+    let [of_a, of_b] = product.elements.map(|element| factor_type(r, element));
+    let [of_c, of_d] = product.halves.map(|half| match half {
+        // Sums of sparse products may be in any register.
+        _ if product.sparse.is_some() => Type::B32,
+        true => Type::F16x2,
+        false => natural(product.elements[0]),
+    });
+    r.check(&[
+        (a, Takes::From(of_a)),
+        (b, Takes::From(of_b)),
+        (c, Takes::From(of_c)),
+        (d, Takes::ToOrNothing(of_d)),
+    ])?;
     let [a, b, c, taken] = lists;
-    if let Some(Arg::Reg(id)) = metadata
-        && r.registers[id.0 as usize].size() != 4
-    {
-        return Err(r.invalid("takes metadata of 32 bits".into()));
+    if let Some(metadata) = metadata {
+        r.check(&[(metadata, Takes::Register(Type::B32))])?;
     }
     let ty = match of_register {
         2 => Type::B64,
@@ -355,6 +374,18 @@ fn multiply(
         brought: brought.map(typed).collect(),
         taken: taken.into_iter().map(typed).collect(),
     }))
+}
+
+/// The type of a register with factors.
+fn factor_type(r: &Reader<'_>, element: Element) -> Type {
+    match element {
+        Element::F16 => Type::F16x2,
+        Element::Bf16 => Type::Bf16x2,
+        Element::Tf32 => Type::Tf32,
+        Element::F64 => Type::F64,
+        element if r.opcode == "wmma" && element.is_integer() => Type::U32,
+        _ => Type::B32,
+    }
 }
 
 /// How many words a register has.

@@ -8,7 +8,7 @@ use super::Lower;
 use super::async_copy::bracketed;
 use super::cluster::Reach;
 use crate::grid::mbarrier::{FAILED, MBARRIER, MBARRIER_TEST, Op, PENDING_COUNT, TEST_FAILED};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 /// Changes an object.
 #[derive(Debug)]
@@ -82,6 +82,10 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     if word == Word::Pending {
         r.ty_of(&[Type::B64])?;
         let [to, state] = r.finish()?;
+        r.check(&[
+            (&to, Takes::To(Type::U32)),
+            (&state, Takes::From(Type::U64)),
+        ])?;
         return Ok(Box::new(Pending { to, state }));
     }
     let arrives = matches!(word, Word::Does(Op::Arrive | Op::Drop));
@@ -116,6 +120,11 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     r.ty_of(&[Type::B64])?;
     r.end()?;
     let change = |op, address: &Arg, count: Arg, bytes: Arg, state: &Arg| {
+        r.check(&[
+            (&count, Takes::From(Type::U32)),
+            (&bytes, Takes::From(Type::U32)),
+            (state, Takes::ToOrNothing(Type::U64)),
+        ])?;
         Ok(Box::new(Change {
             op,
             reach,
@@ -147,18 +156,34 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             change(op, address, int(1), int(0), state)
         }
         (Word::Does(op @ (Op::Arrive | Op::Drop)), [state, address, count]) if !expects => {
+            if no_complete && matches!(count, Arg::Imm(Immediate::Int { bits: 0, .. })) {
+                return Err(r.invalid("counts one arrival at least".into()));
+            }
             change(op, address, count.clone(), int(0), state)
         }
         (Word::Test, [to, address, state])
-        | (Word::Try, [to, address, state] | [to, address, state, _]) => Ok(Box::new(Test {
-            reach,
-            address: bracketed(r, address)?,
-            state: match parity {
-                true => State::Parity(state.clone()),
-                false => State::Whole(state.clone()),
-            },
-            to: to.clone(),
-        })),
+        | (Word::Try, [to, address, state] | [to, address, state, _]) => {
+            let takes = match parity {
+                true => Takes::From(Type::U32),
+                false => Takes::From(Type::U64),
+            };
+            r.check(&[(to, Takes::To(Type::Pred)), (state, takes)])?;
+            if let (true, Arg::Imm(Immediate::Int { bits: 2.., .. })) = (parity, state) {
+                return Err(r.invalid("takes a parity of 0 or 1".into()));
+            }
+            if let [_, _, _, hint] = r.args {
+                r.check(&[(hint, Takes::From(Type::U32))])?;
+            }
+            Ok(Box::new(Test {
+                reach,
+                address: bracketed(r, address)?,
+                state: match parity {
+                    true => State::Parity(state.clone()),
+                    false => State::Whole(state.clone()),
+                },
+                to: to.clone(),
+            }))
+        }
         _ => Err(r.invalid("has not the operands that it takes".into())),
     }
 }

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::Type;
 
 use super::Lower;
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 #[derive(Debug)]
 struct IsOfKind {
@@ -16,10 +16,13 @@ struct IsOfKind {
 /// `istypep.type p, a`
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let bit = r.expect_any(&[("texref", 61), ("samplerref", 62), ("surfref", 63)])?;
-    Ok(Box::new(IsOfKind {
-        bit,
-        args: r.finish()?,
-    }))
+    let args = r.finish()?;
+    let [to, handle] = &args;
+    r.check(&[
+        (to, Takes::To(Type::Pred)),
+        (handle, Takes::Register(Type::U64)),
+    ])?;
+    Ok(Box::new(IsOfKind { bit, args }))
 }
 
 impl Operation for IsOfKind {

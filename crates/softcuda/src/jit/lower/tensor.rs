@@ -5,12 +5,12 @@ use ptx::ast::{Space, Type};
 
 use super::Lower;
 use super::async_copy::{bracketed, cache_hints, literal, without_policy};
-use super::bulk::{Manner, place, prefetch};
+use super::bulk::{Manner, check_mask, place, prefetch};
 use super::cluster::Reach;
 use crate::grid::bulk::Place;
 use crate::grid::reduce::Reduction;
 use crate::grid::tensor::{TENSOR_COPY, TENSOR_REPLACE, how};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 /// A copy of a box.
 #[derive(Debug)]
@@ -65,7 +65,11 @@ const STORES: &[(&str, Mode)] = &[
 fn place_in_tensor(r: &Reader<'_>, arg: &Arg, rank: u32) -> Result<(Arg, Vec<Arg>), Refusal> {
     match arg {
         Arg::List(parts) => match &parts[..] {
-            [map @ Arg::Address(..), Arg::Vector(at)] if at.len() == rank as usize => {
+            [map @ Arg::Address(_, offset), Arg::Vector(at)] if at.len() == rank as usize => {
+                r.check(&[(&parts[1], Takes::From(Type::S32))])?;
+                if *offset != 0 {
+                    return Err(r.invalid("takes a tensor map at no offset".into()));
+                }
                 Ok((map.clone(), at.clone()))
             }
             _ => Err(r.invalid(format!("takes a tensor map and {rank} coordinates"))),
@@ -77,8 +81,10 @@ fn place_in_tensor(r: &Reader<'_>, arg: &Arg, rank: u32) -> Result<(Arg, Vec<Arg
 /// `{offsets}`, of each dimension of pixels.
 fn pixel_offsets(r: &Reader<'_>, arg: &Arg, rank: u32) -> Result<Vec<Arg>, Refusal> {
     match arg {
-        Arg::Vector(offsets) if offsets.len() + 2 == rank as usize => Ok(offsets.clone()),
-        Arg::Reg(_) if rank == 3 => Ok(vec![arg.clone()]),
+        Arg::Vector(offsets) if offsets.len() + 2 == rank as usize => {
+            r.check(&[(arg, Takes::From(Type::U16))])?;
+            Ok(offsets.clone())
+        }
         _ => Err(r.invalid(format!("takes {} offsets of pixels", rank - 2))),
     }
 }
@@ -119,6 +125,7 @@ fn load(r: &mut Reader<'_>, rank: u32, to: Place) -> Result<Box<dyn Operation>, 
         (true, [mask]) => Some(mask.clone()),
         _ => return wrong(),
     };
+    check_mask(r, mask.as_ref())?;
     let (map, at) = place_in_tensor(r, tensor, rank)?;
     Ok(Box::new(Copy {
         how: rank << how::RANK
@@ -266,8 +273,20 @@ pub(super) fn decode_replace(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, R
         (0 | 1 | 6.., [map, value]) => (map, 0, value),
         _ => return Err(r.invalid("has not the operands that it takes".into())),
     };
-    if field >= 6 {
-        literal(r, value)?;
+    if ord > 4 {
+        return Err(r.invalid("takes a dimension from 0 to 4".into()));
+    }
+    r.check(&[(value, Takes::From(ty))])?;
+    // The last value of each field that is a choice.
+    let last = match field {
+        6 => 12,
+        7 => 2,
+        8 => 3,
+        9 => 1,
+        _ => u64::MAX,
+    };
+    if field >= 6 && literal(r, value)? > last {
+        return Err(r.invalid(format!("takes a number from 0 to {last}")));
     }
     Ok(Box::new(Replace {
         place,

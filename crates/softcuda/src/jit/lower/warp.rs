@@ -9,7 +9,7 @@ use ptx::ast::{Immediate, Type};
 use super::Lower;
 use crate::grid::rounds::Wait;
 use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, Tile, unmasked};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 /// An operation, with what a lane brings and where its results go.
 #[derive(Debug)]
@@ -88,7 +88,15 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
                 return Err(r.unknown_modifier());
             }
             let [to, mask] = r.finish()?;
-            let (to, predicate) = pair(&to);
+            let Arg::Pair(to, predicate) = to else {
+                return Err(r.invalid("takes a register and a predicate: d|p".into()));
+            };
+            r.check(&[
+                (&to, Takes::ToOrNothing(Type::U32)),
+                (&predicate, Takes::To(Type::Pred)),
+                (&mask, Takes::From(Type::U32)),
+            ])?;
+            let (to, predicate) = (*to, *predicate);
             Ok(Box::new(Meet {
                 kind: Meeting::Elect as u32,
                 mask: Some(mask),

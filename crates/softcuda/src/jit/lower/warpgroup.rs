@@ -9,7 +9,7 @@ use super::matrix::{self, Exchange};
 use crate::grid::matrix::Element;
 use crate::grid::matrix::group::GroupProduct;
 use crate::grid::warp::group_multiplication;
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 /// Decodes `wgmma`.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
@@ -26,9 +26,11 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     match (what, r.args) {
         (0, _) => mma_async(r, sparse),
         (1, []) => r.end().map(|()| control::nothing()),
-        (2, [Arg::Imm(Immediate::Int { .. })]) => r.end().map(|()| control::nothing()),
+        (2, [Arg::Imm(Immediate::Int { bits, .. })]) if *bits as i64 >= 0 => {
+            r.end().map(|()| control::nothing())
+        }
         (1, _) => Err(r.invalid("takes no operands".into())),
-        _ => Err(r.invalid("takes a number".into())),
+        _ => Err(r.invalid("takes a number that is not negative".into())),
     }
 }
 
@@ -112,7 +114,10 @@ fn mma_async(r: &mut Reader<'_>, sparse: bool) -> Result<Box<dyn Operation>, Ref
     if !alike || !there || !sums || saturates && (!whole || bits) || sparse && bits {
         return Err(r.invalid("has types that do not go together".into()));
     }
-    let columns_fit = columns % 8 == 0 && (8..=256).contains(&columns);
+    // Of integers, there are 24 and multiples of 16 beside 8.
+    let step = if whole { 16 } else { 8 };
+    let columns_fit = matches!(columns, 8 | 24) || columns % step == 0;
+    let columns_fit = columns_fit && (8..=256).contains(&columns);
     if rows != 64 || !columns_fit || depth != product.depth() {
         return Err(r.invalid("has no such shape for these elements".into()));
     }
@@ -120,20 +125,27 @@ fn mma_async(r: &mut Reader<'_>, sparse: bool) -> Result<Box<dyn Operation>, Ref
         Arg::Vector(list) if list.len() == count => Ok(list.clone()),
         _ => Err(r.invalid(format!("takes {count} registers"))),
     };
-    let fits = |arg: &Arg, size: u32| match arg {
-        Arg::Reg(id) => r.registers[id.0 as usize].size() == size,
-        _ => false,
-    };
     let sums = list(d, product.sums())?;
     let of_a = match in_registers {
         true => list(a, 4)?,
         false => vec![a.clone()],
     };
-    let size_of_a = if in_registers { 4 } else { 8 };
-    let registers = sums.iter().all(|arg| fits(arg, 4));
-    let has_metadata = metadata.is_none_or(|(metadata, _)| fits(metadata, 4));
-    if !registers || !of_a.iter().all(|arg| fits(arg, size_of_a)) || !fits(b, 8) || !has_metadata {
-        return Err(r.invalid("takes registers of 32 bits, and descriptors of 64".into()));
+    let type_of_d = match of_d {
+        Type::F16 => Type::F16x2,
+        ty => ty,
+    };
+    let takes_a = match in_registers {
+        true => Takes::Register(Type::B32),
+        false => Takes::From(Type::U64),
+    };
+    r.check(&[
+        (d, Takes::To(type_of_d)),
+        (a, takes_a),
+        (b, Takes::From(Type::U64)),
+        (scale, Takes::From(Type::Pred)),
+    ])?;
+    if let Some((metadata, _)) = metadata {
+        r.check(&[(metadata, Takes::Register(Type::B32))])?;
     }
     let words = |list: &[Arg]| list.iter().map(|arg| (arg.clone(), Type::B32)).collect();
     let taken: Vec<(Arg, Type)> = words(&sums);

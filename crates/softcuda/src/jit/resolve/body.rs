@@ -207,6 +207,11 @@ fn decode(
             module.invalid(instruction.pos, what);
             continue;
         }
+        if types::narrow_address(instruction, &pending.args, &tables.registers).is_some() {
+            let what = format!("`{}`: takes an address of 64 bits", instruction.opcode);
+            module.invalid(instruction.pos, what);
+            continue;
+        }
         let (opcode, modifiers) = (&instruction.opcode, &instruction.modifiers);
         let functions = &module.program.functions;
         let pos = instruction.pos;
@@ -543,6 +548,11 @@ impl<'a> Resolve<'_, 'a> {
 
     fn instruction(&mut self, instruction: &'a ast::Instruction) {
         if instruction.opcode == "pragma" {
+            return;
+        }
+        let (target, version) = (self.module.target, self.module.program.version);
+        if let Some(what) = isa::too_old(instruction, target, version) {
+            self.module.invalid(instruction.pos, what);
             return;
         }
         let refusals = self.module.refusals.len();

@@ -84,13 +84,6 @@ fn space(word: &str) -> Option<&'static str> {
     }
 }
 
-fn registers(arg: &Arg) -> Vec<Arg> {
-    match arg {
-        Arg::Vector(list) => list.clone(),
-        arg => vec![arg.clone()],
-    }
-}
-
 impl Steps<'_, '_, '_> {
     pub(super) fn step(&mut self, text: &str, args: Vec<Arg>) {
         self.resolve.step(self.at.pos, self.guard, text, args);
@@ -164,8 +157,10 @@ impl Steps<'_, '_, '_> {
             return Err(format!("modifier .{word} is not known here"));
         }
         let (address, list) = match (load, args) {
-            (true, [list, address]) | (false, [address, list]) => (address, registers(list)),
-            _ => return Err("takes registers and an address".into()),
+            (true, [Arg::Vector(list), address]) | (false, [address, Arg::Vector(list)]) => {
+                (address, list)
+            }
+            _ => return Err("takes registers in braces and an address".into()),
         };
         let fits = |arg: &Arg| match self.type_of(arg) {
             Some(ty) => ty.size() == 4,
@@ -278,7 +273,9 @@ impl Steps<'_, '_, '_> {
             (false, [address, list, stride]) => (address, list, Some(stride)),
             _ => return Err("takes registers, an address and a stride".into()),
         };
-        let list = registers(list);
+        let Arg::Vector(list) = list else {
+            return Err("takes registers in braces".into());
+        };
         let size = if fragment.element == Type::B64 { 8 } else { 4 };
         let fits = |arg: &Arg| self.type_of(arg).is_some_and(|ty| ty.size() == size);
         if list.len() != fragment.registers || !list.iter().all(fits) {

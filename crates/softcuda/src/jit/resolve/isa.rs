@@ -2,7 +2,8 @@
 //! right, so its module loads, and a kernel that reaches the instruction does not launch. Any other
 //! word is refused when the module is loaded, as the driver's compiler does.
 
-use ptx::opcode::{Fact, Opcode};
+use ptx::ast::Instruction;
+use ptx::opcode::{self, Opcode, Target, Version};
 
 /// Modifiers that are no types. Those with `::` are hints, scopes and spaces, of which later
 /// versions bring more.
@@ -19,7 +20,7 @@ const MODIFIERS: &str = "
 ";
 
 /// Opcodes of which some forms are right and not run; of all others every form is.
-const OF_MORE_FORMS: &str = "atom cp cvt ld ldu mbarrier prefetch red st tensormap wgmma wmma";
+const OF_MORE_FORMS: &str = "atom cvt prefetch red";
 
 /// Those of them that have forms of more types.
 const OF_MORE_TYPES: &str = "atom cvt red";
@@ -28,9 +29,28 @@ fn has(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|found| found == word)
 }
 
-/// Whether this is an opcode for the targets up to sm_90.
+/// Whether this is an opcode of any target.
 pub(super) fn is_opcode(name: &str) -> bool {
-    Opcode::of(name).is_some_and(|opcode| !opcode.has(Fact::Sm100))
+    Opcode::of(name).is_some()
+}
+
+/// What is too old in a module of this target and version for it to have the instruction.
+pub(super) fn too_old(
+    instruction: &Instruction,
+    target: Option<Target>,
+    version: Version,
+) -> Option<String> {
+    let since = opcode::since(&instruction.opcode, &instruction.modifiers);
+    let needs = match (since.target, since.version) {
+        (Some(least), _) if target < Some(least) => format!(".target {least}"),
+        (_, Some(least)) if version < least => format!(".version {}.{}", least.0, least.1),
+        _ => return None,
+    };
+    let words = [&instruction.opcode]
+        .into_iter()
+        .chain(&instruction.modifiers);
+    let text: Vec<&str> = words.map(String::as_str).collect();
+    Some(format!("`{}`: needs {needs} or newer", text.join(".")))
 }
 
 /// Whether a modifier that an instruction does not take here may be right all the same.

@@ -14,11 +14,12 @@ mod order;
 mod scope;
 mod special;
 mod tensor_map;
-mod types;
+pub(super) mod types;
 
 use std::collections::{HashMap, HashSet};
 
 use ptx::ast::{self, Item, Linkage, Pos, Space, Type, Variable};
+use ptx::opcode::Target;
 
 use super::decode::{Refusal, Symbol};
 use super::layout::{self, Layout};
@@ -53,6 +54,10 @@ pub(crate) fn resolve(module: &ast::Module) -> Result<(Program, Names), Vec<Refu
             address_taken: vec![],
             function_base: Program::new_function_base(),
         },
+        target: module
+            .target
+            .first()
+            .and_then(|name| Target::from_name(name)),
         names: HashMap::new(),
         arrays: HashMap::new(),
         defined: HashSet::new(),
@@ -90,6 +95,7 @@ pub(crate) type Names = HashMap<String, Symbol>;
 /// The module being checked.
 struct Resolver {
     program: Program,
+    target: Option<Target>,
     names: Names,
     /// The size of a scalar of each array among the variables in `.global`, `.const` and `.shared`.
     arrays: HashMap<Symbol, u32>,
@@ -301,7 +307,31 @@ impl Resolver {
         }
     }
 
+    /// Sizes of blocks and numbers of registers are not 0, and a block has one size.
+    fn check_directives(&mut self, function: &ast::Function) {
+        let mut sizes = vec![];
+        for directive in &function.directives {
+            let ast::FunctionDirective::Numbers(name, numbers) = directive else {
+                continue;
+            };
+            if matches!(name.as_str(), "maxntid" | "reqntid") {
+                sizes.push(name);
+            } else if !matches!(name.as_str(), "minnctapersm" | "maxnreg") {
+                continue;
+            }
+            if numbers.contains(&0) {
+                let what = format!("`{}`: .{name} takes no 0", function.name);
+                self.invalid(function.pos, what);
+            }
+        }
+        if sizes.iter().any(|name| *name != sizes[0]) {
+            let what = format!("`{}` has .maxntid and .reqntid", function.name);
+            self.invalid(function.pos, what);
+        }
+    }
+
     fn declare_function(&mut self, function: &ast::Function) {
+        self.check_directives(function);
         let signature = Signature {
             returns: Layout::of(&function.returns),
             params: Layout::of(&function.params),

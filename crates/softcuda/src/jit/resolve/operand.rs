@@ -25,7 +25,15 @@ impl Resolve<'_, '_> {
             Operand::Member(name, component) => self.member(at, name, component),
             Operand::Immediate(immediate) => Arg::Imm(*immediate),
             Operand::Address(address) => self.address(at, address),
-            Operand::Vector(operands) => Arg::Vector(self.operands(at, operands)),
+            Operand::Vector(operands) => {
+                if operands
+                    .iter()
+                    .any(|part| matches!(part, Operand::Vector(_)))
+                {
+                    return self.unfit(at.pos, "a vector has no vectors in it".into());
+                }
+                Arg::Vector(self.operands(at, operands))
+            }
             Operand::List(operands) => Arg::List(self.operands(at, operands)),
             Operand::Pair(a, b) => {
                 let a = self.operand(at, a);

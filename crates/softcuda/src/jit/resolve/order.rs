@@ -45,6 +45,8 @@ enum Kind {
     Type,
     Space,
     Layout,
+    /// Of the two of `createpolicy` the first comes first.
+    Priority,
     Free,
 }
 
@@ -56,6 +58,8 @@ fn kind(word: &str) -> Kind {
         Kind::Space
     } else if matches!(word, "row" | "col") {
         Kind::Layout
+    } else if word.starts_with("L2::evict_") {
+        Kind::Priority
     } else {
         Kind::Free
     }

@@ -41,7 +41,35 @@ pub(super) fn mismatch(
     })
 }
 
-fn fits(register: Type, ty: Type) -> bool {
+/// The register of 32 bits that stands for an address where one of 64 bits must.
+pub(super) fn narrow_address(
+    instruction: &Instruction,
+    args: &[Arg],
+    registers: &[Type],
+) -> Option<RegId> {
+    let narrow = |word: &String| {
+        let space = word.split("::").next().unwrap_or_default();
+        matches!(
+            space,
+            "shared" | "local" | "const" | "param" | "async" | "tensormap"
+        )
+    };
+    if !opcode::has(&instruction.opcode, Fact::WideAddresses)
+        || instruction.modifiers.iter().any(narrow)
+    {
+        return None;
+    }
+    args.iter().find_map(|arg| match arg {
+        Arg::Address(base, _) => match **base {
+            Arg::Reg(id) if registers[id.0 as usize].size() == 4 => Some(id),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Whether a register of one type is right where another is taken.
+pub(in crate::jit) fn fits(register: Type, ty: Type) -> bool {
     use Type::*;
     let integer = |ty| matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64);
     let untyped = |ty| matches!(ty, B8 | B16 | B32 | B64 | B128);

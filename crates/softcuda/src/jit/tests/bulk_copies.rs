@@ -34,8 +34,9 @@ fn copies_complete_at_a_barrier() {
         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint
             [%r4+128], [%rd2], %r5, [%r4+4096], %rd4;",
         // What is no multiple of 16 bytes is left out, as an H200 does it.
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
-            [%r4+128], [%rd2], 264, [%r4+4096];",
+        "mov.u32 %r5, 264;
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+            [%r4+128], [%rd2], %r5, [%r4+4096];",
         "mov.u64 %rd4, 0;
         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
             [%r4+128], [%rd4], 0, [%r4+4096];
@@ -203,7 +204,7 @@ fn misuse_faults() {
             IllegalAddress,
         ),
         (
-            format!("{load} [%r4], [%rd2], 0x100000, [%r4+4096];"),
+            format!("{load} [%r4], [%rd2], 0xffff0, [%r4+4096];"),
             IllegalAddress,
         ),
         (

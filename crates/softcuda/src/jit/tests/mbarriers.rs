@@ -37,7 +37,7 @@ fn phases_of_arrivals() {
         mbarrier.pending_count.b64 %r5, %rd4; st.global.u32 [%rd1+12], %r5;
         mbarrier.arrive.release.cta.shared::cta.b64 %rd5, [%r4], 3;
         mbarrier.pending_count.b64 %r5, %rd5; st.global.u32 [%rd1+16], %r5;
-        mbarrier.arrive.noComplete.shared.b64 _, [%r4], 0;
+        mov.u32 %r19, 0; mbarrier.arrive.noComplete.shared.b64 _, [%r4], %r19;
         mbarrier.arrive.b64 %rd6, [s];
         mbarrier.pending_count.b64 %r5, %rd6; st.global.u32 [%rd1+20], %r5;",
         &state("24", "%rd4"),
@@ -92,7 +92,8 @@ fn phases_of_bytes() {
         "mbarrier.arrive.shared.b64 %rd4, [%r4], 2;",
         &parity("24"),
         "mbarrier.arrive_drop.expect_tx.shared.b64 _, [%r4], 0;
-        mbarrier.arrive_drop.noComplete.release.cta.shared.b64 %rd4, [%r4], 0;",
+        mov.u32 %r19, 0;
+        mbarrier.arrive_drop.noComplete.release.cta.shared.b64 %rd4, [%r4], %r19;",
         // Copies arrive as they complete.
         "mbarrier.init.shared.b64 [%r4], 2;
         cp.async.ca.shared.global [%r4+64], [%rd2], 4;

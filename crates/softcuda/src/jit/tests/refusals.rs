@@ -282,3 +282,229 @@ fn counts_of_registers() {
         log(&format!("setmaxnreg.inc.sync.aligned.u32 {count};"));
     }
 }
+
+/// The log of a module for this target and version, with a body of this line; empty if it loads.
+fn log_for(version: &str, target: &str, line: &str) -> String {
+    let source = format!(
+        ".version {version}\n.target {target}\n.address_size 64\n.visible .entry k(.param .u64 p) {{
+    .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %rd<4>;
+    .reg .s32 %s<4>; .reg .f64 %fd<4>; .reg .f16x2 %x<4>; .shared .align 8 .b8 s[64];
+{line}\n}}"
+    );
+    match Module::load(source.as_bytes(), &LoadOptions::default()) {
+        Ok(module) => module.warnings.clone(),
+        Err(error) => {
+            assert_eq!(error.kind, LoadErrorKind::InvalidPtx, "{line}");
+            assert!(error.log.contains("line 7;"), "{line}: {}", error.log);
+            error.log
+        }
+    }
+}
+
+/// Each loads with the oldest target and version that have it, and not with older ones.
+#[test]
+fn what_is_too_new_for_the_module() {
+    for (line, before, target, version) in [
+        ("wgmma.fence.sync.aligned;", "sm_90", "sm_90a", "8.0"),
+        (
+            "setmaxnreg.inc.sync.aligned.u32 40;",
+            "sm_90",
+            "sm_90a",
+            "8.0",
+        ),
+        (
+            "tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;",
+            "sm_90",
+            "sm_90a",
+            "8.3",
+        ),
+        ("mbarrier.init.b64 [%rd1], 1;", "sm_75", "sm_80", "7.0"),
+        (
+            "mbarrier.try_wait.b64 %p1, [%rd1], %rd2;",
+            "sm_80",
+            "sm_90",
+            "7.8",
+        ),
+        ("cp.async.wait_all;", "sm_75", "sm_80", "7.0"),
+        ("cp.async.bulk.commit_group;", "sm_80", "sm_90", "8.0"),
+        ("mapa.u64 %rd1, %rd2, 1;", "sm_80", "sm_90", "7.8"),
+        ("elect.sync _|%p1, -1;", "sm_80", "sm_90", "8.0"),
+        ("barrier.cluster.arrive;", "sm_80", "sm_90", "7.8"),
+        ("fence.proxy.async;", "sm_80", "sm_90", "8.0"),
+        ("griddepcontrol.wait;", "sm_80", "sm_90", "7.8"),
+        (
+            "ldmatrix.sync.aligned.m8n8.x1.b16 {%r1}, [%rd1];",
+            "sm_70",
+            "sm_75",
+            "6.5",
+        ),
+        (
+            "stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r1};",
+            "sm_80",
+            "sm_90",
+            "7.8",
+        ),
+        ("redux.sync.add.u32 %r1, %r2, -1;", "sm_75", "sm_80", "7.0"),
+        ("cvt.rn.bf16.f32 %h1, %f1;", "sm_75", "sm_80", "7.0"),
+        ("cvt.rn.bf16.s32 %h1, %r1;", "sm_80", "sm_90", "7.8"),
+        (
+            "atom.global.gpu.add.u32 %r1, [%rd1], 1;",
+            "sm_52",
+            "sm_60",
+            "5.0",
+        ),
+        ("ld.acquire.gpu.u32 %r1, [%rd1];", "sm_61", "sm_70", "6.0"),
+    ] {
+        let (major, minor) = version.split_once('.').unwrap();
+        let (major, minor): (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());
+        let older = match minor {
+            0 => format!("{}.9", major - 1),
+            minor => format!("{major}.{}", minor - 1),
+        };
+        assert_eq!(log_for("9.0", target, line), "", "{line}");
+        let refused = log_for("9.0", before, line);
+        let needs = format!("needs .target {target} or newer");
+        assert!(refused.contains(&needs), "{line}: {refused}");
+        // Versions older than the target itself are refused for that.
+        if !matches!(version, "5.0" | "6.0" | "7.0" | "7.8") && !target.ends_with('a') {
+            let refused = log_for(&older, target, line);
+            let needs = format!("needs .version {version} or newer");
+            assert!(refused.contains(&needs), "{line}: {refused}");
+        }
+    }
+    let needs_100 = log_for("9.0", "sm_90a", "st.bulk.weak.shared::cta [%r3], 16, 0;");
+    assert!(needs_100.contains("needs .target sm_100"), "{needs_100}");
+}
+
+#[test]
+fn operands_of_other_types() {
+    for line in [
+        "mbarrier.init.shared.b64 [%r3], %rd1;",
+        "mbarrier.arrive.shared.b64 %r4, [%r3];",
+        "mbarrier.test_wait.shared.b64 %p1, [%r3], %r4;",
+        "mbarrier.test_wait.parity.shared.b64 %p1, [%r3], %rd1;",
+        "mbarrier.test_wait.parity.shared.b64 %p1, [%r3], 2;",
+        "mbarrier.try_wait.parity.shared.b64 %r1, [%r3], 0;",
+        "mbarrier.pending_count.b64 %rd1, %rd2;",
+        "mbarrier.arrive.noComplete.shared.b64 %rd1, [%r3], 0;",
+        "mbarrier.arrive.shared.b64 %rd1, [%r3], %tid.x;",
+        "cp.async.ca.shared.global [%r3], [%rd1], 16, %rd2;",
+        "cp.async.ca.shared.global [%r3], [%rd1], 16, 17;",
+        "cp.async.ca.shared.global.L2::96B [%r3], [%rd1], 4;",
+        "cp.async.ca.global.shared [%rd1], [%r3], 4;",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 15;",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], -16;",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], %rd2;",
+        "cp.async.bulk.prefetch.L2.global [%rd1], 8;",
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%rd2}], [%r3];",
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%f2}], [%r3];",
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {{%r2}}], [%r3];",
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1+64, {%r2}], [%r3];",
+        "tensormap.replace.tile.box_dim.global.b1024.b32 [%rd1], 5, %r1;",
+        "tensormap.replace.tile.rank.global.b1024.b32 [%rd1], %rd2;",
+        "tensormap.replace.tile.elemtype.global.b1024.b32 [%rd1], 13;",
+        "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [%rd1], 4;",
+        "mapa.shared::cluster.u32 %r4, %r3, %rd1;",
+        "mapa.u64 %r4, %rd1, 1;",
+        "mapa.u32 %r4, %rd1, 1;",
+        "getctarank.u32 %r4, %rd1;",
+        "getctarank.u64 %rd2, %rd1;",
+        "elect.sync %r1|%p1, %rd1;",
+        "elect.sync %p1, -1;",
+        "elect.sync _|_, -1;",
+        "createpolicy.fractional.L2::evict_first.b64 %r1;",
+        "createpolicy.fractional.L2::evict_first.b64 %rd1, 2.0;",
+        "createpolicy.fractional.L2::evict_first.b64 %rd1, 0.0;",
+        "createpolicy.fractional.L2::evict_first.L2::evict_last.b64 %rd1;",
+        "createpolicy.range.L2::evict_first.b64 %rd1, [%rd2], 16, 8;",
+        "createpolicy.cvt.L2.b64 %rd1, %r1;",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r3], %rd1, [%r3];",
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32
+            [%r3], %rd1, [%r3];",
+        "red.async.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r3], %r1, [%r3];",
+        "red.async.relaxed.cta.shared::cluster.mbarrier::complete_tx::bytes.add.u32
+            [%r3], %r1, [%r3];",
+        "fence.mbarrier_init.release.cta;",
+        "istypep.texref %p1, %r1;",
+        "istypep.samplerref %r1, %rd1;",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r1, [%r3];",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %rd1, %r2;",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %r1, 1;",
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
+            {%f0, %f1, %f2, %f3}, {%f4, %f5}, {%r4}, {%f0, %f1, %f2, %f3};",
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
+            {%f0, %f1, %f2, %f3}, {%r4, %r5}, {%r4}, {0, 0, 0, 0};",
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
+            {%f0, %f1, %f2, %f3}, {%r4, %r5}, %r4, {%f0, %f1, %f2, %f3};",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16
+            {%f0, %f1, %f2, %f3}, %rd1, %rd1, %r1, 1, 1, 0, 0;",
+        "wgmma.wait_group.sync.aligned -1;",
+        "st.global.frobnicate.u32 [%rd1], %r1;",
+        "ld.global.u32 %r1, [%r2];",
+        "st.u32 [%r2], %r1;",
+        "mbarrier.inval.b64 [%r2];",
+    ] {
+        assert_ne!(log_for("8.8", "sm_90a", line), "", "{line}");
+    }
+    let integers = |columns: u32| {
+        let registers = vec!["%r1"; columns as usize / 2].join(", ");
+        let line = format!(
+            "wgmma.mma_async.sync.aligned.m64n{columns}k32.s32.s8.s8 {{{registers}}}, %rd1, %rd1, 1;"
+        );
+        log_for("8.8", "sm_90a", &line)
+    };
+    for columns in [8, 24, 48, 80, 256] {
+        assert_eq!(integers(columns), "", "{columns}");
+    }
+    for columns in [40, 56, 248] {
+        assert!(integers(columns).contains("no such shape"), "{columns}");
+    }
+}
+
+/// What the driver's compiler takes beside the plain forms.
+#[test]
+fn operands_that_are_right() {
+    for line in [
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s64
+            [%r3], %rd1, [%r3];",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16
+            {%f0, %f1, %f2, %f3}, 5, %rd1, !%p1, 1, 1, 0, 0;",
+        "wgmma.wait_group.sync.aligned 100;",
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
+            {%r0, %f1, _, %f3}, {%f4, %r5}, {%x1}, {%f0, 0f3F800000, %f2, %f3};",
+        "mapa.shared::cluster.u32 %r4, s, 1;",
+        "mbarrier.pending_count.b64 %r4, 5;",
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%f1, %r2}], [%r3];",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 1048560;",
+        "createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %rd1, 1.0;",
+        "createpolicy.cvt.L2.b64 %rd1, %rd2;",
+    ] {
+        assert_eq!(log_for("8.8", "sm_90a", line), "", "{line}");
+    }
+    // A selector that the compiler takes, and whose meaning is written nowhere.
+    let log = log_for(
+        "8.8",
+        "sm_90a",
+        "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32
+            {%f0, %f1, %f2, %f3}, {%r4, %r5, %r4, %r5}, {%r4, %r5, %r4, %r5},
+            {%f0, %f1, %f2, %f3}, %r1, 2;",
+    );
+    assert!(log.contains("selector 2 is not supported"), "{log}");
+}
+
+#[test]
+fn sizes_of_blocks() {
+    for directives in [
+        ".reqntid 0",
+        ".maxntid 8, 0",
+        ".minnctapersm 0",
+        ".maxntid 8 .reqntid 8",
+    ] {
+        let source = harness::module(&format!(".entry k() {directives} {{ ret; }}"));
+        let error = harness::refusal(&source);
+        assert_eq!(error.kind, LoadErrorKind::InvalidPtx, "{directives}");
+    }
+    harness::load(&harness::module(
+        ".entry k() .reqntid 8 .minnctapersm 1 .reqnctapercluster 0 { ret; }",
+    ));
+}

@@ -478,7 +478,11 @@ fn misuse_faults() {
             IllegalInstruction,
         ),
         (right, two("%r4+0x10000", "%rd1"), IllegalAddress),
-        (right, two("%r4", "%rd1+8"), Misaligned),
+        (
+            right,
+            format!("add.u64 %rd1, %rd1, 8; {}", two("%r4", "%rd1")),
+            Misaligned,
+        ),
         (
             map(&[64, 2000], &[64, 70]),
             two("%r4", "%rd1"),

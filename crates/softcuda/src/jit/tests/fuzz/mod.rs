@@ -250,7 +250,7 @@ fn forms_load() {
     let mut refused = vec![];
     for instruction in &all {
         let source = format!(
-            ".version 8.8\n.target sm_90\n.address_size 64\n.entry forms() {{ {declarations}\n{};\n}}",
+            ".version 8.8\n.target sm_90a\n.address_size 64\n.entry forms() {{ {declarations}\n{};\n}}",
             instruction.to_string().trim_end_matches(';')
         );
         if let Some(log) = refusal(&source) {

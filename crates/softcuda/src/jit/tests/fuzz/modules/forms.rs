@@ -249,7 +249,7 @@ pub fn instructions() -> Vec<Instruction> {
         }
     }
     let source = format!(
-        ".version 8.8\n.target sm_90\n.address_size 64\n.entry forms() {{ {DECLARATIONS}\n{}\n}}",
+        ".version 8.8\n.target sm_90a\n.address_size 64\n.entry forms() {{ {DECLARATIONS}\n{}\n}}",
         texts.join("\n")
     );
     let module = ptx::parse(&source).unwrap_or_else(|errors| panic!("{errors}"));

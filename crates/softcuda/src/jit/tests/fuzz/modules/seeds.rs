@@ -197,7 +197,7 @@ fn slices(module: &Module) -> Vec<Module> {
         }
         slices.push(Module {
             version: module.version,
-            target: vec!["sm_90".into()],
+            target: vec!["sm_90a".into()],
             address_size: 64,
             items,
         });

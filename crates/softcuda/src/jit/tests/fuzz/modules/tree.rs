@@ -594,7 +594,7 @@ fn declare(body: &mut Vec<Statement>) {
         return;
     }
     let source = format!(
-        ".version 8.8 .target sm_90 .entry k() {{ {} }}",
+        ".version 8.8 .target sm_90a .entry k() {{ {} }}",
         forms::DECLARATIONS
     );
     let module = ptx::parse(&source).expect("the declarations are right");

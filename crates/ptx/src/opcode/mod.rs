@@ -1,4 +1,9 @@
-//! The opcodes of the PTX ISA, and what is true of all instructions of an opcode.
+//! The opcodes of the PTX ISA, what is true of all instructions of an opcode, and [which targets
+//! and versions](since()) have them.
+
+mod since;
+
+pub use since::{Since, Target, Version, since};
 
 /// What is true of the instructions of an opcode, whatever their modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +18,11 @@ pub enum Fact {
     Computes,
     /// All operands are of the type that the instruction names, but where it names two or widens.
     Uniform,
+    /// A register with an address of global or generic memory has 64 bits.
+    WideAddresses,
     /// With floats, an arithmetic operation: a result that is no number has the one NaN that the
     /// ISA gives.
     Arithmetic,
-    /// The target must be `sm_100` or newer.
-    Sm100,
 }
 
 /// An opcode: the first word of an instruction.
@@ -55,7 +60,7 @@ const fn opcode(name: &'static str, facts: &'static [Fact]) -> Opcode {
     Opcode { name, facts }
 }
 
-use Fact::{Arithmetic, Computes, Moves, ReadsFirst, Sm100, Uniform, UpdatesFirst};
+use Fact::{Arithmetic, Computes, Moves, ReadsFirst, Uniform, UpdatesFirst, WideAddresses};
 
 const ALL: &[Opcode] = &[
     opcode("abs", &[Uniform, Arithmetic]),
@@ -64,8 +69,8 @@ const ALL: &[Opcode] = &[
     opcode("addc", &[Computes, Uniform]),
     opcode("alloca", &[]),
     opcode("and", &[Computes, Uniform]),
-    opcode("applypriority", &[ReadsFirst]),
-    opcode("atom", &[]),
+    opcode("applypriority", &[ReadsFirst, WideAddresses]),
+    opcode("atom", &[WideAddresses]),
     opcode("bar", &[ReadsFirst]),
     opcode("barrier", &[ReadsFirst]),
     opcode("bfe", &[Computes]),
@@ -77,7 +82,7 @@ const ALL: &[Opcode] = &[
     opcode("brkpt", &[]),
     opcode("brx", &[ReadsFirst]),
     opcode("call", &[Moves]),
-    opcode("clusterlaunchcontrol", &[Sm100]),
+    opcode("clusterlaunchcontrol", &[]),
     opcode("clz", &[]),
     opcode("cnot", &[]),
     opcode("copysign", &[Uniform]),
@@ -86,7 +91,7 @@ const ALL: &[Opcode] = &[
     opcode("createpolicy", &[]),
     opcode("cvt", &[Computes]),
     opcode("cvta", &[Computes]),
-    opcode("discard", &[ReadsFirst]),
+    opcode("discard", &[ReadsFirst, WideAddresses]),
     opcode("div", &[Uniform, Arithmetic]),
     opcode("dp2a", &[]),
     opcode("dp4a", &[]),
@@ -100,9 +105,9 @@ const ALL: &[Opcode] = &[
     opcode("griddepcontrol", &[]),
     opcode("isspacep", &[]),
     opcode("istypep", &[]),
-    opcode("ld", &[Moves]),
+    opcode("ld", &[Moves, WideAddresses]),
     opcode("ldmatrix", &[]),
-    opcode("ldu", &[Moves]),
+    opcode("ldu", &[Moves, WideAddresses]),
     opcode("lg2", &[Uniform, Arithmetic]),
     opcode("lop3", &[Computes]),
     opcode("mad", &[Computes, Uniform, Arithmetic]),
@@ -111,7 +116,7 @@ const ALL: &[Opcode] = &[
     opcode("mapa", &[]),
     opcode("match", &[]),
     opcode("max", &[Computes, Uniform, Arithmetic]),
-    opcode("mbarrier", &[]),
+    opcode("mbarrier", &[WideAddresses]),
     opcode("membar", &[]),
     opcode("min", &[Computes, Uniform, Arithmetic]),
     opcode("mma", &[]),
@@ -126,11 +131,11 @@ const ALL: &[Opcode] = &[
     opcode("or", &[Computes, Uniform]),
     opcode("pmevent", &[]),
     opcode("popc", &[]),
-    opcode("prefetch", &[ReadsFirst]),
-    opcode("prefetchu", &[ReadsFirst]),
+    opcode("prefetch", &[ReadsFirst, WideAddresses]),
+    opcode("prefetchu", &[ReadsFirst, WideAddresses]),
     opcode("prmt", &[Computes]),
     opcode("rcp", &[Uniform, Arithmetic]),
-    opcode("red", &[ReadsFirst]),
+    opcode("red", &[ReadsFirst, WideAddresses]),
     opcode("redux", &[]),
     opcode("rem", &[Uniform]),
     opcode("ret", &[]),
@@ -147,7 +152,7 @@ const ALL: &[Opcode] = &[
     opcode("sin", &[Uniform, Arithmetic]),
     opcode("slct", &[Computes]),
     opcode("sqrt", &[Uniform, Arithmetic]),
-    opcode("st", &[ReadsFirst, Moves]),
+    opcode("st", &[ReadsFirst, Moves, WideAddresses]),
     opcode("stackrestore", &[ReadsFirst]),
     opcode("stacksave", &[]),
     opcode("stmatrix", &[]),
@@ -159,7 +164,7 @@ const ALL: &[Opcode] = &[
     opcode("sust", &[]),
     opcode("szext", &[Computes]),
     opcode("tanh", &[Arithmetic]),
-    opcode("tcgen05", &[Sm100]),
+    opcode("tcgen05", &[]),
     opcode("tensormap", &[]),
     opcode("testp", &[]),
     opcode("tex", &[]),
