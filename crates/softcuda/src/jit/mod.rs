@@ -13,11 +13,13 @@
 //!
 //! [`analysis`] decides how a kernel's threads run, by whether they wait, or may spin ([`spins`]):
 //!
-//! | mode | where | the compiled function |
-//! |---|---|---|
-//! | loop | nothing that can be reached waits for another thread | loops over the threads of a block |
-//! | rounds | the kernel waits in its own body alone: at barriers and warp operations, or by looking at memory in a loop, which that may decide to go on | loops over the lanes that the grid gives a turn, each from wait to wait; registers that are live at a wait ([`liveness`]) lie in a tile of the warp |
-//! | fibers | everything else | runs one thread; each is a fiber with its own stack |
+//! - **loop**, where nothing that can be reached waits for another thread: the function loops over
+//!   the threads of a block.
+//! - **rounds**, where the kernel waits in its own body alone, at barriers, at operations of its
+//!   warp, or at memory that it looks at in a loop: the function loops over the lanes that the grid
+//!   gives a turn, each from wait to wait. Registers that are live at a wait ([`liveness`]) lie in a
+//!   tile of the warp.
+//! - **fibers**, everywhere else: the function runs one thread; each is a fiber with its own stack.
 //!
 //! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks:
 //! 5 to 10 times less.
