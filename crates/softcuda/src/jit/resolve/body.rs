@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use ptx::ast::{self, Init, Pos, Space, Statement, Type, Variable};
-use ptx::opcode::{self, Fact};
+use ptx::opcode::{self, Fact, Opcode};
 
 use smallvec::SmallVec;
 
@@ -207,6 +207,15 @@ fn decode(
             module.invalid(instruction.pos, what);
             continue;
         }
+        let in_brackets = |arg: &Arg| matches!(arg, Arg::Address(..));
+        let takes_none = |opcode: &Opcode| !opcode.has(Fact::Addresses);
+        if Opcode::of(&instruction.opcode).is_some_and(takes_none)
+            && pending.args.iter().any(in_brackets)
+        {
+            let what = format!("`{}`: takes no address in brackets", instruction.opcode);
+            module.invalid(instruction.pos, what);
+            continue;
+        }
         if types::narrow_address(instruction, &pending.args, &tables.registers).is_some() {
             let what = format!("`{}`: takes an address of 64 bits", instruction.opcode);
             module.invalid(instruction.pos, what);
@@ -240,10 +249,7 @@ fn decode(
                     writes,
                     reads,
                     specials: specials(&pending.args),
-                    addresses: pending
-                        .args
-                        .iter()
-                        .any(|arg| matches!(arg, Arg::Address(..))),
+                    addresses: pending.args.iter().any(in_brackets),
                     reads_bits: nans.reads_bits(instruction, &pending.args),
                     operation,
                 }));

@@ -508,3 +508,22 @@ fn sizes_of_blocks() {
         ".entry k() .reqntid 8 .minnctapersm 1 .reqnctapercluster 0 { ret; }",
     ));
 }
+
+#[test]
+fn addresses_where_none_are_taken() {
+    for line in [
+        "add.s64 %rd1, [%rd2], %rd1;",
+        "mov.u64 %rd1, [%rd2+8];",
+        "setp.eq.u32 %p1, [s], 1;",
+        "cvta.to.global.u64 %rd1, [s];",
+        "popc.b64 %r1, [%rd2];",
+        "shfl.sync.idx.b32 %r1, [%rd1], 1, 31, -1;",
+        "mapa.u64 %rd1, [%rd2], 1;",
+    ] {
+        let log = log_for("8.8", "sm_90a", line);
+        assert!(
+            log.contains("takes no address in brackets"),
+            "{line}: {log}"
+        );
+    }
+}
