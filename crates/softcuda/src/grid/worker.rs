@@ -15,6 +15,7 @@ use super::launch::FaultKind;
 use super::running::{Running, volume};
 use super::stack::{FiberStack, Stacks, native_soft_limit};
 use super::warp::{Polls, Warp};
+use crate::jit::waits::ROUNDS;
 
 /// Turns that end in nothing but polls before another unit starts beside those that poll.
 const PATIENCE: u32 = 16;
@@ -44,8 +45,8 @@ struct Unit {
     slots: Vec<Slot>,
     /// The launch it is prepared for, by its grid id; 0 for none.
     prepared: u64,
-    /// The last round brought nobody forward, where threads wait at `mbarrier`s.
-    idle: bool,
+    /// How many rounds in turn brought nobody forward, where threads wait at `mbarrier`s.
+    idle: usize,
     /// The lowest address that its threads' stack may reach, where they run on one; 0: not set.
     stack_limit: u64,
 }
@@ -222,7 +223,7 @@ impl Unit {
             cluster: Box::default(),
             slots: Vec::new(),
             prepared: 0,
-            idle: false,
+            idle: 0,
             stack_limit: 0,
         }
     }
@@ -328,7 +329,7 @@ impl Unit {
         if !self.prepare(running, blocks as usize, contexts, smid, nsmid) {
             return false;
         }
-        self.idle = false;
+        self.idle = 0;
         self.cluster.reset(threads * blocks as u32);
         for (rank, slot) in (0..).zip(&mut self.slots) {
             slot.block
@@ -376,10 +377,13 @@ impl Unit {
         let idle = !done && self.events() == before;
         match polls {
             Polls::None if idle => self.deadlock(),
-            // Of two such rounds, each thread has tested in the second where it came in the first.
-            Polls::Mbarriers if idle && self.idle => self.deadlock(),
-            Polls::Mbarriers if idle => self.idle = true,
-            _ => self.idle = false,
+            Polls::Mbarriers if idle => {
+                self.idle += 1;
+                if self.idle > ROUNDS {
+                    self.deadlock();
+                }
+            }
+            _ => self.idle = 0,
         }
         done
     }

@@ -402,9 +402,9 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         None
     }
 
-    /// It does no more than to write the second of these words where the first is true, otherwise
-    /// the third.
-    fn selects(&self) -> Option<(&Arg, &Arg, &Arg)> {
+    /// The bits that it writes to its one register, where it is known how they follow from those of
+    /// its operands, and `of` knows these.
+    fn evaluates(&self, _of: &dyn Fn(&Arg) -> Option<u64>) -> Option<u64> {
         None
     }
 
@@ -595,6 +595,22 @@ impl<'a> Reader<'a> {
             }
             None => Err(self.unknown_modifier()),
         }
+    }
+
+    /// Operands that are registers must be of these types.
+    pub fn check_registers(&self, operands: &[(&Arg, Type)]) -> Result<(), Refusal> {
+        for (arg, ty) in operands {
+            let arg = match arg {
+                Arg::Not(inner) => &**inner,
+                arg => *arg,
+            };
+            if let Arg::Reg(id) = arg
+                && !types::fits(self.registers[id.0 as usize], *ty)
+            {
+                return Err(self.invalid(format!("takes a register of type .{}", ty.name())));
+            }
+        }
+        Ok(())
     }
 
     /// Each operand must be what the instruction takes there. In a vector with a register of no

@@ -68,6 +68,6 @@ pub(crate) mod spmd;
 #[cfg(test)]
 mod tests;
 mod variables;
-mod waits;
+pub(crate) mod waits;
 
 pub(crate) use compile::MAX_NATIVE_FRAME;

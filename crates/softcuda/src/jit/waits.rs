@@ -1,122 +1,145 @@
-//! Waits at an `mbarrier`: tests of a phase that a thread does again and again, and nothing else,
-//! until others have completed the phase.
+//! Waits at an `mbarrier`: tests of a phase that a thread does again and again, and nothing else
+//! that another can see, until others have completed the phase.
 //!
 //! A kernel that is wrong leaves its threads there for ever. Other polls may see memory that
 //! anybody writes, but an `mbarrier` is the cluster's own. So where none of a cluster's threads can
 //! do anything but test again, and nothing happened since each has, the launch is over.
 
-use ptx::ast::Immediate;
-use smallvec::SmallVec;
+use std::collections::{HashMap, HashSet};
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use ptx::ast::{Immediate, Type};
 
 use super::decode::{Arg, Flow, RegId};
-use super::liveness::kept;
-use super::program::{Body, Step};
+use super::program::{Body, Instruction, Step};
 
 /// A loop of more steps is not looked at.
 const MOST_STEPS: usize = 64;
 
-/// The steps where threads wait so: who finds the phase incomplete is there again, and has all
-/// registers that it may still read as they were.
+/// The most tests of such a loop.
+const MOST_TESTS: usize = 8;
+
+/// After so many rounds in which nothing happened, each thread has done all tests of its loop with
+/// the operands that they have in every turn from the second on.
+pub(crate) const ROUNDS: usize = 2 * MOST_TESTS + 1;
+
+/// The steps where threads wait so: who finds the phase incomplete comes back to it, and tests the
+/// same.
 pub(crate) fn mbarrier_waits(body: &Body) -> Vec<u32> {
-    let loops: Vec<(usize, Written)> = body
-        .steps
-        .iter()
-        .enumerate()
-        .filter_map(|(at, step)| Some((at, again(body, at, step)?)))
-        .collect();
-    if loops.is_empty() {
-        return vec![];
-    }
-    let tests: Vec<usize> = loops.iter().map(|(at, _)| *at).collect();
-    let Some(kept) = kept(body, &tests) else {
-        return vec![];
-    };
-    let same = loops.iter().zip(&kept.waits).filter(|((_, written), at)| {
-        let changes = |register: &RegId| at.live.contains(register);
-        !written.iter().any(changes)
-    });
-    same.map(|((at, _), _)| *at as u32).collect()
+    let tests = |at: &usize| instruction(body, *at).is_some_and(is_test);
+    let tests: Vec<usize> = (0..body.steps.len()).filter(tests).collect();
+    let waits = tests.into_iter().filter(|at| is_wait(body, *at));
+    waits.map(|at| at as u32).collect()
 }
 
-/// Registers that were written.
-type Written = SmallVec<[RegId; 8]>;
+fn instruction(body: &Body, at: usize) -> Option<&Instruction> {
+    match body.steps.get(at)? {
+        Step::Instruction(instruction) => Some(instruction),
+        Step::Label(_) => None,
+    }
+}
 
-/// What a thread writes on its way from the test at `start`, which answers "no", back to it.
-/// `None` if it is no such test, or the way is not known, or does more than compute.
-fn again(body: &Body, start: usize, test: &Step) -> Option<Written> {
-    let Step::Instruction(test) = test else {
-        return None;
+fn is_test(instruction: &Instruction) -> bool {
+    instruction.operation.tests_mbarrier() && instruction.guard.is_none()
+}
+
+/// What is known of a register, from one turn of a loop to the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    /// It is this number.
+    Number(u64),
+    /// It is the same in all turns but the first.
+    Same,
+    /// It may change.
+    Varies,
+}
+
+/// What is known of registers in a turn of a loop. Of those that it does not write, they are the
+/// same.
+type Values = HashMap<RegId, Value>;
+
+fn is_wait(body: &Body, start: usize) -> bool {
+    let written = |values: &Values| values.keys().copied().collect::<HashSet<_>>();
+    // What a turn writes may vary in the next, unless the turn writes the same whatever it was.
+    let Some(first) = walk(body, start, Values::new(), false) else {
+        return false;
     };
-    if !test.operation.tests_mbarrier() || test.guard.is_some() {
-        return None;
-    }
-    let mut written = Written::new();
-    // The values of registers, as far as they are known; the last holds.
-    let mut known: SmallVec<[(RegId, Option<u32>); 8]> = SmallVec::new();
-    for register in &test.writes {
-        written.push(*register);
-        known.push((*register, Some(0)));
-    }
-    let mut at = start + 1;
-    for _ in 0..MOST_STEPS {
-        if at == start {
-            return Some(written);
+    let varying = first.keys().map(|register| (*register, Value::Varies));
+    let Some(left) = walk(body, start, varying.collect(), false) else {
+        return false;
+    };
+    written(&left) == written(&first) && walk(body, start, left, true).is_some()
+}
+
+/// Follows a thread from the test at `start` back to it, through a turn in which all tests answer
+/// "no". Gives what is known at its end of the registers that it was given values of, and that it
+/// writes. `None` if the way is not known, or does more than compute; also, if `strict`, where a
+/// test may have other operands than in another turn.
+fn walk(body: &Body, start: usize, mut values: Values, strict: bool) -> Option<Values> {
+    let (mut at, mut tests) = (start, 0);
+    for step in 0..MOST_STEPS {
+        if at == start && step > 0 {
+            return Some(values);
         }
-        let instruction = match body.steps.get(at)? {
-            Step::Label(_) => {
-                at += 1;
-                continue;
-            }
-            Step::Instruction(instruction) => instruction,
-        };
-        let value = |register: RegId| {
-            let last = known.iter().rev().find(|(of, _)| *of == register);
-            last.and_then(|(_, value)| *value)
+        let Some(instruction) = instruction(body, at) else {
+            at += 1;
+            continue;
         };
         at += 1;
-        if let Some((predicate, negated)) = instruction.guard
-            && (value(predicate)? != 0) == negated
-        {
-            continue;
+        let value = |register: &RegId| values.get(register).copied().unwrap_or(Value::Same);
+        if let Some((predicate, negated)) = &instruction.guard {
+            match value(predicate) {
+                Value::Number(number) if (number != 0) == *negated => continue,
+                Value::Number(_) => {}
+                _ => return None,
+            }
         }
         let operation = &instruction.operation;
-        match operation.flow() {
-            Flow::Next => {}
+        let varies = instruction
+            .reads
+            .iter()
+            .any(|read| value(read) == Value::Varies);
+        let result = match operation.flow() {
             Flow::Jump(label) => {
                 let is_label = |step: &Step| matches!(step, Step::Label(to) if *to == label);
                 at = body.steps.iter().position(is_label)?;
                 continue;
             }
             Flow::Table(_) | Flow::Leave => return None,
-        }
-        if !operation.pure() || !instruction.specials.is_empty() {
-            return None;
-        }
-        let number = |arg: &Arg| match arg {
-            Arg::Reg(register) => value(*register),
-            Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits as u32),
-            _ => None,
-        };
-        let result = if let Some((condition, a, b)) = operation.comparison() {
-            match (condition, number(a), number(b)) {
-                (IntCC::Equal, Some(a), Some(b)) => Some(u32::from(a == b)),
-                (IntCC::NotEqual, Some(a), Some(b)) => Some(u32::from(a != b)),
-                _ => None,
+            Flow::Next if is_test(instruction) => {
+                tests += 1;
+                if tests > MOST_TESTS || strict && varies {
+                    return None;
+                }
+                Value::Number(0)
             }
-        } else if let Some((condition, a, b)) = operation.selects() {
-            match number(condition) {
-                Some(0) => number(b),
-                Some(_) => number(a),
-                None => None,
+            Flow::Next if operation.pure() && instruction.specials.is_empty() => {
+                let number = |arg: &Arg| match arg {
+                    Arg::Reg(register) => match value(register) {
+                        Value::Number(number) => Some(number),
+                        _ => None,
+                    },
+                    Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits),
+                    _ => None,
+                };
+                match operation.evaluates(&number) {
+                    Some(number) => Value::Number(number),
+                    None if varies => Value::Varies,
+                    None => Value::Same,
+                }
             }
-        } else {
-            None
+            Flow::Next => return None,
         };
         for register in &instruction.writes {
-            written.push(*register);
-            known.push((*register, result.filter(|_| instruction.writes.len() == 1)));
+            let bits = match body.tables.registers[register.0 as usize] {
+                Type::Pred => 1,
+                ty => 8 * ty.size().min(8),
+            };
+            let value = match (result, instruction.writes.len()) {
+                (Value::Number(number), 1) => Value::Number(number & (u64::MAX >> (64 - bits))),
+                (Value::Number(_), _) => Value::Same,
+                (other, _) => other,
+            };
+            values.insert(*register, value);
         }
     }
     None

@@ -227,6 +227,17 @@ impl Operation for Bits {
         true
     }
 
+    fn evaluates(&self, of: &dyn Fn(&Arg) -> Option<u64>) -> Option<u64> {
+        let source = |at: usize| of(&self.sources[at].0);
+        match self.op {
+            Op::And => Some(source(0)? & source(1)?),
+            Op::Or => Some(source(0)? | source(1)?),
+            Op::Xor => Some(source(0)? ^ source(1)?),
+            Op::Not => Some(!source(0)?),
+            _ => None,
+        }
+    }
+
     fn vectorizes(&self) -> bool {
         let ty = self.sources[0].1;
         match self.op {

@@ -40,7 +40,7 @@ impl Reach {
 
 /// [`IN_SHARED`](crate::jit::resolve::fragments::IN_SHARED) of an address.
 pub(super) fn decode_in_shared(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
-    let [address] = r.finish()?;
+    let [_, address] = r.finish()?;
     Ok(Box::new(InShared(address)))
 }
 

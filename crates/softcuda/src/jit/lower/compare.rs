@@ -99,6 +99,7 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         "selp" => {
             let ty = selected_type(r)?;
             let [dst, a, b, c] = r.finish()?;
+            r.check_registers(&[(&dst, ty), (&a, ty), (&b, ty), (&c, Type::Pred)])?;
             Ok(Box::new(Select { ty, dst, a, b, c }))
         }
         "slct" => {
@@ -110,6 +111,7 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
                 &[Type::S32, Type::F32]
             })?;
             let [dst, a, b, c] = r.finish()?;
+            r.check_registers(&[(&dst, ty), (&a, ty), (&b, ty), (&c, by)])?;
             Ok(Box::new(SelectBySign {
                 ty,
                 by,
@@ -174,6 +176,14 @@ fn decode_compare(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
             (dst, a, b, Some((boolean, c)))
         }
     };
+    r.check_registers(&[(&a, ty), (&b, ty)])?;
+    if let Some((_, c)) = &combine {
+        r.check_registers(&[(c, Type::Pred)])?;
+    }
+    match (into, &dst) {
+        (None, Arg::Pair(p, q)) => r.check_registers(&[(p, Type::Pred), (q, Type::Pred)])?,
+        (into, dst) => r.check_registers(&[(dst, into.unwrap_or(Type::Pred))])?,
+    }
     let to = match (into, dst) {
         (None, Arg::Pair(p, q)) => Destination::Predicates(*p, *q),
         (None, p) => Destination::Predicates(p, Arg::Sink),
@@ -260,6 +270,18 @@ impl Operation for Compare {
         };
         match (&self.a, &self.b) {
             (Arg::Reg(a), Arg::Reg(b)) => Some((equal, *a, *b, self.ty.size())),
+            _ => None,
+        }
+    }
+
+    fn evaluates(&self, of: &dyn Fn(&Arg) -> Option<u64>) -> Option<u64> {
+        let (Destination::Predicates(_, Arg::Sink), None) = (&self.to, &self.combine) else {
+            return None;
+        };
+        let different = (of(&self.a)? ^ of(&self.b)?) << (64 - 8 * self.ty.size()) != 0;
+        match self.cmp {
+            Cmp::Integer(IntCC::Equal) => Some(u64::from(!different)),
+            Cmp::Integer(IntCC::NotEqual) => Some(u64::from(different)),
             _ => None,
         }
     }
@@ -375,9 +397,11 @@ impl Operation for Select {
         in_vectors(self.ty)
     }
 
-    fn selects(&self) -> Option<(&Arg, &Arg, &Arg)> {
-        let words = matches!(self.ty, Type::B32 | Type::U32 | Type::S32);
-        words.then_some((&self.c, &self.a, &self.b))
+    fn evaluates(&self, of: &dyn Fn(&Arg) -> Option<u64>) -> Option<u64> {
+        match of(&self.c)? {
+            0 => of(&self.b),
+            _ => of(&self.a),
+        }
     }
 
     fn lower(&self, l: &mut Lower<'_>) {

@@ -175,6 +175,13 @@ impl Operation for Mov {
         }
     }
 
+    fn evaluates(&self, of: &dyn Fn(&Arg) -> Option<u64>) -> Option<u64> {
+        match self {
+            Mov::Scalar { from, .. } => of(from),
+            _ => None,
+        }
+    }
+
     fn number(&self) -> Option<(Type, Immediate)> {
         match self {
             Mov::Scalar {

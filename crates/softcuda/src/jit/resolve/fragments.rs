@@ -15,7 +15,7 @@ use crate::jit::decode::{Arg, RegId, Special};
 /// module has it.
 pub(crate) const ROWS: &str = "rows of matrices";
 
-/// The step in which a lane looks whether the row that it names is in shared memory.
+/// The step in which a lane looks whether a row of its own is in shared memory. It writes `_`.
 pub(crate) const IN_SHARED: &str = "address in shared memory";
 
 /// An instruction on the way to its steps.
@@ -170,14 +170,16 @@ impl Steps<'_, '_, '_> {
             return Err(format!("takes {count} registers of 32 bits"));
         }
         let own = self.address(address)?;
-        if !load && space.is_empty() {
-            // A load takes rows from anywhere, as an H200 does.
-            self.step(IN_SHARED, vec![own.clone()]);
-        }
         let each = if turned { 2 } else { 1 };
         let rows: Vec<Arg> = (0..count * each).map(|_| self.fresh(Type::U64)).collect();
         let text = format!("{ROWS}.{}", if turned { "trans" } else { "rows" });
         self.step(&text, vec![Arg::Vector(rows.clone()), own]);
+        if !load && space.is_empty() {
+            // A load takes rows from anywhere, as an H200 does.
+            for row in &rows {
+                self.step(IN_SHARED, vec![Arg::Sink, row.clone()]);
+            }
+        }
         for (register, rows) in list.iter().zip(rows.chunks(each)) {
             let places = rows
                 .iter()

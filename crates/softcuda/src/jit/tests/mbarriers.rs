@@ -242,6 +242,18 @@ fn waits_that_nobody_ends() {
         selp.b32 %r20, 1, 0, %p2; setp.eq.s32 %p3, %r20, 0; @%p3 bra look;",
         "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;
         selp.b32 %r20, 0, 1, %p2; setp.ne.u32 %p3, %r20, 0; not.pred %p4, %p3; @%p3 bra look;",
+        // What each turn writes anew.
+        "look: mov.u32 %r20, 10000000; mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0, %r20;
+        @!%p2 bra look;",
+        "look: mov.u32 %r20, 0; mbarrier.try_wait.parity.shared.b64 %p2, [%r4], %r20; @!%p2 bra look;",
+        "look: mov.u32 %r20, s; mbarrier.try_wait.parity.shared.b64 %p2, [%r20], 0; @!%p2 bra look;",
+        // Other ways from the predicate to the branch.
+        "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; not.pred %p3, %p2; @%p3 bra look;",
+        "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; selp.b32 %r20, 1, 0, %p2;
+        and.b32 %r21, %r20, 1; setp.eq.b32 %p3, %r21, 0; @%p3 bra look;",
+        // Two in turn, and a count of the turns.
+        "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @%p2 bra on;
+        mbarrier.try_wait.parity.shared.b64 %p2, [%r4+8], 0; add.u32 %r9, %r9, 1; @!%p2 bra look; on:",
         // In a loop that does more, from its third turn on.
         "more: and.b32 %r11, %r10, 1; mbarrier.arrive.shared.b64 _, [%r4+8];
         setp.gt.u32 %p3, %r10, 2; @%p3 bra look;
@@ -271,6 +283,13 @@ fn waits_that_end_by_themselves() {
         "mov.u32 %r12, 0;
         look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], %r12; @%p2 bra done;
         add.u32 %r9, %r9, 500; setp.lt.u32 %p3, %r9, 1000; selp.b32 %r12, 0, 1, %p3; bra look; done:",
+        // At a place that moves on.
+        "mbarrier.init.shared.b64 [%r4+800], 1; mbarrier.arrive.shared.b64 _, [%r4+800];
+        mov.u32 %r12, %r4; mov.u32 %r13, 99;
+        fill: add.u32 %r12, %r12, 8; mbarrier.init.shared.b64 [%r12], 2; sub.u32 %r13, %r13, 1;
+        setp.ne.u32 %p3, %r13, 0; @%p3 bra fill; mov.u32 %r12, %r4;
+        look: mbarrier.test_wait.parity.shared.b64 %p2, [%r12], 0; add.u32 %r12, %r12, 8;
+        @!%p2 bra look; sub.u32 %r9, %r12, %r4; add.u32 %r9, %r9, 192;",
         // Where one tests, and stores meanwhile.
         "look: mbarrier.test_wait.parity.shared.b64 %p2, [%r4], 0; @%p2 bra done;
         ld.shared.u32 %r9, [%r4+16]; add.u32 %r12, %r9, 1; st.shared.u32 [%r4+16], %r12;

@@ -4,6 +4,7 @@
 use super::forms;
 use crate::grid::launch::{Fault, FaultKind};
 use crate::jit::harness::{self, buffer};
+use crate::jit::module::Form;
 
 /// One thread; `%rd1` and `%rd2` are the addresses of two buffers, `%rd3` a number.
 fn kernel(declarations: &str, body: &str) -> String {
@@ -806,10 +807,6 @@ fn addresses_of_another_space() {
             "red.async.relaxed.cluster.mbarrier::complete_tx::bytes.add.u32 [%rd1], %r1, [%rd5];",
             IllegalInstruction,
         ),
-        (
-            "stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r1};",
-            IllegalInstruction,
-        ),
     ] {
         let body = format!(
             "mov.u32 %r4, s; cvt.u64.u32 %rd5, %r4; cvta.shared.u64 %rd5, %rd5;
@@ -818,7 +815,33 @@ fn addresses_of_another_space() {
         let got = forms::same(&body, [32, 1, 1], 0).expect_err(line);
         assert_eq!(got.0, kind, "{line}");
     }
+    // Lanes of a warp look at rows in another order in each form.
+    let source = forms::kernel("stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r1};");
+    for form in [Form::Vectors, Form::Rounds, Form::Fibers] {
+        let got = forms::run(&source, form, [1, 1, 1], [32, 1, 1], 0).unwrap_err();
+        assert_eq!(got.0, IllegalInstruction, "{form:?}");
+    }
     // A load takes rows of matrices from anywhere.
     let body = "ldmatrix.sync.aligned.m8n8.x1.b16 {%r9}, [%rd2];";
     forms::same(body, [32, 1, 1], 0).unwrap();
+}
+
+/// Only lanes that name rows say where they are, before or after a wait.
+#[test]
+fn rows_by_generic_addresses() {
+    let address = "cvta.shared.u64 %rd5, %rd5; and.b32 %r9, %r1, 31; mul.wide.u32 %rd6, %r9, 16;
+        add.u64 %rd6, %rd6, %rd5;";
+    for body in [
+        "bar.sync 0; stmatrix.sync.aligned.m8n8.x4.b16 [%rd6], {%r9, %r9, %r9, %r9};",
+        "shfl.sync.bfly.b32 %r10, %r1, 1, 31, -1;
+        stmatrix.sync.aligned.m8n8.x4.b16 [%rd6], {%r9, %r9, %r9, %r9};
+        stmatrix.sync.aligned.m8n8.x2.trans.b16 [%rd6], {%r10, %r9};",
+        "setp.lt.u32 %p1, %r9, 8; selp.b64 %rd6, %rd6, 0, %p1;
+        stmatrix.sync.aligned.m8n8.x1.b16 [%rd6], {%r9};",
+        "setp.lt.u32 %p1, %r9, 16; selp.b64 %rd6, %rd6, 0, %p1;
+        stmatrix.sync.aligned.m8n8.x2.b16 [%rd6], {%r9, %r9};",
+    ] {
+        let body = format!("mov.u64 %rd5, s; {address} {body} bar.sync 0; ld.u32 %r9, [%rd5+8];");
+        forms::same(&body, [64, 1, 1], 0).expect(&body);
+    }
 }

@@ -527,3 +527,35 @@ fn addresses_where_none_are_taken() {
         );
     }
 }
+
+#[test]
+fn registers_that_are_compared() {
+    for line in [
+        "setp.ne.or.f64 %r1, %r2, %r3, %r4;",
+        "setp.ne.f64 %p1, %r2, %r3;",
+        "setp.eq.s32 %r1, %r2, %r3;",
+        "setp.eq.and.s32 %p1, %r2, %r3, %r4;",
+        "setp.lt.u64 %p1, %r1, 3;",
+        "setp.eq.s32 %p1, %f1, 3;",
+        "set.eq.u32.f32 %rd1, %f1, %f2;",
+        "selp.b32 %r1, %rd2, %r3, %p1;",
+        "selp.b32 %r1, %r2, %r3, %r4;",
+        "slct.f32.s32 %f1, %f2, %f3, %rd1;",
+    ] {
+        let log = log_for("8.8", "sm_90a", line);
+        assert!(log.contains("takes a register of type"), "{line}: {log}");
+    }
+    for line in [
+        "setp.ne.and.f64 %p1|%p2, %rd1, %fd2, !%p3;",
+        "setp.eq.s16 %p1, %h1, 0;",
+        "setp.eq.f32 %p1, %r1, %f1;",
+        "setp.eq.b32 %p1, %f1, %f2;",
+        "setp.eq.f16x2 %p1|%p2, %r1, %r2;",
+        "set.eq.f32.s32 %r1, %r2, %r3;",
+        "set.gt.u32.f16 %r1, %h1, %h2;",
+        "selp.f32 %r1, %f2, 0f00000000, %p1;",
+        "slct.f32.s32 %f1, %f2, %f3, %r1;",
+    ] {
+        assert_eq!(log_for("8.8", "sm_90a", line), "", "{line}");
+    }
+}
