@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+use crate::ast::Module;
+
 const TABLE: &str = "
     * L1::evict_first                       sm_70  7.4
     * L1::evict_last                        sm_70  7.4
@@ -283,6 +285,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// The target that a module's `.target` begins with.
+    pub fn of(module: &Module) -> Option<Target> {
+        Target::from_name(module.target.first()?)
+    }
+
     /// The target of this name: `sm_90`, `compute_90`, `sm_90a`.
     pub fn from_name(name: &str) -> Option<Target> {
         let text = name

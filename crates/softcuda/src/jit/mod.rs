@@ -17,8 +17,8 @@
 //!   the threads of a block.
 //! - **rounds**, where the kernel waits in its own body alone, at barriers, at operations of its
 //!   warp, or at memory that it looks at in a loop: the function loops over the lanes that the grid
-//!   gives a turn, each from wait to wait. Registers that are live at a wait ([`liveness`]) lie in a
-//!   tile of the warp.
+//!   gives a turn, each from wait to wait. Registers that are live at a wait ([`liveness`]) lie in
+//!   a tile of the warp.
 //! - **fibers**, everywhere else: the function runs one thread; each is a fiber with its own stack.
 //!
 //! A wait in rounds costs a few loads and stores a thread, where a fiber costs a switch of stacks:

@@ -66,13 +66,7 @@ pub(super) fn linkage(item: &Item) -> Option<(&str, Linkage, bool)> {
 /// One module of several: the newest version and target, each symbol once.
 pub(super) fn merge(modules: &[&Module]) -> Module {
     let version = modules.iter().map(|module| module.version).max();
-    let target = |module: &&&Module| {
-        module
-            .target
-            .first()
-            .and_then(|name| Target::from_name(name))
-    };
-    let newest = modules.iter().max_by_key(target);
+    let newest = modules.iter().max_by_key(|module| Target::of(module));
     let mut merged = Module {
         version: version.unwrap_or((8, 0)),
         target: newest.map_or_else(

@@ -216,7 +216,7 @@ fn decode(
             module.invalid(instruction.pos, what);
             continue;
         }
-        if types::narrow_address(instruction, &pending.args, &tables.registers).is_some() {
+        if types::has_narrow_address(instruction, &pending.args, &tables.registers) {
             let what = format!("`{}`: takes an address of 64 bits", instruction.opcode);
             module.invalid(instruction.pos, what);
             continue;

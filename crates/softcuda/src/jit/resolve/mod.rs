@@ -54,10 +54,7 @@ pub(crate) fn resolve(module: &ast::Module) -> Result<(Program, Names), Vec<Refu
             address_taken: vec![],
             function_base: Program::new_function_base(),
         },
-        target: module
-            .target
-            .first()
-            .and_then(|name| Target::from_name(name)),
+        target: Target::of(module),
         names: HashMap::new(),
         arrays: HashMap::new(),
         defined: HashSet::new(),

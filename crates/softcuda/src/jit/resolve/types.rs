@@ -41,12 +41,12 @@ pub(super) fn mismatch(
     })
 }
 
-/// The register of 32 bits that stands for an address where one of 64 bits must.
-pub(super) fn narrow_address(
+/// Whether a register of 32 bits stands for an address where one of 64 bits must.
+pub(super) fn has_narrow_address(
     instruction: &Instruction,
     args: &[Arg],
     registers: &[Type],
-) -> Option<RegId> {
+) -> bool {
     let narrow = |word: &String| {
         let space = word.split("::").next().unwrap_or_default();
         matches!(
@@ -57,14 +57,13 @@ pub(super) fn narrow_address(
     if !opcode::has(&instruction.opcode, Fact::WideAddresses)
         || instruction.modifiers.iter().any(narrow)
     {
-        return None;
+        return false;
     }
-    args.iter().find_map(|arg| match arg {
-        Arg::Address(base, _) => match **base {
-            Arg::Reg(id) if registers[id.0 as usize].size() == 4 => Some(id),
-            _ => None,
-        },
-        _ => None,
+    args.iter().any(|arg| match arg {
+        Arg::Address(base, _) => {
+            matches!(**base, Arg::Reg(id) if registers[id.0 as usize].size() == 4)
+        }
+        _ => false,
     })
 }
 

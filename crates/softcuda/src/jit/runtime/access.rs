@@ -111,6 +111,13 @@ pub(crate) enum Window {
     Params,
 }
 
+impl Window {
+    /// Addresses are the host's.
+    pub fn is_host(self) -> bool {
+        matches!(self, Window::Host | Window::Global)
+    }
+}
+
 impl Access {
     /// One access of `size` bytes.
     pub fn one(size: u32, write: bool) -> Access {
@@ -150,29 +157,6 @@ struct Range {
     common: bool,
 }
 
-impl Window {
-    /// Addresses are the host's.
-    pub fn is_host(self) -> bool {
-        matches!(self, Window::Host | Window::Global)
-    }
-}
-
-/// Looks up what an access touches, and faults unless it is allowed. `generic`: it may be in shared
-/// memory.
-fn look_up(
-    thread: *mut ThreadContext,
-    block: *mut BlockContext,
-    address: u64,
-    size: u64,
-    write: bool,
-    generic: bool,
-) -> Result<Range, Status> {
-    if !generic {
-        check_global(thread, block, address, size)?;
-    }
-    look_up_range(thread, block, address, size, size, write)
-}
-
 /// Faults if an address that is named global is one of shared memory.
 fn check_global(
     thread: *mut ThreadContext,
@@ -190,6 +174,22 @@ fn check_global(
         )),
         false => Ok(()),
     }
+}
+
+/// Looks up what an access touches, and faults unless it is allowed. `generic`: it may be in shared
+/// memory.
+fn look_up(
+    thread: *mut ThreadContext,
+    block: *mut BlockContext,
+    address: u64,
+    size: u64,
+    write: bool,
+    generic: bool,
+) -> Result<Range, Status> {
+    if !generic {
+        check_global(thread, block, address, size)?;
+    }
+    look_up_range(thread, block, address, size, size, write)
 }
 
 /// The same, of `wanted` bytes whose first is aligned to `size`.
