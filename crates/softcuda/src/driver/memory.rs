@@ -310,8 +310,14 @@ pub(crate) fn host_register(address: u64, size: u64, flags: u32) -> Result {
         && size != 0
         && flags & !HOST_REGISTER_FLAGS == 0
         && flags & HOST_REGISTER_IO == 0;
-    if !right || memory::is_in_arena(address) {
+    let end = address.checked_add(size);
+    let wraps = end.is_none_or(|end| end > u64::MAX - memory::PAGE);
+    if !right || wraps || memory::is_in_arena(address) {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    // More than the machine can hold, whether it is mapped or not.
+    if size > host_memory() {
+        return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
     }
     let writable = flags & HOST_REGISTER_READ_ONLY == 0;
     memory::populate(address, size, writable).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
@@ -323,6 +329,13 @@ pub(crate) fn host_register(address: u64, size: u64, flags: u32) -> Result {
         context,
     );
     Ok(())
+}
+
+/// The machine's memory in bytes.
+fn host_memory() -> u64 {
+    // SAFETY: the call only answers.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).map_or(u64::MAX, |pages| pages.saturating_mul(memory::PAGE))
 }
 
 /// `cuMemHostUnregister`: waits for the work that may use the memory.
@@ -378,8 +391,10 @@ pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
         .checked_add(size)
         .filter(|_| address != 0)
         .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    memory::begin_work();
     let Some(first) = memory::find(address) else {
-        return match memory::is_in_arena(address) {
+        // What is the program's and is not found was registered, and unmapped since.
+        return match memory::is_in_arena(address) || owner(address).is_some() {
             true => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
             false => Ok(Place::Pageable),
         };

@@ -87,6 +87,7 @@ pub(crate) fn run(launch: &Launch) -> Result<(), Fault> {
 pub(crate) fn run_in_graph(launch: &Launch, conditions: Option<&Conditions>) -> Result<(), Fault> {
     // Helpers have ended when this is dropped.
     let _held = memory::hold();
+    memory::begin_work();
     let workspace = match launch.cooperative {
         true => Some(Workspace::new().map_err(|_| out_of_memory(launch))?),
         false => None,

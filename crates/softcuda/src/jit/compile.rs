@@ -32,7 +32,6 @@ use super::runtime::{self, RuntimeFn};
 use super::schedule;
 use super::spins::spins;
 use super::spmd::Plan;
-use super::waits::mbarrier_waits;
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 
@@ -206,8 +205,6 @@ pub(crate) struct Unit {
     pub vectors: bool,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
-    /// The steps of the kernel where threads wait at `mbarrier`s alone.
-    pub mbarrier_waits: Vec<u32>,
     /// Its functions have frames in local memory, which addresses may point to.
     pub local: bool,
     /// In rounds: what threads of the kernel keep while they wait.
@@ -472,7 +469,6 @@ fn compile_unit(
         mode,
         vectors,
         spins: may_spin,
-        mbarrier_waits: body.map(mbarrier_waits).unwrap_or_default(),
         local: bodies(program, &functions).any(analysis::has_local),
         live: live.unwrap_or_default(),
         operands,

@@ -298,6 +298,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The operation lets others run, and does nothing else.
+    fn pauses(&self) -> bool {
+        false
+    }
+
     /// The operation takes or gives the carry flag.
     fn carry(&self) -> bool {
         false

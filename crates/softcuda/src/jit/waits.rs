@@ -15,19 +15,22 @@ use super::program::{Body, Instruction, Step};
 /// A loop of more steps is not looked at.
 const MOST_STEPS: usize = 64;
 
-/// The most tests of such a loop.
-const MOST_TESTS: usize = 8;
+/// The most tests and pauses of such a loop.
+const MOST_POLLS: usize = 8;
 
 /// After so many rounds in which nothing happened, each thread has done all tests of its loop with
 /// the operands that they have in every turn from the second on.
-pub(crate) const ROUNDS: usize = 2 * MOST_TESTS + 1;
+pub(crate) const ROUNDS: usize = 2 * MOST_POLLS + 1;
 
 /// The steps where threads wait so: who finds the phase incomplete comes back to it, and tests the
-/// same.
+/// same. They are the tests, and pauses between them.
 pub(crate) fn mbarrier_waits(body: &Body) -> Vec<u32> {
-    let tests = |at: &usize| instruction(body, *at).is_some_and(is_test);
-    let tests: Vec<usize> = (0..body.steps.len()).filter(tests).collect();
-    let waits = tests.into_iter().filter(|at| is_wait(body, *at));
+    let is = |at: usize, what: fn(&Instruction) -> bool| instruction(body, at).is_some_and(what);
+    let steps = 0..body.steps.len();
+    if !steps.clone().any(|at| is(at, is_test)) {
+        return vec![];
+    }
+    let waits = steps.filter(|at| (is(*at, is_test) || is(*at, is_pause)) && is_wait(body, *at));
     waits.map(|at| at as u32).collect()
 }
 
@@ -40,6 +43,10 @@ fn instruction(body: &Body, at: usize) -> Option<&Instruction> {
 
 fn is_test(instruction: &Instruction) -> bool {
     instruction.operation.tests_mbarrier() && instruction.guard.is_none()
+}
+
+fn is_pause(instruction: &Instruction) -> bool {
+    instruction.operation.pauses() && instruction.guard.is_none()
 }
 
 /// What is known of a register, from one turn of a loop to the next.
@@ -70,15 +77,15 @@ fn is_wait(body: &Body, start: usize) -> bool {
     written(&left) == written(&first) && walk(body, start, left, true).is_some()
 }
 
-/// Follows a thread from the test at `start` back to it, through a turn in which all tests answer
-/// "no". Gives what is known at its end of the registers that it was given values of, and that it
-/// writes. `None` if the way is not known, or does more than compute; also, if `strict`, where a
-/// test may have other operands than in another turn.
+/// Follows a thread from `start` back to it, through a turn in which all tests answer "no". Gives
+/// what is known at its end of the registers that it was given values of, and that it writes.
+/// `None` if the way is not known, tests nothing, or does more than compute; also, if `strict`,
+/// where a test may have other operands than in another turn.
 fn walk(body: &Body, start: usize, mut values: Values, strict: bool) -> Option<Values> {
-    let (mut at, mut tests) = (start, 0);
+    let (mut at, mut polls, mut tested) = (start, 0, false);
     for step in 0..MOST_STEPS {
         if at == start && step > 0 {
-            return Some(values);
+            return tested.then_some(values);
         }
         let Some(instruction) = instruction(body, at) else {
             at += 1;
@@ -105,9 +112,10 @@ fn walk(body: &Body, start: usize, mut values: Values, strict: bool) -> Option<V
                 continue;
             }
             Flow::Table(_) | Flow::Leave => return None,
-            Flow::Next if is_test(instruction) => {
-                tests += 1;
-                if tests > MOST_TESTS || strict && varies {
+            Flow::Next if is_test(instruction) || is_pause(instruction) => {
+                polls += 1;
+                tested |= is_test(instruction);
+                if polls > MOST_POLLS || strict && is_test(instruction) && varies {
                     return None;
                 }
                 Value::Number(0)

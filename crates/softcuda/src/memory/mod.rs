@@ -183,8 +183,13 @@ pub(crate) fn alloc_apart(size: u64) -> Result<Allocation, OutOfMemory> {
 
 /// The pages of an allocation that has them for itself: the first one's address, and their size.
 pub(crate) fn pages_of(allocation: &Allocation) -> (u64, u64) {
-    let start = allocation.base & !(PAGE - 1);
-    (start, (allocation.end() - start).next_multiple_of(PAGE))
+    pages_around(allocation.base, allocation.size)
+}
+
+/// The pages that a range is on: the first one's address, and their size.
+fn pages_around(base: u64, size: u64) -> (u64, u64) {
+    let start = base & !(PAGE - 1);
+    (start, (base + size - start).next_multiple_of(PAGE))
 }
 
 /// Moves the pages of an allocation of [`alloc_apart`] into a file of as many bytes, where another
@@ -310,8 +315,21 @@ pub(crate) fn hide(base: u64) {
 }
 
 /// Registered host ranges by base, and how many there are.
-static REGISTERED: RwLock<BTreeMap<u64, Allocation>> = RwLock::new(BTreeMap::new());
+static REGISTERED: RwLock<BTreeMap<u64, Registered>> = RwLock::new(BTreeMap::new());
 static REGISTERED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// A range of the program's memory that it registered.
+struct Registered {
+    allocation: Allocation,
+    /// The piece of [`WORK`] at which it was found mapped last; [`UNMAPPED`] once it was not.
+    mapped: AtomicU64,
+}
+
+/// The program unmapped the range, or a part of it.
+const UNMAPPED: u64 = u64::MAX;
+
+/// Launches and copies so far: each asks anew whether registered memory is still mapped.
+static WORK: AtomicU64 = AtomicU64::new(0);
 
 /// A range of the program's memory overlaps one that is registered, or the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,7 +341,8 @@ pub(crate) fn register(base: u64, size: u64, writable: bool) -> Result<Allocatio
     let end = base.checked_add(size).ok_or(Overlap)?;
     let mut registered = REGISTERED.write();
     let below = registered.range(..end).next_back();
-    if arena().overlaps(base, size) || below.is_some_and(|(_, other)| other.end() > base) {
+    if arena().overlaps(base, size) || below.is_some_and(|(_, other)| other.allocation.end() > base)
+    {
         return Err(Overlap);
     }
     let allocation = Allocation {
@@ -335,7 +354,8 @@ pub(crate) fn register(base: u64, size: u64, writable: bool) -> Result<Allocatio
         },
         id: index::new_id(),
     };
-    registered.insert(base, allocation);
+    let mapped = AtomicU64::new(WORK.load(Ordering::Relaxed));
+    registered.insert(base, Registered { allocation, mapped });
     REGISTERED_COUNT.store(registered.len(), Ordering::Release);
     Ok(allocation)
 }
@@ -343,25 +363,59 @@ pub(crate) fn register(base: u64, size: u64, writable: bool) -> Result<Allocatio
 /// Takes back what [`register`] did; `None` when no registered range begins there.
 pub(crate) fn unregister(base: u64) -> Option<Allocation> {
     let mut registered = REGISTERED.write();
-    let allocation = registered.remove(&base)?;
+    let removed = registered.remove(&base)?;
     REGISTERED_COUNT.store(registered.len(), Ordering::Release);
-    Some(allocation)
+    Some(removed.allocation)
+}
+
+/// A launch or a copy begins. Registered ranges that the program has unmapped since are no memory
+/// of the device's any more: work that reaches for them fails. A device still has their pages;
+/// here they are gone, and an access would end the process. What is unmapped while work runs is
+/// not seen.
+pub(crate) fn begin_work() {
+    if REGISTERED_COUNT.load(Ordering::Acquire) != 0 {
+        WORK.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Registered {
+    fn is_mapped(&self) -> bool {
+        let work = WORK.load(Ordering::Relaxed);
+        let seen = self.mapped.load(Ordering::Relaxed);
+        if seen >= work {
+            return seen != UNMAPPED;
+        }
+        let Allocation { base, size, .. } = self.allocation;
+        let mapped = is_mapped(base, size);
+        if !mapped {
+            tracing::warn!("memory at {base:#x} was unmapped before `cuMemHostUnregister`");
+        }
+        // Nothing makes it the device's again.
+        self.mapped
+            .fetch_max(if mapped { work } else { UNMAPPED }, Ordering::Relaxed);
+        mapped
+    }
+}
+
+/// All pages of a range are mapped, whatever they permit.
+fn is_mapped(base: u64, size: u64) -> bool {
+    let (start, length) = pages_around(base, size);
+    // SAFETY: Linux does nothing for this but look whether there are mappings.
+    let found = unsafe { libc::msync(start as *mut _, length as usize, libc::MS_ASYNC) };
+    found == 0
 }
 
 /// Brings the pages of a range into memory, to be read or written as well. Fails where some are not
-/// mapped, permit less, or lie past the end of a file.
+/// mapped, permit less, or lie past the end of a file. The range does not wrap.
 pub(crate) fn populate(base: u64, size: u64, writable: bool) -> io::Result<()> {
     let advice = match writable {
         true => libc::MADV_POPULATE_WRITE,
         false => libc::MADV_POPULATE_READ,
     };
-    let start = base & !(arena::OS_PAGE - 1);
-    let length = (base - start).saturating_add(size) as usize;
-    let length = length.checked_next_multiple_of(arena::OS_PAGE as usize);
-    let length = length.ok_or(io::ErrorKind::InvalidInput)?;
+    let (start, length) = pages_around(base, size);
     // SAFETY: the advice changes no byte, and writes nothing but page tables.
     let advise = |length| unsafe { libc::madvise(start as *mut _, length, advice) };
-    if advise(length) == 0 {
+    if advise(length as usize) == 0 {
         return Ok(());
     }
     let error = io::Error::last_os_error();
@@ -377,8 +431,8 @@ fn find_registered(address: u64) -> Option<Allocation> {
         return None;
     }
     let registered = REGISTERED.read();
-    let (_, allocation) = registered.range(..=address).next_back()?;
-    allocation.contains(address).then_some(*allocation)
+    let (_, found) = registered.range(..=address).next_back()?;
+    (found.allocation.contains(address) && found.is_mapped()).then_some(found.allocation)
 }
 
 /// The address is in the arena: no memory of the program's own.

@@ -6,11 +6,9 @@ use ptx::ast::Type;
 
 use super::Lower;
 use super::async_copy::literal;
-use super::function::Frame;
 use crate::grid::context::EXITED;
 use crate::grid::launch::FaultKind;
 use crate::grid::poll;
-use crate::grid::rounds::Wait;
 use crate::jit::decode::{Arg, Flow, Operation, Reader, Refusal, Symbol};
 use crate::jit::program::Targets;
 
@@ -130,6 +128,10 @@ impl Operation for Control {
     }
 
     fn polls(&self) -> bool {
+        self.pauses()
+    }
+
+    fn pauses(&self) -> bool {
         matches!(self, Control::Pause(_))
     }
 
@@ -190,9 +192,9 @@ impl Lower<'_> {
             let time = self.read(time, Type::U32);
             let spent = self.b.ins().ushr_imm(time, poll::NANOSECONDS_SHIFT);
             let spent = self.b.ins().iadd_imm(spent, 1);
-            self.poll_in_fibers(spent, false);
+            self.poll_in_fibers(spent);
         } else {
-            self.poll_in_rounds(Wait::POLLS);
+            self.poll_in_rounds();
         }
         // Registers may have been put away and taken back meanwhile.
         let time = self.read(time, Type::U32);
@@ -202,30 +204,15 @@ impl Lower<'_> {
 
     /// The thread looks at what another may write: now and then it lets the others run.
     pub fn poll(&mut self) {
-        self.poll_as(false);
-    }
-
-    /// The same where it looks at an `mbarrier`.
-    pub fn poll_mbarrier(&mut self) {
-        let device = matches!(self.frame, Frame::Device { .. });
-        let waits = !device && self.unit.mbarrier_waits.contains(&self.step);
-        self.poll_as(waits);
-    }
-
-    /// `at_mbarrier`: see [`Wait::AT_MBARRIER`].
-    fn poll_as(&mut self, at_mbarrier: bool) {
         if !self.fibers() {
-            return self.poll_in_rounds(match at_mbarrier {
-                true => Wait::AT_MBARRIER,
-                false => Wait::POLLS,
-            });
+            return self.poll_in_rounds();
         }
         let one = self.b.ins().iconst(types::I32, 1);
-        self.poll_in_fibers(one, at_mbarrier);
+        self.poll_in_fibers(one);
     }
 
     /// Takes polls from the thread's budget, and lets others run when it is used up.
-    fn poll_in_fibers(&mut self, spent: ir::Value, at_mbarrier: bool) {
+    fn poll_in_fibers(&mut self, spent: ir::Value) {
         let offset = std::mem::offset_of!(crate::grid::context::ThreadContext, polls);
         let polls = self.thread_field(types::I32, offset);
         let polls = self.b.ins().isub(polls, spent);
@@ -236,7 +223,8 @@ impl Lower<'_> {
         self.b.ins().brif(over, cold, &[], next, &[]);
         self.enter(cold);
         let (thread, block) = (self.thread, self.block);
-        let at_mbarrier = self.b.ins().iconst(types::I32, i64::from(at_mbarrier));
+        let at_mbarrier = i64::from(self.mbarrier_waits.contains(&self.step));
+        let at_mbarrier = self.b.ins().iconst(types::I32, at_mbarrier);
         self.cold_call(&poll::POLL, &[thread, block, at_mbarrier], next);
         self.enter(next);
     }

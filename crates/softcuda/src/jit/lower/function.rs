@@ -30,6 +30,7 @@ use crate::jit::decode::{Arg, Flow};
 use crate::jit::layout::align_up;
 use crate::jit::program::{Body, Function, Instruction, Place, Step};
 use crate::jit::spmd::Plan;
+use crate::jit::waits::mbarrier_waits;
 
 /// How the function is run.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +141,7 @@ pub(crate) fn lower(
         pointers: super::arrays::pointers(body),
         runs,
         step: 0,
+        mbarrier_waits: mbarrier_waits(body),
         group: None,
         carry: None,
         reads_bits: true,

@@ -238,7 +238,7 @@ impl Operation for Change {
 
 impl Operation for Test {
     fn lower(&self, l: &mut Lower<'_>) {
-        l.poll_mbarrier();
+        l.poll();
         let address = object(l, self.reach, &self.address);
         let state = match &self.state {
             State::Whole(state) => l.read(state, Type::B64),

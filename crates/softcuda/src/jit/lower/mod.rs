@@ -205,6 +205,8 @@ pub(crate) struct Lower<'a> {
     runs: runs::Runs,
     /// The step being lowered.
     step: u32,
+    /// The steps where threads wait at `mbarrier`s alone.
+    mbarrier_waits: Vec<u32>,
     /// For each run of accesses, whether it is checked.
     runs_checked: Vec<bool>,
     /// The last step where threads that parted from their group may come in: what is not live there

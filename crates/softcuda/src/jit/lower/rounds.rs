@@ -664,7 +664,7 @@ impl Lower<'_> {
 
     /// Where threads spin: each poll costs the turn one of its budget. Who finds it used up waits
     /// here. Of groups, all do so where a block begins.
-    pub(super) fn poll_in_rounds(&mut self, wait: Wait) {
+    pub(super) fn poll_in_rounds(&mut self) {
         if !self.unit.spins || !self.rounds() || self.form() != Form::Thread {
             return;
         }
@@ -672,7 +672,10 @@ impl Lower<'_> {
         let over = self.spend_polls(1);
         self.b.ins().brif(over, waits, &[], next, &[]);
         self.enter(waits);
-        self.wait(wait);
+        self.wait(match self.mbarrier_waits.contains(&self.step) {
+            true => Wait::AT_MBARRIER,
+            false => Wait::POLLS,
+        });
         self.b.ins().jump(next, &[]);
         self.enter(next);
     }

@@ -2,7 +2,7 @@
 
 use super::forms;
 use crate::grid::launch::FaultKind;
-use crate::jit::harness;
+use crate::jit::harness::{self, module};
 
 /// One thread's results, word after word.
 fn results(body: &str) -> Vec<u32> {
@@ -254,6 +254,11 @@ fn waits_that_nobody_ends() {
         // Two in turn, and a count of the turns.
         "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @%p2 bra on;
         mbarrier.try_wait.parity.shared.b64 %p2, [%r4+8], 0; add.u32 %r9, %r9, 1; @!%p2 bra look; on:",
+        // With pauses between the tests.
+        "look: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @%p2 bra on;
+        nanosleep.u32 20; bra look; on:",
+        "mov.u32 %r20, 40; bra look; pause: nanosleep.u32 %r20; nanosleep.u32 2;
+        look: mbarrier.test_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra pause;",
         // In a loop that does more, from its third turn on.
         "more: and.b32 %r11, %r10, 1; mbarrier.arrive.shared.b64 _, [%r4+8];
         setp.gt.u32 %p3, %r10, 2; @%p3 bra look;
@@ -270,6 +275,34 @@ fn waits_that_nobody_ends() {
         let got = forms::same(&body, [40, 1, 1], 0).expect_err(wait);
         assert_eq!(got.0, FaultKind::Deadlock, "{wait}");
     }
+}
+
+/// The same where the wait stands in a function that is called.
+#[test]
+fn calls_that_nobody_ends() {
+    let source = module(
+        ".func wait(.param .b32 at)
+        {
+            .reg .pred %p<2>; .reg .b32 %r<2>;
+            ld.param.u32 %r1, [at];
+            look: mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;
+            @%p1 bra on; nanosleep.u32 20; bra look;
+            on: ret;
+        }
+        .visible .entry k()
+        {
+            .reg .pred %p<2>; .reg .b32 %r<4>;
+            .shared .align 8 .b64 s;
+            mov.u32 %r1, s; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra ready;
+            mbarrier.init.shared.b64 [%r1], 41;
+            ready: bar.sync 0; mbarrier.arrive.shared.b64 _, [%r1];
+            .param .b32 at; st.param.b32 [at], %r1; call wait, (at);
+            ret;
+        }",
+    );
+    let fault = harness::run(&source, "k", [1; 3], [40, 1, 1], &mut [], &[]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Deadlock, "{fault:?}");
+    assert!(fault.detail.contains("40 wait at an mbarrier"), "{fault:?}");
 }
 
 /// A wait that does something else meanwhile may end by itself.

@@ -8,6 +8,7 @@ use crate::driver::{Driver, driver};
 const CASE: &str = "SOFTCUDA_TEST_FAULT";
 const ILLEGAL_ADDRESS: u32 = 700;
 const NOT_READY: u32 = 600;
+const INVALID_VALUE: u32 = 1;
 
 /// Runs a case of [`child`]; gives what it wrote on standard error.
 fn run(case: &str) -> String {
@@ -40,6 +41,7 @@ fn child() {
             Ok("callback") => callbacks_are_told(),
             Ok("streams") => all_streams_end(),
             Ok("threads") => threads_meet_it(),
+            Ok("unmapped") => unmapped_memory_is_nobody_s(),
             other => panic!("no case: {other:?}"),
         }
     }
@@ -191,4 +193,63 @@ unsafe fn threads_meet_it() {
 #[test]
 fn threads_all_meet_a_failure() {
     run("threads");
+}
+
+/// Registered memory that the program unmaps is not reached any more. A device still has its
+/// pages, but its driver crashes on a copy from there.
+unsafe fn unmapped_memory_is_nobody_s() {
+    context();
+    let (store_kernel, stream, device) = (function(c"store"), stream(), memory(64));
+    let map = || {
+        let (permits, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        let at = libc::mmap(std::ptr::null_mut(), 4 * 4096, permits, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        // Some of a page, from the second on.
+        cuMemHostRegister_v2(at.byte_add(4096), 4100, 0).must();
+        at
+    };
+    let (partly, kept) = (map(), map());
+    let [lost, here] = [partly, kept].map(|at| at.byte_add(4096));
+    store(store_kernel, stream, lost as u64, 5).must();
+    cuStreamSynchronize(stream).must();
+    assert_eq!(*lost.cast::<u32>(), 5);
+    assert_eq!(libc::munmap(partly.byte_add(8192), 4096), 0);
+    for _ in 0..2 {
+        let copied = [
+            cuMemcpyDtoH_v2(lost, device, 4),
+            cuMemcpyHtoD_v2(device, lost, 4),
+            cuMemcpyDtoDAsync_v2(device, lost as u64, 4, stream),
+            cuMemsetD8Async(lost as u64, 0, 4, stream),
+        ];
+        assert_eq!(copied.map(|answer| answer.code), [INVALID_VALUE; 4]);
+    }
+    store(store_kernel, stream, here as u64, 6).must();
+    cuStreamSynchronize(stream).must();
+    assert_eq!(*here.cast::<u32>(), 6);
+    // Nor when something else is mapped there.
+    let again = libc::mmap(
+        partly.byte_add(8192),
+        4096,
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+        -1,
+        0,
+    );
+    assert_ne!(again, libc::MAP_FAILED);
+    store(store_kernel, stream, lost as u64, 7).must();
+    assert_eq!(cuStreamSynchronize(stream).code, ILLEGAL_ADDRESS);
+    assert_eq!(*lost.cast::<u32>(), 5);
+    for at in [lost, here] {
+        assert_eq!(cuMemHostUnregister(at).code, ILLEGAL_ADDRESS);
+    }
+}
+
+#[test]
+fn memory_unmapped_while_registered_is_nobody_s() {
+    if driver() == Driver::Software {
+        run("unmapped");
+    }
 }

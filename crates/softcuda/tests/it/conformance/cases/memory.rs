@@ -294,6 +294,8 @@ pub const CASES: &[Case] = &[
         line.says_as("zero_bytes", cuMemHostRegister_v2(host, 0, 0));
         line.says_as("unknown_flag", cuMemHostRegister_v2(host, 4096, 0x100));
         line.says_as("io_memory", cuMemHostRegister_v2(host, 4096, 4));
+        line.says_as("wraps", cuMemHostRegister_v2(host, usize::MAX, 0));
+        line.says_as("too_much", cuMemHostRegister_v2(host, 1 << 44, 0));
         line.says_as(
             "pinned_already",
             cuMemHostRegister_v2(pinned(4096), 4096, 0),
