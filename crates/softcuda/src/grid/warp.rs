@@ -613,7 +613,7 @@ impl Warp {
         // SAFETY: the kernel has this operation.
         let words = unsafe { self.operands(2 * rows.count.max(1) as usize, lanes) };
         let brought = [words[0], words[1]];
-        for (to, taken) in words.chunks_mut(2).zip(rows.exchange(brought)) {
+        for (to, taken) in words.chunks_mut(2).zip(rows.exchange(&brought)) {
             to.copy_from_slice(&taken);
         }
     }

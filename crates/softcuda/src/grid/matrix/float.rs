@@ -17,7 +17,7 @@ use crate::jit::runtime::convert::e4m3_to_f16;
 /// What an `.f32` result is that is no number.
 const NAN_SINGLE: u32 = 0x7fff_ffff;
 /// The exponent of zero: below that of any sum.
-const NONE: i32 = -100_000;
+pub(super) const NONE: i32 = -100_000;
 /// In the place of an exponent: the value is infinite, or no number.
 const INFINITE: i32 = NONE - 1;
 const NO_NUMBER: i32 = NONE - 2;
@@ -25,10 +25,10 @@ const NO_NUMBER: i32 = NONE - 2;
 /// A float: its digits with their sign, less than 2, and the power of two that they are of. In a
 /// subnormal the digit before the point is 0.
 #[derive(Clone, Copy)]
-struct Number {
+pub(super) struct Number {
     /// Zero with a sign, if it is not finite.
-    digits: f32,
-    exponent: i32,
+    pub digits: f32,
+    pub exponent: i32,
 }
 
 impl Number {
@@ -101,17 +101,22 @@ impl Number {
     }
 
     #[inline(always)]
-    fn single(bits: u32) -> Number {
+    pub fn half(bits: u32) -> Number {
+        Number::of(bits, 5, 10)
+    }
+
+    #[inline(always)]
+    pub fn single(bits: u32) -> Number {
         Number::of(bits, 8, 23)
     }
 
     #[inline(always)]
-    fn is_finite(self) -> bool {
+    pub fn is_finite(self) -> bool {
         self.exponent >= NONE
     }
 
     /// What it is, also where that is not finite.
-    fn float(self) -> f64 {
+    pub fn float(self) -> f64 {
         let digits = f64::from(self.digits);
         match self.exponent {
             INFINITE => f64::INFINITY.copysign(digits),
@@ -124,7 +129,7 @@ impl Number {
 
 /// `2.powi(n)` where that is a normal number.
 #[inline(always)]
-fn power_of_two(n: i32) -> f64 {
+pub(super) fn power_of_two(n: i32) -> f64 {
     f64::from_bits(((n + 1023) as u64) << 52)
 }
 
@@ -165,17 +170,14 @@ pub(super) fn single_bits(value: f32) -> u32 {
 
 /// A single without the digits that do not fit.
 #[inline(always)]
-fn single_cut(value: f64) -> u32 {
-    let nearest = value as f32;
-    let over = match nearest.is_infinite() {
-        true => value.abs() < power_of_two(128),
-        false => f64::from(nearest).abs() > value.abs(),
-    };
+pub(super) fn single_cut(value: f64) -> u32 {
+    let (nearest, magnitude) = (value as f32, value.abs());
+    let over = (f64::from(nearest).abs() > magnitude) & (magnitude < power_of_two(128));
     nearest.to_bits() - u32::from(over)
 }
 
 /// How many digits behind the leading one of the greatest term count in a sum.
-const DIGITS: i32 = 25;
+pub(super) const DIGITS: i32 = 25;
 /// The same of `.e4m3` and `.e5m2` in a warpgroup, where a single has no more either.
 const DIGITS_OF_BYTES: i32 = 13;
 
@@ -376,7 +378,7 @@ impl Factors {
 
 /// The whole units in a term of a sum: digits, less than 4, of so many times 2.
 #[inline(always)]
-fn cut(digits: f32, power: i32) -> i32 {
+pub(super) fn cut(digits: f32, power: i32) -> i32 {
     debug_assert!(power <= DIGITS, "the greatest power is that of the sum");
     // What is less than a unit is nothing.
     let factor = f32::from_bits(((power.max(-64) + 127) << 23) as u32);
@@ -479,7 +481,7 @@ fn row_of(half: bool, c: &[Words], row: usize) -> [u32; 8] {
 #[inline(always)]
 fn summand(half: bool, bits: u32) -> Number {
     match half {
-        true => Number::of(bits, 5, 10),
+        true => Number::half(bits),
         false => Number::single(bits),
     }
 }

@@ -14,9 +14,11 @@
 //! | `B` | row `4 E j + E t + e`, column `g` |
 //! | `C`, `D` | row `g + 8 (j / 2)`, column `2 t + j % 2`, where each element counts as a register |
 //!
-//! [`float`] has the rules of rounding, [`sparse`] those of the metadata, and [`quads`] the shape
-//! of the first tensor cores, which has a layout of its own.
+//! [`float`] has the rules of rounding, [`dense`] does the common ones fast, [`sparse`] has the
+//! rules of the metadata, and [`quads`] the shape of the first tensor cores, which has a layout of
+//! its own.
 
+mod dense;
 mod float;
 pub(crate) mod group;
 mod integer;
@@ -293,6 +295,7 @@ impl Product {
             Element::F64 => float::doubles(self, a, b, c, d),
             element if element.is_integer() => integer::compute(self, a, b, c, metadata, d),
             element if element.is_fp8() => float::bytes(self, a, b, c, metadata, d),
+            _ if dense::compute(self, a, b, c, d).is_some() => {}
             _ => float::compute(self, a, b, c, metadata, d),
         }
     }

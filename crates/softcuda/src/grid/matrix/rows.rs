@@ -30,20 +30,20 @@ impl Rows {
     }
 
     /// From the lower and upper words of addresses those that the lanes take.
-    pub fn exchange(self, brought: [Words; 2]) -> impl Iterator<Item = [Words; 2]> {
+    pub fn exchange(self, [lows, highs]: &[Words; 2]) -> impl Iterator<Item = [Words; 2]> {
         (0..self.count as usize).map(move |at| {
-            let mut taken = brought;
-            let [lows, highs] = &mut taken;
-            for (lane, (to_low, to_high)) in lows.iter_mut().zip(highs).enumerate() {
+            let mut taken = [[0; 32]; 2];
+            let [to_lows, to_highs] = &mut taken;
+            for lane in 0..32 {
                 let (from, offset) = match self.turned {
                     false => (8 * at + lane / 4, 4 * (lane % 4)),
                     true => (8 * (at / 2) + 2 * (lane % 4) + at % 2, 2 * (lane / 4)),
                 };
-                let [low, high] = brought.map(|words| words[from % 32]);
+                let low = lows[from % 32];
                 // A row starts at a multiple of its size, or no part of it can be accessed.
                 let misaligned = u32::from(low % 16 != 0);
-                *to_low = low | offset as u32 | misaligned;
-                *to_high = high;
+                to_lows[lane] = low | offset as u32 | misaligned;
+                to_highs[lane] = highs[from % 32];
             }
             taken
         })
