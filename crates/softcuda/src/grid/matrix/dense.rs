@@ -2,10 +2,15 @@
 //! `.bf16` and `.tf32`, dense, of factors that are finite and neither huge nor tiny. A product of
 //! two such factors is a single, exactly, and so is the factor that cuts it: eight columns at a
 //! time are a few instructions of the processor.
+#![allow(
+    clippy::needless_range_loop,
+    reason = "such loops over several arrays become vectors"
+)]
 
 use std::ops::{Range, RangeInclusive};
 
 use super::float::{DIGITS, NONE, Number, cut, half_of, power_of_two, single_cut};
+use super::group::GroupProduct;
 use super::{Element, Product, Words, place_of_sum};
 
 /// Powers of two of factors, from the least to the greatest: products of them, and these cut, stay
@@ -15,13 +20,13 @@ const POWERS: RangeInclusive<i32> = -30..=30;
 const MOST_CUT: i32 = DIGITS - 2 * *POWERS.start();
 
 /// Factors of a tile: `A` by rows, `B` by the rows of its eight columns.
-struct Factors<const DEPTH: usize> {
-    a: Elements<DEPTH, 16>,
+struct Factors<'a, const DEPTH: usize> {
+    a: &'a Elements<DEPTH, 16>,
     b: Elements<8, DEPTH>,
 }
 
 /// What elements are, and the powers of two that they count as: [`NONE`] for zero.
-struct Elements<const COLUMNS: usize, const ROWS: usize> {
+pub(super) struct Elements<const COLUMNS: usize, const ROWS: usize> {
     values: [[f32; COLUMNS]; ROWS],
     powers: [[i32; COLUMNS]; ROWS],
 }
@@ -55,6 +60,10 @@ impl Layout {
         })
     }
 
+    fn sign_at(self) -> u32 {
+        self.exponent + self.fraction
+    }
+
     fn bias(self) -> i32 {
         (1 << (self.exponent - 1)) - 1
     }
@@ -66,13 +75,15 @@ impl Layout {
 }
 
 impl<const COLUMNS: usize, const ROWS: usize> Elements<COLUMNS, ROWS> {
+    /// `None` where a power is not among [`POWERS`], or an element is not finite.
     #[inline(always)]
-    fn of(layout: Layout, bits: [[u32; COLUMNS]; ROWS]) -> Self {
+    fn of(layout: Layout, bits: [[u32; COLUMNS]; ROWS]) -> Option<Self> {
         let mut elements = Elements {
             values: [[0.0; COLUMNS]; ROWS],
             powers: [[0; COLUMNS]; ROWS],
         };
-        let sign_at = layout.exponent + layout.fraction;
+        let mut wide = [false; COLUMNS];
+        let sign_at = layout.sign_at();
         // From the layout's bias to that of a single, which subnormals come along with.
         let unit = f32::from_bits(((254 - layout.bias()) as u32) << 23);
         for row in 0..ROWS {
@@ -83,29 +94,14 @@ impl<const COLUMNS: usize, const ROWS: usize> Elements<COLUMNS, ROWS> {
                 let sign = (bits >> sign_at & 1) << 31;
                 let field = (magnitude >> layout.fraction) as i32;
                 elements.values[row][column] = f32::from_bits(value.to_bits() | sign);
-                let power = if field == layout.top() {
-                    i32::MAX / 2
-                } else {
-                    field.max(1) - layout.bias()
-                };
+                let power = field.max(1) - layout.bias();
+                let outside = (power < *POWERS.start()) | (power > *POWERS.end());
+                let special = field == layout.top();
+                wide[column] |= (outside | special) & (magnitude != 0);
                 elements.powers[row][column] = if magnitude == 0 { NONE } else { power };
             }
         }
-        elements
-    }
-
-    /// The powers are all among [`POWERS`]; those of infinities and of what is no number are not.
-    #[inline(always)]
-    fn is_narrow(&self) -> bool {
-        let mut wide = [false; COLUMNS];
-        for powers in &self.powers {
-            for column in 0..COLUMNS {
-                let power = powers[column];
-                let outside = (power < *POWERS.start()) | (power > *POWERS.end());
-                wide[column] |= outside & (power != NONE);
-            }
-        }
-        wide == [false; COLUMNS]
+        (wide == [false; COLUMNS]).then_some(elements)
     }
 }
 
@@ -161,52 +157,130 @@ fn tile<const DEPTH: usize, const EACH: usize>(
         }
     }
     let factors = Factors {
-        a: Elements::of(layout, rows),
-        b: Elements::of(layout, columns),
+        a: &Elements::of(layout, rows)?,
+        b: Elements::of(layout, columns)?,
     };
-    if !(factors.a.is_narrow() && factors.b.is_narrow()) {
-        return None;
-    }
     let [half_c, half_d] = product.halves;
     let in_steps = product.tiles != super::Tiles::One && product.elements[0] == Element::Tf32;
-    // What the rows begin with, and then what they come to.
+    let mut sums = gathered(half_c, c);
+    if in_steps {
+        factors.add(&mut sums, [false; 2], 0..DEPTH / 2)?;
+        factors.add(&mut sums, [false; 2], DEPTH / 2..DEPTH)?;
+    } else {
+        factors.add(&mut sums, [half_c, half_d], 0..DEPTH)?;
+    }
+    scatter(half_d, &sums, d);
+    Some(())
+}
+
+/// The 16 rows of `A` that a warp of a warpgroup has.
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack")]
+pub(super) enum Rows {
+    Eight(Elements<8, 16>),
+    Sixteen(Elements<16, 16>),
+}
+
+impl Rows {
+    /// `None` where the products must be computed otherwise.
+    pub fn of(product: GroupProduct, bits: &[[u32; 32]; 16]) -> Option<Rows> {
+        if product.sparse.is_some() || product.elements[0] != product.elements[1] {
+            return None;
+        }
+        let layout = Layout::of(product.elements[0])?;
+        match layout.bits {
+            16 => Elements::of(layout, signed(layout, bits, product.negated[0])).map(Rows::Sixteen),
+            _ => Elements::of(layout, signed(layout, bits, product.negated[0])).map(Rows::Eight),
+        }
+    }
+
+    /// Adds the products with these columns to sums. `None` if they cannot be computed so, and the
+    /// sums are as they were.
+    #[inline(always)]
+    pub fn tile(
+        &self,
+        product: GroupProduct,
+        columns: &[[u32; 64]; 8],
+        sums: &mut [Words],
+    ) -> Option<()> {
+        match self {
+            Rows::Eight(rows) => tile_of_group(rows, product, columns, sums),
+            Rows::Sixteen(rows) => tile_of_group(rows, product, columns, sums),
+        }
+    }
+}
+
+#[inline(always)]
+fn tile_of_group<const DEPTH: usize>(
+    rows: &Elements<DEPTH, 16>,
+    product: GroupProduct,
+    columns: &[[u32; 64]; 8],
+    d: &mut [Words],
+) -> Option<()> {
+    let layout = Layout::of(product.elements[1])?;
+    let columns: [[u32; DEPTH]; 8] = signed(layout, columns, product.negated[1]);
+    let mut by_rows = [[0; 8]; DEPTH];
+    for at in 0..DEPTH {
+        for column in 0..8 {
+            by_rows[at][column] = columns[column][at];
+        }
+    }
+    let factors = Factors {
+        a: rows,
+        b: Elements::of(layout, by_rows)?,
+    };
+    let mut sums = gathered(product.half, d);
+    factors.add(&mut sums, [product.half; 2], 0..DEPTH)?;
+    d.iter_mut().for_each(|words| *words = [0; 32]);
+    scatter(product.half, &sums, d);
+    Some(())
+}
+
+/// The first elements of each row, negated if they are to be.
+#[inline(always)]
+fn signed<const FROM: usize, const DEPTH: usize, const ROWS: usize>(
+    layout: Layout,
+    rows: &[[u32; FROM]; ROWS],
+    negated: bool,
+) -> [[u32; DEPTH]; ROWS] {
+    let flip = u32::from(negated) << layout.sign_at();
+    let mut signed = [[0; DEPTH]; ROWS];
+    for row in 0..ROWS {
+        for at in 0..DEPTH {
+            signed[row][at] = rows[row][at] ^ flip;
+        }
+    }
+    signed
+}
+
+/// `C`, row by row.
+#[inline(always)]
+fn gathered(half: bool, c: &[Words]) -> [[u32; 8]; 16] {
     let mut rows = [[0; 8]; 16];
     for row in 0..16 {
         for column in 0..8 {
             let (lane, register) = place_of_sum(row, column);
-            rows[row][column] = match half_c {
+            rows[row][column] = match half {
                 true => c[register / 2][lane] >> (16 * (register % 2)) & 0xffff,
                 false => c[register][lane],
             };
         }
     }
-    for (row, bits) in rows.iter_mut().enumerate() {
-        let mut summands = match half_c {
-            true => Summands::of(bits, Number::half),
-            false => Summands::of(bits, Number::single),
-        };
-        if in_steps {
-            let sums = factors.sums(row, &summands, 0..DEPTH / 2)?;
-            summands = Summands::of(&singles(&sums), Number::single);
-        }
-        let rest = if in_steps { DEPTH / 2 } else { 0 };
-        let sums = factors.sums(row, &summands, rest..DEPTH)?;
-        *bits = match half_d {
-            true => halves(&sums, half_c),
-            false => singles(&sums),
-        };
-    }
+    rows
+}
+
+/// Puts rows into `D`, which is zero before.
+#[inline(always)]
+fn scatter(half: bool, rows: &[[u32; 8]; 16], d: &mut [Words]) {
     for row in 0..16 {
         for column in 0..8 {
             let (lane, register) = place_of_sum(row, column);
             let bits = rows[row][column];
-            match half_d {
+            match half {
                 true => d[register / 2][lane] |= bits << (16 * (register % 2)),
                 false => d[register][lane] = bits,
             }
         }
     }
-    Some(())
 }
 
 /// What the sums of a row begin with.
@@ -251,7 +325,30 @@ fn halves(sums: &[f64; 8], exact: bool) -> [u32; 8] {
     halves
 }
 
-impl<const DEPTH: usize> Factors<DEPTH> {
+impl<const DEPTH: usize> Factors<'_, DEPTH> {
+    /// Adds the products at some depths to what is there: halves or not, and so after it. `None`
+    /// where something is not finite; then rows may have changed.
+    #[inline(always)]
+    fn add(
+        &self,
+        rows: &mut [[u32; 8]; 16],
+        [half_before, half_after]: [bool; 2],
+        depths: Range<usize>,
+    ) -> Option<()> {
+        for (row, bits) in rows.iter_mut().enumerate() {
+            let summands = match half_before {
+                true => Summands::of(bits, Number::half),
+                false => Summands::of(bits, Number::single),
+            };
+            let sums = self.sums(row, &summands, depths.clone())?;
+            *bits = match half_after {
+                true => halves(&sums, half_before),
+                false => singles(&sums),
+            };
+        }
+        Some(())
+    }
+
     /// For each column, the sum of a summand and the products of a row at some depths. `None` where
     /// a summand is not finite.
     #[inline(always)]

@@ -9,6 +9,7 @@
 //! | `.e4m3`, `.e5m2` | these become halves; a sum from zero of the products of the first two bytes of each register, then that and the products of the others, and at last `C` added in the type of `D` |
 //! | `.f64` | `fma` after `fma`, in the order of the columns of `A`. Of several NaNs that of `B` stays, else that of `C`, else that of `A` |
 
+use super::dense;
 use super::group::GroupProduct;
 use super::sparse::Columns;
 use super::{Element, Product, Tiles, Words, place_of_sum};
@@ -393,6 +394,8 @@ pub(super) struct Group {
     factors: Factors,
     /// The rows are finite.
     finite: bool,
+    /// The rows, where most sums are computed in another way.
+    dense: Option<dense::Rows>,
 }
 
 impl Group {
@@ -423,13 +426,25 @@ impl Group {
             product,
             factors,
             finite,
+            dense: dense::Rows::of(product, rows),
         }
+    }
+
+    /// Computes all sums in the general way.
+    #[cfg(test)]
+    pub fn without_dense(&mut self) -> &mut Group {
+        self.dense = None;
+        self
     }
 
     /// Adds the products with these columns to what is there.
     #[inline(always)]
     pub fn tile(&mut self, columns: &[[u32; 64]; 8], sums: &mut [Words]) {
         let (product, depth) = (self.product, self.product.depth() as usize);
+        let dense = self.dense.as_ref();
+        if dense.is_some_and(|rows| rows.tile(product, columns, sums).is_some()) {
+            return;
+        }
         for (column, bits) in columns.iter().enumerate() {
             for (at, bits) in bits[..depth].iter().enumerate() {
                 let number = Number::of_element(product.elements[1], *bits);

@@ -11,6 +11,9 @@
 use super::float::Group as Floats;
 use super::{Element, Words, integer, sparse};
 
+/// Bytes of a line, which lie together in memory.
+const LINE: usize = 16;
+
 /// What a product is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupProduct {
@@ -132,21 +135,15 @@ impl GroupProduct {
         if self.in_registers {
             super::each_element(of_a, element_a, 2, |row, at, bits| rows[row][at] = bits);
         } else {
-            for (row, bits) in rows.iter_mut().enumerate() {
-                for (at, bits) in bits[..count].iter_mut().enumerate() {
-                    *bits = in_memory.element(shared, first + row, at)?;
-                }
+            for (half, rows) in rows.chunks_mut(8).enumerate() {
+                in_memory.read(shared, first + 8 * half, count, rows)?;
             }
         }
         let mut floats = (!element_a.is_integer()).then(|| Floats::new(self, &rows, count, places));
         let of_tile = self.sums() / (self.columns as usize / 8);
         for (tile, sums) in sums.chunks_mut(of_tile).enumerate() {
             let mut columns = [[0u32; 64]; 8];
-            for (column, bits) in columns.iter_mut().enumerate() {
-                for (at, bits) in bits[..depth].iter_mut().enumerate() {
-                    *bits = of_b.element(shared, 8 * tile + column, at)?;
-                }
-            }
+            of_b.read(shared, 8 * tile, depth, &mut columns)?;
             match &mut floats {
                 Some(floats) => floats.tile(&columns, sums),
                 None => {
@@ -181,10 +178,14 @@ impl Shared {
         Shared { start, size }
     }
 
-    fn byte(&self, at: usize) -> Option<u8> {
-        // SAFETY: it lies in the memory. That is never unmapped while a block runs, and a byte that
-        // another thread writes meanwhile is one that the program must not look at.
-        (at < self.size).then(|| unsafe { self.start.add(at).read_volatile() })
+    /// The 16 bytes from a multiple of 16 on.
+    #[inline(always)]
+    fn line(&self, at: usize) -> Option<[u8; LINE]> {
+        let end = at.checked_add(LINE)?;
+        // SAFETY: they lie in the memory. That is never unmapped while a block runs, and a byte
+        // that another thread writes meanwhile is one that the program must not look at.
+        (end <= self.size)
+            .then(|| unsafe { self.start.add(at).cast::<[u8; LINE]>().read_volatile() })
     }
 }
 
@@ -227,12 +228,51 @@ impl Matrix {
         }
     }
 
-    /// The bits of an element, in a row (of `B` a column) and at a depth; of single bits, 32.
-    fn element(&self, shared: &Shared, row: usize, at: usize) -> Option<u32> {
+    /// Reads the bits of eight rows (of `B` columns) from row `first` on, a multiple of 8, to a
+    /// depth; of single bits, 32 are an element.
+    #[inline(always)]
+    fn read<const DEPTH: usize>(
+        &self,
+        shared: &Shared,
+        first: usize,
+        depth: usize,
+        rows: &mut [[u32; DEPTH]],
+    ) -> Option<()> {
         let bytes = match self.element.bits() {
             1 => 4,
             bits => bits as usize / 8,
         };
+        let in_line = LINE / bytes;
+        let mut bits = [0; LINE];
+        if self.turned {
+            // Elements of two bytes: a line has one of each row.
+            for at in 0..depth {
+                self.line_at(shared, first, at, bytes, &mut bits)?;
+                for (row, bits) in rows.iter_mut().zip(bits) {
+                    row[at] = bits;
+                }
+            }
+            return Some(());
+        }
+        for (row, elements) in rows.iter_mut().enumerate() {
+            for at in (0..depth).step_by(in_line) {
+                self.line_at(shared, first + row, at, bytes, &mut bits)?;
+                elements[at..at + in_line].copy_from_slice(&bits[..in_line]);
+            }
+        }
+        Some(())
+    }
+
+    /// The elements of the line that begins with this one.
+    #[inline(always)]
+    fn line_at(
+        &self,
+        shared: &Shared,
+        row: usize,
+        at: usize,
+        bytes: usize,
+        elements: &mut [u32; LINE],
+    ) -> Option<()> {
         let offset = if self.turned {
             let byte = row * bytes;
             let (group, in_group) = (byte / self.line, byte % self.line);
@@ -243,17 +283,30 @@ impl Matrix {
             group * across + in_group + at % 8 * self.line + at / 8 * along
         } else {
             let byte = at * bytes;
-            let along = match self.line {
-                16 => byte / 16 * self.leading + byte % 16,
-                line => byte / line * self.leading + byte % line,
-            };
+            let along = byte / self.line * self.leading + byte % self.line;
             row % 8 * self.line + row / 8 * self.stride + along
         };
         let place = self.start + offset;
         let line_of_pattern = (place / 128).wrapping_sub(self.base) % (self.line / 16);
-        let place = place ^ (16 * line_of_pattern);
-        (0..bytes).try_fold(0, |bits, n| {
-            Some(bits | u32::from(shared.byte(place + n)?) << (8 * n))
-        })
+        let line = shared.line(place ^ (16 * line_of_pattern))?;
+        match bytes {
+            1 => {
+                for n in 0..16 {
+                    elements[n] = line[n].into();
+                }
+            }
+            2 => {
+                for n in 0..8 {
+                    elements[n] = u16::from_le_bytes([line[2 * n], line[2 * n + 1]]).into();
+                }
+            }
+            _ => {
+                for n in 0..4 {
+                    let bytes = [0, 1, 2, 3].map(|byte| line[4 * n + byte]);
+                    elements[n] = u32::from_le_bytes(bytes);
+                }
+            }
+        }
+        Some(())
     }
 }

@@ -1,7 +1,8 @@
 //! What a product is of survives its code; `movmatrix` transposes. Results are compared with those
 //! of an H200 by the integration test `kernels`.
 
-use super::{Element, Product, Tiles, Words, dense, float, transpose};
+use super::group::GroupProduct;
+use super::{Element, Product, Tiles, Words, dense, float, sparse, transpose};
 
 #[test]
 fn codes_say_all() {
@@ -44,23 +45,57 @@ fn rows_become_columns() {
     assert_eq!(transpose(&transposed), matrix);
 }
 
-/// Words that come one after the other, and look random.
-fn noise(mut seed: u64) -> impl FnMut() -> u64 {
-    move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed.wrapping_mul(0x2545_f491_4f6c_dd1d)
+/// Numbers that look random.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// A float with so many bits of exponent and fraction: one of so many exponents around one,
+    /// some zeros, and a few that are anything.
+    fn float(&mut self, exponent: u32, fraction: u32, spread: u64) -> u32 {
+        let bias = (1i64 << (exponent - 1)) - 1;
+        let power = bias + self.below(spread) as i64 - (spread / 2) as i64;
+        let power = power.clamp(0, 2 * bias) as u64;
+        let digits = self.below(1 << fraction);
+        let magnitude = match self.below(if spread > 30 { 100 } else { 100_000 }) {
+            0 => self.below(1 << (exponent + fraction)),
+            _ if self.below(11) == 0 => 0,
+            _ => power << fraction | digits,
+        };
+        (magnitude | self.below(2) << (exponent + fraction)) as u32
+    }
+
+    /// A register of such elements.
+    fn register(&mut self, element: Element, spread: u64) -> Words {
+        std::array::from_fn(|_| match element {
+            Element::F16 => self.float(5, 10, spread) | self.float(5, 10, spread) << 16,
+            Element::Bf16 => self.float(8, 7, spread) | self.float(8, 7, spread) << 16,
+            _ => self.float(8, 23, spread),
+        })
+    }
+
+    fn registers(&mut self, count: usize, element: Element, spread: u64) -> Vec<Words> {
+        (0..count).map(|_| self.register(element, spread)).collect()
     }
 }
 
-/// The fast sums are the sums: of all exponents, of those that cancel, of zeros and subnormals, and
-/// of what only one of a tile's elements is.
+/// The fast sums are the sums, wherever they are made: of all exponents, of those that cancel, of
+/// zeros and subnormals, and of what is not finite.
 #[test]
 fn dense_sums_are_the_sums() {
     use Element::{Bf16, F16, Tf32};
-    let mut next = noise(0x51_0f7);
-    let (mut fast, mut slow) = (0, 0);
+    let mut noise = Noise(0x510f7);
+    let mut fast = [0; 2];
     let shapes = [
         (F16, 8),
         (F16, 16),
@@ -69,84 +104,78 @@ fn dense_sums_are_the_sums() {
         (Tf32, 4),
         (Tf32, 8),
     ];
-    for round in 0..4000 {
+    for round in 0..6000 {
         let (element, depth) = shapes[round % shapes.len()];
-        let steps = element == Tf32 && depth == 8 && round % 4 == 1;
-        let bits = next();
-        let may_halve = element == F16;
+        let spread = [2, 5, 12, 29, 60, 300][round / 6 % 6];
+        let in_steps = (element, depth) == (Tf32, 8) && round % 4 == 1;
+        let halves = [0, 1].map(|_| element == F16 && noise.below(2) == 0);
         let product = Product {
             rows: 16,
             depth,
-            tiles: if steps { Tiles::Beside } else { Tiles::One },
+            tiles: if in_steps { Tiles::Beside } else { Tiles::One },
             elements: [element; 2],
-            halves: [may_halve && bits & 1 != 0, may_halve && bits & 2 != 0],
+            halves,
             saturates: false,
             xor: false,
             sparse: None,
             turned: [false; 2],
         };
-        let one = Product {
+        let [a, b, c, d] = Product {
             tiles: Tiles::One,
             ..product
-        };
-        let [a, b, c, d] = one.words();
-        // Exponents around one, with more of the range from round to round, and some odd ones out.
-        let spread = [1, 4, 12, 40, 200][round / 7 % 5];
-        let mut exponent = |bias: i64, top: i64, next: &mut dyn FnMut() -> u64| {
-            let about = bias + (next() % spread) as i64 - spread as i64 / 2;
-            match next() % 97 {
-                0 => 0,
-                1 if round % 5 == 0 => (next() % (top as u64 + 1)) as i64,
-                _ => about.clamp(0, top - 1),
-            }
-        };
-        let mut half = |next: &mut dyn FnMut() -> u64| {
-            let exponent = exponent(15, 31, next) as u64;
-            let zero = next() % 11 == 0;
-            (if zero {
-                0
-            } else {
-                exponent << 10 | next() & 0x3ff
-            }) | next() & 0x8000
-        };
-        let mut half_words = |next: &mut dyn FnMut() -> u64| (half(next) | half(next) << 16) as u32;
-        let mut wide = |next: &mut dyn FnMut() -> u64| {
-            let about = (127 + (next() % spread) as i64 - spread as i64 / 2).clamp(0, 254) as u64;
-            let bits = match next() % 97 {
-                0 => next() & 0x7fff_ffff,
-                1 => 0,
-                _ => about << 23 | next() & 0x7f_ffff,
-            };
-            (bits | next() & 1 << 31) as u32
-        };
-        let mut factor = |next: &mut dyn FnMut() -> u64| match element {
-            F16 => half_words(next),
-            Bf16 => wide(next) >> 16 | wide(next) & 0xffff_0000,
-            _ => wide(next),
-        };
-        let mut words = |count: usize, word: &mut dyn FnMut(&mut dyn FnMut() -> u64) -> u32| {
-            let words: Vec<Words> = (0..count)
-                .map(|_| std::array::from_fn(|_| word(&mut next)))
-                .collect();
-            words
-        };
-        let (a, b) = (words(a, &mut factor), words(b, &mut factor));
-        let c = match product.halves[0] {
-            true => words(c, &mut half_words),
-            false => words(c, &mut wide),
-        };
+        }
+        .words();
+        let [a, b] = [a, b].map(|count| noise.registers(count, element, spread));
+        let c = noise.registers(c, if halves[0] { F16 } else { Tf32 }, spread);
         let [mut got, mut wanted] = [0; 2].map(|_| vec![[0; 32]; d]);
         float::compute(product, &a, &b, &c, &[], &mut wanted);
-        match dense::compute(product, &a, &b, &c, &mut got) {
-            Some(()) => {
-                assert_eq!(got, wanted, "{product:?}\n{a:x?}\n{b:x?}\n{c:x?}");
-                fast += 1;
-            }
-            None => {
-                assert_eq!(got, vec![[0; 32]; d]);
-                slow += 1;
-            }
-        }
+        let computed = dense::compute(product, &a, &b, &c, &mut got).is_some();
+        fast[usize::from(computed)] += 1;
+        let wanted = if computed { wanted } else { vec![[0; 32]; d] };
+        assert_eq!(got, wanted, "{product:?}\n{a:x?}\n{b:x?}\n{c:x?}");
     }
-    assert!(fast > 1000 && slow > 100, "{fast} and {slow}");
+    assert!(fast[0] > 1000 && fast[1] > 3000, "{fast:?}");
+}
+
+/// The same of a warpgroup.
+#[test]
+fn dense_sums_of_a_warpgroup_are_the_sums() {
+    let mut noise = Noise(0x6709);
+    let mut fast = [0; 2];
+    for round in 0..6000 {
+        let element = [Element::F16, Element::Bf16, Element::Tf32][round % 3];
+        let spread = [2, 5, 12, 29, 60, 300][round / 3 % 6];
+        let half = element == Element::F16 && noise.below(2) == 0;
+        let product = GroupProduct {
+            columns: 8,
+            elements: [element; 2],
+            half,
+            saturates: false,
+            in_registers: true,
+            negated: [noise.below(2) == 0, noise.below(2) == 0],
+            turned: [false; 2],
+            sparse: None,
+        };
+        let mut element_bits = || match element {
+            Element::F16 => noise.float(5, 10, spread),
+            Element::Bf16 => noise.float(8, 7, spread),
+            _ => noise.float(8, 23, spread),
+        };
+        let rows = [0; 16].map(|_| [0; 32].map(|_| element_bits()));
+        let columns = [0; 8].map(|_| [0; 64].map(|_| element_bits()));
+        let of_c = if half { Element::F16 } else { Element::Tf32 };
+        let before = noise.registers(product.sums(), of_c, spread);
+        let count = product.depth() as usize;
+        let places = sparse::columns(element, product.depth(), None, &[]);
+        let mut wanted = before.clone();
+        let mut plain = float::Group::new(product, &rows, count, places);
+        plain.without_dense().tile(&columns, &mut wanted);
+        let mut got = before.clone();
+        let dense = dense::Rows::of(product, &rows);
+        let computed = dense.is_some_and(|dense| dense.tile(product, &columns, &mut got).is_some());
+        fast[usize::from(computed)] += 1;
+        let wanted = if computed { wanted } else { before };
+        assert_eq!(got, wanted, "{product:?}\n{rows:x?}\n{columns:x?}");
+    }
+    assert!(fast[0] > 1000 && fast[1] > 3000, "{fast:?}");
 }
