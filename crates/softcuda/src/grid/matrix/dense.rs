@@ -4,7 +4,8 @@
 //! time are a few instructions of the processor.
 #![allow(
     clippy::needless_range_loop,
-    reason = "such loops over several arrays become vectors"
+    clippy::redundant_closure,
+    reason = "loops over several arrays, and closures, become vectors"
 )]
 
 use std::ops::{Range, RangeInclusive};
@@ -337,8 +338,8 @@ impl<const DEPTH: usize> Factors<'_, DEPTH> {
     ) -> Option<()> {
         for (row, bits) in rows.iter_mut().enumerate() {
             let summands = match half_before {
-                true => Summands::of(bits, Number::half),
-                false => Summands::of(bits, Number::single),
+                true => Summands::of(bits, |bits| Number::half(bits)),
+                false => Summands::of(bits, |bits| Number::single(bits)),
             };
             let sums = self.sums(row, &summands, depths.clone())?;
             *bits = match half_after {
