@@ -1,5 +1,5 @@
 //! The opcodes of the PTX ISA, what is true of all instructions of an opcode, and [which targets
-//! and versions](since()) have them.
+//! and versions](since()) have them, special registers and directives.
 
 mod since;
 
@@ -20,6 +20,8 @@ pub enum Fact {
     Uniform,
     /// An operand may be an address in brackets.
     Addresses,
+    /// A source may be a special register; others take them in vectors alone.
+    Specials,
     /// A register with an address of global or generic memory has 64 bits.
     WideAddresses,
     /// With floats, an arithmetic operation: a result that is no number has the one NaN that the
@@ -63,7 +65,8 @@ const fn opcode(name: &'static str, facts: &'static [Fact]) -> Opcode {
 }
 
 use Fact::{
-    Addresses, Arithmetic, Computes, Moves, ReadsFirst, Uniform, UpdatesFirst, WideAddresses,
+    Addresses, Arithmetic, Computes, Moves, ReadsFirst, Specials, Uniform, UpdatesFirst,
+    WideAddresses,
 };
 
 const ALL: &[Opcode] = &[
@@ -93,7 +96,7 @@ const ALL: &[Opcode] = &[
     opcode("cos", &[Uniform, Arithmetic]),
     opcode("cp", &[Addresses]),
     opcode("createpolicy", &[Addresses]),
-    opcode("cvt", &[Computes]),
+    opcode("cvt", &[Computes, Specials]),
     opcode("cvta", &[Computes]),
     opcode("discard", &[ReadsFirst, WideAddresses, Addresses]),
     opcode("div", &[Uniform, Arithmetic]),
@@ -124,7 +127,7 @@ const ALL: &[Opcode] = &[
     opcode("membar", &[]),
     opcode("min", &[Computes, Uniform, Arithmetic]),
     opcode("mma", &[]),
-    opcode("mov", &[Moves, Computes]),
+    opcode("mov", &[Moves, Computes, Specials]),
     opcode("movmatrix", &[]),
     opcode("mul", &[Computes, Uniform, Arithmetic]),
     opcode("mul24", &[Computes]),

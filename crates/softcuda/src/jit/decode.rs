@@ -52,6 +52,7 @@ pub(crate) enum Special {
     ClusterCtarank,
     ClusterNctarank,
     IsExplicitCluster,
+    CurrentGraphExec,
     Pm(u8),
 }
 
@@ -597,22 +598,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Operands that are registers must be of these types.
-    pub fn check_registers(&self, operands: &[(&Arg, Type)]) -> Result<(), Refusal> {
-        for (arg, ty) in operands {
-            let arg = match arg {
-                Arg::Not(inner) => &**inner,
-                arg => *arg,
-            };
-            if let Arg::Reg(id) = arg
-                && !types::fits(self.registers[id.0 as usize], *ty)
-            {
-                return Err(self.invalid(format!("takes a register of type .{}", ty.name())));
-            }
-        }
-        Ok(())
-    }
-
     /// Each operand must be what the instruction takes there. In a vector with a register of no
     /// type, all of the same size will do, as they do for the driver's compiler.
     pub fn check(&self, operands: &[(&Arg, Takes)]) -> Result<(), Refusal> {
@@ -623,7 +608,13 @@ impl<'a> Reader<'a> {
                 _ => None,
             };
             let fits = |arg: &Arg| match (arg, takes) {
+                (Arg::Reg(id), Takes::Wide(_)) => types::holds(self.registers[id.0 as usize], ty),
                 (Arg::Reg(id), _) => types::fits(self.registers[id.0 as usize], ty),
+                (Arg::Not(inner), Takes::Fitting(_)) => match &**inner {
+                    Arg::Reg(id) => types::fits(self.registers[id.0 as usize], ty),
+                    _ => true,
+                },
+                (_, Takes::Fitting(_)) => true,
                 (Arg::Sink, Takes::ToOrNothing(_)) => true,
                 (Arg::Not(_), Takes::From(Type::Pred)) => true,
                 (Arg::Imm(Immediate::Int { bits, .. }), Takes::From(Type::Pred)) => *bits < 2,
@@ -647,7 +638,8 @@ impl<'a> Reader<'a> {
             };
             if !right {
                 let or = match takes {
-                    Takes::To(_) | Takes::Register(_) => "",
+                    Takes::To(_) | Takes::Register(_) | Takes::Fitting(_) => "",
+                    Takes::Wide(_) => " or a wider one",
                     Takes::ToOrNothing(_) => ", or _",
                     Takes::From(_) => ", or a number",
                 };
@@ -724,6 +716,10 @@ pub(crate) enum Takes {
     From(Type),
     /// A register of this type, which is read.
     Register(Type),
+    /// A register that a value of this type is loaded into or stored from.
+    Wide(Type),
+    /// A register of this type, or what is no register.
+    Fitting(Type),
 }
 
 fn is_untyped(ty: Type) -> bool {
@@ -737,8 +733,10 @@ fn is_integer(ty: Type) -> bool {
 
 impl Takes {
     fn ty(self) -> Type {
-        let (Takes::To(ty) | Takes::ToOrNothing(ty) | Takes::From(ty) | Takes::Register(ty)) = self;
-        ty
+        match self {
+            Takes::To(ty) | Takes::ToOrNothing(ty) | Takes::From(ty) => ty,
+            Takes::Register(ty) | Takes::Wide(ty) | Takes::Fitting(ty) => ty,
+        }
     }
 }
 

@@ -43,7 +43,8 @@ enum Reduction {
 }
 
 /// `bar{.cta}.sync a{, b}`, `.arrive a, b`, `.red.op.type d, a{, b}, c`, `bar.warp.sync mask`;
-/// `barrier` likewise, with `.aligned`; `barrier.cluster.arrive` and `.wait`.
+/// `barrier` likewise, with or without `.aligned`, which `bar` always is; `barrier.cluster.arrive`
+/// and `.wait`.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     if r.opcode == "bar" && r.eat("warp") {
         if !r.eat("sync") {
@@ -67,8 +68,9 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         }));
     }
     r.eat("cta");
+    let aligned = |r: &mut Reader<'_>| r.opcode == "barrier" && r.eat("aligned");
     let barrier = if r.eat("sync") {
-        r.eat("aligned");
+        aligned(r);
         r.end()?;
         match r.args {
             [id] => Barrier::Sync {
@@ -82,7 +84,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             _ => return Err(r.invalid("takes a barrier and a number of threads".into())),
         }
     } else if r.eat("arrive") {
-        r.eat("aligned");
+        aligned(r);
         let [id, count] = r.finish()?;
         Barrier::Arrive { id, count }
     } else if r.eat("red") {
@@ -91,7 +93,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             ("and", Reduction::And),
             ("or", Reduction::Or),
         ])?;
-        r.eat("aligned");
+        aligned(r);
         r.ty_of(&[if op == Reduction::Popc {
             Type::U32
         } else {

@@ -11,7 +11,7 @@ use ptx::ast::{Space, Type};
 use super::cluster::Reach;
 use super::{Lower, PlainAccess, bulk, value_type};
 use crate::grid::atomic;
-use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Symbol};
+use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Symbol, Takes};
 use crate::jit::program::Place;
 
 #[derive(Debug)]
@@ -86,14 +86,23 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     if reader.eat("mmio") || reader.eat("volatile") {
         ordered = true;
     }
-    if reader.eat("relaxed") || (!store && reader.eat("acquire")) {
+    let takes_scope = if reader.eat("relaxed") || (!store && reader.eat("acquire")) {
         ordered = true;
+        true
     } else if store && reader.eat("release") {
         release = true;
-    } else if !ordered {
-        reader.eat("weak");
+        true
+    } else {
+        if !ordered {
+            reader.eat("weak");
+        }
+        false
+    };
+    let scope = reader.peek();
+    if reader.eat_any(SCOPES).is_some() && !takes_scope {
+        let scope = scope.unwrap_or_default();
+        return Err(reader.invalid(format!(".{scope} takes a memory order before it")));
     }
-    reader.eat_any(SCOPES);
     let reach = Reach::of(reader);
     let space = reach.space();
     let mut constant = space == Some(Space::Const);
@@ -108,6 +117,11 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     reader.end()?;
     if ty == Type::Pred {
         return Err(reader.invalid("there is no memory of predicates".into()));
+    }
+    if !matches!(ty.name().as_bytes(), [b'b' | b'u' | b's', b'0'..=b'9', ..])
+        && !matches!(ty, Type::F32 | Type::F64)
+    {
+        return Err(reader.invalid(format!("does not know type .{}", ty.name())));
     }
     // The cache policy is a hint, too.
     let (register, address) = match (reader.args, store) {
@@ -126,15 +140,11 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         (register, None) => vec![register.clone()],
     };
     for register in &registers {
-        let fits = match register {
-            Arg::Reg(id) => reader.registers[id.0 as usize] != Type::Pred,
-            Arg::Sink => !store,
-            Arg::Imm(_) => store,
-            Arg::Symbol(..) => store,
-            _ => false,
-        };
-        if !fits {
-            return Err(reader.invalid("an operand is neither register nor value".into()));
+        match register {
+            Arg::Reg(_) => reader.check(&[(register, Takes::Wide(ty))])?,
+            Arg::Sink if !store && vector.is_some() => {}
+            Arg::Imm(_) | Arg::Symbol(..) | Arg::Special(_) if store => {}
+            _ => return Err(reader.invalid("an operand is neither register nor value".into())),
         }
     }
     let size = u64::from(ty.size()) * registers.len() as u64;

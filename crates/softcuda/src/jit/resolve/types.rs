@@ -67,15 +67,36 @@ pub(super) fn has_narrow_address(
     })
 }
 
+fn integer(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64)
+}
+
+fn untyped(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, B8 | B16 | B32 | B64 | B128)
+}
+
+fn packed(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, F16x2 | Bf16x2 | U16x2 | S16x2 | F32x2)
+}
+
+/// Whether a value of this type is loaded into or stored from such a register, which may be wider.
+pub(in crate::jit) fn holds(register: Type, ty: Type) -> bool {
+    let of_kind = untyped(ty)
+        || untyped(register)
+        || register == ty
+        || integer(ty) && (integer(register) || packed(register));
+    register != Type::Pred && register.size() >= ty.size() && of_kind
+}
+
 /// Whether a register of one type is right where another is taken.
 pub(in crate::jit) fn fits(register: Type, ty: Type) -> bool {
-    use Type::*;
-    let integer = |ty| matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64);
-    let untyped = |ty| matches!(ty, B8 | B16 | B32 | B64 | B128);
+    use Type::Pred;
     if register == Pred || ty == Pred {
         return register == ty;
     }
-    let packed = |ty| matches!(ty, F16x2 | Bf16x2 | U16x2 | S16x2 | F32x2);
     register.size() == ty.size()
         && (register == ty
             || untyped(register)
