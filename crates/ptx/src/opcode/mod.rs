@@ -22,6 +22,9 @@ pub enum Fact {
     Addresses,
     /// A source may be a special register; others take them in vectors alone.
     Specials,
+    /// A source may be a variable, which stands for its address; others take it with an offset
+    /// alone.
+    Variables,
     /// A register with an address of global or generic memory has 64 bits.
     WideAddresses,
     /// With floats, an arithmetic operation: a result that is no number has the one NaN that the
@@ -65,7 +68,7 @@ const fn opcode(name: &'static str, facts: &'static [Fact]) -> Opcode {
 }
 
 use Fact::{
-    Addresses, Arithmetic, Computes, Moves, ReadsFirst, Specials, Uniform, UpdatesFirst,
+    Addresses, Arithmetic, Computes, Moves, ReadsFirst, Specials, Uniform, UpdatesFirst, Variables,
     WideAddresses,
 };
 
@@ -88,7 +91,7 @@ const ALL: &[Opcode] = &[
     opcode("brev", &[]),
     opcode("brkpt", &[]),
     opcode("brx", &[ReadsFirst]),
-    opcode("call", &[Moves]),
+    opcode("call", &[Moves, Variables]),
     opcode("clusterlaunchcontrol", &[Addresses]),
     opcode("clz", &[]),
     opcode("cnot", &[]),
@@ -97,7 +100,7 @@ const ALL: &[Opcode] = &[
     opcode("cp", &[Addresses]),
     opcode("createpolicy", &[Addresses]),
     opcode("cvt", &[Computes, Specials]),
-    opcode("cvta", &[Computes]),
+    opcode("cvta", &[Computes, Variables]),
     opcode("discard", &[ReadsFirst, WideAddresses, Addresses]),
     opcode("div", &[Uniform, Arithmetic]),
     opcode("dp2a", &[]),
@@ -108,7 +111,7 @@ const ALL: &[Opcode] = &[
     opcode("fence", &[Addresses]),
     opcode("fma", &[Uniform, Arithmetic]),
     opcode("fns", &[]),
-    opcode("getctarank", &[]),
+    opcode("getctarank", &[Variables]),
     opcode("griddepcontrol", &[]),
     opcode("isspacep", &[]),
     opcode("istypep", &[Addresses]),
@@ -120,14 +123,14 @@ const ALL: &[Opcode] = &[
     opcode("mad", &[Computes, Uniform, Arithmetic]),
     opcode("mad24", &[Computes]),
     opcode("madc", &[Computes]),
-    opcode("mapa", &[]),
+    opcode("mapa", &[Variables]),
     opcode("match", &[]),
     opcode("max", &[Computes, Uniform, Arithmetic]),
     opcode("mbarrier", &[WideAddresses, Addresses]),
     opcode("membar", &[]),
     opcode("min", &[Computes, Uniform, Arithmetic]),
     opcode("mma", &[]),
-    opcode("mov", &[Moves, Computes, Specials]),
+    opcode("mov", &[Moves, Computes, Specials, Variables]),
     opcode("movmatrix", &[]),
     opcode("mul", &[Computes, Uniform, Arithmetic]),
     opcode("mul24", &[Computes]),

@@ -65,6 +65,10 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     if modifiers.has(Flag::Ftz) && to != Type::F32 && from != Type::F32 {
         return Err(r.invalid(".ftz is for .f32".into()));
     }
+    let special = matches!(r.args, [_, Arg::Special(_)]);
+    if special && (Integer::of(to).is_none() || Integer::of(from).is_none()) {
+        return Err(r.invalid("a special register is an integer".into()));
+    }
     match (Integer::of(to), Integer::of(from)) {
         (Some(to_int), Some(from_int)) => {
             modifiers.no_rounding(r)?;

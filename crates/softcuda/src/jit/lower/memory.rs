@@ -81,11 +81,9 @@ fn cache_hint(modifier: &str) -> bool {
 
 fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     const SCOPES: &[(&str, ())] = &[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())];
-    let mut ordered = false;
+    let volatile = reader.eat("volatile");
+    let mut ordered = reader.eat("mmio") || volatile;
     let mut release = false;
-    if reader.eat("mmio") || reader.eat("volatile") {
-        ordered = true;
-    }
     let takes_scope = if reader.eat("relaxed") || (!store && reader.eat("acquire")) {
         ordered = true;
         true
@@ -98,10 +96,8 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         }
         false
     };
-    let scope = reader.peek();
-    if reader.eat_any(SCOPES).is_some() && !takes_scope {
-        let scope = scope.unwrap_or_default();
-        return Err(reader.invalid(format!(".{scope} takes a memory order before it")));
+    if reader.eat_any(SCOPES).is_some() != takes_scope {
+        return Err(reader.invalid("a memory order and a scope go together".into()));
     }
     let reach = Reach::of(reader);
     let space = reach.space();
@@ -109,6 +105,15 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     while let Some(modifier) = reader.peek()
         && cache_hint(modifier)
     {
+        let weak = !ordered && !release;
+        let fits = match modifier {
+            "nc" => weak && space == Some(Space::Global),
+            "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" => weak,
+            _ => !volatile,
+        };
+        if !fits {
+            return Err(reader.invalid(format!("modifier .{modifier} is not allowed here")));
+        }
         constant |= modifier == "nc";
         reader.eat(modifier);
     }
@@ -139,13 +144,10 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         }
         (register, None) => vec![register.clone()],
     };
-    for register in &registers {
-        match register {
-            Arg::Reg(_) => reader.check(&[(register, Takes::Wide(ty))])?,
-            Arg::Sink if !store && vector.is_some() => {}
-            Arg::Imm(_) | Arg::Symbol(..) | Arg::Special(_) if store => {}
-            _ => return Err(reader.invalid("an operand is neither register nor value".into())),
-        }
+    match register {
+        Arg::Symbol(..) if store => {}
+        register if store => reader.check(&[(register, Takes::Stored(ty))])?,
+        register => reader.check(&[(register, Takes::Loaded(ty))])?,
     }
     let size = u64::from(ty.size()) * registers.len() as u64;
     if !matches!(size, 1 | 2 | 4 | 8 | 16 | 32) {

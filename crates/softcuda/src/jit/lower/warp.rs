@@ -133,7 +133,7 @@ fn kind(
 ) -> Result<(u32, Option<Arg>), Refusal> {
     match (sync, mask) {
         (true, Some(mask)) => {
-            r.check(&[(mask, Takes::From(Type::B32))])?;
+            r.check(&[(mask, Takes::From(Type::U32))])?;
             Ok((meeting as u32, Some(mask.clone())))
         }
         (false, None) => Ok((unmasked(meeting, site(r)), None)),
@@ -221,8 +221,15 @@ fn matches(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let ty = r.ty_of(&[Type::B32, Type::B64])?;
     let [to, value, mask] = r.finish()?;
     let (to, predicate) = pair(&to);
+    if meeting == Meeting::MatchAny && predicate != Arg::Sink {
+        return Err(r.invalid("has no predicate beside its result".into()));
+    }
+    let takes = match predicate {
+        Arg::Sink => Takes::To(Type::U32),
+        _ => Takes::ToOrNothing(Type::U32),
+    };
     r.check(&[
-        (&to, Takes::To(Type::B32)),
+        (&to, takes),
         (&predicate, Takes::ToOrNothing(Type::Pred)),
         (&value, Takes::From(ty)),
         (&mask, Takes::From(Type::U32)),
@@ -270,9 +277,13 @@ fn redux(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         _ => Meeting::ReduxXor,
     };
     let [to, value, mask] = r.finish()?;
+    let integer = match ty {
+        Type::S32 => Type::S32,
+        _ => Type::U32,
+    };
     r.check(&[
-        (&to, Takes::To(ty)),
-        (&value, Takes::From(ty)),
+        (&to, Takes::To(integer)),
+        (&value, Takes::From(integer)),
         (&mask, Takes::From(Type::U32)),
     ])?;
     Ok(Box::new(Meet {

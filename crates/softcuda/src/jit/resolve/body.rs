@@ -216,9 +216,8 @@ fn decode(
             module.invalid(instruction.pos, what);
             continue;
         }
-        let special = |arg: &Arg| matches!(arg, Arg::Special(_) | Arg::SpecialVector(_));
-        if !opcode::has(&instruction.opcode, Fact::Specials) && pending.args.iter().any(special) {
-            let what = format!("`{}`: takes no special register", instruction.opcode);
+        if let Some(what) = types::is_no_register(instruction, &pending.args) {
+            let what = format!("`{}`: takes no {what}", instruction.opcode);
             module.invalid(instruction.pos, what);
             continue;
         }

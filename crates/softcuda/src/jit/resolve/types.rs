@@ -9,10 +9,10 @@
 //!
 //! Loads, stores, conversions and moves take more than that, and look at their operands themselves.
 
-use ptx::ast::{Instruction, Type};
+use ptx::ast::{Instruction, Operand, Type};
 use ptx::opcode::{self, Fact};
 
-use crate::jit::decode::{Arg, RegId};
+use crate::jit::decode::{Arg, RegId, Symbol};
 
 /// The register that does not fit, and the type that it should.
 pub(super) fn mismatch(
@@ -37,6 +37,21 @@ pub(super) fn mismatch(
     };
     args.iter().find_map(|arg| match arg {
         Arg::Reg(id) if !fits(registers[id.0 as usize], ty) => Some((*id, ty)),
+        _ => None,
+    })
+}
+
+/// What stands where the instruction takes a register or number.
+pub(super) fn is_no_register(instruction: &Instruction, args: &[Arg]) -> Option<&'static str> {
+    let has = |fact| opcode::has(&instruction.opcode, fact);
+    let named = |at: usize| matches!(instruction.operands.get(at), Some(Operand::Name(_)));
+    args.iter().enumerate().find_map(|(at, arg)| match arg {
+        Arg::Special(_) | Arg::SpecialVector(_) if !has(Fact::Specials) => Some("special register"),
+        Arg::SpecialVector(_) if instruction.opcode != "mov" => Some("vector"),
+        Arg::Symbol(
+            Symbol::Global(_) | Symbol::Shared(_) | Symbol::Local(_) | Symbol::Param(_),
+            _,
+        ) if !has(Fact::Variables) && named(at) => Some("variable"),
         _ => None,
     })
 }
