@@ -1,5 +1,5 @@
 //! The opcodes of the PTX ISA, what is true of all instructions of an opcode, and [which targets
-//! and versions](since()) have them.
+//! and versions](since()) have them, special registers and directives.
 
 mod since;
 
@@ -20,6 +20,11 @@ pub enum Fact {
     Uniform,
     /// An operand may be an address in brackets.
     Addresses,
+    /// A source may be a special register; others take them in vectors alone.
+    Specials,
+    /// A source may be a variable, which stands for its address; others take it with an offset
+    /// alone.
+    Variables,
     /// A register with an address of global or generic memory has 64 bits.
     WideAddresses,
     /// With floats, an arithmetic operation: a result that is no number has the one NaN that the
@@ -63,7 +68,8 @@ const fn opcode(name: &'static str, facts: &'static [Fact]) -> Opcode {
 }
 
 use Fact::{
-    Addresses, Arithmetic, Computes, Moves, ReadsFirst, Uniform, UpdatesFirst, WideAddresses,
+    Addresses, Arithmetic, Computes, Moves, ReadsFirst, Specials, Uniform, UpdatesFirst, Variables,
+    WideAddresses,
 };
 
 const ALL: &[Opcode] = &[
@@ -85,7 +91,7 @@ const ALL: &[Opcode] = &[
     opcode("brev", &[]),
     opcode("brkpt", &[]),
     opcode("brx", &[ReadsFirst]),
-    opcode("call", &[Moves]),
+    opcode("call", &[Moves, Variables]),
     opcode("clusterlaunchcontrol", &[Addresses]),
     opcode("clz", &[]),
     opcode("cnot", &[]),
@@ -93,8 +99,8 @@ const ALL: &[Opcode] = &[
     opcode("cos", &[Uniform, Arithmetic]),
     opcode("cp", &[Addresses]),
     opcode("createpolicy", &[Addresses]),
-    opcode("cvt", &[Computes]),
-    opcode("cvta", &[Computes]),
+    opcode("cvt", &[Computes, Specials]),
+    opcode("cvta", &[Computes, Variables]),
     opcode("discard", &[ReadsFirst, WideAddresses, Addresses]),
     opcode("div", &[Uniform, Arithmetic]),
     opcode("dp2a", &[]),
@@ -105,7 +111,7 @@ const ALL: &[Opcode] = &[
     opcode("fence", &[Addresses]),
     opcode("fma", &[Uniform, Arithmetic]),
     opcode("fns", &[]),
-    opcode("getctarank", &[]),
+    opcode("getctarank", &[Variables]),
     opcode("griddepcontrol", &[]),
     opcode("isspacep", &[]),
     opcode("istypep", &[Addresses]),
@@ -117,14 +123,14 @@ const ALL: &[Opcode] = &[
     opcode("mad", &[Computes, Uniform, Arithmetic]),
     opcode("mad24", &[Computes]),
     opcode("madc", &[Computes]),
-    opcode("mapa", &[]),
+    opcode("mapa", &[Variables]),
     opcode("match", &[]),
     opcode("max", &[Computes, Uniform, Arithmetic]),
     opcode("mbarrier", &[WideAddresses, Addresses]),
     opcode("membar", &[]),
     opcode("min", &[Computes, Uniform, Arithmetic]),
     opcode("mma", &[]),
-    opcode("mov", &[Moves, Computes]),
+    opcode("mov", &[Moves, Computes, Specials, Variables]),
     opcode("movmatrix", &[]),
     opcode("mul", &[Computes, Uniform, Arithmetic]),
     opcode("mul24", &[Computes]),

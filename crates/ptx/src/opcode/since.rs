@@ -1,8 +1,10 @@
-//! Which targets and versions of PTX brought an instruction.
+//! Which targets and versions of PTX brought an instruction, a special register or a directive.
 //!
-//! A row is an opcode, or `*` for all of them, the modifiers that it is about, and the oldest
-//! target and version; `-` where any will do. An instruction needs what all rows say whose
-//! modifiers it has.
+//! A row is an opcode, or `*` for all of them, the words that it is about, and the oldest target and
+//! version; `-` where any will do. An instruction needs what all rows say whose words it has. Its
+//! words are its modifiers, `_` where its result is not wanted, and `/3` where it has three
+//! operands. In a row, `!word` is a word that the instruction has not, and `a.b` stands for two words
+//! one after the other. Special registers and directives are rows without words.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,6 +43,26 @@ const TABLE: &str = "
     * tf32                                  sm_80  7.0
     * weak                                  sm_70  6.0
     * xorsign                               sm_86  7.2
+    %aggr_smem_size                         sm_90  8.1
+    %clock_hi                               -      5.0
+    %cluster_ctaid                          sm_90  7.8
+    %cluster_ctarank                        sm_90  7.8
+    %cluster_nctaid                         sm_90  7.8
+    %cluster_nctarank                       sm_90  7.8
+    %clusterid                              sm_90  7.8
+    %current_graph_exec                     sm_50  8.0
+    %dynamic_smem_size                      -      4.1
+    %is_explicit_cluster                    sm_90  7.8
+    %nclusterid                             sm_90  7.8
+    %reserved_smem_offset_0                 sm_80  7.6
+    %reserved_smem_offset_1                 sm_80  7.6
+    %reserved_smem_offset_begin             sm_80  7.6
+    %reserved_smem_offset_cap               sm_80  7.6
+    %reserved_smem_offset_end               sm_80  7.6
+    %total_smem_size                        -      4.1
+    .explicitcluster                        sm_90  7.8
+    .maxclusterrank                         sm_90  7.8
+    .reqnctapercluster                      sm_90  7.8
     abs f16                                 sm_53  6.5
     abs f16x2                               sm_53  6.5
     activemask                              -      6.2
@@ -85,6 +107,9 @@ const TABLE: &str = "
     cp tile::scatter4                       sm_100 8.6
     createpolicy                            sm_80  7.4
     cvt bf16 f16                            sm_90  7.8
+    cvt bf16.bf16                           sm_90  7.8
+    cvt f32.bf16                            -      7.1
+    cvt f32.bf16 ftz                        sm_90  7.8
     cvt bf16 f64                            sm_90  7.8
     cvt bf16 s8                             sm_90  7.8
     cvt bf16 u8                             sm_90  7.8
@@ -156,6 +181,9 @@ const TABLE: &str = "
     max s16x2                               sm_90  8.0
     max u16x2                               sm_90  8.0
     mbarrier                                sm_80  7.0
+    mbarrier arrive _                       sm_80  7.1
+    mbarrier arrive /3 !noComplete          sm_90  7.8
+    mbarrier arrive_drop /3 !noComplete     sm_90  7.8
     mbarrier acquire                        sm_80  8.0
     mbarrier release                        sm_80  8.0
     mbarrier relaxed                        sm_90  8.0
@@ -351,16 +379,25 @@ static ROWS: LazyLock<HashMap<&str, Vec<Row>>> = LazyLock::new(|| {
     rows
 });
 
-/// What an instruction needs.
-pub fn since(opcode: &str, modifiers: &[String]) -> Since {
+impl Row {
+    /// Whether it is about an instruction of these words.
+    fn fits(&self, words: &[&str]) -> bool {
+        self.words.iter().all(|word| match word.strip_prefix('!') {
+            Some(word) => !words.contains(&word),
+            None => match word.split_once('.') {
+                Some((a, b)) => words.windows(2).any(|pair| pair == [a, b]),
+                None => words.contains(word),
+            },
+        })
+    }
+}
+
+/// What an instruction of this opcode and these words needs, a special register of this name, or a
+/// directive of this name, with its dot.
+pub fn since(name: &str, words: &[&str]) -> Since {
     let mut needs = Since::default();
-    for row in ["*", opcode]
-        .iter()
-        .filter_map(|key| ROWS.get(key))
-        .flatten()
-    {
-        let has = |word: &&str| modifiers.iter().any(|modifier| modifier == word);
-        if row.words.iter().all(has) {
+    for row in ["*", name].iter().filter_map(|key| ROWS.get(key)).flatten() {
+        if row.fits(words) {
             needs.target = needs.target.max(row.since.target);
             needs.version = needs.version.max(row.since.version);
         }
@@ -374,9 +411,9 @@ mod tests {
     use crate::opcode::Opcode;
 
     fn needs(instruction: &str) -> String {
-        let mut words = instruction.split('.').map(str::to_owned);
+        let mut words = instruction.split('.');
         let opcode = words.next().unwrap();
-        let found = since(&opcode, &words.collect::<Vec<_>>());
+        let found = since(opcode, &words.collect::<Vec<_>>());
         let target = found.target.map_or("-".into(), |target| target.to_string());
         let version = found
             .version
@@ -389,7 +426,8 @@ mod tests {
         let lines = TABLE.lines().filter(|line| !line.trim().is_empty());
         for line in lines {
             let (opcode, _) = Row::read(line).unwrap_or_else(|| panic!("{line}"));
-            assert!(opcode == "*" || Opcode::of(opcode).is_some(), "{line}");
+            let is_name = opcode.starts_with(['*', '%', '.']);
+            assert!(is_name || Opcode::of(opcode).is_some(), "{line}");
         }
     }
 
@@ -402,6 +440,9 @@ mod tests {
             ("mbarrier.init.b64", "sm_80 7.0"),
             ("mbarrier.init.shared::cta.b64", "sm_80 7.8"),
             ("mbarrier.try_wait.b64", "sm_90 7.8"),
+            ("mbarrier.arrive.b64./3", "sm_90 7.8"),
+            ("mbarrier.arrive.noComplete.b64./3", "sm_80 7.0"),
+            ("%clusterid", "sm_90 7.8"),
             ("cp.async.wait_all", "sm_80 7.0"),
             ("cp.async.bulk.commit_group", "sm_90 8.0"),
             ("wgmma.fence.sync.aligned", "sm_90a 8.0"),

@@ -9,6 +9,7 @@ use std::fmt;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Pos, Type};
+use smallvec::SmallVec;
 
 use super::lower::{Lower, PlainAccess, Term};
 use super::program::{Function, Tables};
@@ -52,7 +53,25 @@ pub(crate) enum Special {
     ClusterCtarank,
     ClusterNctarank,
     IsExplicitCluster,
+    CurrentGraphExec,
     Pm(u8),
+}
+
+impl Special {
+    /// Whether it is moved to a register of this type.
+    pub fn is(self, ty: Type) -> bool {
+        use Special::*;
+        match (self, ty) {
+            (_, Type::F32 | Type::F64) => false,
+            (IsExplicitCluster, ty) => ty == Type::Pred,
+            (_, Type::Pred) => false,
+            (Clock64 | Globaltimer | CurrentGraphExec, ty) => ty.size() == 8,
+            (Tid(_) | Ntid(_) | Ctaid(_) | Nctaid(_), ty) => matches!(ty.size(), 2 | 4),
+            (Gridid, ty) => matches!(ty.size(), 2 | 4 | 8),
+            (Pm(_), ty) => matches!(ty.size(), 4 | 8),
+            (_, ty) => ty.size() == 4,
+        }
+    }
 }
 
 /// The cluster registers with components.
@@ -602,22 +621,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Operands that are registers must be of these types.
-    pub fn check_registers(&self, operands: &[(&Arg, Type)]) -> Result<(), Refusal> {
-        for (arg, ty) in operands {
-            let arg = match arg {
-                Arg::Not(inner) => &**inner,
-                arg => *arg,
-            };
-            if let Arg::Reg(id) = arg
-                && !types::fits(self.registers[id.0 as usize], *ty)
-            {
-                return Err(self.invalid(format!("takes a register of type .{}", ty.name())));
-            }
-        }
-        Ok(())
-    }
-
     /// Each operand must be what the instruction takes there. In a vector with a register of no
     /// type, all of the same size will do, as they do for the driver's compiler.
     pub fn check(&self, operands: &[(&Arg, Takes)]) -> Result<(), Refusal> {
@@ -628,17 +631,28 @@ impl<'a> Reader<'a> {
                 _ => None,
             };
             let fits = |arg: &Arg| match (arg, takes) {
+                (Arg::Reg(id), Takes::Loaded(_) | Takes::Stored(_)) => {
+                    types::holds(self.registers[id.0 as usize], ty)
+                }
                 (Arg::Reg(id), _) => types::fits(self.registers[id.0 as usize], ty),
+                (Arg::Not(inner), Takes::Fitting(_)) => match &**inner {
+                    Arg::Reg(id) => types::fits(self.registers[id.0 as usize], ty),
+                    _ => true,
+                },
+                (_, Takes::Fitting(_)) => true,
                 (Arg::Sink, Takes::ToOrNothing(_)) => true,
                 (Arg::Not(_), Takes::From(Type::Pred)) => true,
                 (Arg::Imm(Immediate::Int { bits, .. }), Takes::From(Type::Pred)) => *bits < 2,
-                (Arg::Imm(Immediate::Int { .. }), Takes::From(_)) => {
-                    !matches!(ty, Type::F32 | Type::F64)
-                }
-                (Arg::Imm(_), Takes::From(_)) => !is_integer(ty),
+                (Arg::Imm(number), Takes::From(_) | Takes::Stored(_)) => is_number(*number, ty),
                 _ => false,
             };
             let right = match arg {
+                Arg::Vector(list) if matches!(takes, Takes::Loaded(_)) => {
+                    self.holds(list, ty, false)
+                }
+                Arg::Vector(list) if matches!(takes, Takes::Stored(_)) => {
+                    self.holds(list, ty, true)
+                }
                 Arg::Vector(list) => {
                     let untyped = list.iter().filter_map(register).any(is_untyped);
                     let same_size = |arg: &Arg| match register(arg) {
@@ -652,7 +666,9 @@ impl<'a> Reader<'a> {
             };
             if !right {
                 let or = match takes {
-                    Takes::To(_) | Takes::Register(_) => "",
+                    Takes::To(_) | Takes::Register(_) | Takes::Fitting(_) => "",
+                    Takes::Loaded(_) => " or a wider one",
+                    Takes::Stored(_) => " or a wider one, or a number",
                     Takes::ToOrNothing(_) => ", or _",
                     Takes::From(_) => ", or a number",
                 };
@@ -661,6 +677,32 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether values of this type are loaded into or stored from a vector. Its registers have one
+    /// size, and with one of no type among them all will do, as they do for the driver's compiler.
+    fn holds(&self, list: &[Arg], ty: Type, stored: bool) -> bool {
+        let other = |arg: &Arg| match arg {
+            Arg::Reg(_) => true,
+            Arg::Sink => !stored,
+            Arg::Imm(_) | Arg::Special(_) => stored,
+            _ => false,
+        };
+        let registers: SmallVec<[Type; 8]> = list
+            .iter()
+            .filter_map(|arg| match arg {
+                Arg::Reg(id) => Some(self.registers[id.0 as usize]),
+                _ => None,
+            })
+            .collect();
+        let all = |fits: &dyn Fn(Type) -> bool| registers.iter().all(|register| fits(*register));
+        let size = registers.first().map_or(ty.size(), |first| first.size());
+        list.iter().all(other)
+            && size >= ty.size()
+            && all(&|register| register.size() == size && register != Type::Pred)
+            && (registers.iter().copied().any(is_untyped)
+                || all(&|register| types::holds(register, ty))
+                || size == ty.size() && all(&is_integer))
     }
 
     /// All modifiers must have been read and there must be `N` operands.
@@ -729,6 +771,12 @@ pub(crate) enum Takes {
     From(Type),
     /// A register of this type, which is read.
     Register(Type),
+    /// A register that a value of this type is loaded into.
+    Loaded(Type),
+    /// A register or number that a value of this type is stored from.
+    Stored(Type),
+    /// A register of this type, or what is no register.
+    Fitting(Type),
 }
 
 fn is_untyped(ty: Type) -> bool {
@@ -740,10 +788,23 @@ fn is_integer(ty: Type) -> bool {
     matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64 | Pred)
 }
 
+/// Whether a number is right where this type is taken. Untyped operands take floats of their size.
+fn is_number(number: Immediate, ty: Type) -> bool {
+    match (number, ty) {
+        (Immediate::Int { .. }, ty) => !matches!(ty, Type::F32 | Type::F64),
+        (Immediate::F32(_), Type::B8 | Type::B16 | Type::B64) => false,
+        (Immediate::F64(_), Type::B8 | Type::B16 | Type::B32) => false,
+        (_, ty) => !is_integer(ty),
+    }
+}
+
 impl Takes {
     fn ty(self) -> Type {
-        let (Takes::To(ty) | Takes::ToOrNothing(ty) | Takes::From(ty) | Takes::Register(ty)) = self;
-        ty
+        match self {
+            Takes::To(ty) | Takes::ToOrNothing(ty) | Takes::From(ty) => ty,
+            Takes::Loaded(ty) | Takes::Stored(ty) => ty,
+            Takes::Register(ty) | Takes::Fitting(ty) => ty,
+        }
     }
 }
 

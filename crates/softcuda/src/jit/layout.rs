@@ -1,6 +1,6 @@
 //! Where parameters, shared variables and frames lie.
 
-use ptx::ast::Variable;
+use ptx::ast::{Type, Variable};
 
 /// Rounds up to a multiple of a power of two.
 pub(crate) fn align_up(value: u64, align: u64) -> u64 {
@@ -14,6 +14,8 @@ pub(crate) struct Layout {
     pub fields: Vec<Field>,
     /// Size of the whole: the end of the last.
     pub size: u64,
+    /// A scalar among them is a predicate or an integer of 8 or 16 bits, which no call passes.
+    pub narrow: bool,
 }
 
 /// Where a parameter lies.
@@ -33,6 +35,11 @@ impl Layout {
         let mut layout = Layout::default();
         for variable in variables {
             layout.push(variable.size(), alignment(variable));
+            layout.narrow |= variable.dims.is_empty()
+                && matches!(
+                    variable.ty,
+                    Type::Pred | Type::U8 | Type::U16 | Type::S8 | Type::S16
+                );
         }
         layout
     }

@@ -4,14 +4,14 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
 use super::Lower;
 use crate::grid::barrier::{BARRIER_ARRIVE, BARRIER_RED, BARRIER_SYNC};
 use crate::grid::cluster::{CLUSTER_ARRIVE, CLUSTER_WAIT};
 use crate::grid::rounds::{BarrierKind, Wait};
 use crate::grid::warp::{Meeting, Tile};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 #[derive(Debug)]
 enum Barrier {
@@ -43,13 +43,15 @@ enum Reduction {
 }
 
 /// `bar{.cta}.sync a{, b}`, `.arrive a, b`, `.red.op.type d, a{, b}, c`, `bar.warp.sync mask`;
-/// `barrier` likewise, with `.aligned`; `barrier.cluster.arrive` and `.wait`.
+/// `barrier` likewise, with or without `.aligned`, which `bar` always is; `barrier.cluster.arrive`
+/// and `.wait`.
 pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     if r.opcode == "bar" && r.eat("warp") {
         if !r.eat("sync") {
             return Err(r.unknown_modifier());
         }
         let [mask] = r.finish()?;
+        r.check(&[(&mask, Takes::From(Type::U32))])?;
         return Ok(super::warp::meeting(Meeting::Sync, mask));
     }
     if r.opcode == "barrier" && r.eat("cluster") {
@@ -67,8 +69,9 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         }));
     }
     r.eat("cta");
+    let aligned = |r: &mut Reader<'_>| r.opcode == "barrier" && r.eat("aligned");
     let barrier = if r.eat("sync") {
-        r.eat("aligned");
+        aligned(r);
         r.end()?;
         match r.args {
             [id] => Barrier::Sync {
@@ -82,7 +85,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             _ => return Err(r.invalid("takes a barrier and a number of threads".into())),
         }
     } else if r.eat("arrive") {
-        r.eat("aligned");
+        aligned(r);
         let [id, count] = r.finish()?;
         Barrier::Arrive { id, count }
     } else if r.eat("red") {
@@ -91,7 +94,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             ("and", Reduction::And),
             ("or", Reduction::Or),
         ])?;
-        r.eat("aligned");
+        aligned(r);
         r.ty_of(&[if op == Reduction::Popc {
             Type::U32
         } else {
@@ -107,6 +110,14 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
                 );
             }
         };
+        let result = match op {
+            Reduction::Popc => Type::U32,
+            Reduction::And | Reduction::Or => Type::Pred,
+        };
+        r.check(&[
+            (to, Takes::To(result)),
+            (predicate, Takes::From(Type::Pred)),
+        ])?;
         let (to, id, predicate) = (to.clone(), id.clone(), predicate.clone());
         Barrier::Reduce {
             op,
@@ -118,6 +129,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     } else {
         return Err(r.unknown_modifier());
     };
+    barrier.check_numbers(r)?;
     Ok(Box::new(barrier))
 }
 
@@ -179,6 +191,34 @@ impl Operation for Barrier {
 }
 
 impl Barrier {
+    /// Numbers that are known are those of a barrier, and of threads in whole warps.
+    fn check_numbers(&self, r: &Reader<'_>) -> Result<(), Refusal> {
+        let (id, count, arrives) = match self {
+            Barrier::Sync { id, count } | Barrier::Reduce { id, count, .. } => {
+                (id, count.as_ref(), false)
+            }
+            Barrier::Arrive { id, count } => (id, Some(count), true),
+            Barrier::ClusterArrive | Barrier::ClusterWait => return Ok(()),
+        };
+        r.check(&[(id, Takes::From(Type::U32))])?;
+        if let Arg::Imm(Immediate::Int { bits: 16.., .. }) = id {
+            return Err(r.invalid("has barriers 0 to 15".into()));
+        }
+        let Some(count) = count else {
+            return Ok(());
+        };
+        r.check(&[(count, Takes::From(Type::U32))])?;
+        match count {
+            Arg::Imm(Immediate::Int { bits: 0, .. }) if arrives => {
+                Err(r.invalid("takes a number of threads that is not 0".into()))
+            }
+            Arg::Imm(Immediate::Int { bits, .. }) if bits % 32 != 0 => {
+                Err(r.invalid("takes a number of threads in whole warps".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// In rounds: the lane is done until it may go on.
     fn lower_in_rounds(&self, l: &mut Lower<'_>) {
         let (kind, id, count) = match self {

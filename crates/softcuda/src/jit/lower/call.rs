@@ -118,6 +118,10 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
                 layout.fields.len()
             )));
         }
+        if layout.narrow {
+            let what = format!("no call passes predicates or integers of 8 or 16 bits as {what}");
+            return Err(reader.invalid(what));
+        }
         for (arg, field) in list.iter().zip(&layout.fields) {
             let fits = match arg {
                 Arg::Symbol(Symbol::Param(at), 0) => {

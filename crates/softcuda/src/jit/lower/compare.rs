@@ -6,7 +6,7 @@ use ptx::ast::Type;
 
 use super::float_compare::{self, FloatCmp};
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Takes};
 
 /// A comparison: of integers, or of floats.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,12 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         "selp" => {
             let ty = selected_type(r)?;
             let [dst, a, b, c] = r.finish()?;
-            r.check_registers(&[(&dst, ty), (&a, ty), (&b, ty), (&c, Type::Pred)])?;
+            r.check(&[
+                (&dst, Takes::Fitting(ty)),
+                (&a, Takes::Fitting(ty)),
+                (&b, Takes::Fitting(ty)),
+                (&c, Takes::Fitting(Type::Pred)),
+            ])?;
             Ok(Box::new(Select { ty, dst, a, b, c }))
         }
         "slct" => {
@@ -111,7 +116,12 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
                 &[Type::S32, Type::F32]
             })?;
             let [dst, a, b, c] = r.finish()?;
-            r.check_registers(&[(&dst, ty), (&a, ty), (&b, ty), (&c, by)])?;
+            r.check(&[
+                (&dst, Takes::Fitting(ty)),
+                (&a, Takes::Fitting(ty)),
+                (&b, Takes::Fitting(ty)),
+                (&c, Takes::Fitting(by)),
+            ])?;
             Ok(Box::new(SelectBySign {
                 ty,
                 by,
@@ -176,13 +186,16 @@ fn decode_compare(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
             (dst, a, b, Some((boolean, c)))
         }
     };
-    r.check_registers(&[(&a, ty), (&b, ty)])?;
+    r.check(&[(&a, Takes::Fitting(ty)), (&b, Takes::Fitting(ty))])?;
     if let Some((_, c)) = &combine {
-        r.check_registers(&[(c, Type::Pred)])?;
+        r.check(&[(c, Takes::Fitting(Type::Pred))])?;
     }
     match (into, &dst) {
-        (None, Arg::Pair(p, q)) => r.check_registers(&[(p, Type::Pred), (q, Type::Pred)])?,
-        (into, dst) => r.check_registers(&[(dst, into.unwrap_or(Type::Pred))])?,
+        (None, Arg::Pair(p, q)) => r.check(&[
+            (p, Takes::Fitting(Type::Pred)),
+            (q, Takes::Fitting(Type::Pred)),
+        ])?,
+        (into, dst) => r.check(&[(dst, Takes::Fitting(into.unwrap_or(Type::Pred)))])?,
     }
     let to = match (into, dst) {
         (None, Arg::Pair(p, q)) => Destination::Predicates(*p, *q),

@@ -12,7 +12,7 @@ use super::Lower;
 use super::convert_float::{FloatConversion, Shape};
 use super::float_modifiers::{Flag, Modifiers};
 use super::float_value::{flush_if, narrow, saturate, widen};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Takes};
 use crate::jit::runtime::convert::{self, Target};
 use crate::jit::runtime::float::{Format, Rounding};
 
@@ -65,6 +65,10 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     if modifiers.has(Flag::Ftz) && to != Type::F32 && from != Type::F32 {
         return Err(r.invalid(".ftz is for .f32".into()));
     }
+    let special = matches!(r.args, [_, Arg::Special(_)]);
+    if special && (Integer::of(to).is_none() || Integer::of(from).is_none()) {
+        return Err(r.invalid("a special register is an integer".into()));
+    }
     match (Integer::of(to), Integer::of(from)) {
         (Some(to_int), Some(from_int)) => {
             modifiers.no_rounding(r)?;
@@ -88,8 +92,13 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             let (Some(mode), None) = (modifiers.integer, modifiers.rounding) else {
                 return Err(r.invalid("one of .rni, .rzi, .rmi and .rpi is required".into()));
             };
-            modifiers.allow(r, &[Flag::Ftz, Flag::Sat])?;
+            let flags: &[Flag] = match from {
+                Type::Bf16 => &[],
+                _ => &[Flag::Ftz, Flag::Sat],
+            };
+            modifiers.allow(r, flags)?;
             let [dst, source] = r.finish()?;
+            check_byte(r, &dst, to, from)?;
             Ok(Box::new(ToInteger {
                 to: (to, integer),
                 from,
@@ -101,8 +110,13 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         }
         (None, Some(integer)) if is_float(to) => {
             let mode = modifiers.mode(r, false)?;
-            modifiers.allow(r, &[Flag::Ftz, Flag::Sat])?;
+            let flags: &[Flag] = match to {
+                Type::Bf16 => &[],
+                _ => &[Flag::Ftz, Flag::Sat],
+            };
+            modifiers.allow(r, flags)?;
             let [dst, source] = r.finish()?;
+            check_byte(r, &source, from, to)?;
             Ok(Box::new(FromInteger {
                 to,
                 from: (from, integer),
@@ -114,6 +128,15 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         }
         (None, None) => decode_float(r, to, from, modifiers),
         _ => Err(r.invalid("these types do not convert".into())),
+    }
+}
+
+/// Between `.bf16` and a byte, the byte is in a register of 8 bits. Other conversions take wider
+/// ones.
+fn check_byte(r: &Reader<'_>, byte: &Arg, ty: Type, float: Type) -> Result<(), Refusal> {
+    match (ty, float) {
+        (Type::U8 | Type::S8, Type::Bf16) => r.check(&[(byte, Takes::From(Type::B8))]),
+        _ => Ok(()),
     }
 }
 
@@ -141,12 +164,15 @@ fn decode_float(
             modifiers.no_rounding(r)?;
             (Shape::Scalar, &[Flag::Ftz, Flag::Sat])
         }
-        (F32, Bf16) => {
-            modifiers.no_rounding(r)?;
-            (Shape::Scalar, &[Flag::Ftz])
-        }
         // Exact, but a rounding modifier is accepted.
-        (F64, Bf16) => (Shape::Scalar, &[]),
+        (F32 | F64, Bf16) => {
+            modifiers.mode(r, true)?;
+            let flags: &[Flag] = match to {
+                F32 => &[Flag::Ftz],
+                _ => &[],
+            };
+            (Shape::Scalar, flags)
+        }
         (F16 | Bf16, F32) => {
             mode = modifiers.mode(r, false)?;
             match (mode, to) {
@@ -170,7 +196,7 @@ fn decode_float(
             (Shape::Scalar, &[Flag::Sat])
         }
         (Bf16, F64 | F16) | (F16, Bf16) => {
-            mode = modifiers.mode(r, false)?;
+            mode = modifiers.mode(r, from != F64)?;
             (Shape::Scalar, &[])
         }
         (F16x2 | Bf16x2, F32) => {

@@ -12,6 +12,7 @@ use crate::grid::rounds::Wait;
 use crate::grid::warp::{LANE, MEET, Meeting, OPERANDS, STATUS_SHIFT, multiplication};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 use crate::jit::resolve::fragments::ROWS;
+use crate::jit::runtime::float::Rounding;
 
 /// An operation of the whole warp in which a lane brings and takes more than a word.
 #[derive(Debug)]
@@ -117,7 +118,8 @@ pub(super) fn natural(element: Element) -> Type {
     }
 }
 
-/// `mma{.sp{::ordered_metadata}}.sync.aligned.shape.alayout.blayout{.satfinite}.d.a.b.c{.op.popc}`
+/// `mma{.sp{::ordered_metadata}}.sync.aligned.shape.alayout.blayout{.satfinite}{.rnd}.d.a.b.c
+/// {.op.popc}`
 fn mma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let sparse = r.eat("sp") || r.eat("sp::ordered_metadata");
     for word in ["sync", "aligned"] {
@@ -126,6 +128,7 @@ fn mma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let [m, n, k] = shape(r)?;
     let by_columns = [layout(r)?, layout(r)?];
     let saturates = r.eat("satfinite");
+    let rounding = rounding(r);
     let of_d = sum(r)?;
     let elements = [element(r)?, element(r)?];
     let of_c = sum(r)?;
@@ -152,6 +155,7 @@ fn mma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         sparse: selector,
         turned: [by_columns[0], !by_columns[1]],
     };
+    check_rounding(r, rounding, product)?;
     if product.in_quads() {
         check_sums(r, product, [of_c, of_d], true)?;
     } else {
@@ -221,6 +225,31 @@ fn check_sums(
     Err(r.invalid("has types that do not go together".into()))
 }
 
+/// How products of doubles are rounded, if the instruction says so.
+fn rounding(r: &mut Reader<'_>) -> Option<Rounding> {
+    r.eat_any(&[
+        ("rn", Rounding::Nearest),
+        ("rz", Rounding::Zero),
+        ("rm", Rounding::Down),
+        ("rp", Rounding::Up),
+    ])
+}
+
+/// Only products of doubles say how they round, and only those that round to nearest are run.
+fn check_rounding(
+    r: &Reader<'_>,
+    rounding: Option<Rounding>,
+    product: Product,
+) -> Result<(), Refusal> {
+    match rounding {
+        Some(_) if product.elements[0] != Element::F64 => {
+            Err(r.invalid("a rounding modifier is for .f64".into()))
+        }
+        None | Some(Rounding::Nearest) => Ok(()),
+        Some(_) => Err(r.not_run("this rounding".into())),
+    }
+}
+
 /// How bits are combined, which only products of bits say.
 fn bits_combined(r: &mut Reader<'_>, elements: [Element; 2]) -> Result<bool, Refusal> {
     if elements != [Element::B1; 2] {
@@ -252,9 +281,7 @@ fn wmma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     };
     let of_c = sum(r)?;
     let saturates = r.eat("satfinite");
-    if of_d == Type::F64 {
-        r.eat("rn");
-    }
+    let rounding = rounding(r);
     r.end()?;
     let (rows, tiles) = match (shape, elements[0]) {
         ([16, 16, 16], Element::F16 | Element::Bf16 | Element::S8 | Element::U8)
@@ -284,6 +311,7 @@ fn wmma(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         sparse: None,
         turned: [false; 2],
     };
+    check_rounding(r, rounding, product)?;
     if bits.is_some() != (elements[0] == Element::B1) {
         return Err(r.invalid("has types that do not go together".into()));
     }

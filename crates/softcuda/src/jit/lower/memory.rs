@@ -11,7 +11,7 @@ use ptx::ast::{Space, Type};
 use super::cluster::Reach;
 use super::{Lower, PlainAccess, bulk, value_type};
 use crate::grid::atomic;
-use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Symbol};
+use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Symbol, Takes};
 use crate::jit::program::Place;
 
 #[derive(Debug)]
@@ -81,25 +81,39 @@ fn cache_hint(modifier: &str) -> bool {
 
 fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     const SCOPES: &[(&str, ())] = &[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())];
-    let mut ordered = false;
+    let volatile = reader.eat("volatile");
+    let mut ordered = reader.eat("mmio") || volatile;
     let mut release = false;
-    if reader.eat("mmio") || reader.eat("volatile") {
+    let takes_scope = if reader.eat("relaxed") || (!store && reader.eat("acquire")) {
         ordered = true;
-    }
-    if reader.eat("relaxed") || (!store && reader.eat("acquire")) {
-        ordered = true;
+        true
     } else if store && reader.eat("release") {
         release = true;
-    } else if !ordered {
-        reader.eat("weak");
+        true
+    } else {
+        if !ordered {
+            reader.eat("weak");
+        }
+        false
+    };
+    if reader.eat_any(SCOPES).is_some() != takes_scope {
+        return Err(reader.invalid("a memory order and a scope go together".into()));
     }
-    reader.eat_any(SCOPES);
     let reach = Reach::of(reader);
     let space = reach.space();
     let mut constant = space == Some(Space::Const);
     while let Some(modifier) = reader.peek()
         && cache_hint(modifier)
     {
+        let weak = !ordered && !release;
+        let fits = match modifier {
+            "nc" => weak && space == Some(Space::Global),
+            "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" => weak,
+            _ => !volatile,
+        };
+        if !fits {
+            return Err(reader.invalid(format!("modifier .{modifier} is not allowed here")));
+        }
         constant |= modifier == "nc";
         reader.eat(modifier);
     }
@@ -108,6 +122,11 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     reader.end()?;
     if ty == Type::Pred {
         return Err(reader.invalid("there is no memory of predicates".into()));
+    }
+    if !matches!(ty.name().as_bytes(), [b'b' | b'u' | b's', b'0'..=b'9', ..])
+        && !matches!(ty, Type::F32 | Type::F64)
+    {
+        return Err(reader.invalid(format!("does not know type .{}", ty.name())));
     }
     // The cache policy is a hint, too.
     let (register, address) = match (reader.args, store) {
@@ -125,17 +144,10 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         }
         (register, None) => vec![register.clone()],
     };
-    for register in &registers {
-        let fits = match register {
-            Arg::Reg(id) => reader.registers[id.0 as usize] != Type::Pred,
-            Arg::Sink => !store,
-            Arg::Imm(_) => store,
-            Arg::Symbol(..) => store,
-            _ => false,
-        };
-        if !fits {
-            return Err(reader.invalid("an operand is neither register nor value".into()));
-        }
+    match register {
+        Arg::Symbol(..) if store => {}
+        register if store => reader.check(&[(register, Takes::Stored(ty))])?,
+        register => reader.check(&[(register, Takes::Loaded(ty))])?,
     }
     let size = u64::from(ty.size()) * registers.len() as u64;
     if !matches!(size, 1 | 2 | 4 | 8 | 16 | 32) {

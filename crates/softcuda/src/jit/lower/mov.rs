@@ -36,6 +36,9 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
     let ty = reader.ty()?;
     let [to, from] = reader.finish()?;
     let from = match from {
+        Arg::SpecialVector(_) if vector != Some(4) => {
+            return Err(reader.invalid("takes a component of the special register".into()));
+        }
         Arg::SpecialVector(special) => Arg::Vector(components(special)),
         from => from,
     };
@@ -71,8 +74,11 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refu
                     );
                 }
             }
-            if matches!((&from, ty), (Arg::Special(_), Type::F32 | Type::F64)) {
-                return Err(reader.invalid("a special register is no float".into()));
+            if let Arg::Special(special) = from
+                && !special.is(ty)
+            {
+                let ty = ty.name();
+                return Err(reader.invalid(format!("a special register is no .{ty} here")));
             }
             Mov::Scalar { ty, to, from }
         }

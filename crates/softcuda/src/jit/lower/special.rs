@@ -99,6 +99,8 @@ impl Lower<'_> {
                 let plane = self.b.ins().imul(x, y);
                 self.b.ins().imul(plane, z)
             }
+            // No graph is launched by the device.
+            CurrentGraphExec => self.b.ins().iconst(types::I64, 0),
             IsExplicitCluster => {
                 let blocks = self.special(ClusterNctarank);
                 self.b.ins().icmp_imm(

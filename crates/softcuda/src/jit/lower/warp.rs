@@ -74,6 +74,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         "activemask" => {
             r.ty_of(&[Type::B32])?;
             let [to] = r.finish()?;
+            r.check(&[(&to, Takes::To(Type::B32))])?;
             Ok(Box::new(Meet {
                 kind: unmasked(Meeting::VoteBallot, site(r)),
                 mask: None,
@@ -131,7 +132,10 @@ fn kind(
     mask: Option<&Arg>,
 ) -> Result<(u32, Option<Arg>), Refusal> {
     match (sync, mask) {
-        (true, Some(mask)) => Ok((meeting as u32, Some(mask.clone()))),
+        (true, Some(mask)) => {
+            r.check(&[(mask, Takes::From(Type::U32))])?;
+            Ok((meeting as u32, Some(mask.clone())))
+        }
         (false, None) => Ok((unmasked(meeting, site(r)), None)),
         _ => Err(r.invalid("takes a mask if it is .sync, and otherwise none".into())),
     }
@@ -156,6 +160,13 @@ fn shuffle(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     }
     let (kind, mask) = kind(r, meeting, sync, mask.first())?;
     let (to, predicate) = pair(to);
+    r.check(&[
+        (&to, Takes::To(Type::B32)),
+        (&predicate, Takes::ToOrNothing(Type::Pred)),
+        (value, Takes::From(Type::B32)),
+        (b, Takes::From(Type::B32)),
+        (c, Takes::From(Type::B32)),
+    ])?;
     Ok(Box::new(Meet {
         kind,
         mask,
@@ -190,6 +201,7 @@ fn vote(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         return Err(r.invalid("takes at most one mask".into()));
     }
     let (kind, mask) = kind(r, meeting, sync, mask.first())?;
+    r.check(&[(to, Takes::To(ty)), (value, Takes::From(Type::Pred))])?;
     Ok(Box::new(Meet {
         kind,
         mask,
@@ -209,6 +221,19 @@ fn matches(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     let ty = r.ty_of(&[Type::B32, Type::B64])?;
     let [to, value, mask] = r.finish()?;
     let (to, predicate) = pair(&to);
+    if meeting == Meeting::MatchAny && predicate != Arg::Sink {
+        return Err(r.invalid("has no predicate beside its result".into()));
+    }
+    let takes = match predicate {
+        Arg::Sink => Takes::To(Type::U32),
+        _ => Takes::ToOrNothing(Type::U32),
+    };
+    r.check(&[
+        (&to, takes),
+        (&predicate, Takes::ToOrNothing(Type::Pred)),
+        (&value, Takes::From(ty)),
+        (&mask, Takes::From(Type::U32)),
+    ])?;
     Ok(Box::new(Meet {
         kind: meeting as u32,
         mask: Some(mask),
@@ -252,6 +277,15 @@ fn redux(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
         _ => Meeting::ReduxXor,
     };
     let [to, value, mask] = r.finish()?;
+    let integer = match ty {
+        Type::S32 => Type::S32,
+        _ => Type::U32,
+    };
+    r.check(&[
+        (&to, Takes::To(integer)),
+        (&value, Takes::From(integer)),
+        (&mask, Takes::From(Type::U32)),
+    ])?;
     Ok(Box::new(Meet {
         kind: meeting as u32,
         mask: Some(mask),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use ptx::ast::{self, Init, Pos, Space, Statement, Type, Variable};
+use ptx::ast::{self, Init, Operand, Pos, Space, Statement, Type, Variable};
 use ptx::opcode::{self, Fact, Opcode};
 
 use smallvec::SmallVec;
@@ -213,6 +213,11 @@ fn decode(
             && pending.args.iter().any(in_brackets)
         {
             let what = format!("`{}`: takes no address in brackets", instruction.opcode);
+            module.invalid(instruction.pos, what);
+            continue;
+        }
+        if let Some(what) = types::is_no_register(instruction, &pending.args) {
+            let what = format!("`{}`: takes no {what}", instruction.opcode);
             module.invalid(instruction.pos, what);
             continue;
         }
@@ -556,11 +561,15 @@ impl<'a> Resolve<'_, 'a> {
         if instruction.opcode == "pragma" {
             return;
         }
-        let (target, version) = (self.module.target, self.module.program.version);
-        if let Some(what) = isa::too_old(instruction, target, version) {
-            self.module.invalid(instruction.pos, what);
+        let since = opcode::since(&instruction.opcode, &isa::words(instruction));
+        let name = [&instruction.opcode]
+            .into_iter()
+            .chain(&instruction.modifiers);
+        let name: Vec<&str> = name.map(String::as_str).collect();
+        if !self.module.has(instruction.pos, &name.join("."), since) {
             return;
         }
+        let instruction = isa::spelt_out(instruction, self.module.program.version);
         let refusals = self.module.refusals.len();
         let guard = instruction.guard.as_ref().and_then(|guard| {
             let found = self.scopes.find(&guard.register);
@@ -578,21 +587,28 @@ impl<'a> Resolve<'_, 'a> {
                 .invalid(instruction.pos, format!("`{}` {what}", guard.register));
             None
         });
+        // A sum would be written to a register that nothing reads.
+        if let Some(Operand::Offset(name, _)) = instruction.operands.first()
+            && !opcode::has(&instruction.opcode, Fact::ReadsFirst)
+        {
+            let what = format!("`{name}`: a result goes to a register, without an offset");
+            self.module.invalid(instruction.pos, what);
+        }
         let args: Vec<Arg> = instruction
             .operands
             .iter()
-            .map(|operand| self.operand(instruction, operand))
+            .map(|operand| self.operand(&instruction, operand))
             .collect();
         let call = instruction.opcode == "call";
         for arg in &args {
             self.note_uses(instruction.pos, arg, call);
         }
         if self.module.refusals.len() == refusals {
-            if fragments::expand(self, instruction, guard, &args) {
+            if fragments::expand(self, &instruction, guard, &args) {
                 return;
             }
             self.steps.push(PendingStep::Instruction(Pending {
-                instruction: Cow::Borrowed(instruction),
+                instruction,
                 guard,
                 args,
             }));

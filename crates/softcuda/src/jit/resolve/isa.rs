@@ -2,8 +2,10 @@
 //! right, so its module loads, and a kernel that reaches the instruction does not launch. Any other
 //! word is refused when the module is loaded, as the driver's compiler does.
 
-use ptx::ast::Instruction;
-use ptx::opcode::{self, Opcode, Target, Version};
+use std::borrow::Cow;
+
+use ptx::ast::{Instruction, Operand};
+use ptx::opcode::{Opcode, Since, Target, Version};
 
 /// Modifiers that are no types. Those with `::` are hints, scopes and spaces, of which later
 /// versions bring more.
@@ -34,23 +36,40 @@ pub(super) fn is_opcode(name: &str) -> bool {
     Opcode::of(name).is_some()
 }
 
-/// What is too old in a module of this target and version for it to have the instruction.
-pub(super) fn too_old(
-    instruction: &Instruction,
-    target: Option<Target>,
-    version: Version,
-) -> Option<String> {
-    let since = opcode::since(&instruction.opcode, &instruction.modifiers);
+/// The words of an instruction that say [since](ptx::opcode::since()) when it is there.
+pub(super) fn words(instruction: &Instruction) -> Vec<&str> {
+    let mut words: Vec<&str> = instruction.modifiers.iter().map(String::as_str).collect();
+    if let Some(Operand::Sink) = instruction.operands.first() {
+        words.push("_");
+    }
+    if instruction.operands.len() == 3 {
+        words.push("/3");
+    }
+    words
+}
+
+/// What is too old in a module of this target and version for it to have what is there since then.
+pub(super) fn too_old(since: Since, target: Option<Target>, version: Version) -> Option<String> {
     let needs = match (since.target, since.version) {
         (Some(least), _) if target < Some(least) => format!(".target {least}"),
         (_, Some(least)) if version < least => format!(".version {}.{}", least.0, least.1),
         _ => return None,
     };
-    let words = [&instruction.opcode]
-        .into_iter()
-        .chain(&instruction.modifiers);
-    let text: Vec<&str> = words.map(String::as_str).collect();
-    Some(format!("`{}`: needs {needs} or newer", text.join(".")))
+    Some(format!("needs {needs} or newer"))
+}
+
+/// The instruction with what a module of this version need not say: before 6.3, all of `wmma` is
+/// `.aligned`.
+pub(super) fn spelt_out(instruction: &Instruction, version: Version) -> Cow<'_, Instruction> {
+    let says = |word: &str| instruction.modifiers.iter().position(|said| said == word);
+    match says("sync") {
+        Some(sync) if instruction.opcode == "wmma" && version < (6, 3) => {
+            let mut whole = instruction.clone();
+            whole.modifiers.insert(sync + 1, "aligned".into());
+            Cow::Owned(whole)
+        }
+        _ => Cow::Borrowed(instruction),
+    }
 }
 
 /// Whether a modifier that an instruction does not take here may be right all the same.

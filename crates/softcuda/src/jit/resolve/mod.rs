@@ -19,7 +19,7 @@ pub(super) mod types;
 use std::collections::{HashMap, HashSet};
 
 use ptx::ast::{self, Item, Linkage, Pos, Space, Type, Variable};
-use ptx::opcode::Target;
+use ptx::opcode::{self, Since, Target};
 
 use super::decode::{Refusal, Symbol};
 use super::layout::{self, Layout};
@@ -120,6 +120,16 @@ impl Resolver {
             shared.len() - 1
         });
         at as u32
+    }
+
+    /// Whether the module's target and version have what is there since then; refused if not.
+    fn has(&mut self, pos: Pos, name: &str, since: Since) -> bool {
+        let too_old = isa::too_old(since, self.target, self.program.version);
+        let has = too_old.is_none();
+        if let Some(what) = too_old {
+            self.invalid(pos, format!("`{name}`: {what}"));
+        }
+        has
     }
 
     fn invalid(&mut self, pos: Pos, what: String) {
@@ -311,6 +321,8 @@ impl Resolver {
             let ast::FunctionDirective::Numbers(name, numbers) = directive else {
                 continue;
             };
+            let written = format!(".{name}");
+            self.has(function.pos, &written, opcode::since(&written, &[]));
             if matches!(name.as_str(), "maxntid" | "reqntid") {
                 sizes.push(name);
             } else if !matches!(name.as_str(), "minnctapersm" | "maxnreg") {

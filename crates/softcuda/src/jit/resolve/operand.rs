@@ -1,11 +1,12 @@
 //! Operands: names become registers, symbols and special registers.
 
 use ptx::ast::{self, AddressBase, Immediate, Index, Linkage, Operand, Pos, Type};
+use ptx::opcode;
 
 use super::body::Resolve;
 use super::scope::Named;
 use super::special;
-use crate::jit::decode::{Arg, Refusal, Selector, Symbol};
+use crate::jit::decode::{Arg, Refusal, RegId, Selector, Symbol};
 use crate::jit::lower::is_video;
 
 impl Resolve<'_, '_> {
@@ -15,6 +16,7 @@ impl Resolve<'_, '_> {
             Operand::Name(name) => self.name(at, name, 0),
             Operand::Offset(name, offset) => match self.name(at, name, *offset) {
                 arg @ Arg::Symbol(..) => arg,
+                Arg::Reg(id) => self.sum(at, name, id, *offset),
                 Arg::Sink => Arg::Sink,
                 _ => self.unfit(
                     at.pos,
@@ -89,6 +91,9 @@ impl Resolve<'_, '_> {
             },
             Some(Named::Symbol(symbol)) => Arg::Symbol(symbol, offset),
             None => {
+                if name.starts_with('%') {
+                    self.module.has(at.pos, name, opcode::since(name, &[]));
+                }
                 if let Some(special) = special::named(name) {
                     return special;
                 }
@@ -108,6 +113,26 @@ impl Resolve<'_, '_> {
                 Arg::Symbol(symbol, offset)
             }
         }
+    }
+
+    /// A register and a number, which are added in a step before the instruction.
+    fn sum(&mut self, at: &ast::Instruction, name: &str, register: RegId, number: i64) -> Arg {
+        let ty = match self.scopes.types()[register.0 as usize] {
+            Type::B32 | Type::U32 | Type::S32 => Type::U32,
+            Type::B64 | Type::U64 | Type::S64 => Type::U64,
+            _ => {
+                let what = format!("`{name}` is no variable that an offset can be added to");
+                return self.unfit(at.pos, what);
+            }
+        };
+        let sum = Arg::Reg(self.scopes.fresh(ty));
+        let number = Arg::Imm(Immediate::Int {
+            bits: number as u64,
+            signed: true,
+        });
+        let args = vec![sum.clone(), Arg::Reg(register), number];
+        self.step(at.pos, None, &format!("add.{}", ty.name()), args);
+        sum
     }
 
     /// An element of an array: for a load or store the place to access, otherwise its address. An
@@ -209,7 +234,10 @@ impl Resolve<'_, '_> {
                 Arg::Reg(self.scopes.element(register, u32::from(element)))
             }
             None => match special::component(name, element) {
-                Some(special) => special,
+                Some(special) => {
+                    self.module.has(at.pos, name, opcode::since(name, &[]));
+                    special
+                }
                 None => self.unfit(at.pos, format!("`{name}.{component}` is not declared")),
             },
             Some(_) => self.unfit(at.pos, format!("`{name}` has no component .{component}")),
@@ -218,6 +246,12 @@ impl Resolve<'_, '_> {
 
     fn address(&mut self, at: &ast::Instruction, address: &ast::Address) -> Arg {
         let base = match &address.base {
+            AddressBase::Immediate(_)
+                if at.opcode != "fence" && !at.modifiers.iter().any(|word| word == "local") =>
+            {
+                let what = format!("`{}`: a number is an address in .local alone", at.opcode);
+                self.unfit(at.pos, what)
+            }
             AddressBase::Immediate(bits) => Arg::Imm(Immediate::Int {
                 bits: *bits,
                 signed: false,

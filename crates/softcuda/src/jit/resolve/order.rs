@@ -17,7 +17,7 @@ fn is_name(opcode: &str, word: &str) -> bool {
         "shf" => "l r",
         "div" => "full",
         "cvta" => "to",
-        "bar" | "barrier" => "warp cluster arrive sync red wait",
+        "bar" | "barrier" => "warp cluster cta arrive sync red wait",
         "cp" => {
             "async bulk tensor reduce prefetch commit_group wait_group wait_all mbarrier \
             arrive noinc"

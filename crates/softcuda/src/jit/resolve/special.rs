@@ -40,6 +40,7 @@ pub(super) fn named(name: &str) -> Option<Arg> {
         "%cluster_ctarank" => ClusterCtarank,
         "%cluster_nctarank" => ClusterNctarank,
         "%is_explicit_cluster" => IsExplicitCluster,
+        "%current_graph_exec" => CurrentGraphExec,
         _ => {
             if let Some(special) = with_components(name) {
                 return Some(Arg::SpecialVector(special));

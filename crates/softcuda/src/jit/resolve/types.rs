@@ -9,10 +9,10 @@
 //!
 //! Loads, stores, conversions and moves take more than that, and look at their operands themselves.
 
-use ptx::ast::{Instruction, Type};
+use ptx::ast::{Instruction, Operand, Type};
 use ptx::opcode::{self, Fact};
 
-use crate::jit::decode::{Arg, RegId};
+use crate::jit::decode::{Arg, RegId, Symbol};
 
 /// The register that does not fit, and the type that it should.
 pub(super) fn mismatch(
@@ -37,6 +37,21 @@ pub(super) fn mismatch(
     };
     args.iter().find_map(|arg| match arg {
         Arg::Reg(id) if !fits(registers[id.0 as usize], ty) => Some((*id, ty)),
+        _ => None,
+    })
+}
+
+/// What stands where the instruction takes a register or number.
+pub(super) fn is_no_register(instruction: &Instruction, args: &[Arg]) -> Option<&'static str> {
+    let has = |fact| opcode::has(&instruction.opcode, fact);
+    let named = |at: usize| matches!(instruction.operands.get(at), Some(Operand::Name(_)));
+    args.iter().enumerate().find_map(|(at, arg)| match arg {
+        Arg::Special(_) | Arg::SpecialVector(_) if !has(Fact::Specials) => Some("special register"),
+        Arg::SpecialVector(_) if instruction.opcode != "mov" => Some("vector"),
+        Arg::Symbol(
+            Symbol::Global(_) | Symbol::Shared(_) | Symbol::Local(_) | Symbol::Param(_),
+            _,
+        ) if !has(Fact::Variables) && named(at) => Some("variable"),
         _ => None,
     })
 }
@@ -67,15 +82,36 @@ pub(super) fn has_narrow_address(
     })
 }
 
+fn integer(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64)
+}
+
+fn untyped(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, B8 | B16 | B32 | B64 | B128)
+}
+
+fn packed(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, F16x2 | Bf16x2 | U16x2 | S16x2 | F32x2)
+}
+
+/// Whether a value of this type is loaded into or stored from such a register, which may be wider.
+pub(in crate::jit) fn holds(register: Type, ty: Type) -> bool {
+    let of_kind = untyped(ty)
+        || untyped(register)
+        || register == ty
+        || integer(ty) && (integer(register) || packed(register));
+    register != Type::Pred && register.size() >= ty.size() && of_kind
+}
+
 /// Whether a register of one type is right where another is taken.
 pub(in crate::jit) fn fits(register: Type, ty: Type) -> bool {
-    use Type::*;
-    let integer = |ty| matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64);
-    let untyped = |ty| matches!(ty, B8 | B16 | B32 | B64 | B128);
+    use Type::Pred;
     if register == Pred || ty == Pred {
         return register == ty;
     }
-    let packed = |ty| matches!(ty, F16x2 | Bf16x2 | U16x2 | S16x2 | F32x2);
     register.size() == ty.size()
         && (register == ty
             || untyped(register)

@@ -277,10 +277,10 @@ fn warps_do_different_things() {
         "setp.eq.u32 %p1, %r12, 1; @%p1 bra over; bar.arrive 1, 128; bra on; over: bar.sync 1, 128; on: bar.sync 0;",
         // Faults.
         "setp.eq.u32 %p1, %r11, 1; @!%p1 bra over; mov.u64 %rd5, 16; ld.global.u32 %r9, [%rd5]; over: bar.sync 0;",
-        "setp.eq.u32 %p1, %r11, 1; @!%p1 bra over; bar.sync 17; over: bar.sync 0;",
+        "setp.eq.u32 %p1, %r11, 1; @!%p1 bra over; mov.u32 %r13, 17; bar.sync %r13; over: bar.sync 0;",
         "add.u32 %r13, %r12, 15; bar.sync %r13;",
         "bar.sync 0; setp.eq.u32 %p1, %r35, 33; @%p1 trap; bar.sync 0;",
-        "setp.eq.u32 %p1, %r12, 1; @%p1 bra over; bar.sync 0; bra on; over: bar.sync 0, 33; on:",
+        "setp.eq.u32 %p1, %r12, 1; @%p1 bra over; bar.sync 0; bra on; over: mov.u32 %r13, 33; bar.sync 0, %r13; on:",
         "setp.eq.u32 %p1, %r12, 1; @%p1 bra over; shfl.sync.idx.b32 %r9, %r9, 0, 31, 0xff; over: bar.sync 0;",
         // One warp spins until another has come.
         "mov.u32 %r13, s; setp.eq.u32 %p1, %r11, 0; @%p1 bra spin; st.volatile.shared.u32 [%r13], 1;

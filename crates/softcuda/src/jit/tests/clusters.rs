@@ -296,3 +296,17 @@ fn accesses_to_a_block_that_has_ended_fault() {
         assert!(fault.detail.contains("has ended"), "{}", fault.detail);
     }
 }
+
+#[test]
+fn sums_as_operands() {
+    let body = "st.shared.u32 [s+8], %r2; barrier.cluster.arrive; barrier.cluster.wait;
+        mapa.shared::cluster.u32 %r5, %r4+8, %r2+-1; setp.eq.u32 %p1, %r2, 0;
+        @%p1 mapa.shared::cluster.u32 %r5, %r4+8, %r3+-1;
+        ld.shared::cluster.u32 %r9, [%r5]; add.u32 %r9, %r9+100, %r1;
+        barrier.cluster.arrive; barrier.cluster.wait;";
+    let out = all(body, 2, 1, 32).unwrap();
+    for (at, value) in out.iter().take(64).enumerate() {
+        let (block, thread) = (at as u32 / 32, at as u32 % 32);
+        assert_eq!(*value, 1 - block + 100 + thread, "{at}");
+    }
+}

@@ -251,7 +251,7 @@ fn null_and_wild_addresses() {
             "ld.u32 %r1, [%rd3];",
             "st.global.u32 [%rd3], 1;",
             "ld.global.u32 %r1, [%rd3+-4];",
-            "ld.u32 %r1, [16];",
+            "mov.u64 %rd3, 16; ld.u32 %r1, [%rd3];",
         ] {
             assert_eq!(
                 fault("", body, n).kind,

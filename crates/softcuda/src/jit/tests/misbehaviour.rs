@@ -116,7 +116,7 @@ fn one_thread_goes_wrong_while_others_wait() {
             "again: st.shared.u32 [%r2], %r1; add.u32 %r2, %r2, 4; bra again;",
             FaultKind::IllegalAddress,
         ),
-        ("bar.sync 99;", FaultKind::Trap),
+        ("mov.u32 %r1, 99; bar.sync %r1;", FaultKind::Trap),
         ("bar.sync 5;", FaultKind::Deadlock),
         ("bar.warp.sync -1;", FaultKind::Deadlock),
         (

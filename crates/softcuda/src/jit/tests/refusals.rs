@@ -559,3 +559,217 @@ fn registers_that_are_compared() {
         assert_eq!(log_for("8.8", "sm_90a", line), "", "{line}");
     }
 }
+
+/// What the driver's compiler takes and other readers of PTX may not.
+#[test]
+fn words_that_may_be_left_out_or_moved() {
+    for line in [
+        "barrier.cta.red.aligned.popc.u32 %r1, 0, %p1;",
+        "barrier.red.popc.u32.aligned %r1, 0, 64, %p1;",
+        "bar.cta.red.u32.popc %r1, 0, %p1;",
+        "mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64
+            {%fd0, %fd1}, {%fd2}, {%fd3}, {%fd0, %fd1};",
+        "wmma.mma.sync.aligned.row.col.m8n8k4.rn.f64.f64.f64.f64
+            {%fd0, %fd1}, {%fd2}, {%fd3}, {%fd0, %fd1};",
+        "cvt.bf16.f16 %h1, %h2;",
+        "cvt.rz.ftz.f32.bf16 %f1, %h1;",
+        "match.all.sync.b32 _|%p1, %r2, -1;",
+    ] {
+        assert_eq!(log_for("8.8", "sm_90a", line), "", "{line}");
+    }
+    let load = |aligned: &str| {
+        format!("wmma.load.c.sync{aligned}.row.m16n16k16.f16 {{%r1, %r2, %r3, %r4}}, [%rd1];")
+    };
+    assert_eq!(log_for("6.2", "sm_70", &load("")), "");
+    assert!(log_for("6.2", "sm_70", &load(".aligned")).contains("needs .version 6.3"));
+    assert!(log_for("6.3", "sm_70", &load("")).contains("aligned"));
+    let product = "mma.sync.aligned.m8n8k4.row.col.rz.f64.f64.f64.f64
+        {%fd0, %fd1}, {%fd2}, {%fd3}, {%fd0, %fd1};";
+    let log = log_for("8.8", "sm_90", product);
+    assert!(log.contains("this rounding is not supported"), "{log}");
+}
+
+#[test]
+fn operands_that_are_no_registers() {
+    for line in [
+        "setp.eq.u32 %p1, %tid.x, 1;",
+        "add.u32 %r1, %laneid, 1;",
+        "st.global.u32 [%rd1], %tid.x;",
+        "cvt.rn.f32.u32 %f1, %tid.x;",
+        "mov.u64 %rd1, %laneid;",
+        "mov.u32 %r1, %clock64;",
+        "mov.u32 %r1, %is_explicit_cluster;",
+        "mov.u32 %r1, %tid;",
+        "add.u32 %r1, s, 1;",
+        "st.global.u32 [%rd1], s;",
+        "add.u32 %r1+4, %r2, %r3;",
+        "ld.shared.u32 %r1, [4];",
+        "atom.global.add.u32 %r1, [16], 1;",
+    ] {
+        assert_ne!(log_for("8.8", "sm_90", line), "", "{line}");
+    }
+    for line in [
+        "mov.u16 %h1, %ntid.x;",
+        "mov.u64 %rd1, %current_graph_exec;",
+        "mov.pred %p1, %is_explicit_cluster;",
+        "cvt.u64.u32 %rd1, %tid.x;",
+        "mov.b64 %rd1, {%tid.x, %r1};",
+        "add.u32 %r1, s+4, %r2+8;",
+        "mapa.shared::cluster.u32 %r1, %r2+4, %r3;",
+        "ld.local.u32 %r1, [4];",
+    ] {
+        assert_eq!(log_for("8.8", "sm_90", line), "", "{line}");
+    }
+}
+
+#[test]
+fn registers_that_do_not_hold_the_value() {
+    for line in [
+        "ld.global.u32 %h1, [%rd1];",
+        "ld.global.b64 %r1, [%rd1];",
+        "ld.global.u32 %f1, [%rd1];",
+        "ld.global.f32 %s1, [%rd1];",
+        "ld.global.f16 %h1, [%rd1];",
+        "ld.global.u32 _, [%rd1];",
+        "st.global.u64 [%rd1], %r1;",
+        "st.global.f32 [%rd1], 1;",
+        "st.global.u32 [%rd1], 1.0;",
+        "shfl.sync.idx.b32 %rd1, %r1, 1, 31, -1;",
+        "shfl.sync.idx.b32 %r1|%r2, %r1, 1, 31, -1;",
+        "vote.sync.ballot.b32 %r1, %r2, -1;",
+        "vote.sync.all.pred %r1, %p1, -1;",
+        "match.any.sync.b64 %r1, %r2, -1;",
+        "match.any.sync.b32 %r1|%p1, %r2, -1;",
+        "redux.sync.add.u32 %r1, %f1, -1;",
+        "redux.sync.and.b32 %rd1, %r2, -1;",
+        "activemask.b32 %h1;",
+        "bar.warp.sync %rd1;",
+        "bar.sync 16;",
+        "bar.sync 0, 63;",
+        "bar.arrive 0, 0;",
+        "bar.red.popc.u32 %p1, 0, %p2;",
+        "bar.sync.aligned 0;",
+        "cvt.rn.bf16.u8 %h1, %h2;",
+        "cvt.rn.sat.bf16.u16 %h1, %h2;",
+        "cvt.rni.sat.s32.bf16 %r1, %h2;",
+    ] {
+        assert_ne!(log_for("8.8", "sm_90", line), "", "{line}");
+    }
+    for line in [
+        "ld.global.u8 %rd1, [%rd2];",
+        "ld.global.b16 %fd1, [%rd2];",
+        "ld.global.f32 %rd1, [%rd2];",
+        "ld.global.s32 %x1, [%rd2];",
+        "ld.global.v2.u32 {%r1, _}, [%rd2];",
+        "st.global.f64 [%rd1], 0f3F800000;",
+        "st.global.b32 [%rd1], 0f3F800000;",
+        "shfl.sync.idx.b32 %f1, %f2, 1, 31, -1;",
+        "{ .reg .b8 %b; cvt.rn.bf16.u8 %h1, %b; }",
+    ] {
+        assert_eq!(log_for("8.8", "sm_90", line), "", "{line}");
+    }
+}
+
+#[test]
+fn orders_and_scopes() {
+    for line in [
+        "ld.global.gpu.u32 %r1, [%rd1];",
+        "st.weak.cta.u32 [%rd1], %r1;",
+        "ld.relaxed.u32 %r1, [%rd1];",
+        "ld.volatile.gpu.u32 %r1, [%rd1];",
+        "ld.volatile.ca.u32 %r1, [%rd1];",
+        "ld.acquire.gpu.cv.u32 %r1, [%rd1];",
+        "ld.nc.u32 %r1, [%rd1];",
+    ] {
+        assert_ne!(log_for("8.8", "sm_90", line), "", "{line}");
+    }
+}
+
+#[test]
+fn what_a_call_passes() {
+    for (ty, passes) in [("b8", true), ("f16", true), ("u8", false), ("s16", false)] {
+        let source = harness::module(&format!(
+            ".func f(.param .{ty} a) {{ ret; }} .entry k() {{ .param .{ty} x; call f, (x); }}
+            .func uncalled(.param .u8 a) {{ ret; }} .func g(.param .u8 a[4]) {{ ret; }}
+            .entry l() {{ .param .u8 x[4]; call g, (x); }}"
+        ));
+        let loaded = Module::load(source.as_bytes(), &LoadOptions::default());
+        assert_eq!(loaded.is_ok(), passes, "{ty}");
+    }
+}
+
+#[test]
+fn directives_and_special_registers_of_later_versions() {
+    for (version, target, text, needs) in [
+        (
+            "8.8",
+            "sm_80",
+            "mov.u32 %r1, %cluster_ctaid.x;",
+            ".target sm_90",
+        ),
+        (
+            "8.8",
+            "sm_80",
+            "mov.pred %p1, %is_explicit_cluster;",
+            ".target sm_90",
+        ),
+        (
+            "8.0",
+            "sm_90",
+            "mov.u32 %r1, %aggr_smem_size;",
+            ".version 8.1",
+        ),
+        (
+            "7.8",
+            "sm_90",
+            "mov.u64 %rd1, %current_graph_exec;",
+            ".version 8.0",
+        ),
+        (
+            "7.5",
+            "sm_80",
+            "mov.u32 %r1, %reserved_smem_offset_0;",
+            ".version 7.6",
+        ),
+        (
+            "8.8",
+            "sm_80",
+            "mbarrier.arrive.b64 %rd1, [%rd2], 1;",
+            ".target sm_90",
+        ),
+        (
+            "7.0",
+            "sm_80",
+            "mbarrier.arrive.b64 _, [%rd2];",
+            ".version 7.1",
+        ),
+        ("8.8", "sm_80", "cvt.bf16.bf16 %h1, %h2;", ".target sm_90"),
+        (
+            "8.8",
+            "sm_80",
+            "cvt.ftz.f32.bf16 %f1, %h2;",
+            ".target sm_90",
+        ),
+    ] {
+        let log = log_for(version, target, text);
+        assert!(
+            log.contains(&format!("needs {needs} or newer")),
+            "{text}: {log}"
+        );
+    }
+    for directive in [
+        ".reqnctapercluster 1",
+        ".explicitcluster",
+        ".maxclusterrank 4",
+    ] {
+        let load = |target: &str| {
+            let source = format!(
+                ".version 8.8\n.target {target}\n.address_size 64\n.entry k() {directive} {{ ret; }}"
+            );
+            Module::load(source.as_bytes(), &LoadOptions::default())
+        };
+        assert!(load("sm_90").is_ok(), "{directive}");
+        let log = load("sm_80").unwrap_err().log;
+        assert!(log.contains("needs .target sm_90"), "{directive}: {log}");
+    }
+}

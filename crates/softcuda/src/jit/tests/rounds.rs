@@ -61,7 +61,8 @@ fn kernel(body: &str) -> String {
             {own}
             ld.param.u64 %rd1, [out];
             mov.u32 %r1, %tid.x;
-            mad.lo.u32 %r1, %tid.y, %ntid.x, %r1;
+            mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;
+            mov.u32 %r2, 0; mov.u32 %r3, 0;
             mul.wide.u32 %rd3, %r1, 4;
             add.s64 %rd2, %rd1, %rd3;
             {body}

@@ -9,8 +9,11 @@ fn values(register: &str) -> Vec<u32> {
         ".visible .entry k(.param .u64 out) {{
     .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p;
     ld.param.u64 %rd1, [out];
-    mov.u32 %r1, %ctaid.z; mad.lo.u32 %r1, %r1, 3, %ctaid.y; mad.lo.u32 %r1, %r1, 2, %ctaid.x;
-    mad.lo.u32 %r1, %r1, 7, %tid.z; mad.lo.u32 %r1, %r1, 2, %tid.y; mad.lo.u32 %r1, %r1, 3, %tid.x;
+    mov.u32 %r1, %ctaid.z; mov.u32 %r3, %ctaid.y; mad.lo.u32 %r1, %r1, 3, %r3;
+    mov.u32 %r3, %ctaid.x; mad.lo.u32 %r1, %r1, 2, %r3;
+    mov.u32 %r3, %tid.z; mad.lo.u32 %r1, %r1, 7, %r3;
+    mov.u32 %r3, %tid.y; mad.lo.u32 %r1, %r1, 2, %r3;
+    mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, 3, %r3;
     mad.wide.u32 %rd2, %r1, 4, %rd1; {register} st.global.u32 [%rd2], %r2; }}"
     ));
     let mut out = vec![u32::MAX; 12 * 42];
@@ -67,6 +70,10 @@ fn lanes() {
     check("%lanemask_le", |_, t| ((1u64 << (t % 32 + 1)) - 1) as u32);
     check("%lanemask_gt", |_, t| !((1u64 << (t % 32 + 1)) - 1) as u32);
     check("WARP_SZ", |_, _| 32);
+    check(
+        "mov.u64 %rd3, %current_graph_exec; cvt.u32.u64 %r2, %rd3;",
+        |_, _| 0,
+    );
 }
 
 #[test]

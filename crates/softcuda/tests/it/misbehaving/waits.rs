@@ -24,7 +24,7 @@ pub fn cases() -> Vec<Case> {
             "setp.ge.u32 %p1, %t, 32; @%p1 ret; bar.sync 5, 64;",
         ),
         // What PTX leaves open: an end is all that is asked for.
-        wait("count_is_no_multiple", SUCCESS, "bar.sync 1, 33;"),
+        wait("count_is_no_multiple", SUCCESS, "mov.u32 %r1, 33; bar.sync 1, %r1;"),
         wait("count_of_nothing", SUCCESS, "mov.u32 %r1, 0; bar.sync 1, %r1;"),
         wait("mask_without_itself", SUCCESS, "mov.u32 %r1, 0; bar.warp.sync %r1;"),
         wait("no_such_barrier", LAUNCH_FAILED, "mov.u32 %r1, 99; bar.sync %r1;"),
