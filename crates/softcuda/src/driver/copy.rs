@@ -6,6 +6,7 @@ use super::memory::{Place, copied_place, device_place, place};
 use super::stream::Stream;
 use super::{CUresult, Result, array, capture, device, graph};
 use crate::memory::access::{self, Rows};
+use crate::memory::was_unmapped;
 
 /// The most that is read from pageable memory during the call and written later; a larger copy is
 /// waited for.
@@ -302,9 +303,12 @@ impl Copy {
 
     /// Copies, on the calling thread.
     fn execute(&self) -> Result {
+        if was_unmapped(self.target.start) || was_unmapped(self.source.start) {
+            return Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
         // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or
-        // registered memory, which is not unregistered before this has run; or they are the
-        // program's memory, which it gave for a call that waits, or for the launches of a graph.
+        // registered memory, which is mapped, and not unregistered before this has run; or they are
+        // the program's memory, which it gave for a call that waits, or for the launches of a graph.
         unsafe { self.copy_rows(self.target, self.source) };
         Ok(())
     }

@@ -151,6 +151,9 @@ impl Fill {
 
     /// Fills, on the calling thread.
     fn execute(&self) -> Result {
+        if memory::was_unmapped(self.address) {
+            return Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
         for row in 0..self.height {
             let address = self.address + row * self.pitch;
             // SAFETY: the range was checked to be allocations in the arena, which stays mapped, or

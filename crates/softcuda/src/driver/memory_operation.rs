@@ -119,6 +119,7 @@ impl Place {
     }
 
     fn is_live(self) -> bool {
+        memory::begin_work();
         let allocation = memory::find(self.address);
         allocation.is_some_and(|it| it.size - (self.address - it.base) >= self.size())
     }

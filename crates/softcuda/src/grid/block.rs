@@ -92,6 +92,8 @@ pub(crate) struct Block {
     /// Counts everything that brings the block forward: a thread's start or end, or its arrival
     /// anywhere but at a poll.
     pub(super) events: Cell<u64>,
+    /// Turns since its threads began, or polled last where they had no turn left; in rounds.
+    pub(super) turns: Cell<u32>,
     /// What its threads polled where they had no turn left.
     pub(super) polls: Cell<Polls>,
     /// A barrier has completed since the last turn, in rounds.
@@ -143,6 +145,7 @@ impl Block {
             exited: Cell::new(0),
             ended: Cell::new(false),
             events: Cell::new(0),
+            turns: Cell::new(0),
             polls: Cell::new(Polls::None),
             barrier_over: Cell::new(false),
             slept: RefCell::default(),
@@ -336,6 +339,7 @@ impl Block {
         self.exited.set(0);
         self.ended.set(false);
         self.events.set(0);
+        self.turns.set(0);
         self.slept.get_mut().clear();
         context.turn = Turn::NONE;
         context.polls = budget_of_all(context.threads);

@@ -16,6 +16,10 @@ use crate::jit::runtime::runtime;
 /// volatile loads, few enough that a thread in a spin loop wastes little.
 pub(crate) const BUDGET: i32 = 32;
 
+/// How many turns of lanes there are in rounds before each poll lets others run: the threads may
+/// poll between waits that complete, and then no turn uses up its polls.
+pub(super) const TURNS: u32 = if cfg!(test) { 64 } else { 16384 };
+
 /// How many polls a block of so many threads has before its threads have turns one by one: what
 /// another worker is about to write comes within some microseconds.
 pub(super) fn budget_of_all(threads: u32) -> i32 {

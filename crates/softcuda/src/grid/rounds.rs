@@ -21,7 +21,7 @@ use super::barrier::{Part, no_such_barrier};
 use super::block::Block;
 use super::context::{BlockContext, CONTINUE, FAULTED, SUSPENDED, Status, Turn};
 use super::launch::FaultKind;
-use super::poll::BUDGET;
+use super::poll::{BUDGET, TURNS};
 use super::running::fault;
 use super::warp::{Polls, Selectors, Tile, Warp, each, outside_of_shared};
 use crate::jit::runtime::runtime;
@@ -138,7 +138,12 @@ runtime! {
         // SAFETY: as above.
         let context = unsafe { &mut *context };
         context.turn = next;
-        context.polls = BUDGET * next.lanes.count_ones() as i32;
+        let turns = if status == SUSPENDED { 0 } else { block.turns.get() + 1 };
+        block.turns.set(turns.min(TURNS));
+        context.polls = match turns < TURNS {
+            true => BUDGET * next.lanes.count_ones() as i32,
+            false => 0,
+        };
         context.resumes = u32::from(status == SUSPENDED);
         status
     }

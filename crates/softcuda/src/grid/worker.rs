@@ -19,6 +19,9 @@ use crate::jit::waits::ROUNDS;
 
 /// Turns that end in nothing but polls before another unit starts beside those that poll.
 const PATIENCE: u32 = 16;
+/// The same of turns in which something happens, and which no unit ends: who polls may do other
+/// things meanwhile.
+const MOST_ROUNDS: u32 = 256;
 /// The most threads that one worker keeps resident in a launch that is not cooperative.
 const MOST_RESIDENT: u64 = 64 << 10;
 /// The most units that a worker takes at once where blocks run as loops.
@@ -166,11 +169,14 @@ impl Worker {
             false => (MOST_RESIDENT / unit_threads).max(1),
         };
         let patience = if launch.cooperative { 1 } else { PATIENCE };
-        let (mut taken, mut idle) = (0, 0);
+        let (mut taken, mut idle, mut rounds) = (0, 0, 0);
         loop {
             let more = match self.resident.is_empty() {
                 true => taken < limit,
-                false => idle >= patience && (self.resident.len() as u64) < most,
+                false => {
+                    let waits = idle >= patience || rounds >= MOST_ROUNDS;
+                    waits && (self.resident.len() as u64) < most
+                }
             };
             if more && let Some(index) = running.take(1).next() {
                 let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
@@ -179,7 +185,7 @@ impl Worker {
                     false => self.spare.push(unit),
                 }
                 taken += 1;
-                idle = 0;
+                (idle, rounds) = (0, 0);
             } else if self.resident.is_empty() {
                 return;
             }
@@ -190,6 +196,7 @@ impl Worker {
                 let before = unit.events();
                 if unit.round(running, &mut self.stacks) {
                     progress = true;
+                    rounds = 0;
                     // In order, not swapped: earlier blocks go first.
                     self.spare.push(self.resident.remove(at));
                 } else {
@@ -204,6 +211,7 @@ impl Worker {
                 }
                 return;
             }
+            rounds += 1;
             if progress {
                 idle = 0;
             } else {

@@ -642,7 +642,7 @@ impl<'a> Reader<'a> {
                 (_, Takes::Fitting(_)) => true,
                 (Arg::Sink, Takes::ToOrNothing(_)) => true,
                 (Arg::Not(_), Takes::From(Type::Pred)) => true,
-                (Arg::Imm(Immediate::Int { bits, .. }), Takes::From(Type::Pred)) => *bits < 2,
+                (Arg::Imm(Immediate::Int { .. }), Takes::From(Type::Pred)) => true,
                 (Arg::Imm(number), Takes::From(_) | Takes::Stored(_)) => is_number(*number, ty),
                 _ => false,
             };

@@ -370,12 +370,19 @@ pub(crate) fn unregister(base: u64) -> Option<Allocation> {
 
 /// A launch or a copy begins. Registered ranges that the program has unmapped since are no memory
 /// of the device's any more: work that reaches for them fails. A device still has their pages;
-/// here they are gone, and an access would end the process. What is unmapped while work runs is
-/// not seen.
+/// here they are gone, and an access would end the process. What is unmapped while work runs, or
+/// loses its permissions or its file, is not seen.
 pub(crate) fn begin_work() {
     if REGISTERED_COUNT.load(Ordering::Acquire) != 0 {
         WORK.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// An address is in registered memory that the program has unmapped since, as a piece of work
+/// that begins now finds it.
+pub(crate) fn was_unmapped(address: u64) -> bool {
+    begin_work();
+    find_in_registered(address, |found| (!found.is_mapped()).then_some(())).is_some()
 }
 
 impl Registered {
@@ -427,12 +434,19 @@ pub(crate) fn populate(base: u64, size: u64, writable: bool) -> io::Result<()> {
 }
 
 fn find_registered(address: u64) -> Option<Allocation> {
+    find_in_registered(address, |found| {
+        found.is_mapped().then_some(found.allocation)
+    })
+}
+
+/// What `get` gives of the registered range that an address is in, mapped or not.
+fn find_in_registered<T>(address: u64, get: impl FnOnce(&Registered) -> Option<T>) -> Option<T> {
     if REGISTERED_COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }
     let registered = REGISTERED.read();
     let (_, found) = registered.range(..=address).next_back()?;
-    (found.allocation.contains(address) && found.is_mapped()).then_some(found.allocation)
+    found.allocation.contains(address).then(|| get(found))?
 }
 
 /// The address is in the arena: no memory of the program's own.

@@ -109,6 +109,7 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         let fits = match modifier {
             "nc" => weak && space == Some(Space::Global),
             "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" => weak,
+            "L2::64B" | "L2::128B" | "L2::256B" => true,
             _ => !volatile,
         };
         if !fits {

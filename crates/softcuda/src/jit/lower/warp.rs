@@ -224,8 +224,8 @@ fn matches(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
     if meeting == Meeting::MatchAny && predicate != Arg::Sink {
         return Err(r.invalid("has no predicate beside its result".into()));
     }
-    let takes = match predicate {
-        Arg::Sink => Takes::To(Type::U32),
+    let takes = match meeting {
+        Meeting::MatchAny => Takes::To(Type::U32),
         _ => Takes::ToOrNothing(Type::U32),
     };
     r.check(&[

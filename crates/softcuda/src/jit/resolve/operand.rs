@@ -117,7 +117,8 @@ impl Resolve<'_, '_> {
 
     /// A register and a number, which are added in a step before the instruction.
     fn sum(&mut self, at: &ast::Instruction, name: &str, register: RegId, number: i64) -> Arg {
-        let ty = match self.scopes.types()[register.0 as usize] {
+        let declared = self.scopes.types()[register.0 as usize];
+        let ty = match declared {
             Type::B32 | Type::U32 | Type::S32 => Type::U32,
             Type::B64 | Type::U64 | Type::S64 => Type::U64,
             _ => {
@@ -125,7 +126,7 @@ impl Resolve<'_, '_> {
                 return self.unfit(at.pos, what);
             }
         };
-        let sum = Arg::Reg(self.scopes.fresh(ty));
+        let sum = Arg::Reg(self.scopes.fresh(declared));
         let number = Arg::Imm(Immediate::Int {
             bits: number as u64,
             signed: true,

@@ -44,14 +44,19 @@ pub(super) fn mismatch(
 /// What stands where the instruction takes a register or number.
 pub(super) fn is_no_register(instruction: &Instruction, args: &[Arg]) -> Option<&'static str> {
     let has = |fact| opcode::has(&instruction.opcode, fact);
-    let named = |at: usize| matches!(instruction.operands.get(at), Some(Operand::Name(_)));
+    let name = |at: usize| match instruction.operands.get(at) {
+        Some(Operand::Name(name)) => Some(name.as_str()),
+        _ => None,
+    };
+    let is_special = |at: usize| name(at).is_some_and(|name| name.starts_with('%'));
     args.iter().enumerate().find_map(|(at, arg)| match arg {
+        Arg::Symbol(..) if is_special(at) => (!has(Fact::Specials)).then_some("special register"),
         Arg::Special(_) | Arg::SpecialVector(_) if !has(Fact::Specials) => Some("special register"),
         Arg::SpecialVector(_) if instruction.opcode != "mov" => Some("vector"),
         Arg::Symbol(
             Symbol::Global(_) | Symbol::Shared(_) | Symbol::Local(_) | Symbol::Param(_),
             _,
-        ) if !has(Fact::Variables) && named(at) => Some("variable"),
+        ) if !has(Fact::Variables) && name(at).is_some() => Some("variable"),
         _ => None,
     })
 }

@@ -3,6 +3,7 @@
 use super::forms;
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, module};
+use crate::jit::module::Form;
 
 /// One thread's results, word after word.
 fn results(body: &str) -> Vec<u32> {
@@ -303,6 +304,22 @@ fn calls_that_nobody_ends() {
     let fault = harness::run(&source, "k", [1; 3], [40, 1, 1], &mut [], &[]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Deadlock, "{fault:?}");
     assert!(fault.detail.contains("40 wait at an mbarrier"), "{fault:?}");
+}
+
+/// A later block starts beside one that waits for it, whatever that does meanwhile.
+#[test]
+fn who_waits_for_a_later_block() {
+    let source = forms::kernel(
+        "mov.u32 %r4, s; setp.ne.u32 %p1, %r34, 0; @%p1 bra later;
+        mbarrier.init.shared.b64 [%r4], 1; mbarrier.arrive.shared.b64 _, [%r4];
+        look: mbarrier.test_wait.parity.shared.b64 %p2, [%r4], 0; bar.warp.sync 1;
+        ld.acquire.gpu.u32 %r9, [%rd1+400]; setp.eq.u32 %p3, %r9, 0; @%p3 bra look; bra done;
+        later: mov.u32 %r9, 7; st.release.gpu.u32 [%rd1+400], %r9; done:",
+    );
+    for form in [Form::Vectors, Form::Rounds, Form::Fibers] {
+        let got = forms::run(&source, form, [2, 1, 1], [1, 1, 1], 0).unwrap();
+        assert_eq!(got[..2], [7; 2], "{form:?}");
+    }
 }
 
 /// A wait that does something else meanwhile may end by itself.

@@ -574,6 +574,11 @@ fn words_that_may_be_left_out_or_moved() {
         "cvt.bf16.f16 %h1, %h2;",
         "cvt.rz.ftz.f32.bf16 %f1, %h1;",
         "match.all.sync.b32 _|%p1, %r2, -1;",
+        "match.all.sync.b32 _, %r2, -1;",
+        "ld.volatile.L2::128B.u32 %r1, [%rd1];",
+        "ld.volatile.global.L2::256B.v2.u32 {%r1, %r2}, [%rd1];",
+        "vote.sync.ballot.b32 %r1, 2, -1;",
+        "bar.red.or.pred %p1, 0, 32, -1;",
     ] {
         assert_eq!(log_for("8.8", "sm_90a", line), "", "{line}");
     }
@@ -601,6 +606,7 @@ fn operands_that_are_no_registers() {
         "mov.u32 %r1, %is_explicit_cluster;",
         "mov.u32 %r1, %tid;",
         "add.u32 %r1, s, 1;",
+        "add.u32 %r1, %reserved_smem_offset_begin, 1;",
         "st.global.u32 [%rd1], s;",
         "add.u32 %r1+4, %r2, %r3;",
         "ld.shared.u32 %r1, [4];",
@@ -616,6 +622,8 @@ fn operands_that_are_no_registers() {
         "mov.b64 %rd1, {%tid.x, %r1};",
         "add.u32 %r1, s+4, %r2+8;",
         "mapa.shared::cluster.u32 %r1, %r2+4, %r3;",
+        "fma.rn.f32 %f1, %r2+4, %f2, %f3;",
+        "cvt.u64.u32 %rd1, %reserved_smem_offset_begin;",
         "ld.local.u32 %r1, [4];",
     ] {
         assert_eq!(log_for("8.8", "sm_90", line), "", "{line}");

@@ -42,6 +42,12 @@ fn child() {
             Ok("streams") => all_streams_end(),
             Ok("threads") => threads_meet_it(),
             Ok("unmapped") => unmapped_memory_is_nobody_s(),
+            Ok("unmapped copy") => unmapped_before(|device, lost, stream| {
+                cuMemcpyDtoDAsync_v2(device, lost, 4, stream).must();
+            }),
+            Ok("unmapped fill") => unmapped_before(|_, lost, stream| {
+                cuMemsetD8Async(lost, 0, 4, stream).must();
+            }),
             other => panic!("no case: {other:?}"),
         }
     }
@@ -195,23 +201,35 @@ fn threads_all_meet_a_failure() {
     run("threads");
 }
 
+/// Four pages, of which more than the second is registered.
+unsafe fn registered() -> *mut c_void {
+    let (permits, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    let at = libc::mmap(std::ptr::null_mut(), 4 * 4096, permits, flags, -1, 0);
+    assert_ne!(at, libc::MAP_FAILED);
+    cuMemHostRegister_v2(at.byte_add(4096), 4100, 0).must();
+    at
+}
+
+/// Work that a stream comes to after its memory was unmapped fails.
+unsafe fn unmapped_before(work: impl Fn(u64, u64, Handle)) {
+    context();
+    let (stream, device, pages) = (stream(), memory(64), registered());
+    let gate = Gate::close(stream);
+    work(device, pages as u64 + 4096, stream);
+    assert_eq!(libc::munmap(pages, 4 * 4096), 0);
+    gate.open();
+    assert_eq!(cuStreamSynchronize(stream).code, ILLEGAL_ADDRESS);
+}
+
 /// Registered memory that the program unmaps is not reached any more. A device still has its
 /// pages, but its driver crashes on a copy from there.
 unsafe fn unmapped_memory_is_nobody_s() {
     context();
     let (store_kernel, stream, device) = (function(c"store"), stream(), memory(64));
-    let map = || {
-        let (permits, flags) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-        );
-        let at = libc::mmap(std::ptr::null_mut(), 4 * 4096, permits, flags, -1, 0);
-        assert_ne!(at, libc::MAP_FAILED);
-        // Some of a page, from the second on.
-        cuMemHostRegister_v2(at.byte_add(4096), 4100, 0).must();
-        at
-    };
-    let (partly, kept) = (map(), map());
+    let (partly, kept) = (registered(), registered());
     let [lost, here] = [partly, kept].map(|at| at.byte_add(4096));
     store(store_kernel, stream, lost as u64, 5).must();
     cuStreamSynchronize(stream).must();
@@ -226,6 +244,10 @@ unsafe fn unmapped_memory_is_nobody_s() {
         ];
         assert_eq!(copied.map(|answer| answer.code), [INVALID_VALUE; 4]);
     }
+    assert_eq!(
+        cuStreamWriteValue32_v2(stream, lost as u64, 1, 0).code,
+        INVALID_VALUE
+    );
     store(store_kernel, stream, here as u64, 6).must();
     cuStreamSynchronize(stream).must();
     assert_eq!(*here.cast::<u32>(), 6);
@@ -250,6 +272,8 @@ unsafe fn unmapped_memory_is_nobody_s() {
 #[test]
 fn memory_unmapped_while_registered_is_nobody_s() {
     if driver() == Driver::Software {
-        run("unmapped");
+        for case in ["unmapped", "unmapped copy", "unmapped fill"] {
+            run(case);
+        }
     }
 }
