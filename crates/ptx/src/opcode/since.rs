@@ -1,10 +1,10 @@
 //! Which targets and versions of PTX brought an instruction, a special register or a directive.
 //!
-//! A row is an opcode, or `*` for all of them, the words that it is about, and the oldest target and
-//! version; `-` where any will do. An instruction needs what all rows say whose words it has. Its
-//! words are its modifiers, `_` where its result is not wanted, and `/3` where it has three
-//! operands. In a row, `!word` is a word that the instruction has not, and `a.b` stands for two words
-//! one after the other. Special registers and directives are rows without words.
+//! A row is an opcode, or `*` for all of them, the words that it is about, and the oldest target
+//! and version; `-` where any will do. An instruction needs what all rows say whose words it has.
+//! Its words are its modifiers, `_` where its result is not wanted, and `/3` where it has three
+//! operands. In a row, `!word` is a word that the instruction has not, and `a.b` stands for two
+//! words one after the other. Special registers and directives are rows without words.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -307,8 +307,9 @@ impl Copy {
             return Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
         }
         // SAFETY: both ranges were checked to be allocations in the arena, which stays mapped, or
-        // registered memory, which is mapped, and not unregistered before this has run; or they are
-        // the program's memory, which it gave for a call that waits, or for the launches of a graph.
+        // registered memory, which is mapped, and not unregistered before this has run; or they
+        // are the program's memory, which it gave for a call that waits, or for the launches of a
+        // graph.
         unsafe { self.copy_rows(self.target, self.source) };
         Ok(())
     }
