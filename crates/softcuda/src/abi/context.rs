@@ -23,8 +23,7 @@ pub struct ContextParameters {
 
 fn create(handle: Out<CUcontext>, flags: u32, device: CUdevice) -> Result {
     handle.some()?;
-    device::check(device)?;
-    handle.set(context::create(flags)?.handle())
+    handle.set(context::create(device::check(device)?, flags)?.handle())
 }
 
 /// The API version of contexts made through the current functions.
@@ -93,16 +92,12 @@ export! {
 
     /// The current context's device.
     fn cuCtxGetDevice(device: Out<CUdevice>) {
-        if context::top_handle()?.is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT);
-        }
-        device.set(0)
+        device.set(context::top_device()?.ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?.number())
     }
 
     /// A context's device.
     fn cuCtxGetDevice_v2(device: Out<CUdevice>, handle: CUcontext) {
-        context::resolve_or_current(handle)?;
-        device.set(0)
+        device.set(context::resolve_or_current(handle)?.device().number())
     }
 
     /// The current context's flags.
@@ -215,38 +210,32 @@ export! {
     /// Keeps the primary context alive until it is released.
     fn cuDevicePrimaryCtxRetain(handle: Out<CUcontext>, device: CUdevice) {
         handle.some()?;
-        device::check(device)?;
-        handle.set(context::primary_retain()?.handle())
+        handle.set(context::primary_retain(device::check(device)?)?.handle())
     }
 
     /// Gives the primary context back.
     fn cuDevicePrimaryCtxRelease(device: CUdevice) {
-        device::check(device)?;
-        context::primary_release()
+        context::primary_release(device::check(device)?)
     }
 
     /// Gives the primary context back.
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) {
-        device::check(device)?;
-        context::primary_release()
+        context::primary_release(device::check(device)?)
     }
 
     /// Sets the flags of the primary context.
     fn cuDevicePrimaryCtxSetFlags(device: CUdevice, flags: u32) {
-        device::check(device)?;
-        context::primary_set_flags(flags)
+        context::primary_set_flags(device::check(device)?, flags)
     }
 
     /// Sets the flags of the primary context.
     fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32) {
-        device::check(device)?;
-        context::primary_set_flags(flags)
+        context::primary_set_flags(device::check(device)?, flags)
     }
 
     /// The flags of the primary context, and whether it is active.
     fn cuDevicePrimaryCtxGetState(device: CUdevice, flags: Out<u32>, active: Out<i32>) {
-        device::check(device)?;
-        let (now, is_active) = context::primary_state();
+        let (now, is_active) = context::primary_state(device::check(device)?);
         flags.some()?;
         active.some()?;
         flags.set(now)?;
@@ -255,13 +244,11 @@ export! {
 
     /// Ends the primary context's life, whoever holds it.
     fn cuDevicePrimaryCtxReset(device: CUdevice) {
-        device::check(device)?;
-        context::primary_reset()
+        context::primary_reset(device::check(device)?)
     }
 
     /// Ends the primary context's life, whoever holds it.
     fn cuDevicePrimaryCtxReset_v2(device: CUdevice) {
-        device::check(device)?;
-        context::primary_reset()
+        context::primary_reset(device::check(device)?)
     }
 }

@@ -38,8 +38,7 @@ fn set_text(target: Out<c_char>, length: i32, text: &str) -> Result {
 
 fn uuid(target: Out<[u8; 16]>, ordinal: CUdevice) -> Result {
     target.some()?;
-    device::check(ordinal)?;
-    target.set(device::UUID)
+    target.set(device::uuid(device::check(ordinal)?))
 }
 
 export! {
@@ -51,7 +50,7 @@ export! {
     }
 
     /// How many devices there are.
-    fn cuDeviceGetCount(count: Out<i32>) { count.set(1) }
+    fn cuDeviceGetCount(count: Out<i32>) { count.set(device::count()) }
 
     /// The device's name.
     fn cuDeviceGetName(name: Out<c_char>, length: i32, ordinal: CUdevice) {
@@ -81,16 +80,16 @@ export! {
     /// An attribute of the device.
     fn cuDeviceGetAttribute(value: Out<i32>, attribute: u32, ordinal: CUdevice) {
         value.some()?;
-        device::check(ordinal)?;
-        value.set(device::attribute(attribute)?)
+        value.set(device::attribute(device::check(ordinal)?, attribute)?)
     }
 
     /// The attributes of a device that CUDA 2 knew.
     fn cuDeviceGetProperties(properties: Out<DeviceProperties>, ordinal: CUdevice) {
         properties.some()?;
-        device::check(ordinal)?;
-        let [threads, x, y, z, grid_x, grid_y, grid_z] = [1, 2, 3, 4, 5, 6, 7].map(device::attribute);
-        let [shared, constant, warp, pitch, registers, clock, align] = [8, 9, 10, 11, 12, 13, 14].map(device::attribute);
+        let of = device::check(ordinal)?;
+        let attribute = |number| device::attribute(of, number);
+        let [threads, x, y, z, grid_x, grid_y, grid_z] = [1, 2, 3, 4, 5, 6, 7].map(attribute);
+        let [shared, constant, warp, pitch, registers, clock, align] = [8, 9, 10, 11, 12, 13, 14].map(attribute);
         properties.set(DeviceProperties {
             max_threads_per_block: threads?,
             max_threads_dim: [x?, y?, z?],
@@ -125,21 +124,19 @@ export! {
     /// Where the device sits.
     fn cuDeviceGetPCIBusId(text: Out<c_char>, length: i32, ordinal: CUdevice) {
         text.some()?;
-        device::check(ordinal)?;
-        if length <= device::PCI_BUS_ID.len() as i32 {
+        let id = device::pci_bus_id(device::check(ordinal)?);
+        if length <= id.len() as i32 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        set_text(text, length, device::PCI_BUS_ID)
+        set_text(text, length, &id)
     }
 
     /// The device that sits somewhere.
     fn cuDeviceGetByPCIBusId(target: Out<CUdevice>, text: In<c_char>) {
         target.some()?;
         let text = text.text()?.to_str().map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let same = |other: &str| other.eq_ignore_ascii_case(text);
-        let short = device::PCI_BUS_ID.trim_start_matches("0000:");
-        if same(device::PCI_BUS_ID) || same(short) || same(short.trim_end_matches(".0")) {
-            return target.set(0);
+        if let Some(found) = device::at_pci_bus_id(text) {
+            return target.set(found.number());
         }
         let numbers = text.split([':', '.']).all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_hexdigit()));
         match numbers && text.contains(':') {
@@ -148,38 +145,34 @@ export! {
         }
     }
 
-    /// Whether a device reaches another's memory: there is no other.
+    /// Whether a device can reach another's memory: each can, and none is its own peer.
     fn cuDeviceCanAccessPeer(can: Out<i32>, ordinal: CUdevice, peer: CUdevice) {
         can.some()?;
-        device::check(ordinal)?;
-        device::check(peer)?;
-        can.set(0)
+        can.set((device::check(ordinal)? != device::check(peer)?).into())
     }
 
-    /// An attribute of the link between two devices: there are no two.
+    /// An attribute of the link between two devices.
     fn cuDeviceGetP2PAttribute(value: Out<i32>, attribute: u32, source: CUdevice, target: CUdevice) {
         value.some()?;
-        device::check(source)?;
-        device::check(target)?;
-        let _ = attribute;
-        Err(CUresult::CUDA_ERROR_INVALID_DEVICE)
+        if device::check(source)? == device::check(target)? {
+            return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
+        }
+        value.set(device::link_attribute(attribute)?)
     }
 
-    /// Lets the current context use a peer's memory: there is no peer.
+    /// Lets kernels of the current context use the memory of another device's context.
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) {
-        context::current()?;
+        let context = context::current()?;
         if flags != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        context::resolve(peer)?;
-        Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+        context.enable_peer(&*context::resolve(peer)?)
     }
 
     /// Ends what `cuCtxEnablePeerAccess` began.
     fn cuCtxDisablePeerAccess(peer: CUcontext) {
-        context::current()?;
-        context::resolve(peer)?;
-        Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+        let context = context::current()?;
+        context.disable_peer(&*context::resolve(peer)?)
     }
 
     /// Makes writes from outside visible: they always are.

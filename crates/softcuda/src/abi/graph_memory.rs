@@ -66,21 +66,19 @@ export! {
 
     /// A figure of graph memory.
     fn cuDeviceGetGraphMemAttribute(of: CUdevice, attribute: u32, value: Out<Unused>) {
-        device::check(of)?;
+        let of = device::check(of)?;
         value.some()?;
-        value.cast::<u64>().set(memory::attribute(attribute)?)
+        value.cast::<u64>().set(memory::attribute(of, attribute)?)
     }
 
     /// Sets a high mark of graph memory to what is now.
     fn cuDeviceSetGraphMemAttribute(of: CUdevice, attribute: u32, value: In<Unused>) {
-        device::check(of)?;
-        memory::set_attribute(attribute, value.cast::<u64>().get()?)
+        memory::set_attribute(device::check(of)?, attribute, value.cast::<u64>().get()?)
     }
 
     /// Gives back graph memory that nothing uses.
     fn cuDeviceGraphMemTrim(of: CUdevice) {
-        device::check(of)?;
-        memory::trim();
+        memory::trim(device::check(of)?);
         Ok(())
     }
 }

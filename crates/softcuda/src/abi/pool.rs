@@ -4,6 +4,7 @@ use super::memory::MemoryLocation;
 use super::types::{CUdevice, CUdeviceptr, CUmemoryPool, CUstream, Unused};
 use super::{In, NullStream, Out, export};
 use crate::driver::pool::{self, Home, Pool, PoolValue, Properties};
+use crate::driver::stream::Stream;
 use crate::driver::virtual_memory::Access;
 use crate::driver::{CUresult, Result, capture, context, device, memory, stream};
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl PoolProperties {
 fn alloc(
     address: Out<CUdeviceptr>,
     size: usize,
-    pool: impl FnOnce() -> Result<Arc<Pool>>,
+    pool: impl FnOnce(&Stream) -> Result<Arc<Pool>>,
     stream: CUstream,
     null: NullStream,
 ) -> Result {
@@ -63,7 +64,7 @@ fn alloc(
         capture::permit()?;
     }
     address.some()?;
-    let pool = pool()?;
+    let pool = pool(&stream)?;
     let base = match capturing {
         true => capture::alloc(&stream, &pool, size as u64),
         false => pool::alloc(&pool, size as u64, &stream),
@@ -85,14 +86,14 @@ fn descriptor(handle: usize) -> i32 {
 export! {
     /// Allocates from the device's pool, in stream order.
     fn cuMemAllocAsync | cuMemAllocAsync_ptsz(null; address: Out<CUdeviceptr>, size: usize, stream: CUstream) {
-        alloc(address, size, || Ok(pool::current_of(Home::DEVICE)), stream, null)
+        alloc(address, size, |stream| Ok(pool::current_of(Home::device(stream.context().device()))), stream, null)
     }
 
     /// Allocates from a pool, in stream order.
     fn cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz(null;
         address: Out<CUdeviceptr>, size: usize, pool: CUmemoryPool, stream: CUstream,
     ) {
-        alloc(address, size, || pool::resolve(pool), stream, null)
+        alloc(address, size, |_| pool::resolve(pool), stream, null)
     }
 
     /// Frees in stream order.
@@ -165,22 +166,19 @@ export! {
     /// The device's default pool.
     fn cuDeviceGetDefaultMemPool(pool: Out<CUmemoryPool>, ordinal: CUdevice) {
         pool.some()?;
-        device::check(ordinal)?;
-        pool.set(pool::default_of(Home::DEVICE).handle())
+        pool.set(pool::default_of(Home::device(device::check(ordinal)?)).handle())
     }
 
     /// The pool that the device allocates from.
     fn cuDeviceGetMemPool(pool: Out<CUmemoryPool>, ordinal: CUdevice) {
         pool.some()?;
-        device::check(ordinal)?;
-        pool.set(pool::current_of(Home::DEVICE).handle())
+        pool.set(pool::current_of(Home::device(device::check(ordinal)?)).handle())
     }
 
     /// Sets the pool that the device allocates from.
     fn cuDeviceSetMemPool(ordinal: CUdevice, pool: CUmemoryPool) {
         capture::permit()?;
-        device::check(ordinal).map_err(|_| INVALID)?;
-        pool::set_of_device(pool)
+        pool::set_of_device(device::check(ordinal).map_err(|_| INVALID)?, pool)
     }
 
     /// The default pool of a place.

@@ -55,8 +55,7 @@ export! {
     /// The stream's device.
     fn cuStreamGetDevice | cuStreamGetDevice_ptsz(null; handle: CUstream, device: Out<CUdevice>) {
         device.some()?;
-        stream::resolve_to_run(handle, null)?;
-        device.set(0)
+        device.set(stream::resolve_to_run(handle, null)?.context().device().number())
     }
 
     /// The flags that the stream was made with.

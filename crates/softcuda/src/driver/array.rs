@@ -80,7 +80,12 @@ pub(crate) fn create(shape: Shape) -> Result<CUarray> {
     let context = context::current()?;
     let element = shape.check().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let rows = shape.height.max(1) * shape.depth.max(1);
-    let memory = memory::alloc(shape.width * element * rows, 1, Kind::Device)?;
+    let memory = memory::alloc(
+        context.device(),
+        shape.width * element * rows,
+        1,
+        Kind::Device,
+    )?;
     let array = ARRAYS.insert(|handle| Array {
         handle,
         context,

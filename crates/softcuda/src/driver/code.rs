@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{CUresult, Result, device};
 use crate::jit::module::{Compiled, LoadErrorKind, LoadOptions, Module};
-use crate::memory;
+use crate::memory::{self, Device};
 
 /// The most threads of a block of any kernel.
 const MOST_THREADS: u32 = 1024;
@@ -26,6 +26,8 @@ pub(crate) struct Refused {
 /// does.
 pub(crate) struct Code {
     module: Arc<Module>,
+    /// The device whose memory its variables are.
+    pub device: Device,
     /// Its kernels, in source order.
     pub kernels: Vec<Kernel>,
 }
@@ -68,9 +70,11 @@ pub(crate) fn capability() -> u32 {
 
 impl Code {
     /// Compiles PTX as far as loading does: kernels become native code when they are first used.
-    pub fn load(text: &[u8]) -> std::result::Result<Arc<Code>, Refused> {
+    /// Its variables are memory of a device.
+    pub fn load(text: &[u8], device: Device) -> std::result::Result<Arc<Code>, Refused> {
         let options = LoadOptions {
             capability: capability(),
+            device,
             ..LoadOptions::default()
         };
         let module = Module::load(text, &options).map_err(|refused| Refused {
@@ -115,6 +119,7 @@ impl Code {
         });
         Ok(Arc::new(Code {
             kernels: kernels.collect(),
+            device,
             module,
         }))
     }

@@ -1,4 +1,4 @@
-//! Contexts: the primary one, created ones, and each thread's stack of current ones.
+//! Contexts: each device's primary one, created ones, and each thread's stack of current ones.
 //!
 //! Invariant: a context that was destroyed is never current to a function of ours: [`current`]
 //! answers `CUDA_ERROR_CONTEXT_IS_DESTROYED`. The primary context keeps its handle from one life to
@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 
 use super::handle::{Found, Table};
 use super::stream::Streams;
-use super::{CUresult, Result, device, init};
+use super::{CUresult, Result, device, failure, init};
 use crate::abi::types::CUcontext;
 use crate::grid::device_functions::heap;
+use crate::memory::{Device, View};
 
 /// All bits of `CUctx_flags`.
 const FLAGS: u32 = 0xff;
@@ -26,12 +27,14 @@ const MAP_HOST: u32 = 8;
 /// The live contexts.
 static CONTEXTS: Table<Context> = Table::new(1);
 
-/// The primary context.
-static PRIMARY: Mutex<Primary> = Mutex::new(Primary {
-    handle: 0,
-    retained: 0,
-    flags: 0,
-});
+/// The primary context of each device.
+static PRIMARY: [Mutex<Primary>; Device::MOST] = [const {
+    Mutex::new(Primary {
+        handle: 0,
+        retained: 0,
+        flags: 0,
+    })
+}; Device::MOST];
 
 struct Primary {
     /// The handle that each of its lives has; 0 before the first.
@@ -48,6 +51,7 @@ thread_local! {
 /// looked at.
 struct Entry {
     handle: usize,
+    device: Device,
     context: Option<Arc<Context>>,
 }
 
@@ -55,6 +59,10 @@ struct Entry {
 pub(crate) struct Context {
     handle: usize,
     id: u64,
+    /// What its kernels reach, and its device.
+    pub view: Arc<View>,
+    /// The contexts whose memory it enabled access to, by handle.
+    peers: Mutex<Vec<(usize, Device)>>,
     primary: bool,
     flags: AtomicU32,
     destroyed: AtomicBool,
@@ -69,24 +77,66 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    fn new(handle: usize, primary: bool, flags: u32) -> Self {
+    fn new(handle: usize, device: Device, primary: bool, flags: u32) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
         Context {
             handle,
             id: IDS.fetch_add(1, Ordering::Relaxed),
+            view: Arc::new(View::new(device)),
+            peers: Mutex::default(),
             primary,
             flags: AtomicU32::new(if primary { flags | MAP_HOST } else { flags }),
             destroyed: AtomicBool::new(false),
             cache_config: AtomicU32::new(0),
             attached: AtomicU32::new(0),
             limits: Limits::default(),
-            streams: Streams::default(),
+            streams: Streams::new(device),
         }
     }
 
     /// Its handle.
     pub fn handle(&self) -> CUcontext {
         CUcontext(self.handle)
+    }
+
+    /// Its device.
+    pub fn device(&self) -> Device {
+        self.view.device
+    }
+
+    /// `cuCtxEnablePeerAccess`: its kernels reach the memory of another device's context.
+    pub fn enable_peer(&self, peer: &Context) -> Result {
+        if peer.device() == self.device() {
+            return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
+        self.change_peers(|peers| match peers.contains(&peer.as_peer()) {
+            true => Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
+            false => {
+                peers.push(peer.as_peer());
+                Ok(())
+            }
+        })
+    }
+
+    /// `cuCtxDisablePeerAccess`.
+    pub fn disable_peer(&self, peer: &Context) -> Result {
+        self.change_peers(|peers| {
+            let place = peers.iter().position(|other| *other == peer.as_peer());
+            let place = place.ok_or(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)?;
+            peers.swap_remove(place);
+            Ok(())
+        })
+    }
+
+    fn as_peer(&self) -> (usize, Device) {
+        (self.handle, self.device())
+    }
+
+    fn change_peers(&self, change: impl FnOnce(&mut Vec<(usize, Device)>) -> Result) -> Result {
+        let mut peers = self.peers.lock();
+        change(&mut peers)?;
+        self.view.set_peers(peers.iter().map(|&(_, device)| device));
+        Ok(())
     }
 
     /// `cuCtxGetId`: unique among all contexts ever made.
@@ -131,7 +181,7 @@ impl Context {
         if self.is_destroyed() {
             return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
-        super::failure::check()
+        failure::check(self.device())
     }
 
     /// As [`check`](Self::check), for calls that wait for work or ask how it goes.
@@ -139,7 +189,7 @@ impl Context {
         if self.is_destroyed() {
             return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
-        super::failure::notice()
+        failure::notice(self.device())
     }
 
     /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels
@@ -147,12 +197,21 @@ impl Context {
     fn end(&self) {
         let _ = super::stream::synchronize_context(self);
         self.destroyed.store(true, Ordering::Release);
+        let mut destroyed = DESTROYED.lock();
+        if self.device() != Device::FIRST && !destroyed.contains(&self.as_peer()) {
+            destroyed.push(self.as_peer());
+        }
+        drop(destroyed);
         super::stream::end_context(self);
         super::event::end_context(self);
         super::library::end_context(self);
         super::module::end_context(self);
         super::array::end_context(self);
         super::memory::end_context(self);
+        for other in all() {
+            // Nobody reaches what was its own.
+            let _ = other.disable_peer(self);
+        }
         if CONTEXTS.is_empty() {
             heap::reset();
             heap::set_limit(heap::DEFAULT_LIMIT);
@@ -249,7 +308,7 @@ pub(crate) enum Top {
     /// A context that lives, with or without a sticky error.
     Live(Arc<Context>),
     /// A context that was destroyed.
-    Destroyed(CUcontext),
+    Destroyed(CUcontext, Device),
 }
 
 /// What is current to the calling thread. The primary context may have begun another life since.
@@ -270,7 +329,7 @@ pub(crate) fn top() -> Result<Top> {
         }
         match &entry.context {
             Some(context) => Top::Live(context.clone()),
-            None => Top::Destroyed(CUcontext(entry.handle)),
+            None => Top::Destroyed(CUcontext(entry.handle), entry.device),
         }
     })
 }
@@ -280,7 +339,16 @@ pub(crate) fn top_handle() -> Result<CUcontext> {
     Ok(match top()? {
         Top::Empty => CUcontext::NULL,
         Top::Live(context) => context.handle(),
-        Top::Destroyed(handle) => handle,
+        Top::Destroyed(handle, _) => handle,
+    })
+}
+
+/// The device of what is current to the calling thread, destroyed or not.
+pub(crate) fn top_device() -> Result<Option<Device>> {
+    Ok(match top()? {
+        Top::Empty => None,
+        Top::Live(context) => Some(context.device()),
+        Top::Destroyed(_, device) => Some(device),
     })
 }
 
@@ -298,7 +366,7 @@ pub(crate) fn usable() -> Result<Arc<Context>> {
     match top()? {
         Top::Empty => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
         Top::Live(context) => Ok(context),
-        Top::Destroyed(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+        Top::Destroyed(..) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
     }
 }
 
@@ -307,7 +375,15 @@ pub(crate) fn check_if_any() -> Result {
     match top()? {
         Top::Empty => Ok(()),
         Top::Live(context) => context.check(),
-        Top::Destroyed(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+        Top::Destroyed(..) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+    }
+}
+
+/// The device of the context that is current to the calling thread, if one lives there.
+pub(crate) fn current_device() -> Option<Device> {
+    match top() {
+        Ok(Top::Live(context)) => Some(context.device()),
+        _ => None,
     }
 }
 
@@ -333,14 +409,15 @@ pub(crate) fn all() -> Vec<Arc<Context>> {
     CONTEXTS.all()
 }
 
-/// `cuCtxCreate`: makes a context and makes it current.
-pub(crate) fn create(flags: u32) -> Result<Arc<Context>> {
-    super::failure::check()?;
+/// `cuCtxCreate`: makes a context of a device and makes it current.
+pub(crate) fn create(device: Device, flags: u32) -> Result<Arc<Context>> {
+    failure::check(device)?;
     check_flags(flags)?;
-    let context = CONTEXTS.insert(|handle| Context::new(handle, false, flags));
+    let context = CONTEXTS.insert(|handle| Context::new(handle, device, false, flags));
     with_stack(|stack| {
         stack.push(Entry {
             handle: context.handle,
+            device,
             context: Some(context.clone()),
         })
     })?;
@@ -386,16 +463,26 @@ pub(crate) fn detach(handle: CUcontext) -> Result {
     }
 }
 
+/// Destroyed contexts of devices but the first, by handle.
+static DESTROYED: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
+
+fn device_of_destroyed(handle: CUcontext) -> Device {
+    let destroyed = DESTROYED.lock();
+    let found = destroyed.iter().find(|(other, _)| *other == handle.0);
+    found.map_or(Device::FIRST, |&(_, device)| device)
+}
+
 /// An entry for the stack: a context that was destroyed can be made current, one that never was
 /// cannot.
 fn entry(handle: CUcontext) -> Result<Entry> {
-    let context = match CONTEXTS.get(handle.0) {
-        Found::Live(context) => Some(context),
-        Found::Destroyed => None,
+    let (device, context) = match CONTEXTS.get(handle.0) {
+        Found::Live(context) => (context.device(), Some(context)),
+        Found::Destroyed => (device_of_destroyed(handle), None),
         Found::Unknown => return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
     };
     Ok(Entry {
         handle: handle.0,
+        device,
         context,
     })
 }
@@ -429,16 +516,16 @@ pub(crate) fn set_current(handle: CUcontext) -> Result {
 
 /// The primary context's life that is on, starting one if need be, for as long as it is not
 /// released.
-pub(crate) fn primary_retain() -> Result<Arc<Context>> {
-    super::failure::check()?;
-    let mut primary = PRIMARY.lock();
+pub(crate) fn primary_retain(device: Device) -> Result<Arc<Context>> {
+    failure::check(device)?;
+    let mut primary = PRIMARY[device.index()].lock();
     if primary.handle == 0 {
         primary.handle = CONTEXTS.reserve();
     }
     let context = match CONTEXTS.get(primary.handle) {
         Found::Live(context) => context,
         Found::Destroyed | Found::Unknown => {
-            let context = Arc::new(Context::new(primary.handle, true, primary.flags));
+            let context = Arc::new(Context::new(primary.handle, device, true, primary.flags));
             CONTEXTS.put(primary.handle, context.clone());
             context
         }
@@ -448,8 +535,8 @@ pub(crate) fn primary_retain() -> Result<Arc<Context>> {
 }
 
 /// `cuDevicePrimaryCtxRelease`: the last one ends the context's life.
-pub(crate) fn primary_release() -> Result {
-    let mut primary = PRIMARY.lock();
+pub(crate) fn primary_release(device: Device) -> Result {
+    let mut primary = PRIMARY[device.index()].lock();
     match primary.retained {
         0 => return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
         retained => primary.retained = retained - 1,
@@ -461,8 +548,8 @@ pub(crate) fn primary_release() -> Result {
 }
 
 /// `cuDevicePrimaryCtxReset`: ends the context's life whoever holds it.
-pub(crate) fn primary_reset() -> Result {
-    let mut primary = PRIMARY.lock();
+pub(crate) fn primary_reset(device: Device) -> Result {
+    let mut primary = PRIMARY[device.index()].lock();
     end_primary(&primary);
     primary.retained = 0;
     primary.flags = 0;
@@ -477,12 +564,12 @@ fn end_primary(primary: &Primary) {
 }
 
 /// `cuDevicePrimaryCtxSetFlags`: also of the life that is on.
-pub(crate) fn primary_set_flags(flags: u32) -> Result {
+pub(crate) fn primary_set_flags(device: Device, flags: u32) -> Result {
     if flags & MAP_HOST != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     check_flags(flags)?;
-    let mut primary = PRIMARY.lock();
+    let mut primary = PRIMARY[device.index()].lock();
     primary.flags = flags;
     match CONTEXTS.get(primary.handle) {
         Found::Live(context) => context.set_flags(flags),
@@ -491,8 +578,8 @@ pub(crate) fn primary_set_flags(flags: u32) -> Result {
 }
 
 /// `cuDevicePrimaryCtxGetState`: its flags, and whether it is active.
-pub(crate) fn primary_state() -> (u32, bool) {
-    let primary = PRIMARY.lock();
+pub(crate) fn primary_state(device: Device) -> (u32, bool) {
+    let primary = PRIMARY[device.index()].lock();
     let active = matches!(CONTEXTS.get(primary.handle), Found::Live(_));
     (primary.flags, active)
 }

@@ -430,7 +430,7 @@ mod tests {
         #[test]
         fn rows_stay_inside_and_arrive((source, target, size) in copies()) {
             let [width, height, depth] = size;
-            let (from, to) = (memory::alloc(SIZE, 1, Kind::Pinned).unwrap(), memory::alloc(SIZE, 1, Kind::Pinned).unwrap());
+            let (from, to) = (memory::alloc(memory::Device::FIRST, SIZE, 1, Kind::Pinned).unwrap(), memory::alloc(memory::Device::FIRST, SIZE, 1, Kind::Pinned).unwrap());
             let extent = Extent { width, height, depth };
             let answer = Copy::rows(placed(to.base, target), placed(from.base, source), extent);
             let beyond = |[x, y, z, pitch, rows]: &[u64; 5]| {

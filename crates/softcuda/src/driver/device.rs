@@ -1,28 +1,63 @@
-//! The one device: an H200 as far as a program can tell, with the machine's cores as its
-//! multiprocessors.
+//! The devices: each an H200 as far as a program can tell, with the machine's cores as its
+//! multiprocessors. Each has memory of its own, and all reach each other's.
 
 use std::sync::OnceLock;
 
 use super::{CUresult, Result};
 use crate::abi::types::CUdevice;
-use crate::memory;
+use crate::memory::{self, Device};
 
 /// The most that `CU_LIMIT_PERSISTING_L2_CACHE_SIZE` can be.
 pub(crate) const PERSISTING_L2_MAX: u64 = 39_321_600;
-/// Where the device sits, for programs that ask.
-pub(crate) const PCI_BUS_ID: &str = "0000:5C:00.0";
-/// Its bus number in [`PCI_BUS_ID`].
+/// The bus of the first device; the others sit on those after it.
 const PCI_BUS: i32 = 0x5c;
-/// `cuDeviceGetUuid`: the same on every machine.
-pub(crate) const UUID: [u8; 16] = *b"softcuda-device0";
 /// The largest pitch of copies, in bytes.
 pub(crate) const MAX_PITCH: u64 = 0x7fff_ffff;
 
-/// There is device 0 alone.
-pub(crate) fn check(device: CUdevice) -> Result {
-    match device {
-        0 => Ok(()),
-        _ => Err(CUresult::CUDA_ERROR_INVALID_DEVICE),
+/// `cuDeviceGetCount`.
+pub(crate) fn count() -> i32 {
+    Device::count() as i32
+}
+
+/// The device of a number.
+pub(crate) fn check(device: CUdevice) -> Result<Device> {
+    Device::of(device).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+}
+
+/// `cuDeviceGetPCIBusId`: where a device sits.
+pub(crate) fn pci_bus_id(device: Device) -> String {
+    format!("0000:{:02X}:00.0", PCI_BUS + device.number())
+}
+
+/// `cuDeviceGetByPCIBusId`: the device that sits somewhere, with or without domain and function.
+pub(crate) fn at_pci_bus_id(text: &str) -> Option<Device> {
+    Device::all().find(|&device| {
+        let id = pci_bus_id(device);
+        let short = id.trim_start_matches("0000:");
+        [&*id, short, short.trim_end_matches(".0")]
+            .iter()
+            .any(|form| form.eq_ignore_ascii_case(text))
+    })
+}
+
+/// `cuDeviceGetUuid`: the same on every machine.
+pub(crate) fn uuid(device: Device) -> [u8; 16] {
+    let digit = char::from_digit(device.number() as u32, Device::MOST as u32);
+    let mut uuid = *b"softcuda-device?";
+    uuid[15] = digit.expect("a device's number has one digit") as u8;
+    uuid
+}
+
+/// `cuDeviceGetP2PAttribute`, by the numbers of `CUdevice_P2PAttribute`, of two devices.
+pub(crate) fn link_attribute(number: u32) -> Result<i32> {
+    match number {
+        // The rank of its speed: all are the same.
+        1 => Ok(0),
+        // Access, atomics, access to arrays.
+        2..=4 => Ok(1),
+        // Not all atomics.
+        5 => Ok(0),
+        _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
 }
 
@@ -81,7 +116,7 @@ pub(crate) fn total_memory() -> u64 {
 }
 
 /// `cuDeviceGetAttribute`, by the numbers of `CUdevice_attribute`.
-pub(crate) fn attribute(number: u32) -> Result<i32> {
+pub(crate) fn attribute(device: Device, number: u32) -> Result<i32> {
     let (major, minor) = compute_capability();
     Ok(match number {
         // Threads, blocks, grids, registers, shared memory.
@@ -125,7 +160,7 @@ pub(crate) fn attribute(number: u32) -> Result<i32> {
         71 => 65_000,
         72 => 2_097_120,
         // Where and what it is.
-        33 => PCI_BUS,
+        33 => PCI_BUS + device.number(),
         34 | 50 => 0,
         75 => major as i32,
         76 => minor as i32,
@@ -172,10 +207,11 @@ mod tests {
     #[test]
     fn every_attribute_has_a_value() {
         for number in 1..=147 {
-            assert!(attribute(number).is_ok(), "{number}");
+            assert!(attribute(Device::FIRST, number).is_ok(), "{number}");
         }
         for number in [0, 148, 9999, u32::MAX] {
-            assert_eq!(attribute(number), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+            let answer = attribute(Device::FIRST, number);
+            assert_eq!(answer, Err(CUresult::CUDA_ERROR_INVALID_VALUE));
         }
     }
 }

@@ -213,7 +213,7 @@ pub(crate) fn remove(function: &Function) {
 
 /// The function of a handle; of a library's kernel, its function in the current context.
 pub(crate) fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
-    failure::check()?;
+    failure::check_current()?;
     match FUNCTIONS.get(handle.0) {
         Found::Live(function) => Ok(function),
         Found::Destroyed => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
@@ -223,7 +223,7 @@ pub(crate) fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
 
 /// As [`resolve`], of a function's own handle alone.
 pub(crate) fn resolve_itself(handle: CUfunction) -> Result<Arc<Function>> {
-    failure::check()?;
+    failure::check_current()?;
     FUNCTIONS
         .get(handle.0)
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)

@@ -4,7 +4,7 @@
 //! what it is asked for tells the error.
 //!
 //! Invariant: a library's variables are apart in each context. The code that loading checked is the
-//! module of the first context that uses the library; others compile the text again.
+//! module of the first context of device 0 that uses the library; others compile the text again.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -19,6 +19,7 @@ use super::handle::{Found, Table};
 use super::module::{self, Module};
 use super::{CUresult, Result};
 use crate::abi::types::{CUkernel, CUlibrary};
+use crate::memory::Device;
 
 static LIBRARIES: Table<Library> = Table::new(6);
 static KERNELS: Table<Kernel> = Table::new(7);
@@ -53,7 +54,7 @@ pub(crate) struct Kernel {
 pub(crate) fn load(text: Result<Vec<u8>>) -> Arc<Library> {
     let (text, code) = match text {
         Ok(text) => {
-            let code = Code::load(&text);
+            let code = Code::load(&text, Device::FIRST);
             (text, code)
         }
         Err(error) => {
@@ -170,11 +171,16 @@ impl Library {
             return Ok(module.clone());
         }
         let checked = self.code().map_err(|refused| refused.error)?;
-        let code = match modules.taken {
-            false => checked.clone(),
-            true => Code::load(&self.text).map_err(|refused| refused.error)?,
+        let code = match !modules.taken && checked.device == context.device() {
+            true => {
+                modules.taken = true;
+                checked.clone()
+            }
+            false => {
+                let loaded = Code::load(&self.text, context.device());
+                loaded.map_err(|refused| refused.error)?
+            }
         };
-        modules.taken = true;
         let settings = self
             .kernels
             .iter()

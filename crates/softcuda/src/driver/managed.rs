@@ -8,12 +8,13 @@ use parking_lot::Mutex;
 use super::memory::{Made, owner};
 use super::pool::Pool;
 use super::{CUresult, Result, context, device};
+use crate::memory::Device;
 
 /// A location of `CUmemLocation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// The device.
-    Device,
+    /// A device.
+    Device(Device),
     /// The host.
     Host,
 }
@@ -28,7 +29,7 @@ impl Location {
     pub fn of_device(number: i32) -> Result<Self> {
         match number {
             HOST => Ok(Location::Host),
-            _ => device::check(number).map(|()| Location::Device),
+            _ => device::check(number).map(Location::Device),
         }
     }
 
@@ -36,7 +37,7 @@ impl Location {
     /// one.
     pub fn of_kind(kind: u32, number: i32) -> Result<Self> {
         match kind {
-            1 => device::check(number).map(|()| Location::Device),
+            1 => device::check(number).map(Location::Device),
             2 | 4 => Ok(Location::Host),
             3 if number == 0 => Ok(Location::Host),
             _ => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
@@ -45,7 +46,7 @@ impl Location {
 
     fn number(this: Option<Self>) -> i32 {
         match this {
-            Some(Location::Device) => 0,
+            Some(Location::Device(device)) => device.number(),
             Some(Location::Host) => HOST,
             None => NOWHERE,
         }
@@ -53,7 +54,7 @@ impl Location {
 
     fn kind(this: Option<Self>) -> i32 {
         match this {
-            Some(Location::Device) => 1,
+            Some(Location::Device(_)) => 1,
             Some(Location::Host) => 2,
             None => 0,
         }
@@ -65,7 +66,8 @@ impl Location {
 struct Said {
     read_mostly: bool,
     preferred: Option<Location>,
-    by_device: bool,
+    /// The set of devices that access it.
+    by_devices: u32,
     by_host: bool,
     prefetched: Option<Location>,
 }
@@ -187,7 +189,8 @@ pub(crate) fn advise(
         5 | 6 => {
             let location = location()?;
             Box::new(move |said| match location {
-                Location::Device => said.by_device = advice == 5,
+                Location::Device(device) if advice == 5 => said.by_devices |= device.bit(),
+                Location::Device(device) => said.by_devices &= !device.bit(),
                 Location::Host => said.by_host = advice == 5,
             })
         }
@@ -254,15 +257,15 @@ pub(crate) fn range_attribute(
         if bytes == 0 || !bytes.is_multiple_of(4) {
             return Err(INVALID);
         }
-        let (by_device, by_host) = match &pool {
+        let (by_devices, by_host) = match &pool {
             Some(pool) => pool.reached_by(),
             None => (
-                said.common(start, end, |said| said.by_device),
+                said.common(start, end, |said| said.by_devices),
                 said.common(start, end, |said| said.by_host),
             ),
         };
-        let (by_device, by_host) = (by_device.then_some(0), by_host.then_some(HOST));
-        let listed = by_device.into_iter().chain(by_host);
+        let devices = Device::all().filter(|device| by_devices & device.bit() != 0);
+        let listed = devices.map(Device::number).chain(by_host.then_some(HOST));
         return Ok(listed
             .chain(std::iter::repeat(NOWHERE))
             .take(bytes / 4)

@@ -18,7 +18,7 @@ use super::pool::Pool;
 use super::stream::{self, Stream};
 use super::{CUresult, Result};
 use crate::abi::types::CUdeviceptr;
-use crate::memory::{self, Allocation, Kind, OutOfMemory};
+use crate::memory::{self, Allocation, Kind, OutOfMemory, Reach};
 
 impl From<OutOfMemory> for CUresult {
     fn from(_: OutOfMemory) -> Self {
@@ -124,14 +124,14 @@ pub(crate) fn set_sync_memops(address: u64, on: bool) -> bool {
     }
 }
 
-/// Changes what the memory of a pool is that the program has.
-pub(crate) fn change_pooled(pool: &Pool, kind: Kind) {
+/// Changes what the memory of a pool is that the program has, and who reaches it.
+pub(crate) fn change_pooled(pool: &Pool, kind: Kind, reach: Reach) {
     for (&base, entry) in OWNED.write().iter_mut() {
         if let Made::Pooled(of, _) = &entry.made
             && std::ptr::eq(&**of, pool)
         {
             entry.allocation.kind = kind;
-            memory::change_kind(base, kind);
+            memory::change(base, kind, reach);
         }
     }
 }
@@ -149,9 +149,9 @@ pub(crate) fn end_context(context: &Context) {
 
 /// `cuMemGetInfo`: free and total.
 pub(crate) fn info() -> Result<(u64, u64)> {
-    context::current()?;
+    let device = context::current()?.device();
     let total = memory::capacity();
-    Ok((total - memory::used().min(total), total))
+    Ok((total - memory::used(device).min(total), total))
 }
 
 /// `cuMemAlloc`.
@@ -160,7 +160,8 @@ pub(crate) fn alloc(size: u64) -> Result<CUdeviceptr> {
     if size == 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    Ok(own(memory::alloc_apart(size)?, Made::Plain, context))
+    let allocation = memory::alloc_apart(context.device(), size)?;
+    Ok(own(allocation, Made::Plain, context))
 }
 
 /// `cuMemAllocPitch`: the memory, and the distance of its rows.
@@ -261,7 +262,7 @@ pub(crate) fn host_alloc(size: u64, flags: u32) -> Result<CUdeviceptr> {
     if size == 0 {
         return Ok(0);
     }
-    let allocation = memory::alloc(size, HOST_ALIGNMENT, Kind::Pinned)?;
+    let allocation = memory::alloc(context.device(), size, HOST_ALIGNMENT, Kind::Pinned)?;
     let made = Made::Host {
         flags: flags & !PORTABLE | MAPPED,
         mapping: mapping_of(allocation.base),
@@ -285,7 +286,7 @@ pub(crate) fn alloc_managed(size: u64, flags: u32) -> Result<CUdeviceptr> {
     if size == 0 || !matches!(flags, 1 | 2) {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    let allocation = memory::alloc(size, 1, Kind::Managed)?;
+    let allocation = memory::alloc(context.device(), size, 1, Kind::Managed)?;
     let advice = Arc::new(Mutex::new(Advice::new(size)));
     Ok(own(allocation, Made::Managed(advice), context))
 }
@@ -321,7 +322,7 @@ pub(crate) fn host_register(address: u64, size: u64, flags: u32) -> Result {
     }
     let writable = flags & HOST_REGISTER_READ_ONLY == 0;
     memory::populate(address, size, writable).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    let registered = memory::register(address, size, writable)
+    let registered = memory::register(context.device(), address, size, writable)
         .map_err(|_| CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)?;
     own(
         registered,

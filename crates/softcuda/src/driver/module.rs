@@ -30,7 +30,7 @@ pub(crate) fn load(
     context: &Arc<Context>,
     text: &[u8],
 ) -> std::result::Result<Arc<Module>, Refused> {
-    let code = Code::load(text)?;
+    let code = Code::load(text, context.device())?;
     let settings = code.kernels.iter().map(Settings::of).collect();
     Ok(insert(context, code, settings, false))
 }
@@ -58,7 +58,7 @@ pub(crate) fn insert(
 
 /// The module of a handle.
 pub(crate) fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
-    failure::check()?;
+    failure::check_current()?;
     MODULES
         .get(handle.0)
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)

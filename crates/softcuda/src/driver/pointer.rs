@@ -71,7 +71,7 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
         6 => Flag(owned.is_some_and(|owned| owned.sync_memops)),
         7 | 20 => Long(allocation.id),
         8 => Flag(managed),
-        9 => Word(0),
+        9 => Word(allocation.device.number() as u32),
         10 | 15 | 21 => Flag(plain),
         11 if host && pooled => Long(0),
         11 => Long(allocation.base),

@@ -18,7 +18,7 @@ use super::memory::{Made, own};
 use super::stream::Stream;
 use super::{CUresult, Result, device};
 use crate::abi::types::{CUdeviceptr, CUmemoryPool};
-use crate::memory::{self, Allocation, Kind, PAGE, PageFile, Space};
+use crate::memory::{self, Allocation, Device, Kind, PAGE, PageFile, Reach, Space};
 
 /// What a pool takes from the device at a time, as its figures show.
 const CHUNK: u64 = 32 << 20;
@@ -61,14 +61,19 @@ pub(crate) struct Home {
     managed: bool,
     /// `CUmemLocationType`.
     location: u32,
+    /// The device that it names; the first where it names none.
+    device: Device,
 }
 
 impl Home {
-    /// The device's own memory.
-    pub const DEVICE: Home = Home {
-        managed: false,
-        location: location::DEVICE,
-    };
+    /// A device's own memory.
+    pub fn device(device: Device) -> Home {
+        Home {
+            managed: false,
+            location: location::DEVICE,
+            device,
+        }
+    }
 
     /// Of an allocation type and a location, which a pool can be made with.
     fn of(kind: u32, (location, number): (u32, i32)) -> Result<Home> {
@@ -77,9 +82,10 @@ impl Home {
             kind::MANAGED => true,
             _ => return Err(INVALID),
         };
+        let mut device = Device::FIRST;
         match location {
             location::NONE | location::HOST_NUMA_CURRENT if managed => {}
-            location::DEVICE => device::check(number).map_err(|_| INVALID)?,
+            location::DEVICE => device = device::check(number).map_err(|_| INVALID)?,
             location::HOST => {}
             location::HOST_NUMA if number == 0 => {}
             location if managed && location > location::HOST_NUMA_CURRENT => {
@@ -87,7 +93,11 @@ impl Home {
             }
             _ => return Err(INVALID),
         }
-        Ok(Home { managed, location })
+        Ok(Home {
+            managed,
+            location,
+            device,
+        })
     }
 
     /// As [`of`](Self::of), of a place that has pools by itself.
@@ -107,7 +117,7 @@ impl Home {
     pub fn preferred_number(self) -> i32 {
         match self.location {
             location::NONE => -2,
-            location::DEVICE => 0,
+            location::DEVICE => self.device.number(),
             _ => -1,
         }
     }
@@ -116,19 +126,23 @@ impl Home {
     pub fn preferred_id(self) -> i32 {
         match self.location {
             location::NONE => -2,
-            _ => 0,
+            _ => self.device.number(),
         }
     }
 
     fn is_of_host(self) -> bool {
         !self.managed && self.location != location::DEVICE
     }
+
+    fn is_of_device(self) -> bool {
+        !self.managed && self.location == location::DEVICE
+    }
 }
 
 /// Who was given access to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reached {
-    device: bool,
+    devices: Reach,
     host: bool,
     numa: bool,
 }
@@ -317,10 +331,10 @@ pub(crate) fn current_of(home: Home) -> Arc<Pool> {
 
 /// `cuDeviceSetMemPool`: makes a pool of the device's, also of managed memory, the one that its
 /// place allocates from.
-pub(crate) fn set_of_device(handle: CUmemoryPool) -> Result {
+pub(crate) fn set_of_device(device: Device, handle: CUmemoryPool) -> Result {
     let home = resolve_own(handle)?.home;
     match home.location {
-        location::DEVICE => set_current(home, handle),
+        location::DEVICE if home.device == device => set_current(home, handle),
         _ => Err(INVALID),
     }
 }
@@ -354,9 +368,9 @@ pub(crate) fn alloc(pool: &Arc<Pool>, size: u64, stream: &Arc<Stream>) -> Result
         }
         Err(error) => return Err(error),
     };
-    if pool.home.is_of_host() {
+    if !pool.home.managed {
         // Access may have changed since another allocation had the block.
-        memory::change_kind(allocation.base, pool.kind());
+        memory::change(allocation.base, pool.kind(), pool.reach());
     }
     let advice = pool
         .home
@@ -490,7 +504,10 @@ pub(crate) fn import_pointer(
         return Ok(known.base);
     }
     let kind = pool.kind();
-    let allocation = memory::alloc_file(&shared.file, pointer.offset, 0, pointer.size, kind)?;
+    let device = pool.home.device;
+    let allocation =
+        memory::alloc_file(device, &shared.file, pointer.offset, 0, pointer.size, kind)?;
+    memory::change(allocation.base, kind, pool.reach());
     imported.pointers.insert(pointer.offset, allocation);
     drop(pages);
     let made = Made::Pooled(pool.clone(), None);
@@ -513,7 +530,7 @@ impl Shared {
         })
     }
 
-    fn take(&self, size: u64, kind: Kind) -> Result<Allocation> {
+    fn take(&self, device: Device, size: u64, kind: Kind) -> Result<Allocation> {
         let mut pages = self.pages.lock();
         let Pages::Own(space, places) = &mut *pages else {
             return Err(INVALID);
@@ -521,7 +538,7 @@ impl Shared {
         const FULL: CUresult = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
         let length = size.checked_next_multiple_of(PAGE).ok_or(FULL)?;
         let offset = space.take(length, PAGE).ok_or(FULL)?;
-        let made = memory::alloc_file(&self.file, offset, 0, size, kind)
+        let made = memory::alloc_file(device, &self.file, offset, 0, size, kind)
             .inspect_err(|_| _ = space.give(offset))?;
         places.insert(made.base, offset);
         Ok(made)
@@ -549,7 +566,10 @@ impl Pool {
             most: 0,
             figures: Mutex::new(Figures::new()),
             reached: Mutex::new(Reached {
-                device: home == Home::DEVICE,
+                devices: match home.is_of_device() {
+                    true => Reach::NOBODY.with(home.device, true, true),
+                    false => Reach::NOBODY,
+                },
                 host,
                 numa: host,
             }),
@@ -575,7 +595,7 @@ impl Pool {
                 false => kind::PINNED,
             },
             handle_types: 0,
-            location: (self.home.location, 0),
+            location: (self.home.location, self.home.device.number()),
             most: 0,
             usage: 0,
         }
@@ -603,10 +623,18 @@ impl Pool {
         }
     }
 
-    /// Whether the device and the host were given access to it.
-    pub fn reached_by(&self) -> (bool, bool) {
+    /// The set of devices that were given access to it, and whether the host was.
+    pub fn reached_by(&self) -> (u32, bool) {
         let reached = self.reached.lock();
-        (reached.device, reached.host || reached.numa)
+        (reached.devices.writers(), reached.host || reached.numa)
+    }
+
+    /// The devices that reach its memory.
+    fn reach(&self) -> Reach {
+        match self.home.managed {
+            true => Reach::EVERYBODY,
+            false => self.reached.lock().devices,
+        }
     }
 
     /// What its memory is now.
@@ -614,7 +642,7 @@ impl Pool {
         match (self.home.managed, self.home.is_of_host()) {
             (true, _) => Kind::Managed,
             (false, false) => Kind::Device,
-            (false, true) if self.reached.lock().device => Kind::HostPool,
+            (false, true) if self.reached.lock().devices != Reach::NOBODY => Kind::HostPool,
             (false, true) => Kind::HostOnly,
         }
     }
@@ -624,7 +652,10 @@ impl Pool {
         const READ_WRITE: u32 = 3;
         let reached = self.reached.lock();
         let may = match (location, number) {
-            (location::DEVICE, 0) => reached.device,
+            (location::DEVICE, _) => {
+                let device = device::check(number).map_err(|_| INVALID)?;
+                reached.devices.of(device).1
+            }
             (location::HOST, _) => reached.host,
             (location::HOST_NUMA, 0) => reached.numa,
             _ => return Err(INVALID),
@@ -639,14 +670,20 @@ impl Pool {
         const READ: u32 = 1;
         const READ_WRITE: u32 = 3;
         let known = matches!(flags, NONE | READ | READ_WRITE);
-        if self.home == Home::DEVICE {
-            return match (location, number, flags) {
-                (location::DEVICE, ..) if !known => Err(INVALID),
-                (location::DEVICE, 0, READ_WRITE) => Ok(()),
-                (location::DEVICE, 0, READ) => Err(NOT_SUPPORTED),
-                (location::DEVICE, ..) => Err(CUresult::CUDA_ERROR_INVALID_DEVICE),
-                _ => Err(NOT_SUPPORTED),
-            };
+        if self.home.is_of_device() {
+            if location != location::DEVICE {
+                return Err(NOT_SUPPORTED);
+            }
+            if !known {
+                return Err(INVALID);
+            }
+            let own = device::check(number)? == self.home.device;
+            match flags {
+                READ_WRITE if own => return Ok(()),
+                READ => return Err(NOT_SUPPORTED),
+                _ if own => return Err(CUresult::CUDA_ERROR_INVALID_DEVICE),
+                _ => {}
+            }
         }
         if !known {
             return Err(INVALID);
@@ -655,22 +692,22 @@ impl Pool {
             return Err(NOT_SUPPORTED);
         }
         let mut reached = self.reached.lock();
-        let place = match (location, number) {
-            (location::DEVICE, 0) => &mut reached.device,
-            (location::DEVICE, _) => return Err(CUresult::CUDA_ERROR_INVALID_DEVICE),
+        let may = flags == READ_WRITE;
+        match (location, number) {
+            (location::DEVICE, _) => {
+                reached.devices = reached.devices.with(device::check(number)?, may, may);
+            }
             (location::HOST | location::HOST_NUMA, _)
                 if flags == NONE && self.home.is_of_host() =>
             {
                 return Err(NOT_SUPPORTED);
             }
-            (location::HOST, _) => &mut reached.host,
-            (location::HOST_NUMA, 0) => &mut reached.numa,
+            (location::HOST, _) => reached.host = may,
+            (location::HOST_NUMA, 0) => reached.numa = may,
             _ => return Err(INVALID),
-        };
-        *place = flags == READ_WRITE;
+        }
         drop(reached);
-        let kind = self.kind();
-        super::memory::change_pooled(self, kind);
+        super::memory::change_pooled(self, self.kind(), self.reach());
         Ok(())
     }
 
@@ -683,18 +720,18 @@ impl Pool {
         if self.most != 0 && used > self.most {
             return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
         }
-        let kind = self.kind();
+        let (device, kind) = (self.home.device, self.kind());
         let allocation = match &self.shared {
             Some(shared) => {
                 let charged = self.charge(size);
-                memory::charge(charged)?;
+                memory::charge(device, charged)?;
                 shared
-                    .take(size, kind)
-                    .inspect_err(|_| memory::discharge(charged))?
+                    .take(device, size, kind)
+                    .inspect_err(|_| memory::discharge(device, charged))?
             }
             // The host may write its memory at any time, so it shares no pages with the device's.
-            None if kind != Kind::Device => memory::alloc(size, PAGE, kind)?,
-            None => memory::alloc(size, 1, kind)?,
+            None if kind != Kind::Device => memory::alloc(device, size, PAGE, kind)?,
+            None => memory::alloc(device, size, 1, kind)?,
         };
         figures.used = used;
         figures.used_high = figures.used_high.max(used);
@@ -760,7 +797,7 @@ impl Pool {
         match &self.shared {
             Some(shared) => {
                 shared.free(&allocation);
-                memory::discharge(self.charge(allocation.size));
+                memory::discharge(self.home.device, self.charge(allocation.size));
             }
             None => _ = memory::free(allocation.base),
         }

@@ -18,6 +18,7 @@ use super::{CUresult, Result, failure};
 use crate::abi::NullStream;
 use crate::abi::types::CUstream;
 use crate::engine::{Domain, Failure, Marker, Queue, Role, Step};
+use crate::memory::Device;
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
@@ -36,15 +37,14 @@ pub(crate) struct Streams {
     legacy: Arc<Lane>,
 }
 
-impl Default for Streams {
-    fn default() -> Self {
-        let domain = Arc::new(Domain::new(Arc::new(failure::OfProcess)));
+impl Streams {
+    /// Of a new context of a device.
+    pub fn new(device: Device) -> Self {
+        let domain = Arc::new(Domain::new(Arc::new(failure::Of(device))));
         let legacy = Arc::new(Lane::new(&domain, domain.legacy().clone(), LEGACY, 0, 0));
         Streams { domain, legacy }
     }
-}
 
-impl Streams {
     /// Waits for all work.
     pub fn synchronize(&self) {
         self.domain.synchronize_all();
@@ -220,7 +220,7 @@ pub(crate) fn destroy(handle: CUstream) -> Result {
     if matches!(handle.0, 0 | LEGACY | PER_THREAD) {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    failure::check()?;
+    failure::check_current()?;
     match STREAMS.remove(handle.0) {
         Found::Live(stream) => {
             capture::leave(&stream.lane.seat);

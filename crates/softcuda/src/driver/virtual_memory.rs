@@ -15,7 +15,7 @@ use super::handle::Table;
 use super::interprocess::label::{self, Label, What};
 use super::{CUresult, Result, device};
 use crate::abi::types::CUdeviceptr;
-use crate::memory::{self, Kind, PageFile};
+use crate::memory::{self, Device, Kind, PageFile, Reach};
 
 /// What sizes and addresses are multiples of.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
@@ -60,6 +60,8 @@ struct Physical {
     handle: usize,
     size: u64,
     properties: Properties,
+    /// The device whose memory it takes from.
+    device: Device,
     file: PageFile,
     /// It is another process's, of whose memory it takes.
     imported: bool,
@@ -70,7 +72,7 @@ struct Physical {
 impl Drop for Physical {
     fn drop(&mut self) {
         if !self.imported {
-            memory::discharge(self.size);
+            memory::discharge(self.device, self.size);
         }
     }
 }
@@ -84,7 +86,7 @@ struct Reservation {
 #[derive(Clone)]
 struct Mapping {
     physical: Arc<Physical>,
-    access: u32,
+    reach: Reach,
 }
 
 /// `CUmemAllocationHandleType`.
@@ -96,19 +98,20 @@ mod handle_type {
     pub const FABRIC: u32 = 8;
 }
 
-fn check_properties(properties: &Properties) -> Result {
-    match (properties.kind, properties.location, properties.number) {
+/// Checks what physical memory is to be; gives the device whose memory it takes from.
+fn check_properties(properties: &Properties) -> Result<Device> {
+    let device = match (properties.kind, properties.location, properties.number) {
         (1, 1, number) => device::check(number)?,
         // Memory of the host is shared where its node is named alone.
-        (1, 2 | 4, _) if properties.handle_types == 0 => {}
-        (1, 3, 0) => {}
+        (1, 2 | 4, _) if properties.handle_types == 0 => Device::FIRST,
+        (1, 3, 0) => Device::FIRST,
         _ => return Err(INVALID),
-    }
+    };
     if properties.handle_types & (handle_type::WIN32 | handle_type::WIN32_KMT) != 0 {
         return Err(INVALID);
     }
     match properties.handle_types & handle_type::FABRIC {
-        0 => Ok(()),
+        0 => Ok(device),
         _ => Err(CUresult::CUDA_ERROR_NOT_PERMITTED),
     }
 }
@@ -158,17 +161,18 @@ pub(crate) fn create(size: u64, properties: Properties, flags: u64) -> Result<u6
     if size == 0 || !size.is_multiple_of(GRANULARITY) || flags != 0 {
         return Err(INVALID);
     }
-    check_properties(&properties)?;
-    memory::charge(size)?;
+    let device = check_properties(&properties)?;
+    memory::charge(device, size)?;
     let file = match properties.handle_types & handle_type::FILE_DESCRIPTOR {
         0 => PageFile::new(size).map_err(CUresult::from),
         _ => label(size, &properties).and_then(|label| label.create()),
     };
-    let file = file.inspect_err(|_| memory::discharge(size))?;
+    let file = file.inspect_err(|_| memory::discharge(device, size))?;
     let physical = PHYSICAL.insert(|handle| Physical {
         handle,
         size,
         properties,
+        device,
         file,
         imported: false,
         handles: AtomicU32::new(1),
@@ -218,11 +222,12 @@ pub(crate) fn import(fd: RawFd, kind: u32) -> Result<u64> {
         metadata: 0,
         flags: [0; 8],
     };
-    check_properties(&properties)?;
+    let device = check_properties(&properties)?;
     let physical = PHYSICAL.insert(|handle| Physical {
         handle,
         size: label.size,
         properties,
+        device,
         file,
         imported: true,
         handles: AtomicU32::new(1),
@@ -306,7 +311,7 @@ pub(crate) fn map(address: CUdeviceptr, size: u64, offset: u64, handle: u64, fla
         address,
         Mapping {
             physical,
-            access: 0,
+            reach: Reach::NOBODY,
         },
     );
     Ok(())
@@ -352,7 +357,7 @@ pub(crate) fn unmap(address: CUdeviceptr, size: u64) -> Result {
         let Some(mapping) = reservation.mappings.remove(&base) else {
             continue;
         };
-        if mapping.access != 0 {
+        if mapping.reach != Reach::NOBODY {
             memory::hide(base);
         }
         memory::unmap(base, mapping.physical.size)?;
@@ -360,7 +365,7 @@ pub(crate) fn unmap(address: CUdeviceptr, size: u64) -> Result {
     Ok(())
 }
 
-/// `cuMemSetAccess` of the device; the host has no access to physical memory of the device's.
+/// `cuMemSetAccess` of devices; the host has no access to physical memory of a device's.
 pub(crate) fn set_access(address: CUdeviceptr, size: u64, wishes: &[Access]) -> Result {
     let mut reserved = RESERVED.lock();
     let reservation = reservation(&mut reserved, address, size)?;
@@ -372,24 +377,27 @@ pub(crate) fn set_access(address: CUdeviceptr, size: u64, wishes: &[Access]) -> 
         if !matches!(wish.flags, 0 | 1 | 3) {
             return Err(INVALID);
         }
-        match wish.location {
+        let device = match wish.location {
             1 => device::check(wish.number)?,
             2..=4 => continue,
             _ => return Err(INVALID),
-        }
+        };
         for &base in &mappings {
             let Some(mapping) = reservation.mappings.get_mut(&base) else {
                 continue;
             };
-            if mapping.access != 0 {
-                memory::hide(base);
+            let (read, write) = (wish.flags != 0, wish.flags == 3);
+            let reach = mapping.reach.with(device, read, write);
+            match (mapping.reach == Reach::NOBODY, reach == Reach::NOBODY) {
+                (true, true) => {}
+                (true, false) => {
+                    let physical = &mapping.physical;
+                    memory::expose(physical.device, base, physical.size, reach)?;
+                }
+                (false, true) => memory::hide(base),
+                (false, false) => memory::change(base, Kind::Device, reach),
             }
-            mapping.access = wish.flags;
-            match wish.flags {
-                0 => {}
-                1 => _ = memory::expose(base, mapping.physical.size, Kind::Constant)?,
-                _ => _ = memory::expose(base, mapping.physical.size, Kind::Device)?,
-            }
+            mapping.reach = reach;
         }
     }
     Ok(())
@@ -407,15 +415,19 @@ pub(crate) fn handle_types_at(address: u64) -> Option<u32> {
 /// `cuMemGetAccess`.
 pub(crate) fn access(address: CUdeviceptr, location: u32, number: i32) -> Result<u64> {
     let reserved = RESERVED.lock();
-    match location {
+    let device = match location {
         1 => device::check(number)?,
         2..=4 => return Ok(0),
         _ => return Err(INVALID),
-    }
+    };
     let (_, reservation) = reserved.range(..=address).next_back().ok_or(INVALID)?;
     match reservation.mappings.range(..=address).next_back() {
         Some((&base, mapping)) if address - base < mapping.physical.size => {
-            Ok(mapping.access.into())
+            Ok(match mapping.reach.of(device) {
+                (false, _) => 0,
+                (true, false) => 1,
+                (true, true) => 3,
+            })
         }
         _ => Err(INVALID),
     }

@@ -298,7 +298,12 @@ impl Block {
         self.sites
             .resize(launch.code.sites as usize, Site::default());
         // SAFETY: the launch holds its kernel's module.
-        unsafe { launch.code.arrays.count(&launch.params, &mut self.arrays) };
+        unsafe {
+            launch
+                .code
+                .arrays
+                .count(&launch.params, &launch.view, &mut self.arrays)
+        };
         let runtime = std::ptr::from_mut(self).cast::<c_void>();
         let context = self.context.get_mut();
         *context = BlockContext {

@@ -47,8 +47,8 @@ pub(crate) use block::has_contexts;
 use device_functions::condition::Conditions;
 use launch::{Fault, Launch};
 pub(crate) use pool::workers;
-pub(crate) use running::fault;
 use running::{Running, volume};
+pub(crate) use running::{fault, view};
 #[cfg(test)]
 pub(crate) use stack::use_of as stack_use;
 use worker::Worker;
@@ -89,7 +89,7 @@ pub(crate) fn run_in_graph(launch: &Launch, conditions: Option<&Conditions>) -> 
     let _held = memory::hold();
     memory::begin_work();
     let workspace = match launch.cooperative {
-        true => Some(Workspace::new().map_err(|_| out_of_memory(launch))?),
+        true => Some(Workspace::new(launch.view.device).map_err(|_| out_of_memory(launch))?),
         false => None,
     };
     let workspace = workspace.as_ref();
@@ -121,9 +121,9 @@ struct Workspace(memory::Allocation);
 impl Workspace {
     const SIZE: u64 = 256;
 
-    fn new() -> Result<Workspace, memory::OutOfMemory> {
+    fn new(device: memory::Device) -> Result<Workspace, memory::OutOfMemory> {
         // Not the program's, so it takes nothing from the memory that the program may have.
-        let allocation = memory::alloc(Self::SIZE, 16, memory::Kind::Pinned)?;
+        let allocation = memory::alloc(device, Self::SIZE, 16, memory::Kind::Pinned)?;
         // SAFETY: the memory was allocated just now, for nobody else.
         unsafe { memory::access::fill(allocation.base, 0, 1, Self::SIZE) };
         Ok(Workspace(allocation))

@@ -11,6 +11,7 @@ use super::context::{BlockContext, FAULTED, Status, ThreadContext};
 use super::device_functions::condition::Conditions;
 use super::launch::{Fault, FaultKind, Launch};
 use super::output::Output;
+use crate::memory::View;
 
 /// What the workers of a launch share.
 pub(crate) struct Running<'a> {
@@ -117,6 +118,13 @@ impl<'a> Running<'a> {
 /// The product of three dimensions.
 pub(super) fn volume(dims: [u32; 3]) -> u64 {
     dims.iter().map(|&dim| u64::from(dim)).product()
+}
+
+/// What the kernel of a running block reaches.
+///
+/// For runtime functions, as [`fault`].
+pub(crate) fn view<'a>(block: *mut BlockContext) -> &'a View {
+    &Block::of(block).running().launch.view
 }
 
 /// Ends the launch of a running thread with a fault, unless there was one before. The thread

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::module::{Form, Kernel, LoadError, LoadOptions, Module};
 use crate::grid;
 use crate::grid::launch::{Fault, Launch};
-use crate::memory::{self, Kind};
+use crate::memory::{self, Device, Kind, View};
 
 /// Local memory of a thread and its native stack, unless a test says otherwise.
 const LOCAL: u32 = 16 << 10;
@@ -92,7 +92,9 @@ pub(crate) fn run_in(
     let allocations: Vec<u64> = buffers
         .iter()
         .map(|buffer| {
-            let allocation = memory::alloc(buffer.len() as u64, 1, Kind::Device).expect("memory");
+            let allocation =
+                memory::alloc(memory::Device::FIRST, buffer.len() as u64, 1, Kind::Device)
+                    .expect("memory");
             // SAFETY: the allocation has as many bytes, and nobody else knows it.
             unsafe {
                 std::ptr::copy_nonoverlapping(
@@ -155,6 +157,7 @@ pub(crate) fn launch(
     Launch {
         code: kernel.compile().unwrap_or_else(|error| panic!("{error}")),
         owner: module.clone(),
+        view: Arc::new(View::new(Device::FIRST)),
         kernel: Arc::clone(&kernel.name),
         grid,
         block,

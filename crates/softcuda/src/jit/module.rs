@@ -23,6 +23,7 @@ use super::runtime::access::Accesses;
 use super::runtime::arrays::Arrays;
 use super::variables::{self, VariableError, Variables};
 use crate::grid::context::{KernelFn, Mode};
+use crate::memory::Device;
 
 /// The newest PTX that is taken: what a driver for CUDA 13.0 takes.
 const NEWEST: (u32, u32) = (9, 0);
@@ -92,6 +93,8 @@ pub(crate) struct LoadOptions {
     pub form: Form,
     /// Where compiled kernels are kept from run to run.
     pub cache: Option<&'static Cache>,
+    /// The device whose memory its variables are.
+    pub device: Device,
 }
 
 impl Default for LoadOptions {
@@ -101,6 +104,7 @@ impl Default for LoadOptions {
             newest: newest_of_environment(),
             form: Form::of_environment(),
             cache: Cache::of_environment(),
+            device: Device::FIRST,
         }
     }
 }
@@ -233,7 +237,8 @@ impl Module {
         check_header(&tree, options)?;
         let (mut program, names) =
             resolve::resolve(&tree).map_err(|list| LoadError::refused(&list))?;
-        let variables = variables::allocate(&mut program, &names).map_err(|error| match error {
+        let variables = variables::allocate(&mut program, &names, options.device);
+        let variables = variables.map_err(|error| match error {
             VariableError::Refused(refusal) => LoadError::refused(&[refusal]),
             VariableError::OutOfMemory => LoadError::new(
                 LoadErrorKind::OutOfMemory,

@@ -5,7 +5,7 @@ use ptx::ast::{Immediate, Init, Type};
 use super::decode::{Refusal, Symbol};
 use super::program::{Global, Program};
 use super::resolve::Names;
-use crate::memory::{self, Kind};
+use crate::memory::{self, Device, Kind};
 
 /// What all variables in `.const` of a module may take.
 const MAX_CONSTANT: u64 = 64 << 10;
@@ -36,7 +36,11 @@ impl Drop for Variables {
 }
 
 /// Allocates and initializes the variables of a module, and notes their addresses in it.
-pub(crate) fn allocate(program: &mut Program, names: &Names) -> Result<Variables, VariableError> {
+pub(crate) fn allocate(
+    program: &mut Program,
+    names: &Names,
+    device: Device,
+) -> Result<Variables, VariableError> {
     let mut variables = Variables::default();
     for global in &mut program.globals {
         if global.constant {
@@ -56,8 +60,13 @@ pub(crate) fn allocate(program: &mut Program, names: &Names) -> Result<Variables
             (false, true) => Kind::Managed,
             (false, false) => Kind::Global,
         };
-        let allocation = memory::alloc(global.size, global.align.max(memory::ALIGNMENT), kind)
-            .map_err(|_| VariableError::OutOfMemory)?;
+        let allocation = memory::alloc(
+            device,
+            global.size,
+            global.align.max(memory::ALIGNMENT),
+            kind,
+        )
+        .map_err(|_| VariableError::OutOfMemory)?;
         variables.allocations.push(allocation.base);
         memory::clear(&allocation);
         global.address = allocation.base;

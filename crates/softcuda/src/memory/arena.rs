@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::index::{GRANULE, Index};
 use super::space::Space;
-use super::{OutOfMemory, size};
+use super::{Device, OutOfMemory, size};
 
 /// Addresses between two allocations that belong to neither, so that running over the end of one is
 /// found.
@@ -27,6 +27,7 @@ const BASE_ALIGNMENT: u64 = 2 << 20;
 pub(super) struct Arena {
     base: u64,
     size: u64,
+    /// The memory of each device.
     capacity: u64,
     space: Mutex<Space>,
     index: Index,
@@ -41,12 +42,13 @@ pub(super) fn arena() -> &'static Arena {
 }
 
 impl Arena {
-    /// Reserves several times the device's memory, so that addresses rarely run out before memory
+    /// Reserves several times the devices' memory, so that addresses rarely run out before memory
     /// does.
     fn reserve() -> io::Result<Self> {
         let capacity = size::configured();
-        let least = capacity + BASE_ALIGNMENT;
-        let mut size = (capacity.saturating_mul(8)).max(256 << 30);
+        let all = capacity.saturating_mul(Device::count() as u64);
+        let least = all + BASE_ALIGNMENT;
+        let mut size = (all.saturating_mul(8)).max(256 << 30);
         let base = loop {
             match map_anonymous(size + BASE_ALIGNMENT) {
                 Ok(base) => break base,

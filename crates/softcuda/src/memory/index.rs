@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use parking_lot::Mutex;
 
 use super::arena::Zeroed;
-use super::{Allocation, Kind, OutOfMemory};
+use super::{Allocation, Device, Kind, OutOfMemory, Reach};
 
 /// What allocations are aligned to.
 pub(super) const GRANULE: u64 = 512;
@@ -32,10 +32,12 @@ pub(super) fn new_id() -> u64 {
 
 struct Slot {
     sequence: AtomicU32,
+    /// The kind, and the device above it.
     kind: AtomicU32,
     base: AtomicU64,
     size: AtomicU64,
     id: AtomicU64,
+    reach: AtomicU64,
 }
 
 // SAFETY: it has atomic integers alone; zeros are an allocation of no bytes.
@@ -94,24 +96,35 @@ impl Index {
         }
     }
 
-    /// Changes what the allocation that begins at `base` is.
-    pub fn change(&self, base: u64, kind: Kind) {
+    /// Changes what the allocation that begins at `base` is, and who reaches it.
+    pub fn change(&self, base: u64, kind: Kind, reach: Reach) {
         let writer = self.writer.lock();
         if let Some(&slot) = writer.live.get(&base) {
             let slot = &self.slots[u64::from(slot)];
             if let Some(allocation) = slot.read() {
-                slot.write(Allocation { kind, ..allocation });
+                slot.write(Allocation {
+                    kind,
+                    reach,
+                    ..allocation
+                });
             }
         }
     }
 
     /// Adds an allocation at a multiple of [`GRANULE`], where there is none.
-    pub fn insert(&self, base: u64, size: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
+    pub fn insert(
+        &self,
+        base: u64,
+        size: u64,
+        (device, kind, reach): (Device, Kind, Reach),
+    ) -> Result<Allocation, OutOfMemory> {
         let allocation = Allocation {
             base,
             size,
             kind,
             id: new_id(),
+            device,
+            reach,
         };
         let mut writer = self.writer.lock();
         let slot = match writer.free.pop() {
@@ -187,10 +200,12 @@ impl Slot {
         let size = self.size.load(Ordering::Relaxed);
         let id = self.id.load(Ordering::Relaxed);
         let kind = self.kind.load(Ordering::Relaxed);
+        let reach = self.reach.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         if self.sequence.load(Ordering::Relaxed) != before {
             return None;
         }
+        let [kind, device, ..] = kind.to_le_bytes();
         let kind = match kind {
             0 => Kind::Device,
             1 => Kind::Pinned,
@@ -207,6 +222,8 @@ impl Slot {
             size,
             kind,
             id,
+            device: Device::of_index(device),
+            reach: Reach::decode(reach),
         })
     }
 
@@ -219,7 +236,10 @@ impl Slot {
         self.base.store(allocation.base, Ordering::Relaxed);
         self.size.store(allocation.size, Ordering::Relaxed);
         self.id.store(allocation.id, Ordering::Relaxed);
-        self.kind.store(allocation.kind as u32, Ordering::Relaxed);
+        let kind = [allocation.kind as u8, allocation.device.index() as u8, 0, 0];
+        self.kind.store(u32::from_le_bytes(kind), Ordering::Relaxed);
+        self.reach
+            .store(allocation.reach.encode(), Ordering::Relaxed);
         self.sequence
             .store(before.wrapping_add(2), Ordering::Release);
     }

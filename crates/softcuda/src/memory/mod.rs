@@ -15,6 +15,7 @@
 
 pub(crate) mod access;
 mod arena;
+mod device;
 mod index;
 mod size;
 mod space;
@@ -27,6 +28,7 @@ use parking_lot::RwLock;
 
 pub(crate) use arena::PageFile;
 use arena::arena;
+pub(crate) use device::{Device, Reach, View};
 pub(crate) use size::parse as parse_size;
 pub(crate) use space::Space;
 
@@ -76,6 +78,15 @@ impl Kind {
     fn is_charged(self) -> bool {
         matches!(self, Kind::Device | Kind::Global | Kind::Constant)
     }
+
+    /// Who reaches it unless something else is said.
+    fn reach(self, device: Device) -> Reach {
+        match self {
+            Kind::HostOnly => Reach::NOBODY,
+            _ if self.is_charged() => Reach::peers_of(device),
+            _ => Reach::EVERYBODY,
+        }
+    }
 }
 
 /// A live allocation.
@@ -89,6 +100,10 @@ pub(crate) struct Allocation {
     pub kind: Kind,
     /// Unique among all allocations ever made.
     pub id: u64,
+    /// The device whose memory it is, or whose context made it.
+    pub device: Device,
+    /// Which devices reach it.
+    pub reach: Reach,
 }
 
 impl Allocation {
@@ -107,49 +122,57 @@ impl Allocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutOfMemory;
 
-/// Device memory in bytes.
+/// The memory of each device in bytes.
 pub(crate) fn capacity() -> u64 {
     arena().capacity()
 }
 
-/// Device memory in use, in bytes.
-pub(crate) fn used() -> u64 {
-    USED.load(Ordering::Relaxed)
+/// A device's memory in use, in bytes.
+pub(crate) fn used(device: Device) -> u64 {
+    USED[device.index()].load(Ordering::Relaxed)
 }
 
-static USED: AtomicU64 = AtomicU64::new(0);
+static USED: [AtomicU64; Device::MOST] = [const { AtomicU64::new(0) }; Device::MOST];
 
-/// Takes from the device's memory without taking addresses.
-pub(crate) fn charge(size: u64) -> Result<(), OutOfMemory> {
+/// Takes from a device's memory without taking addresses.
+pub(crate) fn charge(device: Device, size: u64) -> Result<(), OutOfMemory> {
     let capacity = capacity();
     let more = |used: u64| used.checked_add(size).filter(|&used| used <= capacity);
-    match USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+    match USED[device.index()].fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
         Ok(_) => Ok(()),
         Err(_) => Err(OutOfMemory),
     }
 }
 
 /// Gives back what [`charge`] took.
-pub(crate) fn discharge(size: u64) {
-    USED.fetch_sub(size, Ordering::Relaxed);
+pub(crate) fn discharge(device: Device, size: u64) {
+    USED[device.index()].fetch_sub(size, Ordering::Relaxed);
 }
 
 /// Allocates. `align` is a power of two; the base is a multiple of it and of [`ALIGNMENT`]. What
 /// the memory holds is arbitrary. No address belongs to an allocation of no bytes.
-pub(crate) fn alloc(size: u64, align: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
+pub(crate) fn alloc(
+    device: Device,
+    size: u64,
+    align: u64,
+    kind: Kind,
+) -> Result<Allocation, OutOfMemory> {
     let charged = if kind.is_charged() {
         footprint(size)?
     } else {
         0
     };
-    charge(charged)?;
-    let taken = arena().take(size, align).and_then(|base| {
-        arena()
-            .index()
-            .insert(base, size, kind)
-            .inspect_err(|_| arena().give(base))
-    });
-    taken.inspect_err(|_| discharge(charged))
+    charge(device, charged)?;
+    let taken = arena()
+        .take(size, align)
+        .and_then(|base| insert(device, base, size, kind).inspect_err(|_| arena().give(base)));
+    taken.inspect_err(|_| discharge(device, charged))
+}
+
+/// Puts an allocation in the index, reached as its kind is.
+fn insert(device: Device, base: u64, size: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
+    let reach = kind.reach(device);
+    arena().index().insert(base, size, (device, kind, reach))
 }
 
 /// Frees the allocation that begins at `base`, and answers what it was; `None` when none does.
@@ -157,28 +180,26 @@ pub(crate) fn free(base: u64) -> Option<Allocation> {
     let allocation = arena().index().remove(base)?;
     arena().give(base);
     if allocation.kind.is_charged() {
-        discharge(footprint(allocation.size).expect("it was computed when this was allocated"));
+        discharge_footprint(&allocation);
     }
     Some(allocation)
 }
 
 /// As [`alloc`] of [`Kind::Device`], on pages that no other allocation is on, so that
 /// [`share`] can move them.
-pub(crate) fn alloc_apart(size: u64) -> Result<Allocation, OutOfMemory> {
+pub(crate) fn alloc_apart(device: Device, size: u64) -> Result<Allocation, OutOfMemory> {
     // Allocations that all begin where a page does would share cache sets. Where one begins follows
     // from its block, so that memory that is taken again has the same address.
     let within = |block: u64| block / PAGE * ALIGNMENT % PAGE;
     let charged = footprint(size)?;
-    charge(charged)?;
+    charge(device, charged)?;
     let taken = size.checked_add(PAGE - ALIGNMENT).ok_or(OutOfMemory);
     let taken = taken.and_then(|size| arena().take(size, PAGE));
     let made = taken.and_then(|block| {
-        arena()
-            .index()
-            .insert(block + within(block), size, Kind::Device)
+        insert(device, block + within(block), size, Kind::Device)
             .inspect_err(|_| arena().give(block))
     });
-    made.inspect_err(|_| discharge(charged))
+    made.inspect_err(|_| discharge(device, charged))
 }
 
 /// The pages of an allocation that has them for itself: the first one's address, and their size.
@@ -210,12 +231,13 @@ pub(crate) fn free_shared(allocation: &Allocation) {
     if arena().unmap(start, size).is_ok() {
         arena().give(start);
     }
-    discharge(footprint(allocation.size).expect("it was computed when this was allocated"));
+    discharge_footprint(allocation);
 }
 
 /// Makes an allocation on pages of a file, from `offset`, a multiple of a page; it begins `within`
 /// the first page. It takes nothing from the device's memory.
 pub(crate) fn alloc_file(
+    device: Device,
     file: &PageFile,
     offset: u64,
     within: u64,
@@ -226,7 +248,7 @@ pub(crate) fn alloc_file(
     let pages = pages.checked_next_multiple_of(PAGE).ok_or(OutOfMemory)?;
     let block = arena().take(pages, PAGE)?;
     let mapped = arena().map(block, pages, file, offset);
-    let made = mapped.and_then(|()| arena().index().insert(block + within, size, kind));
+    let made = mapped.and_then(|()| insert(device, block + within, size, kind));
     made.inspect_err(|_| {
         if arena().unmap(block, pages).is_ok() {
             arena().give(block);
@@ -245,9 +267,9 @@ pub(crate) fn free_file(allocation: &Allocation) {
     }
 }
 
-/// Changes what a live allocation is, from now on.
-pub(crate) fn change_kind(base: u64, kind: Kind) {
-    arena().index().change(base, kind);
+/// Changes what a live allocation is and who reaches it, from now on.
+pub(crate) fn change(base: u64, kind: Kind, reach: Reach) {
+    arena().index().change(base, kind, reach);
 }
 
 /// Whoever accesses device memory holds this, so that [`share`] finds nobody who does.
@@ -272,6 +294,12 @@ fn footprint(size: u64) -> Result<u64, OutOfMemory> {
     size.max(1)
         .checked_next_multiple_of(ALIGNMENT)
         .ok_or(OutOfMemory)
+}
+
+/// Gives back what an allocation took of its device's memory.
+fn discharge_footprint(allocation: &Allocation) {
+    let size = footprint(allocation.size).expect("it was computed when this was allocated");
+    discharge(allocation.device, size);
 }
 
 /// The live allocation that an address is in. Any thread may ask at any time; takes no lock for
@@ -305,8 +333,15 @@ pub(crate) fn unmap(base: u64, size: u64) -> Result<(), OutOfMemory> {
 }
 
 /// Makes reserved addresses an allocation; `base` and `size` are multiples of [`ALIGNMENT`].
-pub(crate) fn expose(base: u64, size: u64, kind: Kind) -> Result<Allocation, OutOfMemory> {
-    arena().index().insert(base, size, kind)
+pub(crate) fn expose(
+    device: Device,
+    base: u64,
+    size: u64,
+    reach: Reach,
+) -> Result<Allocation, OutOfMemory> {
+    arena()
+        .index()
+        .insert(base, size, (device, Kind::Device, reach))
 }
 
 /// Takes back what [`expose`] did.
@@ -337,7 +372,12 @@ pub(crate) struct Overlap;
 
 /// Makes a range of the program's own memory an allocation: the device may read it, and write it if
 /// it is `writable`.
-pub(crate) fn register(base: u64, size: u64, writable: bool) -> Result<Allocation, Overlap> {
+pub(crate) fn register(
+    device: Device,
+    base: u64,
+    size: u64,
+    writable: bool,
+) -> Result<Allocation, Overlap> {
     let end = base.checked_add(size).ok_or(Overlap)?;
     let mut registered = REGISTERED.write();
     let below = registered.range(..end).next_back();
@@ -353,6 +393,8 @@ pub(crate) fn register(base: u64, size: u64, writable: bool) -> Result<Allocatio
             false => Kind::RegisteredReadOnly,
         },
         id: index::new_id(),
+        device,
+        reach: Reach::EVERYBODY,
     };
     let mapped = AtomicU64::new(WORK.load(Ordering::Relaxed));
     registered.insert(base, Registered { allocation, mapped });

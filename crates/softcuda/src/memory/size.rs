@@ -1,6 +1,8 @@
-//! How much memory the device has.
+//! How much memory each device has.
 
 use std::str::FromStr;
+
+use super::Device;
 
 const GIB: u64 = 1 << 30;
 
@@ -9,9 +11,9 @@ const DEFAULT_MOST: u64 = 64 * GIB;
 /// The least that a device has.
 const LEAST: u64 = 64 << 20;
 
-/// `SOFTCUDA_MEMORY`, or half of the machine's memory.
+/// `SOFTCUDA_MEMORY`, or a device's part of half of the machine's memory.
 pub(super) fn configured() -> u64 {
-    let default = (machine() / 2).min(DEFAULT_MOST);
+    let default = (machine() / 2 / Device::count() as u64).min(DEFAULT_MOST);
     let size = match std::env::var("SOFTCUDA_MEMORY") {
         Ok(text) => parse(&text).unwrap_or_else(|| {
             tracing::warn!(

@@ -18,7 +18,7 @@ fn an_allocation_is_found_in_all_of_it_and_nowhere_else() {
         1 << 20,
         (1 << 20) + 1,
     ] {
-        let allocation = alloc(size, 1, Kind::Pinned).unwrap();
+        let allocation = alloc(Device::FIRST, size, 1, Kind::Pinned).unwrap();
         assert_eq!(allocation.base % ALIGNMENT, 0);
         for offset in [0, size / 3, size / 2, size - 1] {
             assert_eq!(
@@ -45,7 +45,7 @@ fn an_allocation_is_found_in_all_of_it_and_nowhere_else() {
 
 #[test]
 fn only_the_base_frees() {
-    let allocation = alloc(4096, 1, Kind::Pinned).unwrap();
+    let allocation = alloc(Device::FIRST, 4096, 1, Kind::Pinned).unwrap();
     assert_eq!(free(allocation.base + 512), None);
     assert_eq!(free(0), None);
     assert_eq!(free(u64::MAX), None);
@@ -55,7 +55,7 @@ fn only_the_base_frees() {
 #[test]
 fn addresses_after_an_end_are_nobodys() {
     let all: Vec<_> = (0..64)
-        .map(|_| alloc(1024, 1, Kind::Pinned).unwrap())
+        .map(|_| alloc(Device::FIRST, 1024, 1, Kind::Pinned).unwrap())
         .collect();
     for allocation in &all {
         assert_eq!(find(allocation.end()), None);
@@ -67,8 +67,8 @@ fn addresses_after_an_end_are_nobodys() {
 
 #[test]
 fn memory_of_no_bytes_has_an_address_of_its_own() {
-    let empty = alloc(0, 1, Kind::Pinned).unwrap();
-    let other = alloc(0, 1, Kind::Pinned).unwrap();
+    let empty = alloc(Device::FIRST, 0, 1, Kind::Pinned).unwrap();
+    let other = alloc(Device::FIRST, 0, 1, Kind::Pinned).unwrap();
     assert_ne!(empty.base, other.base);
     assert_eq!(find(empty.base), None);
     assert!(free(empty.base).is_some() && free(other.base).is_some());
@@ -77,16 +77,22 @@ fn memory_of_no_bytes_has_an_address_of_its_own() {
 #[test]
 fn more_than_there_is_is_refused() {
     for size in [capacity() + 1, u64::MAX, u64::MAX - 4096, 1 << 62] {
-        assert_eq!(alloc(size, 1, Kind::Device), Err(OutOfMemory));
+        assert_eq!(
+            alloc(Device::FIRST, size, 1, Kind::Device),
+            Err(OutOfMemory)
+        );
     }
-    assert_eq!(alloc(u64::MAX, 1, Kind::Pinned), Err(OutOfMemory));
-    let much = alloc(capacity() / 4, 1, Kind::Device).unwrap();
+    assert_eq!(
+        alloc(Device::FIRST, u64::MAX, 1, Kind::Pinned),
+        Err(OutOfMemory)
+    );
+    let much = alloc(Device::FIRST, capacity() / 4, 1, Kind::Device).unwrap();
     free(much.base);
 }
 
 #[test]
 fn freed_pages_stay_mapped() {
-    let allocation = alloc(1 << 20, 1, Kind::Device).unwrap();
+    let allocation = alloc(Device::FIRST, 1 << 20, 1, Kind::Device).unwrap();
     // SAFETY: the range is a live allocation, and stays mapped after that.
     unsafe {
         access::fill(allocation.base, 0xa5, 1, allocation.size);
@@ -101,18 +107,18 @@ fn freed_pages_stay_mapped() {
 fn registered_ranges_do_not_overlap() {
     let memory = vec![0u8; 16384];
     let base = memory.as_ptr() as u64;
-    let registered = register(base + 4096, 4096, true).unwrap();
+    let registered = register(Device::FIRST, base + 4096, 4096, true).unwrap();
     assert_eq!(registered.kind, Kind::Registered);
     for (start, size) in [(0, 4097), (4096, 1), (8191, 1), (0, 16384), (5000, 16)] {
         assert_eq!(
-            register(base + start, size, true),
+            register(Device::FIRST, base + start, size, true),
             Err(Overlap),
             "{start}, {size}"
         );
     }
     let (below, above) = (
-        register(base, 4096, true).unwrap(),
-        register(base + 8192, 1, true).unwrap(),
+        register(Device::FIRST, base, 4096, true).unwrap(),
+        register(Device::FIRST, base + 8192, 1, true).unwrap(),
     );
     assert_eq!(find(base + 4095), Some(below));
     assert_eq!(find(base + 8191), Some(registered));
@@ -123,8 +129,8 @@ fn registered_ranges_do_not_overlap() {
         assert_eq!(unregister(range.base), Some(range));
     }
     assert_eq!(find(base), None);
-    let inside = alloc(4096, 1, Kind::Pinned).unwrap();
-    assert_eq!(register(inside.base, 1, true), Err(Overlap));
+    let inside = alloc(Device::FIRST, 4096, 1, Kind::Pinned).unwrap();
+    assert_eq!(register(Device::FIRST, inside.base, 1, true), Err(Overlap));
     free(inside.base);
 }
 
@@ -136,7 +142,12 @@ fn physical_memory_at_two_addresses_is_one() {
     for at in [one, two] {
         map(at, SIZE, &file, 0).unwrap();
         assert_eq!(find(at), None);
-        assert_eq!(expose(at, SIZE, Kind::Device).unwrap().base, at);
+        assert_eq!(
+            expose(Device::FIRST, at, SIZE, Reach::peers_of(Device::FIRST))
+                .unwrap()
+                .base,
+            at
+        );
     }
     let mut read = [0; 4];
     // SAFETY: both ranges are mapped.
@@ -159,7 +170,7 @@ fn physical_memory_at_two_addresses_is_one() {
 #[test]
 fn look_ups_see_whole_allocations_while_others_come_and_go() {
     let stop = AtomicBool::new(false);
-    let fixed = alloc(100_000, 1, Kind::Pinned).unwrap();
+    let fixed = alloc(Device::FIRST, 100_000, 1, Kind::Pinned).unwrap();
     std::thread::scope(|scope| {
         for seed in 0..2u64 {
             let stop = &stop;
@@ -167,7 +178,8 @@ fn look_ups_see_whole_allocations_while_others_come_and_go() {
                 let mut step = seed;
                 while !stop.load(Ordering::Relaxed) {
                     step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let allocation = alloc(1 + (step >> 40) % 200_000, 1, Kind::Managed).unwrap();
+                    let allocation =
+                        alloc(Device::FIRST, 1 + (step >> 40) % 200_000, 1, Kind::Managed).unwrap();
                     assert_eq!(find(allocation.end() - 1), Some(allocation));
                     assert_eq!(free(allocation.base), Some(allocation));
                 }
@@ -191,7 +203,7 @@ proptest! {
         let mut live: BTreeMap<u64, Allocation> = BTreeMap::new();
         for (add, size, align, pick) in steps {
             if add || live.is_empty() {
-                let allocation = alloc(size, 1 << align, Kind::Pinned).unwrap();
+                let allocation = alloc(Device::FIRST, size, 1 << align, Kind::Pinned).unwrap();
                 prop_assert_eq!(allocation.base % (1 << align), 0);
                 let below = live.range(..allocation.end()).next_back();
                 prop_assert!(below.is_none_or(|(_, other)| other.end() <= allocation.base));
@@ -217,9 +229,9 @@ proptest! {
 #[test]
 fn cleared_memory_is_zero_to_its_ends_and_no_further() {
     for size in [1, 511, 4096, 65_536, 70_001, 1 << 20] {
-        let neighbour = alloc(512, 1, Kind::Pinned).unwrap();
-        let allocation = alloc(size, 1, Kind::Pinned).unwrap();
-        let after = alloc(512, 1, Kind::Pinned).unwrap();
+        let neighbour = alloc(Device::FIRST, 512, 1, Kind::Pinned).unwrap();
+        let allocation = alloc(Device::FIRST, size, 1, Kind::Pinned).unwrap();
+        let after = alloc(Device::FIRST, 512, 1, Kind::Pinned).unwrap();
         for one in [&neighbour, &allocation, &after] {
             // SAFETY: the allocation is live, and nobody else's.
             unsafe { access::fill(one.base, 0xA5, 1, one.size) };

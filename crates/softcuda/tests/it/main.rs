@@ -4,6 +4,7 @@
 mod cache;
 mod capture;
 mod conformance;
+mod devices;
 mod driver;
 mod execution;
 mod graphs;

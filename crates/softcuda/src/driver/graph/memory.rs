@@ -10,6 +10,7 @@
 //! - while it is, no launch takes it again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -18,8 +19,8 @@ use crate::driver::context::Context;
 use crate::driver::memory::{self as owned, Made};
 use crate::driver::pool::Properties;
 use crate::driver::virtual_memory::Access;
-use crate::driver::{CUresult, Result};
-use crate::memory::{self, Allocation, Kind};
+use crate::driver::{CUresult, Result, device};
+use crate::memory::{self, Allocation, Device, Kind, Reach};
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -29,13 +30,15 @@ const CHUNK: u64 = 32 << 20;
 /// The memory of all allocation nodes that are, by address.
 static MEMORY: Mutex<BTreeMap<u64, Weak<GraphMemory>>> = Mutex::new(BTreeMap::new());
 
-/// The figures of the device's pool for graphs.
-static FIGURES: Mutex<Figures> = Mutex::new(Figures {
-    taken: 0,
-    reserved: 0,
-    used_high: 0,
-    reserved_high: 0,
-});
+/// The figures of each device's pool for graphs.
+static FIGURES: [Mutex<Figures>; Device::MOST] = [const {
+    Mutex::new(Figures {
+        taken: 0,
+        reserved: 0,
+        used_high: 0,
+        reserved_high: 0,
+    })
+}; Device::MOST];
 
 /// What graphs use is what the pool has, as an H200 counts it: what launches gave back stays until
 /// the pool is trimmed.
@@ -64,15 +67,15 @@ mod location {
     pub const HOST_NUMA: u32 = 3;
 }
 
-/// Whoever reaches the memory of a node reads and writes it.
-fn check_access(access: &Access) -> Result {
-    match (access.location, access.number) {
-        (location::DEVICE, 0) | (location::HOST, _) => {}
-        (location::DEVICE, _) => return Err(CUresult::CUDA_ERROR_INVALID_DEVICE),
+/// The device that reaches the memory of a node; whoever does reads and writes it.
+fn check_access(access: &Access) -> Result<Option<Device>> {
+    let device = match access.location {
+        location::DEVICE => Some(device::check(access.number)?),
+        location::HOST => None,
         _ => return Err(INVALID),
-    }
+    };
     match access.flags {
-        3 => Ok(()),
+        3 => Ok(device),
         0 | 1 => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
         _ => Err(INVALID),
     }
@@ -121,26 +124,33 @@ impl GraphMemory {
         const MANAGED: u32 = 2;
         const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
         let (location, number) = params.properties.location;
-        let kind = match (params.properties.kind, location, number) {
-            (PINNED, location::DEVICE, 0) => Kind::Device,
-            (MANAGED, location::DEVICE, 0) => Kind::Managed,
+        let kind = match (params.properties.kind, location) {
+            (PINNED, location::DEVICE) => Kind::Device,
+            (MANAGED, location::DEVICE) => Kind::Managed,
             // Pools have such memory, graphs do not.
-            (PINNED, location::HOST | location::HOST_NUMA, _)
-            | (MANAGED, location::NONE | location::HOST | location::HOST_NUMA, _) => {
+            (PINNED, location::HOST | location::HOST_NUMA)
+            | (MANAGED, location::NONE | location::HOST | location::HOST_NUMA) => {
                 return Err(NOT_SUPPORTED);
             }
             _ => return Err(INVALID),
         };
+        let device = device::check(number).map_err(|_| INVALID)?;
         if params.size == 0 {
             return Err(INVALID);
         }
         if params.properties.handle_types != 0 {
             return Err(NOT_SUPPORTED);
         }
+        let mut reach = Reach::NOBODY.with(device, true, true);
         for access in &params.access {
-            check_access(access)?;
+            if let Some(device) = check_access(access)? {
+                reach = reach.with(device, true, true);
+            }
         }
-        let allocation = memory::alloc(params.size, 1, kind)?;
+        let allocation = memory::alloc(device, params.size, 1, kind)?;
+        if kind == Kind::Device {
+            memory::change(allocation.base, kind, reach);
+        }
         let made = Arc::new(GraphMemory {
             allocation,
             params,
@@ -195,12 +205,17 @@ impl GraphMemory {
 
     /// A launch takes it; `kept` says that its graph does not free it.
     fn take(self: &Arc<Self>, kept: bool) {
-        FIGURES.lock().take(self.allocation.size);
+        self.figures().take(self.allocation.size);
         self.state.lock().taken = kept;
         if kept {
             let made = Made::Graph(self.clone());
             owned::own(self.allocation, made, self.context.clone());
         }
+    }
+
+    /// The figures of its device.
+    fn figures(&self) -> impl DerefMut<Target = Figures> {
+        FIGURES[self.allocation.device.index()].lock()
     }
 
     fn is_taken(&self) -> bool {
@@ -218,7 +233,7 @@ impl GraphMemory {
 
     /// Counts it as free. Graphs in a launch may free the same memory, which one of them takes.
     pub fn free(&self) {
-        let mut figures = FIGURES.lock();
+        let mut figures = self.figures();
         figures.taken = figures.taken.saturating_sub(self.allocation.size);
     }
 
@@ -299,8 +314,8 @@ pub(crate) fn check_reach(address: u64) -> Result {
 }
 
 /// `cuDeviceGetGraphMemAttribute`.
-pub(crate) fn attribute(number: u32) -> Result<u64> {
-    let figures = FIGURES.lock();
+pub(crate) fn attribute(device: Device, number: u32) -> Result<u64> {
+    let figures = FIGURES[device.index()].lock();
     match number {
         0 => Ok(figures.reserved),
         1 => Ok(figures.used_high),
@@ -311,8 +326,8 @@ pub(crate) fn attribute(number: u32) -> Result<u64> {
 }
 
 /// `cuDeviceSetGraphMemAttribute`: high marks can be set to zero alone, which means to what is now.
-pub(crate) fn set_attribute(number: u32, value: u64) -> Result {
-    let mut figures = FIGURES.lock();
+pub(crate) fn set_attribute(device: Device, number: u32, value: u64) -> Result {
+    let mut figures = FIGURES[device.index()].lock();
     match (number, value) {
         (1, 0) => figures.used_high = figures.reserved,
         (3, 0) => figures.reserved_high = figures.reserved,
@@ -322,7 +337,7 @@ pub(crate) fn set_attribute(number: u32, value: u64) -> Result {
 }
 
 /// `cuDeviceGraphMemTrim`.
-pub(crate) fn trim() {
-    let mut figures = FIGURES.lock();
+pub(crate) fn trim(device: Device) {
+    let mut figures = FIGURES[device.index()].lock();
     figures.reserved = figures.taken.next_multiple_of(CHUNK);
 }

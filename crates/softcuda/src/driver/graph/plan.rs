@@ -19,9 +19,10 @@ use crate::driver::context::Context;
 use crate::driver::event::Event;
 use crate::driver::{CUresult, Result, failure, launch};
 use crate::engine::dag::{self, Cycle, Dag, Nodes, Rounds};
-use crate::engine::{Failure, Inside, Marker, host};
+use crate::engine::{Failure, Fate, Inside, Marker, host};
 use crate::grid::device_functions::condition::{Condition, Conditions};
 use crate::grid::launch::Launch;
+use crate::memory::Device;
 
 /// What a slot does, ready to be done any number of times.
 #[derive(Clone)]
@@ -463,12 +464,14 @@ pub(super) struct Run {
     /// run by one thread at a time: the one that performs its conditional node.
     rounds: Box<[Mutex<Option<Rounds<Part>>>]>,
     lane: usize,
+    /// The device of the stream.
+    device: Device,
 }
 
 impl Run {
     /// A launch, which decides what events mean in it. It also gives what events are to be from
     /// then on: that takes effect once the launch is in a queue.
-    pub fn new(plan: Arc<Plan>, lane: usize) -> (Run, Vec<Recorded>) {
+    pub fn new(plan: Arc<Plan>, lane: usize, device: Device) -> (Run, Vec<Recorded>) {
         let mut marks = Vec::with_capacity(plan.events.len());
         let mut recorded: Vec<Recorded> = Vec::new();
         for &number in plan.events.iter() {
@@ -497,6 +500,7 @@ impl Run {
             plan,
             marks,
             lane,
+            device,
         };
         (run, recorded)
     }
@@ -545,11 +549,18 @@ impl Nodes for Part {
     }
 
     fn given_up(&self) -> bool {
-        failure::failed().is_some()
+        self.run.given_up()
     }
 }
 
 impl Run {
+    /// The device of the stream failed, or one of a node.
+    fn given_up(&self) -> bool {
+        let devices = self.plan.contexts.iter().map(|context| context.device());
+        let mut devices = devices.chain([self.device]);
+        devices.any(|device| failure::failed(device).is_some())
+    }
+
     /// Runs the bodies of a conditional node as its condition says.
     fn choose(
         self: &Arc<Self>,
@@ -572,11 +583,7 @@ impl Run {
             Rounds::new(Arc::new(part), self.lane)
         });
         let mut done = rounds.run();
-        while choice == Choice::While
-            && done.is_ok()
-            && condition.get() != 0
-            && failure::failed().is_none()
-        {
+        while choice == Choice::While && done.is_ok() && condition.get() != 0 && !self.given_up() {
             done = rounds.run();
         }
         *kept.lock() = Some(rounds);
@@ -618,6 +625,13 @@ impl Run {
                 Ok(())
             }
         };
-        done.map_err(|error| Failure(error.0))
+        done.map_err(|error| {
+            let failure = Failure(error.0);
+            // The launch fails its stream's device; the node's may be another.
+            if let Some(context) = slot.operation.context() {
+                failure::Of(context.device()).fail(failure);
+            }
+            failure
+        })
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn handle_of(address: u64) -> Result<[u8; 64]> {
             what: What::Allocation,
             id: label::new_id()?,
             size,
-            location: (1, 0),
+            location: (1, allocation.device.number()),
         };
         let file = label.create()?;
         memory::share(&allocation, &file)?;
@@ -94,7 +94,7 @@ pub(crate) fn open(handle: &[u8; 64], flags: u32) -> Result<CUdeviceptr> {
     if size == 0 || (within + size).next_multiple_of(PAGE) != label.size {
         return Err(INVALID);
     }
-    let allocation = memory::alloc_file(&file, 0, within, size, Kind::Device)?;
+    let allocation = memory::alloc_file(context.device(), &file, 0, within, size, Kind::Device)?;
     opened.insert(
         handle.id,
         Opened {

@@ -20,6 +20,7 @@ use super::handle::{Found, Table};
 use super::jit_options::Options;
 use super::{CUresult, Result, image};
 use crate::abi::types::CUlinkState;
+use crate::memory::Device;
 
 static LINKS: Table<Link> = Table::new(8);
 
@@ -182,7 +183,7 @@ impl Link {
             Ok(module) => module,
             Err(_) => return Err(self.refuse(state, text)),
         };
-        if Code::load(closed(&module).to_string().as_bytes()).is_err() {
+        if Code::load(closed(&module).to_string().as_bytes(), Device::FIRST).is_err() {
             return Err(self.refuse(state, text));
         }
         if let Err(line) = state.symbols.add(&module, name) {
@@ -197,7 +198,7 @@ impl Link {
     /// The error of a text that does not load, with its log. What it leaves to other texts to
     /// define is in the log too.
     fn refuse(&self, state: &mut State, text: &[u8]) -> CUresult {
-        match Code::load(text) {
+        match Code::load(text, Device::FIRST) {
             Err(Refused { error, log }) => self.say(state, &log, error),
             Ok(_) => CUresult::CUDA_ERROR_INVALID_PTX,
         }
@@ -228,7 +229,7 @@ impl Link {
             let modules: Vec<&Module> = state.inputs.iter().map(|(_, module)| module).collect();
             let text = merge(&modules).to_string();
             // What does not load is refused here, with its log.
-            if let Err(Refused { error, log }) = Code::load(text.as_bytes()) {
+            if let Err(Refused { error, log }) = Code::load(text.as_bytes(), Device::FIRST) {
                 return Err(self.say(&mut state, &log, error));
             }
             state.linked = Some([text.as_bytes(), b"\0"].concat().into_boxed_slice());
@@ -341,7 +342,7 @@ mod tests {
         let link = resolve(create(Options::default())).unwrap();
         link.add(input::PTX, text.as_bytes(), Some("user")).unwrap();
         assert!(link.complete().is_err());
-        assert!(Code::load(text.as_bytes()).is_err());
+        assert!(Code::load(text.as_bytes(), Device::FIRST).is_err());
     }
 
     #[test]

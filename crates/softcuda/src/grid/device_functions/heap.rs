@@ -1,7 +1,7 @@
 //! `malloc` and `free` in kernels: the device heap.
 //!
 //! Each block of the heap is an allocation of its own, so that an access outside it or after `free`
-//! is a fault. The heap's size is a limit on their sum. Blocks live until they are freed or the
+//! is a fault. They are memory of the device that made them. The heap's size is a limit on their sum. Blocks live until they are freed or the
 //! heap is reset, whatever launch made them.
 
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use super::{give, param};
 use crate::grid::context::{BlockContext, CONTINUE, ThreadContext};
 use crate::grid::launch::FaultKind;
-use crate::grid::running::fault;
+use crate::grid::running::{fault, view};
 use crate::jit::runtime::runtime;
-use crate::memory::{self, Kind};
+use crate::memory::{self, Device, Kind};
 
 /// The size of the heap unless the program asks for another.
 pub(crate) const DEFAULT_LIMIT: u64 = 8 << 20;
@@ -57,8 +57,8 @@ pub(crate) fn reset() {
     }
 }
 
-/// A block, or null.
-fn allocate(size: u64) -> u64 {
+/// A block in a device's memory, or null.
+fn allocate(device: Device, size: u64) -> u64 {
     let mut heap = HEAP.lock();
     let Some(size) = size.max(1).checked_next_multiple_of(GRAIN) else {
         return 0;
@@ -66,7 +66,7 @@ fn allocate(size: u64) -> u64 {
     if size > heap.limit.saturating_sub(heap.used) {
         return 0;
     }
-    match memory::alloc(size, GRAIN, Kind::Device) {
+    match memory::alloc(device, size, GRAIN, Kind::Device) {
         Err(_) => 0,
         Ok(block) => {
             heap.used += size;
@@ -93,8 +93,8 @@ fn release(address: u64) -> bool {
 
 runtime! {
     /// `void* malloc(size_t)`: null when the heap is exhausted.
-    MALLOC = fn malloc(_thread: *mut ThreadContext, _block: *mut BlockContext, returns: *mut u8, params: *const u8) -> u32 {
-        give(returns, allocate(param(params, 0)));
+    MALLOC = fn malloc(_thread: *mut ThreadContext, block: *mut BlockContext, returns: *mut u8, params: *const u8) -> u32 {
+        give(returns, allocate(view(block).device, param(params, 0)));
         CONTINUE
     }
 

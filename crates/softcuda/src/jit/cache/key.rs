@@ -21,6 +21,7 @@ impl Source {
             capability,
             form,
             newest: _,
+            device: _,
             cache: _,
         } = options;
         let mut hash = Sha256::new();

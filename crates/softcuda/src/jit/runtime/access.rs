@@ -222,7 +222,9 @@ fn look_up_range(
         ((base, size), true)
     } else {
         match memory::find(address) {
-            Some(found) if found.kind.permits(write) => ((found.base, found.size), true),
+            Some(found) if grid::view(block).reaches(&found, write) => {
+                ((found.base, found.size), true)
+            }
             // A device looks at the alignment first.
             _ if !address.is_multiple_of(size) => {
                 return Err(fault_at(

@@ -29,7 +29,13 @@ pub(super) fn all(body: &str, blocks: u32, clusters: u32, threads: u32) -> Resul
     let outcomes = [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
         let module = harness::load_as(&source, form);
         let mut data = vec![0u32; 1024];
-        let memory = crate::memory::alloc(4096, 16, crate::memory::Kind::Device).unwrap();
+        let memory = crate::memory::alloc(
+            crate::memory::Device::FIRST,
+            4096,
+            16,
+            crate::memory::Kind::Device,
+        )
+        .unwrap();
         for at in 0..1024u32 {
             // SAFETY: the allocation has as many bytes, and nobody else knows it.
             unsafe { (memory.base as *mut u32).add(at as usize).write(at * 3) };

@@ -484,7 +484,13 @@ fn parameters() {
 fn a_freed_buffer_is_no_longer_there() {
     // Large, and looked at near its end, so that no other test is given the same place meanwhile.
     let size = 256 << 20;
-    let freed = crate::memory::alloc(size, 1, crate::memory::Kind::Device).unwrap();
+    let freed = crate::memory::alloc(
+        crate::memory::Device::FIRST,
+        size,
+        1,
+        crate::memory::Kind::Device,
+    )
+    .unwrap();
     crate::memory::free(freed.base);
     let end = freed.base + size - 8;
     assert_eq!(

@@ -36,7 +36,13 @@ fn all<const N: usize>(
         let mode = module.kernel("k").unwrap().compile().unwrap().mode;
         assert_eq!(mode == Mode::Fibers, form == Form::Fibers);
         let mut data = [0u32; N];
-        let memory = crate::memory::alloc(4 * N as u64, 1, crate::memory::Kind::Device).unwrap();
+        let memory = crate::memory::alloc(
+            crate::memory::Device::FIRST,
+            4 * N as u64,
+            1,
+            crate::memory::Kind::Device,
+        )
+        .unwrap();
         let start = memory.base.to_le_bytes();
         // SAFETY: the allocation has as many bytes, and nobody else knows it.
         unsafe { std::ptr::write_bytes(memory.base as *mut u8, 0, 4 * N) };

@@ -49,7 +49,8 @@ fn run(map: TensorMap, threads: u32, body: &str) -> Result<[Vec<u16>; 2], Fault>
     ));
     let outcomes = [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
         let module = harness::load_as(&source, form);
-        let tensor = memory::alloc(2 * WORDS as u64, 1, Kind::Device).unwrap();
+        let tensor =
+            memory::alloc(memory::Device::FIRST, 2 * WORDS as u64, 1, Kind::Device).unwrap();
         for at in 0..WORDS {
             // SAFETY: the allocation has as many words, and nobody else knows it.
             unsafe { (tensor.base as *mut u16).add(at).write(at as u16) };
@@ -59,10 +60,11 @@ fn run(map: TensorMap, threads: u32, body: &str) -> Result<[Vec<u16>; 2], Fault>
         let bytes = moved.to_bytes();
         let mut out = vec![0xeeeeu16; WORDS];
         let place = tensor.base.to_le_bytes();
-        let map = memory::alloc(128, 1, Kind::Device).unwrap();
+        let map = memory::alloc(memory::Device::FIRST, 128, 1, Kind::Device).unwrap();
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.base as *mut u8, 128) };
-        let output = memory::alloc(2 * WORDS as u64, 1, Kind::Device).unwrap();
+        let output =
+            memory::alloc(memory::Device::FIRST, 2 * WORDS as u64, 1, Kind::Device).unwrap();
         // SAFETY: as above.
         unsafe { std::ptr::write_bytes(output.base as *mut u8, 0xee, 2 * WORDS) };
         let kernel = module.kernel("k").unwrap();

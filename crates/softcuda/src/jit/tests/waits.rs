@@ -378,7 +378,13 @@ fn a_cooperative_grid_meets() {
     );
     let module = harness::load(&source);
     let kernel = module.kernel("k").unwrap();
-    let cell = crate::memory::alloc(4, 4, crate::memory::Kind::Device).unwrap();
+    let cell = crate::memory::alloc(
+        crate::memory::Device::FIRST,
+        4,
+        4,
+        crate::memory::Kind::Device,
+    )
+    .unwrap();
     for (blocks, threads) in [(1, 1), (7, 33), (64, 64)] {
         // SAFETY: the allocation is this test's own.
         unsafe { crate::memory::access::fill(cell.base, 0, 4, 1) };
@@ -422,7 +428,13 @@ fn clusters_meet() {
     );
     let module = harness::load(&source);
     let kernel = module.kernel("k").unwrap();
-    let cells = crate::memory::alloc(16, 4, crate::memory::Kind::Device).unwrap();
+    let cells = crate::memory::alloc(
+        crate::memory::Device::FIRST,
+        16,
+        4,
+        crate::memory::Kind::Device,
+    )
+    .unwrap();
     // SAFETY: the allocation is this test's own.
     unsafe { crate::memory::access::fill(cells.base, 0, 4, 4) };
     let params = cells.base.to_le_bytes();

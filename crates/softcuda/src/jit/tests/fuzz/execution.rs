@@ -49,7 +49,8 @@ fn damaged_kernels_run() {
         let Ok(loaded) = Loaded::load(text.as_bytes(), &LoadOptions::default()) else {
             return Ok(());
         };
-        let buffer = memory::alloc(4096, 1, Kind::Device).map_err(|_| "no memory")?;
+        let buffer =
+            memory::alloc(memory::Device::FIRST, 4096, 1, Kind::Device).map_err(|_| "no memory")?;
         for kernel in loaded.kernels() {
             match kernel.compile() {
                 Ok(_) => {}

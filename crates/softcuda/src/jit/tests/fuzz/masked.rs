@@ -680,8 +680,9 @@ type End = Option<(FaultKind, [u32; 3], Option<[u32; 3]>)>;
 /// What a launch leaves behind, and how it ends.
 fn outcome(module: &Arc<Module>, shape: [u32; 3], n: u32) -> (Vec<u32>, End) {
     let words = shape.iter().product::<u32>() as usize * BLOCKS as usize * OWN + 1;
-    let out = memory::alloc(4 * words as u64, 1, Kind::Device).expect("memory");
-    let all = memory::alloc(BYTES as u64, 1, Kind::Device).expect("memory");
+    let out =
+        memory::alloc(memory::Device::FIRST, 4 * words as u64, 1, Kind::Device).expect("memory");
+    let all = memory::alloc(memory::Device::FIRST, BYTES as u64, 1, Kind::Device).expect("memory");
     let filled: Vec<u32> = (0..BYTES as u32 / 4)
         .map(|n| n.wrapping_mul(0x9e37_79b9) >> (n % 9))
         .collect();

@@ -86,8 +86,10 @@ fn rewritten_kernels_do_the_same() {
             return Ok(());
         };
         let rewriter = Rewriter::new(&*text).map_err(|errors| errors.to_string())?;
-        let buffer = memory::alloc(BYTES as u64, 1, Kind::Device).map_err(|_| "no memory")?;
-        let flag = memory::alloc(4, 1, Kind::Device).map_err(|_| "no memory")?;
+        let buffer = memory::alloc(memory::Device::FIRST, BYTES as u64, 1, Kind::Device)
+            .map_err(|_| "no memory")?;
+        let flag =
+            memory::alloc(memory::Device::FIRST, 4, 1, Kind::Device).map_err(|_| "no memory")?;
         for kernel in loaded.kernels() {
             let (guard, wait) = [(true, false), (true, true), (false, true)][random.below(3)];
             let rewrite = Rewrite {

@@ -1,0 +1,238 @@
+//! Devices, as far as memory cares: how many there are, whose memory is whose, and who reaches it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Allocation;
+
+/// One of the devices, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Device(u8);
+
+impl Device {
+    /// The most devices that there can be.
+    pub const MOST: usize = 16;
+    /// Device 0, which is always there.
+    pub const FIRST: Device = Device(0);
+
+    /// How many devices there are: what `SOFTCUDA_DEVICES` says, or 1.
+    pub fn count() -> usize {
+        static COUNT: OnceLock<usize> = OnceLock::new();
+        *COUNT.get_or_init(|| {
+            let Ok(text) = std::env::var("SOFTCUDA_DEVICES") else {
+                return 1;
+            };
+            parse_count(&text).unwrap_or_else(|| {
+                let most = Device::MOST;
+                tracing::warn!("SOFTCUDA_DEVICES={text} is no number from 1 to {most}: 1 is used");
+                1
+            })
+        })
+    }
+
+    /// All devices.
+    pub fn all() -> impl Iterator<Item = Device> {
+        (0..Device::count()).map(|index| Device(index as u8))
+    }
+
+    /// The device of a number, where there is one.
+    pub fn of(number: i32) -> Option<Device> {
+        let index = usize::try_from(number).ok()?;
+        (index < Device::count()).then_some(Device(index as u8))
+    }
+
+    /// The device of an index that a device gave.
+    pub(super) fn of_index(index: u8) -> Device {
+        Device(index)
+    }
+
+    /// Its number: `CUdevice`.
+    pub fn number(self) -> i32 {
+        self.0.into()
+    }
+
+    /// The same, as an index of tables of [`MOST`](Self::MOST).
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+
+    /// Its bit in a set of devices.
+    pub fn bit(self) -> u32 {
+        1 << self.0
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device {}", self.0)
+    }
+}
+
+fn parse_count(text: &str) -> Option<usize> {
+    let count = usize::from_str(text.trim()).ok()?;
+    (1..=Device::MOST).contains(&count).then_some(count)
+}
+
+/// The devices whose kernels reach an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The set of those that read it.
+    reads: u16,
+    /// The set of those that write it.
+    writes: u16,
+    /// Contexts that enabled access to its device's memory reach it, too.
+    peers: bool,
+}
+
+impl Reach {
+    /// No device.
+    pub const NOBODY: Reach = Reach {
+        reads: 0,
+        writes: 0,
+        peers: false,
+    };
+    /// Every device.
+    pub const EVERYBODY: Reach = Reach {
+        reads: u16::MAX,
+        writes: u16::MAX,
+        peers: false,
+    };
+
+    /// A device, and contexts of others that enabled access to its memory.
+    pub fn peers_of(device: Device) -> Reach {
+        Reach {
+            peers: true,
+            ..Reach::NOBODY.with(device, true, true)
+        }
+    }
+
+    /// The same, but for what one device may do.
+    pub fn with(self, device: Device, read: bool, write: bool) -> Reach {
+        let bit = device.bit() as u16;
+        let put = |set: u16, on: bool| if on { set | bit } else { set & !bit };
+        Reach {
+            reads: put(self.reads, read),
+            writes: put(self.writes, write),
+            ..self
+        }
+    }
+
+    /// Whether a device may read it, and whether it may write it, without having enabled access.
+    pub fn of(self, device: Device) -> (bool, bool) {
+        let has = |set: u16| u32::from(set) & device.bit() != 0;
+        (has(self.reads), has(self.writes))
+    }
+
+    /// The set of devices that may write it, without having enabled access.
+    pub fn writers(self) -> u32 {
+        self.writes.into()
+    }
+
+    pub(super) fn encode(self) -> u64 {
+        u64::from(self.reads) | u64::from(self.writes) << 16 | u64::from(self.peers) << 32
+    }
+
+    pub(super) fn decode(word: u64) -> Reach {
+        Reach {
+            reads: word as u16,
+            writes: (word >> 16) as u16,
+            peers: word >> 32 & 1 != 0,
+        }
+    }
+}
+
+/// What the kernels of a context reach.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// The context's device.
+    pub device: Device,
+    /// The set of devices whose memory the context enabled access to.
+    peers: AtomicU32,
+}
+
+impl View {
+    /// The view of a new context.
+    pub fn new(device: Device) -> View {
+        View {
+            device,
+            peers: AtomicU32::new(0),
+        }
+    }
+
+    /// Kernels that run from now on reach the memory of these devices as well, and of no others.
+    pub fn set_peers(&self, peers: impl IntoIterator<Item = Device>) {
+        let set = peers.into_iter().fold(0, |set, peer| set | peer.bit());
+        self.peers.store(set, Ordering::Release);
+    }
+
+    /// Whether kernels may read or write an allocation.
+    pub fn reaches(&self, allocation: &Allocation, write: bool) -> bool {
+        let Allocation {
+            kind,
+            device,
+            reach,
+            ..
+        } = *allocation;
+        let (reads, writes) = reach.of(self.device);
+        let by_peers = || reach.peers && self.peers.load(Ordering::Acquire) & device.bit() != 0;
+        kind.permits(write) && (if write { writes } else { reads } || by_peers())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Kind;
+
+    #[test]
+    fn counts() {
+        for (text, count) in [("1", 1), (" 4 ", 4), ("16", 16)] {
+            assert_eq!(parse_count(text), Some(count), "{text}");
+        }
+        for text in ["", "0", "17", "-1", "two"] {
+            assert_eq!(parse_count(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn who_reaches_what() {
+        let (own, other) = (Device(0), Device(3));
+        let allocation = |reach, kind| Allocation {
+            base: 0,
+            size: 1,
+            kind,
+            id: 1,
+            device: own,
+            reach,
+        };
+        let (near, far) = (View::new(own), View::new(other));
+        let may = |view: &View, allocation: &Allocation| {
+            [false, true].map(|write| view.reaches(allocation, write))
+        };
+        let plain = allocation(Reach::peers_of(own), Kind::Device);
+        let constant = allocation(Reach::peers_of(own), Kind::Constant);
+        assert_eq!(may(&near, &plain), [true; 2]);
+        assert_eq!(may(&near, &constant), [true, false]);
+        assert_eq!(may(&far, &plain), [false; 2]);
+        far.set_peers([Device(1), own]);
+        assert_eq!(may(&far, &plain), [true; 2]);
+        assert_eq!(may(&far, &constant), [true, false]);
+        // What is given to devices one by one does not follow the contexts' peers.
+        let given = Reach::NOBODY.with(own, true, true);
+        assert_eq!(may(&far, &allocation(given, Kind::Device)), [false; 2]);
+        let given = given.with(other, true, false);
+        assert_eq!(may(&far, &allocation(given, Kind::Device)), [true, false]);
+        far.set_peers([]);
+        assert_eq!(may(&far, &plain), [false; 2]);
+        for reach in [
+            Reach::peers_of(other),
+            given,
+            Reach::NOBODY,
+            Reach::EVERYBODY,
+        ] {
+            assert_eq!(Reach::decode(reach.encode()), reach);
+        }
+    }
+}

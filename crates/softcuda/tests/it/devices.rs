@@ -1,0 +1,592 @@
+//! Several devices of one process: whose memory is whose, who reaches it, what fails alone.
+//!
+//! On a machine with two GPUs or more, or in software alike: there each case is a process of its
+//! own, with `SOFTCUDA_DEVICES=3`. On a machine with one GPU they say that they did not run.
+
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    clippy::undocumented_unsafe_blocks,
+    reason = "raw driver calls with right arguments, whose memory outlives the work; each test says what it does"
+)]
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char};
+use std::process::Command;
+
+use crate::capture::api::cuMemcpyPeerAsync;
+use crate::conformance::api::*;
+use crate::conformance::fixture::*;
+use crate::conformance::structs::*;
+use crate::driver::{Driver, driver};
+use crate::graphs::api::*;
+
+const CASE: &str = "SOFTCUDA_TEST_DEVICES";
+
+const INVALID_VALUE: u32 = 1;
+const INVALID_DEVICE: u32 = 101;
+const ILLEGAL_ADDRESS: u32 = 700;
+const ALREADY_ENABLED: u32 = 704;
+const NOT_ENABLED: u32 = 705;
+
+const DEVICE: u32 = 1;
+const READ_WRITE: u32 = 3;
+
+macro_rules! cases {
+    ($($(#[$doc:meta])* $name:ident)+) => {
+        $(
+            $(#[$doc])*
+            #[test]
+            fn $name() {
+                run(stringify!($name));
+            }
+        )+
+
+        #[test]
+        #[ignore = "the other tests of this file run it, each in a process of its own"]
+        fn child() {
+            let case = std::env::var(CASE).unwrap_or_default();
+            unsafe {
+                if count() < 2 {
+                    println!("there is one device: {case} is left out");
+                    return;
+                }
+                match &*case {
+                    $(stringify!($name) => case::$name(),)+
+                    other => panic!("no case: {other:?}"),
+                }
+            }
+        }
+    };
+}
+
+cases! {
+    /// Each has its own number, place and identity, and is found by them.
+    each_is_known_by_itself
+    /// Each has a primary context, and all that is made in a context is of its device.
+    contexts_are_of_devices
+    /// What is allocated takes from its own device's memory.
+    memory_is_counted_apart
+    /// Every pair of devices can reach each other; no device is its own peer.
+    who_can_be_a_peer
+    /// A kernel reaches another device's memory while access is enabled.
+    kernels_reach_peers_that_were_enabled
+    /// Without access a kernel fails, and its device alone.
+    a_failure_is_one_device_s
+    /// Copies need no access.
+    copies_go_everywhere
+    /// A pool's memory is reached by those whom the pool gave access, not by peers.
+    pools_say_who_reaches_them
+    /// Mapped memory is reached by the devices that the mapping gave access.
+    mappings_say_who_reaches_them
+    /// Streams of one device wait for events of another.
+    events_order_devices
+    /// One graph has nodes of two devices, in the order of its edges.
+    a_graph_spans_devices
+    /// Modules of two contexts have variables of their own.
+    variables_are_apart
+    /// Memory of an allocation node is of its device.
+    memory_nodes_are_of_devices
+}
+
+/// Runs a case in a process of its own.
+fn run(case: &str) {
+    let test = std::env::current_exe().expect("the test knows its own path");
+    let output = Command::new(test)
+        .args(["devices::child", "--exact", "--ignored", "--nocapture"])
+        .env(CASE, case)
+        .env("SOFTCUDA_DEVICES", "3")
+        .output()
+        .expect("the test starts itself");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+    if text.contains("is left out") {
+        assert_eq!(driver(), Driver::Gpu, "{text}");
+        println!("{case} did not run: there is one device");
+    }
+}
+
+unsafe fn count() -> i32 {
+    cuInit(0).must();
+    let mut count = 0;
+    cuDeviceGetCount(&mut count).must();
+    count
+}
+
+/// What there is of a device: its primary context, a stream, the suite's kernels, a word of memory.
+struct Side {
+    device: i32,
+    context: Handle,
+    stream: Handle,
+    module: Handle,
+    word: u64,
+}
+
+impl Side {
+    /// Leaves its context current.
+    unsafe fn new(device: i32) -> Side {
+        let mut context = 0;
+        cuDevicePrimaryCtxRetain(&mut context, device).must();
+        cuCtxSetCurrent(context).must();
+        let word = memory(4);
+        fill_words(word, device as u32 + 10, 1);
+        Side {
+            device,
+            context,
+            stream: stream(),
+            module: module(),
+            word,
+        }
+    }
+
+    unsafe fn enter(&self) {
+        cuCtxSetCurrent(self.context).must();
+    }
+
+    /// Writes a word by a kernel of this device.
+    unsafe fn store(&self, mut address: u64, mut value: u32) -> Answer {
+        self.enter();
+        let store = function_of(self.module, c"store");
+        let mut arguments = [void(&mut address), void(&mut value)];
+        launch(store, 1, 1, self.stream, &mut arguments).must();
+        cuStreamSynchronize(self.stream)
+    }
+
+    unsafe fn read(&self, address: u64) -> u32 {
+        self.enter();
+        word(address)
+    }
+}
+
+unsafe fn sides() -> [Side; 2] {
+    [Side::new(0), Side::new(1)]
+}
+
+fn location(device: i32) -> Location {
+    Location {
+        kind: DEVICE,
+        id: device,
+    }
+}
+
+fn access(device: i32) -> Access {
+    Access {
+        location: location(device),
+        flags: READ_WRITE,
+    }
+}
+
+/// The device of an address.
+unsafe fn ordinal(address: u64) -> i32 {
+    const ORDINAL: u32 = 9;
+    let mut ordinal = -1;
+    cuPointerGetAttribute(void(&mut ordinal), ORDINAL, address).must();
+    ordinal
+}
+
+mod case {
+    use super::*;
+
+    pub unsafe fn each_is_known_by_itself() {
+        let count = count();
+        let mut seen = BTreeSet::new();
+        for ordinal in 0..count {
+            let (mut device, mut uuid, mut place) = (-1, [0; 16], [0 as c_char; 32]);
+            cuDeviceGet(&mut device, ordinal).must();
+            assert_eq!(device, ordinal);
+            cuDeviceGetUuid_v2(&mut uuid, device).must();
+            cuDeviceGetPCIBusId(place.as_mut_ptr(), 32, device).must();
+            let place = CStr::from_ptr(place.as_ptr()).to_owned();
+            let mut found = -1;
+            cuDeviceGetByPCIBusId(&mut found, place.as_ptr()).must();
+            assert_eq!(found, device);
+            let (mut bus, mut name) = (0, [0 as c_char; 64]);
+            cuDeviceGetAttribute(&mut bus, 33, device).must();
+            cuDeviceGetName(name.as_mut_ptr(), 64, device).must();
+            let written = format!(":{bus:02X}:");
+            assert!(place.to_string_lossy().to_uppercase().contains(&written));
+            assert!(seen.insert((uuid, place)));
+        }
+        let mut device = -1;
+        for wrong in [-1, count, i32::MAX] {
+            assert_eq!(cuDeviceGet(&mut device, wrong).code, INVALID_DEVICE);
+            assert_eq!(cuDevicePrimaryCtxRetain(&mut 0, wrong).code, INVALID_DEVICE);
+        }
+        let nowhere = CString::new("0000:FF:1F.0").unwrap();
+        assert_eq!(
+            cuDeviceGetByPCIBusId(&mut device, nowhere.as_ptr()).code,
+            INVALID_DEVICE
+        );
+    }
+
+    pub unsafe fn contexts_are_of_devices() {
+        let sides = sides();
+        assert_ne!(sides[0].context, sides[1].context);
+        for side in &sides {
+            side.enter();
+            let mut device = -1;
+            cuCtxGetDevice(&mut device).must();
+            assert_eq!(device, side.device);
+            cuStreamGetDevice(side.stream, &mut device).must();
+            assert_eq!(device, side.device);
+            assert_eq!(ordinal(side.word), side.device);
+            let mut made = 0;
+            cuCtxCreate_v2(&mut made, 0, side.device).must();
+            cuCtxGetDevice(&mut device).must();
+            assert_eq!(device, side.device);
+            assert_eq!(ordinal(memory(4)), side.device);
+            cuCtxDestroy_v2(made).must();
+        }
+        // Another device's primary context is not this one's.
+        let (mut flags, mut active) = (0, 0);
+        cuDevicePrimaryCtxRelease_v2(0).must();
+        cuDevicePrimaryCtxGetState(0, &mut flags, &mut active).must();
+        assert_eq!(active, 0);
+        cuDevicePrimaryCtxGetState(1, &mut flags, &mut active).must();
+        assert_eq!(active, 1);
+        assert_eq!(sides[1].read(sides[1].word), 11);
+    }
+
+    pub unsafe fn memory_is_counted_apart() {
+        const SIZE: usize = 32 << 20;
+        let sides = sides();
+        let free = |side: &Side| {
+            side.enter();
+            let (mut free, mut total) = (0, 0);
+            cuMemGetInfo_v2(&mut free, &mut total).must();
+            assert!(free <= total);
+            free
+        };
+        let before = [free(&sides[0]), free(&sides[1])];
+        sides[1].enter();
+        let address = memory(SIZE);
+        let after = [free(&sides[0]), free(&sides[1])];
+        assert!(before[1] - after[1] >= SIZE, "{before:?} {after:?}");
+        assert!(before[0] - after[0] < SIZE, "{before:?} {after:?}");
+        // Whoever frees it, it is given back where it was taken.
+        sides[0].enter();
+        cuMemFree_v2(address).must();
+        assert!(free(&sides[1]) >= before[1]);
+    }
+
+    pub unsafe fn who_can_be_a_peer() {
+        let sides = sides();
+        let count = count();
+        let mut can = -1;
+        for own in 0..count {
+            for peer in 0..count {
+                cuDeviceCanAccessPeer(&mut can, own, peer).must();
+                assert_eq!(can, i32::from(own != peer), "{own} {peer}");
+            }
+            assert_eq!(
+                cuDeviceCanAccessPeer(&mut can, own, count).code,
+                INVALID_DEVICE
+            );
+        }
+        const ACCESS: u32 = 2;
+        cuDeviceGetP2PAttribute(&mut can, ACCESS, 0, 1).must();
+        assert_eq!(can, 1);
+        assert_eq!(
+            cuDeviceGetP2PAttribute(&mut can, ACCESS, 1, 1).code,
+            INVALID_DEVICE
+        );
+        sides[0].enter();
+        assert_eq!(cuCtxDisablePeerAccess(sides[1].context).code, NOT_ENABLED);
+        cuCtxEnablePeerAccess(sides[1].context, 0).must();
+        assert_eq!(
+            cuCtxEnablePeerAccess(sides[1].context, 0).code,
+            ALREADY_ENABLED
+        );
+        assert_eq!(
+            cuCtxEnablePeerAccess(sides[1].context, 1).code,
+            INVALID_VALUE
+        );
+        // Of this context alone, and in this direction.
+        sides[1].enter();
+        assert_eq!(cuCtxDisablePeerAccess(sides[0].context).code, NOT_ENABLED);
+        sides[0].enter();
+        cuCtxDisablePeerAccess(sides[1].context).must();
+        cuCtxEnablePeerAccess(sides[1].context, 0).must();
+    }
+
+    pub unsafe fn kernels_reach_peers_that_were_enabled() {
+        let sides = sides();
+        for (own, peer) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
+            own.enter();
+            cuCtxEnablePeerAccess(peer.context, 0).must();
+            own.store(peer.word, 77).must();
+            assert_eq!(peer.read(peer.word), 77);
+            // Memory that is allocated afterwards, too.
+            peer.enter();
+            let later = memory(4);
+            own.store(later, 78).must();
+            assert_eq!(own.read(later), 78);
+        }
+        // Memory of the host is everybody's.
+        sides[0].enter();
+        let host = pinned(4).cast::<u32>();
+        let shared = managed(4);
+        sides[1].store(host as u64, 5).must();
+        assert_eq!(host.read_volatile(), 5);
+        sides[1].store(shared, 6).must();
+        assert_eq!(sides[0].read(shared), 6);
+        // Once access ends, a kernel that goes there fails.
+        sides[0].enter();
+        cuCtxDisablePeerAccess(sides[1].context).must();
+        assert_eq!(sides[0].store(sides[1].word, 1).code, ILLEGAL_ADDRESS);
+    }
+
+    pub unsafe fn a_failure_is_one_device_s() {
+        let sides = sides();
+        let [failing, other] = &sides;
+        assert_eq!(failing.store(other.word, 1).code, ILLEGAL_ADDRESS);
+        failing.enter();
+        assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
+        assert_eq!(cuMemAlloc_v2(&mut 0, 4).code, ILLEGAL_ADDRESS);
+        other.store(other.word, 21).must();
+        assert_eq!(other.read(other.word), 21);
+        other.enter();
+        cuCtxSynchronize().must();
+        let mut made = 0;
+        cuCtxCreate_v2(&mut made, 0, other.device).must();
+        cuCtxDestroy_v2(made).must();
+    }
+
+    pub unsafe fn copies_go_everywhere() {
+        let [zero, one] = sides();
+        zero.enter();
+        cuMemcpyDtoD_v2(one.word, zero.word, 4).must();
+        assert_eq!(one.read(one.word), 10);
+        zero.store(zero.word, 30).must();
+        one.enter();
+        cuMemcpyPeer(one.word, one.context, zero.word, zero.context, 4).must();
+        assert_eq!(one.read(one.word), 30);
+        one.store(one.word, 31).must();
+        cuMemcpyPeerAsync(
+            zero.word,
+            zero.context,
+            one.word,
+            one.context,
+            4,
+            one.stream,
+        )
+        .must();
+        cuStreamSynchronize(one.stream).must();
+        assert_eq!(zero.read(zero.word), 31);
+        one.enter();
+        cuMemcpyDtoDAsync_v2(one.word, zero.word, 4, one.stream).must();
+        cuStreamSynchronize(one.stream).must();
+        // The host reads and fills either's memory, whichever context is current.
+        assert_eq!(zero.read(one.word), 31);
+        zero.enter();
+        fill_words(one.word, 44, 1);
+        assert_eq!(one.read(one.word), 44);
+    }
+
+    pub unsafe fn pools_say_who_reaches_them() {
+        let sides = sides();
+        let [zero, one] = &sides;
+        let (mut pools, mut address) = ([0; 2], 0);
+        for side in &sides {
+            let pool = &mut pools[side.device as usize];
+            cuDeviceGetDefaultMemPool(pool, side.device).must();
+            side.enter();
+            cuMemAllocAsync(&mut address, 4, side.stream).must();
+            assert_eq!(ordinal(address), side.device);
+        }
+        assert_ne!(pools[0], pools[1]);
+        let may = |pool: Handle, device: i32| {
+            let mut flags = 0;
+            cuMemPoolGetAccess(&mut flags, pool, &mut location(device)).must();
+            flags
+        };
+        assert_eq!(may(pools[0], 0), READ_WRITE);
+        assert_eq!(may(pools[0], 1), 0);
+        cuMemPoolSetAccess(pools[0], &access(1), 1).must();
+        assert_eq!(may(pools[0], 1), READ_WRITE);
+        zero.enter();
+        cuMemAllocAsync(&mut address, 4, zero.stream).must();
+        cuStreamSynchronize(zero.stream).must();
+        one.store(address, 50).must();
+        assert_eq!(zero.read(address), 50);
+        assert_eq!(
+            cuDeviceSetMemPool(1, pools[0]).code,
+            INVALID_VALUE,
+            "the pool is another device's"
+        );
+        // Access that is taken away, of memory that is there; peer access is no access to pools.
+        one.enter();
+        cuCtxEnablePeerAccess(zero.context, 0).must();
+        let none = Access {
+            flags: 0,
+            ..access(1)
+        };
+        cuMemPoolSetAccess(pools[0], &none, 1).must();
+        assert_eq!(may(pools[0], 1), 0);
+        assert_eq!(one.store(address, 51).code, ILLEGAL_ADDRESS);
+    }
+
+    pub unsafe fn mappings_say_who_reaches_them() {
+        const SIZE: usize = 2 << 20;
+        let sides = sides();
+        let [zero, one] = &sides;
+        zero.enter();
+        let properties = AllocationProperties {
+            kind: 1,
+            handle_types: 0,
+            location: location(1),
+            win32_metadata: 0,
+            flags: [0; 8],
+        };
+        let (mut handle, mut address) = (0, 0);
+        cuMemCreate(&mut handle, SIZE, &properties, 0).must();
+        cuMemAddressReserve(&mut address, SIZE, 0, 0, 0).must();
+        cuMemMap(address, SIZE, 0, handle, 0).must();
+        let wishes = [access(0), access(1)];
+        cuMemSetAccess(address, SIZE, wishes.as_ptr(), 2).must();
+        zero.store(address, 60).must();
+        one.store(address + 4, 61).must();
+        assert_eq!((zero.read(address), zero.read(address + 4)), (60, 61));
+        // Who was never named does not reach it, though its peer does.
+        let none = Access {
+            flags: 0,
+            ..access(0)
+        };
+        cuMemSetAccess(address, SIZE, &none, 1).must();
+        one.store(address, 62).must();
+        assert_eq!(one.read(address), 62);
+        assert_eq!(zero.store(address, 63).code, ILLEGAL_ADDRESS);
+    }
+
+    pub unsafe fn events_order_devices() {
+        let sides = sides();
+        let [zero, one] = &sides;
+        zero.enter();
+        let done = event();
+        let gate = Gate::close(zero.stream);
+        let store = function_of(zero.module, c"store");
+        let (mut address, mut value) = (zero.word, 70u32);
+        let mut arguments = [void(&mut address), void(&mut value)];
+        launch(store, 1, 1, zero.stream, &mut arguments).must();
+        cuEventRecord(done, zero.stream).must();
+        one.enter();
+        cuStreamWaitEvent(one.stream, done, 0).must();
+        cuMemcpyDtoDAsync_v2(one.word, zero.word, 4, one.stream).must();
+        gate.open();
+        cuStreamSynchronize(one.stream).must();
+        assert_eq!(one.read(one.word), 70);
+        // An event is recorded in streams of its own device.
+        one.enter();
+        assert_ne!(cuEventRecord(done, one.stream).code, 0);
+    }
+
+    pub unsafe fn a_graph_spans_devices() {
+        let sides = sides();
+        let [zero, one] = &sides;
+        let graph = graph();
+        // A store on each device, a copy from one to the other, and a store behind it on the first.
+        zero.enter();
+        let first = add_store(
+            graph,
+            &[],
+            function_of(zero.module, c"store"),
+            zero.word,
+            80,
+        );
+        let copy = add_copy(graph, &[first], &line_copy(one.word, zero.word, 4));
+        one.enter();
+        let store = function_of(one.module, c"store");
+        let beside = memory(4);
+        let second = add_store(graph, &[], store, beside, 81);
+        zero.enter();
+        let last = add_store(
+            graph,
+            &[copy, second],
+            function_of(zero.module, c"store"),
+            zero.word,
+            82,
+        );
+        assert_ne!(last, 0);
+        let exec = instantiate(graph);
+        for side in &sides {
+            side.enter();
+            cuGraphLaunch(exec, side.stream).must();
+            cuStreamSynchronize(side.stream).must();
+            assert_eq!(one.read(one.word), 80);
+            assert_eq!(one.read(beside), 81);
+            assert_eq!(zero.read(zero.word), 82);
+            fill_words(one.word, 0, 1);
+            fill_words(beside, 0, 1);
+        }
+    }
+
+    pub unsafe fn memory_nodes_are_of_devices() {
+        let sides = sides();
+        let [zero, one] = &sides;
+        const USED: u32 = 0;
+        let used = |device: i32| {
+            let mut used = 0u64;
+            cuDeviceGetGraphMemAttribute(device, USED, &mut used).must();
+            used
+        };
+        one.enter();
+        let graph = graph();
+        let mut params = alloc_params(4);
+        params.properties[3] = 1;
+        let wish = access(0);
+        (params.access, params.access_count) = (std::ptr::from_ref(&wish) as usize, 1);
+        let mut node = 0;
+        cuGraphAddMemAllocNode(&mut node, graph, NONE, 0, &mut params).must();
+        let exec = instantiate(graph);
+        cuGraphLaunch(exec, one.stream).must();
+        cuStreamSynchronize(one.stream).must();
+        assert_eq!(ordinal(params.address), 1);
+        assert!(used(1) > 0);
+        assert_eq!(used(0), 0);
+        one.store(params.address, 90).must();
+        zero.store(params.address, 91).must();
+        assert_eq!(one.read(params.address), 91);
+        params.properties[3] = count() as u32;
+        assert_eq!(
+            cuGraphAddMemAllocNode(&mut node, graph, NONE, 0, &mut params).code,
+            INVALID_VALUE
+        );
+    }
+
+    pub unsafe fn variables_are_apart() {
+        let sides = sides();
+        let mut places = BTreeSet::new();
+        for side in &sides {
+            side.enter();
+            let (mut address, mut size) = (0, 0);
+            cuModuleGetGlobal_v2(&mut address, &mut size, side.module, c"counter".as_ptr()).must();
+            assert_eq!(ordinal(address), side.device);
+            let count = function_of(side.module, c"count");
+            for _ in 0..=side.device {
+                launch(count, 1, 1, side.stream, &mut []).must();
+            }
+            cuStreamSynchronize(side.stream).must();
+            assert_eq!(word(address), 7 + side.device as u32 + 1);
+            places.insert(address);
+        }
+        assert_eq!(places.len(), 2);
+        // A library's kernel is each context's own as well.
+        let library = library();
+        let mut kernel = 0;
+        cuLibraryGetKernel(&mut kernel, library, c"store".as_ptr()).must();
+        for side in sides.iter().rev() {
+            side.enter();
+            let (mut address, mut value) = (side.word, 90 + side.device as u32);
+            let mut arguments = [void(&mut address), void(&mut value)];
+            launch(kernel, 1, 1, side.stream, &mut arguments).must();
+            cuStreamSynchronize(side.stream).must();
+            assert_eq!(word(side.word), 90 + side.device as u32);
+            let (mut address, mut size) = (0, 0);
+            cuLibraryGetGlobal(&mut address, &mut size, library, c"counter".as_ptr()).must();
+            assert_eq!(ordinal(address), side.device);
+        }
+    }
+}
