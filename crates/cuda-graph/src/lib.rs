@@ -46,6 +46,7 @@ mod kernel;
 mod memory;
 mod op;
 mod optimize;
+mod peer;
 mod pool;
 mod record;
 mod replay;
@@ -78,6 +79,7 @@ pub use op::{
     SignalSemaphoresOp, WaitCondition, WaitEventOp, WaitSemaphoresOp,
 };
 pub use optimize::{Left, Optimize, Pass, PassReport, Report};
+pub use peer::{can_access_peer, enable_peer_access};
 pub use pool::{GraphPool, PoolFigures};
 pub use record::{
     Body, Branch, Capture, Captured, Eager, Flag, ForeignBlock, Joint, Kind, Path, Recorder, Root,

@@ -16,6 +16,7 @@ pub(crate) mod graph;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod node;
+pub(crate) mod peer;
 pub(crate) mod per_context;
 pub(crate) mod run;
 pub(crate) mod stream;

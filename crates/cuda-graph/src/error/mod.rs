@@ -55,6 +55,17 @@ pub enum Error {
         driver: &'static str,
     },
 
+    /// A device cannot reach another's memory.
+    #[error(
+        "device {device} cannot reach the memory of device {peer}: copy through the host instead"
+    )]
+    NoPeerAccess {
+        /// The device that was to reach.
+        device: usize,
+        /// The device whose memory it is.
+        peer: usize,
+    },
+
     /// A driver call failed.
     #[error("{call} failed: {code:?}")]
     Call {

@@ -125,6 +125,11 @@ impl Reach {
         (has(self.reads), has(self.writes))
     }
 
+    /// Copies of a device may have it as an end.
+    pub fn lets_copy(self, device: Device) -> bool {
+        self.peers || self == Reach::NOBODY || self.of(device).0
+    }
+
     /// The set of devices that may write it, without having enabled access.
     pub fn writers(self) -> u32 {
         self.writes.into()

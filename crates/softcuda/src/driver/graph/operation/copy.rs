@@ -8,6 +8,7 @@ use crate::driver::graph::plan::Why;
 use crate::driver::graph::update::Refusal;
 use crate::driver::memory::Place;
 use crate::driver::{CUresult, Result};
+use crate::memory;
 
 /// A copy node.
 pub(crate) struct CopyNode {
@@ -49,9 +50,19 @@ impl CopyNode {
     }
 
     /// A node that does what was asked of a stream; `None` where there is nothing to copy.
+    ///
+    /// Memory that devices are given access to one by one, such as a pool's, the node's device must
+    /// have been given, as on an H200. Other memory of other devices it copies without.
     pub fn of(request: Request, context: Arc<Context>) -> Result<Option<CopyNode>> {
         let (target, source, extent) = request.as_rows();
         let copy = request.check()?;
+        let device = context.device();
+        for side in [&target, &source] {
+            let found = memory::find(side.end.address());
+            if found.is_some_and(|found| !found.reach.lets_copy(device)) {
+                return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            }
+        }
         Ok(copy.map(|copy| CopyNode {
             target,
             source,
