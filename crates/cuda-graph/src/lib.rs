@@ -35,6 +35,7 @@
 #![warn(missing_docs)]
 
 mod capture;
+mod collective;
 mod device;
 mod driver;
 mod error;
@@ -56,12 +57,17 @@ pub mod testing;
 
 pub use bytemuck;
 pub use capture::{CaptureInfo, CaptureMode, CaptureStatus};
+pub use collective::{
+    CollectiveKind, Communicator, CommunicatorOptions, Element, ElementType, Elements, Engine,
+    RawElements, Reduction,
+};
 pub use cudarc;
 pub use device::{Device, device};
 pub use driver::Driver;
 pub use error::{
-    CaptureInvalidated, Change, ChangedParameter, Difference, Error, InstantiateFailure, NodeKind,
-    NodeName, NodeParameter, Result, StrayWork, UpdateFailure, Verdict, Within,
+    CaptureInvalidated, Change, ChangedParameter, CollectiveFailure, Difference, Error,
+    InstantiateFailure, NodeKind, NodeName, NodeParameter, Result, StrayWork, UpdateFailure,
+    Verdict, Within,
 };
 pub use exec::{Exec, InstantiateOptions, Updated};
 pub use graph::{
@@ -74,9 +80,9 @@ pub use kernel::{
 };
 pub use memory::{Buffer, PinnedBuffer, RawMemory, Region, Source, Space, Target};
 pub use op::{
-    AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, LaunchAttribute,
-    MemoryLocation, MemoryOperation, Pitched, RawAttribute, RawOp, RecordEventOp,
-    SignalSemaphoresOp, WaitCondition, WaitEventOp, WaitSemaphoresOp,
+    AllocOp, BatchOp, CollectiveOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp,
+    LaunchAttribute, MemoryLocation, MemoryOperation, Pitched, RawAttribute, RawOp, RecordEventOp,
+    SignalSemaphoresOp, Transmission, WaitCondition, WaitEventOp, WaitSemaphoresOp,
 };
 pub use optimize::{Left, Optimize, Pass, PassReport, Report};
 pub use peer::{can_access_peer, enable_peer_access};

@@ -50,6 +50,11 @@ pub fn slots(op: &AnyOp) -> Option<(usize, usize)> {
     lowered::slots(op).map(|slots| (slots, lowered::MOST_SLOTS))
 }
 
+/// The texts of the kernels of collectives: each kind of each element, by each reduction.
+pub fn collective_kernels() -> Vec<String> {
+    crate::collective::texts()
+}
+
 /// Whether one of two operations writes what the other reads or writes, or may do so.
 pub fn conflicts(one: &AnyOp, other: &AnyOp) -> bool {
     crate::op::conflicts(one, other)

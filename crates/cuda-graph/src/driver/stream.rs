@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUresult, CUstream};
 
 use super::{ask, call, calls};
 use crate::Result;
@@ -13,6 +13,15 @@ pub(crate) const PER_THREAD: usize = 2;
 calls! {
     /// Waits for all that the stream was given.
     synchronize(stream: CUstream): cuStreamSynchronize;
+}
+
+/// Whether all is over that the stream was given.
+pub(crate) fn is_over(stream: CUstream) -> Result<bool> {
+    match call!(cuStreamQuery(stream)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The priorities that streams and kernels of the current context have: the highest, which is the

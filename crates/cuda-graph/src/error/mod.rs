@@ -3,6 +3,7 @@
 //! An error's text is complete. It includes what the driver answered, so no error repeats itself
 //! as its own [`source`](std::error::Error::source).
 
+mod collective;
 mod difference;
 mod failure;
 mod invalidated;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
+pub use collective::CollectiveFailure;
 pub use difference::{Change, ChangedParameter, Difference, NodeParameter, Verdict, Within};
 pub use failure::{InstantiateFailure, UpdateFailure};
 pub use invalidated::{CaptureInvalidated, StrayWork};
@@ -429,6 +431,66 @@ pub enum Error {
     /// A capture that goes into a graph that exists cannot be split.
     #[error("a capture into an existing graph cannot be split: record branches with `parallel`")]
     SplitAside,
+
+    /// A communicator failed. It is of no use any more; the devices are.
+    #[error("the communicator failed, says rank {rank} of {size}: {failure}")]
+    Communicator {
+        /// The rank that was asked.
+        rank: u32,
+        size: u32,
+        failure: Box<CollectiveFailure>,
+    },
+
+    /// A communicator cannot be made as it was asked for.
+    #[error("no such communicator: {why}")]
+    NoCommunicator { why: Box<str> },
+
+    /// A communicator has no such rank.
+    #[error("{what} is rank {rank}, and the communicator has {size} ranks, counted from 0")]
+    NoRank {
+        /// What is to be a rank.
+        what: &'static str,
+        rank: u32,
+        size: u32,
+    },
+
+    /// Memory of a collective overlaps other memory of it in part.
+    #[error(
+        "{what} overlap: give the same memory for both where the operation can be done in place, or \
+         memory that does not overlap"
+    )]
+    Overlap { what: &'static str },
+
+    /// No device reaches the memory: it is pageable memory of the host.
+    #[error("{what} is pageable memory of the host, which collectives do not reach: use a buffer")]
+    Pageable { what: &'static str },
+
+    /// Something belongs to another context than the communicator.
+    #[error("{what} belongs to another context than rank {rank} of the communicator")]
+    ForeignRank { what: &'static str, rank: u32 },
+
+    /// A node is to do a collective of another communicator.
+    #[error(
+        "the {node} stays with its communicator: loops and branches around it were made for that"
+    )]
+    CommunicatorFixed { node: Box<NodeName> },
+
+    /// Two collectives of one communicator could run side by side.
+    #[error(
+        "the {first} and the {second} are of one communicator and could run side by side: add an \
+         edge between them"
+    )]
+    CollectivesAtOnce {
+        first: Box<NodeName>,
+        second: Box<NodeName>,
+    },
+
+    /// A graph with loops holds collectives between ranks that share a GPU.
+    #[error(
+        "ranks {ranks:?} share a GPU, whose driver fails on loops of several launches at once: give \
+         each rank a GPU, or take the collectives out of loops"
+    )]
+    LoopsShareDevice { ranks: Vec<u32> },
 
     /// A picture could not be drawn or read.
     #[error("the picture: {why}")]

@@ -13,7 +13,7 @@ use crate::graph::diff::Compared;
 use crate::graph::operation::Holds;
 use crate::graph::state::{Hierarchy, State, lock_both};
 use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
-use crate::op::Op;
+use crate::op::{Op, stays_with};
 use crate::{Error, Result, driver};
 
 /// How an executable was updated from a graph.
@@ -392,6 +392,9 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
     }
     if op.condition_of().is_some_and(|of| of != source.id) {
         return Err(Error::ForeignCondition);
+    }
+    if !stays_with(op, now) {
+        return Err(Error::CommunicatorFixed { node: name() });
     }
     // The driver decides about nodes that this library did not make.
     if matches!(now, AnyOp::Kernel(_) | AnyOp::Fill(_))

@@ -39,7 +39,7 @@ pub use operation::{AnyOp, Operation};
 
 use crate::error::{NodeKind, NodeName};
 use crate::memory::RawMemory;
-use crate::op::{AllocOp, Op};
+use crate::op::{AllocOp, Op, stays_with};
 use crate::{Error, Owner, Result, driver};
 use content::Content;
 use insert::content_of;
@@ -231,6 +231,12 @@ impl Graph {
         })?;
         let (body, raw) = self.find(&state, id)?;
         let old = body.content(id.index).and_then(Content::op);
+        if let Some(old) = old
+            && !stays_with(&op, old)
+        {
+            let node = Box::new(body.name(id.index));
+            return Err(Error::CommunicatorFixed { node });
+        }
         if let Err(error) = op.set(self.context(), raw, old) {
             // Some of it may have been set. Unless all is as before, the new version is held too.
             let restored = match old {

@@ -7,10 +7,12 @@ use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
 
 use super::child_op::ChildOp;
 use super::conditional::{Branching, IfElseOp, IfOp, SwitchOp, WhileOp};
+use crate::collective::Communicator;
 use crate::error::NodeKind;
 use crate::op::{
-    Access, AllocOp, BatchOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, Op, RawOp,
-    RecordEventOp, SignalSemaphoresOp, Tag, Transfer, WaitEventOp, WaitSemaphoresOp, labelled,
+    Access, AllocOp, BatchOp, CollectiveOp, CopyOp, EmptyOp, FillOp, FreeOp, HostOp, KernelOp, Op,
+    RawOp, RecordEventOp, SignalSemaphoresOp, Tag, Transfer, WaitEventOp, WaitSemaphoresOp,
+    labelled,
 };
 use crate::{Owner, Result};
 
@@ -165,6 +167,7 @@ operations! {
     Alloc(AllocOp) = Alloc;
     Free(FreeOp) = Free;
     Batch(BatchOp) = Batch;
+    Collective(CollectiveOp) = Kernel;
     SignalSemaphores(SignalSemaphoresOp) = SignalSemaphores;
     WaitSemaphores(WaitSemaphoresOp) = WaitSemaphores;
     If(IfOp) = Conditional, |op| Holds::Bodies(op.branching());
@@ -238,6 +241,7 @@ impl Op for AnyOp {
         fits_in_body() -> bool;
         condition_of() -> Option<u64>;
         launch() -> Option<&KernelOp>;
+        of_communicator() -> Option<&Communicator>;
         digest() -> u64;
         transfer() -> Option<Transfer<'_>>;
         accesses() -> Option<Vec<Access>>;

@@ -167,6 +167,15 @@ impl Arguments {
         }
     }
 
+    /// Adds an argument of so many words.
+    pub(crate) fn words_of(&mut self, words: &[u64]) {
+        // SAFETY: the words are initialized, and `MaybeUninit` lies as what it is of.
+        unsafe {
+            let bytes = slice::from_raw_parts(words.as_ptr().cast(), mem::size_of_val(words));
+            self.bytes(bytes, true);
+        }
+    }
+
     /// Has the operation keep `owner` alive.
     #[inline]
     pub fn keep(&mut self, owner: Owner) {

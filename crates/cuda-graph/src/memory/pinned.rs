@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
-use cudarc::driver::{CudaContext, result};
+use cudarc::driver::{CudaContext, result, sys};
 
 use super::{bytes_of, shared};
 use crate::{Error, Owner, Result, driver};
@@ -65,17 +66,27 @@ impl<T> PinnedBuffer<T> {
     where
         T: Zeroable,
     {
-        PinnedBuffer::allocate(context, len)
+        PinnedBuffer::allocate(context, len, 0)
+    }
+
+    /// As [`zeroed`](PinnedBuffer::zeroed), in memory that every device of the process reaches at
+    /// the same address.
+    pub(crate) fn portable(context: &Arc<CudaContext>, len: usize) -> Result<Self>
+    where
+        T: Zeroable,
+    {
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        PinnedBuffer::allocate(context, len, flags)
     }
 
     /// Allocates room for `len` values, all bits zero.
-    fn allocate(context: &Arc<CudaContext>, len: usize) -> Result<Self> {
+    fn allocate(context: &Arc<CudaContext>, len: usize, flags: u32) -> Result<Self> {
         const { assert!(align_of::<T>() <= 256, "the driver aligns to 256 bytes") };
         driver::bind(context)?;
         let bytes = bytes_of::<T>(len, "allocating pinned memory")?;
         // The driver refuses an allocation of no bytes.
-        // SAFETY: the flags are the driver's default; the memory is freed by `Pinned`.
-        let allocate = || unsafe { result::malloc_host(bytes.max(1), 0) };
+        // SAFETY: the flags are the driver's own; the memory is freed by `Pinned`.
+        let allocate = || unsafe { result::malloc_host(bytes.max(1), flags) };
         let start =
             driver::capture::undisturbed(allocate).map_err(Error::call("cuMemHostAlloc"))?;
         let pinned = Pinned {
@@ -99,7 +110,7 @@ impl<T> PinnedBuffer<T> {
     where
         T: NoUninit,
     {
-        let buffer = PinnedBuffer::allocate(context, values.len())?;
+        let buffer = PinnedBuffer::allocate(context, values.len(), 0)?;
         buffer.write(values)?;
         Ok(buffer)
     }
@@ -151,6 +162,26 @@ impl<T> PinnedBuffer<T> {
         // bytes are a value, and the memory is never borrowed.
         let value = |i| unsafe { start.add(i).read_volatile() };
         (0..self.len).map(value).collect()
+    }
+}
+
+/// Single values that the host and devices write while the other looks.
+impl PinnedBuffer<u64> {
+    /// Value number `index`, as it is now.
+    pub(crate) fn load(&self, index: usize) -> u64 {
+        assert!(index < self.len, "there is such a value");
+        // SAFETY: within the allocation, aligned as the driver aligns; the memory is never
+        // borrowed, and devices and threads write whole words.
+        let word = unsafe { AtomicU64::from_ptr((self.address as *mut u64).add(index)) };
+        word.load(Ordering::Acquire)
+    }
+
+    /// Writes value number `index`, after everything that this thread wrote before.
+    pub(crate) fn store(&self, index: usize, value: u64) {
+        assert!(index < self.len, "there is such a value");
+        // SAFETY: as in `load`.
+        let word = unsafe { AtomicU64::from_ptr((self.address as *mut u64).add(index)) };
+        word.store(value, Ordering::Release);
     }
 }
 

@@ -15,6 +15,7 @@ mod access;
 mod alloc;
 mod attribute;
 mod batch;
+mod collective;
 mod copy;
 mod empty;
 mod event;
@@ -41,6 +42,7 @@ pub use alloc::{AllocOp, MemoryLocation};
 pub use attribute::{LaunchAttribute, RawAttribute};
 pub(crate) use attribute::{is_cooperative, priority};
 pub use batch::{BatchOp, MemoryOperation, WaitCondition};
+pub use collective::{CollectiveOp, Transmission};
 pub use copy::{CopyOp, Pitched};
 pub use empty::EmptyOp;
 pub use event::{RecordEventOp, WaitEventOp};
@@ -54,6 +56,7 @@ pub use raw::RawOp;
 pub use semaphores::{SignalSemaphoresOp, WaitSemaphoresOp};
 pub(crate) use transfer::Transfer;
 
+use crate::collective::Communicator;
 use crate::error::{NodeKind, NodeName};
 use crate::{Owner, Result, driver};
 
@@ -175,6 +178,12 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The communicator that it is a collective of, by this rank's end.
+    #[inline]
+    fn of_communicator(&self) -> Option<&Communicator> {
+        None
+    }
+
     /// Adds a node that does this.
     fn add_to(
         &self,
@@ -260,6 +269,17 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
             location: tag.location,
             ..NodeName::of_kind(self.kind(), index)
         }
+    }
+}
+
+/// Whether a node that does `old` may do `op`, as far as communicators go: loops around it, and the
+/// order of its graph, were made for the one that it has.
+#[inline]
+pub(crate) fn stays_with(op: &impl Op, old: &impl Op) -> bool {
+    match (op.of_communicator(), old.of_communicator()) {
+        (None, None) => true,
+        (Some(op), Some(old)) => op.is_of_same(old),
+        _ => false,
     }
 }
 

@@ -6,6 +6,7 @@ mod arguments;
 mod attack;
 mod attributes;
 mod capture;
+mod collective;
 mod conditions;
 mod control;
 mod data_order;

@@ -1,0 +1,327 @@
+//! Communicators: what lets several devices work together on one step.
+//!
+//! A *communicator* is made of *ranks*, numbered from 0. Each rank has a device, and does the same
+//! collectives in the same order as the others. A [`Communicator`] is one rank's end. What does the
+//! work is its *engine*: the [plain](plain) one, of this library's own kernels.
+//!
+//! A communicator fails as a whole and for good: because ranks came with different operations,
+//! because somebody aborts it, or because nothing gets on. Then all that was launched with it ends.
+
+mod kind;
+mod memory;
+mod plain;
+mod wait;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cudarc::driver::CudaContext;
+
+pub(crate) use kind::Call;
+pub use kind::{CollectiveKind, Element, ElementType, Reduction};
+pub use memory::{Elements, RawElements};
+pub(crate) use plain::exchange::Message;
+pub(crate) use plain::{Launch, Part};
+pub(crate) use wait::{Waited, Waiting};
+
+use crate::error::CollectiveFailure;
+use crate::memory::Region;
+use crate::{Error, Owner, Result, driver};
+
+/// What does the work of a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Engine {
+    /// Kernels of this library, which meet in memory of the host. The ranks are of one process, and
+    /// may share devices. It runs everywhere, also where there is no GPU.
+    Plain,
+}
+
+/// How to make a communicator.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CommunicatorOptions {
+    /// How long work may wait without any collective getting on. Then the communicator fails.
+    pub timeout: Duration,
+    /// The engine; the best that there is if none is asked for.
+    pub engine: Option<Engine>,
+}
+
+impl Default for CommunicatorOptions {
+    fn default() -> CommunicatorOptions {
+        CommunicatorOptions {
+            timeout: Duration::from_secs(30),
+            engine: None,
+        }
+    }
+}
+
+impl CommunicatorOptions {
+    /// The same with another timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The same with an engine that is asked for.
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+}
+
+/// One rank's end of a communicator. Clones are cheap, and operations keep it.
+///
+/// All ranks do the same collectives in the same order. Of one rank, they run one after the other:
+/// recorders see to that within a graph, and the program with launches, by a stream or by events.
+///
+/// ```
+/// use cuda_graph::{Buffer, CollectiveOp, Communicator, Graph, Reduction};
+///
+/// let device = cuda_graph::device(0)?;
+/// // Two ranks that share a device; elsewhere each has its own.
+/// let contexts = [device.context().clone(), device.context().clone()];
+/// let ranks = Communicator::all(&contexts, &Default::default())?;
+///
+/// let (mut launched, mut sums) = (Vec::new(), Vec::new());
+/// for rank in &ranks {
+///     let stream = rank.context().new_stream()?;
+///     let values = Buffer::from_host(&stream, &[1.5f64, rank.rank() as f64])?;
+///     let graph = Graph::new(rank.context())?;
+///     graph.add(CollectiveOp::all_reduce(rank, &values, &values, Reduction::Sum)?, ())?;
+///     let mut exec = graph.instantiate()?;
+///     exec.launch(&stream)?;
+///     launched.push((exec, stream));
+///     sums.push(values);
+/// }
+/// for ((rank, (_, stream)), sum) in ranks.iter().zip(&launched).zip(&sums) {
+///     rank.wait(stream)?;
+///     assert_eq!(sum.to_host(stream)?, [3.0, 1.0]);
+/// }
+/// # Ok::<(), cuda_graph::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Communicator {
+    end: Arc<End>,
+}
+
+struct End {
+    rank: u32,
+    context: Arc<CudaContext>,
+    ranks: Arc<Ranks>,
+}
+
+/// What the ranks of this process have in common.
+struct Ranks {
+    /// No other communicator has it.
+    id: u64,
+    size: u32,
+    timeout: Duration,
+    /// The contexts of the ranks here, by their handles.
+    contexts: Vec<usize>,
+    engine: Working,
+}
+
+/// An engine at work. What differs between engines is here.
+enum Working {
+    Plain(Arc<plain::Group>),
+}
+
+impl Communicator {
+    /// A communicator between ranks of this process: one for each context, in that order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCommunicator`] when there are no ranks or too many; what the driver answers if
+    /// there is no memory.
+    pub fn all(
+        contexts: &[Arc<CudaContext>],
+        options: &CommunicatorOptions,
+    ) -> Result<Vec<Communicator>> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        driver::choose()?;
+        plain::check(contexts.len())?;
+        if options.engine.is_none() {
+            tracing::info!(
+                ranks = contexts.len(),
+                "the plain engine does the collectives: this library was built without another"
+            );
+        }
+        let group = plain::Group::new(&contexts[0], contexts.len())?;
+        let ranks = Arc::new(Ranks {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            size: contexts.len() as u32,
+            timeout: options.timeout,
+            contexts: contexts.iter().map(|it| it.cu_ctx() as usize).collect(),
+            engine: Working::Plain(group),
+        });
+        let end = |(rank, context): (u32, &Arc<CudaContext>)| Communicator {
+            end: Arc::new(End {
+                rank,
+                context: context.clone(),
+                ranks: ranks.clone(),
+            }),
+        };
+        Ok((0..).zip(contexts).map(end).collect())
+    }
+
+    /// Its number, from 0.
+    pub fn rank(&self) -> u32 {
+        self.end.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.end.ranks.size
+    }
+
+    /// The context of its device.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.end.context
+    }
+
+    /// What does the work.
+    pub fn engine(&self) -> Engine {
+        match &self.end.ranks.engine {
+            Working::Plain(_) => Engine::Plain,
+        }
+    }
+
+    /// How long work may wait without any collective getting on.
+    pub fn timeout(&self) -> Duration {
+        self.end.ranks.timeout
+    }
+
+    /// Ends all that was launched with the communicator, of all ranks. What collectives write is
+    /// open then. Loops that a recorder made around collectives end too, after the turn they are
+    /// in. Later launches do nothing, and the devices stay usable.
+    pub fn abort(&self) {
+        self.fail(CollectiveFailure::Aborted { rank: self.rank() });
+    }
+
+    /// What went wrong, if something did.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Communicator`].
+    pub fn check(&self) -> Result<()> {
+        let failure = match &self.end.ranks.engine {
+            Working::Plain(group) => group.failure(),
+        };
+        match failure {
+            None => Ok(()),
+            Some(failure) => Err(Error::Communicator {
+                rank: self.rank(),
+                size: self.size(),
+                failure: Box::new(failure),
+            }),
+        }
+    }
+
+    /// Whether both are ends of one communicator.
+    pub fn is_of_same(&self, other: &Communicator) -> bool {
+        self.id() == other.id()
+    }
+
+    /// The communicator fails, unless it has failed.
+    pub(crate) fn fail(&self, failure: CollectiveFailure) {
+        match &self.end.ranks.engine {
+            Working::Plain(group) => group.fail(failure),
+        }
+    }
+
+    /// What no other communicator has.
+    pub(crate) fn id(&self) -> u64 {
+        self.end.ranks.id
+    }
+
+    /// The word that is not 0 once it failed. It lies where every device reaches it.
+    pub(crate) fn stop_word(&self) -> Region {
+        match &self.end.ranks.engine {
+            Working::Plain(group) => group.stop_word(),
+        }
+    }
+
+    /// Addresses that stand for this rank's turn in the communicator: its collectives write them.
+    pub(crate) fn place(&self) -> std::ops::Range<u64> {
+        match &self.end.ranks.engine {
+            Working::Plain(group) => group.place_of(self.rank()),
+        }
+    }
+
+    /// The ranks that have this one's context, if there are others.
+    pub(crate) fn sharing(&self) -> Vec<u32> {
+        let own = self.end.context.cu_ctx() as usize;
+        let all = (0..).zip(&self.end.ranks.contexts);
+        let sharing: Vec<u32> = all
+            .filter(|(_, context)| **context == own)
+            .map(|(rank, _)| rank)
+            .collect();
+        match sharing.len() {
+            1 => Vec::new(),
+            _ => sharing,
+        }
+    }
+
+    /// The launch of this rank's part in a collective.
+    pub(crate) fn launch(&self, part: &Part<'_>) -> Result<Launch> {
+        match &self.end.ranks.engine {
+            Working::Plain(group) => plain::launch(group, self.context(), self.rank(), part),
+        }
+    }
+
+    /// The launch of this rank's messages.
+    pub(crate) fn launch_exchange(&self, messages: &[Message<'_>]) -> Result<Launch> {
+        match &self.end.ranks.engine {
+            Working::Plain(group) => {
+                plain::exchange::launch(group, self.context(), self.rank(), messages)
+            }
+        }
+    }
+
+    /// A number that changes as collectives get on.
+    fn progress(&self) -> u64 {
+        match &self.end.ranks.engine {
+            Working::Plain(group) => group.progress(),
+        }
+    }
+
+    /// The ranks that others wait for, as far as it can be told.
+    fn missing(&self) -> Vec<u32> {
+        match &self.end.ranks.engine {
+            Working::Plain(group) => group.missing(),
+        }
+    }
+
+    /// What keeps it.
+    pub(crate) fn owner(&self) -> Owner {
+        self.end.clone()
+    }
+}
+
+/// The texts of the plain engine's kernels.
+pub(crate) fn texts() -> Vec<String> {
+    let mut texts = Vec::new();
+    for kind in CollectiveKind::ALL {
+        for &element in ElementType::ALL {
+            let reductions = Reduction::ALL.map(Some);
+            let reductions = if kind.reduces() {
+                &reductions[..]
+            } else {
+                &[None]
+            };
+            let ptx = |by: &Option<Reduction>| plain::kernels::ptx((kind, element, *by));
+            texts.extend(reductions.iter().map(ptx));
+        }
+    }
+    texts
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, size, engine) = (self.rank(), self.size(), self.engine());
+        write!(f, "rank {rank} of {size}, {engine:?} engine")
+    }
+}
