@@ -14,6 +14,10 @@
 // anew from x, and has the next iteration be a first one. If `every` is not 0, the device pauses for it: after so many
 // iterations since the last restart, and where r is small enough but may have drifted. Only cg_restart ends a pause.
 //
+// Of a matrix that several devices share, each has the rows of a part: vectors that the matrix is multiplied with go on
+// behind the part's own rows with what it needs of others', which cg_pack gathers there to be sent. Each sums partials
+// of its own rows, and cg_update reads those that were summed over all devices.
+//
 // Each block has the rows from `blockIdx.x * rows` on, `rows` of them, and there are at most BLOCKS blocks.
 
 constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16, AHEAD = 8;
@@ -145,6 +149,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
     }
+}
+
+// Gathers values of a vector, to be sent to other devices.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    cg_pack(unsigned n, const unsigned* places, const double* vector, double* packed) {
+    unsigned i = blockIdx.x * THREADS + threadIdx.x;
+    if (i < n) packed[i] = vector[places[i]];
 }
 
 // What cg_update reads of a row.

@@ -6,15 +6,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Device, Driver, Eager, Error, Exec, Graph, InstantiateOptions};
+use cuda_graph::{
+    Buffer, CollectiveOp, Communicator, Device, Driver, Eager, Error, Exec, Graph,
+    InstantiateOptions, Optimize, Reduction,
+};
 
 use super::job::Failure;
 use super::options::Options;
-use super::outcome::{Outcome, relative_residual};
+use super::outcome::{Ended, Outcome, relative_residual};
+use super::partition::Part;
 use super::plain_rust::PlainRust;
 use super::problem::Problem;
 use super::progress::watched;
 use super::report::{FAITHFUL, in_words, largest};
+use super::several::on_ranks;
 use super::solver::Solver;
 use super::system::System;
 
@@ -28,29 +33,55 @@ enum Way {
     Host(Eager),
 }
 
-struct Contender {
-    way: Way,
+/// How long a contender took in each run, and what came of the system.
+struct Measured {
     name: &'static str,
     times: Vec<Duration>,
     outcome: Option<Outcome>,
 }
 
-impl Contender {
+impl Measured {
+    fn new(name: &'static str) -> Measured {
+        Measured {
+            name,
+            times: Vec::new(),
+            outcome: None,
+        }
+    }
+
+    fn per_iteration(&self) -> Option<Duration> {
+        median(&self.times).checked_div(self.outcome.as_ref()?.iterations)
+    }
+}
+
+impl Way {
+    /// A graph that loops by itself.
+    fn device(
+        solver: &Solver,
+        stream: &Arc<CudaStream>,
+        system: &System,
+        optimize: Optimize,
+    ) -> Result<Way, Error> {
+        let (graph, ()) = Graph::record(stream.context(), |r| solver.record(r, system))?;
+        Ok(Way::Device(graph.instantiate_with(
+            &InstantiateOptions {
+                optimize,
+                ..InstantiateOptions::default()
+            },
+        )?))
+    }
+
     fn launch(
         &mut self,
         stream: &Arc<CudaStream>,
         solver: &Solver,
         system: &System,
     ) -> Result<(), Error> {
-        match &mut self.way {
+        match self {
             Way::Device(exec) => exec.launch(stream)?,
             Way::Host(eager) => solver.record(eager, system)?,
         }
-        stream.synchronize().map_err(Error::from)
-    }
-
-    fn per_iteration(&self) -> Option<Duration> {
-        median(&self.times).checked_div(self.outcome.as_ref()?.iterations)
+        solver.wait(stream)
     }
 }
 
@@ -71,7 +102,7 @@ impl Beside<'_> {
     /// Says how long both take, and whether they solved the same system.
     fn report(
         &self,
-        device: &Contender,
+        device: &Measured,
         problem: &Problem,
         tolerance: f64,
         out: &mut dyn Write,
@@ -129,27 +160,14 @@ pub fn run(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let (graph, ()) = Graph::record(stream.context(), |r| solver.record(r, system))?;
-    let plain = graph.instantiate()?;
-    drop(graph);
-    // A graph with a loop has one executable at a time.
-    let (graph, ()) = Graph::record(stream.context(), |r| solver.record(r, system))?;
-    let optimized = graph.instantiate_with(&InstantiateOptions {
-        optimize: options.optimize(),
-        ..InstantiateOptions::default()
-    })?;
+    let way = |optimize| Way::device(solver, stream, system, optimize);
     // Beginning with the slowest, which the others are compared with.
     let mut contenders = [
         ("eager, looping on the host", Way::Host(Eager::new(stream)?)),
-        ("graph, looping on the device", Way::Device(plain)),
-        ("the same, optimized", Way::Device(optimized)),
+        ("graph, looping on the device", way(Optimize::NONE)?),
+        ("the same, optimized", way(options.optimize())?),
     ]
-    .map(|(name, way)| Contender {
-        way,
-        name,
-        times: Vec::new(),
-        outcome: None,
-    });
+    .map(|(name, way)| (Measured::new(name), way));
     // A GPU is not compared with the processor beside it.
     let mut beside = (device.driver() == Driver::Software).then(|| Beside {
         rust: PlainRust::new(&problem.matrix, &problem.sides[0].b, solver.limits()),
@@ -163,10 +181,10 @@ pub fn run(
         if run > runs {
             break;
         }
-        for contender in &mut contenders {
+        for (contender, way) in &mut contenders {
             let took = watched(&system.progress, options.tolerance, || {
                 let start = Instant::now();
-                contender.launch(stream, solver, system)?;
+                way.launch(stream, solver, system)?;
                 Ok::<_, Error>(start.elapsed())
             })?;
             if run == 0 {
@@ -185,7 +203,13 @@ pub fn run(
             }
         }
     }
-    report(&contenders, runs, out)?;
+    let contenders = contenders.map(|(measured, _)| measured);
+    table(&contenders, runs, out)?;
+    let agree = match agree(&contenders) {
+        true => "all gave the same, bit for bit",
+        false => "they DIFFER",
+    };
+    writeln!(out, "  {agree}")?;
     let [_, _, optimized] = &contenders;
     match &beside {
         Some(beside) => beside.report(optimized, problem, options.tolerance, out),
@@ -193,12 +217,12 @@ pub fn run(
     }
 }
 
-fn report(contenders: &[Contender], runs: usize, out: &mut dyn Write) -> Result<(), Failure> {
+fn table(contenders: &[Measured], runs: usize, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(
         out,
         "\nthe same step, an iteration in the median of {runs} runs"
     )?;
-    let Some(host) = contenders[0].per_iteration() else {
+    let Some(first) = contenders[0].per_iteration() else {
         writeln!(out, "there was no iteration to measure")?;
         return Ok(());
     };
@@ -209,9 +233,14 @@ fn report(contenders: &[Contender], runs: usize, out: &mut dyn Write) -> Result<
             "  {:<28} {:>12}   {:>5.2} times as fast",
             contender.name,
             in_words(each),
-            host.as_secs_f64() / each.as_secs_f64()
+            first.as_secs_f64() / each.as_secs_f64()
         )?;
     }
+    Ok(())
+}
+
+/// Whether all came to the same, to the bit.
+fn agree(contenders: &[Measured]) -> bool {
     let bits = |outcome: &Option<Outcome>| {
         outcome.as_ref().map(|outcome| {
             let x: Vec<u64> = outcome.x.iter().map(|value| value.to_bits()).collect();
@@ -219,14 +248,112 @@ fn report(contenders: &[Contender], runs: usize, out: &mut dyn Write) -> Result<
         })
     };
     let first = bits(&contenders[0].outcome);
-    let same = contenders
+    contenders
         .iter()
-        .all(|contender| bits(&contender.outcome) == first);
-    let agree = if same {
-        "all gave the same, bit for bit"
-    } else {
-        "they DIFFER"
+        .all(|contender| bits(&contender.outcome) == first)
+}
+
+/// Solves the first system of `problem` on one device, and on all that have `parts` of its matrix,
+/// whose loops the host runs, or they themselves.
+pub fn several(
+    first: &Device,
+    communicators: &[Communicator],
+    parts: &[Part],
+    problem: &Problem,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let stream = first.context().new_stream().map_err(Error::from)?;
+    let solver = Solver::new(&stream, &problem.matrix, options.limits())?;
+    let system = System::new(&stream, &problem.sides[0].b)?;
+    let mut alone = Measured::new("one device, looping by itself");
+    let mut way = Way::device(&solver, &stream, &system, options.optimize())?;
+    let mut runs = RUNS;
+    for run in 0..=RUNS {
+        if run > runs {
+            break;
+        }
+        let start = Instant::now();
+        way.launch(&stream, &solver, &system)?;
+        alone.times.push(start.elapsed());
+        if run == 0 {
+            alone.outcome = Some(solver.outcome(&stream, &problem.matrix, &system)?);
+            if alone.times.pop() > Some(LONG) {
+                runs = 1;
+            }
+        }
+    }
+    drop((way, system, solver));
+
+    let ranks = on_ranks(communicators, |rank, communicator| {
+        together(communicator, &parts[rank], problem, options, runs)
+    })?;
+    let [mut host, mut device] = [
+        Measured::new("all devices, looping on the host"),
+        Measured::new("all devices, each by itself"),
+    ];
+    let mut ended = [Vec::new(), Vec::new()];
+    for rank in ranks {
+        for ((times, part), all) in rank.into_iter().zip(&mut ended) {
+            all.push((times, part));
+        }
+    }
+    for (measured, parts) in [&mut host, &mut device].into_iter().zip(ended) {
+        let (times, parts): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        // Each rank was as long as the others, which it waited for.
+        measured.times = times.into_iter().next().unwrap_or_default();
+        let all = Ended::joined(parts);
+        measured.outcome = all.map(|ended| ended.outcome(&problem.matrix));
+    }
+    let contenders = [alone, host, device];
+    table(&contenders, runs, out)?;
+    let [alone, together @ ..] = &contenders;
+    let agree = match agree(together) {
+        true => "all devices gave the same, bit for bit, wherever they loop",
+        false => "all devices DIFFER, as they loop on the host or by themselves",
     };
     writeln!(out, "  {agree}")?;
+    if let (Some(one), Some(all)) = (&alone.outcome, &together[0].outcome) {
+        let apart = largest(one.x.iter().zip(&all.x).map(|(one, all)| one - all));
+        writeln!(out, "  one device's solution is {apart:.1e} apart")?;
+    }
     Ok(())
+}
+
+/// How long each run of a rank took, and what it has in the end, of each way.
+type Ways = [(Vec<Duration>, Ended); 2];
+
+/// Runs a rank's part: with a loop on the host, and as a graph that loops by itself.
+fn together(
+    communicator: &Communicator,
+    part: &Part,
+    problem: &Problem,
+    options: &Options,
+    runs: usize,
+) -> Result<Ways, Failure> {
+    let stream = communicator.context().new_stream().map_err(Error::from)?;
+    let ranks = Some(communicator.clone());
+    let solver = Solver::of_part(&stream, part, ranks, options.limits())?;
+    let b = &problem.sides[0].b;
+    let system = System::of_part(&stream, b, part.rows.clone(), part.len())?;
+    // All begin a run together.
+    let word = Buffer::<u32>::zeroed(&stream, 1)?;
+    let meet = CollectiveOp::all_reduce(communicator, &word, &word, Reduction::Max)?;
+    let mut way = |mut way: Way| -> Result<(Vec<Duration>, Ended), Failure> {
+        let mut times = Vec::new();
+        for _ in 0..=runs {
+            Eager::new(&stream)?.record(meet.clone())?;
+            communicator.wait(&stream)?;
+            let start = Instant::now();
+            way.launch(&stream, &solver, &system)?;
+            times.push(start.elapsed());
+        }
+        // The first warms up.
+        times.remove(0);
+        Ok((times, solver.ended(&stream, &system)?))
+    };
+    Ok([
+        way(Way::Host(Eager::new(&stream)?))?,
+        way(Way::device(&solver, &stream, &system, options.optimize())?)?,
+    ])
 }

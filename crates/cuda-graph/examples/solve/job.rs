@@ -2,17 +2,20 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use cuda_graph::{Device, Graph, Optimize};
+use cuda_graph::cudarc::driver::CudaContext;
+use cuda_graph::{Counters, Device, Graph, Optimize};
 
 use super::compare;
 use super::options::Options;
 use super::problem::{LoadError, Problem};
 use super::progress::watched;
 use super::report::{self, Solved, in_words};
-use super::sequence::Sequence;
-use super::solver::{Limits, Solver};
+use super::sequence::{Form, Sequence};
+use super::several;
+use super::solver::Solver;
 use super::system::System;
 
 /// How it ended, where nothing failed.
@@ -36,10 +39,55 @@ pub enum Failure {
     Report(#[from] io::Error),
 }
 
-/// Solves what `options` say on `device`, and reports to `out`.
+/// Solves what `options` say on `device`, and reports to `out`. Several devices begin with it.
 pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Exit, Failure> {
     let driver = device.driver();
     writeln!(out, "device: {}, driver: {driver}", device.name()?)?;
+    if let Some(count) = options.devices {
+        return several::run(device, count, options, out);
+    }
+    let problem = load(options, out)?;
+    let matrix = &problem.matrix;
+    let stream = device
+        .context()
+        .new_stream()
+        .map_err(cuda_graph::Error::from)?;
+    let start = Instant::now();
+    let solver = Solver::new(&stream, matrix, options.limits())?;
+    let systems = problem.sides.iter();
+    let systems = systems.map(|side| System::new(&stream, &side.b));
+    let systems = systems.collect::<Result<Vec<_>, _>>()?;
+    stream.synchronize().map_err(cuda_graph::Error::from)?;
+    let copied = in_words(start.elapsed());
+    if let Some(file) = &options.svg {
+        let context = device.context();
+        draw(context, &solver, &systems[0], options.optimize(), file)?;
+    }
+
+    let mut sequence = Sequence::new(&stream, &solver, options.optimize())?;
+    let mut all = Vec::with_capacity(systems.len());
+    for (system, side) in systems.iter().zip(&problem.sides) {
+        let run = watched(&system.progress, options.tolerance, || {
+            sequence.solve(system)
+        })?;
+        if all.is_empty() {
+            introduce(out, &sequence.form(), options, &copied)?;
+        }
+        let outcome = solver.outcome(&stream, matrix, system)?;
+        all.push(Solved::new(&outcome, matrix, side, options.tolerance, run));
+    }
+    let exit = judge(out, &all, options, sequence.counters())?;
+    if options.compare && sequence.why_eager().is_none() {
+        let (solver, system) = (&solver, &systems[0]);
+        compare::run(device, &stream, solver, system, &problem, options, out)?;
+    } else if options.compare {
+        writeln!(out, "there is no loop on the device to compare with")?;
+    }
+    Ok(exit)
+}
+
+/// Reads or makes the systems, and says what they are.
+pub fn load(options: &Options, out: &mut dyn Write) -> Result<Problem, Failure> {
     let start = Instant::now();
     let problem = Problem::load(&options.problem, options.systems)?;
     let (name, matrix) = (&problem.name, &problem.matrix);
@@ -50,48 +98,19 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     let made = in_words(start.elapsed());
     writeln!(out, "system: {name}: {matrix}{sides}, ready in {made}")?;
     out.flush()?;
+    Ok(problem)
+}
 
-    let stream = device
-        .context()
-        .new_stream()
-        .map_err(cuda_graph::Error::from)?;
-    let limits = Limits {
-        tolerance: options.tolerance,
-        iterations: options.max_iterations,
-        restart_every: options.restart_every,
-    };
-    let start = Instant::now();
-    let solver = Solver::new(&stream, matrix, limits)?;
-    let systems = problem.sides.iter();
-    let systems = systems.map(|side| System::new(&stream, &side.b));
-    let systems = systems.collect::<Result<Vec<_>, _>>()?;
-    stream.synchronize().map_err(cuda_graph::Error::from)?;
-    let copied = in_words(start.elapsed());
-    if let Some(file) = &options.svg {
-        draw(device, &solver, &systems[0], options.optimize(), file)?;
-    }
-
-    let mut sequence = Sequence::new(&stream, &solver, options.optimize())?;
-    let mut all = Vec::with_capacity(systems.len());
-    for (system, side) in systems.iter().zip(&problem.sides) {
-        let run = watched(&system.progress, options.tolerance, || {
-            sequence.solve(system)
-        })?;
-        if all.is_empty() {
-            introduce(out, &sequence, options, &copied)?;
-        }
-        let outcome = solver.outcome(&stream, matrix, system)?;
-        all.push(Solved::new(&outcome, matrix, side, options.tolerance, run));
-    }
-    match &all[..] {
+/// Says what came of the systems, and what the replays of steps and restarts did.
+pub fn judge(
+    out: &mut dyn Write,
+    all: &[Solved],
+    options: &Options,
+    counters: (Counters, Counters),
+) -> io::Result<Exit> {
+    match all {
         [solved] => report::one(out, solved, options.tolerance)?,
-        all => report::several(out, all, options.tolerance, &sequence)?,
-    }
-    if options.compare && sequence.why_eager().is_none() {
-        let (solver, system) = (&solver, &systems[0]);
-        compare::run(device, &stream, solver, system, &problem, options, out)?;
-    } else if options.compare {
-        writeln!(out, "there is no loop on the device to compare with")?;
+        all => report::several(out, all, options.tolerance, counters)?,
     }
     Ok(match all.iter().all(Solved::is_solved) {
         true => Exit::Solved,
@@ -99,22 +118,22 @@ pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Ex
     })
 }
 
-/// Says what the step became, which its first call tells.
-fn introduce(
+/// Says what the step became.
+pub fn introduce(
     out: &mut dyn Write,
-    sequence: &Sequence<'_>,
+    step: &Form,
     options: &Options,
     copied: &str,
 ) -> io::Result<()> {
-    let form = match sequence.why_eager() {
+    let form = match &step.why_eager {
         None => "a graph that loops on the device".into(),
         Some(why) => format!("launches around which the host loops ({why})"),
     };
-    let built = match sequence.built() {
+    let built = match step.built {
         Some(built) => format!("built in {}, ", in_words(built)),
         None => String::new(),
     };
-    let turn = match sequence.iterations_a_turn() {
+    let turn = match step.iterations_a_turn {
         1 => String::new(),
         count => format!(", {count} iterations a turn"),
     };
@@ -132,21 +151,19 @@ fn introduce(
         )?;
     }
     if options.report {
-        sequence
-            .reports()
-            .try_for_each(|report| write!(out, "{report}"))?;
+        write!(out, "{}", step.reports)?;
     }
     Ok(())
 }
 
-fn draw(
-    device: &Device,
+pub fn draw(
+    context: &Arc<CudaContext>,
     solver: &Solver,
     system: &System,
     optimize: Optimize,
     file: &Path,
 ) -> Result<(), Failure> {
-    let (graph, ()) = Graph::record(device.context(), |r| solver.record(r, system))?;
+    let (graph, ()) = Graph::record(context, |r| solver.record(r, system))?;
     write(graph.svg()?, file)?;
     match graph.optimized(optimize)? {
         (Some(optimized), _) => write(optimized.svg()?, &beside(file)),

@@ -10,11 +10,14 @@ mod matrix;
 mod matrix_market;
 mod options;
 mod outcome;
+mod partition;
 mod plain_rust;
 mod problem;
 mod progress;
 mod report;
 mod sequence;
+mod several;
+mod shared;
 mod solver;
 mod system;
 

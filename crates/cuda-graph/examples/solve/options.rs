@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use cuda_graph::Optimize;
 use lexopt::{Arg, Parser};
 
+use super::solver::Limits;
+
 pub const HELP: &str = "\
 Solves A x = b, A sparse, symmetric, positive definite, by conjugate gradients: one graph, one launch, a loop on the device.
 
@@ -21,8 +23,10 @@ MATRIX.mtx              a Matrix Market file: coordinate; real, integer or patte
 --unroll N              iterations in one turn of the loop; otherwise the optimizer chooses
 --systems K             solve for K right-hand sides, one after the other, with one graph [1]
 --restart-every N       compute the residual anew from x every N iterations, and before it is believed
+--devices N             devices 0 to N-1 solve together: each has a part of the rows, and loops by itself
 --compare               also run the same step eagerly, with a loop on the host, and compare; of one system, no restarts.
-                        On the software driver, also compare with the same method in Rust with rayon
+                        On the software driver, also compare with the same method in Rust with rayon.
+                        Of several devices: with one, and with their loops on the host
 --report                say what the optimizer did
 --svg FILE              draw the graph, and in FILE.optimized.svg what the optimizer makes of it
 --help                  this text
@@ -34,6 +38,9 @@ const LARGEST_GRID: usize = 20_000;
 
 /// All right-hand sides and solutions are in memory at once.
 const MOST_SYSTEMS: usize = 1000;
+
+/// More than a machine has.
+const MOST_DEVICES: usize = 1024;
 
 /// What is to be solved.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,12 +61,23 @@ pub struct Options {
     pub systems: usize,
     /// How many iterations there are between restarts.
     pub restart_every: Option<NonZeroU32>,
+    /// How many devices solve together; none to have one device do it all.
+    pub devices: Option<usize>,
     pub compare: bool,
     pub report: bool,
     pub svg: Option<PathBuf>,
 }
 
 impl Options {
+    /// When to stop.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            tolerance: self.tolerance,
+            iterations: self.max_iterations,
+            restart_every: self.restart_every,
+        }
+    }
+
     /// How graphs are optimized.
     pub fn optimize(&self) -> Optimize {
         Optimize::ALL.unroll(self.unroll.unwrap_or_default())
@@ -115,6 +133,7 @@ pub fn parse<A: Into<OsString>>(
         unroll: None,
         systems: 1,
         restart_every: None,
+        devices: None,
         compare: false,
         report: false,
         svg: None,
@@ -161,6 +180,11 @@ pub fn parse<A: Into<OsString>>(
                 let expected = "a number from 1 to 4294967295";
                 let every = value(&mut parser, "--restart-every", expected, |_| true)?;
                 options.restart_every = Some(every);
+            }
+            Arg::Long("devices") => {
+                let expected = format!("a number from 1 to {MOST_DEVICES}");
+                let within = |count: &usize| (1..=MOST_DEVICES).contains(count);
+                options.devices = Some(value(&mut parser, "--devices", &expected, within)?);
             }
             Arg::Long("compare") => options.compare = true,
             Arg::Long("report") => options.report = true,

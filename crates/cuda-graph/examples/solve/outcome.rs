@@ -1,6 +1,7 @@
 //! What comes of a system, and what the host computes to judge it.
 
 use super::matrix::Matrix;
+use super::system::State;
 
 /// A direction d is one in which the matrix is not positive if d·Ad is below this part of the sum
 /// of what it is made of: as far as double precision can tell, it is zero at most.
@@ -29,6 +30,58 @@ pub struct Outcome {
     /// The residual that the device went by, as a part of that at the start.
     pub residual: f64,
     pub x: Vec<f64>,
+}
+
+/// What a device has of a system when it stops, or several devices together.
+pub struct Ended {
+    pub state: State,
+    /// The vectors that make the next direction.
+    pub u: Vec<f64>,
+    pub p: Vec<f64>,
+    pub x: Vec<f64>,
+}
+
+impl Ended {
+    /// What several devices have, in the order of their parts. All stopped in the same state.
+    pub fn joined(parts: impl IntoIterator<Item = Ended>) -> Option<Ended> {
+        parts.into_iter().reduce(|mut all, part| {
+            all.u.extend(part.u);
+            all.p.extend(part.p);
+            all.x.extend(part.x);
+            all
+        })
+    }
+
+    /// What came of the system, of which this is all.
+    pub fn outcome(self, matrix: &Matrix) -> Outcome {
+        let State { now, next, .. } = self.state;
+        let reason = match next.status {
+            1 => Reason::Converged,
+            2 => Reason::LimitReached,
+            3 => {
+                let beta = next.gamma / now.gamma;
+                let pairs = self.u.iter().zip(&self.p);
+                let direction: Vec<f64> = pairs.map(|(u, p)| u + beta * p).collect();
+                match is_positive_along(matrix, &direction) {
+                    true => Reason::RoundedOff,
+                    false => Reason::NotPositive,
+                }
+            }
+            4 => Reason::NotFinite,
+            5 => Reason::RoundedOff,
+            status => unreachable!("the device stopped with status {status}"),
+        };
+        let residual = match next.first {
+            0.0 => 0.0,
+            first => (next.residual / first).sqrt(),
+        };
+        Outcome {
+            reason,
+            iterations: next.iterations,
+            residual,
+            x: self.x,
+        }
+    }
 }
 
 /// The power of two at or below `value`; 1 for 0.

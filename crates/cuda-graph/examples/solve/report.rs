@@ -8,7 +8,7 @@ use cuda_graph::Counters;
 use super::matrix::Matrix;
 use super::outcome::{Outcome, Reason, relative_residual};
 use super::problem::RightHandSide;
-use super::sequence::{Run, Sequence};
+use super::sequence::Run;
 
 /// A system is solved if its true residual is at most so many times the tolerance.
 pub const FAITHFUL: f64 = 2.0;
@@ -110,7 +110,7 @@ pub fn several(
     out: &mut dyn Write,
     all: &[Solved],
     tolerance: f64,
-    sequence: &Sequence<'_>,
+    (replay, restart): (Counters, Counters),
 ) -> io::Result<()> {
     let count = all.len();
     let unsolved = all.iter().filter(|solved| !solved.is_solved()).count();
@@ -155,8 +155,8 @@ pub fn several(
         largest(all.iter().map(|solved| solved.true_residual)),
         largest(all.iter().map(|solved| solved.error))
     )?;
-    replayed(out, "replay", sequence.counters())?;
-    match sequence.restart_counters() {
+    replayed(out, "replay", replay)?;
+    match restart {
         Counters { calls: 0, .. } => Ok(()),
         counters => replayed(out, "restarts", counters),
     }

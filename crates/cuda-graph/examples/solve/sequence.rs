@@ -25,6 +25,18 @@ pub struct Sequence<'a> {
     built: Duration,
 }
 
+/// What a step became.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// Why the host loops, if it does.
+    pub why_eager: Option<String>,
+    /// How long it took to build graphs, if the device loops.
+    pub built: Option<Duration>,
+    pub iterations_a_turn: usize,
+    /// What the optimizer did.
+    pub reports: String,
+}
+
 /// What solving a system took.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -66,17 +78,19 @@ impl<'a> Sequence<'a> {
         let mut restarts = solver.limits().restart_every.map(|_| 0);
         let mut outcome = self.timed(|it| it.replay.call(stream, step))?;
         if let Some(restarts) = &mut restarts {
-            while outcome.stopped()?.is_some() {
-                let restart = solver.restart(system)?;
-                self.timed(|it| {
-                    it.restarts
-                        .call(stream, |r| r.record(restart.clone()).map(drop))
-                })?;
+            // It would wait for ever for a rank that is gone.
+            while solver
+                .wait(stream)
+                .and_then(|()| outcome.stopped())?
+                .is_some()
+            {
+                let restart = |r: &mut dyn Recorder| solver.record_restart(r, system);
+                self.timed(|it| it.restarts.call(stream, restart))?;
                 outcome = self.timed(|it| it.replay.resume(stream, step))?;
                 *restarts += 1;
             }
         }
-        stream.synchronize()?;
+        solver.wait(stream)?;
         Ok(Run {
             took: start.elapsed() - (self.built - built_before),
             restarts,
@@ -95,7 +109,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// How long it took to build graphs, if the device loops.
-    pub fn built(&self) -> Option<Duration> {
+    fn built(&self) -> Option<Duration> {
         self.why_eager().is_none().then_some(self.built)
     }
 
@@ -105,7 +119,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// What the optimizer did to the graphs of the last call.
-    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+    fn reports(&self) -> impl Iterator<Item = &Report> {
         self.replay.reports()
     }
 
@@ -116,13 +130,18 @@ impl<'a> Sequence<'a> {
         repetitions.max().unwrap_or(0).max(1)
     }
 
-    /// What the replay of the steps did.
-    pub fn counters(&self) -> Counters {
-        self.replay.counters()
+    /// What the step became, which its first call tells.
+    pub fn form(&self) -> Form {
+        Form {
+            why_eager: self.why_eager().map(Error::to_string),
+            built: self.built(),
+            iterations_a_turn: self.iterations_a_turn(),
+            reports: self.reports().map(Report::to_string).collect(),
+        }
     }
 
-    /// What the replay of the restarts did.
-    pub fn restart_counters(&self) -> Counters {
-        self.restarts.counters()
+    /// What the replay of the steps did, and that of the restarts.
+    pub fn counters(&self) -> (Counters, Counters) {
+        (self.replay.counters(), self.restarts.counters())
     }
 }

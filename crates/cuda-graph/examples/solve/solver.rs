@@ -10,6 +10,10 @@
 //! With restarts, the device pauses now and then. The loop has a checkpoint at the end of each turn
 //! where a paused step stops. The host then runs [`Solver::restart`] and resumes the step.
 //!
+//! Several devices solve one system together. Each has a [`Part`] of the rows, and the same loop:
+//! before the product it exchanges what the product needs of others' vectors, and behind it the sums
+//! are added up over all. All decide by the same sums, so all loops end in the same turn.
+//!
 //! The matrix and the vectors of the iteration are on the device once. What differs from one
 //! right-hand side to the next is a [`System`]: the steps of two systems are the same operations
 //! with other arguments, and another flag.
@@ -18,11 +22,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::{CudaStream, LaunchConfig};
-use cuda_graph::{Buffer, Kernel, KernelOp, Module, Recorder, Result};
+use cuda_graph::{Buffer, Communicator, Kernel, KernelOp, Module, Recorder, Result};
 
 use super::matrix::Matrix;
-use super::outcome::{Outcome, Reason, is_positive_along};
-use super::system::{State, System};
+use super::outcome::{Ended, Outcome};
+use super::partition::{Part, whole};
+use super::shared::Shared;
+use super::system::System;
 
 const PTX: &str = include_str!("../../../../kernels/ptx/solve.ptx");
 
@@ -42,16 +48,18 @@ pub struct Limits {
     pub restart_every: Option<NonZeroU32>,
 }
 
-/// A matrix on the device, and what solves systems with it, one at a time.
+/// A matrix on the device, or a part of it, and what solves systems with it, one at a time.
 pub struct Solver {
     start: Kernel,
     multiply: Kernel,
     update: Kernel,
     restart: Kernel,
     config: LaunchConfig,
-    /// The rows of the matrix, and how many of them a block has.
+    /// The rows of the part, and how many of them a block has.
     n: u32,
     rows: u32,
+    /// The values of a vector that the matrix is multiplied with.
+    len: usize,
     limits: Limits,
     starts: Buffer<u32>,
     columns: Buffer<u32>,
@@ -64,41 +72,79 @@ pub struct Solver {
     p: Buffer<f64>,
     s: Buffer<f64>,
     partials: Buffer<f64>,
+    /// The partial sums of all devices; of one device, `partials` itself.
+    sums: Buffer<f64>,
+    /// What there is to do with other devices.
+    shared: Option<Shared>,
 }
 
 impl Solver {
     /// Puts `matrix` on the device, in the order of `stream`.
     pub fn new(stream: &Arc<CudaStream>, matrix: &Matrix, limits: Limits) -> Result<Solver> {
+        Solver::of_part(stream, &whole(matrix), None, limits)
+    }
+
+    /// Puts a part of a matrix on the device, whose other parts the other ranks have.
+    pub fn of_part(
+        stream: &Arc<CudaStream>,
+        part: &Part,
+        communicator: Option<Communicator>,
+        limits: Limits,
+    ) -> Result<Solver> {
         let module = Module::load(stream.context(), PTX)?;
         let kernel = |name| module.kernel(name);
-        let n = matrix.n();
-        let rows = n.div_ceil(BLOCKS).next_multiple_of(THREADS);
-        let inverse: Vec<f64> = matrix.diagonal().iter().map(|value| 1.0 / value).collect();
+        let n = part.rows.len();
+        // A part without rows has a block, too: it decides for the device when to stop.
+        let rows = n.div_ceil(BLOCKS).max(1).next_multiple_of(THREADS);
+        let inverse: Vec<f64> = part.diagonal.iter().map(|value| 1.0 / value).collect();
         let vector = || Buffer::<f64>::zeroed(stream, n);
+        let partials = Buffer::zeroed(stream, 3 * BLOCKS)?;
+        let shared = communicator
+            .map(|communicator| Shared::new(stream, &module, part, communicator))
+            .transpose()?;
         Ok(Solver {
             start: kernel("cg_start")?,
             multiply: kernel("cg_multiply")?,
             update: kernel("cg_update")?,
             restart: kernel("cg_restart")?,
             config: LaunchConfig {
-                grid_dim: (n.div_ceil(rows) as u32, 1, 1),
+                grid_dim: (n.div_ceil(rows).max(1) as u32, 1, 1),
                 block_dim: (THREADS as u32, 1, 1),
                 shared_mem_bytes: 0,
             },
             n: n as u32,
             rows: rows as u32,
+            len: part.len(),
             limits,
-            starts: Buffer::from_host(stream, matrix.starts())?,
-            columns: Buffer::from_host(stream, matrix.columns())?,
-            values: Buffer::from_host(stream, matrix.values())?,
+            starts: Buffer::from_host(stream, &part.starts)?,
+            columns: Buffer::from_host(stream, &part.columns)?,
+            values: Buffer::from_host(stream, &part.values)?,
             inverse: Buffer::from_host(stream, &inverse)?,
             r: vector()?,
-            u: vector()?,
+            u: Buffer::zeroed(stream, part.len())?,
             w: vector()?,
             p: vector()?,
             s: vector()?,
-            partials: Buffer::zeroed(stream, 3 * BLOCKS)?,
+            sums: match &shared {
+                Some(_) => Buffer::zeroed(stream, 3 * BLOCKS)?,
+                None => Buffer::clone(&partials),
+            },
+            partials,
+            shared,
         })
+    }
+
+    /// Waits for `stream`, at most as long as the communicator lets it where there are other ranks.
+    pub fn wait(&self, stream: &Arc<CudaStream>) -> Result<()> {
+        match self.communicator() {
+            Some(communicator) => communicator.wait(stream),
+            None => Ok(stream.synchronize()?),
+        }
+    }
+
+    /// The ranks that have the other parts, if there are any.
+    pub fn communicator(&self) -> Option<&Communicator> {
+        self.shared.as_ref().map(Shared::communicator)
     }
 
     pub fn limits(&self) -> Limits {
@@ -127,8 +173,23 @@ impl Solver {
 
     /// Records an iteration.
     pub fn iterate(&self, to: &mut dyn Recorder, system: &System) -> Result<()> {
+        if let Some(shared) = &self.shared {
+            shared.fill_halo(to, &self.u)?;
+        }
         to.record(self.multiply(system)?)?;
+        if let Some(shared) = &self.shared {
+            shared.sum(to, &self.sums, &self.partials)?;
+        }
         to.record(self.update(system)?)?;
+        Ok(())
+    }
+
+    /// Records a [`restart`](Solver::restart), for which the product needs others' values of x.
+    pub fn record_restart(&self, to: &mut dyn Recorder, system: &System) -> Result<()> {
+        if let Some(shared) = &self.shared {
+            shared.fill_halo(to, &system.x)?;
+        }
+        to.record(self.restart(system)?)?;
         Ok(())
     }
 
@@ -172,8 +233,8 @@ impl Solver {
         let arguments = (
             n, rows, starts, columns, values, u, r, w, partials, state, go,
         );
-        // SAFETY: these are the kernel's parameters; vectors have `n` values, and the matrix has
-        // `n` rows, whose columns are below `n`.
+        // SAFETY: these are the kernel's parameters; vectors have `n` values, and the part has `n`
+        // rows, whose columns are places in `u`.
         let op = unsafe { KernelOp::new(&self.multiply, self.config, arguments) }?;
         Ok(op.idle_without(&system.go))
     }
@@ -182,12 +243,12 @@ impl Solver {
     fn update(&self, system: &System) -> Result<KernelOp> {
         self.check(system);
         let (n, rows, inverse) = (self.n, self.rows, &self.inverse);
-        let (w, partials) = (&self.w, &self.partials);
+        let (w, sums) = (&self.w, &self.sums);
         let (r, u, p, s) = (&self.r, &self.u, &self.p, &self.s);
         let (x, state) = (&system.x, &system.state);
         let (go, pause, progress) = (&system.go, &system.pause, &system.progress.0);
         let arguments = (
-            n, rows, inverse, w, partials, x, r, u, p, s, state, go, pause, progress,
+            n, rows, inverse, w, sums, x, r, u, p, s, state, go, pause, progress,
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values.
         let op = unsafe { KernelOp::new(&self.update, self.config, arguments) }?;
@@ -206,16 +267,19 @@ impl Solver {
         let arguments = (
             n, rows, starts, columns, values, b, inverse, x, r, u, p, s, state, go, pause,
         );
-        // SAFETY: these are the kernel's parameters; vectors have `n` values, and the matrix has
-        // `n` rows, whose columns are below `n`.
+        // SAFETY: these are the kernel's parameters; vectors have `n` values, and the part has `n`
+        // rows, whose columns are places in `x`.
         unsafe { KernelOp::new(&self.restart, self.config, arguments) }
     }
 
     /// Kernels rely on it.
     fn check(&self, system: &System) {
-        let n = self.n as usize;
         let given = (system.b.len(), system.x.len());
-        assert_eq!(given, (n, n), "a value for each row");
+        assert_eq!(
+            given,
+            (self.n as usize, self.len),
+            "a value for each row, and the halo"
+        );
     }
 
     /// What came of `system`, once `stream` has done its step and before it does another.
@@ -225,32 +289,17 @@ impl Solver {
         matrix: &Matrix,
         system: &System,
     ) -> Result<Outcome> {
-        let State { now, next, .. } = system.state.to_host(stream)?[0];
-        let reason = match next.status {
-            1 => Reason::Converged,
-            2 => Reason::LimitReached,
-            3 => {
-                let beta = next.gamma / now.gamma;
-                let (u, p) = (self.u.to_host(stream)?, self.p.to_host(stream)?);
-                let direction: Vec<f64> = u.iter().zip(&p).map(|(u, p)| u + beta * p).collect();
-                match is_positive_along(matrix, &direction) {
-                    true => Reason::RoundedOff,
-                    false => Reason::NotPositive,
-                }
-            }
-            4 => Reason::NotFinite,
-            5 => Reason::RoundedOff,
-            status => unreachable!("the device stopped with status {status}"),
-        };
-        let residual = match next.first {
-            0.0 => 0.0,
-            first => (next.residual / first).sqrt(),
-        };
-        Ok(Outcome {
-            reason,
-            iterations: next.iterations,
-            residual,
-            x: system.solution(stream)?,
+        Ok(self.ended(stream, system)?.outcome(matrix))
+    }
+
+    /// What the device has of `system` at that time.
+    pub fn ended(&self, stream: &CudaStream, system: &System) -> Result<Ended> {
+        let own = |vector: &Buffer<f64>| vector.slice(..self.n as usize)?.to_host(stream);
+        Ok(Ended {
+            state: system.state.to_host(stream)?[0],
+            u: own(&self.u)?,
+            p: own(&self.p)?,
+            x: system.solution(stream, self.n as usize)?,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! A right-hand side on the device, and what the device keeps while it solves for it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuda_graph::bytemuck::AnyBitPattern;
@@ -66,11 +67,22 @@ pub struct System {
 impl System {
     /// Puts `b` on the device, in the order of `stream`.
     pub fn new(stream: &Arc<CudaStream>, b: &[f64]) -> Result<System> {
+        System::of_part(stream, b, 0..b.len(), b.len())
+    }
+
+    /// Puts `rows` of `b` on the device that has this part of the matrix, whose vectors have `len`
+    /// values.
+    pub fn of_part(
+        stream: &Arc<CudaStream>,
+        b: &[f64],
+        rows: Range<usize>,
+        len: usize,
+    ) -> Result<System> {
         let scale = power_of_two(largest(b));
-        let scaled: Vec<f64> = b.iter().map(|value| value / scale).collect();
+        let scaled: Vec<f64> = b[rows].iter().map(|value| value / scale).collect();
         Ok(System {
             b: Buffer::from_host(stream, &scaled)?,
-            x: Buffer::zeroed(stream, b.len())?,
+            x: Buffer::zeroed(stream, len)?,
             state: Buffer::zeroed(stream, 1)?,
             go: Buffer::zeroed(stream, 1)?,
             pause: Buffer::zeroed(stream, 1)?,
@@ -79,9 +91,9 @@ impl System {
         })
     }
 
-    /// The solution, once `stream` has done the step.
-    pub fn solution(&self, stream: &CudaStream) -> Result<Vec<f64>> {
-        let mut x = self.x.to_host(stream)?;
+    /// The solution of the first `n` rows, once `stream` has done the step.
+    pub fn solution(&self, stream: &CudaStream, n: usize) -> Result<Vec<f64>> {
+        let mut x = self.x.slice(..n)?.to_host(stream)?;
         x.iter_mut().for_each(|value| *value *= self.scale);
         Ok(x)
     }

@@ -13,6 +13,8 @@ mod matrix_market;
 mod options;
 #[path = "../../../examples/solve/outcome.rs"]
 mod outcome;
+#[path = "../../../examples/solve/partition.rs"]
+mod partition;
 #[path = "../../../examples/solve/plain_rust.rs"]
 mod plain_rust;
 #[path = "../../../examples/solve/problem.rs"]
@@ -23,6 +25,10 @@ mod progress;
 mod report;
 #[path = "../../../examples/solve/sequence.rs"]
 mod sequence;
+#[path = "../../../examples/solve/several.rs"]
+mod several;
+#[path = "../../../examples/solve/shared.rs"]
+mod shared;
 #[path = "../../../examples/solve/solver.rs"]
 mod solver;
 #[path = "../../../examples/solve/system.rs"]

@@ -1,0 +1,195 @@
+//! Several devices solve together, each on a thread of this process: a rank has a part of the
+//! matrix's rows, and a graph that loops by itself.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cuda_graph::cudarc::driver::CudaContext;
+use cuda_graph::{Communicator, CommunicatorOptions, Counters, Device, Error};
+
+use super::compare;
+use super::job::{Exit, Failure, draw, introduce, judge, load};
+use super::options::Options;
+use super::outcome::{Ended, Outcome};
+use super::partition::{Part, cuts, divide};
+use super::problem::Problem;
+use super::progress::watched;
+use super::report::{Solved, in_words};
+use super::sequence::{Form, Run, Sequence};
+use super::solver::Solver;
+use super::system::System;
+
+/// What a rank did.
+pub struct RankRun {
+    pub systems: Vec<(Ended, Run)>,
+    pub form: Form,
+    pub counters: (Counters, Counters),
+    /// How long kernels and copies took.
+    copied: Duration,
+}
+
+/// Solves what `options` say on devices 0 to `count` - 1, of which `first` is the first.
+pub fn run(
+    first: &Device,
+    count: usize,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<Exit, Failure> {
+    let contexts = (0..count)
+        .map(|ordinal| Ok(cuda_graph::device(ordinal)?.context().clone()))
+        .collect::<Result<Vec<_>, Error>>()?;
+    let communicators = Communicator::all(&contexts, &CommunicatorOptions::default())?;
+    let problem = load(options, out)?;
+    let parts = divide(&problem.matrix, &cuts(&problem.matrix, count));
+    let rows = parts.iter().map(|part| part.rows.len());
+    let (least, most) = (rows.clone().min(), rows.max());
+    writeln!(
+        out,
+        "parts:  {count} devices of {} to {} rows, {:?} collectives",
+        least.unwrap_or_default(),
+        most.unwrap_or_default(),
+        communicators[0].engine(),
+    )?;
+    out.flush()?;
+    let runs = solve(&communicators, &parts, &problem, options)?;
+    let copied = runs.iter().map(|run| run.copied).max().unwrap_or_default();
+    introduce(out, &runs[0].form, options, &in_words(copied))?;
+    let counters = runs[0].counters;
+    let why_eager = runs[0].form.why_eager.is_some();
+    let outcomes = join(runs, &problem);
+    let solved = outcomes.iter().zip(&problem.sides);
+    let solved: Vec<Solved> = solved
+        .map(|((outcome, run), side)| {
+            Solved::new(outcome, &problem.matrix, side, options.tolerance, *run)
+        })
+        .collect();
+    let exit = judge(out, &solved, options, counters)?;
+    if options.compare && !why_eager {
+        compare::several(first, &communicators, &parts, &problem, options, out)?;
+    } else if options.compare {
+        writeln!(out, "there is no loop on the device to compare with")?;
+    }
+    Ok(exit)
+}
+
+/// Solves all systems of `problem`, whose matrix the ranks have in `parts`.
+pub fn solve(
+    communicators: &[Communicator],
+    parts: &[Part],
+    problem: &Problem,
+    options: &Options,
+) -> Result<Vec<RankRun>, Failure> {
+    on_ranks(communicators, |rank, communicator| {
+        solve_part(&parts[rank], communicator, problem, options)
+    })
+}
+
+fn solve_part(
+    part: &Part,
+    communicator: &Communicator,
+    problem: &Problem,
+    options: &Options,
+) -> Result<RankRun, Failure> {
+    let start = Instant::now();
+    let stream = communicator.context().new_stream().map_err(Error::from)?;
+    let limits = options.limits();
+    let solver = Solver::of_part(&stream, part, Some(communicator.clone()), limits)?;
+    let system = |b: &[f64]| System::of_part(&stream, b, part.rows.clone(), part.len());
+    let systems = problem.sides.iter().map(|side| system(&side.b));
+    let systems = systems.collect::<Result<Vec<_>, _>>()?;
+    stream.synchronize().map_err(Error::from)?;
+    let copied = start.elapsed();
+    let leads = communicator.rank() == 0;
+    if let (Some(file), true) = (&options.svg, leads) {
+        let context: &Arc<CudaContext> = communicator.context();
+        draw(context, &solver, &systems[0], options.optimize(), file)?;
+    }
+    let mut sequence = Sequence::new(&stream, &solver, options.optimize())?;
+    let mut form = None;
+    let mut all = Vec::with_capacity(systems.len());
+    for system in &systems {
+        let run = match leads {
+            true => watched(&system.progress, options.tolerance, || {
+                sequence.solve(system)
+            })?,
+            false => sequence.solve(system)?,
+        };
+        form.get_or_insert_with(|| sequence.form());
+        all.push((solver.ended(&stream, system)?, run));
+    }
+    Ok(RankRun {
+        systems: all,
+        form: form.expect("there is a system at least"),
+        counters: sequence.counters(),
+        copied,
+    })
+}
+
+/// What came of each system, and how long the slowest rank took.
+pub fn join(runs: Vec<RankRun>, problem: &Problem) -> Vec<(Outcome, Run)> {
+    let mut ranks: Vec<_> = runs
+        .into_iter()
+        .map(|run| run.systems.into_iter())
+        .collect();
+    let system = |_| {
+        let parts: Vec<(Ended, Run)> = ranks.iter_mut().filter_map(Iterator::next).collect();
+        let slowest = parts.iter().map(|(_, run)| *run).max_by_key(|run| run.took);
+        let ended = Ended::joined(parts.into_iter().map(|(ended, _)| ended));
+        let both = ended.zip(slowest);
+        let (ended, run) = both.expect("each rank did each system");
+        (ended.outcome(&problem.matrix), run)
+    };
+    problem.sides.iter().map(system).collect()
+}
+
+/// Runs `work` for each rank on a thread of its own. If one fails, all end.
+pub fn on_ranks<T: Send>(
+    communicators: &[Communicator],
+    work: impl Fn(usize, &Communicator) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
+    /// The other ranks would wait for one that is gone, also by a panic.
+    struct Abort<'a>(&'a Communicator);
+
+    impl Drop for Abort<'_> {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+
+    let done: Vec<Result<T, Failure>> = thread::scope(|scope| {
+        let ranks = communicators
+            .iter()
+            .enumerate()
+            .map(|(rank, communicator)| {
+                let work = &work;
+                scope.spawn(move || {
+                    let abort = Abort(communicator);
+                    let done = work(rank, communicator)?;
+                    std::mem::forget(abort);
+                    Ok(done)
+                })
+            });
+        let ranks: Vec<_> = ranks.collect();
+        let join = |rank: thread::ScopedJoinHandle<'_, _>| {
+            rank.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        ranks.into_iter().map(join).collect()
+    });
+    // Of a rank that failed by itself, rather than because another did.
+    let is_cause =
+        |failure: &Failure| !matches!(failure, Failure::Device(Error::Communicator { .. }));
+    let (done, mut failed): (Vec<_>, Vec<_>) = done.into_iter().partition(Result::is_ok);
+    let first = failed
+        .iter()
+        .position(|failed| failed.as_ref().err().is_some_and(is_cause));
+    match failed.is_empty() {
+        true => done.into_iter().collect(),
+        false => Err(failed
+            .swap_remove(first.unwrap_or(0))
+            .err()
+            .expect("it is one of those that failed")),
+    }
+}
