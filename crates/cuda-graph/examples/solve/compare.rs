@@ -339,7 +339,7 @@ fn together(
     // All begin a run together.
     let word = Buffer::<u32>::zeroed(&stream, 1)?;
     let meet = CollectiveOp::all_reduce(communicator, &word, &word, Reduction::Max)?;
-    let mut way = |mut way: Way| -> Result<(Vec<Duration>, Ended), Failure> {
+    let way = |mut way: Way| -> Result<(Vec<Duration>, Ended), Failure> {
         let mut times = Vec::new();
         for _ in 0..=runs {
             Eager::new(&stream)?.record(meet.clone())?;

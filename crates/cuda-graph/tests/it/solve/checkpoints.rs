@@ -58,7 +58,7 @@ fn in_sequence(
 
     let stops: u32 = solved.iter().map(|(_, restarts)| restarts).sum();
     let calls = order.len() as u64 + u64::from(stops);
-    let (step, restart) = (sequence.counters(), sequence.restart_counters());
+    let (step, restart) = sequence.counters();
     let name = &problem.name;
     assert_eq!((step.calls, restart.calls), (calls, stops.into()), "{name}");
     match version {

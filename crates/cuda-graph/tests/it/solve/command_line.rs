@@ -54,6 +54,7 @@ fn options_mean_what_they_say() {
     assert_eq!(options(all), meant);
     assert_eq!(options("--systems 3").systems, 3);
     assert_eq!(options("--systems=1 --compare").systems, 1);
+    assert_eq!(options("--devices 2").devices, Some(2));
     let every = options("--restart-every 50 --systems 2").restart_every;
     assert_eq!(every, NonZeroU32::new(50));
     assert_eq!(options("--grid 9").problem, Problem::Grid(9));

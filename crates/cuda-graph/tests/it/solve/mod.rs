@@ -36,6 +36,7 @@ mod system;
 
 mod checkpoints;
 mod command_line;
+mod devices;
 mod drivers;
 mod reading;
 mod reference;

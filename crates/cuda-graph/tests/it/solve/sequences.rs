@@ -60,8 +60,9 @@ fn in_sequence(problem: &Problem, order: &[usize], version: Option<i32>) -> Coun
         let (iterations, _) = systems[at].progress.read();
         assert_eq!(iterations, outcome.iterations, "{name}, system {at}");
     }
-    assert_eq!(sequence.built().is_some(), sequence.why_eager().is_none());
-    sequence.counters()
+    let form = sequence.form();
+    assert_eq!(form.built.is_some(), form.why_eager.is_none());
+    sequence.counters().0
 }
 
 #[test]
