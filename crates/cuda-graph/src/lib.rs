@@ -48,6 +48,7 @@ mod memory;
 mod op;
 mod optimize;
 mod pool;
+mod ranks;
 mod record;
 mod replay;
 mod retain;
@@ -85,6 +86,7 @@ pub use op::{
 };
 pub use optimize::{Left, Optimize, Pass, PassReport, Report};
 pub use pool::{GraphPool, PoolFigures};
+pub use ranks::Ranks;
 pub use record::{
     Body, Branch, Capture, Captured, Eager, Flag, ForeignBlock, Joint, Kind, Path, Recorder, Root,
     Split, Step,
