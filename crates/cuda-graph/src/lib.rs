@@ -49,6 +49,7 @@ mod op;
 mod optimize;
 mod peer;
 mod pool;
+mod ranks;
 mod record;
 mod replay;
 mod retain;
@@ -87,6 +88,7 @@ pub use op::{
 pub use optimize::{Left, Optimize, Pass, PassReport, Report};
 pub use peer::{can_access_peer, enable_peer_access};
 pub use pool::{GraphPool, PoolFigures};
+pub use ranks::Ranks;
 pub use record::{
     Body, Branch, Capture, Captured, Eager, Flag, ForeignBlock, Joint, Kind, Path, Recorder, Root,
     Split, Step,

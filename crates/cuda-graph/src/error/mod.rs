@@ -485,6 +485,10 @@ pub enum Error {
         second: Box<NodeName>,
     },
 
+    /// The body of a loop has collectives of more communicators than a loop looks at.
+    #[error("a loop has collectives of {count} communicators, and takes {most}: nest another loop")]
+    ManyCommunicators { count: usize, most: usize },
+
     /// A graph with loops holds collectives between ranks that share a GPU.
     #[error(
         "ranks {ranks:?} share a GPU, whose driver fails on loops of several launches at once: give \

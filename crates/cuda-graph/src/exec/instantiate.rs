@@ -11,6 +11,8 @@ use cudarc::driver::sys::{
 use super::Exec;
 use super::optimized::Optimized;
 use super::turns::Turns;
+use crate::collective::Communicator;
+use crate::driver::Driver;
 use crate::error::InstantiateFailure;
 use crate::graph::Graph;
 use crate::graph::state::State;
@@ -122,10 +124,11 @@ impl Graph {
     ) -> Result<(CUgraphExec, Option<Arc<Turns>>)> {
         let graph = state.body(self.body_index())?.raw;
         let mut turns = None;
+        self.check_collectives(state)?;
         if state.may_branch && !options.loops_at_once {
             self.check_turns(state)?;
             if state.has_loops(self.body_index()) {
-                turns = Some(Turns::of(self.context())?);
+                turns = self.turns(state)?;
             }
         }
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
@@ -143,6 +146,20 @@ impl Graph {
             error => error,
         })?;
         Ok((raw, turns))
+    }
+
+    /// Whose turn a graph with loops waits for. Those of ranks that share a device wait for each
+    /// other inside, so they cannot take turns: a GPU does not run them at all.
+    fn turns(&self, state: &State) -> Result<Option<Arc<Turns>>> {
+        let communicators = state.communicators(self.body_index());
+        let sharing = communicators.iter().map(Communicator::sharing);
+        match sharing.into_iter().find(|ranks| !ranks.is_empty()) {
+            None => Turns::of(self.context()).map(Some),
+            Some(ranks) if driver::choose()? == Driver::Gpu => {
+                Err(Error::LoopsShareDevice { ranks })
+            }
+            Some(_) => Ok(None),
+        }
     }
 
     fn why_not(

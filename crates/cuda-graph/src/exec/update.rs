@@ -78,6 +78,7 @@ impl Exec {
             .options
             .as_ref()
             .is_some_and(|options| options.loops_at_once);
+        graph.check_collectives(&mut theirs)?;
         if theirs.may_branch && !at_once {
             graph.check_turns(&mut theirs)?;
         }

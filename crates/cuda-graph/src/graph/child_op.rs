@@ -3,8 +3,10 @@
 use std::fmt;
 
 use cudarc::driver::sys::CUgraphNode;
+use smallvec::SmallVec;
 
 use super::{Graph, View};
+use crate::collective::Communicator;
 use crate::op::{Op, Shared, Tag, operation, shared};
 use crate::{Error, Result};
 
@@ -32,6 +34,12 @@ impl ChildOp {
     /// The graph: the original, or for an operation read back from a node, the embedded copy.
     pub fn graph(&self) -> Graph {
         Graph::from_view(self.0.value.clone())
+    }
+
+    /// The communicators that it has collectives of.
+    pub(crate) fn communicators(&self) -> SmallVec<[Communicator; 1]> {
+        let view = self.view();
+        view.hierarchy.look().communicators(view.body)
     }
 
     pub(crate) fn view(&self) -> &View {

@@ -7,16 +7,21 @@
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, LaunchConfig};
+use smallvec::SmallVec;
 
 use super::{AnyOp, Condition};
-use crate::Result;
+use crate::collective::Communicator;
 use crate::driver::per_context::PerContext;
 use crate::kernel::{Arguments, Kernel, KernelArgument};
 use crate::memory::Region;
 use crate::op::{KernelOp, Op};
+use crate::{Error, Result};
 
 /// `set_condition(condition, flag, reads, stopped)`: the condition becomes what the flag is, or 1
 /// if `reads` is 0. Where there is `stopped`, and it is not 0, the condition becomes 0.
+///
+/// `set_or_leave(condition, flag, reads, stopped, count, failed)`: as `set_condition`, but where one
+/// of the first `count` words that `failed` names is not 0, the condition becomes 0.
 ///
 /// `checkpoint(condition, stopped, flag, number)`: if `stopped` is 0 and the flag is not, `stopped`
 /// becomes the number. The condition becomes 1 if `stopped` is 0, and else 0.
@@ -55,6 +60,50 @@ const PTX: &str = "
     @%stops ld.global.u32 %word, [%stopped];
     setp.ne.u32 %stops, %word, 0;
     selp.u32 %value, 0, %value, %stops;
+    {
+        .param .b64 a;
+        .param .b32 b;
+        st.param.b64 [a], %handle;
+        st.param.b32 [b], %value;
+        call.uni cudaGraphSetConditional, (a, b);
+    }
+    ret;
+}
+
+.visible .entry set_or_leave(.param .u64 condition, .param .u64 flag, .param .u32 reads,
+    .param .u64 stopped, .param .u32 count, .param .align 8 .b8 failed[64])
+{
+    .reg .pred %reads, %p;
+    .reg .b32 %value, %word, %count;
+    .reg .b64 %handle, %at, %list;
+    ld.param.u64 %handle, [condition];
+    ld.param.u64 %at, [flag];
+    ld.param.u32 %value, [reads];
+    ld.param.u32 %count, [count];
+    setp.ne.u32 %reads, %value, 0;
+    cvta.to.global.u64 %at, %at;
+    mov.u32 %value, 1;
+    @%reads ld.global.u32 %value, [%at];
+    ld.param.u64 %at, [stopped];
+    setp.ne.u64 %p, %at, 0;
+    cvta.to.global.u64 %at, %at;
+    mov.u32 %word, 0;
+    @%p ld.global.u32 %word, [%at];
+    setp.ne.u32 %p, %word, 0;
+    selp.u32 %value, 0, %value, %p;
+    mov.u64 %list, failed;
+NEXT:
+    setp.eq.u32 %p, %count, 0;
+    @%p bra SET;
+    ld.param.u64 %at, [%list];
+    cvta.to.global.u64 %at, %at;
+    ld.volatile.global.u32 %word, [%at];
+    setp.ne.u32 %p, %word, 0;
+    selp.u32 %value, 0, %value, %p;
+    add.u64 %list, %list, 8;
+    sub.u32 %count, %count, 1;
+    bra NEXT;
+SET:
     {
         .param .b64 a;
         .param .b32 b;
@@ -185,10 +234,19 @@ pub(crate) struct Setters(Arc<[Kernel]>);
 /// The kernels of `context`, loaded if they are not.
 pub(crate) fn of(context: &Arc<CudaContext>) -> Result<Setters> {
     static LOADED: PerContext<Arc<[Kernel]>> = PerContext::new();
-    let names = ["set_condition", "checkpoint", "latch", "latch_checkpoint"];
+    let names = [
+        "set_condition",
+        "checkpoint",
+        "latch",
+        "latch_checkpoint",
+        "set_or_leave",
+    ];
     let loaded = LOADED.get(context, || Kernel::load(context, PTX, names))?;
     Ok(Setters(loaded))
 }
+
+/// The most communicators that a loop's body has collectives of.
+const MOST_COMMUNICATORS: usize = 8;
 
 const ONE: LaunchConfig = LaunchConfig {
     grid_dim: (1, 1, 1),
@@ -223,6 +281,48 @@ impl Setters {
             Some(flag) => format!("sets {:#x} by {:#x}", condition.raw(), flag.address()),
             None => format!("enters {:#x}", condition.raw()),
         };
+        Ok(op.label(label).into())
+    }
+
+    /// Sets `condition` at the end of a loop's body with collectives of `communicators`: as
+    /// [`set`](Setters::set), but to 0 if one of them failed. Their collectives do nothing then, so
+    /// the flag might never change.
+    pub(crate) fn again(
+        &self,
+        condition: &Condition,
+        flag: &Region,
+        stopped: Option<&Region>,
+        communicators: &[Communicator],
+    ) -> Result<AnyOp> {
+        let count = communicators.len();
+        if count == 0 {
+            return self.set(condition, Some(flag), stopped);
+        }
+        if count > MOST_COMMUNICATORS {
+            let most = MOST_COMMUNICATORS;
+            return Err(Error::ManyCommunicators { count, most });
+        }
+        let words = communicators.iter().map(Communicator::stop_word);
+        let words: SmallVec<[Region; MOST_COMMUNICATORS]> = words.collect();
+        let mut addresses = [0; MOST_COMMUNICATORS];
+        for (address, word) in addresses.iter_mut().zip(&words) {
+            *address = word.address();
+        }
+        let mut arguments = Arguments::default();
+        KernelArgument::add_to(condition, &mut arguments);
+        arguments.value(&flag.address());
+        arguments.value(&1u32);
+        arguments.value(&stopped.map_or(0, Region::address));
+        arguments.value(&(count as u32));
+        arguments.words_of(&addresses);
+        let regions = [Some(flag), stopped].into_iter().flatten().chain(&words);
+        regions
+            .filter_map(|region| region.owner.clone())
+            .for_each(|owner| arguments.keep(owner));
+        // SAFETY: the kernel reads one number from each address, which the operation keeps, and
+        // sets a condition of the graph that it becomes a node of.
+        let op = unsafe { KernelOp::new(&self.0[4], ONE, arguments) }?;
+        let label = format!("sets {:#x} by {:#x}", condition.raw(), flag.address());
         Ok(op.label(label).into())
     }
 

@@ -28,6 +28,7 @@ use super::data_order::DataOrder;
 use super::ends::Ends;
 use super::operation::{AnyOp, Holds, Operation};
 use super::shape::Watched;
+use crate::collective::Communicator;
 use crate::error::{NodeKind, NodeName};
 use crate::op::{Op, Tag};
 use crate::retain::AddressHasher;
@@ -100,6 +101,9 @@ pub(crate) struct Body {
     /// The conditional nodes that recorders put here which take turns, in their order (L16). The
     /// last ones may be gone.
     pub turns: Vec<u32>,
+    /// The nodes with collectives that recorders put here, in their order, by communicator (L26).
+    /// The last ones may be gone.
+    pub collectives: Vec<(u64, u32)>,
     /// What the nodes read and write, while it is known (`add_after_data`).
     pub data: Option<Box<DataOrder>>,
     /// What an update pairs nodes by, besides their edges.
@@ -362,6 +366,22 @@ impl State {
         found
     }
 
+    /// The communicators, each once, that have collectives in graph `body` or inside of it.
+    pub(crate) fn communicators(&self, body: u32) -> SmallVec<[Communicator; 1]> {
+        let mut found = SmallVec::<[Communicator; 1]>::new();
+        self.each_body(body, &mut |_, graph| {
+            for (index, content) in (0..).zip(graph.contents.as_slice()) {
+                if let Some(communicator) = content.of_communicator()
+                    && graph.handle(index).is_some()
+                    && !found.iter().any(|known| known.is_of_same(communicator))
+                {
+                    found.push(communicator.clone());
+                }
+            }
+        });
+        found
+    }
+
     /// The nodes around graph `body`, the innermost first: each by its graph and its number there.
     fn around(&self, body: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let parent = |body: u32| self.bodies.get(body as usize)?.parent;
@@ -540,6 +560,13 @@ impl Body {
             self.turns.pop();
         }
         self.turns.last().copied()
+    }
+
+    /// The last node with collectives of a communicator that recorders put here.
+    pub(crate) fn last_in_line(&self, id: u64) -> Option<u32> {
+        let of_it = self.collectives.iter().rev().filter(|(of, _)| *of == id);
+        let mut nodes = of_it.map(|(_, node)| *node);
+        nodes.find(|node| self.handle(*node).is_some())
     }
 
     /// Whether a conditional node is a loop, or may be one.

@@ -129,6 +129,7 @@ fn title(op: &AnyOp, number: usize) -> Option<String> {
 fn lines(index: u32, op: &AnyOp) -> Vec<String> {
     let name = match op {
         AnyOp::Kernel(op) => op.kernel().name().to_string(),
+        AnyOp::Collective(op) => op.collective().to_string(),
         AnyOp::While(_) => "while".into(),
         AnyOp::If(_) => "if".into(),
         AnyOp::IfElse(_) => "if/else".into(),

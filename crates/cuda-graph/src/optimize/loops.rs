@@ -15,6 +15,7 @@ use super::{Given, Pass, PassReport};
 use crate::graph::AnyOp;
 use crate::graph::operation::{Holds, Operation};
 use crate::graph::setter::{self, Latch, Setters};
+use crate::op::Op;
 
 /// What one turn of a loop costs an H200 beside its kernels, in µs; and what a latch costs.
 const TURN: f64 = 4.0;
@@ -87,6 +88,9 @@ fn unrolled(
     };
     let nodes = &plan.graphs[body as usize];
     let condition = branching.condition.raw();
+    if nodes.iter().any(|node| node.op.of_communicator().is_some()) {
+        return Err("its body has collectives");
+    }
     let setter = setter_of(plan, nodes, condition, setters)?;
     let mut kernels = 0;
     let one_flag = with_one_flag(nodes, setter, setters);

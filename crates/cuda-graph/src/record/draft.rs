@@ -11,11 +11,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphConditionalNodeType;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
+use super::over::{Ids, Over};
 use super::{Body, Control, Flow, Path};
+use crate::collective::Communicator;
 use crate::error::NodeKind;
 use crate::graph::content::Content;
+use crate::graph::operation::Holds;
 use crate::graph::setter::{self, Setters};
 use crate::graph::state::{self, Hierarchy, RawNodes, State, check};
 use crate::graph::{
@@ -45,6 +48,8 @@ pub(super) struct Draft {
 struct Planned {
     numbers: Range<u32>,
     after: Numbers,
+    /// What is surely over before it.
+    over: Over,
     what: What,
 }
 
@@ -68,8 +73,90 @@ pub(super) struct FlowPlan {
     bodies: Vec<(Draft, Numbers)>,
     /// It takes turns with others.
     pub in_turn: bool,
-    /// The last one that is surely over before it.
-    pub turn: Option<u32>,
+}
+
+impl What {
+    /// The communicators that it has collectives of.
+    fn communicators(&self) -> Ids {
+        match self {
+            What::Op(op) => communicators_of(op),
+            What::Graph(graph, _) => {
+                let state = graph.hierarchy().look();
+                let communicators = state.communicators(graph.body_index());
+                communicators.iter().map(Communicator::id).collect()
+            }
+            What::Flow(plan) => plan.communicators(),
+        }
+    }
+}
+
+/// The communicators that an operation has collectives of.
+#[inline]
+pub(super) fn communicators_of<O: Operation>(op: &O) -> Ids {
+    if let Some(communicator) = op.of_communicator() {
+        return smallvec![communicator.id()];
+    }
+    match op.holds() {
+        Holds::Copy(child) => child.communicators().iter().map(Communicator::id).collect(),
+        _ => Ids::new(),
+    }
+}
+
+fn add_to(ids: &mut Ids, more: Ids) {
+    let new = more.into_iter().filter(|id| !ids.contains(id));
+    let new: Ids = new.collect();
+    ids.extend(new);
+}
+
+impl state::Body {
+    /// Adds the collectives before a node that has some of the communicators `ids` to what it waits
+    /// for. `over` is before it anyway, and so is what it waits for.
+    fn extend_in_line(&mut self, waits: &[u32], ids: &[u64], over: &Over, after: &mut RawNodes) {
+        for &id in ids {
+            if let Some(last) = self.last_in_line(id)
+                && over.collective(id) != Some(last)
+                && !waits.contains(&last)
+                && let Some(last) = self.handle(last).filter(|last| !after.contains(last))
+            {
+                after.push(last);
+            }
+        }
+    }
+
+    /// A node has collectives of the communicators `ids`.
+    fn put_in_line(&mut self, ids: &[u64], node: u32) {
+        self.collectives.extend(ids.iter().map(|id| (*id, node)));
+    }
+}
+
+/// Adds an operation with collectives to a graph that is there, behind those before it.
+#[cold]
+pub(super) fn insert_in_line<O: Operation>(
+    graph: &Graph,
+    op: O,
+    after: &[u32],
+    ids: &[u64],
+    over: &Over,
+) -> Result<u32> {
+    // A graph is used by one thread at a time, so the line stays what it is here.
+    let mut line = RawNodes::new();
+    let index = graph.body_index();
+    let mut state = graph.hierarchy().lock();
+    let body = state.body_mut(index)?;
+    body.extend_in_line(after, ids, over, &mut line);
+    drop(state);
+    let node = graph.insert(op, |body, raw| {
+        resolve(body, after, raw)?;
+        line.retain(|node| !raw.contains(node));
+        raw.extend_from_slice(&line);
+        Ok(())
+    })?;
+    graph
+        .hierarchy()
+        .lock()
+        .body_mut(index)?
+        .put_in_line(ids, node);
+    Ok(node)
 }
 
 impl Draft {
@@ -115,42 +202,57 @@ impl Draft {
         planned.is_some_and(|planned| planned.numbers.contains(&index))
     }
 
-    fn plan(&mut self, after: &[u32], count: u32, kind: NodeKind, what: What) -> Result<u32> {
+    fn plan(
+        &mut self,
+        (after, over): (&[u32], &Over),
+        count: u32,
+        kind: NodeKind,
+        what: What,
+    ) -> Result<u32> {
         let first = self.number(count, kind)?;
         self.nodes.push(Planned {
             numbers: first..first + count,
             after: after.into(),
+            over: over.clone(),
             what,
         });
         Ok(first + count - 1)
     }
 
     /// Plans a node that does `op`.
-    pub(super) fn add(&mut self, op: AnyOp, after: &[u32]) -> Result<u32> {
+    pub(super) fn add(&mut self, op: AnyOp, after: &[u32], over: &Over) -> Result<u32> {
         check(self.into.hierarchy().id, &op, || self.in_body)?;
         if let AnyOp::Child(child) = &op {
             let copy = self.into.copy_to_embed(child)?;
-            return self.embed(copy, child.tag().clone(), after);
+            return self.embed(copy, child.tag().clone(), after, over);
         }
-        self.plan(after, 1, Op::kind(&op), What::Op(op))
+        self.plan((after, over), 1, Op::kind(&op), What::Op(op))
     }
 
     /// Plans a node that runs `graph`.
-    pub(super) fn embed(&mut self, graph: Graph, tag: Tag, after: &[u32]) -> Result<u32> {
+    pub(super) fn embed(
+        &mut self,
+        graph: Graph,
+        tag: Tag,
+        after: &[u32],
+        over: &Over,
+    ) -> Result<u32> {
         if self.in_body {
             graph.hierarchy().lock().check_for_body(0)?;
         }
-        self.plan(after, 1, NodeKind::Child, What::Graph(graph, tag))
+        let what = What::Graph(graph, tag);
+        self.plan((after, over), 1, NodeKind::Child, what)
     }
 
     /// Plans a loop or branch. Returns the number of its conditional node.
-    pub(super) fn flow(&mut self, plan: FlowPlan, after: &[u32]) -> Result<u32> {
+    pub(super) fn flow(&mut self, plan: FlowPlan, after: &[u32], over: &Over) -> Result<u32> {
         // The kernel that sets the condition, and the conditional node.
         let count = match plan.is_entered_by_launch(self.in_body) {
             true => 1,
             false => 2,
         };
-        self.plan(after, count, NodeKind::Conditional, What::Flow(plan))
+        let what = What::Flow(plan);
+        self.plan((after, over), count, NodeKind::Conditional, what)
     }
 
     /// Puts everything into the graph, or nothing.
@@ -181,7 +283,6 @@ impl FlowPlan {
             checkpoint: None,
             numbers,
             bodies: Vec::with_capacity(bodies as usize),
-            turn: None,
         })
     }
 
@@ -245,9 +346,17 @@ impl FlowPlan {
     }
 
     /// What sets a loop's condition at the end of its body.
-    fn again(&self, condition: &Condition) -> Result<AnyOp> {
-        let stopped = self.stopped.as_ref();
-        self.setters.set(condition, Some(&self.flow.flag), stopped)
+    fn again(&self, condition: &Condition, communicators: &[Communicator]) -> Result<AnyOp> {
+        let (flag, stopped) = (&self.flow.flag, self.stopped.as_ref());
+        self.setters.again(condition, flag, stopped, communicators)
+    }
+
+    /// The communicators that its bodies have collectives of.
+    pub(super) fn communicators(&self) -> Ids {
+        let mut ids = Ids::new();
+        let nodes = self.bodies.iter().flat_map(|(draft, _)| &draft.nodes);
+        nodes.for_each(|planned| add_to(&mut ids, planned.what.communicators()));
+        ids
     }
 
     fn located(&self, mut op: AnyOp) -> AnyOp {
@@ -257,14 +366,14 @@ impl FlowPlan {
 }
 
 /// Puts a loop or branch into a graph that is there. Returns the number of its conditional node.
-pub(super) fn put_flow(graph: &Graph, plan: FlowPlan, after: &[u32]) -> Result<u32> {
+pub(super) fn put_flow(graph: &Graph, plan: FlowPlan, after: &[u32], over: &Over) -> Result<u32> {
     driver::bind(graph.context())?;
     // What is left of it goes after unlocking.
     let mut draft = Draft::of(graph)?;
     let (hierarchy, index) = (graph.hierarchy(), graph.body_index());
     let mut state = hierarchy.lock();
     draft.next = Some(state.body(index)?.len());
-    let node = draft.flow(plan, after)?;
+    let node = draft.flow(plan, after, over)?;
     state.put_planned(hierarchy, index, &draft.nodes)?;
     Ok(node)
 }
@@ -305,24 +414,31 @@ impl State {
             true => Slot::New,
             false => Slot::Reserved(planned.numbers.start + offset),
         };
+        let ids = planned.what.communicators();
         let mut after = handles(graph, &planned.after)?;
+        graph.extend_in_line(&planned.after, &ids, &planned.over, &mut after);
         let plan = match &planned.what {
             What::Op(op) => {
-                done.push(self.insert(hierarchy, body, op.clone(), &after, slot(0), None)?);
+                let node = self.insert(hierarchy, body, op.clone(), &after, slot(0), None)?;
+                done.push(node);
+                self.body_mut(body)?.put_in_line(&ids, node);
                 return Ok(());
             }
             What::Graph(graph, tag) => {
-                done.push(self.adopt(body, graph, tag.clone(), &after, slot(0))?);
+                let node = self.adopt(body, graph, tag.clone(), &after, slot(0))?;
+                done.push(node);
+                self.body_mut(body)?.put_in_line(&ids, node);
                 return Ok(());
             }
             What::Flow(plan) => plan,
         };
         // Others may have put a conditional node there since this one was planned.
+        let over = planned.over.turn;
         if plan.in_turn
-            && let Some(last) = graph.last_turn().filter(|last| plan.turn != Some(*last))
-            && !planned.after.contains(&last)
+            && let Some(last) = graph.last_turn().filter(|last| over != Some(*last))
+            && let Some(last) = graph.handle(last).filter(|last| !after.contains(last))
         {
-            after.extend(graph.handle(last));
+            after.push(last);
         }
         let by_launch = plan.is_entered_by_launch(self.is_in_body(body));
         let condition = self.condition(hierarchy, by_launch.then_some(1))?;
@@ -343,8 +459,10 @@ impl State {
         let (slot, numbers) = (slot(u32::from(!by_launch)), Some(plan.numbers.clone()));
         let node = self.insert(hierarchy, body, op, &after, slot, numbers)?;
         done.push(node);
+        let graph = self.body_mut(body)?;
+        graph.put_in_line(&ids, node);
         if plan.in_turn {
-            self.body_mut(body)?.turns.push(node);
+            graph.turns.push(node);
         }
         for (draft, ends) in &plan.bodies {
             let number = draft.into.body_index();
@@ -355,7 +473,7 @@ impl State {
             inside.lingering.extend_from_slice(&draft.kept);
             if plan.flow.control.is_loop() {
                 let after = handles(inside, ends)?;
-                let again = plan.again(&condition)?;
+                let again = plan.again(&condition, &self.communicators(number))?;
                 let again = plan.located(again);
                 self.insert(hierarchy, number, again, &after, Slot::New, None)?;
             }

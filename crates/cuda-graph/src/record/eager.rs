@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaStream};
 
 use super::{Body, Checkpoint, Control, Flag, Flow, Foreign, Recorder, Records, checked, recorded};
+use crate::collective::{self, Communicator};
 use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, ChildOp, Graph, NodeId, Operation};
@@ -35,6 +36,8 @@ pub struct Eager {
     stopped: Option<Arc<str>>,
     /// How many parallel parts are open.
     in_branches: usize,
+    /// Those whose collectives it ran.
+    communicators: Vec<Communicator>,
 }
 
 impl Eager {
@@ -57,6 +60,7 @@ impl Eager {
             kept: Vec::new(),
             stopped: None,
             in_branches: 0,
+            communicators: Vec::new(),
         })
     }
 
@@ -91,6 +95,14 @@ impl Eager {
         if op.condition_of().is_some() {
             return Err(Error::ConditionOutsideGraph);
         }
+        if let AnyOp::Collective(collective) = &op {
+            collective.check_context(self.stream.context())?;
+            self.takes_part_in(collective.communicator())?;
+        } else if let AnyOp::Child(child) = &op {
+            for communicator in child.communicators() {
+                self.takes_part_in(&communicator)?;
+            }
+        }
         if self.held.len() >= MOST_HELD {
             let held = std::mem::take(&mut self.held);
             self.drop_behind(held);
@@ -102,6 +114,19 @@ impl Eager {
         }
         // A graph of one node takes what streams do not.
         Exec::run_alone(op, &self.stream)
+    }
+
+    /// Collectives of a communicator are to run.
+    fn takes_part_in(&mut self, communicator: &Communicator) -> Result<()> {
+        communicator.check()?;
+        if !self
+            .communicators
+            .iter()
+            .any(|known| known.is_of_same(communicator))
+        {
+            self.communicators.push(communicator.clone());
+        }
+        Ok(())
     }
 
     /// Whether it runs steps in `stream`.
@@ -127,7 +152,11 @@ impl Eager {
         refuse_captured(&self.stream)?;
         self.held.extend(flag.owner.clone());
         driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
-        driver::stream::synchronize(self.stream.cu_stream())?;
+        match self.communicators.is_empty() {
+            true => driver::stream::synchronize(self.stream.cu_stream())?,
+            // The driver would wait for ever for ranks that do not come.
+            false => collective::wait(&self.stream, &self.communicators)?,
+        }
         // Nothing runs any more.
         self.held.clear();
         Ok(self.word.to_vec()[0])

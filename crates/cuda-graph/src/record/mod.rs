@@ -15,6 +15,7 @@ mod draft;
 mod eager;
 mod guard;
 mod joined;
+mod over;
 mod path;
 mod resumed;
 mod run;

@@ -11,6 +11,7 @@ use smallvec::smallvec;
 
 use super::draft::{self, Draft, FlowPlan, Numbers};
 use super::joined::Joined;
+use super::over::Over;
 use super::{Body, Checkpoint, Control, Flag, Flow, Foreign, Recorder, Records, checked, recorded};
 use crate::capture::{Block, CaptureMode, Session};
 use crate::error::{NodeKind, NodeName};
@@ -48,8 +49,8 @@ pub struct Path {
     place: Place,
     /// The nodes that the next one waits for.
     after: Numbers,
-    /// The last conditional node that is surely over before the next node (L16).
-    turn: Option<u32>,
+    /// What is surely over before the next node.
+    over: Over,
     session: Option<Rc<Session>>,
     /// Where the recording began: it is abandoned with this path.
     _recording: Option<Recording>,
@@ -73,7 +74,7 @@ struct Gate {
     /// Where the path was before.
     place: Place,
     after: Numbers,
-    turn: Option<u32>,
+    over: Over,
 }
 
 /// The checkpoints of a recording.
@@ -121,7 +122,7 @@ impl Path {
         Path {
             place,
             after: Numbers::new(),
-            turn: None,
+            over: Over::default(),
             session,
             _recording: None,
             is_fresh: false,
@@ -190,7 +191,7 @@ impl Path {
         };
         Some(std::array::from_fn(|_| Path {
             after: self.after.clone(),
-            turn: self.turn,
+            over: self.over.clone(),
             session: self.session.clone(),
             ..Path::new(graph)
         }))
@@ -200,7 +201,7 @@ impl Path {
     pub(super) fn join<const N: usize>(&mut self, branches: [Path; N]) {
         let mut ends = Numbers::new();
         for branch in branches {
-            self.turn = self.turn.max(branch.turn);
+            self.over.join(&branch.over);
             ends.extend(branch.after);
         }
         if N > 0 {
@@ -276,7 +277,7 @@ impl Path {
             return Err(error);
         }
         self.after = after;
-        self.turn = None;
+        self.over = Over::default();
         self.lead()
     }
 
@@ -295,10 +296,14 @@ impl Path {
             session.check_before(&op)?;
         }
         let kind = op.kind();
+        let ids = draft::communicators_of(&op);
         let index = match &mut self.place {
             _ if self.joined.is_some() => self.put_joined(op)?,
             Place::Live(graph) => {
-                let index = draft::insert(graph, op, &self.after)?;
+                let index = match ids.is_empty() {
+                    true => draft::insert(graph, op, &self.after)?,
+                    false => draft::insert_in_line(graph, op, &self.after, &ids, &self.over)?,
+                };
                 if let Some(session) = &self.session {
                     session.note_node(index);
                 }
@@ -309,9 +314,10 @@ impl Path {
                 if let Some(session) = &self.session {
                     session.note(op.name(None));
                 }
-                draft.add(op, &self.after)?
+                draft.add(op, &self.after, &self.over)?
             }
         };
+        ids.iter().for_each(|id| self.over.add(*id, index));
         self.after = smallvec![index];
         Ok(Node::new(self.graph().id_of(index, kind)))
     }
@@ -333,7 +339,7 @@ impl Path {
         let after = joined.position(self.place.graph())?;
         if after != self.after {
             self.after = after;
-            self.turn = None;
+            self.over = Over::default();
         }
         Ok(())
     }
@@ -386,7 +392,7 @@ impl Path {
             Place::Draft(_) if holds_conditional(graph) => return Err(Error::ForeignConditional),
             Place::Draft(draft) => {
                 let graph = Graph::from_view(graph.view());
-                draft.embed(graph, tag, &self.after)?
+                draft.embed(graph, tag, &self.after, &self.over)?
             }
         };
         self.after = smallvec![index];
@@ -465,7 +471,7 @@ impl Path {
             plan,
             place: std::mem::replace(&mut self.place, Place::Draft(draft)),
             after: std::mem::take(&mut self.after),
-            turn: self.turn.take(),
+            over: std::mem::take(&mut self.over),
         });
         Ok(number)
     }
@@ -478,7 +484,7 @@ impl Path {
         let mut plan = gate.plan;
         let inner = std::mem::replace(&mut self.place, gate.place);
         let ends = std::mem::replace(&mut self.after, gate.after);
-        self.turn = gate.turn;
+        self.over = gate.over;
         let Place::Draft(draft) = inner else {
             return Err(Error::RecordingOver);
         };
@@ -490,17 +496,17 @@ impl Path {
     }
 
     /// Puts a loop or branch that was recorded behind what came before. Returns its node.
-    fn put_plan(&mut self, mut plan: FlowPlan) -> Result<u32> {
-        plan.turn = self.turn;
-        let in_turn = plan.in_turn;
+    fn put_plan(&mut self, plan: FlowPlan) -> Result<u32> {
+        let (in_turn, ids) = (plan.in_turn, plan.communicators());
         let node = match &mut self.place {
-            Place::Live(graph) => draft::put_flow(graph, plan, &self.after)?,
-            Place::Draft(draft) => draft.flow(plan, &self.after)?,
+            Place::Live(graph) => draft::put_flow(graph, plan, &self.after, &self.over)?,
+            Place::Draft(draft) => draft.flow(plan, &self.after, &self.over)?,
         };
         self.after = smallvec![node];
         if in_turn {
-            self.turn = Some(node);
+            self.over.turn = Some(node);
         }
+        ids.iter().for_each(|id| self.over.add(*id, node));
         Ok(node)
     }
 
@@ -587,9 +593,9 @@ impl Records for Path {
         // A step does not stop in one of several branches.
         let stops = self.stops.take();
         let mut fork = Fork {
-            start: (self.after.clone(), self.turn),
+            start: (self.after.clone(), self.over.clone()),
             ends: Numbers::new(),
-            turn: self.turn,
+            over: self.over.clone(),
             path: self,
         };
         let recorded = branches.iter_mut().try_for_each(|branch| {
@@ -714,9 +720,9 @@ impl Records for Path {
 struct Fork<'a> {
     path: &'a mut Path,
     /// Where all branches start, and an empty one ends.
-    start: (Numbers, Option<u32>),
+    start: (Numbers, Over),
     ends: Numbers,
-    turn: Option<u32>,
+    over: Over,
 }
 
 impl Fork<'_> {
@@ -730,9 +736,9 @@ impl Fork<'_> {
         if path.after != self.start.0 {
             self.ends.extend_from_slice(&path.after);
         }
-        self.turn = self.turn.max(path.turn);
+        self.over.join(&path.over);
         path.after = self.start.0.clone();
-        path.turn = self.start.1;
+        path.over = self.start.1.clone();
     }
 }
 
@@ -742,7 +748,7 @@ impl Drop for Fork<'_> {
         if !self.ends.is_empty() {
             self.path.go_on_from(std::mem::take(&mut self.ends));
         }
-        self.path.turn = self.turn;
+        self.path.over = std::mem::take(&mut self.over);
     }
 }
 

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::bound::Params;
 use super::script::{Changes, Driven, FlowItem, Traced, View};
+use crate::collective::Communicator;
 use crate::error::NodeKind;
 use crate::exec::{Edit, Exec, InstantiateOptions, Refused};
 use crate::graph::operation::Holds;
@@ -60,6 +61,8 @@ struct PlacedFlow {
     /// The kernel nodes that set its condition by its flag, and what each does.
     setters: SmallVec<[(NodeId, Sets); 2]>,
     condition: Condition,
+    /// A loop's body has collectives of them.
+    communicators: SmallVec<[Communicator; 1]>,
 }
 
 /// How a kernel sets a condition.
@@ -243,8 +246,9 @@ impl Shape {
                     (Sets::Checkpoint(number), Some(stopped), Some(name)) => {
                         kernels.checkpoint(condition, stopped, flag, number, name)
                     }
-                    (Sets::Again { may_stop: true }, stopped, _) => {
-                        kernels.set(condition, Some(flag), stopped.as_ref())
+                    (Sets::Again { may_stop }, stopped, _) => {
+                        let stopped = stopped.as_ref().filter(|_| may_stop);
+                        kernels.again(condition, flag, stopped, &placed.communicators)
                     }
                     _ => kernels.set(condition, Some(flag), None),
                 };
@@ -386,7 +390,7 @@ impl PlacedFlow {
             kind: NodeKind::Kernel,
             ..node
         };
-        let mut setters = SmallVec::new();
+        let (mut setters, mut communicators) = (SmallVec::new(), SmallVec::new());
         // A do-while loop is entered without a look at its flag.
         if now.control != Control::DoWhile {
             setters.push((kernel(node.body, node.index - 1), Sets::Entry));
@@ -395,11 +399,13 @@ impl PlacedFlow {
             let inside = body.inside(node.index).start;
             let last = kernel(inside, state.body(inside)?.len() - 1);
             setters.push((last, Sets::Again { may_stop }));
+            communicators = state.communicators(inside);
         }
         Ok(PlacedFlow {
             now,
             setters,
             condition: branching.condition,
+            communicators,
         })
     }
 
@@ -426,6 +432,7 @@ impl PlacedFlow {
             now,
             setters: SmallVec::from_slice(&[(setter, Sets::Checkpoint(number))]),
             condition: branching.condition,
+            communicators: SmallVec::new(),
         })
     }
 }

@@ -1,7 +1,11 @@
 //! Collectives between ranks of this process, which share one device unless there are several.
 
 mod alone;
+mod failing;
 mod kinds;
+mod loops;
+mod messages;
+mod order;
 
 use std::sync::Arc;
 use std::time::Duration;
