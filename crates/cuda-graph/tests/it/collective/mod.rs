@@ -6,6 +6,7 @@ mod kinds;
 mod loops;
 mod messages;
 mod order;
+mod random;
 
 use std::sync::Arc;
 use std::time::Duration;
