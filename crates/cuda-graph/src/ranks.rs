@@ -134,8 +134,8 @@ impl Ranks {
     ///
     /// # Errors
     ///
-    /// [`Error::Communicator`] if the communicator has failed: then nothing is launched. If a launch
-    /// fails, the communicator does, so that launches of other ranks end.
+    /// [`Error::Communicator`] if the communicator has failed: then nothing is launched. If one of
+    /// the launches fails, so does the communicator, so that those of other ranks end.
     pub fn launch(&mut self) -> Result<()> {
         for member in &self.members {
             member.check()?;

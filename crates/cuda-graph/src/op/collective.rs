@@ -21,8 +21,8 @@ operation! {
     ///
     /// A collective is over on a rank once that has its result; it waits for the other ranks where
     /// they have not come. What a graph holds of one communicator runs in the order in which it was
-    /// recorded, also where it was recorded in branches side by side. A graph in which two could run
-    /// at once makes no executable ([`Error::CollectivesAtOnce`]).
+    /// recorded, also where it was recorded in branches side by side. A graph in which two could
+    /// run at once makes no executable ([`Error::CollectivesAtOnce`]).
     ///
     /// `to` is written and `from` read. Both may be the same memory, where that is said; other
     /// overlaps are refused.

@@ -167,8 +167,8 @@ const PTX: &str = "
     .param .align 8 .b8 table[TABLE_BYTES])
 {
     .reg .pred %p, %q, %sends, %failed;
-    .reg .b32 %bad, %thread32, %width32, %block, %rank, %size, %entries, %entry, %word, %peer, %pair;
-    .reg .b32 %byte;
+    .reg .b32 %bad, %thread32, %width32, %block, %rank, %size, %entries, %entry, %word, %peer;
+    .reg .b32 %pair, %byte;
     .reg .b64 %stop, %record, %boxes, %letters, %letter, %table, %thread, %width, %t, %a, %i, %n;
     .reg .b64 %local, %left, %code, %count, %whose, %box, %box_letters, %own, %turn, %seen;
     .reg .b64 %parity, %slot, %their_code, %their_count, %value;

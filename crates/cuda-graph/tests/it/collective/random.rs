@@ -8,7 +8,7 @@ use cuda_graph::{
     Body, Buffer, CollectiveOp, Eager, Ranks, Recorder, Reduction, Replay, Result, Transmission,
 };
 
-use super::{Rank, ranks};
+use super::{Rank, may_loop, ranks};
 
 /// A small generator: the programs are the same wherever they are made.
 struct Random(u64);
@@ -187,6 +187,7 @@ impl Does {
                     branches.iter_mut().map(|it| it as _).collect();
                 return r.parallel(&mut branches);
             }
+            Does::Twice(..) if !may_loop(size) => return self.flat(rank, memory, r),
             Does::Twice(counter, inside) => {
                 let (left, less) = (&memory.left.slice(*counter..counter + 1)?, &memory.less);
                 r.record(cuda_graph::FillOp::new(left, 2)?)?;
