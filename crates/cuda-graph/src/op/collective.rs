@@ -392,15 +392,9 @@ impl<T: Elements, F: Elements<Element = T::Element>> Given<'_, T, F> {
             CollectiveKind::ReduceScatter => ("the memory with a part for each rank", &from, &to),
             _ => ("the memory that is written", &to, &from),
         };
-        let parts = if reduction.is_some() || kind.has_root() {
-            1
-        } else {
-            size
-        };
-        let parts = if kind == CollectiveKind::ReduceScatter {
-            size
-        } else {
-            parts
+        let parts = match kind {
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => size,
+            _ => 1,
         };
         let wants = part.bytes().saturating_mul(parts);
         if whole.bytes() != wants {

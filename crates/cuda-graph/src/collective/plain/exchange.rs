@@ -133,7 +133,7 @@ fn copy(label: &str, to: &str, from: &str) -> String {
     setp.gt.u64 %p, %t, %n;
     @%p bra {label}_{words}_DONE;
     add.u64 %a, {from}, %i;
-    ld.global.{kind} {value}, [%a];
+    ld.global.cg.{kind} {value}, [%a];
     add.u64 %a, {to}, %i;
     st.global.{kind} [%a], {value};
     mad.lo.u64 %i, %width, {unit}, %i;

@@ -94,9 +94,11 @@ fn an_abort_ends_what_waits() {
     assert_usable(&ranks[0]);
 }
 
+type Make = fn(&Rank, &Buffer<u32>) -> Result<CollectiveOp>;
+
 #[test]
 fn different_operations_are_told_with_both() {
-    let make: [(&str, fn(&Rank, &Buffer<u32>) -> Result<CollectiveOp>); 5] = [
+    let make: [(&str, Make); 5] = [
         ("AllReduce of 8 u32 by sum", |rank, it| {
             CollectiveOp::all_reduce(&rank.communicator, it, it, Reduction::Sum)
         }),

@@ -253,8 +253,9 @@ impl Does {
                 by,
                 root,
             } => {
-                for i in at..at + count {
-                    all[root][i] = reduce(&before, i, by);
+                let words = all[root][at..at + count].iter_mut();
+                for (i, word) in words.enumerate() {
+                    *word = reduce(&before, at + i, by);
                 }
             }
             Does::AllGather { to, from, count } => {
