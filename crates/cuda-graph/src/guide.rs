@@ -16,8 +16,9 @@
 //! 10. [What the host must do in between](#10-what-the-host-must-do-in-between)
 //! 11. [Checkpoints](#11-checkpoints)
 //! 12. [Where it runs](#12-where-it-runs)
-//! 13. [When something goes wrong](#13-when-something-goes-wrong)
-//! 14. [The whole program](#14-the-whole-program)
+//! 13. [Several devices](#13-several-devices)
+//! 14. [When something goes wrong](#14-when-something-goes-wrong)
+//! 15. [The whole program](#15-the-whole-program)
 //!
 //! # 1. A stream program
 //!
@@ -676,7 +677,114 @@
 //! [`Step::why_eager`] and [`Replay::why_eager`] say why. The software driver's answers are those
 //! of a GPU. Its times are not: measure on a GPU.
 //!
-//! # 13. When something goes wrong
+//! # 13. Several devices
+//!
+//! Each device takes a part of the numbers. It can improve its own roots alone, but whether another
+//! turn is needed all devices must agree on. A [`Communicator`] joins them: each is a *rank*, and
+//! has a number. A [`CollectiveOp`] is what they do together. Here it is an all-reduce: every rank
+//! gets the largest `moved` of all. It is an operation like any other, so it goes into the loop:
+//!
+//! ```
+//! # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/guide/roots.ptx"));
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/guide/roots.rs"));
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/guide/step.rs"));
+//! use cuda_graph::{CollectiveOp, Communicator, CommunicatorOptions, Ranks, Reduction};
+//!
+//! /// As `turn`, with the other ranks.
+//! fn turn_together(
+//!     r: &mut dyn Recorder,
+//!     rank: &Communicator,
+//!     kernels: &Kernels,
+//!     roots: &Roots,
+//! ) -> Result<()> {
+//!     let moved = &roots.moved;
+//!     r.record(kernels.improve(roots)?)?;
+//!     r.record(CollectiveOp::all_reduce(rank, moved, moved, Reduction::Max)?)?;
+//!     r.record(kernels.decide(roots, 100)?)?;
+//!     Ok(())
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     // One context for each device. Ranks may also share one, as they do here.
+//!     let device = cuda_graph::device(0)?;
+//!     let contexts = [device.context().clone(), device.context().clone()];
+//! #   if device.driver() == cuda_graph::Driver::Gpu {
+//! #       return Ok(()); // which refuses loops of ranks that share it
+//! #   }
+//!     let communicators = Communicator::all(&contexts, &CommunicatorOptions::default())?;
+//!
+//!     let numbers: Vec<f32> = (1..=1000).map(|i| i as f32).collect();
+//!     let mut parts = Vec::new();
+//!     for (rank, numbers) in communicators.iter().zip(numbers.chunks(500)) {
+//!         let stream = rank.context().new_stream()?;
+//!         parts.push((Kernels::load(rank.context())?, Roots::new(&stream, numbers)?));
+//!     }
+//!
+//!     let (mut ranks, _) = Ranks::record(&communicators, |rank, path| {
+//!         let (kernels, roots) = &parts[rank.rank() as usize];
+//!         start(path, roots)?;
+//!         path.do_while_nonzero(&roots.go, |r| turn_together(r, rank, kernels, roots))
+//!     })?;
+//!     ranks.launch()?;
+//!     ranks.wait()?;
+//!
+//!     let turns = |rank: usize| parts[rank].1.turns.to_host(ranks.stream(rank));
+//!     assert_eq!(turns(0)?, turns(1)?);
+//!     parts[0].1.check(ranks.stream(0))?;
+//!     parts[1].1.check(ranks.stream(1))
+//! }
+//! ```
+//!
+//! [`Ranks`] records each rank on a thread of its own, launches all, and waits for all. Where each
+//! rank is a thread of the program, use [`Exec::launch`] and [`Communicator::wait`].
+//!
+//! **All ranks do the same.** They do the same collectives in the same order, with as many
+//! elements. So a loop or branch around a collective must be decided by a flag that is the same
+//! everywhere. An all-reduce makes one: above, every rank computes `go` of the same `moved`, and
+//! of a count of turns that is the same. A sum of floats has the same bits on all ranks too.
+//!
+//! **What goes wrong ends.** If ranks come with different operations, the error names both. If a
+//! rank never comes, the wait ends after the communicator's
+//! [timeout](CommunicatorOptions::timeout) and names it. Then all that was launched ends, also
+//! loops, and the devices stay usable:
+//!
+//! ```
+//! # const PTX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/guide/roots.ptx"));
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/guide/roots.rs"));
+//! use std::time::Duration;
+//! use cuda_graph::{CollectiveOp, Communicator, CommunicatorOptions, Ranks, Reduction};
+//!
+//! fn main() -> Result<()> {
+//! #   let device = cuda_graph::device(0)?;
+//! #   let contexts = [device.context().clone(), device.context().clone()];
+//!     let options = CommunicatorOptions::default().timeout(Duration::from_millis(200));
+//!     let communicators = Communicator::all(&contexts, &options)?;
+//! #   let stream = device.context().new_stream()?;
+//! #   let word = || Buffer::from_host(&stream, &[1u32]);
+//! #   let words = [word()?, word()?];
+//!     let (mut ranks, _) = Ranks::record(&communicators, |rank, path| {
+//!         let word = &words[rank.rank() as usize];
+//!         // A mistake: rank 1 does not come.
+//!         if rank.rank() == 0 {
+//!             path.record(CollectiveOp::all_reduce(rank, word, word, Reduction::Sum)?)?;
+//!         }
+//!         Ok(())
+//!     })?;
+//!     ranks.launch()?;
+//!     let error = ranks.wait().unwrap_err().to_string();
+//!     assert!(error.contains("rank 1 did not come"), "{error}");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A communicator that failed stays failed: make another one. Collectives that branches record side
+//! by side are put in a line, because all ranks must do them in one order.
+//!
+//! The engine is this library's own, whose ranks meet in memory of the host. It runs on every GPU
+//! and on the software driver, and is made for programs that are to be right anywhere, not for
+//! speed. A GPU does not run loops of several ranks that share it.
+//!
+//! # 14. When something goes wrong
 //!
 //! Errors name the kernel or the node, its label, and the line that made the operation. Give a
 //! label to operations that are many of a kind. [`Graph::svg`] draws the graph with the same names:
@@ -731,7 +839,7 @@
 //! between the operations. If a captured block fails, the error says which call the driver refused,
 //! the usual cause, and what to do.
 //!
-//! # 14. The whole program
+//! # 15. The whole program
 //!
 //! This is the program of chapter 1 with its loop on the device, called for several inputs. It is
 //! all there is:
@@ -773,6 +881,6 @@
 #![allow(unused_imports, reason = "the links of the guide name them")]
 
 use crate::{
-    Buffer, Counters, Eager, Error, Exec, Graph, Kernel, KernelOp, Outcome, Param, Recorder,
-    Replay, Step,
+    Buffer, CollectiveOp, Communicator, CommunicatorOptions, Counters, Eager, Error, Exec, Graph,
+    Kernel, KernelOp, Outcome, Param, Ranks, Recorder, Replay, Step,
 };

@@ -28,6 +28,9 @@
 //! A step with operations, loops and branches is written once, against [`Recorder`]. A [`Path`]
 //! records it into a graph ([`Graph::record`]), and [`Eager`] runs it at once.
 //!
+//! Several devices work on one step as the ranks of a [`Communicator`]: a [`CollectiveOp`] is what
+//! they do together, and [`Ranks`] launches all of them.
+//!
 //! Code that only knows streams is recorded in a foreign block ([`Path::foreign`]) of a
 //! [`Graph::capture`]. The caller vouches for what such work uses, so the block is `unsafe`.
 //!

@@ -1,6 +1,5 @@
 //! The ranks of this process together: their executables, launched and waited for as one.
 
-use std::any::Any;
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -108,7 +107,7 @@ impl Ranks {
         });
         let (mut members, mut values) = (Vec::new(), Vec::new());
         for (communicator, recorded) in communicators.iter().zip(recorded) {
-            let (stream, graph, value) = recorded.unwrap_or_else(|panic| panicked(panic))?;
+            let (stream, graph, value) = recorded.unwrap_or_else(|panic| resume_unwind(panic))?;
             members.push(Member::new(communicator, graph, stream, options)?);
             values.push(value);
         }
@@ -135,8 +134,8 @@ impl Ranks {
     ///
     /// # Errors
     ///
-    /// [`Error::Communicator`] if the communicator has failed: then nothing is launched. If a launch
-    /// fails, the communicator does, so that launches of other ranks end.
+    /// [`Error::Communicator`] if the communicator has failed: then nothing is launched. If one of
+    /// the launches fails, so does the communicator, so that those of other ranks end.
     pub fn launch(&mut self) -> Result<()> {
         for member in &self.members {
             member.check()?;
@@ -277,10 +276,6 @@ impl Member {
         }
         self.is_over
     }
-}
-
-fn panicked<T>(panic: Box<dyn Any + Send>) -> T {
-    resume_unwind(panic)
 }
 
 impl fmt::Debug for Ranks {

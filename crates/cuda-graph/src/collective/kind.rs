@@ -183,10 +183,8 @@ impl Call {
     /// The first number that ranks compare; the second is the count. It is never 0.
     pub(crate) fn code(&self) -> u64 {
         let reduction = self.reduction.map_or(0, |reduction| 1 + reduction as u64);
-        1 + self.kind as u64
-            | (self.element as u64) << 8
-            | reduction << 16
-            | u64::from(self.root) << 32
+        let (kind, element) = (1 + self.kind as u64, self.element as u64);
+        kind | element << 8 | reduction << 16 | u64::from(self.root) << 32
     }
 
     /// What two numbers say, if they say something.

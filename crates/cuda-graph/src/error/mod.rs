@@ -456,7 +456,7 @@ pub enum Error {
 
     /// Memory of a collective overlaps other memory of it in part.
     #[error(
-        "{what} overlap: give the same memory for both where the operation can be done in place, or \
+        "{what} overlap: give the same memory for both where that can be done in place, or \
          memory that does not overlap"
     )]
     Overlap { what: &'static str },
@@ -491,7 +491,7 @@ pub enum Error {
 
     /// A graph with loops holds collectives between ranks that share a GPU.
     #[error(
-        "ranks {ranks:?} share a GPU, whose driver fails on loops of several launches at once: give \
+        "ranks {ranks:?} share a GPU, whose driver fails on loops of several launches: give \
          each rank a GPU, or take the collectives out of loops"
     )]
     LoopsShareDevice { ranks: Vec<u32> },

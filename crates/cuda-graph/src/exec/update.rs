@@ -7,6 +7,7 @@ use cudarc::driver::sys::{CUgraph, CUgraphNode, CUresult};
 
 use super::table::Table;
 use super::{Exec, Gone};
+use crate::collective::Communicator;
 use crate::error::{NodeKind, NodeName, UpdateFailure, Verdict};
 use crate::graph::content::Content;
 use crate::graph::diff::Compared;
@@ -269,11 +270,19 @@ impl Exec {
         };
         // The graph inside gets a number now, so that its nodes have places in the table.
         let inside = state.child(id.body, id.index)?;
+        let had = state.communicators(inside);
         let mut other = other;
         let from: &mut State = match &mut other {
             Some(other) => other,
             None => &mut state,
         };
+        let has = from.communicators(view.body);
+        let stays = |of: &Communicator| had.iter().any(|had| had.is_of_same(of));
+        if has.len() != had.len() || !has.iter().all(stays) {
+            let node = Box::new(self.table.name(id));
+            return Err(Error::CommunicatorFixed { node });
+        }
+        op.graph().check_collectives(from)?;
         let inner = from.body(view.body)?.raw;
         let held = Table::of(from, view.body);
         driver::exec::set_child(self.raw, stand.unwrap_or(raw), inner)

@@ -21,8 +21,8 @@ operation! {
     ///
     /// A collective is over on a rank once that has its result; it waits for the other ranks where
     /// they have not come. What a graph holds of one communicator runs in the order in which it was
-    /// recorded, also where it was recorded in branches side by side. A graph in which two could run
-    /// at once makes no executable ([`Error::CollectivesAtOnce`]).
+    /// recorded, also where it was recorded in branches side by side. A graph in which two could
+    /// run at once makes no executable ([`Error::CollectivesAtOnce`]).
     ///
     /// `to` is written and `from` read. Both may be the same memory, where that is said; other
     /// overlaps are refused.
@@ -392,15 +392,9 @@ impl<T: Elements, F: Elements<Element = T::Element>> Given<'_, T, F> {
             CollectiveKind::ReduceScatter => ("the memory with a part for each rank", &from, &to),
             _ => ("the memory that is written", &to, &from),
         };
-        let parts = if reduction.is_some() || kind.has_root() {
-            1
-        } else {
-            size
-        };
-        let parts = if kind == CollectiveKind::ReduceScatter {
-            size
-        } else {
-            parts
+        let parts = match kind {
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => size,
+            _ => 1,
         };
         let wants = part.bytes().saturating_mul(parts);
         if whole.bytes() != wants {

@@ -14,6 +14,7 @@ use super::script::{Changes, Driven, Traced, View};
 use super::shape::{Fit, NotApplied, Shape};
 use super::standing::Standing;
 use super::{Counters, ReplayOptions};
+use crate::collective::{self, Communicator};
 use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, Checkpoints};
@@ -92,6 +93,8 @@ pub(super) struct Core {
     pub serial: Option<Arc<AtomicU64>>,
     /// Where flags are read to.
     word: Option<PinnedBuffer<u32>>,
+    /// Those that the step has collectives of.
+    communicators: Vec<Communicator>,
     /// An executable was made or changed since the memory that all hold was counted.
     uncounted: bool,
 }
@@ -112,6 +115,7 @@ impl Core {
             serial: None,
             script: Vec::new(),
             word: None,
+            communicators: Vec::new(),
             uncounted: false,
         }
     }
@@ -515,8 +519,24 @@ impl Core {
         };
         driver::bind(stream.context())?;
         driver::run::read_word(word.address(), flag.address(), stream.cu_stream())?;
-        driver::stream::synchronize(stream.cu_stream())?;
+        let word = word.clone();
+        match self.communicators.is_empty() {
+            true => driver::stream::synchronize(stream.cu_stream())?,
+            // The driver would wait for ever for ranks that do not come.
+            false => collective::wait(stream, &self.communicators)?,
+        }
         Ok(word.to_vec()[0])
+    }
+
+    /// The step has a collective of a communicator.
+    pub(super) fn takes_part_in(&mut self, communicator: &Communicator) {
+        if !self
+            .communicators
+            .iter()
+            .any(|known| known.is_of_same(communicator))
+        {
+            self.communicators.push(communicator.clone());
+        }
     }
 
     /// How many executables there are.

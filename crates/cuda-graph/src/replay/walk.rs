@@ -419,6 +419,9 @@ impl Records for Walk<'_> {
             return Ok(None);
         }
         self.core.counters.compared += 1;
+        if let AnyOp::Collective(collective) = &op {
+            self.core.takes_part_in(collective.communicator());
+        }
         let op = match &op {
             // It may have been made when its parameters had other values.
             AnyOp::Kernel(kernel) if !kernel.arguments().used().is_empty() => {

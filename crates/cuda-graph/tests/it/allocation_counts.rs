@@ -3,7 +3,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use cuda_graph::{Buffer, CopyOp, FillOp, KernelOp, Param, Recorder, Replay, Result};
+use cuda_graph::{
+    Buffer, CollectiveOp, Communicator, CopyOp, FillOp, KernelOp, Param, Ranks, Recorder,
+    Reduction, Replay, Result,
+};
 
 use crate::fixture::{function, kernel, one, stream, words};
 
@@ -144,4 +147,26 @@ fn binding_and_running_allocates_nothing() {
         assert_eq!(allocations(call), 0);
         assert_eq!(buffer.to_host(&stream).unwrap()[0], number);
     }
+}
+
+#[test]
+fn launches_of_ranks_allocate_nothing() {
+    let stream = stream();
+    let contexts = vec![stream.context().clone(); 2];
+    let communicators = Communicator::all(&contexts, &Default::default()).unwrap();
+    let memory = [words(&stream, &[1; 8]), words(&stream, &[1; 8])];
+    let (mut ranks, _) = Ranks::record(&communicators, |rank, path| {
+        let memory = &memory[rank.rank() as usize];
+        path.record(CollectiveOp::all_reduce(
+            rank,
+            memory,
+            memory,
+            Reduction::Max,
+        )?)
+    })
+    .unwrap();
+    ranks.launch().unwrap();
+    ranks.wait().unwrap();
+    assert_eq!(allocations(|| ranks.launch().unwrap()), 0);
+    ranks.wait().unwrap();
 }

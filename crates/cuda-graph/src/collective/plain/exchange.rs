@@ -133,7 +133,7 @@ fn copy(label: &str, to: &str, from: &str) -> String {
     setp.gt.u64 %p, %t, %n;
     @%p bra {label}_{words}_DONE;
     add.u64 %a, {from}, %i;
-    ld.global.{kind} {value}, [%a];
+    ld.global.cg.{kind} {value}, [%a];
     add.u64 %a, {to}, %i;
     st.global.{kind} [%a], {value};
     mad.lo.u64 %i, %width, {unit}, %i;
@@ -167,8 +167,8 @@ const PTX: &str = "
     .param .align 8 .b8 table[TABLE_BYTES])
 {
     .reg .pred %p, %q, %sends, %failed;
-    .reg .b32 %bad, %thread32, %width32, %block, %rank, %size, %entries, %entry, %word, %peer, %pair;
-    .reg .b32 %byte;
+    .reg .b32 %bad, %thread32, %width32, %block, %rank, %size, %entries, %entry, %word, %peer;
+    .reg .b32 %pair, %byte;
     .reg .b64 %stop, %record, %boxes, %letters, %letter, %table, %thread, %width, %t, %a, %i, %n;
     .reg .b64 %local, %left, %code, %count, %whose, %box, %box_letters, %own, %turn, %seen;
     .reg .b64 %parity, %slot, %their_code, %their_count, %value;

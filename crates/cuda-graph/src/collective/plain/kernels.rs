@@ -4,6 +4,8 @@
 //! once for a context, when an operation first wants it. The modules go with their context: graphs
 //! and executables keep that, so they need not keep the modules.
 //!
+//! Values are loaded past the first cache (`.cg`): no device may see in it what a slot held before.
+//!
 //! A kernel is one frame with two holes. STAGE puts a chunk of the rank's values into its slot, and
 //! COMBINE makes values of the slots of all.
 
@@ -282,7 +284,7 @@ fn copy(label: &str, to: &str, from: &str, scalar: &Scalar) -> String {
     @%p bra {label}_COPIED;
     mul.lo.u64 %o, %i, ELEMENT_BYTES;
     add.u64 %a, {from}, %o;
-    ld.global.{load} %RAW, [%a];
+    ld.global.cg.{load} %RAW, [%a];
     add.u64 %a, {to}, %o;
     st.global.{store} [%a], %RAW;
     add.u64 %i, %i, %width;
@@ -402,7 +404,7 @@ impl Scalar {
 
     /// Loads the value at `%a` into `%V`.
     fn load_value(&self) -> String {
-        let load = format!("    ld.global.{} {}, [%a];", self.load, self.raw);
+        let load = format!("    ld.global.cg.{} {}, [%a];", self.load, self.raw);
         match self.element {
             Some(ElementType::F16) => format!("{load}\n    cvt.f32.f16 %V, %h;"),
             // A bfloat16 is the first half of an f32.

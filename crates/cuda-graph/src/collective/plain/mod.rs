@@ -6,7 +6,7 @@
 //! twice: NCCL is the engine for speed.
 //!
 //! **Meeting.** Each rank launches a kernel with the same number of blocks. Block b of a rank meets
-//! block b of the others alone: they have a part of the elements and slots of their own. So no block
+//! block b of the others alone: they have a part of the elements, and slots of their own. No block
 //! waits for another of its own grid. A block goes in *steps*. It writes a chunk of its values to
 //! its slot, counts its own arrivals up by one, waits until all others have counted as far, and
 //! reads their slots. The next step uses its other slot. A rank comes to step s + 2 only after all

@@ -3,8 +3,8 @@
 use std::thread;
 
 use cuda_graph::{
-    AnyOp, Buffer, CollectiveKind, CollectiveOp, Eager, ElementType, Error, Exec, FillOp, Graph,
-    Node, Reduction,
+    AnyOp, Buffer, ChildOp, CollectiveKind, CollectiveOp, Eager, ElementType, Error, Exec, FillOp,
+    Graph, Node, Reduction,
 };
 
 use super::{Rank, ranks, run};
@@ -207,4 +207,27 @@ fn misuse_is_told() {
             "{refused:?}"
         );
     }
+}
+
+#[test]
+fn an_embedded_graph_stays_with_its_communicators() {
+    let (ranks, others) = (ranks(1), super::ranks(1));
+    let own = Buffer::<u32>::zeroed(&ranks[0].stream, 4).expect("memory");
+    let graph_of = |rank: &Rank| {
+        let graph = Graph::new(rank.context()).expect("a graph");
+        graph.add(sum(rank, &own), ()).expect("a node");
+        graph
+    };
+    let graph = Graph::new(ranks[0].context()).expect("a graph");
+    let node = graph
+        .add(ChildOp::new(&graph_of(&ranks[0])), ())
+        .expect("a node");
+    let mut exec = graph.instantiate().expect("an executable");
+    exec.update(node, ChildOp::new(&graph_of(&ranks[0])))
+        .expect("the same communicator");
+    let refused = exec.update(node, ChildOp::new(&graph_of(&others[0])));
+    assert!(
+        matches!(refused, Err(Error::CommunicatorFixed { .. })),
+        "{refused:?}"
+    );
 }

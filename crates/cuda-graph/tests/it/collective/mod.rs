@@ -6,6 +6,7 @@ mod kinds;
 mod loops;
 mod messages;
 mod order;
+mod random;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use cuda_graph::cudarc::driver::{CudaContext, CudaStream};
 use cuda_graph::{CollectiveOp, Communicator, CommunicatorOptions, Error, Exec, Graph};
 
-use crate::fixture::context;
+use crate::fixture::{context, is_software};
 
 /// A rank of a test.
 pub struct Rank {
@@ -39,6 +40,11 @@ impl Rank {
         .expect("it can be recorded");
         graph.instantiate().expect("it can be instantiated")
     }
+}
+
+/// Whether so many ranks that share the device may loop at once: a GPU's driver fails on that.
+pub fn may_loop(ranks: usize) -> bool {
+    ranks == 1 || is_software()
 }
 
 /// So long nothing gets on where nothing should.
