@@ -4,12 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_graph::{
-    Buffer, CollectiveFailure, CollectiveOp, Eager, Error, Exec, FillOp, Graph, Ranks, Recorder,
-    Reduction, Result,
+    Buffer, CollectiveFailure, CollectiveOp, Eager, Error, Exec, FillOp, Graph, KernelOp, Ranks,
+    Recorder, Reduction, Result,
 };
 
 use super::{Rank, SHORT, failure, may_loop, ranks, ranks_with};
-use crate::fixture::store;
+use crate::fixture::{in_process, kernel, one, store};
 
 fn sum(rank: &Rank, memory: &Buffer<u32>) -> CollectiveOp {
     let rank = &rank.communicator;
@@ -257,4 +257,35 @@ fn ranks_that_take_other_turns_end_with_an_error() {
     assert!(failure(together.launch()).contains("rank 0 did not come"));
     drop(together);
     ranks.iter().for_each(assert_usable);
+}
+
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn a_rank_writes_where_it_may_not() {
+    let ranks = ranks(2);
+    let communicators: Vec<_> = ranks.iter().map(|rank| rank.communicator.clone()).collect();
+    let (mut together, _) = Ranks::record(&communicators, |communicator, path| {
+        let rank = &ranks[communicator.rank() as usize];
+        let own = memory(rank, 3);
+        if communicator.rank() == 0 {
+            let nowhere: u64 = 0x10;
+            // SAFETY: the kernel writes where it may not, and the context fails, as it is to.
+            path.record(unsafe { KernelOp::new(kernel("store"), one(), (nowhere, 1u32)) }?)?;
+        }
+        path.record(sum(rank, &own)).map(drop)
+    })
+    .expect("it can be recorded");
+    together.launch().expect("they can be launched");
+    let text = failure(together.wait());
+    assert!(
+        text.contains("failed: ") && text.contains("ILLEGAL_ADDRESS"),
+        "{text}"
+    );
+    // What was not freed in the failed context goes with the process.
+    std::mem::forget((together, ranks));
+}
+
+#[test]
+fn a_rank_whose_device_failed_is_named() {
+    in_process("collective::failing::a_rank_writes_where_it_may_not", &[]);
 }

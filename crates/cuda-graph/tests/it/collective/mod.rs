@@ -58,9 +58,14 @@ pub fn ranks(count: usize) -> Vec<Rank> {
 
 #[track_caller]
 pub fn ranks_with(count: usize, timeout: Duration) -> Vec<Rank> {
-    let contexts = vec![context(); count];
+    ranks_on(&vec![context(); count], timeout)
+}
+
+/// A rank for each context.
+#[track_caller]
+pub fn ranks_on(contexts: &[Arc<CudaContext>], timeout: Duration) -> Vec<Rank> {
     let options = CommunicatorOptions::default().timeout(timeout);
-    let communicators = Communicator::all(&contexts, &options).expect("they can be made");
+    let communicators = Communicator::all(contexts, &options).expect("they can be made");
     let rank = |communicator: Communicator| Rank {
         stream: communicator.context().new_stream().expect("a stream"),
         communicator,
