@@ -62,8 +62,8 @@ pub mod testing;
 pub use bytemuck;
 pub use capture::{CaptureInfo, CaptureMode, CaptureStatus};
 pub use collective::{
-    CollectiveKind, Communicator, CommunicatorOptions, Element, ElementType, Elements, Engine,
-    RawElements, Reduction,
+    Cluster, CollectiveKind, Communicator, CommunicatorOptions, Element, ElementType, Elements,
+    Engine, RawElements, Reduction, set_nccl_environment,
 };
 pub use cudarc;
 pub use device::{Device, device};

@@ -1,5 +1,5 @@
-//! Several devices solve together, each on a thread of this process: a rank has a part of the
-//! matrix's rows, and a graph that loops by itself.
+//! Several devices solve together, each on a thread of this process or in a process of its own: a
+//! rank has a part of the matrix's rows, and a graph that loops by itself.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,7 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::CudaContext;
-use cuda_graph::{Communicator, CommunicatorOptions, Counters, Device, Error};
+use cuda_graph::{
+    Buffer, Cluster, CollectiveOp, Communicator, CommunicatorOptions, Counters, Device, Eager,
+    Error, Transmission,
+};
 
 use super::compare;
 use super::job::{Exit, Failure, draw, introduce, judge, load};
@@ -43,16 +46,7 @@ pub fn run(
     let communicators = Communicator::all(&contexts, &CommunicatorOptions::default())?;
     let problem = load(options, out)?;
     let parts = divide(&problem.matrix, &cuts(&problem.matrix, count));
-    let rows = parts.iter().map(|part| part.rows.len());
-    let (least, most) = (rows.clone().min(), rows.max());
-    writeln!(
-        out,
-        "parts:  {count} devices of {} to {} rows, {:?} collectives",
-        least.unwrap_or_default(),
-        most.unwrap_or_default(),
-        communicators[0].engine(),
-    )?;
-    out.flush()?;
+    introduce_parts(out, &parts, &communicators[0], "devices")?;
     let runs = solve(&communicators, &parts, &problem, options)?;
     let copied = runs.iter().map(|run| run.copied).max().unwrap_or_default();
     introduce(out, &runs[0].form, options, &in_words(copied))?;
@@ -72,6 +66,109 @@ pub fn run(
         writeln!(out, "there is no loop on the device to compare with")?;
     }
     Ok(exit)
+}
+
+/// Solves what `options` say on the devices of all processes of `cluster`, of which this is one.
+/// Rank 0 reports to `out`.
+pub fn run_process(
+    cluster: &Cluster,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<Exit, Failure> {
+    let device = cuda_graph::device(cluster.local_rank() as usize)?;
+    let ways = CommunicatorOptions::default();
+    let communicator = Communicator::join(device.context(), cluster, &ways)?;
+    let mut nowhere = std::io::sink();
+    let out = match communicator.rank() {
+        0 => out,
+        _ => &mut nowhere,
+    };
+    let (name, driver) = (device.name()?, device.driver());
+    writeln!(out, "device: {name}, driver: {driver}")?;
+    let problem = load(options, out)?;
+    let count = communicator.size() as usize;
+    let parts = divide(&problem.matrix, &cuts(&problem.matrix, count));
+    introduce_parts(out, &parts, &communicator, "processes")?;
+    let part = &parts[communicator.rank() as usize];
+    let ranks = std::slice::from_ref(&communicator);
+    let runs = on_ranks(ranks, |_, communicator| {
+        solve_part(part, communicator, &problem, options)
+    })?;
+    let copied = runs[0].copied;
+    introduce(out, &runs[0].form, options, &in_words(copied))?;
+    let counters = runs[0].counters;
+    let mut solved = Vec::new();
+    let systems = runs.into_iter().flat_map(|run| run.systems);
+    for ((ended, run), side) in systems.zip(&problem.sides) {
+        let ended = gather(&communicator, &parts, ended)?;
+        if communicator.rank() == 0 {
+            let (matrix, outcome) = (&problem.matrix, ended.outcome(&problem.matrix));
+            solved.push(Solved::new(&outcome, matrix, side, options.tolerance, run));
+        }
+    }
+    match communicator.rank() {
+        0 => Ok(judge(out, &solved, options, counters)?),
+        // The first one says.
+        _ => Ok(Exit::Solved),
+    }
+}
+
+/// Brings to rank 0 what all ranks have in the end; the others keep their parts.
+fn gather(
+    communicator: &Communicator,
+    parts: &[Part],
+    ended: Ended,
+) -> Result<Ended, cuda_graph::Error> {
+    let stream = communicator.context().new_stream()?;
+    let n = parts.last().map_or(0, |part| part.rows.end);
+    let part = &parts[communicator.rank() as usize];
+    let gathered = |own: Vec<f64>| -> Result<Vec<f64>, cuda_graph::Error> {
+        let all = Buffer::<f64>::zeroed(&stream, n)?;
+        all.slice(part.rows.clone())?
+            .copy_from_host(&stream, &own)?;
+        let mut messages = Vec::new();
+        let others = (0..).zip(parts).filter(|(_, part)| !part.rows.is_empty());
+        match communicator.rank() {
+            0 => {
+                for (rank, part) in others.filter(|&(rank, _)| rank != 0) {
+                    let rows = all.slice(part.rows.clone())?;
+                    messages.push(Transmission::recv(&rows, rank));
+                }
+            }
+            _ if part.rows.is_empty() => {}
+            _ => messages.push(Transmission::send(&all.slice(part.rows.clone())?, 0)),
+        }
+        let exchange = CollectiveOp::exchange(communicator, messages)?;
+        Eager::new(&stream)?.record(exchange)?;
+        communicator.wait(&stream)?;
+        all.to_host(&stream)
+    };
+    Ok(Ended {
+        state: ended.state,
+        u: gathered(ended.u)?,
+        p: gathered(ended.p)?,
+        x: gathered(ended.x)?,
+    })
+}
+
+/// Says who has which part.
+fn introduce_parts(
+    out: &mut dyn Write,
+    parts: &[Part],
+    communicator: &Communicator,
+    what: &str,
+) -> std::io::Result<()> {
+    let rows = parts.iter().map(|part| part.rows.len());
+    let (least, most) = (rows.clone().min(), rows.max());
+    writeln!(
+        out,
+        "parts:  {} {what} of {} to {} rows, {:?} collectives",
+        parts.len(),
+        least.unwrap_or_default(),
+        most.unwrap_or_default(),
+        communicator.engine(),
+    )?;
+    out.flush()
 }
 
 /// Solves all systems of `problem`, whose matrix the ranks have in `parts`.

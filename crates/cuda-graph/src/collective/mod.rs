@@ -7,8 +7,10 @@
 //! A communicator fails as a whole and for good: because ranks came with different operations,
 //! because somebody aborts it, or because nothing gets on. Then all that was launched with it ends.
 
+mod cluster;
 mod kind;
 mod memory;
+mod nccl;
 mod plain;
 mod wait;
 
@@ -19,9 +21,11 @@ use std::time::Duration;
 
 use cudarc::driver::CudaContext;
 
+pub use cluster::{Cluster, set_nccl_environment};
 pub(crate) use kind::Call;
 pub use kind::{CollectiveKind, Element, ElementType, Reduction};
 pub use memory::{Elements, RawElements};
+pub(crate) use nccl::{Captured, Eager as EagerCall};
 pub(crate) use plain::exchange::Message;
 pub(crate) use plain::{Launch, Part};
 pub(crate) use wait::{Waited, Waiting, wait};
@@ -37,6 +41,9 @@ pub enum Engine {
     /// Kernels of this library, which meet in memory of the host. The ranks are of one process, and
     /// may share devices. It runs everywhere, also where there is no GPU.
     Plain,
+    /// NVIDIA's NCCL, with the feature `nccl`: a GPU for each rank, of one machine in graphs. It is
+    /// looked for when the first communicator is made.
+    Nccl,
 }
 
 /// How to make a communicator.
@@ -111,6 +118,7 @@ struct End {
     rank: u32,
     context: Arc<CudaContext>,
     ranks: Arc<Ranks>,
+    engine: Working,
 }
 
 /// What the ranks of this process have in common.
@@ -121,12 +129,13 @@ struct Ranks {
     timeout: Duration,
     /// The contexts of the ranks here, by their handles.
     contexts: Vec<usize>,
-    engine: Working,
 }
 
 /// An engine at work. What differs between engines is here.
+#[derive(Clone)]
 enum Working {
     Plain(Arc<plain::Group>),
+    Nccl(Arc<nccl::Rank>),
 }
 
 impl Communicator {
@@ -140,31 +149,78 @@ impl Communicator {
         contexts: &[Arc<CudaContext>],
         options: &CommunicatorOptions,
     ) -> Result<Vec<Communicator>> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         driver::choose()?;
-        plain::check(contexts.len())?;
-        if options.engine.is_none() {
-            tracing::info!(
-                ranks = contexts.len(),
-                "the plain engine does the collectives: this library was built without another"
-            );
-        }
-        let group = plain::Group::new(&contexts[0], contexts.len())?;
+        let engines = match choose(contexts, options.engine)? {
+            Engine::Plain => {
+                plain::check(contexts.len())?;
+                let group = plain::Group::new(&contexts[0], contexts.len())?;
+                vec![Working::Plain(group); contexts.len()]
+            }
+            Engine::Nccl => {
+                let ranks = nccl::all(contexts, options.timeout)?;
+                ranks.into_iter().map(Working::Nccl).collect()
+            }
+        };
         let ranks = Arc::new(Ranks {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: new_id(),
             size: contexts.len() as u32,
             timeout: options.timeout,
             contexts: contexts.iter().map(|it| it.cu_ctx() as usize).collect(),
-            engine: Working::Plain(group),
         });
-        let end = |(rank, context): (u32, &Arc<CudaContext>)| Communicator {
+        let ends = (0..).zip(contexts).zip(engines);
+        let end = |((rank, context), engine): ((u32, &Arc<CudaContext>), Working)| Communicator {
             end: Arc::new(End {
                 rank,
                 context: context.clone(),
                 ranks: ranks.clone(),
+                engine,
             }),
         };
-        Ok((0..).zip(contexts).map(end).collect())
+        Ok(ends.map(end).collect())
+    }
+
+    /// This process's rank of a communicator whose ranks are processes, as `torchrun`, `mpirun` or
+    /// `srun` started them ([`Cluster::from_environment`]). Waits until all have come.
+    ///
+    /// A communicator of one rank is made here alone, and needs no NCCL.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCommunicator`] if there is no NCCL, or others do not come within the timeout;
+    /// [`Error::Nccl`].
+    pub fn join(
+        context: &Arc<CudaContext>,
+        cluster: &Cluster,
+        options: &CommunicatorOptions,
+    ) -> Result<Communicator> {
+        let (rank, size) = (cluster.rank(), cluster.size());
+        if size == 1 {
+            let alone = Communicator::all(std::slice::from_ref(context), options)?;
+            return Ok(alone.into_iter().next().expect("it has one rank"));
+        }
+        driver::choose()?;
+        let refused = |why: String| Error::NoCommunicator {
+            why: format!("{size} processes need NCCL: {why}").into(),
+        };
+        if options.engine == Some(Engine::Plain) {
+            return Err(refused("the plain engine serves one process".into()));
+        }
+        nccl::check(std::slice::from_ref(context)).map_err(refused)?;
+        let id = cluster.meet(options.timeout, nccl::unique_id)?;
+        let joined = nccl::Rank::join(context, rank, size, id, options.timeout)?;
+        Ok(Communicator {
+            end: Arc::new(End {
+                rank,
+                context: context.clone(),
+                ranks: Arc::new(Ranks {
+                    id: new_id(),
+                    size,
+                    timeout: options.timeout,
+                    contexts: vec![context.cu_ctx() as usize],
+                }),
+                engine: Working::Nccl(joined),
+            }),
+        })
     }
 
     /// Its number, from 0.
@@ -184,8 +240,9 @@ impl Communicator {
 
     /// What does the work.
     pub fn engine(&self) -> Engine {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(_) => Engine::Plain,
+            Working::Nccl(_) => Engine::Nccl,
         }
     }
 
@@ -207,8 +264,9 @@ impl Communicator {
     ///
     /// [`Error::Communicator`].
     pub fn check(&self) -> Result<()> {
-        let failure = match &self.end.ranks.engine {
+        let failure = match &self.end.engine {
             Working::Plain(group) => group.failure(),
+            Working::Nccl(rank) => rank.failure(),
         };
         match failure {
             None => Ok(()),
@@ -227,8 +285,9 @@ impl Communicator {
 
     /// The communicator fails, unless it has failed.
     pub(crate) fn fail(&self, failure: CollectiveFailure) {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(group) => group.fail(failure),
+            Working::Nccl(rank) => rank.fail(failure),
         }
     }
 
@@ -239,15 +298,17 @@ impl Communicator {
 
     /// The word that is not 0 once it failed. It lies where every device reaches it.
     pub(crate) fn stop_word(&self) -> Region {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(group) => group.stop_word(),
+            Working::Nccl(rank) => rank.stop_word(),
         }
     }
 
     /// Addresses that stand for this rank's turn in the communicator: its collectives write them.
     pub(crate) fn place(&self) -> std::ops::Range<u64> {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(group) => group.place_of(self.rank()),
+            Working::Nccl(rank) => rank.place(),
         }
     }
 
@@ -267,37 +328,66 @@ impl Communicator {
 
     /// The launch of this rank's part in a collective.
     pub(crate) fn launch(&self, part: &Part<'_>) -> Result<Launch> {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(group) => plain::launch(group, self.context(), self.rank(), part),
+            Working::Nccl(rank) => rank.collective(part),
         }
     }
 
     /// The launch of this rank's messages.
     pub(crate) fn launch_exchange(&self, messages: &[Message<'_>]) -> Result<Launch> {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(group) => {
                 plain::exchange::launch(group, self.context(), self.rank(), messages)
             }
+            Working::Nccl(rank) => rank.exchange(messages),
         }
     }
 
     /// A number that changes as collectives get on.
     fn progress(&self) -> u64 {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(group) => group.progress(),
+            Working::Nccl(rank) => rank.progress(),
         }
     }
 
     /// The ranks that others wait for, as far as it can be told.
     fn missing(&self) -> Vec<u32> {
-        match &self.end.ranks.engine {
+        match &self.end.engine {
             Working::Plain(group) => group.missing(),
+            // NCCL does not tell.
+            Working::Nccl(_) => Vec::new(),
         }
     }
 
     /// What keeps it.
     pub(crate) fn owner(&self) -> Owner {
         self.end.clone()
+    }
+}
+
+/// A number that no communicator had before.
+fn new_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The engine for ranks of one process: NCCL where it can be, unless one is asked for.
+fn choose(contexts: &[Arc<CudaContext>], asked: Option<Engine>) -> Result<Engine> {
+    if asked == Some(Engine::Plain) || asked.is_none() && contexts.len() == 1 {
+        return Ok(Engine::Plain);
+    }
+    match (nccl::check(contexts), asked) {
+        (Ok(()), _) => Ok(Engine::Nccl),
+        (Err(why), Some(_)) => Err(Error::NoCommunicator { why: why.into() }),
+        (Err(why), None) => {
+            tracing::info!(
+                ranks = contexts.len(),
+                "the plain engine does the collectives: {why}"
+            );
+            Ok(Engine::Plain)
+        }
     }
 }
 

@@ -37,6 +37,14 @@ pub enum CollectiveFailure {
         /// known.
         missing: Vec<u32>,
     },
+    /// The engine lost other ranks, or their machines.
+    #[non_exhaustive]
+    PeerLost {
+        /// The rank that found it.
+        rank: u32,
+        /// What NCCL says of it.
+        why: Box<str>,
+    },
     /// A rank could not be launched, or its work failed, while others wait for it.
     #[non_exhaustive]
     RankFailed {
@@ -77,6 +85,9 @@ impl fmt::Display for CollectiveFailure {
                     "; each rank launches as often as the others, and loops of all ranks take the \
                      same turns"
                 )
+            }
+            CollectiveFailure::PeerLost { rank, why } => {
+                write!(f, "rank {rank} lost others: {why}")
             }
             CollectiveFailure::RankFailed { rank, why } => write!(f, "rank {rank} failed: {why}"),
         }

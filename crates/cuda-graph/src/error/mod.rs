@@ -445,6 +445,26 @@ pub enum Error {
     #[error("no such communicator: {why}")]
     NoCommunicator { why: Box<str> },
 
+    /// A call of NCCL failed.
+    #[error("{call} failed: {why}; NCCL_DEBUG=WARN has it say more")]
+    Nccl {
+        /// NCCL's function.
+        call: &'static str,
+        /// What NCCL says of it.
+        why: Box<str>,
+    },
+
+    /// NCCL does a collective by something else than one kernel, which graphs do not take.
+    #[error(
+        "NCCL does this by nodes of the kinds {kinds:?}, not by one kernel (0), and graphs take no \
+         other: set NCCL_GRAPH_MIXING_SUPPORT=0 before NCCL's first call; between machines NCCL \
+         needs the host, which is not supported"
+    )]
+    NotOneKernel {
+        /// `CUgraphNodeType` of each node.
+        kinds: Vec<u32>,
+    },
+
     /// A communicator has no such rank.
     #[error("{what} is rank {rank}, and the communicator has {size} ranks, counted from 0")]
     NoRank {
@@ -544,9 +564,13 @@ impl Error {
         }
     }
 
-    /// Whether the driver is too old.
+    /// Whether no graph can be made of it, so that it runs eagerly: the driver is too old, or NCCL
+    /// needs more than a kernel.
     pub(crate) fn is_unsupported(&self) -> bool {
-        matches!(self.root(), Error::Unsupported { .. })
+        matches!(
+            self.root(),
+            Error::Unsupported { .. } | Error::NotOneKernel { .. }
+        )
     }
 
     /// Whether it is this answer of the driver.

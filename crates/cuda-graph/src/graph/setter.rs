@@ -21,7 +21,8 @@ use crate::{Error, Result};
 /// if `reads` is 0. Where there is `stopped`, and it is not 0, the condition becomes 0.
 ///
 /// `set_or_leave(condition, flag, reads, stopped, count, failed)`: as `set_condition`, but where one
-/// of the first `count` words that `failed` names is not 0, the condition becomes 0.
+/// of the first `count` words that `failed` names is not 0, the condition becomes 0. The word 8
+/// bytes behind each counts turns, so that who waits sees that work gets on.
 ///
 /// `checkpoint(condition, stopped, flag, number)`: if `stopped` is 0 and the flag is not, `stopped`
 /// becomes the number. The condition becomes 1 if `stopped` is 0, and else 0.
@@ -100,6 +101,9 @@ NEXT:
     ld.volatile.global.u32 %word, [%at];
     setp.ne.u32 %p, %word, 0;
     selp.u32 %value, 0, %value, %p;
+    ld.volatile.global.u32 %word, [%at+8];
+    add.u32 %word, %word, 1;
+    st.volatile.global.u32 [%at+8], %word;
     add.u64 %list, %list, 8;
     sub.u32 %count, %count, 1;
     bra NEXT;

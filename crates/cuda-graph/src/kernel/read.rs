@@ -4,7 +4,10 @@
 //! list of keys and values that names one buffer, in which each lies at its parameter's offset.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::slice;
+
+use smallvec::SmallVec;
 
 use super::{Arguments, Kernel, Parameter};
 use crate::{Error, Result};
@@ -38,19 +41,26 @@ impl Arguments {
         // SAFETY: by the caller.
         let buffer = unsafe { buffer(extra) };
         for (index, &Parameter { offset, size }) in kernel.parameters().iter().enumerate() {
-            let from = match buffer {
+            let (from, there) = match buffer {
                 // SAFETY: the driver takes a pointer for each parameter.
-                _ if !pointers.is_null() => unsafe { (*pointers.add(index)).cast_const() },
-                Some((start, len)) if offset + size <= len => start.wrapping_byte_add(offset),
+                _ if !pointers.is_null() => unsafe { ((*pointers.add(index)).cast_const(), size) },
+                Some((start, len)) if offset < len => {
+                    (start.wrapping_byte_add(offset), size.min(len - offset))
+                }
                 Some(_) => return Err(missing("the buffer in `extra` ends before the last")),
                 None => return Err(missing("the driver gives no `kernelParams` and no `extra`")),
             };
             if from.is_null() {
                 return Err(missing("the driver gives a null pointer for one of them"));
             }
-            // SAFETY: here are as many bytes as the parameter has, copied by the driver before, to
-            // which they are numbers.
-            unsafe { arguments.bytes(slice::from_raw_parts(from.cast(), size), true) };
+            // SAFETY: here are as many bytes, copied by the driver before, to which they are
+            // numbers.
+            let bytes = unsafe { slice::from_raw_parts(from.cast::<MaybeUninit<u8>>(), there) };
+            let mut whole = SmallVec::<[MaybeUninit<u8>; 64]>::from_slice(bytes);
+            // A buffer may end within the last: NCCL's do, whose kernels do not read the rest.
+            whole.resize(size, MaybeUninit::new(0));
+            // SAFETY: as above.
+            unsafe { arguments.bytes(&whole, true) };
         }
         Ok(arguments)
     }
@@ -127,7 +137,12 @@ mod tests {
         let list = extra.as_mut_ptr();
         assert_eq!(read(ptr::null_mut(), list), "[0x7, 0x5, 0x9]");
         // SAFETY: the size is alive; it is written the way that it is read.
-        unsafe { (&raw mut size).write(15) };
+        unsafe { (&raw mut size).write(9) };
+        assert_eq!(read(ptr::null_mut(), list), "[0x7, 0x5, 0x9]");
+        buffer[1] = 0x0909;
+        assert_eq!(read(ptr::null_mut(), list), "[0x7, 0x5, 0x9]");
+        // SAFETY: as above.
+        unsafe { (&raw mut size).write(8) };
         assert!(read(ptr::null_mut(), list).contains("ends before the last"));
     }
 

@@ -1,6 +1,7 @@
 //! Collectives: what the ranks of a communicator do together.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstream};
@@ -9,11 +10,11 @@ use smallvec::SmallVec;
 use super::access::Access;
 use super::{KernelOp, Op, Shared, Tag, operation, shared};
 use crate::collective::{
-    Call, CollectiveKind, Communicator, Element, ElementType, Elements, Launch, Message, Part,
-    Reduction,
+    Call, CollectiveKind, Communicator, EagerCall, Element, ElementType, Elements, Launch, Message,
+    Part, Reduction,
 };
 use crate::memory::Region;
-use crate::{Error, Result};
+use crate::{Error, Owner, Result};
 
 operation! {
     /// One rank's part in a collective of a [`Communicator`]: every rank does the same operation,
@@ -56,7 +57,16 @@ operation! {
 pub(super) struct Collective {
     communicator: Communicator,
     work: Work,
-    launch: KernelOp,
+    form: Form,
+}
+
+/// How it is done.
+#[derive(Clone)]
+enum Form {
+    /// By a kernel.
+    Launch(KernelOp),
+    /// By a stream alone.
+    Eager(Arc<EagerCall>),
 }
 
 #[derive(Clone)]
@@ -67,6 +77,19 @@ enum Work {
         from: Region,
     },
     Messages(SmallVec<[Letter; 2]>),
+}
+
+impl Work {
+    /// Who keeps the memory.
+    fn owners(&self) -> impl Iterator<Item = Owner> {
+        let (pair, letters) = match self {
+            Work::Together { to, from, .. } => ([Some(to), Some(from)], &[][..]),
+            Work::Messages(letters) => ([None, None], &letters[..]),
+        };
+        let letters = letters.iter().map(|letter| &letter.region);
+        let regions = pair.into_iter().flatten().chain(letters);
+        regions.filter_map(|region| region.owner.clone())
+    }
 }
 
 /// A message with its memory.
@@ -283,18 +306,40 @@ impl CollectiveOp {
 
     #[track_caller]
     fn of(communicator: &Communicator, work: Work, launch: Launch) -> Result<CollectiveOp> {
-        // SAFETY: the kernel reads and writes the memory of the operation, of which the lengths
-        // were checked, and the engine's, all of which the arguments keep.
-        let launch = unsafe { KernelOp::new(&launch.kernel, launch.config, launch.arguments) }?;
+        let mut owners: SmallVec<[Owner; 2]> = SmallVec::new();
+        let form = match launch {
+            Launch::Own {
+                kernel,
+                config,
+                arguments,
+            } => {
+                // SAFETY: the kernel reads and writes the memory of the operation, of which the
+                // lengths were checked, and the engine's, all of which the arguments keep.
+                Form::Launch(unsafe { KernelOp::new(&kernel, config, arguments) }?)
+            }
+            Launch::Captured(captured) => {
+                let launch = KernelOp::read(captured.node())?;
+                owners.extend(work.owners());
+                owners.push(captured);
+                // SAFETY: what it uses is NCCL's, which `captured` keeps, and the operation's memory.
+                Form::Launch(unsafe { launch.assume_owned() })
+            }
+            Launch::Eager(call) => {
+                owners.extend(work.owners());
+                Form::Eager(call)
+            }
+        };
         let (rank, size) = (communicator.rank(), communicator.size());
         let mut tag = Tag::here();
         tag.label = Some(format!("{work}, rank {rank} of {size}").into());
-        let mut owners: SmallVec<[_; 2]> = launch.owners().into();
+        if let Form::Launch(launch) = &form {
+            owners.extend(launch.owners().iter().cloned());
+        }
         owners.push(communicator.owner());
         let collective = Collective {
             communicator: communicator.clone(),
             work,
-            launch,
+            form,
         };
         Ok(CollectiveOp(Shared::new(collective, owners, tag)))
     }
@@ -354,6 +399,15 @@ impl CollectiveOp {
         let letters = letters.into_iter().flatten();
         let letters = letters.filter(move |letter| letter.is_sent == is_read);
         one.into_iter().chain(letters.map(|letter| &letter.region))
+    }
+
+    /// The launch, for a graph of this context.
+    fn launch_in(&self, context: &CudaContext) -> Result<&KernelOp> {
+        self.check_context(context)?;
+        match &self.0.value.form {
+            Form::Launch(launch) => Ok(launch),
+            Form::Eager(call) => Err(call.refused()),
+        }
     }
 
     /// Refuses a graph or a stream of another context than the communicator's.
@@ -488,7 +542,10 @@ impl Op for CollectiveOp {
     }
 
     fn launch(&self) -> Option<&KernelOp> {
-        Some(&self.0.value.launch)
+        match &self.0.value.form {
+            Form::Launch(launch) => Some(launch),
+            Form::Eager(_) => None,
+        }
     }
 
     fn of_communicator(&self) -> Option<&Communicator> {
@@ -509,27 +566,31 @@ impl Op for CollectiveOp {
         graph: CUgraph,
         after: &[CUgraphNode],
     ) -> Result<CUgraphNode> {
-        self.check_context(context)?;
-        self.0.value.launch.add_to(context, graph, after)
+        self.launch_in(context)?.add_to(context, graph, after)
     }
 
     fn set(&self, context: &CudaContext, node: CUgraphNode, _: Option<&Self>) -> Result<()> {
-        self.check_context(context)?;
-        self.0.value.launch.set(context, node, None)
+        self.launch_in(context)?.set(context, node, None)
     }
 
     fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
-        self.check_context(context)?;
-        self.0.value.launch.set_in(context, exec, node)
+        self.launch_in(context)?.set_in(context, exec, node)
     }
 
     fn run(&self, stream: CUstream) -> Option<Result<()>> {
-        self.0.value.launch.run(stream)
+        match &self.0.value.form {
+            Form::Launch(launch) => launch.run(stream),
+            Form::Eager(call) => Some(call.run(stream)),
+        }
     }
 
     fn is_same(&self, other: &Self) -> bool {
         let (one, other) = (&self.0.value, &other.0.value);
-        one.communicator.is_of_same(&other.communicator) && one.launch.is_same(&other.launch)
+        let does_same = match (&one.form, &other.form) {
+            (Form::Launch(one), Form::Launch(other)) => one.is_same(other),
+            _ => false,
+        };
+        does_same && one.communicator.is_of_same(&other.communicator)
     }
 
     /// A node stays with its communicator.
@@ -538,7 +599,7 @@ impl Op for CollectiveOp {
     }
 
     fn digest(&self) -> u64 {
-        self.0.value.launch.digest()
+        Op::launch(self).map_or(0, Op::digest)
     }
 
     /// No node of other code is known to be one.

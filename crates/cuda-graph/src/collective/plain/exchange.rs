@@ -97,7 +97,7 @@ pub(in crate::collective) fn launch(
     let owners = messages.iter().filter_map(|it| it.region.owner.clone());
     owners.for_each(|owner| arguments.keep(owner));
     group.keep(&mut arguments);
-    Ok(Launch {
+    Ok(Launch::Own {
         kernel: kernels::of(context, CollectiveKind::Exchange, ElementType::U8, None)?,
         config: LaunchConfig {
             grid_dim: (lanes.len().max(1) as u32, 1, 1),

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::{CudaContext, LaunchConfig};
 
 use super::kind::{Call, CollectiveKind};
-use super::{ElementType, Reduction};
+use super::{Captured, EagerCall, ElementType, Reduction};
 use crate::error::CollectiveFailure;
 use crate::kernel::{Arguments, Kernel};
 use crate::memory::{PinnedBuffer, Region};
@@ -46,7 +46,7 @@ const SLOT: usize = 16 << 10;
 /// The values of a block are a multiple of so many, but for the last block's.
 const GRAIN: u64 = 64;
 
-/// Word 0 is the stop word. Then come the ranks' records, of so many words each.
+/// Word 0 is the stop word, and word 1 counts turns of loops. Then come the ranks' records, of so many words each.
 const RECORD: usize = 16;
 /// The words at the beginning of a block's place: its counter, and from word 2 the numbers of both
 /// slots.
@@ -177,6 +177,7 @@ impl Group {
         let arrivals = (0..ranks * BLOCKS).map(|place| self.layout.headers + place * HEADER);
         let boxes = (0..ranks * ranks).map(|pair| self.layout.boxes + pair * BOX);
         let words = arrivals.chain(boxes.flat_map(|at| [at, at + TAKEN]));
+        let words = words.chain([1]);
         words.fold(0, |sum, word| sum.wrapping_add(self.memory.load(word)))
     }
 
@@ -202,11 +203,18 @@ impl Group {
     }
 }
 
-/// A kernel with how it is launched.
-pub(crate) struct Launch {
-    pub kernel: Kernel,
-    pub config: LaunchConfig,
-    pub arguments: Arguments,
+/// What an operation launches.
+pub(crate) enum Launch {
+    /// A kernel of this library.
+    Own {
+        kernel: Kernel,
+        config: LaunchConfig,
+        arguments: Arguments,
+    },
+    /// A kernel of NCCL's.
+    Captured(Arc<Captured>),
+    /// What only a stream takes.
+    Eager(Arc<EagerCall>),
 }
 
 /// What one rank does in a collective.
@@ -264,7 +272,7 @@ pub(super) fn launch(
         .filter_map(|region| region.owner.clone())
         .for_each(|owner| arguments.keep(owner));
     group.keep(&mut arguments);
-    Ok(Launch {
+    Ok(Launch::Own {
         kernel: kernels::of(context, kind, element, reduction)?,
         config: LaunchConfig {
             grid_dim: (blocks as u32, 1, 1),

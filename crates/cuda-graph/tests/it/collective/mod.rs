@@ -5,6 +5,7 @@ mod failing;
 mod kinds;
 mod loops;
 mod messages;
+mod nccl;
 mod order;
 mod random;
 

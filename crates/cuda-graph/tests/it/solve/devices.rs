@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cuda_graph::cudarc::driver::CudaContext;
-use cuda_graph::{Communicator, CommunicatorOptions, Driver, Eager, Error};
+use cuda_graph::{Cluster, Communicator, CommunicatorOptions, Driver, Eager, Error};
 use proptest::prelude::*;
 
 use super::job::{self, Exit, Failure};
@@ -12,7 +12,7 @@ use super::options::{self, Options, Request};
 use super::outcome::{Ended, Outcome, Reason, relative_residual};
 use super::partition::{Part, cuts, divide, whole};
 use super::problem::Problem;
-use super::several::{join, on_ranks, solve};
+use super::several::{join, on_ranks, run_process, solve};
 use super::solver::{Limits, Solver};
 use super::system::System;
 use crate::fixture::{context, in_process, is_software};
@@ -325,4 +325,15 @@ fn more_devices_than_there_are() {
     let options = options(&format!("--grid 4 --devices {count}"));
     let failed = job::run(&device, &options, &mut Vec::new()).unwrap_err();
     assert!(failed.to_string().contains("no device"), "{failed}");
+}
+
+/// A process that is the only rank solves as one device does.
+#[test]
+fn a_process_of_a_cluster_solves() {
+    let cluster = Cluster::new(0, 1, 0, "127.0.0.1", 29_876).unwrap();
+    let mut told = Vec::new();
+    let done = run_process(&cluster, &options("--grid 30 --systems 2"), &mut told);
+    let told = String::from_utf8(told).unwrap();
+    assert_eq!(done.unwrap(), Exit::Solved, "{told}");
+    assert!(told.contains("1 processes of 900 to 900 rows"), "{told}");
 }

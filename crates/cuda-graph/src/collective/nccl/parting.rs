@@ -1,0 +1,73 @@
+//! Letting NCCL's communicators go, on threads of their own: that may wait for graphs, or for other
+//! ranks.
+//!
+//! A program that ends while NCCL destroys a communicator crashes: its libraries go first. So the
+//! end of the program waits for the threads here, for a while, and none begins after that.
+
+use std::ffi::c_int;
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the end of the program waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Threads {
+    running: usize,
+    /// The program ends: what is still there stays.
+    ends: bool,
+}
+
+static THREADS: Mutex<Threads> = Mutex::new(Threads {
+    running: 0,
+    ends: false,
+});
+static CHANGED: Condvar = Condvar::new();
+
+fn threads() -> MutexGuard<'static, Threads> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `part` on a thread, unless the program ends.
+pub(super) fn begin(part: impl FnOnce() + Send + 'static) {
+    unsafe extern "C" {
+        fn atexit(call: extern "C" fn()) -> c_int;
+    }
+    static REGISTERED: Once = Once::new();
+    // After NCCL and the driver were loaded, so that it is called before theirs.
+    // SAFETY: the function is there for as long as the program, and does not unwind.
+    REGISTERED.call_once(|| _ = unsafe { atexit(wait) });
+    let mut all = threads();
+    if all.ends {
+        return;
+    }
+    all.running += 1;
+    drop(all);
+    thread::spawn(move || {
+        /// Also after a panic.
+        struct Over;
+        impl Drop for Over {
+            fn drop(&mut self) {
+                threads().running -= 1;
+                CHANGED.notify_all();
+            }
+        }
+        let _over = Over;
+        part();
+    });
+}
+
+/// Waits until no thread runs, at most for [`PATIENCE`]. No other begins from now on.
+extern "C" fn wait() {
+    let end = Instant::now() + PATIENCE;
+    let mut all = threads();
+    all.ends = true;
+    while all.running > 0 {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let waited = CHANGED.wait_timeout(all, left);
+        (all, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    }
+}
