@@ -456,13 +456,6 @@ impl Drop for Rank {
             // SAFETY: the communicator was this rank's, and nobody uses it any more.
             self.part_with(move |library| unsafe { library.ncclCommDestroy(comm) });
         }
-        let parted = self
-            .parted
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(parted) = parted {
-            let _ = parted.recv_timeout(PARTING);
-        }
     }
 }
 
