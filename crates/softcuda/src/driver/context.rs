@@ -110,6 +110,8 @@ impl Context {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
         self.change_peers(|peers| match peers.contains(&peer.as_peer()) {
+            // Its end takes it out of the list only once.
+            _ if peer.is_destroyed() => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
             true => Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
             false => {
                 peers.push(peer.as_peer());
