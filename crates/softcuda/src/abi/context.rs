@@ -132,7 +132,7 @@ export! {
     /// Sets a limit of the current context.
     fn cuCtxSetLimit(limit: u32, value: usize) {
         capture::permit()?;
-        context::current()?.limits.set(limit, value as u64)
+        context::current()?.set_limit(limit, value as u64)
     }
 
     /// A limit of the current context.

@@ -191,7 +191,7 @@ fn run(
 ) -> Result {
     let stream = stream::resolve(stream, null)?;
     let config = config()?;
-    let function = function::resolve(handle)?;
+    let function = function::resolve_for(handle, &stream)?;
     if stream.is_capturing() {
         let params = || parameters(&function, values, extra);
         return capture::launch(&stream, &function, &config, params, keep);

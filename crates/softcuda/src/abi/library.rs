@@ -172,21 +172,21 @@ export! {
     fn cuKernelGetAttribute(value: Out<i32>, attribute: u32, handle: CUkernel, device: CUdevice) {
         value.some()?;
         let kernel = library::kernel(handle)?;
-        device::check(device)?;
-        value.set(kernel.settings().attribute(kernel.described(), attribute)?)
+        let device = device::check(device)?;
+        value.set(kernel.settings(device).attribute(kernel.described(), attribute)?)
     }
 
     /// Sets an attribute of a kernel on a device.
     fn cuKernelSetAttribute(attribute: u32, value: i32, handle: CUkernel, device: CUdevice) {
         let kernel = library::kernel(handle)?;
-        device::check(device)?;
-        kernel.settings().set_attribute(kernel.described(), attribute, value)
+        let device = device::check(device)?;
+        kernel.settings(device).set_attribute(kernel.described(), attribute, value)
     }
 
     /// Sets how a kernel would like cache and shared memory divided.
     fn cuKernelSetCacheConfig(handle: CUkernel, config: u32, device: CUdevice) {
         let kernel = library::kernel(handle)?;
-        device::check(device)?;
-        kernel.settings().set_cache_config(config)
+        let device = device::check(device)?;
+        kernel.settings(device).set_cache_config(config)
     }
 }

@@ -151,6 +151,11 @@ impl Code {
         self.module.global(name.to_str().ok()?)
     }
 
+    /// An address is in one of its variables.
+    pub fn has(&self, address: u64) -> bool {
+        self.module.has(address)
+    }
+
     /// Address and size of a managed variable.
     pub fn managed(&self, name: &CStr) -> Option<(u64, u64)> {
         let (address, size) = self.global(name)?;

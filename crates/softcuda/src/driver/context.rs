@@ -110,6 +110,8 @@ impl Context {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
         self.change_peers(|peers| match peers.contains(&peer.as_peer()) {
+            // Its end takes it out of the list only once.
+            _ if peer.is_destroyed() => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
             true => Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
             false => {
                 peers.push(peer.as_peer());
@@ -176,6 +178,15 @@ impl Context {
         self.destroyed.load(Ordering::Acquire)
     }
 
+    /// `cuCtxSetLimit`.
+    pub fn set_limit(&self, limit: u32, value: u64) -> Result {
+        self.limits.set(limit, value)?;
+        if limit == Limits::MALLOC_HEAP_SIZE {
+            heap::set_limit(self.device(), self.limits.get(limit)?);
+        }
+        Ok(())
+    }
+
     /// The sticky error, or that the context was destroyed.
     pub fn check(&self) -> Result {
         if self.is_destroyed() {
@@ -193,7 +204,7 @@ impl Context {
     }
 
     /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels
-    /// allocated goes with the last context: contexts share one heap.
+    /// allocated goes with the device's last context: its contexts share one heap.
     fn end(&self) {
         let _ = super::stream::synchronize_context(self);
         self.destroyed.store(true, Ordering::Release);
@@ -212,9 +223,8 @@ impl Context {
             // Nobody reaches what was its own.
             let _ = other.disable_peer(self);
         }
-        if CONTEXTS.is_empty() {
-            heap::reset();
-            heap::set_limit(heap::DEFAULT_LIMIT);
+        if all().iter().all(|other| other.device() != self.device()) {
+            heap::reset(self.device());
         }
     }
 }
@@ -250,7 +260,7 @@ impl Limits {
     }
 
     /// Sets a limit; the device rounds some of them up, and has a least value of some.
-    pub fn set(&self, limit: u32, value: u64) -> Result {
+    fn set(&self, limit: u32, value: u64) -> Result {
         const MOST_STACK: u64 = 512 << 10;
         let value = match limit {
             Self::DEV_RUNTIME_SYNC_DEPTH | Self::CIG_SHMEM_FALLBACK_ENABLED => {
@@ -261,20 +271,13 @@ impl Limits {
             }
             Self::STACK_SIZE if value <= MOST_STACK => value.next_multiple_of(16),
             Self::PRINTF_FIFO_SIZE => value.max(512 << 10),
-            Self::MALLOC_HEAP_SIZE => {
-                let size = value.max(4 << 20);
-                heap::set_limit(size);
-                size
-            }
+            Self::MALLOC_HEAP_SIZE => value.max(4 << 20),
             Self::MAX_L2_FETCH_GRANULARITY if value <= 128 => value,
             Self::PERSISTING_L2_CACHE_SIZE => value.min(device::PERSISTING_L2_MAX),
             Self::DEV_RUNTIME_PENDING_LAUNCH_COUNT => value,
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         };
         self.0[limit as usize].store(value, Ordering::Relaxed);
-        if limit == Self::MALLOC_HEAP_SIZE {
-            heap::set_limit(value);
-        }
         Ok(())
     }
 }
@@ -559,7 +562,7 @@ pub(crate) fn primary_reset(device: Device) -> Result {
 fn end_primary(primary: &Primary) {
     if let Found::Live(context) = CONTEXTS.remove(primary.handle) {
         context.end();
-        heap::reset();
+        heap::reset(context.device());
     }
 }
 

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use super::code::{self, Code, Kernel};
-use super::context::Context;
+use super::context::{self, Context};
 use super::handle::{Found, Table};
 use super::occupancy::{BLOCK_SHARED, Needs};
+use super::stream::Stream;
 use super::{CUresult, Result, failure, library};
 use crate::abi::types::CUfunction;
 
@@ -31,7 +32,8 @@ pub(crate) struct Function {
     pub old: Mutex<OldLaunch>,
 }
 
-/// What can be set for a kernel: of a library's kernel, in all contexts alike.
+/// What can be set for a kernel: of a library's kernel, in all contexts of a device
+/// alike.
 pub(crate) struct Settings {
     max_dynamic_shared: AtomicU32,
     /// Percent, or -1 as bits.
@@ -214,10 +216,24 @@ pub(crate) fn remove(function: &Function) {
 /// The function of a handle; of a library's kernel, its function in the current context.
 pub(crate) fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
     failure::check_current()?;
+    find(handle, context::current)
+}
+
+/// As [`resolve`], for a launch in a stream: of a library's kernel, its function in the stream's
+/// context.
+pub(crate) fn resolve_for(handle: CUfunction, stream: &Stream) -> Result<Arc<Function>> {
+    failure::check_current()?;
+    find(handle, || Ok(stream.context().clone()))
+}
+
+fn find(
+    handle: CUfunction,
+    context: impl FnOnce() -> Result<Arc<Context>>,
+) -> Result<Arc<Function>> {
     match FUNCTIONS.get(handle.0) {
         Found::Live(function) => Ok(function),
         Found::Destroyed => Err(CUresult::CUDA_ERROR_INVALID_HANDLE),
-        Found::Unknown => library::function_of(handle.0),
+        Found::Unknown => library::function_of(handle.0, &context()?),
     }
 }
 

@@ -87,11 +87,6 @@ impl<T> Table<T> {
         }
     }
 
-    /// Nothing lives.
-    pub fn is_empty(&self) -> bool {
-        self.live.read().is_empty()
-    }
-
     /// All live objects.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.live.read().values().cloned().collect()

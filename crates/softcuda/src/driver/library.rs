@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::code::{Code, Refused};
-use super::context::{self, Context};
+use super::context::Context;
 use super::function::{Function, Settings};
 use super::handle::{Found, Table};
 use super::module::{self, Module};
@@ -47,7 +47,8 @@ pub(crate) struct Kernel {
     library: usize,
     code: Arc<Code>,
     index: usize,
-    settings: Arc<Settings>,
+    /// What was set for it on each device.
+    settings: Box<[Arc<Settings>]>,
 }
 
 /// Loads an image as a library: its PTX, or why it has none.
@@ -66,7 +67,8 @@ pub(crate) fn load(text: Result<Vec<u8>>) -> Arc<Library> {
         let mut kernels = Vec::new();
         if let Ok(code) = &code {
             for (index, kernel) in code.kernels.iter().enumerate() {
-                let (code, settings) = (code.clone(), Settings::of(kernel));
+                let settings = Device::all().map(|_| Settings::of(kernel)).collect();
+                let code = code.clone();
                 kernels.push(KERNELS.insert(|handle| Kernel {
                     handle,
                     library,
@@ -108,10 +110,9 @@ pub(crate) fn kernel(handle: CUkernel) -> Result<Arc<Kernel>> {
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)
 }
 
-/// A kernel's function in the current context, for calls that take a kernel's handle for a
-/// function's.
-pub(crate) fn function_of(handle: usize) -> Result<Arc<Function>> {
-    kernel(CUkernel(handle))?.function(&context::current()?)
+/// A kernel's function in a context, for calls that take a kernel's handle for a function's.
+pub(crate) fn function_of(handle: usize, context: &Arc<Context>) -> Result<Arc<Function>> {
+    kernel(CUkernel(handle))?.function(context)
 }
 
 /// `cuLibraryUnload`: waits for all work of each context in which a kernel of it was asked for or
@@ -184,7 +185,7 @@ impl Library {
         let settings = self
             .kernels
             .iter()
-            .map(|kernel| kernel.settings.clone())
+            .map(|kernel| kernel.settings(context.device()).clone())
             .collect();
         let module = module::insert(context, code, settings, true);
         modules.of.insert(context.id(), module.clone());
@@ -213,9 +214,9 @@ impl Kernel {
         &self.described().name
     }
 
-    /// What was set for it.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// What was set for it on a device.
+    pub fn settings(&self, device: Device) -> &Arc<Settings> {
+        &self.settings[device.index()]
     }
 
     /// Its function in a context.

@@ -90,6 +90,13 @@ pub(crate) fn remove(module: &Module) -> bool {
     true
 }
 
+/// The context of the module with a variable that an address is in.
+pub(crate) fn context_at(address: u64) -> Option<Arc<Context>> {
+    let modules = MODULES.all();
+    let found = modules.iter().find(|module| module.code.has(address));
+    found.map(|module| module.context.clone())
+}
+
 /// The context ends: its modules do.
 pub(crate) fn end_context(context: &Context) {
     for module in MODULES.all() {

@@ -2,7 +2,7 @@
 
 use super::memory::{Made, Owned, owner};
 use super::pool::Pool;
-use super::{CUresult, Result, context, virtual_memory};
+use super::{CUresult, Result, context, module, virtual_memory};
 use crate::memory::{self, Allocation, Kind};
 
 /// An attribute's value, by its size in the ABI.
@@ -38,6 +38,7 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     let allocation = memory::find(address).ok_or(INVALID)?;
     let owned = owner(address);
     use PointerValue::{Flag, Long, Word};
+    let seen = access_of_current(&allocation)?;
     let pool = owned.as_ref().and_then(pool_of);
     let pooled = pool.is_some();
     let mapped = match owned {
@@ -62,10 +63,10 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     );
     Ok(match number {
         1 if mapped.is_some() => Long(0),
-        1 => Long(context_of(owned.as_ref())),
+        1 => Long(context_of(address, owned.as_ref())),
         2 if host => Word(MEMORY_TYPE_HOST),
         2 => Word(MEMORY_TYPE_DEVICE),
-        3 if allocation.kind == Kind::HostOnly => return Err(INVALID),
+        3 if allocation.kind == Kind::HostOnly || seen == 0 => return Err(INVALID),
         3 => Long(address),
         4 if host || managed => Long(address),
         6 => Flag(owned.is_some_and(|owned| owned.sync_memops)),
@@ -81,7 +82,7 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
             (Some(pool), _) => pool.exportable(),
             (None, mapped) => mapped.unwrap_or(0),
         }),
-        16 => Word(READ_WRITE),
+        16 => Word(seen),
         17 => Long(pool.map_or(0, |pool| pool.handle().0 as u64)),
         18 => Long(allocation.size.next_multiple_of(MAPPING)),
         19 => Long(mapping_of(&allocation, owned.as_ref())),
@@ -103,16 +104,34 @@ pub(crate) fn attribute_or_nothing(address: u64, number: u32) -> Result<PointerV
     }))
 }
 
+/// What the current context's kernels may do to an allocation of a device's: of other memory, and
+/// without a context, all.
+fn access_of_current(allocation: &Allocation) -> Result<u32> {
+    const READ: u32 = 1;
+    let context::Top::Live(context) = context::top()? else {
+        return Ok(READ_WRITE);
+    };
+    let may = |write| context.view.reaches(allocation, write);
+    Ok(match (allocation.kind, may(false)) {
+        (Kind::Device | Kind::Global | Kind::Constant, false) => 0,
+        (Kind::Device, true) if !may(true) => READ,
+        _ => READ_WRITE,
+    })
+}
+
 /// The context that made it; memory of pools has none.
-fn context_of(owned: Option<&Owned>) -> u64 {
+fn context_of(address: u64, owned: Option<&Owned>) -> u64 {
     match owned {
         Some(Owned {
             made: Made::Pooled(..),
             ..
         }) => 0,
         Some(owned) => owned.context.handle().0 as u64,
-        // A variable of a module: of the current context, which is the one that could load it.
-        None => context::top_handle().map_or(0, |handle| handle.0 as u64),
+        // A variable of a module, or memory that a kernel allocated.
+        None => match module::context_at(address) {
+            Some(context) => context.handle().0 as u64,
+            None => context::top_handle().map_or(0, |handle| handle.0 as u64),
+        },
     }
 }
 

@@ -297,6 +297,12 @@ impl Module {
         let global = &self.program.globals[*at as usize];
         (global.linkage != Linkage::Extern).then_some((global.address, global.size))
     }
+
+    /// An address is in one of its variables.
+    pub fn has(&self, address: u64) -> bool {
+        let mut globals = self.program.globals.iter();
+        globals.any(|global| address.wrapping_sub(global.address) < global.size)
+    }
 }
 
 /// Attributes of a kernel, as `cuFuncGetAttribute` tells them.

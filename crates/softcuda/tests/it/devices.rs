@@ -86,6 +86,24 @@ cases! {
     variables_are_apart
     /// Memory of an allocation node is of its device.
     memory_nodes_are_of_devices
+    /// What kernels allocate is of their device, in number and in life.
+    heaps_are_of_devices
+    /// A library's kernel runs in the context of the stream that it is launched in.
+    kernels_go_with_their_stream
+    /// What is set for a library's kernel is set for a device.
+    settings_are_of_devices
+    /// What the driver says of an address depends on who asks.
+    addresses_are_as_the_context_sees_them
+    /// Whatever way a kernel takes to memory that it has no access to, it fails.
+    every_access_is_checked
+    /// Memory is given back where it was taken, whoever frees it and how.
+    all_memory_is_given_back
+    /// Calls on what a failed device has answer its error at once, and others go on.
+    nobody_waits_for_a_failed_device
+    /// A node that fails takes its own device with it, in a launch in another's stream.
+    a_node_fails_its_device
+    /// A context that is destroyed is no peer any more.
+    peers_that_end_are_forgotten
 }
 
 /// Runs a case in a process of its own.
@@ -94,7 +112,14 @@ fn run(case: &str) {
     let output = Command::new(test)
         .args(["devices::child", "--exact", "--ignored", "--nocapture"])
         .env(CASE, case)
-        .env("SOFTCUDA_DEVICES", "3")
+        .env(
+            "SOFTCUDA_DEVICES",
+            if case == "every_access_is_checked" {
+                "16"
+            } else {
+                "3"
+            },
+        )
         .output()
         .expect("the test starts itself");
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
@@ -187,8 +212,347 @@ unsafe fn ordinal(address: u64) -> i32 {
     ordinal
 }
 
+/// Free bytes of a side's device.
+unsafe fn free(side: &Side) -> usize {
+    side.enter();
+    let (mut free, mut total) = (0, 0);
+    cuMemGetInfo_v2(&mut free, &mut total).must();
+    assert!(free <= total);
+    free
+}
+
+/// A function of a module of its own, in the current context: `body` has the parameter in `%p`.
+unsafe fn written(before: &str, body: &str) -> Handle {
+    let text = format!(
+        ".version 8.4
+.target sm_90
+.address_size 64
+{before}
+.visible .entry run(.param .u64 run_0)
+{{
+    .reg .pred %t;
+    .reg .b32 %r<8>;
+    .reg .b64 %p, %d<8>;
+    .shared .align 128 .b8 own[128];
+    .shared .align 8 .b64 bar;
+    ld.param.u64 %p, [run_0];
+    {body}
+    ret;
+}}"
+    );
+    function_of(module_of(&text), c"run")
+}
+
 mod case {
     use super::*;
+
+    pub unsafe fn heaps_are_of_devices() {
+        const HEAP_SIZE: u32 = 2;
+        const BLOCK: usize = 1 << 20;
+        let sides = sides();
+        let before = [free(&sides[0]), free(&sides[1])];
+        let allocate = |side: &Side, size: usize| {
+            side.enter();
+            let run = written(
+                ".extern .func (.param .b64 r) malloc(.param .b64 size);",
+                &format!(
+                    "{{ .param .b64 size; .param .b64 r; mov.u64 %d1, {size};
+                    st.param.b64 [size], %d1; call.uni (r), malloc, (size);
+                    ld.param.b64 %d2, [r]; }}
+                    st.global.u64 [%p], %d2;"
+                ),
+            );
+            let mut result = memory(8);
+            launch(run, 1, 1, side.stream, &mut [void(&mut result)]).must();
+            cuStreamSynchronize(side.stream).must();
+            let mut address = 0u64;
+            cuMemcpyDtoH_v2(void(&mut address), result, 8).must();
+            cuMemFree_v2(result).must();
+            address
+        };
+        let own = allocate(&sides[0], BLOCK);
+        let other = allocate(&sides[1], BLOCK);
+        assert!(own != 0 && other != 0);
+        if driver() != Driver::Gpu {
+            assert!(before[0] - free(&sides[0]) >= BLOCK);
+            assert!(before[1] - free(&sides[1]) >= BLOCK);
+        }
+        // A smaller heap of one device is none of the other.
+        assert_ne!(allocate(&sides[0], 6 << 20), 0);
+        sides[1].enter();
+        cuDevicePrimaryCtxReset_v2(1).must();
+        sides[0].store(own, 5).must();
+        let again = Side::new(1);
+        let (mut ours, mut theirs) = (0, 0);
+        cuCtxSetLimit(HEAP_SIZE, 64 << 20).must();
+        cuCtxGetLimit(&mut theirs, HEAP_SIZE).must();
+        sides[0].enter();
+        cuCtxGetLimit(&mut ours, HEAP_SIZE).must();
+        assert!(ours < theirs);
+        assert_eq!(allocate(&sides[0], 32 << 20), 0);
+        assert_ne!(allocate(&again, 32 << 20), 0);
+    }
+
+    pub unsafe fn kernels_go_with_their_stream() {
+        let sides = sides();
+        let library = library();
+        let mut kernel = 0;
+        cuLibraryGetKernel(&mut kernel, library, c"store".as_ptr()).must();
+        for (current, side) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
+            current.enter();
+            let (mut address, mut value) = (side.word, 33u32);
+            let mut arguments = [void(&mut address), void(&mut value)];
+            launch(kernel, 1, 1, side.stream, &mut arguments).must();
+            cuStreamSynchronize(side.stream).must();
+            assert_eq!(side.read(side.word), 33);
+        }
+    }
+
+    pub unsafe fn settings_are_of_devices() {
+        const MAX_DYNAMIC_SHARED: u32 = 8;
+        let sides = sides();
+        let library = library();
+        let mut kernel = 0;
+        cuLibraryGetKernel(&mut kernel, library, c"store".as_ptr()).must();
+        let most = |device: i32| {
+            let mut value = 0;
+            cuKernelGetAttribute(&mut value, MAX_DYNAMIC_SHARED, kernel, device).must();
+            value
+        };
+        let before = most(0);
+        cuKernelSetAttribute(MAX_DYNAMIC_SHARED, 100 << 10, kernel, 1).must();
+        assert_eq!((most(0), most(1)), (before, 100 << 10));
+        for side in &sides {
+            side.enter();
+            let (mut function, mut value) = (0, 0);
+            cuKernelGetFunction(&mut function, kernel).must();
+            cuFuncGetAttribute(&mut value, MAX_DYNAMIC_SHARED, function).must();
+            assert_eq!(value, most(side.device));
+        }
+    }
+
+    pub unsafe fn addresses_are_as_the_context_sees_them() {
+        const CONTEXT: u32 = 1;
+        const DEVICE_POINTER: u32 = 3;
+        const ACCESS_FLAGS: u32 = 16;
+        let sides = sides();
+        let [zero, one] = &sides;
+        let (mut address, mut size, mut found) = (0, 0, 0u64);
+        one.enter();
+        cuModuleGetGlobal_v2(&mut address, &mut size, one.module, c"counter".as_ptr()).must();
+        for side in &sides {
+            side.enter();
+            for address in [address, one.word] {
+                cuPointerGetAttribute(void(&mut found), CONTEXT, address).must();
+                assert_eq!(found as Handle, one.context);
+            }
+        }
+        zero.enter();
+        let pointer =
+            |found: &mut u64| cuPointerGetAttribute(void(found), DEVICE_POINTER, one.word);
+        assert_eq!(pointer(&mut found).code, INVALID_VALUE);
+        let may = || {
+            let mut flags = 9u32;
+            cuPointerGetAttribute(void(&mut flags), ACCESS_FLAGS, one.word).must();
+            flags
+        };
+        assert_eq!(may(), 0);
+        cuCtxEnablePeerAccess(one.context, 0).must();
+        pointer(&mut found).must();
+        assert_eq!((found, may()), (one.word, READ_WRITE));
+        one.enter();
+        pointer(&mut found).must();
+        assert_eq!(found, one.word);
+    }
+
+    pub unsafe fn every_access_is_checked() {
+        const WAYS: [&str; 14] = [
+            "ld.global.u32 %r1, [%p]; st.shared.u32 [own], %r1;",
+            "ld.u32 %r1, [%p]; st.shared.u32 [own], %r1;",
+            "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%p]; st.shared.u32 [own], %r1;",
+            "ld.global.nc.u32 %r1, [%p]; st.shared.u32 [own], %r1;",
+            "st.global.v2.u32 [%p], {1, 2};",
+            "mov.u32 %r1, %tid.x; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %p, %d1; st.global.u32 [%d1], %r1;",
+            "atom.global.add.u32 %r1, [%p], 1;",
+            "atom.cas.b64 %d1, [%p], 1, 2;",
+            "red.global.add.u32 [%p], 1;",
+            "mov.u32 %r1, own; cp.async.ca.shared.global [%r1], [%p], 4; cp.async.wait_all;",
+            "mov.u32 %r1, own; cp.async.cg.shared.global [%r1], [%p], 16; cp.async.wait_all; bar.sync 0;",
+            "mov.u32 %r1, own; cp.async.bulk.global.shared::cta.bulk_group [%p], [%r1], 16;
+                cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+            "mov.u32 %r1, own; cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%p], [%r1], 16;
+                cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+            "mov.u32 %r1, own; mov.u32 %r2, bar; mbarrier.init.shared.b64 [%r2], 1;
+                mbarrier.arrive.expect_tx.shared.b64 %d1, [%r2], 16;
+                cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%p], 16, [%r2];
+                again: mbarrier.try_wait.parity.shared.b64 %t, [%r2], 0; @!%t bra again;",
+        ];
+        let first = Side::new(0);
+        let mut words = memory(1024);
+        for (device, way) in (1..count()).zip(WAYS) {
+            let side = Side::new(device);
+            let mut own = memory(1024);
+            let run = written("", way);
+            launch(run, 1, 1, side.stream, &mut [void(&mut own)]).must();
+            cuStreamSynchronize(side.stream).must();
+            launch(run, 1, 1, side.stream, &mut [void(&mut words)]).must();
+            assert_eq!(
+                cuStreamSynchronize(side.stream).code,
+                ILLEGAL_ADDRESS,
+                "{way}"
+            );
+        }
+        first.store(words, 1).must();
+    }
+
+    pub unsafe fn all_memory_is_given_back() {
+        const SIZE: usize = 2 << 20;
+        let sides = sides();
+        let [zero, one] = &sides;
+        let before = [free(zero), free(one)];
+        for round in 0..3 {
+            let by = &sides[round % 2];
+            // From a pool of the other device, in this one's stream.
+            one.enter();
+            let mut pool = 0;
+            let properties = PoolProperties {
+                kind: 1,
+                handle_types: if round == 2 { 1 } else { 0 },
+                location: location(1),
+                win32_attributes: 0,
+                max_size: 0,
+                usage: 0,
+                reserved: [0; 54],
+            };
+            cuMemPoolCreate(&mut pool, &properties).must();
+            let mut addresses = [0; 3];
+            for address in &mut addresses {
+                cuMemAllocFromPoolAsync(address, SIZE, pool, zero.stream).must();
+                assert_eq!(ordinal(*address), 1);
+            }
+            by.enter();
+            cuMemFreeAsync(addresses[0], one.stream).must();
+            cuMemFreeAsync(addresses[1], zero.stream).must();
+            cuMemFree_v2(addresses[2]).must();
+            for side in &sides {
+                cuStreamSynchronize(side.stream).must();
+            }
+            cuMemPoolDestroy(pool).must();
+            // Arrays, modules, plain memory, of a context that ends.
+            let mut made = 0;
+            cuCtxCreate_v2(&mut made, 0, 1).must();
+            let left = memory(SIZE);
+            fill_words(left, 1, 4);
+            module();
+            let descriptor = ArrayDescriptor {
+                width: 64,
+                height: 64,
+                format: 32,
+                channels: 1,
+            };
+            cuArrayCreate_v2(&mut 0, &descriptor).must();
+            by.enter();
+            cuCtxDestroy_v2(made).must();
+            // Physical memory.
+            let properties = AllocationProperties {
+                kind: 1,
+                handle_types: 0,
+                location: location(1),
+                win32_metadata: 0,
+                flags: [0; 8],
+            };
+            let (mut handle, mut address) = (0, 0);
+            cuMemCreate(&mut handle, SIZE, &properties, 0).must();
+            cuMemAddressReserve(&mut address, SIZE, 0, 0, 0).must();
+            cuMemMap(address, SIZE, 0, handle, 0).must();
+            cuMemSetAccess(address, SIZE, &access(by.device), 1).must();
+            cuMemRelease(handle).must();
+            cuMemUnmap(address, SIZE).must();
+            cuMemAddressFree(address, SIZE).must();
+            if driver() != Driver::Gpu {
+                assert_eq!([free(zero), free(one)], before, "round {round}");
+            }
+        }
+    }
+
+    pub unsafe fn nobody_waits_for_a_failed_device() {
+        let sides = sides();
+        let [failing, other] = &sides;
+        other.enter();
+        let mine = event();
+        cuEventRecord(mine, other.stream).must();
+        failing.enter();
+        let done = event();
+        let gate = Gate::close(failing.stream);
+        let store = function_of(failing.module, c"store");
+        let (mut address, mut value) = (other.word, 1u32);
+        let mut arguments = [void(&mut address), void(&mut value)];
+        launch(store, 1, 1, failing.stream, &mut arguments).must();
+        cuEventRecord(done, failing.stream).must();
+        other.enter();
+        cuStreamWaitEvent(other.stream, done, 0).must();
+        gate.open();
+        cuStreamSynchronize(other.stream).must();
+        assert_eq!(cuEventSynchronize(done).code, ILLEGAL_ADDRESS);
+        assert_eq!(cuEventQuery(done).code, ILLEGAL_ADDRESS);
+        assert_eq!(cuStreamQuery(failing.stream).code, ILLEGAL_ADDRESS);
+        cuEventQuery(mine).must();
+        cuStreamQuery(other.stream).must();
+        other.store(other.word, 2).must();
+        // Of the failed device's own memory nothing is left to wait for.
+        _ = cuMemFree_v2(failing.word);
+        _ = cuModuleUnload(failing.module);
+        _ = cuEventDestroy_v2(done);
+        failing.enter();
+        cuEventQuery(mine).must();
+        cuStreamQuery(other.stream).must();
+        assert_eq!(cuEventQuery(done).code, ILLEGAL_ADDRESS);
+        assert_eq!(other.read(other.word), 2);
+        cuEventDestroy_v2(mine).must();
+        cuModuleUnload(other.module).must();
+        cuCtxSynchronize().must();
+    }
+
+    pub unsafe fn a_node_fails_its_device() {
+        let sides = sides();
+        let [zero, one] = &sides;
+        let graph = graph();
+        one.enter();
+        let wrong = function_of(one.module, c"store");
+        add_store(graph, &[], wrong, zero.word, 1);
+        zero.enter();
+        let exec = instantiate(graph);
+        cuGraphLaunch(exec, zero.stream).must();
+        assert_eq!(cuStreamSynchronize(zero.stream).code, ILLEGAL_ADDRESS);
+        one.enter();
+        assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
+        if count() > 2 {
+            let third = Side::new(2);
+            third.store(third.word, 3).must();
+        }
+    }
+
+    pub unsafe fn peers_that_end_are_forgotten() {
+        let zero = Side::new(0);
+        let mut made = 0;
+        cuCtxCreate_v2(&mut made, 0, 1).must();
+        let word = memory(4);
+        zero.enter();
+        cuCtxEnablePeerAccess(made, 0).must();
+        zero.store(word, 4).must();
+        cuCtxDestroy_v2(made).must();
+        assert_ne!(cuCtxDisablePeerAccess(made).code, 0);
+        let one = Side::new(1);
+        zero.enter();
+        cuCtxEnablePeerAccess(one.context, 0).must();
+        one.enter();
+        cuDevicePrimaryCtxReset_v2(1).must();
+        let again = Side::new(1);
+        zero.enter();
+        assert_eq!(cuCtxDisablePeerAccess(again.context).code, NOT_ENABLED);
+        assert_eq!(zero.store(again.word, 4).code, ILLEGAL_ADDRESS);
+        assert_eq!(again.read(again.word), 11);
+    }
 
     pub unsafe fn each_is_known_by_itself() {
         let count = count();

@@ -1,8 +1,8 @@
 //! `malloc` and `free` in kernels: the device heap.
 //!
 //! Each block of the heap is an allocation of its own, so that an access outside it or after `free`
-//! is a fault. They are memory of the device that made them. The heap's size is a limit on their sum. Blocks live until they are freed or the
-//! heap is reset, whatever launch made them.
+//! is a fault. Each device has a heap, whose size is a limit on the sum of its blocks. Blocks live
+//! until they are freed or the heap is reset, whatever launch made them.
 
 use std::collections::HashMap;
 
@@ -27,27 +27,34 @@ struct Heap {
     blocks: Option<HashMap<u64, u64>>,
 }
 
-static HEAP: Mutex<Heap> = Mutex::new(Heap {
-    limit: DEFAULT_LIMIT,
-    used: 0,
-    blocks: None,
-});
+/// The heap of each device.
+static HEAPS: [Mutex<Heap>; Device::MOST] = [const {
+    Mutex::new(Heap {
+        limit: DEFAULT_LIMIT,
+        used: 0,
+        blocks: None,
+    })
+}; Device::MOST];
 
-/// The size of the heap in bytes.
+fn heap_of(device: Device) -> &'static Mutex<Heap> {
+    &HEAPS[device.index()]
+}
+
+/// The size of a device's heap in bytes.
 #[cfg(test)]
-pub(crate) fn limit() -> u64 {
-    HEAP.lock().limit
+pub(crate) fn limit(device: Device) -> u64 {
+    heap_of(device).lock().limit
 }
 
-/// Sets the size of the heap.
-pub(crate) fn set_limit(limit: u64) {
-    HEAP.lock().limit = limit;
+/// Sets the size of a device's heap.
+pub(crate) fn set_limit(device: Device, limit: u64) {
+    heap_of(device).lock().limit = limit;
 }
 
-/// Frees every block, and makes the heap as large as it was at first.
-pub(crate) fn reset() {
+/// Frees every block of a device's heap, and makes the heap as large as it was at first.
+pub(crate) fn reset(device: Device) {
     let blocks = {
-        let mut heap = HEAP.lock();
+        let mut heap = heap_of(device).lock();
         heap.used = 0;
         heap.limit = DEFAULT_LIMIT;
         heap.blocks.take()
@@ -57,9 +64,9 @@ pub(crate) fn reset() {
     }
 }
 
-/// A block in a device's memory, or null.
+/// A block of a device's heap, or null.
 fn allocate(device: Device, size: u64) -> u64 {
-    let mut heap = HEAP.lock();
+    let mut heap = heap_of(device).lock();
     let Some(size) = size.max(1).checked_next_multiple_of(GRAIN) else {
         return 0;
     };
@@ -76,9 +83,9 @@ fn allocate(device: Device, size: u64) -> u64 {
     }
 }
 
-/// Frees a block; false when there is none at the address.
-fn release(address: u64) -> bool {
-    let mut heap = HEAP.lock();
+/// Frees a block of a device's heap; false when there is none at the address.
+fn release(device: Device, address: u64) -> bool {
+    let mut heap = heap_of(device).lock();
     let Some(size) = heap
         .blocks
         .as_mut()
@@ -102,7 +109,7 @@ runtime! {
     /// launch.
     FREE = fn free(thread: *mut ThreadContext, block: *mut BlockContext, _returns: *mut u8, params: *const u8) -> u32 {
         let address: u64 = param(params, 0);
-        if address == 0 || release(address) {
+        if address == 0 || release(view(block).device, address) {
             return CONTINUE;
         }
         let detail = format!("free of {address:#x}, which malloc did not give or which was freed");

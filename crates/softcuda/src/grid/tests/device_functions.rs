@@ -9,7 +9,7 @@ use super::super::launch::FaultKind;
 use super::super::run_in_graph;
 use super::{cell, cells, go, launch, run, tid};
 use crate::grid::context::DeviceFn;
-use crate::memory::{self, Kind};
+use crate::memory::{self, Device, Kind};
 
 /// Calls a device function as compiled code does.
 fn call(
@@ -238,7 +238,7 @@ fn the_device_heap() {
         (cells[0].load(Relaxed), fault.kind),
         (1, FaultKind::LaunchFailure)
     );
-    assert_eq!(heap::limit(), heap::DEFAULT_LIMIT);
+    assert_eq!(heap::limit(Device::FIRST), heap::DEFAULT_LIMIT);
 }
 
 /// The number of the condition that [`decides`] sets.
