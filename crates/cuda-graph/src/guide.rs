@@ -780,9 +780,28 @@
 //! A communicator that failed stays failed: make another one. Collectives that branches record side
 //! by side are put in a line, because all ranks must do them in one order.
 //!
-//! The engine is this library's own, whose ranks meet in memory of the host. It runs on every GPU
-//! and on the software driver, and is made for programs that are to be right anywhere, not for
-//! speed. A GPU does not run loops of several ranks that share it.
+//! What does the work is an [`Engine`]. [`Engine::Nccl`] is NVIDIA's library, with the feature
+//! `nccl`: what it launches is captured once, and is a kernel like any other. Call
+//! [`set_nccl_environment`] at the start of `main`, so that loops can hold it. [`Engine::Plain`] is
+//! this library's own, for where there is no NCCL: its ranks are of one process, and meet in memory
+//! of the host. It runs on every GPU and on the software driver, and is made for programs that are
+//! to be right anywhere, not for speed. A GPU does not run loops of several ranks that share it.
+//!
+//! **Processes.** Where each rank is a process, as `torchrun`, `mpirun` and `srun` start them, a
+//! [`Cluster`] says which one this is, and [`Communicator::join`] meets the others:
+//!
+//! ```no_run
+//! # use cuda_graph::{Cluster, Communicator};
+//! # fn main() -> cuda_graph::Result<()> {
+//! let cluster = Cluster::from_environment()?;
+//! let device = cuda_graph::device(cluster.local_rank() as usize)?;
+//! let rank = Communicator::join(device.context(), &cluster, &Default::default())?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Kernels and copies reach another device's buffers after [`enable_peer_access`], without any
+//! communicator. On the software driver, `SOFTCUDA_DEVICES=4` has four devices.
 //!
 //! # 14. When something goes wrong
 //!
@@ -881,6 +900,7 @@
 #![allow(unused_imports, reason = "the links of the guide name them")]
 
 use crate::{
-    Buffer, CollectiveOp, Communicator, CommunicatorOptions, Counters, Eager, Error, Exec, Graph,
-    Kernel, KernelOp, Outcome, Param, Ranks, Recorder, Replay, Step,
+    Buffer, Cluster, CollectiveOp, Communicator, CommunicatorOptions, Counters, Eager, Engine,
+    Error, Exec, Graph, Kernel, KernelOp, Outcome, Param, Ranks, Recorder, Replay, Step,
+    enable_peer_access, set_nccl_environment,
 };

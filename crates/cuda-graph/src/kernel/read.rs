@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn arguments_come_from_the_buffer() {
-        let mut buffer = [0x5_0000_0007u64, 9];
+        let mut buffer = [0x5_0000_0007u64, 0x909];
         let mut size = 16usize;
         let mut extra: [*mut c_void; 5] = [
             BUFFER_SIZE as _,
@@ -135,11 +135,9 @@ mod tests {
             END as _,
         ];
         let list = extra.as_mut_ptr();
-        assert_eq!(read(ptr::null_mut(), list), "[0x7, 0x5, 0x9]");
+        assert_eq!(read(ptr::null_mut(), list), "[0x7, 0x5, 0x909]");
         // SAFETY: the size is alive; it is written the way that it is read.
         unsafe { (&raw mut size).write(9) };
-        assert_eq!(read(ptr::null_mut(), list), "[0x7, 0x5, 0x9]");
-        buffer[1] = 0x0909;
         assert_eq!(read(ptr::null_mut(), list), "[0x7, 0x5, 0x9]");
         // SAFETY: as above.
         unsafe { (&raw mut size).write(8) };

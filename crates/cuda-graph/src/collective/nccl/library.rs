@@ -60,7 +60,11 @@ macro_rules! functions {
                 /// # Safety
                 ///
                 /// As NCCL says: communicators and streams live, and memory holds what is said.
-                #[allow(non_snake_case, reason = "the functions are NCCL's")]
+                #[allow(
+                    non_snake_case,
+                    clippy::too_many_arguments,
+                    reason = "the functions are NCCL's"
+                )]
                 pub(super) unsafe fn $name(&self, $($argument: $type),*) -> Result<()> {
                     // SAFETY: by the caller.
                     let answer = unsafe { (self.$name)($($argument),*) };
