@@ -24,7 +24,7 @@ pub use kind::{CollectiveKind, Element, ElementType, Reduction};
 pub use memory::{Elements, RawElements};
 pub(crate) use plain::exchange::Message;
 pub(crate) use plain::{Launch, Part};
-pub(crate) use wait::{Waited, Waiting, wait};
+pub(crate) use wait::{Waited, Waiting, wait_for_step};
 
 use crate::error::CollectiveFailure;
 use crate::memory::Region;
