@@ -225,6 +225,11 @@ impl Communicator {
         self.id() == other.id()
     }
 
+    /// Whether both are the same rank's ends of one communicator.
+    pub(crate) fn is_same_end(&self, other: &Communicator) -> bool {
+        self.is_of_same(other) && self.rank() == other.rank()
+    }
+
     /// The communicator fails, unless it has failed.
     pub(crate) fn fail(&self, failure: CollectiveFailure) {
         match &self.end.ranks.engine {

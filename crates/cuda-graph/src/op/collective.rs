@@ -529,12 +529,12 @@ impl Op for CollectiveOp {
 
     fn is_same(&self, other: &Self) -> bool {
         let (one, other) = (&self.0.value, &other.0.value);
-        one.communicator.is_of_same(&other.communicator) && one.launch.is_same(&other.launch)
+        one.communicator.is_same_end(&other.communicator) && one.launch.is_same(&other.launch)
     }
 
     /// A node stays with its communicator.
     fn can_follow(&self, old: &Self) -> bool {
-        CollectiveOp::communicator(self).is_of_same(CollectiveOp::communicator(old))
+        CollectiveOp::communicator(self).is_same_end(CollectiveOp::communicator(old))
     }
 
     fn digest(&self) -> u64 {
