@@ -74,8 +74,8 @@ impl Ranks {
     ///
     /// # Errors
     ///
-    /// What `record` returns, of the first rank that fails; as [`Graph::instantiate`]. Nothing is
-    /// left then.
+    /// What `record` returns, of the first rank that fails; as [`Graph::instantiate`];
+    /// [`Error::NoCommunicator`] for a rank that is given twice. Nothing is left then.
     pub fn record<T: Send>(
         communicators: &[Communicator],
         record: impl Fn(&Communicator, &mut Path) -> Result<T> + Sync,
@@ -89,6 +89,7 @@ impl Ranks {
         options: &InstantiateOptions,
         record: impl Fn(&Communicator, &mut Path) -> Result<T> + Sync,
     ) -> Result<(Ranks, Vec<T>)> {
+        check_once(communicators.iter())?;
         let record = |communicator: &Communicator| {
             let context = communicator.context();
             let stream = context
@@ -119,14 +120,15 @@ impl Ranks {
     ///
     /// # Errors
     ///
-    /// As [`Graph::instantiate`].
+    /// As [`Graph::instantiate`]; [`Error::NoCommunicator`] for a rank that is given twice.
     pub fn new(
         ranks: impl IntoIterator<Item = (Communicator, Graph, Arc<CudaStream>)>,
         options: &InstantiateOptions,
     ) -> Result<Ranks> {
         let member =
             |(communicator, graph, stream)| Member::new(&communicator, graph, stream, options);
-        let members = ranks.into_iter().map(member).collect::<Result<_>>()?;
+        let members: Vec<Member> = ranks.into_iter().map(member).collect::<Result<_>>()?;
+        check_once(members.iter().map(|member| &member.communicator))?;
         Ok(Ranks { members })
     }
 
@@ -227,6 +229,18 @@ impl Ranks {
     pub fn stream(&self, index: usize) -> &Arc<CudaStream> {
         &self.members[index].stream
     }
+}
+
+/// Refuses a rank that is there twice: two launches of it would run at once.
+fn check_once<'a>(communicators: impl Iterator<Item = &'a Communicator> + Clone) -> Result<()> {
+    for (at, communicator) in communicators.clone().enumerate() {
+        let mut before = communicators.clone().take(at);
+        if before.any(|other| other.is_same_end(communicator)) {
+            let why = format!("rank {} was given twice", communicator.rank()).into();
+            return Err(Error::NoCommunicator { why });
+        }
+    }
+    Ok(())
 }
 
 impl Member {

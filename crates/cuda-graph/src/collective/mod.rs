@@ -28,7 +28,7 @@ pub use memory::{Elements, RawElements};
 pub(crate) use nccl::{Captured, Eager as EagerCall};
 pub(crate) use plain::exchange::Message;
 pub(crate) use plain::{Launch, Part};
-pub(crate) use wait::{Waited, Waiting, wait};
+pub(crate) use wait::{Waited, Waiting, wait_for_step};
 
 use crate::error::CollectiveFailure;
 use crate::memory::Region;
@@ -281,6 +281,11 @@ impl Communicator {
     /// Whether both are ends of one communicator.
     pub fn is_of_same(&self, other: &Communicator) -> bool {
         self.id() == other.id()
+    }
+
+    /// Whether both are the same rank's ends of one communicator.
+    pub(crate) fn is_same_end(&self, other: &Communicator) -> bool {
+        self.is_of_same(other) && self.rank() == other.rank()
     }
 
     /// The communicator fails, unless it has failed.

@@ -114,8 +114,23 @@ impl Communicator {
     }
 }
 
+/// Waits as [`wait`] for a recorder, which knows its `communicators`. Those that failed are told of
+/// once, and with those that nobody else has no more work comes: it forgets both.
+pub(crate) fn wait_for_step(
+    stream: &CudaStream,
+    communicators: &mut Vec<Communicator>,
+) -> Result<()> {
+    if communicators.is_empty() {
+        return driver::stream::synchronize(stream.cu_stream());
+    }
+    // The driver would wait for ever for ranks that do not come.
+    let waited = wait(stream, communicators);
+    communicators.retain(|it| it.check().is_ok() && Arc::strong_count(&it.end) > 1);
+    waited
+}
+
 /// Waits until all is over that `stream` was given, which some communicators take part in.
-pub(crate) fn wait(stream: &CudaStream, communicators: &[Communicator]) -> Result<()> {
+fn wait(stream: &CudaStream, communicators: &[Communicator]) -> Result<()> {
     refuse_captured(stream)?;
     let mut waiting = Waiting::new();
     let mut failed: Option<(Error, Instant)> = None;

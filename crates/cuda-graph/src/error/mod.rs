@@ -505,8 +505,18 @@ pub enum Error {
         second: Box<NodeName>,
     },
 
-    /// The body of a loop has collectives of more communicators than a loop looks at.
-    #[error("a loop has collectives of {count} communicators, and takes {most}: nest another loop")]
+    /// A graph has collectives of several ranks of one communicator.
+    #[error(
+        "a graph has collectives of ranks {ranks:?} of one communicator, which would wait for each \
+         other: give each rank a graph"
+    )]
+    RanksInOneGraph { ranks: [u32; 2] },
+
+    /// The body of a loop, and what is inside of it, has collectives of more communicators than a
+    /// loop looks at.
+    #[error(
+        "a loop has collectives of {count} communicators, and takes {most}: take some out of it"
+    )]
     ManyCommunicators { count: usize, most: usize },
 
     /// A graph with loops holds collectives between ranks that share a GPU.

@@ -7,14 +7,13 @@ use cudarc::driver::sys::{CUgraph, CUgraphNode, CUresult};
 
 use super::table::Table;
 use super::{Exec, Gone};
-use crate::collective::Communicator;
 use crate::error::{NodeKind, NodeName, UpdateFailure, Verdict};
 use crate::graph::content::Content;
 use crate::graph::diff::Compared;
 use crate::graph::operation::Holds;
 use crate::graph::state::{Hierarchy, State, lock_both};
 use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
-use crate::op::{Op, stays_with};
+use crate::op::{Op, all_stay, stays_with};
 use crate::{Error, Result, driver};
 
 /// How an executable was updated from a graph.
@@ -277,8 +276,7 @@ impl Exec {
             None => &mut state,
         };
         let has = from.communicators(view.body);
-        let stays = |of: &Communicator| had.iter().any(|had| had.is_of_same(of));
-        if has.len() != had.len() || !has.iter().all(stays) {
+        if !all_stay(&has, &had) {
             let node = Box::new(self.table.name(id));
             return Err(Error::CommunicatorFixed { node });
         }

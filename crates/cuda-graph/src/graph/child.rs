@@ -8,7 +8,7 @@ use super::content::Content;
 use super::state::{State, lock_both};
 use super::{Graph, Node, NodeId, View};
 use crate::error::NodeKind;
-use crate::op::Op;
+use crate::op::{Op, all_stay};
 use crate::{Error, Result, driver};
 
 impl Graph {
@@ -81,6 +81,12 @@ impl Graph {
         let mut other = copy.hierarchy().lock();
         let mut state = self.hierarchy().lock();
         let (_, raw) = self.find(&state, id)?;
+        if let Ok(inside) = state.child(index, id.index)
+            && !all_stay(&other.communicators(0), &state.communicators(inside))
+        {
+            let node = Box::new(state.body(index)?.name(id.index));
+            return Err(Error::CommunicatorFixed { node });
+        }
         let mut params = state.child_params(index, &mut other)?;
         state.about_to_change();
         let body = state.body(index)?;

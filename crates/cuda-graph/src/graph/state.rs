@@ -366,14 +366,15 @@ impl State {
         found
     }
 
-    /// The communicators, each once, that have collectives in graph `body` or inside of it.
+    /// The communicators, each once, that have collectives in graph `body` or inside of it; one of
+    /// which it has several ranks, by each.
     pub(crate) fn communicators(&self, body: u32) -> SmallVec<[Communicator; 1]> {
         let mut found = SmallVec::<[Communicator; 1]>::new();
         self.each_body(body, &mut |_, graph| {
             for (index, content) in (0..).zip(graph.contents.as_slice()) {
                 if let Some(communicator) = content.of_communicator()
                     && graph.handle(index).is_some()
-                    && !found.iter().any(|known| known.is_of_same(communicator))
+                    && !found.iter().any(|known| known.is_same_end(communicator))
                 {
                     found.push(communicator.clone());
                 }

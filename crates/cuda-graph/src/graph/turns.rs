@@ -40,9 +40,18 @@ impl Graph {
     }
 
     /// Refuses a graph in which two collectives of one communicator could run at once: their order
-    /// would differ from rank to rank (invariant L26).
+    /// would differ from rank to rank (invariant L26). So a graph is one rank's: another one's would
+    /// wait for it, and it for that.
     pub(crate) fn check_collectives(&self, state: &mut State) -> Result<()> {
-        for communicator in state.communicators(self.body_index()) {
+        let communicators = state.communicators(self.body_index());
+        for (at, communicator) in communicators.iter().enumerate() {
+            let mut others = communicators[..at].iter();
+            if let Some(other) = others.find(|other| other.is_of_same(communicator)) {
+                let ranks = [other.rank(), communicator.rank()];
+                return Err(Error::RanksInOneGraph { ranks });
+            }
+        }
+        for communicator in &communicators {
             let mut lines = Vec::new();
             state.each_body(self.body_index(), &mut |number, body| {
                 let holds = |node: &u32| state.holds_collective(body, *node, communicator.id());

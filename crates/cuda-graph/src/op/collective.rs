@@ -590,12 +590,12 @@ impl Op for CollectiveOp {
             (Form::Launch(one), Form::Launch(other)) => one.is_same(other),
             _ => false,
         };
-        does_same && one.communicator.is_of_same(&other.communicator)
+        does_same && one.communicator.is_same_end(&other.communicator)
     }
 
     /// A node stays with its communicator.
     fn can_follow(&self, old: &Self) -> bool {
-        CollectiveOp::communicator(self).is_of_same(CollectiveOp::communicator(old))
+        CollectiveOp::communicator(self).is_same_end(CollectiveOp::communicator(old))
     }
 
     fn digest(&self) -> u64 {

@@ -278,9 +278,15 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
 pub(crate) fn stays_with(op: &impl Op, old: &impl Op) -> bool {
     match (op.of_communicator(), old.of_communicator()) {
         (None, None) => true,
-        (Some(op), Some(old)) => op.is_of_same(old),
+        (Some(op), Some(old)) => op.is_same_end(old),
         _ => false,
     }
+}
+
+/// Whether a node with a graph of the communicators `old` inside may have one of `new`.
+pub(crate) fn all_stay(new: &[Communicator], old: &[Communicator]) -> bool {
+    let stays = |new: &Communicator| old.iter().any(|old| new.is_same_end(old));
+    new.len() == old.len() && new.iter().all(stays)
 }
 
 /// Gives an operation its public label and location.

@@ -152,11 +152,7 @@ impl Eager {
         refuse_captured(&self.stream)?;
         self.held.extend(flag.owner.clone());
         driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
-        match self.communicators.is_empty() {
-            true => driver::stream::synchronize(self.stream.cu_stream())?,
-            // The driver would wait for ever for ranks that do not come.
-            false => collective::wait(&self.stream, &self.communicators)?,
-        }
+        collective::wait_for_step(&self.stream, &mut self.communicators)?;
         // Nothing runs any more.
         self.held.clear();
         Ok(self.word.to_vec()[0])

@@ -94,7 +94,7 @@ pub(super) struct Core {
     /// Where flags are read to.
     word: Option<PinnedBuffer<u32>>,
     /// Those that the step has collectives of.
-    communicators: Vec<Communicator>,
+    pub communicators: Vec<Communicator>,
     /// An executable was made or changed since the memory that all hold was counted.
     uncounted: bool,
 }
@@ -520,12 +520,18 @@ impl Core {
         driver::bind(stream.context())?;
         driver::run::read_word(word.address(), flag.address(), stream.cu_stream())?;
         let word = word.clone();
-        match self.communicators.is_empty() {
-            true => driver::stream::synchronize(stream.cu_stream())?,
-            // The driver would wait for ever for ranks that do not come.
-            false => collective::wait(stream, &self.communicators)?,
-        }
+        collective::wait_for_step(stream, &mut self.communicators)?;
         Ok(word.to_vec()[0])
+    }
+
+    /// Where a section stopped, once everything before has run.
+    pub(super) fn stopped(
+        &mut self,
+        checkpoints: &Checkpoints,
+        stream: &Arc<CudaStream>,
+    ) -> Result<Option<Arc<str>>> {
+        collective::wait_for_step(stream, &mut self.communicators)?;
+        checkpoints.stopped(stream)
     }
 
     /// The step has a collective of a communicator.

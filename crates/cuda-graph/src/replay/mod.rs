@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cudarc::driver::{CudaContext, CudaStream};
 
 use self::core::Core;
+use crate::collective::{self, Communicator};
 use crate::exec::{Exec, InstantiateOptions};
 use crate::graph::Checkpoints;
 use crate::kernel::{KernelArgument, Param};
@@ -144,6 +145,8 @@ enum Stopped {
     Asked {
         checkpoints: Checkpoints,
         stream: Arc<CudaStream>,
+        /// Those that the step has collectives of.
+        communicators: Vec<Communicator>,
         /// The number of the call, and of the last one.
         call: u64,
         last: Arc<AtomicU64>,
@@ -155,7 +158,8 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeGone`] if another call was made since; what the driver answers.
+    /// [`Error::OutcomeGone`] if another call was made since; [`Error::Communicator`] if the step
+    /// has collectives, and their communicator fails; what the driver answers.
     pub fn stopped(&self) -> Result<Option<Arc<str>>> {
         match &self.stopped {
             Stopped::Known(stopped) => Ok(stopped.clone()),
@@ -165,8 +169,12 @@ impl Outcome {
             Stopped::Asked {
                 checkpoints,
                 stream,
+                communicators,
                 ..
-            } => checkpoints.stopped(stream),
+            } => {
+                collective::wait_for_step(stream, &mut communicators.clone())?;
+                checkpoints.stopped(stream)
+            }
         }
     }
 }
@@ -273,6 +281,7 @@ impl Replay {
             (None, Some(checkpoints)) => Stopped::Asked {
                 checkpoints,
                 stream: stream.clone(),
+                communicators: self.core.communicators.clone(),
                 call: self.core.counters.calls,
                 last: self.core.serial(),
             },

@@ -251,7 +251,7 @@ impl<'a> Walk<'a> {
         }
         // Otherwise it is told when it is asked.
         if !is_last && let Some(checkpoints) = self.checkpoints.take() {
-            self.stopped = checkpoints.stopped(self.stream)?;
+            self.stopped = self.core.stopped(&checkpoints, self.stream)?;
         }
         self.core.note_use(self.section, used, before);
         self.section += 1;
@@ -382,6 +382,14 @@ impl<'a> Walk<'a> {
         if self.in_bodies > 0 || self.behind_checkpoint {
             captured.graph.hierarchy().lock().check_for_body(0)?;
         }
+        self.add_captured(captured)
+    }
+
+    fn add_captured(&mut self, captured: Captured) -> Result<()> {
+        let communicators = captured.graph.hierarchy().look().communicators(0);
+        communicators
+            .iter()
+            .for_each(|it| self.core.takes_part_in(it));
         self.add(Traced::Captured(captured))
     }
 }
@@ -615,12 +623,12 @@ impl Records for Walk<'_> {
             location: Some(location),
             ..Tag::default()
         };
-        self.add(Traced::Captured(Captured::new(graph, tag)?))
+        self.add_captured(Captured::new(graph, tag)?)
     }
 
     fn put_captured(&mut self, graph: Graph, tag: Tag) -> Result<Option<NodeId>> {
         if self.stopped.is_none() {
-            self.add(Traced::Captured(Captured::new(graph, tag)?))?;
+            self.add_captured(Captured::new(graph, tag)?)?;
         }
         Ok(None)
     }

@@ -1,6 +1,7 @@
 //! Collectives between ranks of this process, which share one device unless there are several.
 
 mod alone;
+mod attack;
 mod failing;
 mod kinds;
 mod loops;
