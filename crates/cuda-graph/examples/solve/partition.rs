@@ -5,20 +5,21 @@
 //! part goes on behind its own values with those that others send, and a product needs to know of
 //! nothing but that.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::matrix::Matrix;
 
 /// What one device has of a matrix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct Part<'a> {
     /// Its rows, as the whole matrix counts them.
     pub rows: Range<usize>,
     /// Row `i` of the part has `columns[starts[i]..starts[i + 1]]`, and as many `values`. Columns
     /// are places in the part's vectors.
-    pub starts: Vec<u32>,
-    pub columns: Vec<u32>,
-    pub values: Vec<f64>,
+    pub starts: Cow<'a, [u32]>,
+    pub columns: Cow<'a, [u32]>,
+    pub values: &'a [f64],
     pub diagonal: Vec<f64>,
     /// How many values of others its vectors have behind its own.
     pub halo: usize,
@@ -36,7 +37,7 @@ pub struct Neighbour {
     pub receives: Range<usize>,
 }
 
-impl Part {
+impl Part<'_> {
     /// How many values its vectors have: one for each row, and the halo.
     pub fn len(&self) -> usize {
         self.rows.len() + self.halo
@@ -44,7 +45,7 @@ impl Part {
 }
 
 /// The matrix as one part.
-pub fn whole(matrix: &Matrix) -> Part {
+pub fn whole(matrix: &Matrix) -> Part<'_> {
     let mut parts = divide(matrix, &[]);
     parts.pop().expect("there is a part behind the last cut")
 }
@@ -62,7 +63,7 @@ pub fn cuts(matrix: &Matrix, count: usize) -> Vec<usize> {
 }
 
 /// Divides a matrix at rows in ascending order: one part more than there are cuts.
-pub fn divide(matrix: &Matrix, cuts: &[usize]) -> Vec<Part> {
+pub fn divide<'a>(matrix: &'a Matrix, cuts: &[usize]) -> Vec<Part<'a>> {
     let ends = cuts.iter().copied().chain([matrix.n()]);
     let mut from = 0;
     let ranges: Vec<Range<usize>> = ends
@@ -106,7 +107,12 @@ fn within(list: &[u32], rows: &Range<usize>) -> Range<usize> {
     below(rows.start)..below(rows.end)
 }
 
-fn part(matrix: &Matrix, rows: Range<usize>, halo: &[u32], neighbours: Vec<Neighbour>) -> Part {
+fn part<'a>(
+    matrix: &'a Matrix,
+    rows: Range<usize>,
+    halo: &[u32],
+    neighbours: Vec<Neighbour>,
+) -> Part<'a> {
     let starts = &matrix.starts()[rows.start..=rows.end];
     let first = starts[0];
     let entries = first as usize..starts[rows.len()] as usize;
@@ -117,13 +123,19 @@ fn part(matrix: &Matrix, rows: Range<usize>, halo: &[u32], neighbours: Vec<Neigh
             (rows.len() + at.expect("the halo has all columns of others")) as u32
         }
     };
+    let columns = &matrix.columns()[entries.clone()];
+    // A large matrix is not copied where it is one part.
+    let is_whole = rows.len() == matrix.n();
     Part {
-        starts: starts.iter().map(|start| start - first).collect(),
-        columns: matrix.columns()[entries.clone()]
-            .iter()
-            .map(place)
-            .collect(),
-        values: matrix.values()[entries].to_vec(),
+        starts: match is_whole {
+            true => starts.into(),
+            false => starts.iter().map(|start| start - first).collect(),
+        },
+        columns: match is_whole {
+            true => columns.into(),
+            false => columns.iter().map(place).collect(),
+        },
+        values: &matrix.values()[entries],
         diagonal: rows.clone().map(|row| matrix.at(row, row)).collect(),
         halo: halo.len(),
         neighbours,

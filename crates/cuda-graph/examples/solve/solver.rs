@@ -118,7 +118,7 @@ impl Solver {
             limits,
             starts: Buffer::from_host(stream, &part.starts)?,
             columns: Buffer::from_host(stream, &part.columns)?,
-            values: Buffer::from_host(stream, &part.values)?,
+            values: Buffer::from_host(stream, part.values)?,
             inverse: Buffer::from_host(stream, &inverse)?,
             r: vector()?,
             u: Buffer::zeroed(stream, part.len())?,

@@ -86,12 +86,7 @@ impl Cluster {
             }
         }
         let (rank, size, local_rank) = found;
-        if rank >= size {
-            return Err(refused(format!(
-                "rank {rank} of {size} ranks, counted from 0"
-            )));
-        }
-        let address = match get("CUDA_GRAPH_RENDEZVOUS") {
+        let (host, port) = match get("CUDA_GRAPH_RENDEZVOUS") {
             Some(text) => {
                 let parts = text.rsplit_once(':');
                 let parts =
@@ -103,18 +98,13 @@ impl Cluster {
                 let host = get("MASTER_ADDR").or_else(|| get("SLURM_LAUNCH_NODE_IPADDR"));
                 let port = match number("MASTER_PORT")? {
                     None => PORT,
-                    Some(port) => u16::try_from(port + 1)
+                    Some(port) => u16::try_from(port.saturating_add(1))
                         .map_err(|_| refused(format!("no port follows MASTER_PORT={port}")))?,
                 };
                 (host.unwrap_or_else(|| "127.0.0.1".into()), port)
             }
         };
-        Ok(Cluster {
-            rank,
-            size,
-            local_rank,
-            address,
-        })
+        Cluster::new(rank, size, local_rank, host, port)
     }
 
     /// A cluster that something else started: rank `rank` of `size`, the `local_rank`th on its
@@ -337,6 +327,7 @@ mod tests {
             &[("RANK", "x"), ("WORLD_SIZE", "2")],
             &[("CUDA_GRAPH_RENDEZVOUS", "host")],
             &[("MASTER_PORT", "65535")],
+            &[("MASTER_PORT", "4294967295")],
         ] {
             assert!(of(wrong).is_err(), "{wrong:?}");
         }

@@ -20,8 +20,8 @@ use crate::{Error, Result};
 /// `set_condition(condition, flag, reads, stopped)`: the condition becomes what the flag is, or 1
 /// if `reads` is 0. Where there is `stopped`, and it is not 0, the condition becomes 0.
 ///
-/// `set_or_leave(condition, flag, reads, stopped, count, failed)`: as `set_condition`, but where one
-/// of the first `count` words that `failed` names is not 0, the condition becomes 0. The word 8
+/// `set_or_leave(condition, flag, reads, stopped, count, failed)`: as `set_condition`, but where
+/// one of the first `count` words that `failed` names is not 0, the condition becomes 0. The word 8
 /// bytes behind each counts turns, so that who waits sees that work gets on.
 ///
 /// `checkpoint(condition, stopped, flag, number)`: if `stopped` is 0 and the flag is not, `stopped`

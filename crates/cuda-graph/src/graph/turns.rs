@@ -40,8 +40,8 @@ impl Graph {
     }
 
     /// Refuses a graph in which two collectives of one communicator could run at once: their order
-    /// would differ from rank to rank (invariant L26). So a graph is one rank's: another one's would
-    /// wait for it, and it for that.
+    /// would differ from rank to rank (invariant L26). So a graph is one rank's: another one's
+    /// would wait for it, and it for that.
     pub(crate) fn check_collectives(&self, state: &mut State) -> Result<()> {
         let communicators = state.communicators(self.body_index());
         for (at, communicator) in communicators.iter().enumerate() {

@@ -167,12 +167,7 @@ impl CollectiveOp {
         from: &impl Elements<Element = T>,
         reduction: Reduction,
     ) -> Result<CollectiveOp> {
-        let given = Given {
-            communicator,
-            to,
-            from,
-        };
-        given.make(CollectiveKind::AllReduce, Some(reduction), 0)
+        Given::new(communicator, to, from).make(CollectiveKind::AllReduce, Some(reduction), 0)
     }
 
     /// Every rank gets the values of rank `root`. The `from` of other ranks is not read. `to` may
@@ -184,12 +179,7 @@ impl CollectiveOp {
         from: &impl Elements<Element = T>,
         root: u32,
     ) -> Result<CollectiveOp> {
-        let given = Given {
-            communicator,
-            to,
-            from,
-        };
-        given.make(CollectiveKind::Broadcast, None, root)
+        Given::new(communicator, to, from).make(CollectiveKind::Broadcast, None, root)
     }
 
     /// Rank `root` gets the reduction of the values of all ranks, element by element. The `to` of
@@ -202,12 +192,7 @@ impl CollectiveOp {
         reduction: Reduction,
         root: u32,
     ) -> Result<CollectiveOp> {
-        let given = Given {
-            communicator,
-            to,
-            from,
-        };
-        given.make(CollectiveKind::Reduce, Some(reduction), root)
+        Given::new(communicator, to, from).make(CollectiveKind::Reduce, Some(reduction), root)
     }
 
     /// Every rank gets the values of all ranks, those of rank 0 first. `to` has room for all of
@@ -218,12 +203,7 @@ impl CollectiveOp {
         to: &impl Elements<Element = T>,
         from: &impl Elements<Element = T>,
     ) -> Result<CollectiveOp> {
-        let given = Given {
-            communicator,
-            to,
-            from,
-        };
-        given.make(CollectiveKind::AllGather, None, 0)
+        Given::new(communicator, to, from).make(CollectiveKind::AllGather, None, 0)
     }
 
     /// Every rank gets its part of the reduction of the values of all ranks: rank 0 the first.
@@ -235,12 +215,7 @@ impl CollectiveOp {
         from: &impl Elements<Element = T>,
         reduction: Reduction,
     ) -> Result<CollectiveOp> {
-        let given = Given {
-            communicator,
-            to,
-            from,
-        };
-        given.make(CollectiveKind::ReduceScatter, Some(reduction), 0)
+        Given::new(communicator, to, from).make(CollectiveKind::ReduceScatter, Some(reduction), 0)
     }
 
     /// Sends all of `from` to rank `peer`, which receives as many elements. It may be over before
@@ -321,7 +296,8 @@ impl CollectiveOp {
                 let launch = KernelOp::read(captured.node())?;
                 owners.extend(work.owners());
                 owners.push(captured);
-                // SAFETY: what it uses is NCCL's, which `captured` keeps, and the operation's memory.
+                // SAFETY: what it uses is NCCL's, which `captured` keeps, and the operation's
+                // memory.
                 Form::Launch(unsafe { launch.assume_owned() })
             }
             Launch::Eager(call) => {
@@ -417,7 +393,15 @@ impl CollectiveOp {
     }
 }
 
-impl<T: Elements, F: Elements<Element = T::Element>> Given<'_, T, F> {
+impl<'a, T: Elements, F: Elements<Element = T::Element>> Given<'a, T, F> {
+    fn new(communicator: &'a Communicator, to: &'a T, from: &'a F) -> Given<'a, T, F> {
+        Given {
+            communicator,
+            to,
+            from,
+        }
+    }
+
     #[track_caller]
     fn make(
         self,

@@ -23,8 +23,8 @@ operation! {
     ///
     /// Between two devices it is a node of either's graph. Both must reach the memory: what cudarc
     /// and this library allocate lies in pools that their own device alone reaches until
-    /// [`enable_peer_access`](crate::enable_peer_access) lets another in; before, the driver answers
-    /// `CUDA_ERROR_INVALID_VALUE`.
+    /// [`enable_peer_access`](crate::enable_peer_access) lets another in; before, the driver
+    /// answers `CUDA_ERROR_INVALID_VALUE`.
     CopyOp(Copy)
 }
 

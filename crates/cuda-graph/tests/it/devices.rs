@@ -8,11 +8,11 @@ use std::sync::Arc;
 use cuda_graph::cudarc::driver::{CudaContext, CudaModule, CudaStream};
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{
-    Buffer, CopyOp, Driver, Eager, FillOp, Graph, HostOp, Kernel, KernelOp, Path, PinnedBuffer,
+    Buffer, CopyOp, Eager, FillOp, Graph, HostOp, Kernel, KernelOp, Path, PinnedBuffer,
     RecordEventOp, Recorder, WaitEventOp, can_access_peer, enable_peer_access,
 };
 
-use crate::fixture::{PTX, in_process, one};
+use crate::fixture::{PTX, on_devices, one};
 use crate::resource::Seen;
 
 /// What there is of one of the devices.
@@ -55,20 +55,6 @@ impl Side {
     }
 }
 
-/// Runs a test where there are two devices.
-fn on_two(name: &str, test: impl FnOnce()) {
-    let driver = cuda_graph::device(0).expect("there is a device").driver();
-    let count = CudaContext::device_count().unwrap();
-    match driver {
-        _ if count >= 2 => test(),
-        Driver::Software => {
-            let environment = [("CUDA_GRAPH_DRIVER", "software"), ("SOFTCUDA_DEVICES", "2")];
-            in_process(name, &environment);
-        }
-        _ => println!("{name} did not run: there is one device"),
-    }
-}
-
 fn sides() -> [Side; 2] {
     [0, 1].map(|ordinal| {
         let device = cuda_graph::device(ordinal).expect("there are two devices");
@@ -84,7 +70,7 @@ fn sides() -> [Side; 2] {
 /// Everything is built and run while the other device's context is the thread's.
 #[test]
 fn the_other_context_is_current() {
-    on_two("devices::the_other_context_is_current", || {
+    on_devices(2..=2, "devices::the_other_context_is_current", |_| {
         let sides = sides();
         for (own, other) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
             let words = own.words(&[0]);
@@ -148,7 +134,7 @@ fn the_other_context_is_current() {
 /// eager too.
 #[test]
 fn loops_on_both() {
-    on_two("devices::loops_on_both", || {
+    on_devices(2..=2, "devices::loops_on_both", |_| {
         let sides = sides();
         let made = sides.each_ref().map(|side| {
             let (flag, minus, count, plus) = (
@@ -217,7 +203,7 @@ fn loops_on_both() {
 /// enabled.
 #[test]
 fn copies_between_them() {
-    on_two("devices::copies_between_them", || {
+    on_devices(2..=2, "devices::copies_between_them", |_| {
         let sides = sides();
         for at in [0, 1] {
             let (own, other) = (&sides[at], &sides[1 - at]);
@@ -253,7 +239,7 @@ fn copies_between_them() {
 /// takes both, and both devices work afterwards.
 #[test]
 fn what_is_the_others() {
-    on_two("devices::what_is_the_others", || {
+    on_devices(2..=2, "devices::what_is_the_others", |_| {
         let sides = sides();
         let [own, other] = &sides;
         let (words, theirs) = (own.words(&[0]), other.words(&[0]));
@@ -284,7 +270,7 @@ fn what_is_the_others() {
 /// Threads that each use both, in turns.
 #[test]
 fn threads_that_use_both() {
-    on_two("devices::threads_that_use_both", || {
+    on_devices(2..=2, "devices::threads_that_use_both", |_| {
         let sides = Arc::new(sides());
         let threads: Vec<_> = (0..4u32)
             .map(|thread| {
@@ -316,7 +302,7 @@ fn threads_that_use_both() {
 /// Kernels of one device work on buffers of the other, in graphs, loops, captures and eagerly.
 #[test]
 fn kernels_use_the_others_memory() {
-    on_two("devices::kernels_use_the_others_memory", || {
+    on_devices(2..=2, "devices::kernels_use_the_others_memory", |_| {
         let sides = sides();
         for (own, other) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
             enable_peer_access(&own.context, &other.context).unwrap();
@@ -353,7 +339,7 @@ fn kernels_use_the_others_memory() {
 /// in the turn before.
 #[test]
 fn events_order_graphs_of_both() {
-    on_two("devices::events_order_graphs_of_both", || {
+    on_devices(2..=2, "devices::events_order_graphs_of_both", |_| {
         let sides = sides();
         let [zero, one] = &sides;
         for (own, other) in [(zero, one), (one, zero)] {

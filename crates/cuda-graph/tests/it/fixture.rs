@@ -1,5 +1,6 @@
 //! What the tests share: a device, kernels, and owners whose drop is seen.
 
+use std::ops::RangeInclusive;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
 use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{AllocOp, Buffer, Graph, Kernel, KernelOp, Node, RawMemory};
+use cuda_graph::{AllocOp, Buffer, Driver, Graph, Kernel, KernelOp, Node, RawMemory};
 
 /// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds
 /// 1 to `to[i]`. `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
@@ -212,6 +213,32 @@ pub fn in_process(test: &str, environment: &[(&str, &str)]) -> String {
         "{test} failed:\n{text}"
     );
     text
+}
+
+/// Runs a test with the contexts of as many devices as there are, up to the most. Where there are
+/// fewer than the least, software has the most, in a process of its own; a GPU's test is left out.
+#[track_caller]
+pub fn on_devices(
+    counts: RangeInclusive<usize>,
+    name: &str,
+    test: impl FnOnce(&[Arc<CudaContext>]),
+) {
+    let (least, most) = counts.into_inner();
+    let driver = cuda_graph::device(0).expect("there is a device").driver();
+    let count = CudaContext::device_count().expect("it is known") as usize;
+    let devices = most.to_string();
+    match driver {
+        _ if count >= least => {
+            let device = |ordinal| cuda_graph::device(ordinal).expect("it is there");
+            let contexts = (0..count.min(most)).map(|at| device(at).context().clone());
+            test(&contexts.collect::<Vec<_>>());
+        }
+        Driver::Software => {
+            let software = ("CUDA_GRAPH_DRIVER", "software");
+            in_process(name, &[software, ("SOFTCUDA_DEVICES", &devices)]);
+        }
+        Driver::Gpu => println!("{name} did not run: it wants {least} devices"),
+    }
 }
 
 /// The bytes of argument `index`, which is a number or an address.

@@ -51,7 +51,6 @@ thread_local! {
 /// looked at.
 struct Entry {
     handle: usize,
-    device: Device,
     context: Option<Arc<Context>>,
 }
 
@@ -203,16 +202,20 @@ impl Context {
         failure::notice(self.device())
     }
 
-    /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels
-    /// allocated goes with the device's last context: its contexts share one heap.
-    fn end(&self) {
-        let _ = super::stream::synchronize_context(self);
-        self.destroyed.store(true, Ordering::Release);
+    /// Keeps its device known: its handle means a destroyed context from now on.
+    fn note_device(&self) {
         let mut destroyed = DESTROYED.lock();
         if self.device() != Device::FIRST && !destroyed.contains(&self.as_peer()) {
             destroyed.push(self.as_peer());
         }
-        drop(destroyed);
+    }
+
+    /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels
+    /// allocated goes with the device's last context: its contexts share one heap.
+    fn end(&self) {
+        self.note_device();
+        let _ = super::stream::synchronize_context(self);
+        self.destroyed.store(true, Ordering::Release);
         super::stream::end_context(self);
         super::event::end_context(self);
         super::library::end_context(self);
@@ -311,7 +314,7 @@ pub(crate) enum Top {
     /// A context that lives, with or without a sticky error.
     Live(Arc<Context>),
     /// A context that was destroyed.
-    Destroyed(CUcontext, Device),
+    Destroyed(CUcontext),
 }
 
 /// What is current to the calling thread. The primary context may have begun another life since.
@@ -332,7 +335,7 @@ pub(crate) fn top() -> Result<Top> {
         }
         match &entry.context {
             Some(context) => Top::Live(context.clone()),
-            None => Top::Destroyed(CUcontext(entry.handle), entry.device),
+            None => Top::Destroyed(CUcontext(entry.handle)),
         }
     })
 }
@@ -342,7 +345,7 @@ pub(crate) fn top_handle() -> Result<CUcontext> {
     Ok(match top()? {
         Top::Empty => CUcontext::NULL,
         Top::Live(context) => context.handle(),
-        Top::Destroyed(handle, _) => handle,
+        Top::Destroyed(handle) => handle,
     })
 }
 
@@ -351,7 +354,7 @@ pub(crate) fn top_device() -> Result<Option<Device>> {
     Ok(match top()? {
         Top::Empty => None,
         Top::Live(context) => Some(context.device()),
-        Top::Destroyed(_, device) => Some(device),
+        Top::Destroyed(handle) => Some(device_of_destroyed(handle)),
     })
 }
 
@@ -369,7 +372,7 @@ pub(crate) fn usable() -> Result<Arc<Context>> {
     match top()? {
         Top::Empty => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
         Top::Live(context) => Ok(context),
-        Top::Destroyed(..) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+        Top::Destroyed(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
     }
 }
 
@@ -378,7 +381,7 @@ pub(crate) fn check_if_any() -> Result {
     match top()? {
         Top::Empty => Ok(()),
         Top::Live(context) => context.check(),
-        Top::Destroyed(..) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
+        Top::Destroyed(_) => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
     }
 }
 
@@ -420,7 +423,6 @@ pub(crate) fn create(device: Device, flags: u32) -> Result<Arc<Context>> {
     with_stack(|stack| {
         stack.push(Entry {
             handle: context.handle,
-            device,
             context: Some(context.clone()),
         })
     })?;
@@ -478,14 +480,13 @@ fn device_of_destroyed(handle: CUcontext) -> Device {
 /// An entry for the stack: a context that was destroyed can be made current, one that never was
 /// cannot.
 fn entry(handle: CUcontext) -> Result<Entry> {
-    let (device, context) = match CONTEXTS.get(handle.0) {
-        Found::Live(context) => (context.device(), Some(context)),
-        Found::Destroyed => (device_of_destroyed(handle), None),
+    let context = match CONTEXTS.get(handle.0) {
+        Found::Live(context) => Some(context),
+        Found::Destroyed => None,
         Found::Unknown => return Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
     };
     Ok(Entry {
         handle: handle.0,
-        device,
         context,
     })
 }

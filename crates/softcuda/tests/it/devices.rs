@@ -204,6 +204,17 @@ fn access(device: i32) -> Access {
     }
 }
 
+/// Physical memory of a device.
+fn physical(device: i32) -> AllocationProperties {
+    AllocationProperties {
+        kind: 1,
+        handle_types: 0,
+        location: location(device),
+        win32_metadata: 0,
+        flags: [0; 8],
+    }
+}
+
 /// The device of an address.
 unsafe fn ordinal(address: u64) -> i32 {
     const ORDINAL: u32 = 9;
@@ -454,13 +465,7 @@ mod case {
             by.enter();
             cuCtxDestroy_v2(made).must();
             // Physical memory.
-            let properties = AllocationProperties {
-                kind: 1,
-                handle_types: 0,
-                location: location(1),
-                win32_metadata: 0,
-                flags: [0; 8],
-            };
+            let properties = physical(1);
             let (mut handle, mut address) = (0, 0);
             cuMemCreate(&mut handle, SIZE, &properties, 0).must();
             cuMemAddressReserve(&mut address, SIZE, 0, 0, 0).must();
@@ -798,13 +803,7 @@ mod case {
         let sides = sides();
         let [zero, one] = &sides;
         zero.enter();
-        let properties = AllocationProperties {
-            kind: 1,
-            handle_types: 0,
-            location: location(1),
-            win32_metadata: 0,
-            flags: [0; 8],
-        };
+        let properties = physical(1);
         let (mut handle, mut address) = (0, 0);
         cuMemCreate(&mut handle, SIZE, &properties, 0).must();
         cuMemAddressReserve(&mut address, SIZE, 0, 0, 0).must();

@@ -46,7 +46,8 @@ const SLOT: usize = 16 << 10;
 /// The values of a block are a multiple of so many, but for the last block's.
 const GRAIN: u64 = 64;
 
-/// Word 0 is the stop word, and word 1 counts turns of loops. Then come the ranks' records, of so many words each.
+/// Word 0 is the stop word, and word 1 counts turns of loops. Then come the ranks' records, of so
+/// many words each.
 const RECORD: usize = 16;
 /// The words at the beginning of a block's place: its counter, and from word 2 the numbers of both
 /// slots.

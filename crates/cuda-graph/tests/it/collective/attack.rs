@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use cuda_graph::cudarc::driver::{CudaContext, CudaStream};
+use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{
     Buffer, ChildOp, CollectiveOp, CopyOp, Eager, Error, FillOp, Graph, InstantiateOptions, Kernel,
     KernelOp, Module, Optimize, Ranks, Recorder, Reduction, Replay, Result, Transmission, WhileOp,
 };
 
 use super::{Rank, SHORT, failure, may_loop, ranks, ranks_on, ranks_with};
-use crate::fixture::{PTX, assert_soon, context, in_process, is_software, one};
+use crate::fixture::{PTX, assert_soon, context, in_process, is_software, on_devices, one};
 
 fn sum(rank: &Rank, memory: &Buffer<u32>) -> CollectiveOp {
     let rank = &rank.communicator;
@@ -250,7 +250,8 @@ fn communicators_take_any_order_side_by_side() {
     }
 }
 
-/// Nested loops, branches and a switch, which all ranks decide alike, with all sorts of collectives.
+/// Nested loops, branches and a switch, which all ranks decide alike, with all sorts of
+/// collectives.
 struct Nested {
     outer: Buffer<u32>,
     inner: Buffer<u32>,
@@ -546,26 +547,10 @@ fn a_loop_with_many_communicators() {
     assert_eq!(flag.to_host(&all[0].stream).expect("read"), [0]);
 }
 
-/// Runs a test where there are three devices.
-fn on_devices(name: &str, test: impl FnOnce(&[Arc<CudaContext>])) {
-    // It chooses the driver.
-    context();
-    let count = CudaContext::device_count().expect("it is known");
-    if count >= 2 {
-        let device = |ordinal| cuda_graph::device(ordinal).expect("it is there");
-        let contexts = (0..count.min(3)).map(|at| device(at as usize).context().clone());
-        test(&contexts.collect::<Vec<_>>());
-    } else if is_software() {
-        in_process(
-            name,
-            &[("CUDA_GRAPH_DRIVER", "software"), ("SOFTCUDA_DEVICES", "3")],
-        );
-    }
-}
-
 #[test]
 fn recorders_agree_between_devices() {
     on_devices(
+        2..=3,
         "collective::attack::recorders_agree_between_devices",
         |contexts| {
             recorders_agree(&ranks_on(contexts, Duration::from_secs(60)));
@@ -576,15 +561,23 @@ fn recorders_agree_between_devices() {
 /// Ranks of several devices, of which some share one.
 #[test]
 fn several_ranks_a_device() {
-    on_devices("collective::attack::several_ranks_a_device", |contexts| {
-        let contexts: Vec<_> = contexts.iter().chain(contexts).cloned().collect();
-        if may_loop(contexts.len()) {
-            recorders_agree(&ranks_on(&contexts, Duration::from_secs(60)));
-        }
-    });
+    on_devices(
+        2..=3,
+        "collective::attack::several_ranks_a_device",
+        |contexts| {
+            let contexts: Vec<_> = contexts.iter().chain(contexts).cloned().collect();
+            if may_loop(contexts.len()) {
+                recorders_agree(&ranks_on(&contexts, Duration::from_secs(60)));
+            }
+        },
+    );
 }
 
 #[test]
 fn two_devices_do_every_kind() {
-    on_devices("collective::kinds::every_kind_between_devices", |_| {});
+    on_devices(
+        2..=3,
+        "collective::kinds::every_kind_between_devices",
+        |_| {},
+    );
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cuda_graph::cudarc::driver::CudaContext;
-use cuda_graph::{Cluster, Communicator, CommunicatorOptions, Driver, Eager, Error};
+use cuda_graph::{Cluster, Communicator, CommunicatorOptions, Eager, Error};
 use proptest::prelude::*;
 
 use super::job::{self, Exit, Failure};
@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::several::{join, on_ranks, run_process, solve};
 use super::solver::{Limits, Solver};
 use super::system::System;
-use crate::fixture::{context, in_process, is_software};
+use crate::fixture::{context, is_software, on_devices};
 
 /// A symmetric matrix of `n` rows with a dominant diagonal. An entry may be zero on one side alone.
 fn matrix(n: usize, places: &[(usize, usize, i8)]) -> Matrix {
@@ -218,23 +218,6 @@ fn what_is_not_positive_is_told() {
     );
 }
 
-/// Runs a test where there are so many devices.
-fn on(count: usize, name: &str, test: impl FnOnce()) {
-    let driver = cuda_graph::device(0).expect("there is a device").driver();
-    match driver {
-        _ if CudaContext::device_count().unwrap() as usize >= count => test(),
-        Driver::Software => {
-            let devices = count.to_string();
-            let environment = [
-                ("CUDA_GRAPH_DRIVER", "software"),
-                ("SOFTCUDA_DEVICES", &*devices),
-            ];
-            in_process(name, &environment);
-        }
-        Driver::Gpu => println!("{name} did not run: it wants {count} devices"),
-    }
-}
-
 fn options(line: &str) -> Options {
     match options::parse(line.split_whitespace()) {
         Ok(Request::Solve(options)) => options,
@@ -245,7 +228,7 @@ fn options(line: &str) -> Options {
 /// The job on several devices, each of which loops by itself: it converges as on one.
 #[test]
 fn each_device_loops() {
-    on(3, "solve::devices::each_device_loops", || {
+    on_devices(3..=3, "solve::devices::each_device_loops", |_| {
         for line in [
             "--grid 40 --devices 1",
             "--grid 40 --devices 2",
@@ -270,12 +253,10 @@ fn each_device_loops() {
 /// All ranks come to the same state, in as many iterations as one device takes, give or take one.
 #[test]
 fn all_stop_together() {
-    on(2, "solve::devices::all_stop_together", || {
+    on_devices(2..=2, "solve::devices::all_stop_together", |contexts| {
         let options = options("--grid 33 --tolerance 1e-9");
         let problem = Problem::load(&options.problem, 1).unwrap();
-        let contexts = [0, 1].map(|ordinal| cuda_graph::device(ordinal).unwrap());
-        let contexts = contexts.map(|device| device.context().clone());
-        let ranks = Communicator::all(&contexts, &CommunicatorOptions::default()).unwrap();
+        let ranks = Communicator::all(contexts, &CommunicatorOptions::default()).unwrap();
         let iterations = [300, 600].map(|cut| {
             let parts = divide(&problem.matrix, &[cut]);
             let runs = solve(&ranks, &parts, &problem, &options).unwrap();
