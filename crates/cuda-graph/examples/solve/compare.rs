@@ -13,13 +13,13 @@ use cuda_graph::{
 
 use super::job::Failure;
 use super::options::Options;
-use super::outcome::{Ended, Outcome, relative_residual};
+use super::outcome::{Outcome, relative_residual};
 use super::partition::Part;
 use super::plain_rust::PlainRust;
 use super::problem::Problem;
 use super::progress::watched;
 use super::report::{FAITHFUL, in_words, largest};
-use super::several::on_ranks;
+use super::several::{gather, on_ranks};
 use super::solver::Solver;
 use super::system::System;
 
@@ -253,58 +253,40 @@ fn agree(contenders: &[Measured]) -> bool {
         .all(|contender| bits(&contender.outcome) == first)
 }
 
-/// Solves the first system of `problem` on one device, and on all that have `parts` of its matrix,
-/// whose loops the host runs, or they themselves.
+/// Solves the first system of `problem` on all devices that have `parts` of its matrix, whose loops
+/// the host runs, or they themselves, and on rank 0's alone. The ranks of this process are
+/// `communicators`.
 pub fn several(
-    first: &Device,
     communicators: &[Communicator],
     parts: &[Part],
     problem: &Problem,
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let stream = first.context().new_stream().map_err(Error::from)?;
+    let ranks = on_ranks(communicators, |communicator| {
+        together(communicator, parts, problem, options)
+    })?;
+    if communicators[0].rank() != 0 {
+        return Ok(());
+    }
+    let [host, device] = ranks.into_iter().next().expect("there is a rank");
+    // The other ranks are done, and wait for nothing.
+    let runs = host.times.len();
+    let stream = communicators[0].context().new_stream();
+    let stream = stream.map_err(Error::from)?;
     let solver = Solver::new(&stream, &problem.matrix, options.limits())?;
     let system = System::new(&stream, &problem.sides[0].b)?;
-    let mut alone = Measured::new("one device, looping by itself");
     let mut way = Way::device(&solver, &stream, &system, options.optimize())?;
-    let mut runs = RUNS;
-    for run in 0..=RUNS {
-        if run > runs {
-            break;
-        }
+    let mut alone = Measured::new("one device, looping by itself");
+    for _ in 0..=runs {
         let start = Instant::now();
         way.launch(&stream, &solver, &system)?;
         alone.times.push(start.elapsed());
-        if run == 0 {
-            alone.outcome = Some(solver.outcome(&stream, &problem.matrix, &system)?);
-            if alone.times.pop() > Some(LONG) {
-                runs = 1;
-            }
-        }
     }
-    drop((way, system, solver));
+    // The first warmed up.
+    alone.times.remove(0);
+    alone.outcome = Some(solver.outcome(&stream, &problem.matrix, &system)?);
 
-    let ranks = on_ranks(communicators, |rank, communicator| {
-        together(communicator, &parts[rank], problem, options, runs)
-    })?;
-    let [mut host, mut device] = [
-        Measured::new("all devices, looping on the host"),
-        Measured::new("all devices, each by itself"),
-    ];
-    let mut ended = [Vec::new(), Vec::new()];
-    for rank in ranks {
-        for ((times, part), all) in rank.into_iter().zip(&mut ended) {
-            all.push((times, part));
-        }
-    }
-    for (measured, parts) in [&mut host, &mut device].into_iter().zip(ended) {
-        let (times, parts): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        // Each rank was as long as the others, which it waited for.
-        measured.times = times.into_iter().next().unwrap_or_default();
-        let all = Ended::joined(parts);
-        measured.outcome = all.map(|ended| ended.outcome(&problem.matrix));
-    }
     let contenders = [alone, host, device];
     table(&contenders, runs, out)?;
     let [alone, together @ ..] = &contenders;
@@ -320,40 +302,57 @@ pub fn several(
     Ok(())
 }
 
-/// How long each run of a rank took, and what it has in the end, of each way.
-type Ways = [(Vec<Duration>, Ended); 2];
-
-/// Runs a rank's part: with a loop on the host, and as a graph that loops by itself.
+/// Measures a rank's part, with a loop on the host and as a graph that loops by itself. Rank 0 has
+/// the outcomes.
 fn together(
     communicator: &Communicator,
-    part: &Part,
+    parts: &[Part],
     problem: &Problem,
     options: &Options,
-    runs: usize,
-) -> Result<Ways, Failure> {
+) -> Result<[Measured; 2], Failure> {
+    let part = &parts[communicator.rank() as usize];
     let stream = communicator.context().new_stream().map_err(Error::from)?;
     let ranks = Some(communicator.clone());
     let solver = Solver::of_part(&stream, part, ranks, options.limits())?;
     let b = &problem.sides[0].b;
     let system = System::of_part(&stream, b, part.rows.clone(), part.len())?;
-    // All begin a run together.
-    let word = Buffer::<u32>::zeroed(&stream, 1)?;
-    let meet = CollectiveOp::all_reduce(communicator, &word, &word, Reduction::Max)?;
-    let way = |mut way: Way| -> Result<(Vec<Duration>, Ended), Failure> {
-        let mut times = Vec::new();
-        for _ in 0..=runs {
-            Eager::new(&stream)?.record(meet.clone())?;
-            communicator.wait(&stream)?;
-            let start = Instant::now();
-            way.launch(&stream, &solver, &system)?;
-            times.push(start.elapsed());
-        }
-        // The first warms up.
-        times.remove(0);
-        Ok((times, solver.ended(&stream, &system)?))
+    let ways = [
+        (
+            "all devices, looping on the host",
+            Way::Host(Eager::new(&stream)?),
+        ),
+        (
+            "all devices, each by itself",
+            Way::device(&solver, &stream, &system, options.optimize())?,
+        ),
+    ];
+    // All begin a run together, and agree on how long the longest of the first runs took.
+    let longest = Buffer::<u64>::zeroed(&stream, 1)?;
+    let meet = CollectiveOp::all_reduce(communicator, &longest, &longest, Reduction::Max)?;
+    let run = |way: &mut Way, last: Duration| -> Result<(Duration, Duration), Error> {
+        longest.copy_from_host(&stream, &[last.as_nanos() as u64])?;
+        Eager::new(&stream)?.record(meet.clone())?;
+        communicator.wait(&stream)?;
+        let longest = Duration::from_nanos(longest.to_host(&stream)?[0]);
+        let start = Instant::now();
+        way.launch(&stream, &solver, &system)?;
+        Ok((start.elapsed(), longest))
     };
-    Ok([
-        way(Way::Host(Eager::new(&stream)?))?,
-        way(Way::device(&solver, &stream, &system, options.optimize())?)?,
-    ])
+    let measure = |(name, mut way): (&'static str, Way)| -> Result<Measured, Failure> {
+        let mut measured = Measured::new(name);
+        let (warming, _) = run(&mut way, Duration::ZERO)?;
+        while measured.times.len() < RUNS {
+            let (took, longest) = run(&mut way, warming)?;
+            measured.times.push(took);
+            if longest > LONG {
+                break;
+            }
+        }
+        let ended = gather(communicator, parts, solver.ended(&stream, &system)?)?;
+        let leads = communicator.rank() == 0;
+        measured.outcome = leads.then(|| ended.outcome(&problem.matrix));
+        Ok(measured)
+    };
+    let [host, device] = ways;
+    Ok([measure(host)?, measure(device)?])
 }

@@ -39,12 +39,13 @@ pub enum Failure {
     Report(#[from] io::Error),
 }
 
-/// Solves what `options` say on `device`, and reports to `out`. Several devices begin with it.
+/// Solves what `options` say on `device`, or on several of which it is the first, and reports to
+/// `out`.
 pub fn run(device: &Device, options: &Options, out: &mut dyn Write) -> Result<Exit, Failure> {
     let driver = device.driver();
     writeln!(out, "device: {}, driver: {driver}", device.name()?)?;
     if let Some(count) = options.devices {
-        return several::run(device, count, options, out);
+        return several::run(count, options, out);
     }
     let problem = load(options, out)?;
     let matrix = &problem.matrix;

@@ -42,16 +42,6 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// What several devices have, in the order of their parts. All stopped in the same state.
-    pub fn joined(parts: impl IntoIterator<Item = Ended>) -> Option<Ended> {
-        parts.into_iter().reduce(|mut all, part| {
-            all.u.extend(part.u);
-            all.p.extend(part.p);
-            all.x.extend(part.x);
-            all
-        })
-    }
-
     /// What came of the system, of which this is all.
     pub fn outcome(self, matrix: &Matrix) -> Outcome {
         let State { now, next, .. } = self.state;

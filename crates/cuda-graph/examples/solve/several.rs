@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use cuda_graph::cudarc::driver::CudaContext;
 use cuda_graph::{
-    Buffer, Cluster, CollectiveOp, Communicator, CommunicatorOptions, Counters, Device, Eager,
-    Error, Transmission,
+    Buffer, Cluster, CollectiveOp, Communicator, CommunicatorOptions, Counters, Eager, Error,
+    Transmission,
 };
 
 use super::compare;
 use super::job::{Exit, Failure, draw, introduce, judge, load};
 use super::options::Options;
-use super::outcome::{Ended, Outcome};
+use super::outcome::Ended;
 use super::partition::{Part, cuts, divide};
 use super::problem::Problem;
 use super::progress::watched;
@@ -24,7 +24,8 @@ use super::sequence::{Form, Run, Sequence};
 use super::solver::Solver;
 use super::system::System;
 
-/// What a rank did.
+/// What a rank did. What systems ended with is the whole of it at rank 0, and elsewhere the rank's
+/// part.
 pub struct RankRun {
     pub systems: Vec<(Ended, Run)>,
     pub form: Form,
@@ -33,39 +34,13 @@ pub struct RankRun {
     copied: Duration,
 }
 
-/// Solves what `options` say on devices 0 to `count` - 1, of which `first` is the first.
-pub fn run(
-    first: &Device,
-    count: usize,
-    options: &Options,
-    out: &mut dyn Write,
-) -> Result<Exit, Failure> {
+/// Solves what `options` say on devices 0 to `count` - 1.
+pub fn run(count: usize, options: &Options, out: &mut dyn Write) -> Result<Exit, Failure> {
     let contexts = (0..count)
         .map(|ordinal| Ok(cuda_graph::device(ordinal)?.context().clone()))
         .collect::<Result<Vec<_>, Error>>()?;
     let communicators = Communicator::all(&contexts, &CommunicatorOptions::default())?;
-    let problem = load(options, out)?;
-    let parts = divide(&problem.matrix, &cuts(&problem.matrix, count));
-    introduce_parts(out, &parts, &communicators[0], "devices")?;
-    let runs = solve(&communicators, &parts, &problem, options)?;
-    let copied = runs.iter().map(|run| run.copied).max().unwrap_or_default();
-    introduce(out, &runs[0].form, options, &in_words(copied))?;
-    let counters = runs[0].counters;
-    let why_eager = runs[0].form.why_eager.is_some();
-    let outcomes = join(runs, &problem);
-    let solved = outcomes.iter().zip(&problem.sides);
-    let solved: Vec<Solved> = solved
-        .map(|((outcome, run), side)| {
-            Solved::new(outcome, &problem.matrix, side, options.tolerance, *run)
-        })
-        .collect();
-    let exit = judge(out, &solved, options, counters)?;
-    if options.compare && !why_eager {
-        compare::several(first, &communicators, &parts, &problem, options, out)?;
-    } else if options.compare {
-        writeln!(out, "there is no loop on the device to compare with")?;
-    }
-    Ok(exit)
+    run_ranks(&communicators, "devices", options, out)
 }
 
 /// Solves what `options` say on the devices of all processes of `cluster`, of which this is one.
@@ -85,44 +60,58 @@ pub fn run_process(
     };
     let (name, driver) = (device.name()?, device.driver());
     writeln!(out, "device: {name}, driver: {driver}")?;
+    run_ranks(&[communicator], "processes", options, out)
+}
+
+/// Solves what `options` say on the ranks of this process, and says so where the first of them is
+/// rank 0.
+fn run_ranks(
+    communicators: &[Communicator],
+    what: &str,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<Exit, Failure> {
+    let first = &communicators[0];
     let problem = load(options, out)?;
-    let count = communicator.size() as usize;
-    let parts = divide(&problem.matrix, &cuts(&problem.matrix, count));
-    introduce_parts(out, &parts, &communicator, "processes")?;
-    let part = &parts[communicator.rank() as usize];
-    let ranks = std::slice::from_ref(&communicator);
-    let runs = on_ranks(ranks, |_, communicator| {
-        solve_part(part, communicator, &problem, options)
-    })?;
-    let copied = runs[0].copied;
-    introduce(out, &runs[0].form, options, &in_words(copied))?;
-    let counters = runs[0].counters;
-    let mut solved = Vec::new();
-    let systems = runs.into_iter().flat_map(|run| run.systems);
-    for ((ended, run), side) in systems.zip(&problem.sides) {
-        let ended = gather(&communicator, &parts, ended)?;
-        if communicator.rank() == 0 {
-            let (matrix, outcome) = (&problem.matrix, ended.outcome(&problem.matrix));
-            solved.push(Solved::new(&outcome, matrix, side, options.tolerance, run));
+    let parts = divide(
+        &problem.matrix,
+        &cuts(&problem.matrix, first.size() as usize),
+    );
+    introduce_parts(out, &parts, first, what)?;
+    let mut runs = solve(communicators, &parts, &problem, options)?;
+    let run = runs.swap_remove(0);
+    introduce(out, &run.form, options, &in_words(run.copied))?;
+    let exit = match first.rank() {
+        0 => {
+            let solved = run.systems.into_iter().zip(&problem.sides);
+            let solved: Vec<Solved> = solved
+                .map(|((ended, run), side)| {
+                    let outcome = ended.outcome(&problem.matrix);
+                    Solved::new(&outcome, &problem.matrix, side, options.tolerance, run)
+                })
+                .collect();
+            judge(out, &solved, options, run.counters)?
         }
+        // Rank 0's process says.
+        _ => Exit::Solved,
+    };
+    if options.compare && run.form.why_eager.is_none() {
+        compare::several(communicators, &parts, &problem, options, out)?;
+    } else if options.compare {
+        writeln!(out, "there is no loop on the device to compare with")?;
     }
-    match communicator.rank() {
-        0 => Ok(judge(out, &solved, options, counters)?),
-        // The first one says.
-        _ => Ok(Exit::Solved),
-    }
+    Ok(exit)
 }
 
 /// Brings to rank 0 what all ranks have in the end; the others keep their parts.
-fn gather(
-    communicator: &Communicator,
-    parts: &[Part],
-    ended: Ended,
-) -> Result<Ended, cuda_graph::Error> {
+pub fn gather(communicator: &Communicator, parts: &[Part], ended: Ended) -> Result<Ended, Error> {
     let stream = communicator.context().new_stream()?;
     let n = parts.last().map_or(0, |part| part.rows.end);
     let part = &parts[communicator.rank() as usize];
-    let gathered = |own: Vec<f64>| -> Result<Vec<f64>, cuda_graph::Error> {
+    let gathered = |own: Vec<f64>| -> Result<Vec<f64>, Error> {
+        if parts.len() == 1 {
+            return Ok(own);
+        }
         let all = Buffer::<f64>::zeroed(&stream, n)?;
         all.slice(part.rows.clone())?
             .copy_from_host(&stream, &own)?;
@@ -141,7 +130,10 @@ fn gather(
         let exchange = CollectiveOp::exchange(communicator, messages)?;
         Eager::new(&stream)?.record(exchange)?;
         communicator.wait(&stream)?;
-        all.to_host(&stream)
+        match communicator.rank() {
+            0 => all.to_host(&stream),
+            _ => Ok(own),
+        }
     };
     Ok(Ended {
         state: ended.state,
@@ -178,17 +170,18 @@ pub fn solve(
     problem: &Problem,
     options: &Options,
 ) -> Result<Vec<RankRun>, Failure> {
-    on_ranks(communicators, |rank, communicator| {
-        solve_part(&parts[rank], communicator, problem, options)
+    on_ranks(communicators, |communicator| {
+        solve_part(communicator, parts, problem, options)
     })
 }
 
 fn solve_part(
-    part: &Part,
     communicator: &Communicator,
+    parts: &[Part],
     problem: &Problem,
     options: &Options,
 ) -> Result<RankRun, Failure> {
+    let part = &parts[communicator.rank() as usize];
     let start = Instant::now();
     let stream = communicator.context().new_stream().map_err(Error::from)?;
     let limits = options.limits();
@@ -214,7 +207,8 @@ fn solve_part(
             false => sequence.solve(system)?,
         };
         form.get_or_insert_with(|| sequence.form());
-        all.push((solver.ended(&stream, system)?, run));
+        let ended = gather(communicator, parts, solver.ended(&stream, system)?)?;
+        all.push((ended, run));
     }
     Ok(RankRun {
         systems: all,
@@ -224,27 +218,10 @@ fn solve_part(
     })
 }
 
-/// What came of each system, and how long the slowest rank took.
-pub fn join(runs: Vec<RankRun>, problem: &Problem) -> Vec<(Outcome, Run)> {
-    let mut ranks: Vec<_> = runs
-        .into_iter()
-        .map(|run| run.systems.into_iter())
-        .collect();
-    let system = |_| {
-        let parts: Vec<(Ended, Run)> = ranks.iter_mut().filter_map(Iterator::next).collect();
-        let slowest = parts.iter().map(|(_, run)| *run).max_by_key(|run| run.took);
-        let ended = Ended::joined(parts.into_iter().map(|(ended, _)| ended));
-        let both = ended.zip(slowest);
-        let (ended, run) = both.expect("each rank did each system");
-        (ended.outcome(&problem.matrix), run)
-    };
-    problem.sides.iter().map(system).collect()
-}
-
 /// Runs `work` for each rank on a thread of its own. If one fails, all end.
 pub fn on_ranks<T: Send>(
     communicators: &[Communicator],
-    work: impl Fn(usize, &Communicator) -> Result<T, Failure> + Sync,
+    work: impl Fn(&Communicator) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
     /// The other ranks would wait for one that is gone, also by a panic.
     struct Abort<'a>(&'a Communicator);
@@ -256,18 +233,15 @@ pub fn on_ranks<T: Send>(
     }
 
     let done: Vec<Result<T, Failure>> = thread::scope(|scope| {
-        let ranks = communicators
-            .iter()
-            .enumerate()
-            .map(|(rank, communicator)| {
-                let work = &work;
-                scope.spawn(move || {
-                    let abort = Abort(communicator);
-                    let done = work(rank, communicator)?;
-                    std::mem::forget(abort);
-                    Ok(done)
-                })
-            });
+        let ranks = communicators.iter().map(|communicator| {
+            let work = &work;
+            scope.spawn(move || {
+                let abort = Abort(communicator);
+                let done = work(communicator)?;
+                std::mem::forget(abort);
+                Ok(done)
+            })
+        });
         let ranks: Vec<_> = ranks.collect();
         let join = |rank: thread::ScopedJoinHandle<'_, _>| {
             rank.join()

@@ -37,8 +37,8 @@ calls! {
 }
 
 /// Reads a word of the device into host memory.
-pub(crate) fn read_word(to: u64, from: u64, stream: CUstream) -> Result<()> {
-    call!(cuMemcpyDtoHAsync_v2(to as *mut c_void, from, 4, stream))
+pub(crate) fn read_word(to: *mut c_void, from: u64, stream: CUstream) -> Result<()> {
+    call!(cuMemcpyDtoHAsync_v2(to, from, 4, stream))
 }
 
 pub(crate) fn fill(params: &CUDA_MEMSET_NODE_PARAMS_v2, stream: CUstream) -> Result<()> {

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::{Body, Checkpoint, Control, Flag, Flow, Foreign, Recorder, Records, checked, recorded};
-use crate::collective::{self, Communicator};
+use super::{
+    Body, Checkpoint, Control, Flag, Flow, Foreign, Recorder, Records, checked, read_flag, recorded,
+};
+use crate::collective::Communicator;
 use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, ChildOp, Graph, NodeId, Operation};
 use crate::memory::Region;
 use crate::op::{Op, Tag};
 use crate::retain::{Fence, drop_after};
-use crate::{Error, Owner, PinnedBuffer, Result, driver};
+use crate::{Error, Owner, Result, driver};
 
 /// So many operations are held before a fence is made for them.
 const MOST_HELD: usize = 256;
@@ -26,8 +28,6 @@ const MOST_HELD: usize = 256;
 /// other.
 pub struct Eager {
     pub(super) stream: Arc<CudaStream>,
-    /// Where flags are read to.
-    word: PinnedBuffer<u32>,
     /// The operations that may still run, and flags that are read.
     held: Vec<Owner>,
     /// What foreign work may use.
@@ -45,8 +45,7 @@ impl Eager {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyCapturing`] while the stream is captured; [`Error::PerThreadStream`]; the
-    /// driver's if there is no memory to read flags to.
+    /// [`Error::AlreadyCapturing`] while the stream is captured; [`Error::PerThreadStream`].
     pub fn new(stream: &Arc<CudaStream>) -> Result<Eager> {
         if stream.cu_stream() as usize == driver::stream::PER_THREAD {
             return Err(Error::PerThreadStream);
@@ -55,7 +54,6 @@ impl Eager {
         refuse_captured(stream)?;
         Ok(Eager {
             stream: stream.clone(),
-            word: PinnedBuffer::zeroed(stream.context(), 1)?,
             held: Vec::new(),
             kept: Vec::new(),
             stopped: None,
@@ -149,13 +147,11 @@ impl Eager {
 
     /// The flag once everything before has run.
     fn read(&mut self, flag: &Region) -> Result<u32> {
-        refuse_captured(&self.stream)?;
         self.held.extend(flag.owner.clone());
-        driver::run::read_word(self.word.address(), flag.address(), self.stream.cu_stream())?;
-        collective::wait_for_step(&self.stream, &mut self.communicators)?;
+        let value = read_flag(flag, &self.stream, &mut self.communicators)?;
         // Nothing runs any more.
         self.held.clear();
-        Ok(self.word.to_vec()[0])
+        Ok(value)
     }
 }
 
@@ -268,9 +264,6 @@ impl Records for Eager {
 
 impl Drop for Eager {
     fn drop(&mut self) {
-        // Freeing pinned memory waits for the device, so it is left to when there is nothing to
-        // wait for.
-        self.kept.push(self.word.owner());
         self.kept.append(&mut self.held);
         self.end_step();
     }

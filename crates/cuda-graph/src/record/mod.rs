@@ -17,6 +17,7 @@ mod guard;
 mod joined;
 mod over;
 mod path;
+mod read;
 mod resumed;
 mod run;
 
@@ -31,6 +32,7 @@ use cudarc::driver::{CudaContext, CudaStream};
 pub use eager::Eager;
 pub use guard::{Branch, Capture, Joint, Kind, Root, Split};
 pub use path::{ForeignBlock, Path};
+pub(crate) use read::read_flag;
 pub(crate) use resumed::resume_after;
 pub use run::Captured;
 pub use step::Step;

@@ -15,13 +15,13 @@ use super::shape::{Fit, NotApplied, Shape};
 use super::standing::Standing;
 use super::{Counters, ReplayOptions};
 use crate::collective::{self, Communicator};
-use crate::driver::begun::refuse_captured;
 use crate::exec::Exec;
 use crate::graph::{AnyOp, Checkpoints};
 use crate::kernel::{AnyParam, digest_of, values_given};
 use crate::memory::{Region, bytes_of_owner};
 use crate::op::Op;
-use crate::{Error, PinnedBuffer, Result, driver};
+use crate::record::read_flag;
+use crate::{Error, Result};
 
 /// So many sets of arguments are remembered for a section.
 const REMEMBERED: usize = 8;
@@ -91,8 +91,6 @@ pub(super) struct Core {
     /// Counts calls, for outcomes to tell whether they are the last. None before there is one that
     /// asks.
     pub serial: Option<Arc<AtomicU64>>,
-    /// Where flags are read to.
-    word: Option<PinnedBuffer<u32>>,
     /// Those that the step has collectives of.
     pub communicators: Vec<Communicator>,
     /// An executable was made or changed since the memory that all hold was counted.
@@ -114,7 +112,6 @@ impl Core {
             resumes: false,
             serial: None,
             script: Vec::new(),
-            word: None,
             communicators: Vec::new(),
             uncounted: false,
         }
@@ -512,16 +509,7 @@ impl Core {
 
     /// A flag once everything before has run.
     pub(super) fn read(&mut self, flag: &Region, stream: &Arc<CudaStream>) -> Result<u32> {
-        refuse_captured(stream)?;
-        let word = match &self.word {
-            Some(word) => word,
-            None => self.word.insert(PinnedBuffer::zeroed(&self.context, 1)?),
-        };
-        driver::bind(stream.context())?;
-        driver::run::read_word(word.address(), flag.address(), stream.cu_stream())?;
-        let word = word.clone();
-        collective::wait_for_step(stream, &mut self.communicators)?;
-        Ok(word.to_vec()[0])
+        read_flag(flag, stream, &mut self.communicators)
     }
 
     /// Where a section stopped, once everything before has run.
@@ -758,7 +746,6 @@ impl Core {
         self.sections.clear();
         self.made.clear();
         self.last_call = LastCall::Never;
-        self.word = None;
         self.context = context.clone();
     }
 }

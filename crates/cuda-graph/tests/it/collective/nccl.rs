@@ -18,6 +18,8 @@ use cuda_graph::{
 use crate::fixture::in_process;
 
 const CASE: &str = "CUDA_GRAPH_NCCL_CASE";
+/// Tells NCCL, from 2.30 on, that ranks may share a device.
+const SHARED: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
 const SETTINGS: [(&str, &str); 4] = [
     ("NCCL_GRAPH_MIXING_SUPPORT", "0"),
     ("NCCL_RUNTIME_CONNECT", "0"),
@@ -78,7 +80,7 @@ fn start(case: &str, rank: usize, port: u16) -> Child {
         .env("CUDA_GRAPH_RENDEZVOUS", format!("127.0.0.1:{port}"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if devices == 1 {
+    if devices == 1 && std::env::var_os(SHARED).is_none() {
         command.env("NCCL_HOSTID", format!("machine {rank}"));
     }
     command.spawn().expect("the test starts itself")

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use super::job::{self, Exit, Failure};
 use super::matrix::{Entry, Matrix};
 use super::options::{self, Options, Request};
-use super::outcome::{Ended, Outcome, Reason, relative_residual};
+use super::outcome::{Outcome, Reason, relative_residual};
 use super::partition::{Part, cuts, divide, whole};
 use super::problem::Problem;
-use super::several::{join, on_ranks, run_process, solve};
+use super::several::{gather, on_ranks, run_process, solve};
 use super::solver::{Limits, Solver};
 use super::system::System;
 use crate::fixture::{context, is_software, on_devices};
@@ -130,17 +130,22 @@ fn eagerly(problem: &Problem, cuts: &[usize], limits: Limits) -> Outcome {
     let contexts = vec![context(); parts.len()];
     let options = CommunicatorOptions::default().timeout(Duration::from_secs(20));
     let ranks = Communicator::all(&contexts, &options).unwrap();
-    let ended = on_ranks(&ranks, |rank, communicator| {
-        let (part, b) = (&parts[rank], &problem.sides[0].b);
+    let mut ended = on_ranks(&ranks, |communicator| {
+        let part = &parts[communicator.rank() as usize];
+        let b = &problem.sides[0].b;
         let stream = communicator.context().new_stream().map_err(Error::from)?;
         let solver = Solver::of_part(&stream, part, Some(communicator.clone()), limits)?;
         let system = System::of_part(&stream, b, part.rows.clone(), part.len())?;
         solver.record(&mut Eager::new(&stream)?, &system)?;
         solver.wait(&stream)?;
-        Ok(solver.ended(&stream, &system)?)
-    });
-    let ended = Ended::joined(ended.unwrap()).unwrap();
-    ended.outcome(&problem.matrix)
+        Ok(gather(
+            communicator,
+            &parts,
+            solver.ended(&stream, &system)?,
+        )?)
+    })
+    .unwrap();
+    ended.swap_remove(0).outcome(&problem.matrix)
 }
 
 /// However the rows are divided, also into empty parts.
@@ -259,14 +264,15 @@ fn all_stop_together() {
         let ranks = Communicator::all(contexts, &CommunicatorOptions::default()).unwrap();
         let iterations = [300, 600].map(|cut| {
             let parts = divide(&problem.matrix, &[cut]);
-            let runs = solve(&ranks, &parts, &problem, &options).unwrap();
+            let mut runs = solve(&ranks, &parts, &problem, &options).unwrap();
             let states: Vec<_> = runs
                 .iter()
                 .map(|run| run.systems[0].0.state.next)
                 .map(|turn| (turn.iterations, turn.residual.to_bits(), turn.status))
                 .collect();
             assert_eq!(states[0], states[1]);
-            let (outcome, _) = &join(runs, &problem)[0];
+            let (ended, _) = runs[0].systems.swap_remove(0);
+            let outcome = ended.outcome(&problem.matrix);
             let residual = relative_residual(&problem.matrix, &outcome.x, &problem.sides[0].b);
             assert!(residual <= 2e-9, "{residual}");
             outcome.iterations
@@ -282,7 +288,8 @@ fn one_that_fails_ends_all() {
     let ranks = Communicator::all(&contexts, &CommunicatorOptions::default()).unwrap();
     let problem = Problem::new("grid".into(), Matrix::poisson(12), 1);
     let parts = divide(&problem.matrix, &[40, 80]);
-    let failed = on_ranks(&ranks, |rank, communicator| {
+    let failed = on_ranks(&ranks, |communicator| {
+        let rank = communicator.rank() as usize;
         if rank == 1 {
             return Err(Failure::Report(std::io::Error::other("rank 1 is gone")));
         }
@@ -313,8 +320,15 @@ fn more_devices_than_there_are() {
 fn a_process_of_a_cluster_solves() {
     let cluster = Cluster::new(0, 1, 0, "127.0.0.1", 29_876).unwrap();
     let mut told = Vec::new();
-    let done = run_process(&cluster, &options("--grid 30 --systems 2"), &mut told);
-    let told = String::from_utf8(told).unwrap();
-    assert_eq!(done.unwrap(), Exit::Solved, "{told}");
-    assert!(told.contains("1 processes of 900 to 900 rows"), "{told}");
+    for (line, wants) in [
+        ("--grid 30 --systems 2", "1 processes of 900 to 900 rows"),
+        ("--grid 30 --compare", "each by itself"),
+    ] {
+        told.clear();
+        let done = run_process(&cluster, &options(line), &mut told);
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(done.unwrap(), Exit::Solved, "{told}");
+        assert!(told.contains(wants), "{told}");
+        assert!(!told.contains("DIFFER"), "{told}");
+    }
 }
