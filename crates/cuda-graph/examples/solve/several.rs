@@ -50,7 +50,11 @@ pub fn run_process(
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<Exit, Failure> {
-    let device = cuda_graph::device(cluster.local_rank() as usize)?;
+    // Processes share the devices there are, if NCCL is told to let them.
+    cuda_graph::device(0)?;
+    let devices = CudaContext::device_count().map_err(Error::from)?;
+    let ordinal = cluster.local_rank() as usize % devices.max(1) as usize;
+    let device = cuda_graph::device(ordinal)?;
     let ways = CommunicatorOptions::default();
     let communicator = Communicator::join(device.context(), cluster, &ways)?;
     let mut nowhere = std::io::sink();

@@ -1,8 +1,10 @@
 //! NCCL as the engine: on a GPU, where its library is found.
 //!
-//! Ranks are processes: with two devices each has its own. With one, both have that, and NCCL takes
-//! them for ranks of two machines (`NCCL_HOSTID`), which it connects by the network: then
-//! collectives are no single kernels, and only run eagerly.
+//! Ranks are processes: with two devices each has its own. With one, both have that. NCCL from 2.30
+//! on does the same as on two devices then, if it is told to (`NCCL_MULTI_RANK_GPU_ENABLE=1`): set
+//! that to run everything here. Otherwise NCCL takes them for ranks of two machines
+//! (`NCCL_HOSTID`), which it connects by the network: then collectives are no single kernels, and
+//! only run eagerly.
 //!
 //! A test that cannot run says so.
 
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use cuda_graph::cudarc::driver::CudaContext;
 use cuda_graph::{
     Buffer, Cluster, CollectiveOp, Communicator, CommunicatorOptions, Driver, Eager, Engine, Error,
-    FillOp, Graph, Recorder, Reduction, Replay, Transmission,
+    FillOp, Graph, KernelOp, Module, Recorder, Reduction, Replay, Transmission,
 };
 
 use crate::fixture::in_process;
@@ -60,6 +62,11 @@ fn with_settings(test: &str) -> bool {
     false
 }
 
+/// Whether collectives between processes are single kernels here, which graphs take.
+fn are_kernels() -> bool {
+    std::env::var_os(SHARED).is_some() || CudaContext::device_count().unwrap() > 1
+}
+
 /// Starts rank `rank` of two as a process that does `case`.
 fn start(case: &str, rank: usize, port: u16) -> Child {
     let devices = CudaContext::device_count().unwrap();
@@ -100,7 +107,7 @@ fn on_two(case: &str) -> Option<[String; 2]> {
         let output = rank.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
-        let left = case.starts_with("leaves") && text.contains("leaving");
+        let left = text.contains("leaving");
         assert!(output.status.success() || left, "{case}:\n{text}");
         text
     }))
@@ -112,7 +119,7 @@ fn rank() {
     let cluster = Cluster::from_environment().unwrap();
     let device = cuda_graph::device(cluster.local_rank() as usize).unwrap();
     let timeout = match std::env::var(CASE).as_deref() {
-        Ok("never_launches") => Duration::from_secs(3),
+        Ok("never_launches" | "killed_in_a_loop" | "stays_in_a_loop") => Duration::from_secs(3),
         _ => Duration::from_secs(20),
     };
     let options = CommunicatorOptions::default().timeout(timeout);
@@ -122,6 +129,10 @@ fn rank() {
         Ok("every_kind") => every_kind_of(&communicator),
         Ok("leaves_early") => leave(&communicator),
         Ok("never_launches") => never_launch(&communicator),
+        Ok("loops_in_step") => loop_in_step(&communicator),
+        Ok("killed_in_a_loop") => loop_for_ever(&communicator, true),
+        Ok("stays_in_a_loop") => loop_for_ever(&communicator, false),
+        Ok("goes_in_every_order") => go_in_every_order(&communicator),
         other => panic!("no case: {other:?}"),
     }
 }
@@ -154,7 +165,10 @@ fn every_kind_of(communicator: &Communicator) {
             }
             Err(error) => {
                 let error = error.to_string();
-                assert!(error.contains("not by one kernel"), "{error}");
+                assert!(
+                    !are_kernels() && error.contains("not by one kernel"),
+                    "{error}"
+                );
                 println!("{error}");
             }
         }
@@ -255,6 +269,219 @@ fn never_launches() {
     if let Some([zero, _]) = on_two("never_launches") {
         assert!(zero.contains("nothing got on"), "{zero}");
     }
+}
+
+/// Runs a case on two ranks whose loops have collectives.
+fn in_loops(case: &str) -> Option<[String; 2]> {
+    if are_kernels() {
+        return on_two(case);
+    }
+    println!("collective::nccl::{case} did not run: between machines loops take no collectives");
+    None
+}
+
+/// Each device loops by itself, as long as all say together: the same by every recorder.
+fn loop_in_step(communicator: &Communicator) {
+    let rank = communicator.rank();
+    let context = communicator.context();
+    let stream = context.new_stream().unwrap();
+    let left = numbers(communicator, 0, 1);
+    let go = numbers(communicator, 0, 1);
+    let total = numbers(communicator, 0, 1);
+    let turns = numbers(communicator, 0, 3);
+    let (one, inner) = (numbers(communicator, 1, 1), numbers(communicator, 0, 1));
+    let most = |to: &Buffer<u32>, from: &Buffer<u32>| {
+        CollectiveOp::all_reduce(communicator, to, from, Reduction::Max)
+    };
+    let kernel = kernels(communicator);
+    // Rank 1 has more to do; rank 0 goes on as long. The loop within runs once in two turns.
+    let step = |r: &mut dyn Recorder| -> cuda_graph::Result<()> {
+        r.record(FillOp::new(&left, 5 + 8 * rank)?)?;
+        r.record(FillOp::new(&turns, 0u32)?)?;
+        r.record(FillOp::new(&total, 0u32)?)?;
+        r.do_while_nonzero(&go, |turn| {
+            turn.record(kernel("add", &turns.slice(..1)?, &one))?;
+            turn.record(kernel("lower", &left, &one))?;
+            let sum = CollectiveOp::all_reduce(communicator, &inner, &one, Reduction::Sum)?;
+            turn.record(sum)?;
+            turn.record(kernel("add", &total, &inner))?;
+            turn.record(kernel("odd", &inner, &turns.slice(..1)?))?;
+            turn.while_nonzero(&inner, |within| {
+                within.record(kernel("add", &turns.slice(1..2)?, &one))?;
+                within.record(FillOp::new(&inner, 0u32)?)?;
+                within.record(most(&inner, &inner)?).map(drop)
+            })?;
+            turn.record(most(&go, &left)?).map(drop)
+        })
+    };
+    let check = |what: &str| {
+        let read = |buffer: &Buffer<u32>| buffer.to_host(&stream).unwrap();
+        let wants = (vec![26], vec![13, 7, 0]);
+        assert_eq!((read(&total), read(&turns)), wants, "{what} on rank {rank}");
+    };
+    let mut eager = Eager::new(&stream).unwrap();
+    step(&mut eager).unwrap();
+    communicator.wait(&stream).unwrap();
+    check("eager");
+    let (graph, ()) = Graph::record(context, |path| step(path)).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    for _ in 0..3 {
+        exec.launch(&stream).unwrap();
+        communicator.wait(&stream).unwrap();
+        check("graph");
+    }
+    let (graph, ()) = Graph::capture(&stream, |captured| step(captured)).unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    exec.launch(&stream).unwrap();
+    communicator.wait(&stream).unwrap();
+    check("capture");
+    let mut replay = Replay::new(context).unwrap();
+    for _ in 0..3 {
+        replay.call(&stream, |r| step(r)).unwrap();
+        communicator.wait(&stream).unwrap();
+        check("replay");
+    }
+    assert!(replay.why_eager().is_none());
+    assert_eq!(replay.counters().builds, 1);
+    communicator.check().unwrap();
+}
+
+/// Kernels of one thread, each of which does `to = to op from`: `add`; `lower`, as far as 0; and
+/// `odd`, whether `from` is.
+fn kernels(communicator: &Communicator) -> impl Fn(&str, &Buffer<u32>, &Buffer<u32>) -> KernelOp {
+    let kernel = |name: &str, work: &str| {
+        format!(
+            ".visible .entry {name}(.param .u64 to, .param .u64 from) {{
+                .reg .b64 %a, %b;
+                .reg .b32 %t, %f, %r;
+                ld.param.u64 %a, [to];
+                ld.param.u64 %b, [from];
+                ld.global.u32 %t, [%a];
+                ld.global.u32 %f, [%b];
+                {work}
+                st.global.u32 [%a], %r;
+                ret;
+            }}\n"
+        )
+    };
+    let text = [
+        ".version 6.0\n.target sm_52\n.address_size 64\n".into(),
+        kernel("add", "add.u32 %r, %t, %f;"),
+        kernel("lower", "max.u32 %r, %t, %f; sub.u32 %r, %r, %f;"),
+        kernel("odd", "and.b32 %r, %f, 1;"),
+    ]
+    .concat();
+    let module = Module::load(communicator.context(), text).unwrap();
+    move |name, to, from| {
+        let kernel = module.kernel(name).unwrap();
+        // SAFETY: the kernel reads a word at both addresses, and writes the first.
+        unsafe { KernelOp::new(&kernel, crate::fixture::one(), (to, from)) }.unwrap()
+    }
+}
+
+#[test]
+fn loops_in_step() {
+    in_loops("loops_in_step");
+}
+
+/// A loop that nobody ends. Rank 1 dies in there, or never comes.
+fn loop_for_ever(communicator: &Communicator, dies: bool) {
+    let stream = communicator.context().new_stream().unwrap();
+    let go = numbers(communicator, 1, 1);
+    let (graph, ()) = Graph::record(communicator.context(), |path| {
+        path.while_nonzero(&go, |turn| {
+            let sum = CollectiveOp::all_reduce(communicator, &go, &go, Reduction::Max)?;
+            turn.record(sum).map(drop)
+        })
+    })
+    .unwrap();
+    let mut exec = graph.instantiate().unwrap();
+    let comes = communicator.rank() == 0 || dies;
+    if comes {
+        exec.launch(&stream).unwrap();
+    }
+    if communicator.rank() == 1 {
+        std::thread::sleep(Duration::from_secs(2));
+        println!("leaving");
+        if dies {
+            let me = std::process::id().to_string();
+            Command::new("kill").args(["-KILL", &me]).status().unwrap();
+        }
+        std::thread::sleep(Duration::from_secs(8));
+        std::process::exit(3);
+    }
+    let begun = Instant::now();
+    let failed = communicator.wait(&stream).unwrap_err();
+    println!("told after {:?}: {failed}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(12));
+    drop((exec, graph));
+    let word = Buffer::<u32>::zeroed(&stream, 1).unwrap();
+    let graph = Graph::new(communicator.context()).unwrap();
+    graph.add(FillOp::new(&word, 7u32).unwrap(), ()).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(word.to_host(&stream).unwrap(), [7]);
+}
+
+#[test]
+fn killed_in_a_loop() {
+    if let Some([zero, _]) = in_loops("killed_in_a_loop") {
+        assert!(zero.contains("told after"), "{zero}");
+        println!("{zero}");
+    }
+}
+
+#[test]
+fn stays_in_a_loop() {
+    if let Some([zero, _]) = in_loops("stays_in_a_loop") {
+        assert!(zero.contains("nothing got on"), "{zero}");
+        println!("{zero}");
+    }
+}
+
+/// Both ranks let go of graph, executable, operation and communicator in every order, while what
+/// they launched still runs.
+fn go_in_every_order(first: &Communicator) {
+    let stream = first.context().new_stream().unwrap();
+    let cluster = |turn: u16| {
+        let address = std::env::var("CUDA_GRAPH_RENDEZVOUS").unwrap();
+        let (host, port) = address.rsplit_once(':').unwrap();
+        let port = port.parse::<u16>().unwrap().wrapping_add(turn).max(1024);
+        Cluster::new(first.rank(), 2, 0, host, port).unwrap()
+    };
+    let mut orders = Vec::new();
+    for order in 0..256usize {
+        let order = [order & 3, order >> 2 & 3, order >> 4 & 3, order >> 6];
+        if (0..4).all(|at| order.contains(&at)) {
+            orders.push(order);
+        }
+    }
+    assert_eq!(orders.len(), 24);
+    for (turn, order) in (1..).zip(orders.into_iter().step_by(3)) {
+        let options = options();
+        let communicator = Communicator::join(first.context(), &cluster(turn), &options).unwrap();
+        let own = numbers(&communicator, 10 * first.rank(), 4);
+        let sum = CollectiveOp::all_reduce(&communicator, &own, &own, Reduction::Sum).unwrap();
+        let graph = Graph::new(first.context()).unwrap();
+        graph.add(sum.clone(), ()).unwrap();
+        let mut exec = graph.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        let mut things: [Option<Box<dyn std::any::Any>>; 4] = [
+            Some(Box::new(communicator)),
+            Some(Box::new(graph)),
+            Some(Box::new(exec)),
+            Some(Box::new(sum)),
+        ];
+        for at in order {
+            drop(things[at].take());
+        }
+        assert_eq!(own.to_host(&stream).unwrap(), [10, 12, 14, 16], "{order:?}");
+    }
+    first.check().unwrap();
+}
+
+#[test]
+fn goes_in_every_order() {
+    in_loops("goes_in_every_order");
 }
 
 /// A rank that sends to itself does so by one kernel: in graphs, in loops of the device, updated,
