@@ -127,21 +127,14 @@ pub(super) fn check(contexts: &[Arc<CudaContext>]) -> std::result::Result<(), St
     let mut devices: Vec<i32> = contexts.iter().map(|context| context.cu_device()).collect();
     devices.sort_unstable();
     devices.dedup();
-    if devices.len() < contexts.len() && !devices_are_shared() {
-        return Err(format!(
-            "ranks share a device, which NCCL allows from 2.30 on where {SHARED}=1 is set"
-        ));
+    match devices.len() == contexts.len() {
+        true => Ok(()),
+        false => Err(
+            "ranks of one process share a device, where NCCL serves only ranks that are \
+                      processes"
+                .into(),
+        ),
     }
-    Ok(())
-}
-
-/// Tells NCCL, from 2.30 on, that ranks may share a device.
-const SHARED: &str = "NCCL_MULTI_RANK_GPU_ENABLE";
-
-fn devices_are_shared() -> bool {
-    let number = std::env::var(SHARED).ok();
-    let number = number.and_then(|text| text.trim().parse::<i64>().ok());
-    number.is_some_and(|number| number != 0)
 }
 
 /// A number that ranks find each other by: rank 0 makes it, and gives it to the others.

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use cuda_graph::cudarc::driver::CudaStream;
-use cuda_graph::{Buffer, Eager, Exec, FillOp, Graph, HostOp, KernelOp, Node, Recorder, Result};
+use cuda_graph::{
+    Buffer, Eager, Exec, FillOp, Graph, HostOp, KernelOp, Node, Recorder, Replay, Result,
+};
 
 use super::kernels::{kernels, put};
 use super::{BUILT, Through, alone, launch, recorded};
@@ -308,4 +310,36 @@ fn eagerly_what_was_left_still_runs() {
         stream.synchronize().unwrap();
         seen.assert_dropped("it has run");
     }
+}
+
+/// Ranks of one device wait for each other there: letting a recorder go must not wait for what
+/// other streams do.
+#[test]
+fn nothing_that_goes_waits_for_other_streams() {
+    let _alone = alone();
+    let stream = stream();
+    let other = stream.context().new_stream().unwrap();
+    let flag = Buffer::from_host(&stream, &[0]).unwrap();
+    let door = Arc::new(Door::default());
+    let mut before = Eager::new(&other).unwrap();
+    door.close();
+    before.record(door.op()).unwrap();
+    door.until_someone_waits();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let going = std::thread::spawn(move || {
+        // The host decides, as it has to call the body's operation.
+        let step =
+            |r: &mut dyn Recorder| r.if_nonzero(&flag, |r| r.record(HostOp::new(|| ())).map(drop));
+        let mut eager = Eager::new(&stream).unwrap();
+        step(&mut eager).unwrap();
+        drop(eager);
+        let mut replay = Replay::new(stream.context()).unwrap();
+        replay.call(&stream, |r| step(r)).unwrap();
+        drop(replay);
+        done.send(()).unwrap();
+    });
+    let gone = is_done.recv_timeout(std::time::Duration::from_secs(10));
+    door.open();
+    going.join().unwrap();
+    gone.expect("it waited for the other stream");
 }
