@@ -5,7 +5,8 @@
 use std::thread;
 
 use cuda_graph::{
-    Body, Buffer, CollectiveOp, Eager, Ranks, Recorder, Reduction, Replay, Result, Transmission,
+    Body, Buffer, CollectiveOp, Communicator, Eager, Graph, Ranks, Recorder, Reduction, Replay,
+    Result, Transmission,
 };
 
 use super::{Rank, may_loop, ranks};
@@ -187,7 +188,7 @@ impl Does {
                     branches.iter_mut().map(|it| it as _).collect();
                 return r.parallel(&mut branches);
             }
-            Does::Twice(..) if !may_loop(size) => return self.flat(rank, memory, r),
+            Does::Twice(..) if !memory.loops => return self.flat(rank, memory, r),
             Does::Twice(counter, inside) => {
                 let (left, less) = (&memory.left.slice(*counter..counter + 1)?, &memory.less);
                 r.record(cuda_graph::FillOp::new(left, 2)?)?;
@@ -296,6 +297,8 @@ struct Memory {
     whole: Buffer<u32>,
     left: Buffer<u32>,
     less: Buffer<u32>,
+    /// Whether the ranks' devices may loop at once.
+    loops: bool,
 }
 
 fn setting(name: &str, otherwise: usize) -> usize {
@@ -303,83 +306,135 @@ fn setting(name: &str, otherwise: usize) -> usize {
     set.unwrap_or(otherwise)
 }
 
+/// What all ranks do, from what words on, and how.
+struct Program {
+    seed: usize,
+    does: Vec<Does>,
+    words: Vec<Vec<u32>>,
+    how: usize,
+    times: usize,
+}
+
+impl Program {
+    /// The programs to run, of `size` ranks or of any number.
+    fn all(size: Option<usize>) -> impl Iterator<Item = Program> {
+        let first = setting("CUDA_GRAPH_COLLECTIVE_SEED", 1);
+        let seeds = first..first + setting("CUDA_GRAPH_COLLECTIVE_PROGRAMS", 12);
+        seeds.map(move |seed| {
+            let mut random = Random(seed as u64);
+            let any = 1 + random.below(4);
+            let size = size.unwrap_or(any);
+            let length = 1 + random.below(8);
+            let does = (0..length).map(|_| Does::any(&mut random, size, 2));
+            let does = does.collect();
+            let mut words = || (0..WORDS).map(|_| random.below(1 << 32) as u32).collect();
+            Program {
+                seed,
+                does,
+                words: (0..size).map(|_| words()).collect(),
+                how: random.below(3),
+                times: 1 + random.below(3),
+            }
+        })
+    }
+
+    fn record(&self, rank: &Rank, memory: &Memory, r: &mut dyn Recorder) -> Result<()> {
+        let mut does = self.does.iter();
+        does.try_for_each(|does| does.record(rank, memory, r))
+    }
+
+    fn memory(&self, rank: &Rank, loops: bool) -> Memory {
+        let of = |words: &[u32]| Buffer::from_host(&rank.stream, words).expect("memory");
+        Memory {
+            whole: of(&self.words[rank.number() as usize]),
+            left: of(&[0; COUNTERS]),
+            less: of(&[u32::MAX]),
+            loops,
+        }
+    }
+
+    /// One rank does its part, by an eager recorder, a replay, or a graph.
+    fn run(&self, rank: &Rank, memory: &Memory) {
+        let step = |r: &mut dyn Recorder| self.record(rank, memory, r);
+        let mut eager = Eager::new(&rank.stream).expect("it can be made");
+        let mut replay = Replay::new(rank.context()).expect("it can be made");
+        let mut exec = (self.how == 0).then(|| {
+            let (graph, ()) = Graph::record(rank.context(), |path| step(path)).expect("recorded");
+            graph.instantiate().expect("instantiated")
+        });
+        for _ in 0..self.times {
+            match (&mut exec, self.how) {
+                (Some(exec), _) => exec.launch(&rank.stream),
+                (None, 1) => step(&mut eager),
+                _ => replay.call(&rank.stream, |r| step(r)).map(drop),
+            }
+            .expect("it runs");
+        }
+        rank.communicator.wait(&rank.stream).expect("all get on");
+    }
+
+    /// The words of all ranks afterwards.
+    fn reference(&self) -> Vec<Vec<u32>> {
+        let mut words = self.words.clone();
+        for _ in 0..self.times {
+            self.does.iter().for_each(|does| does.run(&mut words));
+        }
+        words
+    }
+
+    #[track_caller]
+    fn check(&self, rank: &Rank, memory: &Memory, reference: &[Vec<u32>]) {
+        let got = memory.whole.to_host(&rank.stream).expect("it can be read");
+        let (number, wants) = (rank.number(), &reference[rank.number() as usize]);
+        let wrong = got.iter().zip(wants).position(|(got, wants)| got != wants);
+        let (seed, how, does) = (self.seed, self.how, &self.does);
+        assert_eq!(
+            wrong, None,
+            "seed {seed}, by {how}, rank {number}: {does:#?}"
+        );
+    }
+}
+
 #[test]
 fn programs_agree_with_a_reference() {
-    let first = setting("CUDA_GRAPH_COLLECTIVE_SEED", 1);
-    for seed in first..first + setting("CUDA_GRAPH_COLLECTIVE_PROGRAMS", 12) {
-        let mut random = Random(seed as u64);
-        let size = 1 + random.below(4);
-        let ranks = ranks(size);
-        let length = 1 + random.below(8);
-        let program: Vec<Does> = (0..length)
-            .map(|_| Does::any(&mut random, size, 2))
-            .collect();
-        let mut words: Vec<Vec<u32>> = (0..size)
-            .map(|_| (0..WORDS).map(|_| random.below(1 << 32) as u32).collect())
-            .collect();
+    for program in Program::all(None) {
+        let ranks = ranks(program.words.len());
         let memory: Vec<Memory> = ranks
             .iter()
-            .zip(&words)
-            .map(|(rank, words)| {
-                let of = |words: &[u32]| Buffer::from_host(&rank.stream, words).expect("memory");
-                Memory {
-                    whole: of(words),
-                    left: of(&[0; COUNTERS]),
-                    less: of(&[u32::MAX]),
-                }
-            })
+            .map(|rank| program.memory(rank, may_loop(ranks.len())))
             .collect();
-        let step = |rank: &Rank, r: &mut dyn Recorder| {
-            let memory = &memory[rank.number() as usize];
-            program
-                .iter()
-                .try_for_each(|does| does.record(rank, memory, r))
-        };
-        let how = random.below(3);
-        let times = 1 + random.below(3);
-        match how {
-            0 => {
-                let all: Vec<_> = ranks.iter().map(|rank| rank.communicator.clone()).collect();
-                let (mut together, _) = Ranks::record(&all, |communicator, path| {
-                    step(&ranks[communicator.rank() as usize], path)
-                })
-                .expect("it can be recorded");
-                (0..times).for_each(|_| together.launch().expect("it can be launched"));
-                together.wait().expect("all get on");
-            }
-            _ => thread::scope(|scope| {
-                for rank in &ranks {
-                    let step = &step;
-                    scope.spawn(move || {
-                        let mut eager = Eager::new(&rank.stream).expect("it can be made");
-                        let mut replay = Replay::new(rank.context()).expect("it can be made");
-                        for _ in 0..times {
-                            match how {
-                                1 => step(rank, &mut eager).expect("it runs"),
-                                _ => drop(
-                                    replay
-                                        .call(&rank.stream, |r| step(rank, r))
-                                        .expect("it runs"),
-                                ),
-                            }
-                        }
-                        rank.communicator.wait(&rank.stream).expect("all get on");
-                    });
+        if program.how == 0 {
+            let all: Vec<_> = ranks.iter().map(|rank| rank.communicator.clone()).collect();
+            let (mut together, _) = Ranks::record(&all, |communicator, path| {
+                let number = communicator.rank() as usize;
+                program.record(&ranks[number], &memory[number], path)
+            })
+            .expect("it can be recorded");
+            (0..program.times).for_each(|_| together.launch().expect("it can be launched"));
+            together.wait().expect("all get on");
+        } else {
+            thread::scope(|scope| {
+                for (rank, memory) in ranks.iter().zip(&memory) {
+                    scope.spawn(|| program.run(rank, memory));
                 }
-            }),
+            });
         }
-        (0..times).for_each(|_| program.iter().for_each(|does| does.run(&mut words)));
-        for ((rank, memory), words) in ranks.iter().zip(&memory).zip(&words) {
-            let got = memory.whole.to_host(&rank.stream).expect("it can be read");
-            let wrong = got
-                .iter()
-                .zip(words)
-                .position(|(got, wanted)| got != wanted);
-            let number = rank.number();
-            assert_eq!(
-                wrong, None,
-                "seed {seed}, rank {number} of {size}: {program:#?}"
-            );
+        let reference = program.reference();
+        for (rank, memory) in ranks.iter().zip(&memory) {
+            program.check(rank, memory, &reference);
         }
+    }
+}
+
+/// Runs the programs as one rank, whose peers are other processes.
+pub fn run_as(communicator: &Communicator) {
+    let rank = Rank {
+        stream: communicator.context().new_stream().expect("a stream"),
+        communicator: communicator.clone(),
+    };
+    for program in Program::all(Some(communicator.size() as usize)) {
+        let memory = program.memory(&rank, true);
+        program.run(&rank, &memory);
+        program.check(&rank, &memory, &program.reference());
     }
 }
