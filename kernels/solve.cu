@@ -18,7 +18,8 @@
 // behind the part's own rows with what it needs of others', which cg_pack gathers there to be sent. Each sums partials
 // of its own rows, and cg_update reads those that were summed over all devices.
 //
-// Each block has the rows from `blockIdx.x * rows` on, `rows` of them, and there are at most BLOCKS blocks.
+// Each block has the rows from `blockIdx.x * rows` on, `rows` of them. There are at most `blocks` blocks, a multiple of
+// BLOCKS.
 
 constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16, AHEAD = 8;
 
@@ -105,10 +106,11 @@ extern "C" __global__ void cg_start(unsigned n, unsigned rows, const double* b, 
     }
 }
 
-// `partials` holds BLOCKS sums of each kind; those of blocks that there are not stay 0.
+// `partials` holds `blocks` sums of each kind; those of blocks that there are not stay 0.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    cg_multiply(unsigned n, unsigned rows, const unsigned* starts, const unsigned* columns, const double* values,
-                const double* u, const double* r, double* w, double* partials, State* state, const unsigned* go) {
+    cg_multiply(unsigned n, unsigned rows, unsigned blocks, const unsigned* starts, const unsigned* columns,
+                const double* values, const double* u, const double* r, double* w, double* partials, State* state,
+                const unsigned* go) {
     __shared__ double sums[3][THREADS];
     unsigned thread = threadIdx.x, first = blockIdx.x * rows, to = min(n, first + rows);
     unsigned row = first + thread;
@@ -145,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (unsigned kind = 0; kind < 3; kind++) {
                 double sum = in_pairs<LANES>(&sums[kind][thread], width);
                 sums[kind][thread] = sum;
-                if (width == 1) partials[kind * BLOCKS + blockIdx.x] = sum;
+                if (width == 1) partials[kind * blocks + blockIdx.x] = sum;
             }
         }
     }
@@ -166,9 +168,9 @@ struct Row {
 // `pause` is set where `go` becomes WAIT. `progress` is host memory: the iterations below, and above, as a float, how
 // often the residual's square is that of the start.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    cg_update(unsigned n, unsigned rows, const double* inverse, const double* w, const double* partials, double* x,
-              double* r, double* u, double* p, double* s, State* state, volatile unsigned* go, unsigned* pause,
-              volatile unsigned long long* progress) {
+    cg_update(unsigned n, unsigned rows, unsigned blocks, const double* inverse, const double* w,
+              const double* partials, double* x, double* r, double* u, double* p, double* s, State* state,
+              volatile unsigned* go, unsigned* pause, volatile unsigned long long* progress) {
     constexpr unsigned EACH = BLOCKS / LANES;
     __shared__ double sums[3][LANES], step[2];
     __shared__ bool stop;
@@ -177,7 +179,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     double sum[3] = {};
     if (thread < LANES) {
         const double* own = partials + thread * EACH;
-        for (unsigned kind = 0; kind < 3; kind++) sum[kind] = in_pairs<EACH>(own + kind * BLOCKS, 1);
+        for (unsigned at = 0; at < blocks; at += BLOCKS) {
+            for (unsigned kind = 0; kind < 3; kind++) sum[kind] += in_pairs<EACH>(own + kind * blocks + at, 1);
+        }
     }
     Turn turn = {};
     double tolerance = 0.0;

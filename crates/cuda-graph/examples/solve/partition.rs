@@ -23,6 +23,8 @@ pub struct Part<'a> {
     pub diagonal: Vec<f64>,
     /// How many values of others its vectors have behind its own.
     pub halo: usize,
+    /// The rows of the largest part.
+    pub largest: usize,
     /// What it sends and receives, by the other device.
     pub neighbours: Vec<Neighbour>,
 }
@@ -69,6 +71,7 @@ pub fn divide<'a>(matrix: &'a Matrix, cuts: &[usize]) -> Vec<Part<'a>> {
     let ranges: Vec<Range<usize>> = ends
         .map(|end| std::mem::replace(&mut from, end)..end)
         .collect();
+    let largest = ranges.iter().map(Range::len).max().unwrap_or(0);
     let halos: Vec<Vec<u32>> = ranges.iter().map(|rows| halo(matrix, rows)).collect();
     let parts = ranges.iter().zip(&halos).enumerate();
     parts
@@ -84,7 +87,11 @@ pub fn divide<'a>(matrix: &'a Matrix, cuts: &[usize]) -> Vec<Part<'a>> {
                     receives: rows.len() + wanted.start..rows.len() + wanted.end,
                 })
             });
-            part(matrix, rows.clone(), halo, neighbours.collect())
+            Part {
+                largest,
+                neighbours: neighbours.collect(),
+                ..part(matrix, rows.clone(), halo)
+            }
         })
         .collect()
 }
@@ -107,12 +114,8 @@ fn within(list: &[u32], rows: &Range<usize>) -> Range<usize> {
     below(rows.start)..below(rows.end)
 }
 
-fn part<'a>(
-    matrix: &'a Matrix,
-    rows: Range<usize>,
-    halo: &[u32],
-    neighbours: Vec<Neighbour>,
-) -> Part<'a> {
+/// A part by itself.
+fn part<'a>(matrix: &'a Matrix, rows: Range<usize>, halo: &[u32]) -> Part<'a> {
     let starts = &matrix.starts()[rows.start..=rows.end];
     let first = starts[0];
     let entries = first as usize..starts[rows.len()] as usize;
@@ -138,7 +141,8 @@ fn part<'a>(
         values: &matrix.values()[entries],
         diagonal: rows.clone().map(|row| matrix.at(row, row)).collect(),
         halo: halo.len(),
-        neighbours,
+        largest: rows.len(),
+        neighbours: Vec::new(),
         rows,
     }
 }

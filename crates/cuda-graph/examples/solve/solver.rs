@@ -32,10 +32,17 @@ use super::system::System;
 
 const PTX: &str = include_str!("../../../../kernels/ptx/solve.ptx");
 
-/// What the kernels are compiled for: the most blocks whose sums they add up, and the threads of a
-/// block.
+/// What the kernels are compiled for: how many blocks' sums they add up at a time, and the threads
+/// of a block.
 const BLOCKS: usize = 128;
 const THREADS: usize = 256;
+
+/// The most blocks for a part of so many rows: a thread has some rows, and a large device runs all
+/// blocks at once.
+fn most_blocks(rows: usize) -> usize {
+    let blocks = (rows / (4 * THREADS)).next_power_of_two();
+    blocks.clamp(BLOCKS, 4 * BLOCKS)
+}
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +62,10 @@ pub struct Solver {
     update: Kernel,
     restart: Kernel,
     config: LaunchConfig,
-    /// The rows of the part, and how many of them a block has.
+    /// The rows of the part, how many of them a block has, and how many blocks have sums.
     n: u32,
     rows: u32,
+    blocks: u32,
     /// The values of a vector that the matrix is multiplied with.
     len: usize,
     limits: Limits,
@@ -94,11 +102,13 @@ impl Solver {
         let module = Module::load(stream.context(), PTX)?;
         let kernel = |name| module.kernel(name);
         let n = part.rows.len();
-        // A part without rows has a block, too: it decides for the device when to stop.
-        let rows = n.div_ceil(BLOCKS).max(1).next_multiple_of(THREADS);
+        // All parts have as many sums. One without rows has a block, too: it decides for the device
+        // when to stop.
+        let blocks = most_blocks(part.largest);
+        let rows = n.div_ceil(blocks).max(1).next_multiple_of(THREADS);
         let inverse: Vec<f64> = part.diagonal.iter().map(|value| 1.0 / value).collect();
         let vector = || Buffer::<f64>::zeroed(stream, n);
-        let partials = Buffer::zeroed(stream, 3 * BLOCKS)?;
+        let partials = Buffer::zeroed(stream, 3 * blocks)?;
         let shared = communicator
             .map(|communicator| Shared::new(stream, &module, part, communicator))
             .transpose()?;
@@ -114,6 +124,7 @@ impl Solver {
             },
             n: n as u32,
             rows: rows as u32,
+            blocks: blocks as u32,
             len: part.len(),
             limits,
             starts: Buffer::from_host(stream, &part.starts)?,
@@ -126,7 +137,7 @@ impl Solver {
             p: vector()?,
             s: vector()?,
             sums: match &shared {
-                Some(_) => Buffer::zeroed(stream, 3 * BLOCKS)?,
+                Some(_) => Buffer::zeroed(stream, 3 * blocks)?,
                 None => Buffer::clone(&partials),
             },
             partials,
@@ -226,12 +237,12 @@ impl Solver {
 
     /// The first half of an iteration: the product with the matrix, and the dot products.
     fn multiply(&self, system: &System) -> Result<KernelOp> {
-        let (n, rows) = (self.n, self.rows);
+        let (n, rows, blocks) = (self.n, self.rows, self.blocks);
         let (starts, columns, values) = (&self.starts, &self.columns, &self.values);
         let (u, r, w, partials) = (&self.u, &self.r, &self.w, &self.partials);
         let (state, go) = (&system.state, &system.go);
         let arguments = (
-            n, rows, starts, columns, values, u, r, w, partials, state, go,
+            n, rows, blocks, starts, columns, values, u, r, w, partials, state, go,
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values, and the part has `n`
         // rows, whose columns are places in `u`.
@@ -242,13 +253,13 @@ impl Solver {
     /// The second half: decides whether to go on, and takes the step.
     fn update(&self, system: &System) -> Result<KernelOp> {
         self.check(system);
-        let (n, rows, inverse) = (self.n, self.rows, &self.inverse);
-        let (w, sums) = (&self.w, &self.sums);
+        let (n, rows, blocks) = (self.n, self.rows, self.blocks);
+        let (inverse, w, sums) = (&self.inverse, &self.w, &self.sums);
         let (r, u, p, s) = (&self.r, &self.u, &self.p, &self.s);
         let (x, state) = (&system.x, &system.state);
         let (go, pause, progress) = (&system.go, &system.pause, &system.progress.0);
         let arguments = (
-            n, rows, inverse, w, sums, x, r, u, p, s, state, go, pause, progress,
+            n, rows, blocks, inverse, w, sums, x, r, u, p, s, state, go, pause, progress,
         );
         // SAFETY: these are the kernel's parameters; vectors have `n` values.
         let op = unsafe { KernelOp::new(&self.update, self.config, arguments) }?;
