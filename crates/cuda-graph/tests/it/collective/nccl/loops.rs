@@ -8,7 +8,7 @@ use cuda_graph::{
     Reduction, Replay,
 };
 
-use super::{another, in_graphs, numbers};
+use super::{another, in_graphs, numbers, that_kills};
 
 /// Each device loops by itself, as long as all say together: the same by every recorder.
 pub(super) fn loop_in_step(communicator: &Communicator) {
@@ -162,7 +162,7 @@ pub(super) fn stay(communicator: &Communicator) {
 
 #[test]
 fn killed_in_a_loop() {
-    if let Some(wrote) = in_graphs(2, "killed_in_a_loop") {
+    if let Some(wrote) = that_kills(2, "killed_in_a_loop") {
         assert!(wrote[0].contains("told after"), "{wrote:?}");
         println!("{}", wrote[0]);
     }
@@ -170,7 +170,7 @@ fn killed_in_a_loop() {
 
 #[test]
 fn stays_in_a_loop() {
-    if let Some(wrote) = in_graphs(2, "stays_in_a_loop") {
+    if let Some(wrote) = that_kills(2, "stays_in_a_loop") {
         assert!(wrote[0].contains("nothing got on"), "{wrote:?}");
         println!("{}", wrote[0]);
     }

@@ -6,6 +6,9 @@
 //! (`NCCL_HOSTID`), which it connects by the network: then collectives are no single kernels, and
 //! only run eagerly.
 //!
+//! Processes that share a device run at once through MPS. There, one that is killed takes the
+//! others' contexts along, as MPS's documentation says: tests of that do not run.
+//!
 //! A test that cannot run says so.
 
 mod loops;
@@ -142,6 +145,15 @@ fn in_graphs(size: usize, case: &str) -> Option<Vec<String>> {
     }
     println!("collective::nccl::{case} did not run: between machines graphs take no collectives");
     None
+}
+
+/// Runs a case in which ranks die without a word.
+fn that_kills(size: usize, case: &str) -> Option<Vec<String>> {
+    if std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").is_some() {
+        println!("collective::nccl::{case} did not run: MPS lets all clients fail with one");
+        return None;
+    }
+    in_graphs(size, case)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use cuda_graph::{
     Transmission,
 };
 
-use super::{another, are_kernels, in_graphs, numbers, on};
+use super::{another, are_kernels, in_graphs, numbers, on, that_kills};
 
 pub(super) fn every_kind_of(communicator: &Communicator) {
     let rank = communicator.rank();
@@ -234,7 +234,7 @@ pub(super) fn go_on(first: &Communicator) {
 
 #[test]
 fn goes_on_without() {
-    if let Some(wrote) = on(3, "goes_on_without") {
+    if let Some(wrote) = that_kills(3, "goes_on_without") {
         assert!(wrote[..2].iter().all(|text| text.contains("told after")));
     }
 }
