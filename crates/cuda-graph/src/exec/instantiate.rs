@@ -123,14 +123,7 @@ impl Graph {
         options: &InstantiateOptions,
     ) -> Result<(CUgraphExec, Option<Arc<Turns>>)> {
         let graph = state.body(self.body_index())?.raw;
-        let mut turns = None;
-        self.check_collectives(state)?;
-        if state.may_branch && !options.loops_at_once {
-            self.check_turns(state)?;
-            if state.has_loops(self.body_index()) {
-                turns = self.turns(state)?;
-            }
-        }
+        let turns = self.checked(state, options.loops_at_once)?;
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: options.flags(),
             hUploadStream: options
@@ -146,6 +139,23 @@ impl Graph {
             error => error,
         })?;
         Ok((raw, turns))
+    }
+
+    /// Refuses what would run at once and must not. Returns whose turn an executable waits for.
+    pub(super) fn checked(
+        &self,
+        state: &mut State,
+        loops_at_once: bool,
+    ) -> Result<Option<Arc<Turns>>> {
+        self.check_collectives(state)?;
+        if !state.may_branch || loops_at_once {
+            return Ok(None);
+        }
+        self.check_turns(state)?;
+        match state.has_loops(self.body_index()) {
+            true => self.turns(state),
+            false => Ok(None),
+        }
     }
 
     /// Whose turn a graph with loops waits for. Those of ranks that share a device wait for each

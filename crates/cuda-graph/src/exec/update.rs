@@ -78,10 +78,7 @@ impl Exec {
             .options
             .as_ref()
             .is_some_and(|options| options.loops_at_once);
-        graph.check_collectives(&mut theirs)?;
-        if theirs.may_branch && !at_once {
-            graph.check_turns(&mut theirs)?;
-        }
+        let turns = graph.checked(&mut theirs, at_once)?;
         let body = graph.body_index();
         let mut gone = None;
         let updated = match self.is_optimized() {
@@ -135,7 +132,7 @@ impl Exec {
             new.hold(graph.hierarchy().clone());
         }
         let old = std::mem::replace(&mut self.table, new);
-        self.claim = theirs.claim(body);
+        (self.claim, self.turns) = (theirs.claim(body), turns);
         drop((ours, theirs));
         drop(gone);
         self.retire(old, Gone::all);

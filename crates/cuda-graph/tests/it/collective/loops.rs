@@ -1,13 +1,14 @@
 //! Collectives in loops and branches, by every recorder, and what is made of graphs that have some.
 
 use std::thread;
+use std::time::Duration;
 
 use cuda_graph::{
     Buffer, CollectiveOp, CopyOp, Eager, Error, FillOp, Graph, InstantiateOptions, Optimize, Ranks,
-    Recorder, Reduction, Replay, Result,
+    Recorder, Reduction, Replay, Result, Updated,
 };
 
-use super::{Rank, may_loop, ranks};
+use super::{Rank, may_loop, ranks, ranks_with};
 use crate::fixture::add;
 
 const TURNS: u32 = 100;
@@ -326,5 +327,46 @@ fn ranks_are_dropped_while_they_run() {
     cuda_graph::testing::settle();
     for (memory, stream) in memory.iter().zip(&streams) {
         assert_eq!(memory.to_host(stream).expect("it can be read"), [1; 30_000]);
+    }
+}
+
+/// An executable whose loop took turns goes over to ranks that share its device, which cannot.
+#[test]
+fn an_update_to_ranks_that_share_a_device() {
+    let alone = ranks(1);
+    let shared = ranks_with(2, Duration::from_secs(5));
+    let graph = |rank: &Rank| {
+        let word = |value: u32| Buffer::from_host(&rank.stream, &[value]).expect("memory");
+        let (go, none) = (word(1), word(0));
+        let (graph, ()) = Graph::record(rank.context(), |path| {
+            path.while_nonzero(&go, |r| {
+                let (communicator, by) = (&rank.communicator, Reduction::Sum);
+                let sum = CollectiveOp::all_reduce(communicator, &go, &none, by)?;
+                r.record(sum).map(drop)
+            })
+        })
+        .expect("it can be recorded");
+        (graph, go)
+    };
+    let mut execs = Vec::new();
+    let mut flags = Vec::new();
+    for rank in &shared {
+        let (first, _) = graph(&alone[0]);
+        let mut exec = first.instantiate().expect("it can be instantiated");
+        let (other, go) = graph(rank);
+        match exec.update_from(&other) {
+            Ok(updated) => assert_eq!(updated, Updated::InPlace),
+            Err(error) => {
+                assert!(matches!(error, Error::LoopsShareDevice { .. }), "{error}");
+                assert!(!may_loop(2));
+                return;
+            }
+        }
+        execs.push(exec);
+        flags.push(go);
+    }
+    super::run(&shared, &mut execs);
+    for (rank, go) in shared.iter().zip(&flags) {
+        assert_eq!(go.to_host(&rank.stream).expect("it can be read"), [0]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cuda_graph::{
     Buffer, CollectiveOp, Communicator, Eager, Error, FillOp, Graph, Recorder, Reduction, Replay,
-    Transmission,
+    Transmission, Updated,
 };
 
 use super::{another, are_kernels, in_graphs, numbers, on, that_kills};
@@ -161,10 +161,14 @@ pub(super) fn change(first: &Communicator) {
     fixed(graph.update(node, gather(&turned)).unwrap_err());
     let other = Graph::new(first.context()).unwrap();
     other.add(gather(&turned), ()).unwrap();
-    fixed(exec.update_from(&other).unwrap_err());
     exec.launch(&stream).unwrap();
     check(first, "still as it was made");
-    exec = other.instantiate().unwrap();
+    // All of it goes over at once.
+    for (graph, communicator) in [(&other, &turned), (&graph, first), (&other, &turned)] {
+        assert_eq!(exec.update_from(graph).unwrap(), Updated::InPlace);
+        exec.launch(&stream).unwrap();
+        check(communicator, "updated as a whole");
+    }
     let mut replay = Replay::new(first.context()).unwrap();
     for communicator in [first, &turned, first, &turned] {
         let step = |r: &mut dyn Recorder| r.record(gather(communicator)).map(drop);
