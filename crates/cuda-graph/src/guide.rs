@@ -800,6 +800,12 @@
 //! # }
 //! ```
 //!
+//! Processes share a GPU if NCCL is told to let them: from 2.30 on, `NCCL_MULTI_RANK_GPU_ENABLE=1`
+//! does. Under NVIDIA's multi-process service (`nvidia-cuda-mps-control -d`) their kernels run at
+//! once, also in loops. That is how to try a program of several ranks on one GPU. Without the
+//! service processes take turns, some milliseconds each; with it, a process that is killed takes
+//! the others' contexts along.
+//!
 //! Kernels and copies reach another device's buffers after [`enable_peer_access`], without any
 //! communicator. On the software driver, `SOFTCUDA_DEVICES=4` has four devices.
 //!

@@ -130,10 +130,10 @@ impl Beside<'_> {
             out,
             "\nthe same method in Rust with rayon, on {threads} threads"
         )?;
-        writeln!(out, "  {name:<28} {each:>12}")?;
+        writeln!(out, "  {name:<33}{each:>10}")?;
         writeln!(
             out,
-            "  {device_name:<28} {device_each:>12}   {times:>5.2} times as long"
+            "  {device_name:<33}{device_each:>10}   {times:>5.2} times as long"
         )?;
         writeln!(
             out,
@@ -230,7 +230,7 @@ fn table(contenders: &[Measured], runs: usize, out: &mut dyn Write) -> Result<()
         let each = contender.per_iteration().unwrap_or_default();
         writeln!(
             out,
-            "  {:<28} {:>12}   {:>5.2} times as fast",
+            "  {:<33}{:>10}   {:>5.2} times as fast",
             contender.name,
             in_words(each),
             first.as_secs_f64() / each.as_secs_f64()

@@ -41,8 +41,9 @@ pub enum Engine {
     /// Kernels of this library, which meet in memory of the host. The ranks are of one process, and
     /// may share devices. It runs everywhere, also where there is no GPU.
     Plain,
-    /// NVIDIA's NCCL, with the feature `nccl`: a GPU for each rank, of one machine in graphs. It is
-    /// looked for when the first communicator is made.
+    /// NVIDIA's NCCL, with the feature `nccl`: a GPU for each rank, of one machine in graphs. Ranks
+    /// share a GPU if each is a process and `NCCL_MULTI_RANK_GPU_ENABLE=1` is set (NCCL from 2.30
+    /// on). The library is looked for when the first communicator is made.
     Nccl,
 }
 
