@@ -5,8 +5,8 @@
 use std::thread;
 
 use cuda_graph::{
-    Body, Buffer, CollectiveOp, Communicator, Eager, Graph, Ranks, Recorder, Reduction, Replay,
-    Result, Transmission,
+    Body, Buffer, CollectiveOp, Communicator, Eager, Graph, InstantiateOptions, Optimize, Ranks,
+    Recorder, Reduction, Replay, Result, Transmission,
 };
 
 use super::{Rank, may_loop, ranks};
@@ -332,7 +332,7 @@ impl Program {
                 seed,
                 does,
                 words: (0..size).map(|_| words()).collect(),
-                how: random.below(3),
+                how: random.below(4),
                 times: 1 + random.below(3),
             }
         })
@@ -353,15 +353,24 @@ impl Program {
         }
     }
 
-    /// One rank does its part, by an eager recorder, a replay, or a graph.
+    /// One rank does its part, by an eager recorder, a replay, or a graph, plain or optimized.
     fn run(&self, rank: &Rank, memory: &Memory) {
         let step = |r: &mut dyn Recorder| self.record(rank, memory, r);
         let mut eager = Eager::new(&rank.stream).expect("it can be made");
         let mut replay = Replay::new(rank.context()).expect("it can be made");
-        let mut exec = (self.how == 0).then(|| {
+        let made = |optimize| {
             let (graph, ()) = Graph::record(rank.context(), |path| step(path)).expect("recorded");
-            graph.instantiate().expect("instantiated")
-        });
+            let options = InstantiateOptions {
+                optimize,
+                ..Default::default()
+            };
+            graph.instantiate_with(&options).expect("instantiated")
+        };
+        let mut exec = match self.how {
+            0 => Some(made(Optimize::NONE)),
+            3 => Some(made(Optimize::ALL)),
+            _ => None,
+        };
         for _ in 0..self.times {
             match (&mut exec, self.how) {
                 (Some(exec), _) => exec.launch(&rank.stream),
