@@ -17,6 +17,8 @@ values! {
 /// with that, and is not given back.
 pub(crate) struct PerContext<T> {
     entries: Mutex<Vec<Entry<T>>>,
+    /// Whether values stay when the last handle goes that asked for them.
+    outlives_handles: bool,
 }
 
 struct Entry<T> {
@@ -40,6 +42,16 @@ impl<T: Clone> PerContext<T> {
     pub(crate) const fn new() -> PerContext<T> {
         PerContext {
             entries: Mutex::new(Vec::new()),
+            outlives_handles: false,
+        }
+    }
+
+    /// Values that use nothing of the driver's when they go. They stay until another context has
+    /// the handle of theirs, where the driver numbers contexts.
+    pub(crate) const fn that_stay() -> PerContext<T> {
+        PerContext {
+            entries: Mutex::new(Vec::new()),
+            outlives_handles: true,
         }
     }
 
@@ -50,7 +62,8 @@ impl<T: Clone> PerContext<T> {
         make: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|entry| entry.by.strong_count() > 0);
+        let stays = |entry: &Entry<T>| self.outlives_handles && entry.context.id != 0;
+        entries.retain(|entry| entry.by.strong_count() > 0 || stays(entry));
         let handle = context.cu_ctx() as usize;
         // A call that fails once is no reason to take it for another context.
         let known = entries.iter().find(|entry| entry.context.handle == handle);
@@ -65,10 +78,10 @@ impl<T: Clone> PerContext<T> {
             Some(entry) => entry.value.clone(),
             None => make()?,
         };
-        if !entries
-            .iter()
-            .any(|entry| std::ptr::eq(entry.by.as_ptr(), &**context))
-        {
+        let mut known = entries.iter();
+        if !known.any(|entry| std::ptr::eq(entry.by.as_ptr(), &**context)) {
+            // One entry is enough of those that stay without a handle.
+            entries.retain(|entry| entry.context != life || entry.by.strong_count() > 0);
             entries.push(Entry {
                 context: life,
                 by: Arc::downgrade(context),

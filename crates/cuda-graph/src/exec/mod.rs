@@ -352,6 +352,12 @@ impl Exec {
         exec
     }
 
+    /// Whether the driver waits for all work of the context when this is destroyed.
+    pub(crate) fn waits_to_go(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|(source, _)| source.look().may_branch)
+    }
+
     fn of(
         raw: CUgraphExec,
         context: &Arc<CudaContext>,

@@ -28,7 +28,7 @@ struct Word {
 
 impl Word {
     fn of(context: &Arc<CudaContext>) -> Result<Word> {
-        static FREE: PerContext<Arc<Free>> = PerContext::new();
+        static FREE: PerContext<Arc<Free>> = PerContext::that_stay();
         let free = FREE.get(context, || Ok(Arc::default()))?;
         let known = free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let address = match known {

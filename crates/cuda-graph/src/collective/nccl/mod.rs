@@ -524,11 +524,9 @@ fn number_of(element: ElementType) -> u32 {
         ElementType::U32 => 3,
         ElementType::I64 => 4,
         ElementType::U64 => 5,
-        #[cfg(feature = "half")]
         ElementType::F16 => 6,
         ElementType::F32 => 7,
         ElementType::F64 => 8,
-        #[cfg(feature = "half")]
         ElementType::Bf16 => 9,
     }
 }
