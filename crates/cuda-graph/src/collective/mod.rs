@@ -12,6 +12,7 @@ mod kind;
 mod memory;
 mod nccl;
 mod plain;
+mod shared;
 mod wait;
 
 use std::fmt;
@@ -28,11 +29,13 @@ pub use memory::{Elements, RawElements};
 pub(crate) use nccl::{Captured, Eager as EagerCall};
 pub(crate) use plain::exchange::Message;
 pub(crate) use plain::{Launch, Part};
+pub(crate) use shared::Shared;
 pub(crate) use wait::{Waited, Waiting, wait_for_step};
 
 use crate::error::CollectiveFailure;
 use crate::memory::Region;
 use crate::{Error, Owner, Result, driver};
+use shared::Sharer;
 
 /// What does the work of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +123,8 @@ struct End {
     context: Arc<CudaContext>,
     ranks: Arc<Ranks>,
     engine: Working,
+    /// If other ranks have the context too.
+    _sharer: Option<Sharer>,
 }
 
 /// What the ranks of this process have in common.
@@ -130,6 +135,16 @@ struct Ranks {
     timeout: Duration,
     /// The contexts of the ranks here, by their handles.
     contexts: Vec<usize>,
+}
+
+impl Ranks {
+    /// The ranks here that have a context.
+    fn with(&self, context: &CudaContext) -> Vec<u32> {
+        let all = (0..).zip(&self.contexts);
+        all.filter(|(_, theirs)| **theirs == context.cu_ctx() as usize)
+            .map(|(rank, _)| rank)
+            .collect()
+    }
 }
 
 /// An engine at work. What differs between engines is here.
@@ -169,15 +184,22 @@ impl Communicator {
             contexts: contexts.iter().map(|it| it.cu_ctx() as usize).collect(),
         });
         let ends = (0..).zip(contexts).zip(engines);
-        let end = |((rank, context), engine): ((u32, &Arc<CudaContext>), Working)| Communicator {
-            end: Arc::new(End {
-                rank,
-                context: context.clone(),
-                ranks: ranks.clone(),
-                engine,
-            }),
-        };
-        Ok(ends.map(end).collect())
+        ends.map(|((rank, context), engine)| {
+            let sharer = match ranks.with(context).len() {
+                1 => None,
+                _ => Sharer::of(context)?,
+            };
+            Ok(Communicator {
+                end: Arc::new(End {
+                    rank,
+                    context: context.clone(),
+                    ranks: ranks.clone(),
+                    engine,
+                    _sharer: sharer,
+                }),
+            })
+        })
+        .collect()
     }
 
     /// This process's rank of a communicator whose ranks are processes, as `torchrun`, `mpirun` or
@@ -220,6 +242,7 @@ impl Communicator {
                     contexts: vec![context.cu_ctx() as usize],
                 }),
                 engine: Working::Nccl(joined),
+                _sharer: None,
             }),
         })
     }
@@ -320,12 +343,7 @@ impl Communicator {
 
     /// The ranks that have this one's context, if there are others.
     pub(crate) fn sharing(&self) -> Vec<u32> {
-        let own = self.end.context.cu_ctx() as usize;
-        let all = (0..).zip(&self.end.ranks.contexts);
-        let sharing: Vec<u32> = all
-            .filter(|(_, context)| **context == own)
-            .map(|(rank, _)| rank)
-            .collect();
+        let sharing = self.end.ranks.with(&self.end.context);
         match sharing.len() {
             1 => Vec::new(),
             _ => sharing,

@@ -153,22 +153,21 @@ impl Graph {
         }
         self.check_turns(state)?;
         match state.has_loops(self.body_index()) {
-            true => self.turns(state),
+            true => self.turns(state).map(Some),
             false => Ok(None),
         }
     }
 
-    /// Whose turn a graph with loops waits for. Those of ranks that share a device wait for each
-    /// other inside, so they cannot take turns: a GPU does not run them at all.
-    fn turns(&self, state: &State) -> Result<Option<Arc<Turns>>> {
+    /// Whose turn a graph with loops waits for. Ranks that share a device wait for each other's
+    /// loops inside, so those cannot take turns: a GPU does not run them at all.
+    fn turns(&self, state: &State) -> Result<Arc<Turns>> {
         let communicators = state.communicators(self.body_index());
         let sharing = communicators.iter().map(Communicator::sharing);
         match sharing.into_iter().find(|ranks| !ranks.is_empty()) {
-            None => Turns::of(self.context()).map(Some),
             Some(ranks) if driver::choose()? == Driver::Gpu => {
                 Err(Error::LoopsShareDevice { ranks })
             }
-            Some(_) => Ok(None),
+            _ => Turns::of(self.context()),
         }
     }
 

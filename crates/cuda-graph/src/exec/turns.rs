@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaStream};
 
+use crate::collective::Shared;
 use crate::driver::event::Event;
 use crate::driver::per_context::PerContext;
 use crate::{Result, driver};
@@ -18,6 +19,7 @@ pub(super) struct Turns {
     /// Behind the last launch. It goes with its context, which may be gone before this is.
     last: ManuallyDrop<Event>,
     launching: Mutex<()>,
+    shared: Shared,
 }
 
 impl Turns {
@@ -28,16 +30,21 @@ impl Turns {
             Ok(Arc::new(Turns {
                 last: ManuallyDrop::new(Event::new()?),
                 launching: Mutex::new(()),
+                shared: Shared::of(context)?,
             }))
         })
     }
 
-    /// Makes a launch in `stream`, which runs once the one before has.
+    /// Makes a launch in `stream`, which runs once the one before has. Ranks that share a context
+    /// of software's take no turns.
     pub(super) fn take(
         &self,
         stream: &CudaStream,
         launch: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        if self.shared.is_shared() {
+            return launch();
+        }
         let _one = self
             .launching
             .lock()

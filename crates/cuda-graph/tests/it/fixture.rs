@@ -215,6 +215,16 @@ pub fn in_process(test: &str, environment: &[(&str, &str)]) -> String {
     text
 }
 
+/// Whether this process is the test's own. If not, the test ran in one.
+#[track_caller]
+pub fn in_own_process(test: &str) -> bool {
+    let is_own = std::env::var_os("CUDA_GRAPH_CASE").is_some();
+    if !is_own {
+        in_process(test, &[]);
+    }
+    is_own
+}
+
 /// Runs a test with the contexts of as many devices as there are, up to the most. Where there are
 /// fewer than the least, software has the most, in a process of its own; a GPU's test is left out.
 #[track_caller]

@@ -12,7 +12,7 @@ use cuda_graph::{
 };
 
 use super::{Rank, SHORT, failure, may_loop, ranks, ranks_on, ranks_with};
-use crate::fixture::{PTX, assert_soon, context, in_process, is_software, on_devices, one};
+use crate::fixture::{PTX, assert_soon, context, in_own_process, is_software, on_devices, one};
 
 fn sum(rank: &Rank, memory: &Buffer<u32>) -> CollectiveOp {
     let rank = &rank.communicator;
@@ -502,8 +502,7 @@ fn dropped_in_any_order() {
 /// Nobody waits for a rank that waits for another, and the program ends.
 #[test]
 fn a_program_ends_while_a_rank_waits() {
-    if std::env::var_os("CUDA_GRAPH_CASE").is_none() {
-        in_process("collective::attack::a_program_ends_while_a_rank_waits", &[]);
+    if !in_own_process("collective::attack::a_program_ends_while_a_rank_waits") {
         return;
     }
     let ranks = ranks(2);

@@ -9,6 +9,7 @@ mod messages;
 mod nccl;
 mod order;
 mod random;
+mod sharing;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use cuda_graph::{
 
 use super::{BUILT, EVERY, launch, read, recorded, run, word};
 use crate::exit::{Exit, How};
-use crate::fixture::{add, alone, assert_soon, context, store, stream, words};
+use crate::fixture::{add, alone, assert_soon, context, in_own_process, store, stream, words};
 
 /// A graph that loops until the host says that it may end, and then stores 1.
 struct Waiting {
@@ -66,9 +66,12 @@ fn counting(
     graph.instantiate_with(options)
 }
 
+/// Alone in its process: elsewhere ranks may share the device, and then no loops take turns.
 #[test]
 fn loops_of_two_executables_run_one_after_the_other() {
-    let _alone = alone();
+    if !in_own_process("control::turns::loops_of_two_executables_run_one_after_the_other") {
+        return;
+    }
     let (first, second) = (stream(), stream());
     let options = InstantiateOptions::default();
     let mut waiting = Waiting::new(&first, &options);

@@ -1,0 +1,205 @@
+//! Ranks that share a device: what one of them launches, makes or lets go waits for no other.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use cuda_graph::cudarc::driver::{CudaContext, CudaStream};
+use cuda_graph::{
+    Buffer, ChildOp, CollectiveOp, Eager, Exec, FillOp, Graph, Recorder, Reduction, Replay,
+    ReplayOptions, Result,
+};
+
+use super::{Rank, may_loop, ranks, ranks_with};
+use crate::fixture::{add, context, in_process, is_software, words};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+fn sum(rank: &Rank, memory: &Buffer<u32>) -> Result<CollectiveOp> {
+    CollectiveOp::all_reduce(&rank.communicator, memory, memory, Reduction::Sum)
+}
+
+/// A rank's memory.
+struct Own {
+    left: Buffer<u32>,
+    less: Buffer<u32>,
+    one: Buffer<u32>,
+    turns: Buffer<u32>,
+    total: Buffer<u32>,
+}
+
+impl Own {
+    fn of(rank: &Rank) -> Own {
+        let word = |value| words(&rank.stream, &[value]);
+        Own {
+            left: word(0),
+            less: word(u32::MAX),
+            one: word(1),
+            turns: word(0),
+            total: word(rank.number() + 1),
+        }
+    }
+
+    /// A loop of `turns` turns without collectives.
+    fn turn(&self, turns: u32, r: &mut dyn Recorder) -> Result<()> {
+        r.record(FillOp::new(&self.left, turns)?)?;
+        r.while_nonzero(&self.left, |r| {
+            r.record(add(&self.turns, &self.one))?;
+            r.record(add(&self.left, &self.less)).map(drop)
+        })
+    }
+
+    fn exec(&self, rank: &Rank) -> Exec {
+        let (graph, ()) =
+            Graph::record(rank.context(), |path| self.turn(3, path)).expect("it can be recorded");
+        graph.instantiate().expect("it can be instantiated")
+    }
+}
+
+/// Rank 0 launches two loops with a collective between them, and then rank 1 does. Were they to
+/// take turns, rank 1's first loop would wait for rank 0's second, which waits for rank 1.
+#[test]
+fn loops_beside_collectives_take_no_turns() {
+    if !may_loop(2) {
+        return;
+    }
+    // Executables that were there before the ranks take none either.
+    let early = ranks(1).pop().expect("a rank");
+    let owns = [Own::of(&early), Own::of(&early)];
+    let mut first = owns.each_ref().map(|own| own.exec(&early));
+    let ranks = ranks_with(2, LONG);
+    let mut second = owns.each_ref().map(|own| own.exec(&ranks[0]));
+    for (at, rank) in ranks.iter().enumerate() {
+        let mut meets = rank.exec([sum(rank, &owns[at].total).expect("it can be made")]);
+        first[at].launch(&rank.stream).expect("it can be launched");
+        meets.launch(&rank.stream).expect("it can be launched");
+        second[at].launch(&rank.stream).expect("it can be launched");
+    }
+    for (own, rank) in owns.iter().zip(&ranks) {
+        rank.communicator.wait(&rank.stream).expect("all get on");
+        assert_eq!(own.turns.to_host(&rank.stream).expect("read"), [6]);
+    }
+    let totals = owns
+        .each_ref()
+        .map(|own| own.total.to_host(&ranks[0].stream));
+    assert_eq!(
+        totals.map(|it| it.expect("read")[0]),
+        [2, 2],
+        "each had 1 and the other's 1"
+    );
+}
+
+/// What a replay does in one call: of a shape that most calls do not have, with sections for the
+/// host, loops with and without collectives, and graphs inside of them.
+fn step(rank: &Rank, own: &Own, inner: &Graph, call: u32, r: &mut dyn Recorder) -> Result<()> {
+    for _ in 0..call % 5 {
+        r.record(add(&own.turns, &own.one))?;
+    }
+    own.turn(2, r)?;
+    if call % 3 == 0 {
+        r.outside(|_| Ok(()))?;
+    }
+    r.record(FillOp::new(&own.left, 1 + call % 2)?)?;
+    r.while_nonzero(&own.left, |r| {
+        r.record(ChildOp::new(inner))?;
+        if call % 4 == 1 {
+            r.outside(|_| Ok(()))?;
+        }
+        r.record(sum(rank, &own.total)?)?;
+        r.record(add(&own.left, &own.less)).map(drop)
+    })?;
+    own.turn(1, r)?;
+    r.record(sum(rank, &own.total)?).map(drop)
+}
+
+/// Ranks on threads of their own, whose replays let executables with loops go at every other call.
+/// The driver destroys such an executable only when nothing runs in the context: were the calling
+/// thread to wait for that, it could not launch what another rank waits for.
+#[test]
+fn replays_of_ranks_that_share_a_device() {
+    if !may_loop(2) {
+        return;
+    }
+    let calls = 24;
+    for size in [2, 3] {
+        let all = ranks_with(size, LONG);
+        let results: Vec<(u32, u32)> = thread::scope(|scope| {
+            let work = all.iter().map(|rank| {
+                scope.spawn(move || {
+                    let results = [false, true].map(|eager| {
+                        let own = Own::of(rank);
+                        let (inner, ()) = Graph::record(rank.context(), |path| {
+                            path.record(add(&own.turns, &own.one))?;
+                            path.record(sum(rank, &own.total)?).map(drop)
+                        })
+                        .expect("it can be recorded");
+                        let options = ReplayOptions {
+                            executables: 2,
+                            ..ReplayOptions::default()
+                        };
+                        let mut replay =
+                            Replay::with_options(rank.context(), options).expect("it can be made");
+                        let mut at_once = Eager::new(&rank.stream).expect("it can be made");
+                        for call in 0..calls {
+                            let done = match eager {
+                                true => step(rank, &own, &inner, call, &mut at_once),
+                                false => replay
+                                    .call(&rank.stream, |r| step(rank, &own, &inner, call, r))
+                                    .map(drop),
+                            };
+                            done.unwrap_or_else(|error| panic!("call {call}: {error}"));
+                        }
+                        rank.communicator.wait(&rank.stream).expect("all get on");
+                        let read = |memory: &Buffer<u32>| {
+                            memory.to_host(&rank.stream).expect("it can be read")[0]
+                        };
+                        (read(&own.turns), read(&own.total))
+                    });
+                    assert_eq!(results[0], results[1], "another result than at once");
+                    results[0]
+                })
+            });
+            let work: Vec<_> = work.collect();
+            work.into_iter()
+                .map(|it| it.join().expect("no panic"))
+                .collect()
+        });
+        let totals: HashSet<u32> = results.iter().map(|it| it.1).collect();
+        assert_eq!(totals.len(), 1, "ranks have different sums");
+    }
+}
+
+/// Reads flags by ever new handles of a context that is there.
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn handles_come_and_go() {
+    let _stays = context();
+    for _ in 0..50 {
+        let context = CudaContext::new(0).expect("it is there");
+        let stream: Arc<CudaStream> = context.new_stream().expect("a stream");
+        let flag = words(&stream, &[1]);
+        let mut eager = Eager::new(&stream).expect("it can be made");
+        eager
+            .while_nonzero(&flag, |r| r.record(FillOp::new(&flag, 0)?).map(drop))
+            .expect("it runs");
+    }
+}
+
+/// Words of pinned memory serve all handles of a context.
+#[test]
+fn words_for_flags_outlive_handles() {
+    if !is_software() {
+        return;
+    }
+    let log = in_process(
+        "collective::sharing::handles_come_and_go",
+        &[("SOFTCUDA_LOG", "trace"), ("CUDA_GRAPH_DRIVER", "software")],
+    );
+    let allocations = log
+        .lines()
+        .filter(|line| line.contains("cuMemHostAlloc"))
+        .count();
+    assert_eq!(allocations, 1, "a word for each handle");
+}
