@@ -785,7 +785,12 @@
 //! [`set_nccl_environment`] at the start of `main`, so that loops can hold it. [`Engine::Plain`] is
 //! this library's own, for where there is no NCCL: its ranks are of one process, and meet in memory
 //! of the host. It runs on every GPU and on the software driver, and is made for programs that are
-//! to be right anywhere, not for speed. A GPU does not run loops of several ranks that share it.
+//! to be right anywhere, not for speed.
+//!
+//! **Ranks that share a GPU.** A GPU does not run loops at once that several ranks of one process
+//! have on it. Loops with collectives are refused there. Loops without them take turns, in the order
+//! of their launches: if a rank launches a loop, a collective and a loop before another rank's loop,
+//! the ranks wait for each other until the timeout. The software driver runs loops at once.
 //!
 //! **Processes.** Where each rank is a process, as `torchrun`, `mpirun` and `srun` start them, a
 //! [`Cluster`] says which one this is, and [`Communicator::join`] meets the others:

@@ -30,7 +30,8 @@ pub struct InstantiateOptions {
     pub node_priority: bool,
     /// Lets loops run beside other loops. Otherwise launches of graphs with loops in one context
     /// wait for each other, and a graph whose own loops could run at once is refused: the driver
-    /// for CUDA 13.0 has been seen to fail such launches on an H200.
+    /// for CUDA 13.0 has been seen to fail such launches on an H200. On the software driver, loops
+    /// of a context that several ranks of a communicator share run at once in any case.
     pub loops_at_once: bool,
     /// Which passes put the graph better to the driver. Nothing that a launch writes changes, and
     /// updates go on speaking of the graph's nodes; [`Exec::report`] says what was done.
