@@ -98,7 +98,7 @@ fn step(rank: &Rank, own: &Own, inner: &Graph, call: u32, r: &mut dyn Recorder) 
         r.record(add(&own.turns, &own.one))?;
     }
     own.turn(2, r)?;
-    if call % 3 == 0 {
+    if call.is_multiple_of(3) {
         r.outside(|_| Ok(()))?;
     }
     r.record(FillOp::new(&own.left, 1 + call % 2)?)?;
