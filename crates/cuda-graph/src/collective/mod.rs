@@ -169,7 +169,7 @@ impl Communicator {
         let engines = match choose(contexts, options.engine)? {
             Engine::Plain => {
                 plain::check(contexts.len())?;
-                let group = plain::Group::new(&contexts[0], contexts.len())?;
+                let group = plain::Group::new(contexts)?;
                 vec![Working::Plain(group); contexts.len()]
             }
             Engine::Nccl => {
@@ -348,6 +348,11 @@ impl Communicator {
             1 => Vec::new(),
             _ => sharing,
         }
+    }
+
+    /// Whether other ranks of this process wait for this one's launches.
+    pub(crate) fn meets_here(&self) -> bool {
+        self.end.ranks.contexts.len() > 1
     }
 
     /// The launch of this rank's part in a collective.

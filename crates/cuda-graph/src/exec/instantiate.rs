@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
 
 use super::Exec;
 use super::optimized::Optimized;
+use super::others::Others;
 use super::turns::Turns;
 use crate::collective::Communicator;
 use crate::driver::Driver;
@@ -17,6 +18,7 @@ use crate::error::InstantiateFailure;
 use crate::graph::Graph;
 use crate::graph::state::State;
 use crate::optimize::Optimize;
+use crate::retain::Meeting;
 use crate::{Error, Result, driver};
 
 /// How to instantiate a graph.
@@ -97,15 +99,15 @@ impl Graph {
             Some(made) => (Some(Box::new(made.report)), made.exec),
             None => (None, None),
         };
-        let (raw, turns, optimized) = match optimized {
-            Some((raw, turns, optimized)) => (raw, turns, Some(Box::new(optimized))),
+        let (raw, others, optimized) = match optimized {
+            Some((raw, others, optimized)) => (raw, others, Some(Box::new(optimized))),
             None => {
-                let (raw, turns) = self.instantiate_raw(&mut state, options)?;
-                (raw, turns, None)
+                let (raw, others) = self.instantiate_raw(&mut state, options)?;
+                (raw, others, None)
             }
         };
         let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
-        exec.turns = turns;
+        exec.others = others;
         if optimized.as_ref().is_some_and(|made| made.has_read()) {
             exec.table.hold(self.hierarchy().clone());
         }
@@ -122,9 +124,9 @@ impl Graph {
         &self,
         state: &mut State,
         options: &InstantiateOptions,
-    ) -> Result<(CUgraphExec, Option<Arc<Turns>>)> {
+    ) -> Result<(CUgraphExec, Option<Arc<Others>>)> {
         let graph = state.body(self.body_index())?.raw;
-        let turns = self.checked(state, options.loops_at_once)?;
+        let others = self.checked(state, options.loops_at_once)?;
         let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
             flags: options.flags(),
             hUploadStream: options
@@ -139,30 +141,35 @@ impl Graph {
             Error::Call { code, .. } => self.why_not(state, &params, code),
             error => error,
         })?;
-        Ok((raw, turns))
+        Ok((raw, others))
     }
 
-    /// Refuses what would run at once and must not. Returns whose turn an executable waits for.
+    /// Refuses what would run at once and must not. Returns what launches heed of others.
     pub(super) fn checked(
         &self,
         state: &mut State,
         loops_at_once: bool,
-    ) -> Result<Option<Arc<Turns>>> {
-        self.check_collectives(state)?;
-        if !state.may_branch || loops_at_once {
-            return Ok(None);
+    ) -> Result<Option<Arc<Others>>> {
+        let communicators = self.check_collectives(state)?;
+        let mut turns = None;
+        if state.may_branch && !loops_at_once {
+            self.check_turns(state)?;
+            if state.has_loops(self.body_index()) {
+                turns = Some(self.turns(&communicators)?);
+            }
         }
-        self.check_turns(state)?;
-        match state.has_loops(self.body_index()) {
-            true => self.turns(state).map(Some),
-            false => Ok(None),
-        }
+        Ok(Others::of(turns, self.meeting(&communicators)?))
+    }
+
+    /// Whom launches with collectives of `communicators` meet in this process, if anybody.
+    pub(super) fn meeting(&self, communicators: &[Communicator]) -> Result<Option<Meeting>> {
+        let meets = communicators.iter().any(Communicator::meets_here);
+        meets.then(|| Meeting::new(self.context())).transpose()
     }
 
     /// Whose turn a graph with loops waits for. Ranks that share a device wait for each other's
     /// loops inside, so those cannot take turns: a GPU does not run them at all.
-    fn turns(&self, state: &State) -> Result<Arc<Turns>> {
-        let communicators = state.communicators(self.body_index());
+    fn turns(&self, communicators: &[Communicator]) -> Result<Arc<Turns>> {
         let sharing = communicators.iter().map(Communicator::sharing);
         match sharing.into_iter().find(|ranks| !ranks.is_empty()) {
             Some(ranks) if driver::choose()? == Driver::Gpu => {

@@ -4,6 +4,7 @@ mod diff;
 mod edit;
 mod instantiate;
 mod optimized;
+mod others;
 mod ready;
 mod table;
 mod turns;
@@ -32,9 +33,10 @@ use crate::graph::shape::Remembered;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
 use crate::optimize::Report;
-use crate::retain::{AddressHasher, Batch, Fence};
+use crate::retain::{AddressHasher, Batch, Fence, when_idle};
 use crate::{Owner, Result, driver};
 use optimized::Optimized;
+use others::Others;
 use table::Table;
 use turns::Turns;
 
@@ -65,8 +67,10 @@ pub struct Exec {
     retired: Option<Batch<Gone>>,
     /// How it was made, if this library made it.
     options: Option<InstantiateOptions>,
-    /// Who else in its context has loops, if it has any and takes turns.
-    turns: Option<Arc<Turns>>,
+    /// Whether it has conditional nodes: to destroy it waits until the context has run everything.
+    branches: bool,
+    /// What its launches heed of others in the context, if anything.
+    others: Option<Arc<Others>>,
     /// What stands for the nodes, if passes made another graph of the definition.
     optimized: Option<Box<Optimized>>,
     report: Option<Box<Report>>,
@@ -138,9 +142,9 @@ impl Exec {
     /// other executables in the context if both have loops ([`InstantiateOptions::loops_at_once`]).
     #[inline]
     pub fn launch(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
-        match self.turns.clone() {
+        match self.others.clone() {
             None => self.launch_now(stream),
-            Some(turns) => turns.take(stream, || self.launch_now(stream)),
+            Some(others) => others.launch(stream, || self.launch_now(stream)),
         }
     }
 
@@ -178,7 +182,7 @@ impl Exec {
             return None;
         };
         let is_named = stream.cu_stream() as usize > driver::stream::PER_THREAD;
-        let is_alone = self.turns.is_none() && self.behind.is_none() && self.retired.is_none();
+        let is_alone = self.others.is_none() && self.behind.is_none() && self.retired.is_none();
         (is_named && is_alone).then_some(stream)
     }
 
@@ -345,17 +349,13 @@ impl Exec {
         };
         let mut state = source.hierarchy().lock();
         let mut exec = Exec::of(raw, context, Some((source, &mut state)));
-        if state.has_loops(source.body_index()) {
-            // Without an event there are no turns to take; nothing else can be said here.
-            exec.turns = Turns::of(context).ok();
-        }
+        let has_loops = state.has_loops(source.body_index());
+        // Without an event there are no turns to take; nothing else can be said here.
+        let turns = has_loops.then(|| Turns::of(context).ok()).flatten();
+        let communicators = state.communicators(source.body_index());
+        let meeting = source.meeting(&communicators).ok().flatten();
+        exec.others = Others::of(turns, meeting);
         exec
-    }
-
-    /// Whether the driver waits for all work of the context when this is destroyed.
-    pub(crate) fn waits_to_go(&self) -> bool {
-        let source = self.source.as_ref();
-        source.is_some_and(|(source, _)| source.look().may_branch)
     }
 
     fn of(
@@ -373,7 +373,8 @@ impl Exec {
             behind: None,
             retired: None,
             options: None,
-            turns: None,
+            branches: false,
+            others: None,
             optimized: None,
             report: None,
             shape: Remembered::default(),
@@ -386,6 +387,7 @@ impl Exec {
             exec.table = Table::of(state, graph.body_index());
             exec.shape = state.watch(graph.body_index());
             exec.claim = state.claim(graph.body_index());
+            exec.branches = state.may_branch;
             exec.source = Some((graph.hierarchy().clone(), graph.body_index()));
         }
         exec
@@ -410,18 +412,34 @@ impl Exec {
     }
 }
 
+impl Exec {
+    /// Destroys the driver's executable, if this owns it. What that uses goes afterwards.
+    fn destroy(&mut self) {
+        // The driver looks at the definition too: on an H200 it crashes where another thread edits
+        // that meanwhile.
+        let _definition = self.source.as_ref().map(|(source, _)| source.look());
+        if std::mem::take(&mut self.owned) {
+            let destroyed = driver::capture::undisturbed(|| driver::exec::destroy(self.raw));
+            driver::log_leak("an executable", destroyed);
+        }
+    }
+}
+
 impl Drop for Exec {
     fn drop(&mut self) {
+        if self.owned && self.branches {
+            let husk = Exec::of(std::ptr::null_mut(), &self.context, None);
+            let mut exec = std::mem::replace(self, husk);
+            self.owned = false;
+            let contexts = vec![self.context.clone()];
+            let destroy = move || {
+                exec.destroy();
+                Box::new(exec) as _
+            };
+            return when_idle(contexts, Box::new(destroy));
+        }
+        self.destroy();
         driver::capture::undisturbed(|| {
-            // The driver looks at the definition too: on an H200 it crashes where another thread
-            // edits that meanwhile. What the executable uses goes afterwards.
-            let definition = self.source.as_ref().map(|(source, _)| source.look());
-            if self.owned
-                && let Err(error) = driver::exec::destroy(self.raw)
-            {
-                tracing::error!("an executable leaks: {error}");
-            }
-            drop(definition);
             let words = self.take_words();
             drop(self.optimized.take());
             words.into_iter().for_each(|words| self.let_go(words));

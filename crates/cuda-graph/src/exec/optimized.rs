@@ -15,7 +15,7 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUresult};
 use smallvec::SmallVec;
 
-use super::turns::Turns;
+use super::others::Others;
 use super::{Exec, InstantiateOptions};
 use crate::driver::event::Event;
 use crate::error::{NodeKind, NodeName, UpdateFailure};
@@ -53,7 +53,7 @@ pub(super) struct Made {
 }
 
 /// The driver's executable, whose turns it takes, and what stands for what in it.
-type Instantiated = (CUgraphExec, Option<Arc<Turns>>, Optimized);
+type Instantiated = (CUgraphExec, Option<Arc<Others>>, Optimized);
 
 /// By a node of the program's, what stands for it: a graph and a number in the plan.
 type StandsFor = HashMap<Place, SmallVec<[(u32, u32); 1]>>;
@@ -152,7 +152,7 @@ impl Optimized {
         disabled: HashSet<Place>,
     ) -> Result<Instantiated> {
         let mut state = emitted.graph().hierarchy().lock();
-        let (raw, turns) = emitted.graph().instantiate_raw(&mut state, options)?;
+        let (raw, others) = emitted.graph().instantiate_raw(&mut state, options)?;
         drop(state);
         let Planning {
             mut base,
@@ -173,7 +173,7 @@ impl Optimized {
             pending: HashMap::new(),
         };
         optimized.disable_in(raw)?;
-        Ok((raw, turns, optimized))
+        Ok((raw, others, optimized))
     }
 
     /// Whether it does what nodes of other code do, which that may have user objects for. The
@@ -644,7 +644,7 @@ impl Exec {
     /// Goes on with another executable, whose launches come behind this one's.
     fn go_on_with(
         &mut self,
-        (raw, turns, new): Instantiated,
+        (raw, others, new): Instantiated,
         behind: Option<Arc<Event>>,
         report: Report,
     ) {
@@ -653,15 +653,14 @@ impl Exec {
         if let Some(old) = &mut self.optimized {
             new.pending = std::mem::take(&mut old.pending);
         }
-        let old = self.optimized.replace(new);
-        let words = old.as_ref().and_then(|old| old.words.clone());
+        let words = self.take_words();
         words.into_iter().for_each(|words| self.let_go(words));
-        driver::capture::undisturbed(|| {
-            // Launches in flight go on. The definition goes after its executable.
-            driver::log_leak("an executable", driver::exec::destroy(old_raw));
-            drop(old);
-        });
-        (self.turns, self.behind) = (turns, behind);
+        // Launches in flight go on. The definition goes after its executable.
+        let mut old = Exec::of(old_raw, &self.context, None);
+        old.branches = self.branches;
+        old.optimized = self.optimized.replace(new);
+        drop(old);
+        (self.others, self.behind) = (others, behind);
         self.report = Some(Box::new(report));
     }
 

@@ -78,7 +78,7 @@ impl Exec {
             .options
             .as_ref()
             .is_some_and(|options| options.loops_at_once);
-        let turns = graph.checked(&mut theirs, at_once)?;
+        let others = graph.checked(&mut theirs, at_once)?;
         let body = graph.body_index();
         let mut gone = None;
         let updated = match self.is_optimized() {
@@ -132,7 +132,7 @@ impl Exec {
             new.hold(graph.hierarchy().clone());
         }
         let old = std::mem::replace(&mut self.table, new);
-        (self.claim, self.turns) = (theirs.claim(body), turns);
+        (self.claim, self.others) = (theirs.claim(body), others);
         drop((ours, theirs));
         drop(gone);
         self.retire(old, Gone::all);

@@ -7,8 +7,11 @@
 //! were never seen to. So all others are put one after the other by who records them, and a graph
 //! where they are not makes no executable.
 
+use smallvec::SmallVec;
+
 use super::Graph;
 use super::state::{Body, State};
+use crate::collective::Communicator;
 use crate::error::NodeName;
 use crate::op::Op;
 use crate::{Error, Result, driver};
@@ -41,8 +44,11 @@ impl Graph {
 
     /// Refuses a graph in which two collectives of one communicator could run at once: their order
     /// would differ from rank to rank (invariant L26). So a graph is one rank's: another one's
-    /// would wait for it, and it for that.
-    pub(crate) fn check_collectives(&self, state: &mut State) -> Result<()> {
+    /// would wait for it, and it for that. Returns the communicators.
+    pub(crate) fn check_collectives(
+        &self,
+        state: &mut State,
+    ) -> Result<SmallVec<[Communicator; 1]>> {
         let communicators = state.communicators(self.body_index());
         for (at, communicator) in communicators.iter().enumerate() {
             let mut others = communicators[..at].iter();
@@ -67,7 +73,7 @@ impl Graph {
                 }
             }
         }
-        Ok(())
+        Ok(communicators)
     }
 }
 

@@ -9,6 +9,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cudarc::driver::{CudaContext, result, sys};
 
 use super::{bytes_of, shared};
+use crate::retain::when_idle;
 use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and
@@ -20,6 +21,8 @@ use crate::{Error, Owner, Result, driver};
 /// To free it, which happens when the last that uses it has gone, waits until the context has run
 /// everything that was launched in it, and other calls in that context wait meanwhile: so the
 /// driver does it. Keep what will be needed again, above all where a launch waits for the host.
+/// While executables of ranks that others of this process wait for are in flight there, it is freed
+/// later, by another thread.
 pub struct PinnedBuffer<T> {
     allocation: Arc<Pinned>,
     address: u64,
@@ -29,7 +32,8 @@ pub struct PinnedBuffer<T> {
 
 /// Plain bytes, read and written by volatile accesses under `access` alone.
 struct Pinned {
-    context: Arc<CudaContext>,
+    /// Of the context that it was allocated in, and of others whose launches use it.
+    contexts: Vec<Arc<CudaContext>>,
     address: u64,
     bytes: usize,
     /// Held while the program reads or writes: a device does not care, but two threads must not
@@ -39,13 +43,18 @@ struct Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let free = || {
-            // SAFETY: `malloc_host` gave this address, and this is the last handle.
-            unsafe { result::free_host(self.address as *mut _) }
-                .map_err(Error::call("cuMemFreeHost"))
+        let (contexts, address) = (std::mem::take(&mut self.contexts), self.address);
+        let context = contexts[0].clone();
+        let free = move || {
+            // SAFETY: `malloc_host` gave this address, and this was the last handle.
+            let free = || unsafe { result::free_host(address as *mut _) };
+            let freed = driver::bind(&context).and_then(|()| {
+                driver::capture::undisturbed(free).map_err(Error::call("cuMemFreeHost"))
+            });
+            driver::log_leak("pinned memory", freed);
+            Box::new(()) as _
         };
-        let freed = driver::bind(&self.context).and_then(|()| driver::capture::undisturbed(free));
-        driver::log_leak("pinned memory", freed);
+        when_idle(contexts, Box::new(free));
     }
 }
 
@@ -66,23 +75,29 @@ impl<T> PinnedBuffer<T> {
     where
         T: Zeroable,
     {
-        PinnedBuffer::allocate(context, len, 0)
+        PinnedBuffer::allocate(vec![context.clone()], len, 0)
     }
 
-    /// As [`zeroed`](PinnedBuffer::zeroed), in memory that every device of the process reaches at
-    /// the same address.
-    pub(crate) fn portable(context: &Arc<CudaContext>, len: usize) -> Result<Self>
+    /// As [`zeroed`](PinnedBuffer::zeroed) in the first of some contexts, in memory that every
+    /// device of the process reaches at the same address, for launches in all of them.
+    pub(crate) fn portable(contexts: &[Arc<CudaContext>], len: usize) -> Result<Self>
     where
         T: Zeroable,
     {
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        PinnedBuffer::allocate(context, len, flags)
+        let mut each: Vec<Arc<CudaContext>> = Vec::new();
+        for context in contexts {
+            if each.iter().all(|it| it.cu_ctx() != context.cu_ctx()) {
+                each.push(context.clone());
+            }
+        }
+        PinnedBuffer::allocate(each, len, flags)
     }
 
-    /// Allocates room for `len` values, all bits zero.
-    fn allocate(context: &Arc<CudaContext>, len: usize, flags: u32) -> Result<Self> {
+    /// Allocates room for `len` values in the first of some contexts, all bits zero.
+    fn allocate(contexts: Vec<Arc<CudaContext>>, len: usize, flags: u32) -> Result<Self> {
         const { assert!(align_of::<T>() <= 256, "the driver aligns to 256 bytes") };
-        driver::bind(context)?;
+        driver::bind(&contexts[0])?;
         let bytes = bytes_of::<T>(len, "allocating pinned memory")?;
         // The driver refuses an allocation of no bytes.
         // SAFETY: the flags are the driver's own; the memory is freed by `Pinned`.
@@ -90,7 +105,7 @@ impl<T> PinnedBuffer<T> {
         let start =
             driver::capture::undisturbed(allocate).map_err(Error::call("cuMemHostAlloc"))?;
         let pinned = Pinned {
-            context: context.clone(),
+            contexts,
             address: start as u64,
             bytes,
             access: RwLock::default(),
@@ -110,7 +125,7 @@ impl<T> PinnedBuffer<T> {
     where
         T: NoUninit,
     {
-        let buffer = PinnedBuffer::allocate(context, values.len(), 0)?;
+        let buffer = PinnedBuffer::allocate(vec![context.clone()], values.len(), 0)?;
         buffer.write(values)?;
         Ok(buffer)
     }

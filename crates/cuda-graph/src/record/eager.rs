@@ -15,7 +15,7 @@ use crate::exec::Exec;
 use crate::graph::{AnyOp, ChildOp, Graph, NodeId, Operation};
 use crate::memory::Region;
 use crate::op::{Op, Tag};
-use crate::retain::{Fence, drop_after};
+use crate::retain::{Fence, Meeting, drop_after};
 use crate::{Error, Owner, Result, driver};
 
 /// So many operations are held before a fence is made for them.
@@ -38,6 +38,8 @@ pub struct Eager {
     in_branches: usize,
     /// Those whose collectives it ran.
     communicators: Vec<Communicator>,
+    /// Whom its collectives meet in this process, if they met anybody yet.
+    meeting: Option<Meeting>,
 }
 
 impl Eager {
@@ -59,6 +61,7 @@ impl Eager {
             stopped: None,
             in_branches: 0,
             communicators: Vec::new(),
+            meeting: None,
         })
     }
 
@@ -107,7 +110,12 @@ impl Eager {
         }
         // Held before it is given away: if that fails half-way, it may run all the same.
         self.held.push(Arc::new(op.clone()));
-        if let Some(done) = op.run(self.stream.cu_stream()) {
+        let run = || Ok(op.run(self.stream.cu_stream()));
+        let ran = match (&self.meeting, &op) {
+            (Some(meeting), AnyOp::Collective(_)) => meeting.launch(&self.stream, run),
+            _ => run(),
+        };
+        if let Some(done) = ran? {
             return done.map_err(|error| error.about(op.name(None), "running"));
         }
         // A graph of one node takes what streams do not.
@@ -117,6 +125,9 @@ impl Eager {
     /// Collectives of a communicator are to run.
     fn takes_part_in(&mut self, communicator: &Communicator) -> Result<()> {
         communicator.check()?;
+        if self.meeting.is_none() && communicator.meets_here() {
+            self.meeting = Some(Meeting::new(self.stream.context())?);
+        }
         if !self
             .communicators
             .iter()

@@ -549,7 +549,7 @@ impl Core {
             let stands = |standing: &Standing| standing.is_of(shape.exec.raw());
             let ran =
                 shape.used == self.counters.calls || self.standing.as_ref().is_some_and(stands);
-            ran.then_some(&*shape.exec)
+            ran.then_some(&shape.exec)
         })
     }
 

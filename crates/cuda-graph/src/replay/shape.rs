@@ -1,7 +1,6 @@
 //! An executable, with the script of the step that it runs.
 
 use std::cell::RefCell;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -18,13 +17,12 @@ use crate::graph::state::State;
 use crate::graph::{AnyOp, Checkpoints, ChildOp, Condition, NodeId, Operation};
 use crate::op::Op;
 use crate::record::{Body, Checkpoint, Control, Flow, Path, Recorder, Records};
-use crate::retain::run_after;
 use crate::{Error, Owner, Result};
 
 /// An executable and what its items are.
 pub(super) struct Shape {
     pub id: u64,
-    pub exec: ManuallyDrop<Exec>,
+    pub exec: Exec,
     items: Vec<Item>,
     pub params: Params,
     /// It runs the rest of a step, behind a checkpoint.
@@ -356,7 +354,7 @@ impl Shape {
         let changes = |item: &&Item| !matches!(item, Item::Fork(_) | Item::Next | Item::End);
         Ok(Shape {
             id,
-            exec: ManuallyDrop::new(graph.instantiate_with(options)?),
+            exec: graph.instantiate_with(options)?,
             changeable: items.iter().filter(changes).count(),
             items,
             used: 0,
@@ -375,12 +373,6 @@ impl Drop for Shape {
             if let Item::Keep(owner) = item {
                 self.exec.let_go(owner);
             }
-        }
-        // SAFETY: it is taken once, here, and nobody uses it afterwards.
-        let exec = unsafe { ManuallyDrop::take(&mut self.exec) };
-        if exec.waits_to_go() {
-            // Work of the context may wait for what this very thread launches next.
-            run_after(None, move || drop(exec));
         }
     }
 }

@@ -12,6 +12,7 @@
 mod address;
 mod batch;
 mod fence;
+mod meeting;
 mod object;
 mod reaper;
 
@@ -21,6 +22,7 @@ use std::sync::Arc;
 pub(crate) use address::AddressHasher;
 pub(crate) use batch::Batch;
 pub(crate) use fence::Fence;
+pub(crate) use meeting::{Meeting, when_idle};
 pub(crate) use object::hold;
 pub use reaper::settle;
 pub(crate) use reaper::{contain, drop_after, run_after};

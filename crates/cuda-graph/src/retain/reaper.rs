@@ -2,19 +2,39 @@
 //! forbidden, or while a launch uses it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
+
 use super::fence::Fence;
+use super::meeting::{Waiting, are_idle, when_idle};
 use crate::driver;
 
-/// What to do, at once or once a fence has passed.
+/// What to do, and when.
 pub(super) struct Message {
     work: Box<dyn FnOnce() + Send>,
-    after: Option<Fence>,
+    when: When,
+}
+
+enum When {
+    Now,
+    Passed(Fence),
+    /// No launch is in flight there that others wait for.
+    Idle(Vec<Arc<CudaContext>>),
+}
+
+impl When {
+    fn has_come(&mut self) -> bool {
+        match self {
+            When::Now => true,
+            When::Passed(fence) => fence.has_passed(),
+            When::Idle(contexts) => are_idle(contexts),
+        }
+    }
 }
 
 /// How often fences are looked at: soon at first, then less and less.
@@ -50,18 +70,18 @@ fn reap(messages: &Receiver<Message>) {
             // The sender lives in a static.
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let passed = |message: &mut Message| message.after.as_mut().is_none_or(Fence::has_passed);
-        let over: Vec<Message> = waiting.extract_if(.., passed).collect();
+        let has_come = |message: &mut Message| message.when.has_come();
+        let over: Vec<Message> = waiting.extract_if(.., has_come).collect();
         pause = if over.is_empty() {
             (pause * 2).min(LATEST)
         } else {
             SOONEST
         };
-        for Message { work, after } in over {
+        for Message { work, when } in over {
             let what = "an owner that a graph held panicked when it was dropped";
             contain(what, || {
                 work();
-                drop(after);
+                drop(when);
             });
             PENDING.fetch_sub(1, Ordering::Release);
         }
@@ -101,18 +121,25 @@ pub fn settle() {
 
 /// Runs `work` on the reaper's thread, once the fence has passed if there is one.
 pub(crate) fn run_after(after: Option<Fence>, work: impl FnOnce() + Send + 'static) {
+    run(after.map_or(When::Now, When::Passed), Box::new(work));
+}
+
+/// Does [what waits](when_idle) for `contexts` on the reaper's thread.
+pub(super) fn run_when_idle(contexts: Vec<Arc<CudaContext>>, work: Waiting) {
+    let when = When::Idle(contexts.clone());
+    run(when, Box::new(move || when_idle(contexts, work)));
+}
+
+fn run(when: When, work: Box<dyn FnOnce() + Send>) {
     PENDING.fetch_add(1, Ordering::Relaxed);
-    let work = Box::new(work);
     match queue() {
         // The thread receives until the process ends. Without it nothing could be dropped in time.
         Some(queue) => {
-            let _ = queue
-                .send(Message { work, after })
-                .map_err(std::mem::forget);
+            let _ = queue.send(Message { work, when }).map_err(std::mem::forget);
         }
         None => {
             PENDING.fetch_sub(1, Ordering::Relaxed);
-            std::mem::forget((work, after));
+            std::mem::forget((work, when));
         }
     }
 }

@@ -105,10 +105,11 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(context: &Arc<CudaContext>, ranks: usize) -> Result<Arc<Group>> {
-        let layout = Layout::of(ranks);
+    /// Of a rank for each of `contexts`.
+    pub(super) fn new(contexts: &[Arc<CudaContext>]) -> Result<Arc<Group>> {
+        let layout = Layout::of(contexts.len());
         Ok(Arc::new(Group {
-            memory: PinnedBuffer::portable(context, layout.words)?,
+            memory: PinnedBuffer::portable(contexts, layout.words)?,
             layout,
             failure: Mutex::new(None),
         }))

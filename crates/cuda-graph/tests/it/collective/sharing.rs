@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaStream};
 use cuda_graph::{
-    Buffer, ChildOp, CollectiveOp, Eager, Exec, FillOp, Graph, Recorder, Reduction, Replay,
-    ReplayOptions, Result,
+    Buffer, ChildOp, CollectiveOp, Eager, Exec, FillOp, Graph, PinnedBuffer, Recorder, Reduction,
+    Replay, ReplayOptions, Result,
 };
 
 use super::{Rank, may_loop, ranks, ranks_with};
@@ -202,4 +202,90 @@ fn words_for_flags_outlive_handles() {
         .filter(|line| line.contains("cuMemHostAlloc"))
         .count();
     assert_eq!(allocations, 1, "a word for each handle");
+}
+
+/// What waits for the context when it goes goes later, where ranks have launched and others have
+/// not: on whatever thread, it would let no other launch in.
+#[test]
+fn what_goes_between_the_launches_of_ranks() {
+    let pinned = |rank: &Rank| -> Exec {
+        let memory = PinnedBuffer::<u32>::zeroed(rank.context(), 4).expect("there is memory");
+        rank.exec([FillOp::new(&memory, 1).expect("it can be made")])
+    };
+    let branching = |rank: &Rank| {
+        let flag = words(&rank.stream, &[0]);
+        let (graph, ()) = Graph::record(rank.context(), |path| {
+            path.if_nonzero(&flag, |path| path.record(FillOp::new(&flag, 0)?).map(drop))
+        })
+        .expect("it can be recorded");
+        graph.instantiate().expect("it can be instantiated")
+    };
+    type Gone = Box<dyn FnOnce()>;
+    let cases: [(&str, &dyn Fn(&Rank) -> Gone); 5] = [
+        ("pinned memory", &|rank| {
+            let memory = PinnedBuffer::<u32>::zeroed(rank.context(), 4).expect("there is memory");
+            Box::new(move || drop(memory))
+        }),
+        ("what an executable held", &|rank| {
+            let mut exec = pinned(rank);
+            exec.launch(&rank.stream).expect("it can be launched");
+            Box::new(move || drop(exec))
+        }),
+        ("an executable with a branch", &|rank| {
+            let exec = branching(rank);
+            Box::new(move || drop(exec))
+        }),
+        ("a communicator", &|_| {
+            let others = ranks(2);
+            Box::new(move || drop(others))
+        }),
+        ("one after its collectives", &|_| {
+            let others = ranks(2);
+            let memory = others
+                .iter()
+                .map(|rank| words(&rank.stream, &[1]))
+                .collect::<Vec<_>>();
+            let mut execs = Vec::new();
+            for (rank, memory) in others.iter().zip(&memory) {
+                let mut exec = rank.exec([sum(rank, memory).expect("it can be made")]);
+                exec.launch(&rank.stream).expect("it can be launched");
+                execs.push(exec);
+            }
+            for rank in &others {
+                rank.communicator.wait(&rank.stream).expect("all get on");
+            }
+            Box::new(move || drop((execs, others)))
+        }),
+    ];
+    for at_once in [false, true] {
+        for (what, make) in &cases {
+            let ranks = ranks_with(2, LONG);
+            let memory = [0, 1].map(|at: usize| words(&ranks[at].stream, &[at as u32 + 1]));
+            let gone = make(&ranks[0]);
+            let mut execs = Vec::new();
+            let mut eager: Vec<Eager> = (ranks.iter())
+                .map(|rank| Eager::new(&rank.stream).expect("it can be made"))
+                .collect();
+            let mut launch = |at: usize| {
+                let op = sum(&ranks[at], &memory[at]).expect("it can be made");
+                if at_once {
+                    return eager[at].record(op).expect("it can be run");
+                }
+                let mut exec = ranks[at].exec([op]);
+                exec.launch(&ranks[at].stream).expect("it can be launched");
+                execs.push(exec);
+            };
+            launch(0);
+            gone();
+            // The reaper comes to it.
+            thread::sleep(Duration::from_millis(30));
+            launch(1);
+            for (rank, memory) in ranks.iter().zip(&memory) {
+                let waited = rank.communicator.wait(&rank.stream);
+                waited.unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(memory.to_host(&rank.stream).expect("read"), [3], "{what}");
+            }
+        }
+    }
+    cuda_graph::testing::settle();
 }
