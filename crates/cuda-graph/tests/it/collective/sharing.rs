@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaStream};
 use cuda_graph::{
-    Buffer, ChildOp, CollectiveOp, Eager, Exec, FillOp, Graph, PinnedBuffer, Recorder, Reduction,
-    Replay, ReplayOptions, Result,
+    Buffer, ChildOp, CollectiveOp, CopyOp, Eager, Exec, FillOp, Graph, PinnedBuffer, Recorder,
+    Reduction, Replay, ReplayOptions, Result,
 };
 
 use super::{Rank, may_loop, ranks, ranks_with};
@@ -210,7 +210,12 @@ fn words_for_flags_outlive_handles() {
 fn what_goes_between_the_launches_of_ranks() {
     let pinned = |rank: &Rank| -> Exec {
         let memory = PinnedBuffer::<u32>::zeroed(rank.context(), 4).expect("there is memory");
-        rank.exec([FillOp::new(&memory, 1).expect("it can be made")])
+        let (graph, ()) = Graph::record(rank.context(), |path| {
+            path.record(CopyOp::new(&words(&rank.stream, &[1; 4]), &memory)?)
+                .map(drop)
+        })
+        .expect("it can be recorded");
+        graph.instantiate().expect("it can be instantiated")
     };
     let branching = |rank: &Rank| {
         let flag = words(&rank.stream, &[0]);
