@@ -792,6 +792,13 @@
 //! of their launches: if a rank launches a loop, a collective and a loop before another rank's loop,
 //! the ranks wait for each other until the timeout. The software driver runs loops at once.
 //!
+//! **What waits for a device.** Some calls of the driver wait until a context has run everything,
+//! and let no launch in meanwhile. Between the launches of ranks that share the context, such a call
+//! waits until the timeout, and for ever if no other thread waits for a rank. This library puts its
+//! own off: freeing a [`PinnedBuffer`](crate::PinnedBuffer), letting an [`Exec`] with branches or
+//! loops go. What you call is yours: load kernels, make streams and pinned memory of other libraries
+//! before ranks launch, and free them when all have been waited for.
+//!
 //! **Processes.** Where each rank is a process, as `torchrun`, `mpirun` and `srun` start them, a
 //! [`Cluster`] says which one this is, and [`Communicator::join`] meets the others:
 //!

@@ -47,7 +47,8 @@ use turns::Turns;
 /// in. Launching is `&mut`: the driver wants launches of one executable one after the other.
 ///
 /// Dropping one that has conditional nodes waits until its context has run everything launched in
-/// it. Other calls in that context wait meanwhile, as they do where memory is freed.
+/// it. Other calls in that context wait meanwhile, as they do where memory is freed. While launches
+/// are in flight that other ranks of the process meet, that is put off.
 pub struct Exec {
     raw: CUgraphExec,
     owned: bool,

@@ -21,8 +21,8 @@ use crate::{Error, Owner, Result, driver};
 /// To free it, which happens when the last that uses it has gone, waits until the context has run
 /// everything that was launched in it, and other calls in that context wait meanwhile: so the
 /// driver does it. Keep what will be needed again, above all where a launch waits for the host.
-/// While executables of ranks that others of this process wait for are in flight there, it is freed
-/// later, by another thread.
+/// While launches are in flight that other ranks of the process meet, that is put off, so that
+/// ranks can go on launching.
 pub struct PinnedBuffer<T> {
     allocation: Arc<Pinned>,
     address: u64,

@@ -126,11 +126,11 @@ pub(super) fn are_idle(contexts: &[Arc<CudaContext>]) -> bool {
 
 /// What waits until contexts have run everything. What it returns is dropped when they may be used
 /// again.
-pub(crate) type Waiting = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
+pub(crate) type Work = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
 
 /// Does what waits until `contexts` have run everything: now if no launch is in flight there that
 /// others wait for, or else later, on the reaper's thread.
-pub(crate) fn when_idle(contexts: Vec<Arc<CudaContext>>, work: Waiting) {
+pub(crate) fn when_idle(contexts: Vec<Arc<CudaContext>>, work: Work) {
     let gates: Vec<_> = contexts.iter().map(Gate::of).collect();
     let mut alone = Vec::with_capacity(gates.len());
     for (gate, context) in gates.iter().zip(&contexts) {

@@ -1,5 +1,5 @@
 //! The thread that drops what must not be dropped where it was let go: on a thread where CUDA is
-//! forbidden, or while a launch uses it.
+//! forbidden, while a launch uses it, or while launches wait for each other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use cudarc::driver::CudaContext;
 
 use super::fence::Fence;
-use super::meeting::{Waiting, are_idle, when_idle};
+use super::meeting::{Work, are_idle, when_idle};
 use crate::driver;
 
 /// What to do, and when.
@@ -124,8 +124,8 @@ pub(crate) fn run_after(after: Option<Fence>, work: impl FnOnce() + Send + 'stat
     run(after.map_or(When::Now, When::Passed), Box::new(work));
 }
 
-/// Does [what waits](when_idle) for `contexts` on the reaper's thread.
-pub(super) fn run_when_idle(contexts: Vec<Arc<CudaContext>>, work: Waiting) {
+/// Does what waits for `contexts` once they [are idle](when_idle), on the reaper's thread.
+pub(super) fn run_when_idle(contexts: Vec<Arc<CudaContext>>, work: Work) {
     let when = When::Idle(contexts.clone());
     run(when, Box::new(move || when_idle(contexts, work)));
 }

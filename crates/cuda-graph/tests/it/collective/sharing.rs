@@ -211,7 +211,7 @@ fn what_goes_between_the_launches_of_ranks() {
     let pinned = |rank: &Rank| -> Exec {
         let memory = PinnedBuffer::<u32>::zeroed(rank.context(), 4).expect("there is memory");
         let (graph, ()) = Graph::record(rank.context(), |path| {
-            path.record(CopyOp::new(&words(&rank.stream, &[1; 4]), &memory)?)
+            path.record(CopyOp::new(words(&rank.stream, &[1; 4]), &memory)?)
                 .map(drop)
         })
         .expect("it can be recorded");
@@ -225,8 +225,8 @@ fn what_goes_between_the_launches_of_ranks() {
         .expect("it can be recorded");
         graph.instantiate().expect("it can be instantiated")
     };
-    type Gone = Box<dyn FnOnce()>;
-    let cases: [(&str, &dyn Fn(&Rank) -> Gone); 5] = [
+    type Make<'a> = &'a dyn Fn(&Rank) -> Box<dyn FnOnce()>;
+    let cases: [(&str, Make<'_>); 5] = [
         ("pinned memory", &|rank| {
             let memory = PinnedBuffer::<u32>::zeroed(rank.context(), 4).expect("there is memory");
             Box::new(move || drop(memory))
