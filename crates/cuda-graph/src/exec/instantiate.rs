@@ -1,6 +1,8 @@
 //! From a definition to an executable.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{
@@ -70,6 +72,11 @@ impl InstantiateOptions {
     }
 }
 
+/// How long an executable that was let go is waited for where there may be one alone, and how long
+/// between looks: what it waits for may be a launch of the thread's own.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_micros(50);
+
 impl Graph {
     /// Makes an executable of the graph as it is now.
     ///
@@ -77,7 +84,9 @@ impl Graph {
     ///
     /// [`Error::Instantiate`] says why, and names the node where the driver does. A graph with
     /// conditional or allocation nodes has one executable at a time; one that got conditional nodes
-    /// has none while a copy of it exists, such as one embedded in another graph.
+    /// has none while a copy of it exists, such as one embedded in another graph. One that was let
+    /// go while launches of ranks run is waited for, for 30 seconds; it goes once no rank's launch
+    /// runs in the context.
     /// [`Error::SideBySide`] if conditional nodes could run at once that must take turns.
     pub fn instantiate(&self) -> Result<Exec> {
         self.instantiate_with(&InstantiateOptions::default())
@@ -89,6 +98,20 @@ impl Graph {
     ///
     /// As [`instantiate`](Graph::instantiate).
     pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
+        let begun = Instant::now();
+        loop {
+            let is_left = self.hierarchy().is_left();
+            match self.try_instantiate(options) {
+                Err(Error::Instantiate {
+                    reason: InstantiateFailure::HasExecutable,
+                    ..
+                }) if is_left && begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                made => return made,
+            }
+        }
+    }
+
+    fn try_instantiate(&self, options: &InstantiateOptions) -> Result<Exec> {
         driver::bind(self.context())?;
         let mut state = self.hierarchy().lock();
         let made = match options.optimize.passes().next().is_none() {

@@ -422,6 +422,7 @@ impl Exec {
         if std::mem::take(&mut self.owned) {
             let destroyed = driver::capture::undisturbed(|| driver::exec::destroy(self.raw));
             driver::log_leak("an executable", destroyed);
+            self.claim = None;
         }
     }
 }
@@ -433,8 +434,11 @@ impl Drop for Exec {
             let mut exec = std::mem::replace(self, husk);
             self.owned = false;
             let contexts = vec![self.context.clone()];
+            let source = exec.source.as_ref().map(|(source, _)| source.clone());
+            source.iter().for_each(|source| source.leave());
             let destroy = move || {
                 exec.destroy();
+                source.iter().for_each(|source| source.has_left());
                 Box::new(exec) as _
             };
             return when_idle(contexts, Box::new(destroy));

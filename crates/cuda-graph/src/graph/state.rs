@@ -48,6 +48,8 @@ pub(crate) struct Hierarchy {
     owned: bool,
     /// How many views there are.
     views: AtomicUsize,
+    /// How many executables are let go and still there.
+    leaving: AtomicUsize,
     state: Lock<State>,
 }
 
@@ -134,8 +136,24 @@ impl Hierarchy {
             context,
             owned,
             views: AtomicUsize::new(0),
+            leaving: AtomicUsize::new(0),
             state: Lock::new(state),
         })
+    }
+
+    /// Whether an executable is let go and still there.
+    pub(crate) fn is_left(&self) -> bool {
+        self.leaving.load(Ordering::Acquire) > 0
+    }
+
+    /// An executable is let go.
+    pub(crate) fn leave(&self) {
+        self.leaving.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An executable that was let go is destroyed.
+    pub(crate) fn has_left(&self) {
+        self.leaving.fetch_sub(1, Ordering::Release);
     }
 
     /// One more view keeps what the nodes use.

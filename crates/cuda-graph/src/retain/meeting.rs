@@ -5,11 +5,11 @@
 //! everything, and lets no launch in meanwhile. Were it made between the launches of two ranks, it
 //! would wait for the first, which waits for the second, which is not let in: for ever, on an H200.
 //! So such calls wait until no launch is in flight that others wait for, and no such launch begins
-//! while one of them is under way (invariant L27).
+//! while one of them is under way (invariant L27). Where no ranks are, they wait for nothing.
 
 use std::any::Any;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaStream};
 
@@ -30,7 +30,7 @@ impl Meeting {
         let gate = Gate::of(context)?;
         driver::bind(context)?;
         let end = Arc::new(Event::new()?);
-        gate.watch(context, end.clone());
+        gate.lock().watch(context, end.clone());
         Ok(Meeting { gate, end })
     }
 
@@ -40,8 +40,7 @@ impl Meeting {
         stream: &CudaStream,
         launch: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let launching = &self.gate.launching;
-        let _launching = launching.read().unwrap_or_else(PoisonError::into_inner);
+        let _launching = self.gate.enter();
         let launched = launch()?;
         // The stream of the launch before may have gone, and made its own context the thread's.
         driver::bind(stream.context())?;
@@ -50,76 +49,112 @@ impl Meeting {
     }
 }
 
-/// The launches of a context that meet others.
+/// Keeps a context's launches that others wait for apart from what waits for the context.
+#[derive(Default)]
 struct Gate {
-    /// Shared by those who launch. Had alone, if it can be at once, for what waits for the context:
-    /// a launch may itself wait for room, until another thread has launched.
-    launching: RwLock<()>,
+    state: Mutex<State>,
+    /// Told when what waits for the context is done.
+    free: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many make a launch, or want to. A launch may wait for room until another thread has
+    /// made one, so nobody waits for these.
+    launching: usize,
+    /// How many wait for the context.
+    waiting: usize,
     /// Behind the launches.
-    ends: Mutex<Vec<Arc<Event>>>,
+    ends: Vec<Arc<Event>>,
 }
 
 impl Gate {
     fn of(context: &Arc<CudaContext>) -> Result<Arc<Gate>> {
         static GATES: PerContext<Arc<Gate>> = PerContext::new();
-        GATES.get(context, || {
-            Ok(Arc::new(Gate {
-                launching: RwLock::default(),
-                ends: Mutex::default(),
-            }))
-        })
+        GATES.get(context, || Ok(Arc::default()))
     }
 
-    fn ends(&self) -> MutexGuard<'_, Vec<Arc<Event>>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `end` is to be behind launches.
-    fn watch(&self, context: &CudaContext, end: Arc<Event>) {
-        let mut ends = self.ends();
-        if ends.len() == ends.capacity() {
-            let_go(&mut ends, context);
+    /// Lets a launch in, once nothing waits for the context.
+    fn enter(&self) -> Inside<'_> {
+        let mut state = self.lock();
+        state.launching += 1;
+        let waits = |state: &mut State| state.waiting > 0;
+        let free = self.free.wait_while(state, waits);
+        drop(free.unwrap_or_else(PoisonError::into_inner));
+        Inside(self, |state| &mut state.launching)
+    }
+
+    /// Lets in what waits for the context, if no launch is in flight that others wait for.
+    fn try_wait(&self, context: &CudaContext) -> Option<Inside<'_>> {
+        let mut state = self.lock();
+        if !state.is_idle(context) {
+            return None;
         }
-        ends.push(end);
-    }
-
-    /// Lets nobody launch, if nothing is in flight that others wait for.
-    fn try_alone(&self, context: &CudaContext) -> Option<RwLockWriteGuard<'_, ()>> {
-        let alone = match self.launching.try_write() {
-            Ok(alone) => alone,
-            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        let_go(&mut self.ends(), context).then_some(alone)
+        state.waiting += 1;
+        Some(Inside(self, |state| &mut state.waiting))
     }
 }
 
-impl Drop for Gate {
+impl State {
+    /// `end` is to be behind launches.
+    fn watch(&mut self, context: &CudaContext, end: Arc<Event>) {
+        if self.ends.len() == self.ends.capacity() {
+            self.have_passed(context);
+        }
+        self.ends.push(end);
+    }
+
+    fn is_idle(&mut self, context: &CudaContext) -> bool {
+        self.launching == 0 && self.have_passed(context)
+    }
+
+    /// Whether all events have. Drops those that have and that nobody will record again.
+    fn have_passed(&mut self, context: &CudaContext) -> bool {
+        if self.ends.is_empty() {
+            return true;
+        }
+        // What the thread had current may be gone, which answers as if the context were.
+        let bound = driver::bind(context).is_ok();
+        // Nothing runs in a context that has failed.
+        let is_over = |end: &Event| driver::capture::undisturbed(|| end.is_over()).unwrap_or(true);
+        let mut all = true;
+        self.ends.retain(|end| {
+            let is_over = !bound || is_over(end);
+            all &= is_over;
+            !is_over || Arc::strong_count(end) > 1
+        });
+        all
+    }
+}
+
+impl Drop for State {
     fn drop(&mut self) {
         // They went with the context.
-        self.ends().drain(..).for_each(mem::forget);
+        self.ends.drain(..).for_each(mem::forget);
     }
 }
 
-/// Drops the events that nobody will record again and that have passed. Returns whether all have.
-fn let_go(ends: &mut Vec<Arc<Event>>, context: &CudaContext) -> bool {
-    // What the thread had current may be gone, which answers as if the context were.
-    let bound = driver::bind(context).is_ok();
-    // Nothing runs in a context that has failed.
-    let is_over = |end: &Event| driver::capture::undisturbed(|| end.is_over()).unwrap_or(true);
-    let mut all = true;
-    ends.retain(|end| {
-        let is_over = !bound || is_over(end);
-        all &= is_over;
-        !is_over || Arc::strong_count(end) > 1
-    });
-    all
+/// One of those that a gate counts.
+struct Inside<'a>(&'a Gate, fn(&mut State) -> &mut usize);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        *(self.1)(&mut state) -= 1;
+        if state.waiting == 0 && state.launching > 0 {
+            self.0.free.notify_all();
+        }
+    }
 }
 
 /// Whether no launch is in flight in the contexts that others wait for.
 pub(super) fn are_idle(contexts: &[Arc<CudaContext>]) -> bool {
     let is_idle = |context: &Arc<CudaContext>| {
-        Gate::of(context).map_or(true, |gate| let_go(&mut gate.ends(), context))
+        Gate::of(context).map_or(true, |gate| gate.lock().is_idle(context))
     };
     contexts.iter().all(is_idle)
 }
@@ -131,20 +166,18 @@ pub(crate) type Work = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
 /// Does what waits until `contexts` have run everything: now if no launch is in flight there that
 /// others wait for, or else later, on the reaper's thread.
 pub(crate) fn when_idle(contexts: Vec<Arc<CudaContext>>, work: Work) {
-    let gates: Vec<_> = contexts.iter().map(Gate::of).collect();
-    let mut alone = Vec::with_capacity(gates.len());
-    for (gate, context) in gates.iter().zip(&contexts) {
-        // Without a gate nothing was launched through it.
-        let Ok(gate) = gate else { continue };
-        match gate.try_alone(context) {
-            Some(one) => alone.push(one),
-            None => {
-                drop(alone);
-                return run_when_idle(contexts, work);
-            }
+    // Without a gate nothing was launched through it.
+    let gates = contexts
+        .iter()
+        .filter_map(|it| Some((Gate::of(it).ok()?, it)));
+    let gates: Vec<_> = gates.collect();
+    let inside = gates.iter().map(|(gate, context)| gate.try_wait(context));
+    match inside.collect::<Option<Vec<_>>>() {
+        Some(inside) => {
+            let rest = work();
+            drop(inside);
+            drop(rest);
         }
+        None => run_when_idle(contexts.clone(), work),
     }
-    let rest = work();
-    drop(alone);
-    drop(rest);
 }

@@ -1,11 +1,13 @@
 //! What the tests share: a device, kernels, and owners whose drop is seen.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use cuda_graph::cudarc::driver::sys::{CUpointer_attribute, cuPointerGetAttribute};
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
 use cuda_graph::cudarc::nvrtc::Ptx;
 use cuda_graph::{AllocOp, Buffer, Driver, Graph, Kernel, KernelOp, Node, RawMemory};
@@ -74,17 +76,26 @@ pub const PTX: &str = "
 }
 ";
 
-/// The same for all tests. cudarc waits for everything on the device when a context makes its first
-/// stream, which no capture survives: that one is made here.
+/// The first device's context, the same for all tests.
 pub fn context() -> Arc<CudaContext> {
-    static CONTEXT: OnceLock<(Arc<CudaContext>, Arc<CudaStream>)> = OnceLock::new();
-    let (context, _) = CONTEXT.get_or_init(|| {
-        let device = cuda_graph::device(0).expect("there is a device");
-        let context = device.context().clone();
-        let stream = context.new_stream().expect("a stream can be made");
-        (context, stream)
+    contexts()[0].clone()
+}
+
+/// The contexts of all devices, the same for all tests. cudarc waits for everything on the device
+/// when a context makes its first stream, which no capture survives: that one is made here.
+pub fn contexts() -> &'static [Arc<CudaContext>] {
+    static CONTEXTS: OnceLock<(Vec<Arc<CudaContext>>, Vec<Arc<CudaStream>>)> = OnceLock::new();
+    let (contexts, _) = CONTEXTS.get_or_init(|| {
+        let open = |ordinal| cuda_graph::device(ordinal).expect("there is a device");
+        let first = open(0).context().clone();
+        let count = CudaContext::device_count().expect("it is known") as usize;
+        let others = (1..count).map(|ordinal| open(ordinal).context().clone());
+        let contexts: Vec<_> = std::iter::once(first).chain(others).collect();
+        let stream = |it: &Arc<CudaContext>| it.new_stream().expect("a stream can be made");
+        let streams = contexts.iter().map(stream).collect();
+        (contexts, streams)
     });
-    context.clone()
+    contexts
 }
 
 /// A stream of the test's own, so that tests do not wait for each other.
@@ -113,6 +124,36 @@ pub fn kernel(name: &str) -> Kernel {
     Kernel::new(&function(name)).expect("its parameters are known")
 }
 
+/// A kernel of [`PTX`] on the device that has `memory`.
+fn kernel_at(memory: &Buffer<u32>, name: &str) -> Kernel {
+    static MODULES: Mutex<BTreeMap<usize, Arc<CudaModule>>> = Mutex::new(BTreeMap::new());
+    let ordinal = ordinal_of(memory);
+    if ordinal == 0 {
+        return kernel(name);
+    }
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let module = modules.entry(ordinal).or_insert_with(|| {
+        let context = &contexts()[ordinal];
+        context.load_module(Ptx::from_src(PTX)).expect("the kernels load")
+    });
+    let function = module.load_function(name).expect("the kernel is there");
+    Kernel::new(&function).expect("its parameters are known")
+}
+
+/// The number of the device that has `memory`.
+fn ordinal_of(memory: &Buffer<u32>) -> usize {
+    if contexts().len() == 1 {
+        return 0;
+    }
+    let mut ordinal = 0i32;
+    let asked = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+    // SAFETY: the attribute is an `int`, which the place takes.
+    unsafe { cuPointerGetAttribute((&raw mut ordinal).cast(), asked, memory.address()) }
+        .result()
+        .expect("it is the driver's memory");
+    ordinal as usize
+}
+
 /// Whether the driver is softcuda.
 pub fn is_software() -> bool {
     cuda_graph::device(0).expect("there is one").driver() == cuda_graph::Driver::Software
@@ -137,14 +178,14 @@ pub fn alone() -> MutexGuard<'static, ()> {
 #[track_caller]
 pub fn store(to: &Buffer<u32>, value: u32) -> KernelOp {
     // SAFETY: `store` writes one word, which the buffer has.
-    unsafe { KernelOp::new(kernel("store"), one(), (to, value)) }.expect("the arguments fit")
+    unsafe { KernelOp::new(kernel_at(to, "store"), one(), (to, value)) }.expect("the arguments fit")
 }
 
 /// Adds the first word of `from` to that of `to`.
 #[track_caller]
 pub fn add(to: &Buffer<u32>, from: &Buffer<u32>) -> KernelOp {
     // SAFETY: `add` reads and writes one word of each.
-    unsafe { KernelOp::new(kernel("add"), one(), (to, from)) }.expect("the arguments fit")
+    unsafe { KernelOp::new(kernel_at(to, "add"), one(), (to, from)) }.expect("the arguments fit")
 }
 
 pub fn words(stream: &Arc<CudaStream>, values: &[u32]) -> Buffer<u32> {
@@ -235,14 +276,10 @@ pub fn on_devices(
 ) {
     let (least, most) = counts.into_inner();
     let driver = cuda_graph::device(0).expect("there is a device").driver();
-    let count = CudaContext::device_count().expect("it is known") as usize;
+    let contexts = contexts();
     let devices = most.to_string();
     match driver {
-        _ if count >= least => {
-            let device = |ordinal| cuda_graph::device(ordinal).expect("it is there");
-            let contexts = (0..count.min(most)).map(|at| device(at).context().clone());
-            test(&contexts.collect::<Vec<_>>());
-        }
+        _ if contexts.len() >= least => test(&contexts[..contexts.len().min(most)]),
         Driver::Software => {
             let software = ("CUDA_GRAPH_DRIVER", "software");
             in_process(name, &[software, ("SOFTCUDA_DEVICES", &devices)]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cuda_graph::{Buffer, CollectiveOp, Element, Error, Exec, Graph, PinnedBuffer, Reduction};
 
 use super::{Rank, ranks, ranks_on, run};
+use crate::fixture::on_devices;
 
 /// An element that the tests compute with.
 trait Number: Element + PartialEq + Debug {
@@ -307,27 +308,29 @@ fn pinned_memory() {
 
 /// The ranks' devices reach the memory where they meet, and need not reach each other's.
 #[test]
-#[ignore = "wants two devices"]
 fn every_kind_between_devices() {
-    let device = |ordinal| cuda_graph::device(ordinal).expect("there are two");
-    let contexts = [0, 1].map(|ordinal| device(ordinal).context().clone());
-    let ranks = ranks_on(&contexts, Duration::from_secs(60));
-    for does in all_kinds(2) {
-        for count in [13, 50_001] {
-            check::<f64>(&ranks, does, count, true);
-            check::<half::bf16>(&ranks, does, count, false);
-        }
-    }
-    // Memory of one device is not the other rank's.
-    let foreign = Buffer::<f64>::zeroed(&ranks[0].stream, 4).expect("memory");
-    let rank = &ranks[1].communicator;
-    let refused = CollectiveOp::all_reduce(rank, &foreign, &foreign, Reduction::Sum);
-    assert!(matches!(refused, Err(Error::ForeignRank { rank: 1, .. })));
-    let own = Buffer::<f64>::zeroed(&ranks[1].stream, 4).expect("memory");
-    let op = CollectiveOp::all_reduce(rank, &own, &own, Reduction::Sum).expect("it can be made");
-    let graph = Graph::new(ranks[0].context()).expect("a graph");
-    assert!(
-        graph.add(op, ()).is_err(),
-        "the graph is the other device's"
+    on_devices(
+        2..=2,
+        "collective::kinds::every_kind_between_devices",
+        |contexts| {
+            let ranks = ranks_on(contexts, Duration::from_secs(60));
+            for does in all_kinds(2) {
+                for count in [13, 50_001] {
+                    check::<f64>(&ranks, does, count, true);
+                    check::<half::bf16>(&ranks, does, count, false);
+                }
+            }
+            // Memory of one device is not the other rank's.
+            let foreign = Buffer::<f64>::zeroed(&ranks[0].stream, 4).expect("memory");
+            let rank = &ranks[1].communicator;
+            let refused = CollectiveOp::all_reduce(rank, &foreign, &foreign, Reduction::Sum);
+            assert!(matches!(refused, Err(Error::ForeignRank { rank: 1, .. })));
+            let own = Buffer::<f64>::zeroed(&ranks[1].stream, 4).expect("memory");
+            let op = CollectiveOp::all_reduce(rank, &own, &own, Reduction::Sum);
+            let op = op.expect("it can be made");
+            let graph = Graph::new(ranks[0].context()).expect("a graph");
+            let refused = graph.add(op, ());
+            assert!(refused.is_err(), "the graph is the other device's");
+        },
     );
 }

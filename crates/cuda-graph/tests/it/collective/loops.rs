@@ -1,15 +1,14 @@
 //! Collectives in loops and branches, by every recorder, and what is made of graphs that have some.
 
 use std::thread;
-use std::time::Duration;
 
 use cuda_graph::{
     Buffer, CollectiveOp, CopyOp, Eager, Error, FillOp, Graph, InstantiateOptions, Optimize, Ranks,
     Recorder, Reduction, Replay, Result, Updated,
 };
 
-use super::{Rank, may_loop, ranks, ranks_with};
-use crate::fixture::add;
+use super::{Rank, may_loop, ranks, sharing_pair};
+use crate::fixture::{add, is_software};
 
 const TURNS: u32 = 100;
 
@@ -280,14 +279,14 @@ fn a_recording_that_fails_or_panics_leaves_nothing() {
 /// A GPU's driver fails on loops of several launches at once, and their ranks cannot take turns.
 #[test]
 fn loops_of_ranks_that_share_a_gpu_are_refused() {
-    let ranks = ranks(2);
+    let ranks = sharing_pair();
     let work = Work::of(&ranks[1]);
     let (graph, ()) = Graph::record(ranks[1].context(), |path| work.record(&ranks[1], path))
         .expect("it can be recorded");
     match graph.instantiate() {
-        Ok(_) => assert!(may_loop(2), "it would fail when it is launched"),
+        Ok(_) => assert!(is_software(), "it would fail when it is launched"),
         Err(Error::LoopsShareDevice { ranks }) => {
-            assert!(!may_loop(2));
+            assert!(!is_software());
             assert_eq!(ranks, [0, 1]);
         }
         Err(error) => panic!("{error}"),
@@ -334,7 +333,7 @@ fn ranks_are_dropped_while_they_run() {
 #[test]
 fn an_update_to_ranks_that_share_a_device() {
     let alone = ranks(1);
-    let shared = ranks_with(2, Duration::from_secs(5));
+    let shared = sharing_pair();
     let graph = |rank: &Rank| {
         let word = |value: u32| Buffer::from_host(&rank.stream, &[value]).expect("memory");
         let (go, none) = (word(1), word(0));
@@ -358,7 +357,7 @@ fn an_update_to_ranks_that_share_a_device() {
             Ok(updated) => assert_eq!(updated, Updated::InPlace),
             Err(error) => {
                 assert!(matches!(error, Error::LoopsShareDevice { .. }), "{error}");
-                assert!(!may_loop(2));
+                assert!(!is_software());
                 return;
             }
         }

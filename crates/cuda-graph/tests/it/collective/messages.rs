@@ -2,7 +2,7 @@
 
 use cuda_graph::{Buffer, CollectiveOp, Error, Graph, RawElements, RawMemory, Transmission};
 
-use super::{Rank, failure, ranks, run};
+use super::{Rank, failure, plain_pair, ranks, run};
 
 fn buffer(rank: &Rank, values: &[u32]) -> Buffer<u32> {
     Buffer::from_host(&rank.stream, values).expect("memory")
@@ -133,7 +133,7 @@ fn memory_of_any_alignment() {
 
 #[test]
 fn other_counts_than_were_sent_are_reported() {
-    let ranks = ranks(2);
+    let ranks = plain_pair();
     let (from, to) = (buffer(&ranks[0], &[1; 5]), buffer(&ranks[1], &[0; 4]));
     let send = CollectiveOp::send(&ranks[0].communicator, &from, 1).expect("a send");
     let recv = CollectiveOp::recv(&ranks[1].communicator, &to, 0).expect("a receive");

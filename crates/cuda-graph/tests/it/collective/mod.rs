@@ -1,4 +1,5 @@
-//! Collectives between ranks of this process, which share one device unless there are several.
+//! Collectives between ranks of this process: each has a device of its own where there are as many,
+//! and NCCL does the work where it is found. Otherwise ranks share devices.
 
 mod alone;
 mod attack;
@@ -15,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cuda_graph::cudarc::driver::{CudaContext, CudaStream};
-use cuda_graph::{CollectiveOp, Communicator, CommunicatorOptions, Error, Exec, Graph};
+use cuda_graph::{CollectiveOp, Communicator, CommunicatorOptions, Engine, Error, Exec, Graph};
 
-use crate::fixture::{context, is_software};
+use crate::fixture::{context, contexts, is_software};
 
 /// A rank of a test.
 pub struct Rank {
@@ -45,15 +46,18 @@ impl Rank {
     }
 }
 
-/// Whether so many ranks that share the device may loop at once: a GPU's driver fails on that.
+/// Whether so many ranks may loop at once: a GPU's driver fails on that where they share a device.
 pub fn may_loop(ranks: usize) -> bool {
-    ranks == 1 || is_software()
+    ranks <= contexts().len() || is_software()
 }
 
 /// So long nothing gets on where nothing should.
 pub const SHORT: Duration = Duration::from_millis(300);
 
-/// `count` ranks that share the device, each with a stream of its own.
+/// NCCL's ranks find each other within the timeout, too.
+const NCCL_BEGINS: Duration = Duration::from_secs(8);
+
+/// `count` ranks on the devices in turn, each with a stream of its own.
 #[track_caller]
 pub fn ranks(count: usize) -> Vec<Rank> {
     ranks_with(count, Duration::from_secs(60))
@@ -61,14 +65,43 @@ pub fn ranks(count: usize) -> Vec<Rank> {
 
 #[track_caller]
 pub fn ranks_with(count: usize, timeout: Duration) -> Vec<Rank> {
-    ranks_on(&vec![context(); count], timeout)
+    let theirs = in_turn(count);
+    if (2..=contexts().len()).contains(&count) && !is_software() {
+        let ranks = ranks_on(&theirs, timeout.max(NCCL_BEGINS));
+        if ranks[0].communicator.engine() == Engine::Nccl {
+            return ranks;
+        }
+    }
+    ranks_on(&theirs, timeout)
+}
+
+/// Two ranks that share the first device.
+#[track_caller]
+pub fn sharing_pair() -> Vec<Rank> {
+    ranks_on(&vec![context(); 2], Duration::from_secs(60))
+}
+
+/// Two ranks of the engine that tells what ranks come with.
+#[track_caller]
+pub fn plain_pair() -> Vec<Rank> {
+    let options = CommunicatorOptions::default().engine(Engine::Plain);
+    ranks_by(&in_turn(2), &options)
+}
+
+/// The contexts of the devices in turn.
+fn in_turn(count: usize) -> Vec<Arc<CudaContext>> {
+    contexts().iter().cycle().take(count).cloned().collect()
 }
 
 /// A rank for each context.
 #[track_caller]
 pub fn ranks_on(contexts: &[Arc<CudaContext>], timeout: Duration) -> Vec<Rank> {
-    let options = CommunicatorOptions::default().timeout(timeout);
-    let communicators = Communicator::all(contexts, &options).expect("they can be made");
+    ranks_by(contexts, &CommunicatorOptions::default().timeout(timeout))
+}
+
+#[track_caller]
+fn ranks_by(contexts: &[Arc<CudaContext>], options: &CommunicatorOptions) -> Vec<Rank> {
+    let communicators = Communicator::all(contexts, options).expect("they can be made");
     let rank = |communicator: Communicator| Rank {
         stream: communicator.context().new_stream().expect("a stream"),
         communicator,
@@ -85,6 +118,16 @@ pub fn run(ranks: &[Rank], execs: &mut [Exec]) {
     for rank in ranks {
         rank.communicator.wait(&rank.stream).expect("all get on");
     }
+}
+
+/// Whether the text names the rank that did not come. NCCL does not tell which that is.
+#[track_caller]
+pub fn assert_missing(ranks: &[Rank], missing: u32, text: &str) {
+    let told = match ranks[0].communicator.engine() {
+        Engine::Nccl => "nothing got on".to_owned(),
+        _ => format!("rank {missing} did not come"),
+    };
+    assert!(text.contains(&told), "{text}");
 }
 
 /// The error's text, of a communicator that failed.

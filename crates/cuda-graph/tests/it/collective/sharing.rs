@@ -11,8 +11,8 @@ use cuda_graph::{
     Reduction, Replay, ReplayOptions, Result,
 };
 
-use super::{Rank, may_loop, ranks, ranks_with};
-use crate::fixture::{add, context, in_process, is_software, words};
+use super::{Rank, may_loop, ranks, ranks_on, ranks_with};
+use crate::fixture::{add, context, in_process, is_software, on_devices, words};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
@@ -293,4 +293,40 @@ fn what_goes_between_the_launches_of_ranks() {
         }
     }
     cuda_graph::testing::settle();
+}
+
+/// A graph that has one executable at a time has another one once what its rank launched is over,
+/// also where the first was let go while it ran. Ranks that share a device could wait for ever: one
+/// of them for the launch of the other, which waits for that launch to be over.
+#[test]
+fn one_executable_after_the_other() {
+    let name = "collective::sharing::one_executable_after_the_other";
+    on_devices(2..=2, name, |contexts| {
+        let ranks = ranks_on(contexts, LONG);
+        thread::scope(|scope| {
+            for rank in &ranks {
+                scope.spawn(move || launch_one_after_the_other(rank));
+            }
+        });
+    });
+}
+
+fn launch_one_after_the_other(rank: &Rank) {
+    let memory = words(&rank.stream, &[1]);
+    let flag = words(&rank.stream, &[0]);
+    let (graph, ()) = Graph::record(rank.context(), |path| {
+        path.record(sum(rank, &memory)?)?;
+        path.if_nonzero(&flag, |path| path.record(FillOp::new(&flag, 0)?).map(drop))
+    })
+    .expect("it can be recorded");
+    for turn in 0..20 {
+        let mut exec = graph.instantiate().expect("the one before has gone");
+        if rank.number() == turn % 2 {
+            thread::sleep(Duration::from_millis(2));
+        }
+        exec.launch(&rank.stream).expect("it can be launched");
+    }
+    let waited = rank.communicator.wait(&rank.stream);
+    waited.expect("all get on");
+    assert_eq!(memory.to_host(&rank.stream).expect("read"), [1 << 20]);
 }

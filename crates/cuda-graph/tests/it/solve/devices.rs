@@ -233,20 +233,21 @@ fn options(line: &str) -> Options {
 /// The job on several devices, each of which loops by itself: it converges as on one.
 #[test]
 fn each_device_loops() {
-    on_devices(3..=3, "solve::devices::each_device_loops", |_| {
+    on_devices(2..=3, "solve::devices::each_device_loops", |contexts| {
+        let most = contexts.len();
         for line in [
-            "--grid 40 --devices 1",
-            "--grid 40 --devices 2",
-            "--grid 40 --devices 3",
-            "--grid 1 --devices 3",
-            "--grid 2 --devices 3 --tolerance 1e-4",
-            "--grid 40 --devices 3 --systems 3",
-            "--grid 40 --devices 2 --restart-every 30",
-            "--grid 30 --devices 2 --compare",
+            "--grid 40 --devices 1".to_owned(),
+            "--grid 40 --devices 2".to_owned(),
+            format!("--grid 40 --devices {most}"),
+            format!("--grid 1 --devices {most}"),
+            format!("--grid 2 --devices {most} --tolerance 1e-4"),
+            format!("--grid 40 --devices {most} --systems 3"),
+            "--grid 40 --devices 2 --restart-every 30".to_owned(),
+            "--grid 30 --devices 2 --compare".to_owned(),
         ] {
             let device = cuda_graph::device(0).unwrap();
             let mut told = Vec::new();
-            let done = job::run(&device, &options(line), &mut told);
+            let done = job::run(&device, &options(&line), &mut told);
             let told = String::from_utf8(told).unwrap();
             assert_eq!(done.unwrap(), Exit::Solved, "{line}: {told}");
             assert!(told.contains("a graph that loops on the device"), "{told}");
