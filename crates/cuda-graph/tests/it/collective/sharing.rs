@@ -11,7 +11,7 @@ use cuda_graph::{
     Reduction, Replay, ReplayOptions, Result,
 };
 
-use super::{Rank, may_loop, ranks, ranks_on, ranks_with};
+use super::{Rank, may_loop, ranks, ranks_on, ranks_with, sharing_pair};
 use crate::fixture::{add, context, in_process, is_software, on_devices, words};
 
 /// Longer than anything here takes.
@@ -62,14 +62,14 @@ impl Own {
 /// take turns, rank 1's first loop would wait for rank 0's second, which waits for rank 1.
 #[test]
 fn loops_beside_collectives_take_no_turns() {
-    if !may_loop(2) {
+    if !is_software() {
         return;
     }
     // Executables that were there before the ranks take none either.
     let early = ranks(1).pop().expect("a rank");
     let owns = [Own::of(&early), Own::of(&early)];
     let mut first = owns.each_ref().map(|own| own.exec(&early));
-    let ranks = ranks_with(2, LONG);
+    let ranks = sharing_pair();
     let mut second = owns.each_ref().map(|own| own.exec(&ranks[0]));
     for (at, rank) in ranks.iter().enumerate() {
         let mut meets = rank.exec([sum(rank, &owns[at].total).expect("it can be made")]);
