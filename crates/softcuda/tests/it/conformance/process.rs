@@ -59,7 +59,8 @@ pub fn run(cases: &[&Case]) -> Lines {
     lines
 }
 
-/// How many devices a case may need on this machine: the software driver has as many as it takes.
+/// How many devices a case may need on this machine, one at least: the software driver has as many
+/// as it takes.
 pub fn device_count() -> usize {
     if driver() == Driver::Software {
         return usize::MAX;
@@ -67,7 +68,9 @@ pub fn device_count() -> usize {
     // In a child: the test itself never starts the driver.
     let lines = run(&[&COUNT]);
     let number = lines[COUNT.name].strip_prefix("devices=");
-    number.and_then(|text| text.parse().ok()).unwrap_or(0)
+    number
+        .and_then(|text| text.parse().ok())
+        .map_or(1, |count: usize| count.max(1))
 }
 
 const COUNT: Case = case!("itself/devices", |line| {

@@ -73,12 +73,7 @@ pub const CASES: &[Case] = &[
         synchronizes(line, [zero, one]);
     }),
     two_devices!("peer/capture/copies", |line, zero, one| {
-        let (a, b) = (zero.context, one.context);
         begin(zero.stream, RELAXED);
-        line.says_as(
-            "peer",
-            cuMemcpyPeerAsync(one.word, b, zero.word, a, 4, zero.stream),
-        );
         line.says_as(
             "dtod",
             cuMemcpyDtoDAsync_v2(one.word, zero.word, 4, zero.stream),
@@ -95,22 +90,30 @@ pub const CASES: &[Case] = &[
     two_devices!(
         "peer/capture/copies_with_other_current",
         |line, zero, one| {
-            let (a, b) = (zero.context, one.context);
             begin(zero.stream, RELAXED);
             one.enter();
-            line.says_as(
-                "peer",
-                cuMemcpyPeerAsync(one.word, b, zero.word, a, 4, zero.stream),
-            );
             line.says_as(
                 "dtod",
                 cuMemcpyDtoDAsync_v2(one.word, zero.word, 4, zero.stream),
             );
+            line.says_as("fill", cuMemsetD32Async(zero.word, 7, 1, zero.stream));
             ends(line, zero.stream);
             synchronizes(line, [zero, one]);
             reads(line, "value", one.word);
         }
     ),
+    two_devices!("peer/capture/copy_peer", |line, zero, one| {
+        let (a, b) = (zero.context, one.context);
+        begin(zero.stream, RELAXED);
+        line.says_as(
+            "peer",
+            cuMemcpyPeerAsync(one.word, b, zero.word, a, 4, zero.stream),
+        );
+        is_capturing(line, "status", zero.stream);
+        ends(line, zero.stream);
+        synchronizes(line, [zero, one]);
+        reads(line, "value", one.word);
+    }),
     two_devices!("peer/capture/copies_wrong", |line, zero, one| {
         let (a, b) = (zero.context, one.context);
         begin(zero.stream, RELAXED);

@@ -212,6 +212,7 @@ pub const CASES: &[Case] = &[
         for (side, what) in [(zero, "zero"), (one, "one")] {
             side.enter();
             line.says_as(what, launch_store(store, side.stream, side.word, 5));
+            cuStreamSynchronize(side.stream).must();
             line.says_as(
                 format!("{what}_null_stream"),
                 launch_store(store, 0, side.word, 6),

@@ -23,6 +23,8 @@ mod pool_use;
 mod stream;
 mod virtual_memory;
 
+use std::time::{Duration, Instant};
+
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line};
 use crate::conformance::fixture::void;
@@ -67,6 +69,22 @@ unsafe fn synchronizes(line: &mut Line, sides: [&Side; 2]) {
         line.says_as(what, cuCtxSynchronize());
     }
     cuCtxSetCurrent(before).ignore();
+}
+
+/// Asks a stream until its work has ended, and writes down what it says then. Work that waits for a
+/// device that failed may never end: after a while `NOT_READY` is the answer. Gives back whether it
+/// ended.
+unsafe fn settles(line: &mut Line, what: &str, stream: Handle) -> bool {
+    const NOT_READY: u32 = 600;
+    let begun = Instant::now();
+    loop {
+        let answer = cuStreamQuery(stream);
+        if answer.code != NOT_READY || begun.elapsed() > Duration::from_secs(5) {
+            line.says_as(what, answer);
+            return answer.code != NOT_READY;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Lets kernels of one side use the other's memory. Leaves its context current.

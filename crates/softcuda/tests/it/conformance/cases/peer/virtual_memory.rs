@@ -124,6 +124,9 @@ pub const CASES: &[Case] = &[
     two_devices!("peer/virtual/read_only_peer", |line, zero, one| {
         let address = mapped(1);
         set(address, 1, 3).must();
+        one.enter();
+        fill_words(address, 7, 1);
+        zero.enter();
         line.says_as("give", set(address, 0, 1));
         may(line, "given", address);
         zero.enter();
