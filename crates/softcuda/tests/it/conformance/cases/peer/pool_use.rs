@@ -194,7 +194,8 @@ pub const CASES: &[Case] = &[
     two_devices!(
         "peer/pool_use/outlives_the_stream_s_context",
         |line, zero, one| {
-            // Memory of the first device, allocated in a stream of a context of the second that ends.
+            // Memory of the first device, allocated in a stream of the second device; the context of
+            // that stream ends.
             let made = new_context_of(1);
             let (its, pool, mut address) = (stream(), pool_of(0), 0);
             cuMemAllocFromPoolAsync(&mut address, 4, pool, its).must();
