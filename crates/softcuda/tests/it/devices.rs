@@ -16,6 +16,7 @@ use std::process::Command;
 use crate::capture::api::cuMemcpyPeerAsync;
 use crate::conformance::api::*;
 use crate::conformance::fixture::*;
+use crate::conformance::sides::*;
 use crate::conformance::structs::*;
 use crate::driver::{Driver, driver};
 use crate::graphs::api::*;
@@ -27,9 +28,6 @@ const INVALID_DEVICE: u32 = 101;
 const ILLEGAL_ADDRESS: u32 = 700;
 const ALREADY_ENABLED: u32 = 704;
 const NOT_ENABLED: u32 = 705;
-
-const DEVICE: u32 = 1;
-const READ_WRITE: u32 = 3;
 
 macro_rules! cases {
     ($($(#[$doc:meta])* $name:ident)+) => {
@@ -139,80 +137,6 @@ unsafe fn count() -> i32 {
     let mut count = 0;
     cuDeviceGetCount(&mut count).must();
     count
-}
-
-/// What there is of a device: its primary context, a stream, the suite's kernels, a word of memory.
-struct Side {
-    device: i32,
-    context: Handle,
-    stream: Handle,
-    module: Handle,
-    word: u64,
-}
-
-impl Side {
-    /// Leaves its context current.
-    unsafe fn new(device: i32) -> Side {
-        let mut context = 0;
-        cuDevicePrimaryCtxRetain(&mut context, device).must();
-        cuCtxSetCurrent(context).must();
-        let word = memory(4);
-        fill_words(word, device as u32 + 10, 1);
-        Side {
-            device,
-            context,
-            stream: stream(),
-            module: module(),
-            word,
-        }
-    }
-
-    unsafe fn enter(&self) {
-        cuCtxSetCurrent(self.context).must();
-    }
-
-    /// Writes a word by a kernel of this device.
-    unsafe fn store(&self, mut address: u64, mut value: u32) -> Answer {
-        self.enter();
-        let store = function_of(self.module, c"store");
-        let mut arguments = [void(&mut address), void(&mut value)];
-        launch(store, 1, 1, self.stream, &mut arguments).must();
-        cuStreamSynchronize(self.stream)
-    }
-
-    unsafe fn read(&self, address: u64) -> u32 {
-        self.enter();
-        word(address)
-    }
-}
-
-unsafe fn sides() -> [Side; 2] {
-    [Side::new(0), Side::new(1)]
-}
-
-fn location(device: i32) -> Location {
-    Location {
-        kind: DEVICE,
-        id: device,
-    }
-}
-
-fn access(device: i32) -> Access {
-    Access {
-        location: location(device),
-        flags: READ_WRITE,
-    }
-}
-
-/// Physical memory of a device.
-fn physical(device: i32) -> AllocationProperties {
-    AllocationProperties {
-        kind: 1,
-        handle_types: 0,
-        location: location(device),
-        win32_metadata: 0,
-        flags: [0; 8],
-    }
 }
 
 /// The device of an address.

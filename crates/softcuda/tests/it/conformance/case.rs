@@ -13,6 +13,9 @@ pub struct Case {
     /// Whether it runs in a process of its own, because it needs an untouched driver or leaves a
     /// broken one.
     pub alone: bool,
+    /// How many devices it needs. The software driver has exactly so many for it; a real machine
+    /// with fewer leaves it out.
+    pub devices: usize,
     /// Asks it. Runs on a fresh thread, with no context current.
     pub ask: unsafe fn(&mut Line),
 }
@@ -26,6 +29,7 @@ macro_rules! case {
         $crate::conformance::case::Case {
             name: $name,
             alone: false,
+            devices: 1,
             ask,
         }
     }};
@@ -40,12 +44,37 @@ macro_rules! alone {
         $crate::conformance::case::Case {
             name: $name,
             alone: true,
+            devices: 1,
             ask,
         }
     }};
 }
 
-pub(super) use {alone, case};
+/// A case of two devices, with a process to itself: what contexts may do to each other outlives the
+/// calls that allow it. It begins with what the first two devices have, the first one's context
+/// current; with a line alone, it begins with an untouched driver.
+macro_rules! two_devices {
+    ($name:literal, |$line:ident, $zero:ident, $one:ident| $body:block) => {
+        $crate::conformance::case::two_devices!($name, |$line| {
+            let [$zero, $one] = &$crate::conformance::sides::sides();
+            $zero.enter();
+            $body
+        })
+    };
+    ($name:literal, |$line:ident| $body:block) => {{
+        unsafe fn ask($line: &mut $crate::conformance::case::Line) {
+            $body
+        }
+        $crate::conformance::case::Case {
+            name: $name,
+            alone: true,
+            devices: 2,
+            ask,
+        }
+    }};
+}
+
+pub(super) use {alone, case, two_devices};
 
 /// What a case writes down. Each item goes to the parent process at once, so that a crash loses
 /// nothing before it.

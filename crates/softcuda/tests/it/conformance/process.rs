@@ -13,9 +13,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use super::CHILD;
+use super::api::{cuDeviceGetCount, cuInit};
 use super::case::{Case, END, ITEM, Line, case};
 use super::cases;
 use super::fixture;
+use crate::driver::{Driver, driver};
 
 /// How long a child may be silent before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,13 +28,14 @@ pub type Lines = BTreeMap<String, String>;
 /// Runs the cases and collects their lines.
 pub fn run(cases: &[&Case]) -> Lines {
     let mut lines = Lines::new();
-    let mut groups: BTreeMap<&str, Vec<&Case>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, usize), Vec<&Case>> = BTreeMap::new();
     let mut single: Vec<&Case> = Vec::new();
     for case in cases {
         if case.alone {
             single.push(case);
         } else {
-            groups.entry(topic(case)).or_default().push(case);
+            let group = (topic(case), case.devices);
+            groups.entry(group).or_default().push(case);
         }
     }
     for group in groups.values() {
@@ -55,6 +58,26 @@ pub fn run(cases: &[&Case]) -> Lines {
     }
     lines
 }
+
+/// How many devices a case may need on this machine, one at least: the software driver has as many
+/// as it takes.
+pub fn device_count() -> usize {
+    if driver() == Driver::Software {
+        return usize::MAX;
+    }
+    // In a child: the test itself never starts the driver.
+    let lines = run(&[&COUNT]);
+    let number = lines[COUNT.name].strip_prefix("devices=");
+    number
+        .and_then(|text| text.parse().ok())
+        .map_or(1, |count: usize| count.max(1))
+}
+
+const COUNT: Case = case!("itself/devices", |line| {
+    let mut count = 0;
+    cuInit(0).must();
+    line.gives("devices", cuDeviceGetCount(&mut count), count);
+});
 
 fn topic(case: &Case) -> &'static str {
     case.name
@@ -84,6 +107,8 @@ fn run_child(cases: &[&Case]) -> Answers {
         ])
         .env(CHILD, names.join(","))
         .env("RUST_BACKTRACE", "0")
+        // The same for all: cases that need different numbers share no child.
+        .env("SOFTCUDA_DEVICES", cases[0].devices.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -155,7 +180,8 @@ fn take(message: &str, answers: &mut Answers) {
 
 /// The child's side: asks the named cases, one after another, and ends the process.
 pub fn run_as_child(names: &str) -> ! {
-    let all: Vec<&Case> = cases::all().into_iter().chain(MISBEHAVING).collect();
+    let itself = MISBEHAVING.iter().chain([&COUNT]);
+    let all: Vec<&Case> = cases::all().into_iter().chain(itself).collect();
     for name in names.split(',') {
         let case = all
             .iter()

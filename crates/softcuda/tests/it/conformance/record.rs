@@ -46,12 +46,13 @@ pub fn write(path: &Path, lines: &Lines) {
     println!("{} cases recorded in {}", lines.len(), path.display());
 }
 
-/// Every case whose answers differ, is in one of the two only, told item by item. `wanted` says
-/// which were run.
-pub fn compare(recorded: &Lines, lines: &Lines, wanted: &str) -> Vec<String> {
+/// Every case whose answers differ, is in one of the two only, told item by item. `is_asked` says
+/// which were to run.
+pub fn compare(recorded: &Lines, lines: &Lines, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, got) in lines {
         match recorded.get(name) {
+            None if is_awaited(name) => println!("{name}\n    not recorded; got: {got}"),
             None => differences.push(format!("{name}\n    not recorded; got: {got}")),
             Some(expected) if expected != got && !stands_in_for_crash(expected, got) => {
                 differences.push(format!("{name}{}", items(expected, got)))
@@ -61,11 +62,17 @@ pub fn compare(recorded: &Lines, lines: &Lines, wanted: &str) -> Vec<String> {
     }
     for name in recorded
         .keys()
-        .filter(|name| is_wanted(name, wanted) && !lines.contains_key(*name))
+        .filter(|name| is_asked(name) && !lines.contains_key(*name))
     {
         differences.push(format!("{name}\n    recorded, and there is no such case"));
     }
     differences
+}
+
+/// TO REMOVE once they are recorded: cases of two devices may be missing in the record, which was
+/// made on a machine with one.
+fn is_awaited(name: &str) -> bool {
+    name.starts_with("peer/")
 }
 
 /// Where the real driver crashed, the software driver need not: it answers as recorded up to there,

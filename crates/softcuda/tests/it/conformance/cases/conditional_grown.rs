@@ -150,6 +150,7 @@ macro_rules! grown {
         Case {
             name: concat!("conditional/grown_", $when, "/", $holder, "_", $content),
             alone: true,
+            devices: 1,
             ask: {
                 unsafe fn ask(line: &mut Line) {
                     grown(line, $holder, $content, $earlier)

@@ -133,6 +133,7 @@ macro_rules! placed {
         &[$($(Case {
             name: concat!("graph/move_into_", $place, "/", $content),
             alone: true,
+            devices: 1,
             ask: {
                 unsafe fn ask(line: &mut Line) {
                     placed(line, $place, $content)

@@ -62,6 +62,7 @@ mod managed;
 mod memory;
 mod module;
 mod occupancy;
+mod peer;
 mod pointer;
 mod pool;
 mod pool_place;
@@ -149,5 +150,6 @@ pub fn all() -> Vec<&'static Case> {
         tensor_map::CASES,
         virtual_memory::CASES,
     ];
-    topics.into_iter().flatten().collect()
+    let topics = topics.into_iter().chain(peer::CASES);
+    topics.flatten().collect()
 }
