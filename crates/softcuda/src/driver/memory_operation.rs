@@ -9,7 +9,7 @@ use super::graph::operation::BatchNode;
 use super::memory::{self as owned, Made};
 use super::stream::Stream;
 use super::{CUresult, Result, capture, failure};
-use crate::memory::{self, Device};
+use crate::memory;
 
 /// The most operations of a batch.
 const MOST: usize = 256;
@@ -218,7 +218,7 @@ impl Operation {
         }
     }
 
-    fn run(self, device: Device) -> Result {
+    fn run(self) -> Result {
         match self {
             Operation::Barrier => Ok(()),
             Operation::Write { place, value } => place
@@ -232,7 +232,7 @@ impl Operation {
                 let mut looks = 0u32;
                 loop {
                     let word = place.load().ok_or(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS)?;
-                    if until.met(word, value, place.wide) || failure::failed(device).is_some() {
+                    if until.met(word, value, place.wide) || failure::failed().is_some() {
                         return Ok(());
                     }
                     looks = looks.saturating_add(1);
@@ -271,11 +271,11 @@ impl Batch {
             .try_for_each(|operation| operation.check_memory())
     }
 
-    /// Runs them, on the calling thread, until the device fails.
-    pub fn execute(&self, device: Device) -> Result {
+    /// Runs them, on the calling thread, until the process fails.
+    pub fn execute(&self) -> Result {
         self.0
             .iter()
-            .try_for_each(|operation| operation.run(device))
+            .try_for_each(|operation| operation.run())
     }
 }
 
@@ -288,8 +288,7 @@ pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
     }
     let batch = Batch::check(operations)?;
     batch.check_memory()?;
-    let device = stream.context().device();
-    stream.submit(move || batch.execute(device))
+    stream.submit(move || batch.execute())
 }
 
 #[cfg(test)]
