@@ -273,9 +273,7 @@ impl Batch {
 
     /// Runs them, on the calling thread, until the process fails.
     pub fn execute(&self) -> Result {
-        self.0
-            .iter()
-            .try_for_each(|operation| operation.run())
+        self.0.iter().try_for_each(|operation| operation.run())
     }
 }
 
