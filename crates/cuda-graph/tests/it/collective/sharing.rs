@@ -262,11 +262,13 @@ fn what_goes_between_the_launches_of_ranks() {
             Box::new(move || drop((execs, others)))
         }),
     ];
-    for at_once in [false, true] {
+    // Also what goes with the context that has not launched yet.
+    let ways = [(false, 0), (true, 0), (false, 1)];
+    for (at_once, of) in ways {
         for (what, make) in &cases {
             let ranks = ranks_with(2, LONG);
             let memory = [0, 1].map(|at: usize| words(&ranks[at].stream, &[at as u32 + 1]));
-            let gone = make(&ranks[0]);
+            let gone = make(&ranks[of]);
             let mut execs = Vec::new();
             let mut eager: Vec<Eager> = (ranks.iter())
                 .map(|rank| Eager::new(&rank.stream).expect("it can be made"))
