@@ -134,7 +134,9 @@ fn kernel_at(memory: &Buffer<u32>, name: &str) -> Kernel {
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let module = modules.entry(ordinal).or_insert_with(|| {
         let context = &contexts()[ordinal];
-        context.load_module(Ptx::from_src(PTX)).expect("the kernels load")
+        context
+            .load_module(Ptx::from_src(PTX))
+            .expect("the kernels load")
     });
     let function = module.load_function(name).expect("the kernel is there");
     Kernel::new(&function).expect("its parameters are known")

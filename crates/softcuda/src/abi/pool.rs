@@ -151,7 +151,7 @@ export! {
         capture::permit()?;
         let pool = pool::resolve(pool)?;
         let wishes = wishes.list(count)?;
-        wishes.iter().try_for_each(|wish| pool.set_access((wish.location, wish.number), wish.flags))
+        pool.set_access(&wishes)
     }
 
     /// Who reaches a pool's memory.
