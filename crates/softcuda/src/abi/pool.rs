@@ -150,7 +150,8 @@ export! {
     fn cuMemPoolSetAccess(pool: CUmemoryPool, wishes: In<Access>, count: usize) {
         capture::permit()?;
         let pool = pool::resolve(pool)?;
-        let wishes = wishes.list(count)?;
+        // An empty list is fine, none is not.
+        let wishes = wishes.some()?.list(count)?;
         pool.set_access(&wishes)
     }
 

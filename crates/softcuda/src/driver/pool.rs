@@ -666,9 +666,6 @@ impl Pool {
 
     /// `cuMemPoolSetAccess`: all that is asked for, or nothing.
     pub fn set_access(&self, wishes: &[Access]) -> Result {
-        if wishes.is_empty() {
-            return Err(INVALID);
-        }
         let mut reached = self.reached.lock();
         let mut next = *reached;
         for wish in wishes {
