@@ -2,7 +2,7 @@
 //!
 //! Memory is either a context's, which the contexts of other devices reach once they enabled
 //! access, or it is given to devices one by one, as a pool's is. The host's and managed memory is
-//! everybody's. An H200 takes of these:
+//! everybody's. An operation takes, as two H100s of one host do:
 //!
 //! | operation | a context's memory | memory given to devices |
 //! |---|---|---|
@@ -33,7 +33,7 @@ impl Reacher<'_> {
     pub fn reaches(self, allocation: &Allocation) -> bool {
         match self {
             Reacher::Anybody => true,
-            // Its kind is told from others elsewhere.
+            // No device's: callers refuse it themselves, each with its own answer.
             Reacher::Kernels(_) if allocation.kind == Kind::HostOnly => true,
             Reacher::Kernels(view) => view.reaches(allocation, false),
             Reacher::Copies(device) => allocation.reach.lets_copy(device),

@@ -70,7 +70,7 @@ cases! {
     kernels_reach_peers_that_were_enabled
     /// Without access a kernel fails, and its device alone.
     a_failure_is_one_device_s
-    /// Copies need no access; fills do.
+    /// Copies need no access.
     copies_go_everywhere
     /// A pool's memory is reached by those whom the pool gave access, not by peers.
     pools_say_who_reaches_them
