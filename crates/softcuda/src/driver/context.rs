@@ -89,7 +89,7 @@ impl Context {
             cache_config: AtomicU32::new(0),
             attached: AtomicU32::new(0),
             limits: Limits::default(),
-            streams: Streams::new(device),
+            streams: Streams::new(),
         }
     }
 
@@ -191,7 +191,7 @@ impl Context {
         if self.is_destroyed() {
             return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
-        failure::check(self.device())
+        failure::check()
     }
 
     /// As [`check`](Self::check), for calls that wait for work or ask how it goes.
@@ -199,7 +199,7 @@ impl Context {
         if self.is_destroyed() {
             return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
         }
-        failure::notice(self.device())
+        failure::notice()
     }
 
     /// Keeps its device known: its handle means a destroyed context from now on.
@@ -385,12 +385,9 @@ pub(crate) fn check_if_any() -> Result {
     }
 }
 
-/// The device of the context that is current to the calling thread, if one lives there.
-pub(crate) fn current_device() -> Option<Device> {
-    match top() {
-        Ok(Top::Live(context)) => Some(context.device()),
-        _ => None,
-    }
+/// A context is current to the calling thread, and lives.
+pub(crate) fn lives_here() -> bool {
+    matches!(top(), Ok(Top::Live(_)))
 }
 
 /// The live context of a handle.
@@ -417,7 +414,7 @@ pub(crate) fn all() -> Vec<Arc<Context>> {
 
 /// `cuCtxCreate`: makes a context of a device and makes it current.
 pub(crate) fn create(device: Device, flags: u32) -> Result<Arc<Context>> {
-    failure::check(device)?;
+    failure::check()?;
     check_flags(flags)?;
     let context = CONTEXTS.insert(|handle| Context::new(handle, device, false, flags));
     with_stack(|stack| {
@@ -521,7 +518,7 @@ pub(crate) fn set_current(handle: CUcontext) -> Result {
 /// The primary context's life that is on, starting one if need be, for as long as it is not
 /// released.
 pub(crate) fn primary_retain(device: Device) -> Result<Arc<Context>> {
-    failure::check(device)?;
+    failure::check()?;
     let mut primary = PRIMARY[device.index()].lock();
     if primary.handle == 0 {
         primary.handle = CONTEXTS.reserve();
@@ -547,6 +544,7 @@ pub(crate) fn primary_release(device: Device) -> Result {
     }
     if primary.retained == 0 {
         end_primary(&primary);
+        primary.flags = 0;
     }
     Ok(())
 }

@@ -1,74 +1,65 @@
-//! The failures of devices: a device that faults loses all contexts that the process has on it, and
-//! no new one can be made, as an H200 does it. Other devices go on.
+//! The failure of a process: one that faults on a device loses the contexts that it has on all of
+//! them, and no new one can be made, as an H200 does it.
 //!
-//! Work stops as soon as it has failed. Calls answer the error from the first one on that waits for
-//! work or asks how it goes: calls that only put work into streams do not look, so whether they
+//! Work stops as soon as some has failed. Calls answer the error from the first one on that waits
+//! for work or asks how it goes: calls that only put work into streams do not look, so whether they
 //! succeed does not depend on how fast the work before them failed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::{CUresult, Result, context};
 use crate::engine::{Failure, Fate};
-use crate::memory::Device;
 
-/// What became of the work of a device.
-struct Work {
-    /// Its first error; 0 while there is none.
-    failed: AtomicU32,
-    /// A call has waited or asked since.
-    noticed: AtomicBool,
-}
+/// The first error of work; 0 while there is none.
+static FAILED: AtomicU32 = AtomicU32::new(0);
+/// A call has waited or asked since.
+static NOTICED: AtomicBool = AtomicBool::new(false);
 
-static WORK: [Work; Device::MOST] = [const {
-    Work {
-        failed: AtomicU32::new(0),
-        noticed: AtomicBool::new(false),
-    }
-}; Device::MOST];
-
-/// The error of a device's work that failed, noticed or not.
-pub(crate) fn failed(device: Device) -> Option<CUresult> {
-    match WORK[device.index()].failed.load(Ordering::Acquire) {
+/// The error of work that failed, noticed or not.
+pub(crate) fn failed() -> Option<CUresult> {
+    match FAILED.load(Ordering::Acquire) {
         0 => None,
         code => Some(CUresult(code)),
     }
 }
 
 /// Fails once a failure has been noticed.
-pub(crate) fn check(device: Device) -> Result {
-    match WORK[device.index()].noticed.load(Ordering::Acquire) {
+pub(crate) fn check() -> Result {
+    match NOTICED.load(Ordering::Acquire) {
         false => Ok(()),
-        true => notice(device),
+        true => notice(),
     }
 }
 
-/// As [`check`], of the current context's device, for calls that need no context.
-pub(crate) fn check_current() -> Result {
-    context::current_device().map_or(Ok(()), check)
+/// As [`check`], for calls that need no context: without one they do not look.
+pub(crate) fn check_if_current() -> Result {
+    match context::lives_here() {
+        true => check(),
+        false => Ok(()),
+    }
 }
 
 /// Fails once work has: for calls that wait or ask.
-pub(crate) fn notice(device: Device) -> Result {
-    match failed(device) {
+pub(crate) fn notice() -> Result {
+    match failed() {
         None => Ok(()),
         Some(error) => {
-            WORK[device.index()].noticed.store(true, Ordering::Release);
+            NOTICED.store(true, Ordering::Release);
             Err(error)
         }
     }
 }
 
-/// The fate of the contexts of a device.
-pub(crate) struct Of(pub Device);
+/// The fate of all contexts.
+pub(crate) struct OfProcess;
 
-impl Fate for Of {
+impl Fate for OfProcess {
     fn failure(&self) -> Option<Failure> {
-        failed(self.0).map(|error| Failure(error.0))
+        failed().map(|error| Failure(error.0))
     }
 
     fn fail(&self, error: Failure) {
-        let first = &WORK[self.0.index()].failed;
         // The first one stays.
-        let _ = first.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = FAILED.compare_exchange(0, error.0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

@@ -215,14 +215,14 @@ pub(crate) fn remove(function: &Function) {
 
 /// The function of a handle; of a library's kernel, its function in the current context.
 pub(crate) fn resolve(handle: CUfunction) -> Result<Arc<Function>> {
-    failure::check_current()?;
+    failure::check_if_current()?;
     find(handle, context::current)
 }
 
 /// As [`resolve`], for a launch in a stream: of a library's kernel, its function in the stream's
 /// context.
 pub(crate) fn resolve_for(handle: CUfunction, stream: &Stream) -> Result<Arc<Function>> {
-    failure::check_current()?;
+    failure::check_if_current()?;
     find(handle, || Ok(stream.context().clone()))
 }
 
@@ -239,7 +239,7 @@ fn find(
 
 /// As [`resolve`], of a function's own handle alone.
 pub(crate) fn resolve_itself(handle: CUfunction) -> Result<Arc<Function>> {
-    failure::check_current()?;
+    failure::check_if_current()?;
     FUNCTIONS
         .get(handle.0)
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)

@@ -10,7 +10,7 @@ use super::graph::operation::BatchNode;
 use super::memory::{self as owned, Made};
 use super::stream::Stream;
 use super::{CUresult, Result, capture, failure};
-use crate::memory::{self, Device};
+use crate::memory;
 
 /// The most operations of a batch.
 const MOST: usize = 256;
@@ -223,7 +223,7 @@ impl Operation {
         }
     }
 
-    fn run(self, device: Device) -> Result {
+    fn run(self) -> Result {
         match self {
             Operation::Barrier => Ok(()),
             Operation::Write { place, value } => place
@@ -237,7 +237,7 @@ impl Operation {
                 let mut looks = 0u32;
                 loop {
                     let word = place.load().ok_or(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS)?;
-                    if until.met(word, value, place.wide) || failure::failed(device).is_some() {
+                    if until.met(word, value, place.wide) || failure::failed().is_some() {
                         return Ok(());
                     }
                     looks = looks.saturating_add(1);
@@ -276,11 +276,9 @@ impl Batch {
             .try_for_each(|operation| operation.check_memory(context))
     }
 
-    /// Runs them, on the calling thread, until the device fails.
-    pub fn execute(&self, device: Device) -> Result {
-        self.0
-            .iter()
-            .try_for_each(|operation| operation.run(device))
+    /// Runs them, on the calling thread, until the process fails.
+    pub fn execute(&self) -> Result {
+        self.0.iter().try_for_each(|operation| operation.run())
     }
 }
 
@@ -293,8 +291,7 @@ pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
     }
     let batch = Batch::check(operations)?;
     batch.check_memory(stream.context())?;
-    let device = stream.context().device();
-    stream.submit(move || batch.execute(device))
+    stream.submit(move || batch.execute())
 }
 
 #[cfg(test)]

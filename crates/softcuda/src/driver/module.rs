@@ -58,7 +58,7 @@ pub(crate) fn insert(
 
 /// The module of a handle.
 pub(crate) fn resolve(handle: CUmodule) -> Result<Arc<Module>> {
-    failure::check_current()?;
+    failure::check_if_current()?;
     MODULES
         .get(handle.0)
         .or(CUresult::CUDA_ERROR_INVALID_HANDLE)

@@ -18,7 +18,6 @@ use super::{CUresult, Result, failure};
 use crate::abi::NullStream;
 use crate::abi::types::CUstream;
 use crate::engine::{Domain, Failure, Marker, Queue, Role, Step};
-use crate::memory::Device;
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
@@ -38,9 +37,9 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Of a new context of a device.
-    pub fn new(device: Device) -> Self {
-        let domain = Arc::new(Domain::new(Arc::new(failure::Of(device))));
+    /// Of a new context.
+    pub fn new() -> Self {
+        let domain = Arc::new(Domain::new(Arc::new(failure::OfProcess)));
         let legacy = Arc::new(Lane::new(&domain, domain.legacy().clone(), LEGACY, 0, 0));
         Streams { domain, legacy }
     }
@@ -220,7 +219,7 @@ pub(crate) fn destroy(handle: CUstream) -> Result {
     if matches!(handle.0, 0 | LEGACY | PER_THREAD) {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    failure::check_current()?;
+    failure::check_if_current()?;
     match STREAMS.remove(handle.0) {
         Found::Live(stream) => {
             capture::leave(&stream.lane.seat);

@@ -1,4 +1,4 @@
-//! Several devices of one process: whose memory is whose, who reaches it, what fails alone.
+//! Several devices of one process: whose memory is whose, who reaches it, how they fail.
 //!
 //! On a machine with two GPUs or more, or in software alike: there each case is a process of its
 //! own, with `SOFTCUDA_DEVICES=3`. On a machine with one GPU they say that they did not run.
@@ -22,6 +22,8 @@ use crate::driver::{Driver, driver};
 use crate::graphs::api::*;
 
 const CASE: &str = "SOFTCUDA_TEST_DEVICES";
+/// Which way `every_access_is_checked` looks at, in a process that looks at one.
+const WAY: &str = "SOFTCUDA_TEST_DEVICES_WAY";
 
 const INVALID_VALUE: u32 = 1;
 const INVALID_DEVICE: u32 = 101;
@@ -68,8 +70,8 @@ cases! {
     who_can_be_a_peer
     /// A kernel reaches another device's memory while access is enabled.
     kernels_reach_peers_that_were_enabled
-    /// Without access a kernel fails, and its device alone.
-    a_failure_is_one_device_s
+    /// Without access a kernel fails, and all contexts of the process with it.
+    a_failure_is_every_device_s
     /// Copies need no access.
     copies_go_everywhere
     /// A pool's memory is reached by those whom the pool gave access, not by peers.
@@ -96,28 +98,27 @@ cases! {
     every_access_is_checked
     /// Memory is given back where it was taken, whoever frees it and how.
     all_memory_is_given_back
-    /// Calls on what a failed device has answer its error at once, and others go on.
-    nobody_waits_for_a_failed_device
-    /// A node that fails takes its own device with it, in a launch in another's stream.
-    a_node_fails_its_device
+    /// After a failure calls of every device answer its error, and none waits for ever.
+    nobody_waits_after_a_failure
+    /// So it is after a node failed in a launch in another device's stream.
+    a_node_fails_every_device
     /// A context that is destroyed is no peer any more.
     peers_that_end_are_forgotten
 }
 
 /// Runs a case in a process of its own.
 fn run(case: &str) {
+    run_with(case, &[]);
+}
+
+/// The same with more in its environment.
+fn run_with(case: &str, more: &[(&str, &str)]) {
     let test = std::env::current_exe().expect("the test knows its own path");
     let output = Command::new(test)
         .args(["devices::child", "--exact", "--ignored", "--nocapture"])
         .env(CASE, case)
-        .env(
-            "SOFTCUDA_DEVICES",
-            if case == "every_access_is_checked" {
-                "16"
-            } else {
-                "3"
-            },
-        )
+        .env("SOFTCUDA_DEVICES", "3")
+        .envs(more.iter().copied())
         .output()
         .expect("the test starts itself");
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
@@ -323,22 +324,24 @@ mod case {
                 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%p], 16, [%r2];
                 again: mbarrier.try_wait.parity.shared.b64 %t, [%r2], 0; @!%t bra again;",
         ];
-        let first = Side::new(0);
+        // Nothing works after a failure: each way has a process of its own.
+        let Ok(number) = std::env::var(WAY) else {
+            for number in 0..WAYS.len() {
+                run_with("every_access_is_checked", &[(WAY, &number.to_string())]);
+            }
+            return;
+        };
+        let way = WAYS[number.parse::<usize>().expect("it is the number of a way")];
+        Side::new(0);
         let mut words = memory(1024);
-        for (device, way) in (1..count()).zip(WAYS) {
-            let side = Side::new(device);
-            let mut own = memory(1024);
-            let run = written("", way);
-            launch(run, 1, 1, side.stream, &mut [void(&mut own)]).must();
-            cuStreamSynchronize(side.stream).must();
-            launch(run, 1, 1, side.stream, &mut [void(&mut words)]).must();
-            assert_eq!(
-                cuStreamSynchronize(side.stream).code,
-                ILLEGAL_ADDRESS,
-                "{way}"
-            );
-        }
-        first.store(words, 1).must();
+        let side = Side::new(1);
+        let mut own = memory(1024);
+        let run = written("", way);
+        launch(run, 1, 1, side.stream, &mut [void(&mut own)]).must();
+        cuStreamSynchronize(side.stream).must();
+        launch(run, 1, 1, side.stream, &mut [void(&mut words)]).must();
+        let ended = cuStreamSynchronize(side.stream);
+        assert_eq!(ended.code, ILLEGAL_ADDRESS, "{way}");
     }
 
     pub unsafe fn all_memory_is_given_back() {
@@ -405,7 +408,7 @@ mod case {
         }
     }
 
-    pub unsafe fn nobody_waits_for_a_failed_device() {
+    pub unsafe fn nobody_waits_after_a_failure() {
         let sides = sides();
         let [failing, other] = &sides;
         other.enter();
@@ -422,31 +425,33 @@ mod case {
         other.enter();
         cuStreamWaitEvent(other.stream, done, 0).must();
         gate.open();
-        cuStreamSynchronize(other.stream).must();
-        assert_eq!(cuEventSynchronize(done).code, ILLEGAL_ADDRESS);
-        assert_eq!(cuEventQuery(done).code, ILLEGAL_ADDRESS);
-        assert_eq!(cuStreamQuery(failing.stream).code, ILLEGAL_ADDRESS);
-        cuEventQuery(mine).must();
-        cuStreamQuery(other.stream).must();
-        other.store(other.word, 2).must();
-        // Of the failed device's own memory nothing is left to wait for.
-        _ = cuMemFree_v2(failing.word);
-        _ = cuModuleUnload(failing.module);
-        _ = cuEventDestroy_v2(done);
-        failing.enter();
-        cuEventQuery(mine).must();
-        cuStreamQuery(other.stream).must();
-        assert_eq!(cuEventQuery(done).code, ILLEGAL_ADDRESS);
-        assert_eq!(other.read(other.word), 2);
-        cuEventDestroy_v2(mine).must();
-        cuModuleUnload(other.module).must();
-        cuCtxSynchronize().must();
+        let ended = cuStreamSynchronize(other.stream);
+        assert_eq!(ended.code, ILLEGAL_ADDRESS);
+        for side in [other, failing] {
+            side.enter();
+            for event in [done, mine] {
+                assert_eq!(cuEventSynchronize(event).code, ILLEGAL_ADDRESS);
+                assert_eq!(cuEventQuery(event).code, ILLEGAL_ADDRESS);
+            }
+            for stream in [other.stream, failing.stream] {
+                assert_eq!(cuStreamSynchronize(stream).code, ILLEGAL_ADDRESS);
+                assert_eq!(cuStreamQuery(stream).code, ILLEGAL_ADDRESS);
+            }
+            assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
+            // There is nothing to wait for before memory goes.
+            assert_eq!(cuMemFree_v2(side.word).code, ILLEGAL_ADDRESS);
+            assert_eq!(cuModuleUnload(side.module).code, ILLEGAL_ADDRESS);
+        }
+        cuDevicePrimaryCtxReset_v2(failing.device).must();
+        cuDevicePrimaryCtxReset_v2(other.device).must();
     }
 
-    pub unsafe fn a_node_fails_its_device() {
-        let sides = sides();
-        let [zero, one] = &sides;
+    pub unsafe fn a_node_fails_every_device() {
+        let sides: Vec<Side> = (0..count().min(3))
+            .map(|device| Side::new(device))
+            .collect();
         let graph = graph();
+        let [zero, one] = [&sides[0], &sides[1]];
         one.enter();
         let wrong = function_of(one.module, c"store");
         add_store(graph, &[], wrong, zero.word, 1);
@@ -454,11 +459,9 @@ mod case {
         let exec = instantiate(graph);
         cuGraphLaunch(exec, zero.stream).must();
         assert_eq!(cuStreamSynchronize(zero.stream).code, ILLEGAL_ADDRESS);
-        one.enter();
-        assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
-        if count() > 2 {
-            let third = Side::new(2);
-            third.store(third.word, 3).must();
+        for side in &sides {
+            side.enter();
+            assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
         }
     }
 
@@ -480,8 +483,8 @@ mod case {
         let again = Side::new(1);
         zero.enter();
         assert_eq!(cuCtxDisablePeerAccess(again.context).code, NOT_ENABLED);
-        assert_eq!(zero.store(again.word, 4).code, ILLEGAL_ADDRESS);
         assert_eq!(again.read(again.word), 11);
+        assert_eq!(zero.store(again.word, 4).code, ILLEGAL_ADDRESS);
     }
 
     pub unsafe fn each_is_known_by_itself() {
@@ -633,20 +636,33 @@ mod case {
         assert_eq!(sides[0].store(sides[1].word, 1).code, ILLEGAL_ADDRESS);
     }
 
-    pub unsafe fn a_failure_is_one_device_s() {
+    pub unsafe fn a_failure_is_every_device_s() {
         let sides = sides();
         let [failing, other] = &sides;
-        assert_eq!(failing.store(other.word, 1).code, ILLEGAL_ADDRESS);
-        failing.enter();
-        assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
-        assert_eq!(cuMemAlloc_v2(&mut 0, 4).code, ILLEGAL_ADDRESS);
-        other.store(other.word, 21).must();
-        assert_eq!(other.read(other.word), 21);
-        other.enter();
-        cuCtxSynchronize().must();
         let mut made = 0;
         cuCtxCreate_v2(&mut made, 0, other.device).must();
+        assert_eq!(failing.store(other.word, 1).code, ILLEGAL_ADDRESS);
+        for context in [failing.context, other.context, made] {
+            cuCtxSetCurrent(context).must();
+            assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
+            assert_eq!(cuMemAlloc_v2(&mut 0, 4).code, ILLEGAL_ADDRESS);
+            let from = other.word;
+            assert_eq!(
+                cuMemcpyDtoH_v2(void(&mut 0u32), from, 4).code,
+                ILLEGAL_ADDRESS
+            );
+        }
+        for device in 0..count() {
+            let created = cuCtxCreate_v2(&mut 0, 0, device);
+            assert_eq!(created.code, ILLEGAL_ADDRESS);
+            let retained = cuDevicePrimaryCtxRetain(&mut 0, device);
+            assert_eq!(retained.code, ILLEGAL_ADDRESS);
+        }
+        // Contexts that failed can still be ended.
         cuCtxDestroy_v2(made).must();
+        cuDevicePrimaryCtxReset_v2(failing.device).must();
+        other.enter();
+        assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
     }
 
     pub unsafe fn copies_go_everywhere() {

@@ -173,7 +173,7 @@ impl Executable {
         // What processes share is waited for before the whole graph, and recorded after it.
         plan.waited_for()
             .try_for_each(|event| event.share_wait(stream))?;
-        let (run, recorded) = Run::new(plan, lane, stream.context().device());
+        let (run, recorded) = Run::new(plan, lane);
         let work = Box::new(move || -> std::result::Result<(), Failure> { run.run() });
         stream.push(match calls {
             true => Step::Calling(work),

@@ -22,7 +22,6 @@ use crate::engine::dag::{self, Cycle, Dag, Nodes, Rounds};
 use crate::engine::{Failure, Fate, Inside, Marker, host};
 use crate::grid::device_functions::condition::{Condition, Conditions};
 use crate::grid::launch::Launch;
-use crate::memory::Device;
 
 /// What a slot does, ready to be done any number of times.
 #[derive(Clone)]
@@ -464,14 +463,12 @@ pub(super) struct Run {
     /// run by one thread at a time: the one that performs its conditional node.
     rounds: Box<[Mutex<Option<Rounds<Part>>>]>,
     lane: usize,
-    /// The device of the stream.
-    device: Device,
 }
 
 impl Run {
     /// A launch, which decides what events mean in it. It also gives what events are to be from
     /// then on: that takes effect once the launch is in a queue.
-    pub fn new(plan: Arc<Plan>, lane: usize, device: Device) -> (Run, Vec<Recorded>) {
+    pub fn new(plan: Arc<Plan>, lane: usize) -> (Run, Vec<Recorded>) {
         let mut marks = Vec::with_capacity(plan.events.len());
         let mut recorded: Vec<Recorded> = Vec::new();
         for &number in plan.events.iter() {
@@ -500,7 +497,6 @@ impl Run {
             plan,
             marks,
             lane,
-            device,
         };
         (run, recorded)
     }
@@ -549,18 +545,16 @@ impl Nodes for Part {
     }
 
     fn given_up(&self) -> bool {
-        self.run.given_up()
+        given_up()
     }
 }
 
-impl Run {
-    /// The device of the stream failed, or one of a node.
-    fn given_up(&self) -> bool {
-        let devices = self.plan.contexts.iter().map(|context| context.device());
-        let mut devices = devices.chain([self.device]);
-        devices.any(|device| failure::failed(device).is_some())
-    }
+/// Something failed, in this launch or beside it.
+fn given_up() -> bool {
+    failure::failed().is_some()
+}
 
+impl Run {
     /// Runs the bodies of a conditional node as its condition says.
     fn choose(
         self: &Arc<Self>,
@@ -583,7 +577,7 @@ impl Run {
             Rounds::new(Arc::new(part), self.lane)
         });
         let mut done = rounds.run();
-        while choice == Choice::While && done.is_ok() && condition.get() != 0 && !self.given_up() {
+        while choice == Choice::While && done.is_ok() && condition.get() != 0 && !given_up() {
             done = rounds.run();
         }
         *kept.lock() = Some(rounds);
@@ -627,10 +621,8 @@ impl Run {
         };
         done.map_err(|error| {
             let failure = Failure(error.0);
-            // The launch fails its stream's device; the node's may be another.
-            if let Some(context) = slot.operation.context() {
-                failure::Of(context.device()).fail(failure);
-            }
+            // At once: other nodes may wait until something failed.
+            failure::OfProcess.fail(failure);
             failure
         })
     }

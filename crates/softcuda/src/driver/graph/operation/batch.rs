@@ -55,7 +55,7 @@ impl BatchNode {
 
     /// Does it.
     pub fn execute(&self) -> Result {
-        self.batch.execute(self.context.device())
+        self.batch.execute()
     }
 
     /// Addresses, values and conditions may change, neither how many operations there are nor of
