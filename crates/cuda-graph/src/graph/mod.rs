@@ -126,7 +126,7 @@ impl Graph {
     /// An empty graph, whose operations run on the device of `context`.
     pub fn new(context: &Arc<CudaContext>) -> Result<Graph> {
         driver::choose()?;
-        driver::bind(context)?;
+        driver::bind_some(context)?;
         let raw = driver::graph::create()?;
         let hierarchy = Hierarchy::new(context.clone(), raw, true, true);
         Ok(Graph::from_view(View::new(hierarchy, 0)))

@@ -122,15 +122,18 @@ impl Hierarchy {
         ascending: bool,
     ) -> Arc<Hierarchy> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let mut state = State {
+        let state = State {
             may_branch: !ascending,
+            bodies: SmallVec::from_buf([Body {
+                raw: root,
+                ascending,
+                // The first nodes move no others.
+                handles: Vec::with_capacity(16),
+                contents: Contents::Own(Vec::with_capacity(16)),
+                ..Body::default()
+            }]),
             ..State::default()
         };
-        let mut root = Body::new(root, None, ascending);
-        // The first nodes move no others.
-        root.handles.reserve(16);
-        root.contents.edit().reserve(16);
-        state.bodies.push(root);
         Arc::new(Hierarchy {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             context,

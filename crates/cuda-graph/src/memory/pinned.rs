@@ -9,7 +9,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cudarc::driver::{CudaContext, result, sys};
 
 use super::{bytes_of, shared};
-use crate::retain::when_idle;
+use crate::retain::{Extent, when_idle};
 use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and
@@ -18,9 +18,8 @@ use crate::{Error, Owner, Result, driver};
 /// A launch may write it at any time, so there is no borrowing of its values: they are copied in
 /// and out. Which values a reader sees while a launch writes them is open; synchronize first.
 ///
-/// To free it, which happens when the last that uses it has gone, waits until the context has run
-/// everything that was launched in it, and other calls in that context wait meanwhile: so the
-/// driver does it. Keep what will be needed again, above all where a launch waits for the host.
+/// To free it, which happens when the last that uses it has gone, waits until all contexts have run
+/// everything that was launched in them, and other calls wait meanwhile: so the driver does it. Keep what will be needed again, above all where a launch waits for the host.
 /// While launches are in flight that other ranks of the process meet, that is put off, so that
 /// ranks can go on launching.
 pub struct PinnedBuffer<T> {
@@ -32,8 +31,7 @@ pub struct PinnedBuffer<T> {
 
 /// Plain bytes, read and written by volatile accesses under `access` alone.
 struct Pinned {
-    /// Of the context that it was allocated in, and of others whose launches use it.
-    contexts: Vec<Arc<CudaContext>>,
+    context: Arc<CudaContext>,
     address: u64,
     bytes: usize,
     /// Held while the program reads or writes: a device does not care, but two threads must not
@@ -43,8 +41,7 @@ struct Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let (contexts, address) = (std::mem::take(&mut self.contexts), self.address);
-        let context = contexts[0].clone();
+        let (context, address) = (self.context.clone(), self.address);
         let free = move || {
             // SAFETY: `malloc_host` gave this address, and this was the last handle.
             let free = || unsafe { result::free_host(address as *mut _) };
@@ -54,7 +51,7 @@ impl Drop for Pinned {
             driver::log_leak("pinned memory", freed);
             Box::new(()) as _
         };
-        when_idle(contexts, Box::new(free));
+        when_idle(Extent::Everything, Box::new(free));
     }
 }
 
@@ -75,29 +72,23 @@ impl<T> PinnedBuffer<T> {
     where
         T: Zeroable,
     {
-        PinnedBuffer::allocate(vec![context.clone()], len, 0)
+        PinnedBuffer::allocate(context, len, 0)
     }
 
-    /// As [`zeroed`](PinnedBuffer::zeroed) in the first of some contexts, in memory that every
-    /// device of the process reaches at the same address, for launches in all of them.
-    pub(crate) fn portable(contexts: &[Arc<CudaContext>], len: usize) -> Result<Self>
+    /// As [`zeroed`](PinnedBuffer::zeroed), in memory that every device of the process reaches at
+    /// the same address.
+    pub(crate) fn portable(context: &Arc<CudaContext>, len: usize) -> Result<Self>
     where
         T: Zeroable,
     {
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        let mut each: Vec<Arc<CudaContext>> = Vec::new();
-        for context in contexts {
-            if each.iter().all(|it| it.cu_ctx() != context.cu_ctx()) {
-                each.push(context.clone());
-            }
-        }
-        PinnedBuffer::allocate(each, len, flags)
+        PinnedBuffer::allocate(context, len, flags)
     }
 
-    /// Allocates room for `len` values in the first of some contexts, all bits zero.
-    fn allocate(contexts: Vec<Arc<CudaContext>>, len: usize, flags: u32) -> Result<Self> {
+    /// Allocates room for `len` values, all bits zero.
+    fn allocate(context: &Arc<CudaContext>, len: usize, flags: u32) -> Result<Self> {
         const { assert!(align_of::<T>() <= 256, "the driver aligns to 256 bytes") };
-        driver::bind(&contexts[0])?;
+        driver::bind(context)?;
         let bytes = bytes_of::<T>(len, "allocating pinned memory")?;
         // The driver refuses an allocation of no bytes.
         // SAFETY: the flags are the driver's own; the memory is freed by `Pinned`.
@@ -105,7 +96,7 @@ impl<T> PinnedBuffer<T> {
         let start =
             driver::capture::undisturbed(allocate).map_err(Error::call("cuMemHostAlloc"))?;
         let pinned = Pinned {
-            contexts,
+            context: context.clone(),
             address: start as u64,
             bytes,
             access: RwLock::default(),
@@ -125,7 +116,7 @@ impl<T> PinnedBuffer<T> {
     where
         T: NoUninit,
     {
-        let buffer = PinnedBuffer::allocate(vec![context.clone()], values.len(), 0)?;
+        let buffer = PinnedBuffer::allocate(context, values.len(), 0)?;
         buffer.write(values)?;
         Ok(buffer)
     }

@@ -2,16 +2,14 @@
 //! forbidden, while a launch uses it, or while launches wait for each other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use cudarc::driver::CudaContext;
-
 use super::fence::Fence;
-use super::meeting::{Work, are_idle, when_idle};
+use super::meeting::{Extent, Work, when_idle};
 use crate::driver;
 
 /// What to do, and when.
@@ -24,7 +22,7 @@ enum When {
     Now,
     Passed(Fence),
     /// No launch is in flight there that others wait for.
-    Idle(Vec<Arc<CudaContext>>),
+    Idle(Extent),
 }
 
 impl When {
@@ -32,7 +30,7 @@ impl When {
         match self {
             When::Now => true,
             When::Passed(fence) => fence.has_passed(),
-            When::Idle(contexts) => are_idle(contexts),
+            When::Idle(extent) => extent.is_idle(),
         }
     }
 }
@@ -124,10 +122,10 @@ pub(crate) fn run_after(after: Option<Fence>, work: impl FnOnce() + Send + 'stat
     run(after.map_or(When::Now, When::Passed), Box::new(work));
 }
 
-/// Does what waits for `contexts` once they [are idle](when_idle), on the reaper's thread.
-pub(super) fn run_when_idle(contexts: Vec<Arc<CudaContext>>, work: Work) {
-    let when = When::Idle(contexts.clone());
-    run(when, Box::new(move || when_idle(contexts, work)));
+/// Does what waits for `extent` once that [is idle](when_idle), on the reaper's thread.
+pub(super) fn run_when_idle(extent: Extent, work: Work) {
+    let when = When::Idle(extent.clone());
+    run(when, Box::new(move || when_idle(extent, work)));
 }
 
 fn run(when: When, work: Box<dyn FnOnce() + Send>) {

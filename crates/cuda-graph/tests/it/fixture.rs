@@ -84,18 +84,18 @@ pub fn context() -> Arc<CudaContext> {
 /// The contexts of all devices, the same for all tests. cudarc waits for everything on the device
 /// when a context makes its first stream, which no capture survives: that one is made here.
 pub fn contexts() -> &'static [Arc<CudaContext>] {
-    static CONTEXTS: OnceLock<(Vec<Arc<CudaContext>>, Vec<Arc<CudaStream>>)> = OnceLock::new();
-    let (contexts, _) = CONTEXTS.get_or_init(|| {
+    static CONTEXTS: OnceLock<Vec<Arc<CudaContext>>> = OnceLock::new();
+    static FIRST_STREAMS: OnceLock<Vec<Arc<CudaStream>>> = OnceLock::new();
+    CONTEXTS.get_or_init(|| {
         let open = |ordinal| cuda_graph::device(ordinal).expect("there is a device");
         let first = open(0).context().clone();
         let count = CudaContext::device_count().expect("it is known") as usize;
         let others = (1..count).map(|ordinal| open(ordinal).context().clone());
         let contexts: Vec<_> = std::iter::once(first).chain(others).collect();
         let stream = |it: &Arc<CudaContext>| it.new_stream().expect("a stream can be made");
-        let streams = contexts.iter().map(stream).collect();
-        (contexts, streams)
-    });
-    contexts
+        FIRST_STREAMS.get_or_init(|| contexts.iter().map(stream).collect());
+        contexts
+    })
 }
 
 /// A stream of the test's own, so that tests do not wait for each other.
@@ -134,7 +134,9 @@ fn kernel_at(memory: &Buffer<u32>, name: &str) -> Kernel {
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let module = modules.entry(ordinal).or_insert_with(|| {
         let context = &contexts()[ordinal];
-        context.load_module(Ptx::from_src(PTX)).expect("the kernels load")
+        context
+            .load_module(Ptx::from_src(PTX))
+            .expect("the kernels load")
     });
     let function = module.load_function(name).expect("the kernel is there");
     Kernel::new(&function).expect("its parameters are known")

@@ -4,6 +4,7 @@ use super::types::{CUarray, CUcontext, CUdeviceptr, CUstream};
 use super::{In, NullStream, Out, export};
 use crate::driver::copy::{End, Extent, Request, Side, Until};
 use crate::driver::{CUresult, Result, array, context, stream};
+use crate::memory::Device;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -160,6 +161,12 @@ impl Copy3d {
             source,
             extent,
         })
+    }
+
+    /// The copy, of `CUDA_MEMCPY3D_PEER`, and the devices of its target and its source.
+    fn decode_between(&self) -> Result<([Device; 2], Request)> {
+        let devices = devices(self.target.context, self.source.context)?;
+        Ok((devices, self.decode()?))
     }
 
     /// As the program would say it.
@@ -329,10 +336,22 @@ fn host(address: usize) -> End {
     End::Host(address as u64)
 }
 
-fn contexts(first: CUcontext, second: CUcontext) -> Result {
-    [first, second]
-        .into_iter()
-        .try_for_each(|context| context::resolve_or_current(context).map(drop))
+/// The devices of a copy's target and source, by the contexts that the program names for them.
+fn devices(target: CUcontext, source: CUcontext) -> Result<[Device; 2]> {
+    let device = |handle| context::resolve_or_current(handle).map(|context| context.device());
+    Ok([device(target)?, device(source)?])
+}
+
+/// Runs a copy between contexts; `copy` is made when the stream is known to be right.
+fn run_between(
+    stream: CUstream,
+    null: NullStream,
+    until: Until,
+    copy: impl FnOnce() -> Result<([Device; 2], Request)>,
+) -> Result {
+    let stream = stream::resolve(stream, null)?;
+    let (devices, copy) = copy()?;
+    copy.run_between(devices, &stream, until)
 }
 
 /// Copies of a batch; `failed` gets the index of the one that is wrong.
@@ -351,7 +370,7 @@ fn batch(
     }
     let mut checked = Vec::with_capacity(copies.len());
     for (index, copy) in copies.enumerate() {
-        let copy = copy.and_then(|copy| copy.check());
+        let copy = copy.and_then(|copy| copy.check(stream.context().device()));
         checked.push(copy.inspect_err(|_| failed.set_if_wanted(index))?);
     }
     checked
@@ -412,8 +431,10 @@ export! {
     fn cuMemcpyPeer | cuMemcpyPeer_ptds(null;
         target: CUdeviceptr, target_context: CUcontext, source: CUdeviceptr, source_context: CUcontext, size: usize,
     ) {
-        contexts(target_context, source_context)?;
-        now(null, || bytes(End::Device(target), End::Device(source), size))
+        let devices = devices(target_context, source_context)?;
+        run_between(CUstream::NULL, null, Until::Done, || {
+            Ok((devices, bytes(End::Device(target), End::Device(source), size)?))
+        })
     }
 
     /// Copies bytes from the host to the device.
@@ -469,11 +490,7 @@ export! {
 
     /// Copies slices of rows between contexts.
     fn cuMemcpy3DPeer | cuMemcpy3DPeer_ptds(null; copy: In<Copy3d>) {
-        now(null, || {
-            let copy = copy.get()?;
-            contexts(copy.target.context, copy.source.context)?;
-            copy.decode()
-        })
+        run_between(CUstream::NULL, null, Until::Done, || copy.get()?.decode_between())
     }
 
     /// Queues a copy of bytes; the addresses say whose memory they are in.
@@ -487,8 +504,10 @@ export! {
         stream: CUstream,
     ) {
         stream::resolve_to_run(stream, null)?;
-        contexts(target_context, source_context)?;
-        queued(stream, null, || bytes(End::Device(target), End::Device(source), size))
+        let devices = devices(target_context, source_context)?;
+        run_between(stream, null, Until::Queued, || {
+            Ok((devices, bytes(End::Device(target), End::Device(source), size)?))
+        })
     }
 
     /// Queues a copy of bytes from the host to the device.
@@ -539,11 +558,7 @@ export! {
     /// Queues a copy of slices of rows between contexts.
     fn cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz(null; copy: In<Copy3d>, stream: CUstream) {
         stream::resolve_to_run(stream, null)?;
-        queued(stream, null, || {
-            let copy = copy.get()?;
-            contexts(copy.target.context, copy.source.context)?;
-            copy.decode()
-        })
+        run_between(stream, null, Until::Queued, || copy.get()?.decode_between())
     }
 
     /// Queues copies of bytes; says which one is wrong.

@@ -195,7 +195,10 @@ export! {
             return Err(WRONG_KIND);
         };
         replace(target, |old| match old {
-            Operation::Kernel(old) => {
+            // Only those of the same context take over attributes.
+            Operation::Kernel(old)
+                if old.function().context().id() == source.function().context().id() =>
+            {
                 let node = old.with_attributes(source.attributes().clone());
                 Ok(Operation::Kernel(node.map_err(|_| WRONG_KIND)?.into()))
             }

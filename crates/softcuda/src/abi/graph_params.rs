@@ -21,6 +21,7 @@ use crate::driver::memory as owned;
 use crate::driver::memory_operation::Parameters;
 use crate::driver::virtual_memory::Access;
 use crate::driver::{CUresult, Result, context, event, function, library};
+use crate::memory::Device;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -138,8 +139,8 @@ pub struct AllocParams {
 impl AllocParams {
     /// What is to be allocated.
     pub(super) fn decode(&self) -> Result<memory::AllocParams> {
-        // There is one device.
-        if self.access_count > 1 {
+        // One for each device, as an H200 counts them: whose they are is looked at later.
+        if self.access_count > Device::count() {
             return Err(INVALID);
         }
         Ok(memory::AllocParams {

@@ -150,8 +150,9 @@ export! {
     fn cuMemPoolSetAccess(pool: CUmemoryPool, wishes: In<Access>, count: usize) {
         capture::permit()?;
         let pool = pool::resolve(pool)?;
-        let wishes = wishes.list(count)?;
-        wishes.iter().try_for_each(|wish| pool.set_access((wish.location, wish.number), wish.flags))
+        // An empty list is fine, none is not.
+        let wishes = wishes.some()?.list(count)?;
+        pool.set_access(&wishes)
     }
 
     /// Who reaches a pool's memory.

@@ -145,7 +145,6 @@ export! {
     /// Takes over another stream's attributes.
     fn cuStreamCopyAttributes | cuStreamCopyAttributes_ptsz(null; to: CUstream, from: CUstream) {
         let to = resolve(to, null)?;
-        to.copy_attributes(&*resolve(from, null)?);
-        Ok(())
+        to.copy_attributes(&*resolve(from, null)?)
     }
 }

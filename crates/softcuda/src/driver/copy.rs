@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::memory::{Place, copied_place, device_place, place};
+use super::reach::Reacher;
 use super::stream::Stream;
 use super::{CUresult, Result, array, capture, device, graph};
 use crate::memory::access::{self, Rows};
-use crate::memory::was_unmapped;
+use crate::memory::{Device, was_unmapped};
 
 /// The most that is read from pageable memory during the call and written later; a larger copy is
 /// waited for.
@@ -114,19 +115,26 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// The copy, checked; `None` where there is nothing to copy.
-    pub fn check(&self) -> Result<Option<Copy>> {
+    /// The copy, checked, of memory that a device's copies reach; `None` where there is nothing to
+    /// copy.
+    pub fn check(&self, device: Device) -> Result<Option<Copy>> {
+        self.check_between([device; 2])
+    }
+
+    /// As [`check`](Self::check), with a device for the target and one for the source.
+    fn check_between(&self, devices: [Device; 2]) -> Result<Option<Copy>> {
+        let [to, from] = devices.map(Reacher::Copies);
         match *self {
             Request::Line {
                 target,
                 source,
                 size,
-            } => Copy::bytes(target, source, size),
+            } => Copy::bytes((target, to), (source, from), size),
             Request::Rows {
                 target,
                 source,
                 extent,
-            } => Copy::rows(target, source, extent),
+            } => Copy::rows((target, to), (source, from), extent),
         }
     }
 
@@ -156,13 +164,20 @@ impl Request {
 
     /// Puts the copy behind all that the stream was given; in a capture it becomes a node.
     pub fn run(self, stream: &Arc<Stream>, until: Until) -> Result {
+        let device = stream.context().device();
+        self.run_between([device; 2], stream, until)
+    }
+
+    /// As [`run`](Self::run), of a copy between contexts: a device for the target and one for the
+    /// source.
+    pub fn run_between(self, devices: [Device; 2], stream: &Arc<Stream>, until: Until) -> Result {
         if stream.is_capturing() {
             if until == Until::Done {
                 capture::refuse(stream)?;
             }
             return capture::copy(stream, self);
         }
-        match self.check()? {
+        match self.check_between(devices)? {
             Some(copy) => copy.run(stream, until),
             None => Ok(()),
         }
@@ -188,23 +203,23 @@ fn line(start: u64) -> Rows {
     }
 }
 
-fn locate(end: End, size: u64) -> Result<(u64, Place)> {
+fn locate(end: End, size: u64, by: Reacher) -> Result<(u64, Place)> {
     match end {
         End::Host(0) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
-        End::Host(address) | End::Unified(address) => Ok((address, place(address, size)?)),
-        End::Device(address) => Ok((address, copied_place(address, size)?)),
+        End::Host(address) | End::Unified(address) => Ok((address, place(address, size, by)?)),
+        End::Device(address) => Ok((address, copied_place(address, size, by)?)),
         End::Array(_) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
 }
 
 impl Copy {
     /// A copy of bytes; `None` where there are none to copy.
-    pub fn bytes(target: End, source: End, size: u64) -> Result<Option<Self>> {
+    fn bytes(target: (End, Reacher), source: (End, Reacher), size: u64) -> Result<Option<Self>> {
         if size == 0 {
             return Ok(None);
         }
-        let (target, target_place) = locate(target, size)?;
-        let (source, source_place) = locate(source, size)?;
+        let (target, target_place) = locate(target.0, size, target.1)?;
+        let (source, source_place) = locate(source.0, size, source.1)?;
         let extent = Extent::line(size);
         Ok(Some(Copy {
             target: line(target),
@@ -216,12 +231,16 @@ impl Copy {
     }
 
     /// A copy of rows; `None` where there are none to copy.
-    pub fn rows(target: Side, source: Side, extent: Extent) -> Result<Option<Self>> {
+    fn rows(
+        target: (Side, Reacher),
+        source: (Side, Reacher),
+        extent: Extent,
+    ) -> Result<Option<Self>> {
         if extent.is_empty() {
             return Ok(None);
         }
-        let (target, target_place) = target.locate(&extent)?;
-        let (source, source_place) = source.locate(&extent)?;
+        let (target, target_place) = target.0.locate(&extent, target.1)?;
+        let (source, source_place) = source.0.locate(&extent, source.1)?;
         Ok(Some(Copy {
             target,
             target_place,
@@ -294,7 +313,8 @@ impl Copy {
                 depth,
             } = self.extent;
             let size = (depth - 1) * rows.slice + (height - 1) * rows.pitch + width;
-            if place != Place::Pageable && device_place(rows.start, size).is_err() {
+            if place != Place::Pageable && device_place(rows.start, size, Reacher::Anybody).is_err()
+            {
                 return Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
             }
         }
@@ -329,7 +349,7 @@ impl Copy {
 
 impl Side {
     /// Where the rows are, and whose memory that is.
-    fn locate(self, extent: &Extent) -> Result<(Rows, Place)> {
+    fn locate(self, extent: &Extent, by: Reacher) -> Result<(Rows, Place)> {
         const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
         if let End::Array(handle) = self.end {
             let rows = array::resolve(handle)?.rows(self.x, self.y, self.z, extent)?;
@@ -371,7 +391,7 @@ impl Side {
             End::Unified(address) => End::Unified(shifted(address)?),
             End::Array(_) => return Err(INVALID),
         };
-        let (start, place) = locate(end_with, end - first)?;
+        let (start, place) = locate(end_with, end - first, by)?;
         Ok((
             Rows {
                 start,
@@ -432,7 +452,9 @@ mod tests {
             let [width, height, depth] = size;
             let (from, to) = (memory::alloc(memory::Device::FIRST, SIZE, 1, Kind::Pinned).unwrap(), memory::alloc(memory::Device::FIRST, SIZE, 1, Kind::Pinned).unwrap());
             let extent = Extent { width, height, depth };
-            let answer = Copy::rows(placed(to.base, target), placed(from.base, source), extent);
+            let ends = [placed(to.base, target), placed(from.base, source)];
+            let [to_end, from_end] = ends.map(|end| (end, Reacher::Copies(memory::Device::FIRST)));
+            let answer = Copy::rows(to_end, from_end, extent);
             let beyond = |[x, y, z, pitch, rows]: &[u64; 5]| {
                 ((z + depth).saturating_sub(1) * rows + (y + height).saturating_sub(1)) * pitch + x + width > SIZE
             };

@@ -144,6 +144,11 @@ impl Event {
         CUevent(self.handle)
     }
 
+    /// The context that it was made in.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// What it is now; nothing where it was recorded in a capture.
     pub fn recorded(&self) -> Vec<Arc<Marker>> {
         match &*self.recorded.lock() {

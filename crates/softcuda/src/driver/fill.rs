@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::copy::Until;
 use super::memory::{Place, device_place};
+use super::reach::Reacher;
 use super::stream::Stream;
 use super::{CUresult, Result, capture, graph};
 use crate::memory::{self, access};
@@ -26,8 +27,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The fill, checked; `None` where there is nothing to fill.
-    pub fn check(&self) -> Result<Option<Fill>> {
+    /// The fill, checked, of memory that `by` reaches; `None` where there is nothing to fill.
+    pub fn check(&self, by: Reacher) -> Result<Option<Fill>> {
         let Request {
             address,
             pitch,
@@ -37,8 +38,8 @@ impl Request {
             height,
         } = *self;
         match pitch {
-            None => Fill::line(address, value, element, width),
-            Some(pitch) => Fill::rows(address, pitch, value, element, width, height),
+            None => Fill::line((address, by), value, element, width),
+            Some(pitch) => Fill::rows((address, by), pitch, value, element, width, height),
         }
     }
 
@@ -50,7 +51,7 @@ impl Request {
             }
             return capture::fill(stream, self);
         }
-        match self.check()? {
+        match self.check(stream.context().kernels())? {
             Some(fill) => fill.run(stream, until),
             None => Ok(()),
         }
@@ -78,23 +79,28 @@ impl Fill {
     ///
     /// More bytes than a number of 64 bits can say are accepted, as the device's driver does, and
     /// fail when they run.
-    pub fn line(address: u64, value: u32, element: u32, count: u64) -> Result<Option<Self>> {
+    fn line(
+        (address, by): (u64, Reacher),
+        value: u32,
+        element: u32,
+        count: u64,
+    ) -> Result<Option<Self>> {
         if count.checked_mul(element.into()).is_some() {
-            return Self::rows(address, 0, value, element, count, 1);
+            return Self::rows((address, by), 0, value, element, count, 1);
         }
-        device_place(address, 1)?;
+        device_place(address, 1, by)?;
         let allocation = memory::find(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let fits = (allocation.end() - address) / u64::from(element);
-        let fill = Self::rows(address, 0, value, element, fits, 1)?;
+        let fill = Self::rows((address, by), 0, value, element, fits, 1)?;
         Ok(fill.map(|fill| Fill {
             runs_over: true,
             ..fill
         }))
     }
 
-    /// A fill of rows of elements; `None` where there are none.
+    /// A fill of rows of elements, at an address that `by` reaches; `None` where there are none.
     pub fn rows(
-        address: u64,
+        (address, by): (u64, Reacher),
         pitch: u64,
         value: u32,
         element: u32,
@@ -111,7 +117,7 @@ impl Fill {
             return Err(INVALID);
         }
         let before = pitch.checked_mul(height - 1).ok_or(INVALID)?;
-        let place = device_place(address, before.checked_add(row).ok_or(INVALID)?)?;
+        let place = device_place(address, before.checked_add(row).ok_or(INVALID)?, by)?;
         if !address.is_multiple_of(element.into()) {
             return Err(INVALID);
         }
@@ -143,7 +149,8 @@ impl Fill {
     /// since.
     pub fn execute_late(&self) -> Result {
         let row = self.width * u64::from(self.element);
-        match device_place(self.address, (self.height - 1) * self.pitch + row) {
+        let size = (self.height - 1) * self.pitch + row;
+        match device_place(self.address, size, Reacher::Anybody) {
             Ok(_) => self.execute(),
             Err(_) => Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
         }

@@ -15,10 +15,11 @@ use super::interprocess;
 use super::interprocess::label::Id;
 use super::managed::Advice;
 use super::pool::Pool;
+use super::reach::Reacher;
 use super::stream::{self, Stream};
 use super::{CUresult, Result};
 use crate::abi::types::CUdeviceptr;
-use crate::memory::{self, Allocation, Kind, OutOfMemory, Reach};
+use crate::memory::{self, Allocation, Device, Kind, OutOfMemory, Reach};
 
 impl From<OutOfMemory> for CUresult {
     fn from(_: OutOfMemory) -> Self {
@@ -38,7 +39,7 @@ const HOST_REGISTER_READ_ONLY: u32 = 8;
 const MAPPING: u64 = 2 << 20;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: always on with unified addresses.
 const MAPPED: u32 = 2;
-/// `CU_MEMHOSTALLOC_PORTABLE`: always on as well, and not reported.
+/// `CU_MEMHOSTALLOC_PORTABLE`: always on as well, and reported where there are several devices.
 const PORTABLE: u32 = 1;
 /// What pinned memory is aligned to: a page of the host's.
 const HOST_ALIGNMENT: u64 = 4096;
@@ -283,10 +284,11 @@ fn release(owned: Owned) {
     );
 }
 
-/// `cuMemGetAddressRange`: base and size of the allocation that an address is in.
+/// `cuMemGetAddressRange`: base and size of the allocation that an address is in, where the current
+/// context reaches it.
 pub(crate) fn address_range(address: CUdeviceptr) -> Result<(u64, u64)> {
-    context::current()?;
-    match memory::find(address) {
+    let context = context::current()?;
+    match memory::find(address).filter(|found| context.kernels().reaches(found)) {
         Some(found) => Ok((found.base, found.size)),
         None => Err(CUresult::CUDA_ERROR_NOT_FOUND),
     }
@@ -303,10 +305,18 @@ pub(crate) fn host_alloc(size: u64, flags: u32) -> Result<CUdeviceptr> {
     }
     let allocation = memory::alloc(context.device(), size, HOST_ALIGNMENT, Kind::Pinned)?;
     let made = Made::Host {
-        flags: flags & !PORTABLE | MAPPED,
+        flags: reported_flags(flags),
         mapping: mapping_of(allocation.base),
     };
     Ok(own(allocation, made, context))
+}
+
+/// What the driver says of host memory that was made with these flags.
+fn reported_flags(flags: u32) -> u32 {
+    match Device::count() {
+        1 => flags & !PORTABLE | MAPPED,
+        _ => flags | MAPPED,
+    }
 }
 
 /// Where the mapping begins that a pinned allocation is in.
@@ -363,11 +373,7 @@ pub(crate) fn host_register(address: u64, size: u64, flags: u32) -> Result {
     memory::populate(address, size, writable).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let registered = memory::register(context.device(), address, size, writable)
         .map_err(|_| CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)?;
-    own(
-        registered,
-        Made::Registered(flags & !PORTABLE | MAPPED),
-        context,
-    );
+    own(registered, Made::Registered(reported_flags(flags)), context);
     Ok(())
 }
 
@@ -424,21 +430,25 @@ pub(crate) enum Place {
     Pageable,
 }
 
-/// Whose memory a range is; an error where it is in the arena and not all in live allocations, and
-/// for null.
-pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
+/// Whose memory a range is; an error where it is in the arena and not all in live allocations that
+/// `by` reaches, and for null.
+pub(crate) fn place(address: u64, size: u64, by: Reacher) -> Result<Place> {
+    const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
     let end = address
         .checked_add(size)
         .filter(|_| address != 0)
-        .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        .ok_or(INVALID)?;
     memory::begin_work();
     let Some(first) = memory::find(address) else {
         // What is the program's and is not found was registered, and unmapped since.
         return match memory::is_in_arena(address) || owner(address).is_some() {
-            true => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+            true => Err(INVALID),
             false => Ok(Place::Pageable),
         };
     };
+    if !by.reaches(&first) {
+        return Err(INVALID);
+    }
     let place = match first.kind {
         Kind::Device | Kind::Global | Kind::Constant => Place::Device,
         Kind::Pinned | Kind::Managed | Kind::HostPool => Place::Reachable,
@@ -452,17 +462,16 @@ pub(crate) fn place(address: u64, size: u64) -> Result<Place> {
     // Mappings of physical memory lie side by side; other allocations have a gap behind them.
     let mut reached = first.end();
     while reached < end {
-        reached = memory::find(reached)
-            .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?
-            .end();
+        let next = memory::find(reached).filter(|next| by.reaches(next));
+        reached = next.ok_or(INVALID)?.end();
     }
     Ok(place)
 }
 
 /// As [`device_place`], of an end of a copy: an H200 takes no memory of the host's pools for the
 /// device's there.
-pub(crate) fn copied_place(address: u64, size: u64) -> Result<Place> {
-    let place = device_place(address, size)?;
+pub(crate) fn copied_place(address: u64, size: u64, by: Reacher) -> Result<Place> {
+    let place = device_place(address, size, by)?;
     match memory::find(address) {
         Some(found) if found.kind == Kind::HostPool => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         _ => Ok(place),
@@ -470,8 +479,8 @@ pub(crate) fn copied_place(address: u64, size: u64) -> Result<Place> {
 }
 
 /// As [`place`], of an argument that must be an address of the device's.
-pub(crate) fn device_place(address: u64, size: u64) -> Result<Place> {
-    match place(address, size)? {
+pub(crate) fn device_place(address: u64, size: u64, by: Reacher) -> Result<Place> {
+    match place(address, size, by)? {
         Place::Pageable => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         place => Ok(place),
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::context::Context;
 use super::graph::Operation as NodeOperation;
 use super::graph::operation::BatchNode;
 use super::memory::{self as owned, Made};
@@ -100,15 +101,17 @@ impl Place {
         }
     }
 
-    /// It is in memory that is neither managed nor a pool's nor a graph's: an H200 takes none of
-    /// those.
-    fn check_memory(self) -> Result {
+    /// It is in memory that the kernels of a context reach, and that is neither managed nor a
+    /// pool's nor a graph's: an H200 takes none of those.
+    fn check_memory(self, context: &Context) -> Result {
         let made = owned::owner(self.address).map(|owned| owned.made);
         let taken = !matches!(
             made,
             Some(Made::Managed(_) | Made::Pooled(..) | Made::Graph(_))
         );
-        match taken && self.is_live() {
+        let found = memory::find(self.address);
+        let reached = found.is_some_and(|found| context.kernels().reaches(&found));
+        match taken && reached && self.is_live() {
             true => Ok(()),
             false => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
@@ -211,10 +214,12 @@ impl Operation {
         }
     }
 
-    fn check_memory(self) -> Result {
+    fn check_memory(self, context: &Context) -> Result {
         match self {
             Operation::Barrier => Ok(()),
-            Operation::Wait { place, .. } | Operation::Write { place, .. } => place.check_memory(),
+            Operation::Wait { place, .. } | Operation::Write { place, .. } => {
+                place.check_memory(context)
+            }
         }
     }
 
@@ -264,11 +269,11 @@ impl Batch {
         checked.map(Batch)
     }
 
-    /// Fails where an address is none that operations may have.
-    pub fn check_memory(&self) -> Result {
+    /// Fails where an address is none that operations of a context may have.
+    pub fn check_memory(&self, context: &Context) -> Result {
         self.0
             .iter()
-            .try_for_each(|operation| operation.check_memory())
+            .try_for_each(|operation| operation.check_memory(context))
     }
 
     /// Runs them, on the calling thread, until the process fails.
@@ -285,7 +290,7 @@ pub(crate) fn submit(stream: &Stream, operations: &[Parameters]) -> Result {
         return capture::record(stream, NodeOperation::Batch(Arc::new(node)));
     }
     let batch = Batch::check(operations)?;
-    batch.check_memory()?;
+    batch.check_memory(stream.context())?;
     stream.submit(move || batch.execute())
 }
 

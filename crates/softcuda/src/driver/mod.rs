@@ -28,6 +28,7 @@ pub(crate) mod module;
 pub(crate) mod occupancy;
 pub(crate) mod pointer;
 pub(crate) mod pool;
+pub(crate) mod reach;
 pub(crate) mod stream;
 pub(crate) mod tensor_map;
 pub(crate) mod virtual_memory;

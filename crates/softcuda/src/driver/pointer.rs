@@ -38,7 +38,6 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
     let allocation = memory::find(address).ok_or(INVALID)?;
     let owned = owner(address);
     use PointerValue::{Flag, Long, Word};
-    let seen = access_of_current(&allocation)?;
     let pool = owned.as_ref().and_then(pool_of);
     let pooled = pool.is_some();
     let mapped = match owned {
@@ -66,7 +65,8 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
         1 => Long(context_of(address, owned.as_ref())),
         2 if host => Word(MEMORY_TYPE_HOST),
         2 => Word(MEMORY_TYPE_DEVICE),
-        3 if allocation.kind == Kind::HostOnly || seen == 0 => return Err(INVALID),
+        3 if allocation.kind == Kind::HostOnly => return Err(INVALID),
+        3 if !current_reaches(&allocation)? => return Err(INVALID),
         3 => Long(address),
         4 if host || managed => Long(address),
         6 => Flag(owned.is_some_and(|owned| owned.sync_memops)),
@@ -82,7 +82,7 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
             (Some(pool), _) => pool.exportable(),
             (None, mapped) => mapped.unwrap_or(0),
         }),
-        16 => Word(seen),
+        16 => Word(access_of_home(&allocation)),
         17 => Long(pool.map_or(0, |pool| pool.handle().0 as u64)),
         18 => Long(allocation.size.next_multiple_of(MAPPING)),
         19 => Long(mapping_of(&allocation, owned.as_ref())),
@@ -104,19 +104,23 @@ pub(crate) fn attribute_or_nothing(address: u64, number: u32) -> Result<PointerV
     }))
 }
 
-/// What the current context's kernels may do to an allocation of a device's: of other memory, and
-/// without a context, all.
-fn access_of_current(allocation: &Allocation) -> Result<u32> {
+/// Whether kernels of the current context reach an allocation; there must be one.
+fn current_reaches(allocation: &Allocation) -> Result<bool> {
+    match context::top()? {
+        context::Top::Live(context) => Ok(context.kernels().reaches(allocation)),
+        context::Top::Destroyed(_) => Ok(true),
+        context::Top::Empty => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+    }
+}
+
+/// What the device that has an allocation may do to it, whoever asks.
+fn access_of_home(allocation: &Allocation) -> u32 {
     const READ: u32 = 1;
-    let context::Top::Live(context) = context::top()? else {
-        return Ok(READ_WRITE);
-    };
-    let may = |write| context.view.reaches(allocation, write);
-    Ok(match (allocation.kind, may(false)) {
-        (Kind::Device | Kind::Global | Kind::Constant, false) => 0,
-        (Kind::Device, true) if !may(true) => READ,
+    match (allocation.kind, allocation.reach.of(allocation.device)) {
+        (Kind::Device, (false, _)) => 0,
+        (Kind::Device, (true, false)) => READ,
         _ => READ_WRITE,
-    })
+    }
 }
 
 /// The context that made it; memory of pools has none.

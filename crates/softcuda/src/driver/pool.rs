@@ -16,6 +16,7 @@ use super::interprocess::label::{self, Label, What};
 use super::managed::Advice;
 use super::memory::{Made, own};
 use super::stream::Stream;
+use super::virtual_memory::Access;
 use super::{CUresult, Result, device};
 use crate::abi::types::{CUdeviceptr, CUmemoryPool};
 use crate::memory::{self, Allocation, Device, Kind, PAGE, PageFile, Reach, Space};
@@ -663,12 +664,30 @@ impl Pool {
         Ok(if may { READ_WRITE } else { 0 })
     }
 
-    /// `cuMemPoolSetAccess` of one location, as an H200 takes it: the device cannot lose its own
-    /// memory, nor the host its own, and nobody may only read.
-    pub fn set_access(&self, (location, number): (u32, i32), flags: u32) -> Result {
+    /// `cuMemPoolSetAccess`: all that is asked for, or nothing.
+    pub fn set_access(&self, wishes: &[Access]) -> Result {
+        let mut reached = self.reached.lock();
+        let mut next = *reached;
+        for wish in wishes {
+            self.grant(&mut next, wish)?;
+        }
+        *reached = next;
+        drop(reached);
+        super::memory::change_pooled(self, self.kind(), self.reach());
+        Ok(())
+    }
+
+    /// What becomes of access by one location's wish, as an H200 takes it: the device cannot lose
+    /// its own memory, nor the host its own, and nobody may only read.
+    fn grant(&self, reached: &mut Reached, wish: &Access) -> Result {
         const NONE: u32 = 0;
         const READ: u32 = 1;
         const READ_WRITE: u32 = 3;
+        let Access {
+            location,
+            number,
+            flags,
+        } = *wish;
         let known = matches!(flags, NONE | READ | READ_WRITE);
         if self.home.is_of_device() {
             if location != location::DEVICE {
@@ -691,7 +710,6 @@ impl Pool {
         if flags == READ {
             return Err(NOT_SUPPORTED);
         }
-        let mut reached = self.reached.lock();
         let may = flags == READ_WRITE;
         match (location, number) {
             (location::DEVICE, _) => {
@@ -706,8 +724,6 @@ impl Pool {
             (location::HOST_NUMA, 0) => reached.numa = may,
             _ => return Err(INVALID),
         }
-        drop(reached);
-        super::memory::change_pooled(self, self.kind(), self.reach());
         Ok(())
     }
 

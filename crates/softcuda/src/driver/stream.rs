@@ -401,10 +401,14 @@ impl Stream {
         Ok(())
     }
 
-    /// `cuStreamCopyAttributes`: takes over the other stream's.
-    pub fn copy_attributes(&self, from: &Stream) {
+    /// `cuStreamCopyAttributes`: takes over those of another stream of the same context.
+    pub fn copy_attributes(&self, from: &Stream) -> Result {
+        if self.context.id() != from.context.id() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
         let theirs = from.lane.attributes.lock().clone();
         *self.lane.attributes.lock() = theirs;
+        Ok(())
     }
 }
 

@@ -292,7 +292,8 @@ mod case {
             cuPointerGetAttribute(void(&mut flags), ACCESS_FLAGS, one.word).must();
             flags
         };
-        assert_eq!(may(), 0);
+        // What the flags say is what the memory's own device may do.
+        assert_eq!(may(), READ_WRITE);
         cuCtxEnablePeerAccess(one.context, 0).must();
         pointer(&mut found).must();
         assert_eq!((found, may()), (one.word, READ_WRITE));
@@ -688,11 +689,22 @@ mod case {
         one.enter();
         cuMemcpyDtoDAsync_v2(one.word, zero.word, 4, one.stream).must();
         cuStreamSynchronize(one.stream).must();
-        // The host reads and fills either's memory, whichever context is current.
+        // The host reads and writes either's memory, whichever context is current. A fill needs
+        // access, or a stream of the memory's own device.
         assert_eq!(zero.read(one.word), 31);
         zero.enter();
-        fill_words(one.word, 44, 1);
-        assert_eq!(one.read(one.word), 44);
+        let mut value = 43u32;
+        cuMemcpyHtoD_v2(one.word, void(&mut value), 4).must();
+        assert_eq!(one.read(one.word), 43);
+        zero.enter();
+        assert_eq!(cuMemsetD32_v2(one.word, 44, 1).code, INVALID_VALUE);
+        cuMemsetD32Async(one.word, 45, 1, one.stream).must();
+        cuStreamSynchronize(one.stream).must();
+        assert_eq!(one.read(one.word), 45);
+        zero.enter();
+        cuCtxEnablePeerAccess(one.context, 0).must();
+        fill_words(one.word, 46, 1);
+        assert_eq!(one.read(one.word), 46);
     }
 
     pub unsafe fn pools_say_who_reaches_them() {
@@ -735,6 +747,10 @@ mod case {
         };
         cuMemPoolSetAccess(pools[0], &none, 1).must();
         assert_eq!(may(pools[0], 1), 0);
+        // Copies need access to pools, but for those that name the memory's context.
+        assert_eq!(cuMemcpyDtoD_v2(one.word, address, 4).code, INVALID_VALUE);
+        cuMemcpyPeer(one.word, one.context, address, zero.context, 4).must();
+        assert_eq!(one.read(one.word), 50);
         assert_eq!(one.store(address, 51).code, ILLEGAL_ADDRESS);
     }
 
@@ -821,6 +837,7 @@ mod case {
             assert_eq!(one.read(one.word), 80);
             assert_eq!(one.read(beside), 81);
             assert_eq!(zero.read(zero.word), 82);
+            one.enter();
             fill_words(one.word, 0, 1);
             fill_words(beside, 0, 1);
         }

@@ -191,7 +191,7 @@ impl Rank {
             context: context.clone(),
             comm: Mutex::new(Some(comm)),
             stream,
-            words: PinnedBuffer::portable(std::slice::from_ref(context), 2)?,
+            words: PinnedBuffer::portable(context, 2)?,
             failure: Mutex::new(None),
             peers: OnceLock::new(),
             captured: Mutex::default(),

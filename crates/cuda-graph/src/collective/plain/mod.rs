@@ -109,7 +109,7 @@ impl Group {
     pub(super) fn new(contexts: &[Arc<CudaContext>]) -> Result<Arc<Group>> {
         let layout = Layout::of(contexts.len());
         Ok(Arc::new(Group {
-            memory: PinnedBuffer::portable(contexts, layout.words)?,
+            memory: PinnedBuffer::portable(&contexts[0], layout.words)?,
             layout,
             failure: Mutex::new(None),
         }))

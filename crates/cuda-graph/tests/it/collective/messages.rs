@@ -154,7 +154,7 @@ fn other_counts_than_were_sent_are_reported() {
 
 #[test]
 fn misuse_is_told() {
-    let ranks = ranks(2);
+    let ranks = plain_pair();
     let memory = buffer(&ranks[0], &[0; 8]);
     let communicator = &ranks[0].communicator;
     let part = |range| memory.slice(range).expect("a part");

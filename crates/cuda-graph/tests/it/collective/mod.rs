@@ -1,5 +1,6 @@
 //! Collectives between ranks of this process: each has a device of its own where there are as many,
-//! and NCCL does the work where it is found. Otherwise ranks share devices.
+//! and NCCL does the work where it is found, unless `CUDA_GRAPH_TEST_PLAIN` is set. Otherwise ranks
+//! share devices.
 
 mod alone;
 mod attack;
@@ -66,7 +67,7 @@ pub fn ranks(count: usize) -> Vec<Rank> {
 #[track_caller]
 pub fn ranks_with(count: usize, timeout: Duration) -> Vec<Rank> {
     let theirs = in_turn(count);
-    if (2..=contexts().len()).contains(&count) && !is_software() {
+    if (2..=contexts().len()).contains(&count) && !is_software() && !is_plain() {
         let ranks = ranks_on(&theirs, timeout.max(NCCL_BEGINS));
         if ranks[0].communicator.engine() == Engine::Nccl {
             return ranks;
@@ -93,10 +94,16 @@ fn in_turn(count: usize) -> Vec<Arc<CudaContext>> {
     contexts().iter().cycle().take(count).cloned().collect()
 }
 
+fn is_plain() -> bool {
+    std::env::var_os("CUDA_GRAPH_TEST_PLAIN").is_some()
+}
+
 /// A rank for each context.
 #[track_caller]
 pub fn ranks_on(contexts: &[Arc<CudaContext>], timeout: Duration) -> Vec<Rank> {
-    ranks_by(contexts, &CommunicatorOptions::default().timeout(timeout))
+    let mut options = CommunicatorOptions::default().timeout(timeout);
+    options.engine = is_plain().then_some(Engine::Plain);
+    ranks_by(contexts, &options)
 }
 
 #[track_caller]

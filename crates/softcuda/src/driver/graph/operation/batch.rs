@@ -50,7 +50,7 @@ impl BatchNode {
 
     /// Fails where a launch cannot do it: addresses are looked at then, not when the node is made.
     pub fn check_memory(&self) -> Result {
-        self.batch.check_memory()
+        self.batch.check_memory(&self.context)
     }
 
     /// Does it.

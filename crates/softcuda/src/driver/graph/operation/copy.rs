@@ -7,8 +7,8 @@ use crate::driver::copy::{Copy, End, Extent, Request, Side};
 use crate::driver::graph::plan::Why;
 use crate::driver::graph::update::Refusal;
 use crate::driver::memory::Place;
+use crate::driver::reach::{Home, may_move};
 use crate::driver::{CUresult, Result};
-use crate::memory;
 
 /// A copy node.
 pub(crate) struct CopyNode {
@@ -17,6 +17,8 @@ pub(crate) struct CopyNode {
     extent: Extent,
     context: Arc<Context>,
     copy: Copy,
+    /// Whose memory the target and the source are in.
+    homes: [Option<Home>; 2],
 }
 
 /// `CUmemorytype` of an end.
@@ -50,25 +52,16 @@ impl CopyNode {
     }
 
     /// A node that does what was asked of a stream; `None` where there is nothing to copy.
-    ///
-    /// Memory that devices are given access to one by one, such as a pool's, the node's device must
-    /// have been given, as on an H200. Other memory of other devices it copies without.
     pub fn of(request: Request, context: Arc<Context>) -> Result<Option<CopyNode>> {
         let (target, source, extent) = request.as_rows();
-        let copy = request.check()?;
-        let device = context.device();
-        for side in [&target, &source] {
-            let found = memory::find(side.end.address());
-            if found.is_some_and(|found| !found.reach.lets_copy(device)) {
-                return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-            }
-        }
+        let copy = request.check(context.device())?;
         Ok(copy.map(|copy| CopyNode {
             target,
             source,
             extent,
             context,
             copy,
+            homes: [target, source].map(|side| Home::of(side.end.address())),
         }))
     }
 
@@ -95,18 +88,23 @@ impl CopyNode {
         if array(&self.target) || array(&self.source) {
             return Some(Why::NotForKernels);
         }
-        (target == Place::Pageable || source == Place::Pageable).then_some(Why::SeveralContexts)
+        let device = self.context.device();
+        let homes = self.homes.into_iter().flatten();
+        let across = homes.map(Home::device).any(|home| home != device);
+        let pageable = target == Place::Pageable || source == Place::Pageable;
+        (across || pageable).then_some(Why::SeveralContexts)
     }
 
     fn is_line(&self) -> bool {
         self.extent.height <= 1 && self.extent.depth <= 1
     }
 
-    /// Addresses and sizes of a line may change, not the kinds of memory as the program names them;
-    /// of rows nothing may.
+    /// Addresses and sizes of a line may change, and so may the context; not whose memory the ends
+    /// are in, nor its kinds as the program names them. Of rows nothing may.
     pub fn check_update(&self, next: &CopyNode) -> std::result::Result<(), Refusal> {
         let kinds = |node: &CopyNode| (memory_type(node.target.end), memory_type(node.source.end));
-        let fine = self.context.id() == next.context.id()
+        let homes = self.homes.into_iter().zip(next.homes);
+        let fine = homes.into_iter().all(|(from, to)| may_move(from, to))
             && kinds(self) == kinds(next)
             && (self.is_line() && next.is_line() || self.params() == next.params());
         match fine {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::driver::event::Event;
+use crate::driver::graph::update::Refusal;
 
 /// A node with an event.
 #[derive(Clone)]
@@ -21,5 +22,13 @@ impl EventNode {
     /// The event.
     pub fn event(&self) -> &Arc<Event> {
         &self.0
+    }
+
+    /// Another event may take its place, of the same context.
+    pub fn check_update(&self, next: &EventNode) -> Result<(), Refusal> {
+        match self.0.context().id() == next.0.context().id() {
+            true => Ok(()),
+            false => Err(Refusal::ParametersChanged),
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::driver::context::Context;
 use crate::driver::fill::{Fill, Request};
 use crate::driver::graph::update::Refusal;
+use crate::driver::reach::{Home, Reacher, may_move};
 use crate::driver::{CUresult, Result};
 
 /// A fill, as the program described it: `CUDA_MEMSET_NODE_PARAMS`.
@@ -30,11 +31,19 @@ pub(crate) struct FillNode {
     context: Arc<Context>,
     /// Nothing where a capture recorded it and the memory was not there.
     fill: Option<Fill>,
+    /// A capture recorded it: it fills what kernels of the context reach.
+    captured: bool,
+    /// Whose memory it fills.
+    home: Option<Home>,
 }
 
 impl FillNode {
     /// A node that fills, in a context.
     pub fn new(params: FillParams, context: Arc<Context>) -> Result<FillNode> {
+        Self::made(params, context, false)
+    }
+
+    fn made(params: FillParams, context: Arc<Context>, captured: bool) -> Result<FillNode> {
         if !matches!(params.element, 1 | 2 | 4) {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
@@ -46,11 +55,17 @@ impl FillNode {
             width,
             height,
         } = params;
-        let fill = Fill::rows(address, pitch, value, element, width, height)?;
+        let by = match captured {
+            true => context.kernels(),
+            false => Reacher::Copies(context.device()),
+        };
+        let fill = Fill::rows((address, by), pitch, value, element, width, height)?;
         Ok(FillNode {
             params,
-            context,
             fill: Some(fill.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?),
+            context,
+            captured,
+            home: Home::of(address),
         })
     }
 
@@ -77,14 +92,16 @@ impl FillNode {
         };
         Ok(Some(FillNode {
             params,
+            fill: request.check(context.kernels()).ok().flatten(),
             context,
-            fill: request.check().ok().flatten(),
+            captured: true,
+            home: Home::of(request.address),
         }))
     }
 
     /// The node, with its memory looked up again: it may have come or gone.
     pub fn prepare(&self) -> Result<Arc<FillNode>> {
-        FillNode::new(self.params, self.context.clone()).map(Arc::new)
+        Self::made(self.params, self.context.clone(), self.captured).map(Arc::new)
     }
 
     /// What the program said.
@@ -105,13 +122,20 @@ impl FillNode {
         }
     }
 
-    /// Of rows, address and value may change alone.
+    /// It fills another device's memory.
+    pub fn is_across(&self) -> bool {
+        self.home
+            .is_some_and(|home| home.device() != self.context.device())
+    }
+
+    /// The context may change, not whose memory it is; of rows, address and value may change
+    /// alone.
     pub fn check_update(&self, next: &FillNode) -> std::result::Result<(), Refusal> {
         let shape = |params: &FillParams| (params.element, params.width, params.height);
         let rows = self.params.height > 1 || next.params.height > 1;
         let same_rows =
             shape(&self.params) == shape(&next.params) && self.params.pitch == next.params.pitch;
-        match self.context.id() == next.context.id() && (!rows || same_rows) {
+        match may_move(self.home, next.home) && (!rows || same_rows) {
             true => Ok(()),
             false => Err(Refusal::ParametersChanged),
         }

@@ -110,6 +110,7 @@ impl Operation {
     pub fn why_not_for_kernels(&self) -> Option<Why> {
         match self {
             Operation::Copy(node) => node.why_not_for_kernels(),
+            Operation::Fill(node) if node.is_across() => Some(Why::SeveralContexts),
             Operation::Kernel(_) | Operation::Fill(_) | Operation::Child(_) => None,
             _ => Some(Why::NotForKernels),
         }
@@ -158,11 +159,13 @@ impl Operation {
             (Operation::Fill(node), Operation::Fill(next)) => node.check_update(next),
             (Operation::Batch(node), Operation::Batch(next)) => node.check_update(next),
             (Operation::Conditional(node), Operation::Conditional(next)) => node.check_update(next),
+            (Operation::EventWait(node), Operation::EventWait(next))
+            | (Operation::EventRecord(node), Operation::EventRecord(next)) => {
+                node.check_update(next)
+            }
             (Operation::Host(_), Operation::Host(_))
             | (Operation::Child(_), Operation::Child(_))
             | (Operation::Empty, Operation::Empty)
-            | (Operation::EventWait(_), Operation::EventWait(_))
-            | (Operation::EventRecord(_), Operation::EventRecord(_))
             | (Operation::Alloc(_), Operation::Alloc(_))
             | (Operation::Free(_), Operation::Free(_)) => Ok(()),
             _ => Err(Refusal::KindChanged),

@@ -10,7 +10,7 @@ use crate::conformance::structs::BatchOperation;
 use crate::graphs::api::*;
 
 /// Writes a word.
-fn write(address: u64, value: u64) -> BatchOperation {
+pub fn write(address: u64, value: u64) -> BatchOperation {
     BatchOperation {
         operation: 2,
         padding: 0,
@@ -23,7 +23,7 @@ fn write(address: u64, value: u64) -> BatchOperation {
     }
 }
 
-unsafe fn batch(operations: &mut [BatchOperation]) -> BatchParams {
+pub unsafe fn batch(operations: &mut [BatchOperation]) -> BatchParams {
     BatchParams {
         context: current(),
         count: operations.len() as u32,

@@ -1,7 +1,7 @@
 //! Captures with streams of two devices.
 
 use super::super::graph_run::runs;
-use super::{new_context_of, reads, synchronizes};
+use super::{enable, new_context_of, reads, synchronizes};
 use crate::capture::api::*;
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line, two_devices};
@@ -243,5 +243,16 @@ pub const CASES: &[Case] = &[
             );
         }
         line.says_as("query_fork", cuEventQuery(forked));
+    }),
+    two_devices!("peer/capture/fill_alone", |line, zero, one| {
+        // Access that comes before the graph is instantiated, or none.
+        begin(zero.stream, RELAXED);
+        line.says_as("fill", cuMemsetD32Async(one.word, 7, 1, zero.stream));
+        let graph = end(zero.stream);
+        runs(line, "without", graph);
+        enable(zero, one);
+        runs(line, "with", graph);
+        synchronizes(line, [zero, one]);
+        reads(line, "value", one.word);
     }),
 ];

@@ -141,6 +141,19 @@ pub const CASES: &[Case] = &[
         );
         synchronizes(line, [zero, one]);
     }),
+    two_devices!(
+        "peer/copy/peer/from_destroyed_context",
+        |line, zero, one| {
+            let made = new_context_of(1);
+            cuCtxDestroy_v2(made).must();
+            zero.enter();
+            line.says_as(
+                "from",
+                cuMemcpyPeer(zero.word, zero.context, one.word, made, 4),
+            );
+            synchronizes(line, [zero, one]);
+        }
+    ),
     two_devices!("peer/copy/peer_async/streams", |line, zero, one| {
         in_streams(line, [zero, one], |stream| {
             let (a, b) = (zero.context, one.context);
@@ -283,6 +296,9 @@ pub const CASES: &[Case] = &[
         line.says_as("right", cuMemcpy3DPeer(&copy));
         reads(line, "value", one.word);
         line.says_as("null", cuMemcpy3DPeer(null()));
+    }),
+    two_devices!("peer/copy/3d_peer/wrong", |line, zero, one| {
+        let copy = peer_copy(one, zero, 4);
         changed(line, "swapped", copy, |copy| {
             (copy.reserved_0, copy.reserved_1) = (one.context, zero.context);
         });

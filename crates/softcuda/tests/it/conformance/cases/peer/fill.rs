@@ -1,6 +1,6 @@
 //! Fills of the other device's memory.
 
-use super::{reads, synchronizes};
+use super::{enable, new_context_of, reads, synchronizes};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, two_devices};
 use crate::conformance::fixture::*;
@@ -50,6 +50,43 @@ pub const CASES: &[Case] = &[
         line.says_as("sync", cuMemsetD32_v2(one.word, 7, 1));
         line.says_as("async", cuMemsetD32Async(one.word, 7, 1, one.stream));
         zero.enter();
+        synchronizes(line, [zero, one]);
+    }),
+    two_devices!("peer/fill/with_access", |line, zero, one| {
+        enable(zero, one);
+        line.says_as("sync", cuMemsetD32_v2(one.word, 5, 1));
+        reads(line, "value", one.word);
+        let (word, stream) = (one.word, zero.stream);
+        line.says_as("own_stream", cuMemsetD32Async(word, 6, 1, stream));
+        line.says_as("other_way", cuMemsetD32Async(zero.word, 6, 1, one.stream));
+        cuCtxDisablePeerAccess(one.context).must();
+        line.says_as("disabled", cuMemsetD32Async(word, 7, 1, stream));
+        synchronizes(line, [zero, one]);
+    }),
+    two_devices!("peer/fill/access_to_another_context", |line, zero, one| {
+        // Access is to a context's memory, and its own device's contexts need none.
+        let made = new_context_of(1);
+        let its = memory(4);
+        zero.enter();
+        cuCtxEnablePeerAccess(made, 0).must();
+        line.says_as("its", cuMemsetD32_v2(its, 5, 1));
+        line.says_as("other_context_s", cuMemsetD32_v2(one.word, 5, 1));
+        let beside = new_context_of(0);
+        line.says_as("of_device", cuMemsetD32_v2(zero.word, 5, 1));
+        line.says_as("its_beside", cuMemsetD32_v2(its, 6, 1));
+        line.value("distinct", beside != zero.context);
+        synchronizes(line, [zero, one]);
+    }),
+    two_devices!("peer/fill/other_memory", |line, zero, one| {
+        // What the second device's context made.
+        one.enter();
+        let (host, shared) = (pinned(4) as u64, managed(4));
+        let (mut counter, mut size) = (0, 0);
+        cuModuleGetGlobal_v2(&mut counter, &mut size, one.module, c"counter".as_ptr()).must();
+        zero.enter();
+        for (what, address) in [("pinned", host), ("managed", shared), ("variable", counter)] {
+            line.says_as(what, cuMemsetD32Async(address, 5, 1, zero.stream));
+        }
         synchronizes(line, [zero, one]);
     }),
 ];

@@ -2,6 +2,7 @@
 
 use std::ptr::null_mut;
 
+use super::super::graph_batch::{batch, write};
 use super::super::graph_run::{launches, runs};
 use super::{enable, reads, settles, synchronizes};
 use crate::conformance::api::*;
@@ -388,4 +389,32 @@ pub const CASES: &[Case] = &[
             reads(line, "value", one.word);
         }
     ),
+    two_devices!("peer/graph/condition_body_fills", |line, zero, one| {
+        // The node names the context of the condition, the memory is the other device's.
+        let graph = graph();
+        let (_, body) = add_single(graph, &[], condition(graph, 1), IF);
+        let params = word_fill(one.word, 9);
+        line.says_as(
+            "add",
+            cuGraphAddMemsetNode(&mut 0, body, NONE, 0, &params, zero.context),
+        );
+        runs(line, "run", graph);
+        synchronizes(line, [zero, one]);
+        reads(line, "value", one.word);
+    }),
+    two_devices!("peer/graph/memory_operations", |line, zero, one| {
+        // The memory is looked at when the graph is launched.
+        let graph = graph();
+        let mut operations = [write(one.word, 5)];
+        let params = batch(&mut operations);
+        line.says_as(
+            "add",
+            cuGraphAddBatchMemOpNode(&mut 0, graph, NONE, 0, &params),
+        );
+        runs(line, "without", graph);
+        enable(zero, one);
+        runs(line, "with", graph);
+        synchronizes(line, [zero, one]);
+        reads(line, "value", one.word);
+    }),
 ];

@@ -1,7 +1,9 @@
 //! Executables whose nodes are moved from one device to the other.
 
 use super::super::graph_run::{launches, updates};
-use super::{new_context_of, reads, synchronizes};
+use super::pool::{pool_of, set};
+use super::pool_use::word_of;
+use super::{enable, new_context_of, reads, synchronizes};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, two_devices};
 use crate::conformance::fixture::*;
@@ -211,6 +213,113 @@ pub const CASES: &[Case] = &[
             launches(line, "run", exec, zero.stream);
             synchronizes(line, [zero, one]);
             reads(line, "value", zero.word);
+        }
+    ),
+    two_devices!("peer/graph_exec/moved_with_access", |line, zero, one| {
+        // Nodes whose context reaches the memory that they are moved to.
+        enable(zero, one);
+        let more = memory(4);
+        let graph = graph();
+        let copy = add_copy(graph, &[], &line_copy(more, zero.word, 4));
+        let fill = add_fill(graph, &[], zero.word, 5);
+        let exec = instantiate(graph);
+        for (what, to, from) in [
+            ("target", one.word, zero.word),
+            ("source", more, one.word),
+            ("neither", more, zero.word),
+        ] {
+            line.says_as(
+                what,
+                cuGraphExecMemcpyNodeSetParams(exec, copy, &line_copy(to, from, 4), zero.context),
+            );
+        }
+        let params = word_fill(one.word, 6);
+        line.says_as(
+            "fill",
+            cuGraphExecMemsetNodeSetParams(exec, fill, &params, zero.context),
+        );
+        synchronizes(line, [zero, one]);
+    }),
+    two_devices!(
+        "peer/graph_exec/moved_within_the_device",
+        |line, zero, one| {
+            // To memory of another context of the device, of its pool, of another device's pool.
+            let own = word_of(pool_of(0), zero);
+            let pool = pool_of(1);
+            let its = word_of(pool, one);
+            set(pool, 0, 3).must();
+            let made = new_context_of(0);
+            let beside = memory(4);
+            zero.enter();
+            let more = memory(4);
+            let graph = graph();
+            let copy = add_copy(graph, &[], &line_copy(more, zero.word, 4));
+            let fill = add_fill(graph, &[], zero.word, 5);
+            let exec = instantiate(graph);
+            for (what, address, context) in [
+                ("beside", beside, zero.context),
+                ("beside_there", beside, made),
+                ("there", zero.word, made),
+                ("own_pool", own, zero.context),
+                ("its_pool", its, zero.context),
+                ("pinned", pinned(4) as u64, zero.context),
+                ("managed", managed(4), zero.context),
+            ] {
+                let (params, copied) = (word_fill(address, 6), line_copy(address, zero.word, 4));
+                line.says_as(
+                    format!("fill_{what}"),
+                    cuGraphExecMemsetNodeSetParams(exec, fill, &params, context),
+                );
+                line.says_as(
+                    format!("copy_{what}"),
+                    cuGraphExecMemcpyNodeSetParams(exec, copy, &copied, context),
+                );
+            }
+            synchronizes(line, [zero, one]);
+        }
+    ),
+    two_devices!("peer/graph_exec/update_moved", |line, zero, one| {
+        // By another graph, whose fill, whose event, is the other device's.
+        let own = event();
+        let beside = new_context_of(0);
+        let near = event();
+        one.enter();
+        let its = event();
+        zero.enter();
+        for (what, address, event) in [
+            ("fill", one.word, own),
+            ("event", zero.word, its),
+            ("near_event", zero.word, near),
+        ] {
+            let (old, new) = (graph(), graph());
+            let first = add_fill(old, &[], zero.word, 5);
+            cuGraphAddEventRecordNode(&mut 0, old, &first, 1, own).must();
+            let first = add_fill(new, &[], address, 6);
+            let mut second = 0;
+            cuGraphAddEventRecordNode(&mut second, new, &first, 1, event).must();
+            let exec = instantiate(old);
+            updates(line, what, exec, new, &[("fill", first), ("event", second)]);
+        }
+        line.value("distinct", beside != zero.context);
+        synchronizes(line, [zero, one]);
+    }),
+    two_devices!(
+        "peer/graph_exec/event_of_another_context",
+        |line, zero, one| {
+            let own = event();
+            let made = new_context_of(0);
+            let near = event();
+            zero.enter();
+            let graph = graph();
+            let mut record = 0;
+            cuGraphAddEventRecordNode(&mut record, graph, NONE, 0, own).must();
+            let exec = instantiate(graph);
+            line.says_as(
+                "record",
+                cuGraphExecEventRecordNodeSetEvent(exec, record, near),
+            );
+            line.value("distinct", made != zero.context);
+            synchronizes(line, [zero, one]);
         }
     ),
 ];

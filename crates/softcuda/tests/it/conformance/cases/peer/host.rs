@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use super::{reads, synchronizes};
+use super::{new_context_of, reads, synchronizes};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line, two_devices};
 use crate::conformance::fixture::*;
@@ -112,5 +112,24 @@ pub const CASES: &[Case] = &[
         line.says_as("free", cuMemFreeHost(plain));
         line.says_as("free_portable", cuMemFreeHost(portable));
         line.says_as("end_one", cuCtxSynchronize());
+    }),
+    two_devices!("peer/host/flags_by_who_asks", |line, zero, one| {
+        let (plain, portable) = (allocated(0), allocated(PORTABLE));
+        let made = new_context_of(0);
+        for (what, context) in [
+            ("own", zero.context),
+            ("beside", made),
+            ("other", one.context),
+        ] {
+            cuCtxSetCurrent(context).must();
+            for (kind, host) in [("plain", plain), ("portable", portable)] {
+                let mut flags = 77;
+                line.gives(
+                    format!("{what}_{kind}"),
+                    cuMemHostGetFlags(&mut flags, host),
+                    flags,
+                );
+            }
+        }
     }),
 ];

@@ -224,4 +224,22 @@ pub const CASES: &[Case] = &[
         reads(line, "zero_then", zero.word);
         reads(line, "one_then", one.word);
     }),
+    two_devices!("peer/memory/pointers_without_context", |line, zero, one| {
+        const POINTER: u32 = 3;
+        let (host, shared) = (pinned(4) as u64, managed(4));
+        cuCtxSetCurrent(0).must();
+        for (what, address) in [
+            ("own", zero.word),
+            ("its", one.word),
+            ("pinned", host),
+            ("managed", shared),
+        ] {
+            let mut pointer = 0u64;
+            line.gives(
+                what,
+                cuPointerGetAttribute(void(&mut pointer), POINTER, address),
+                pointer == address,
+            );
+        }
+    }),
 ];

@@ -6,9 +6,10 @@ use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line, two_devices};
 use crate::conformance::fixture::*;
 use crate::conformance::sides::Side;
+use crate::graphs::api::*;
 
 /// A word of a pool, allocated in a side's stream and filled.
-unsafe fn word_of(pool: Handle, side: &Side) -> u64 {
+pub unsafe fn word_of(pool: Handle, side: &Side) -> u64 {
     let mut address = 0;
     side.enter();
     cuMemAllocFromPoolAsync(&mut address, 4, pool, side.stream).must();
@@ -214,7 +215,9 @@ pub const CASES: &[Case] = &[
         "peer/pool_use/outlives_its_device_s_reset",
         |line, zero, one| {
             let pool = pool_of(1);
-            let address = word_of(pool, zero);
+            let mut address = 0;
+            cuMemAllocFromPoolAsync(&mut address, 4, pool, zero.stream).must();
+            set(pool, 0, 3).must();
             line.says_as("reset", cuDevicePrimaryCtxReset_v2(1));
             of(line, "it", address, pool);
             line.says_as("fill", cuMemsetD32_v2(address, 8, 1));
@@ -231,5 +234,69 @@ pub const CASES: &[Case] = &[
         line.says_as("end", cuStreamSynchronize(one.stream));
         let second = word_of(pool, zero);
         line.value("same", first == second);
+    }),
+    two_devices!(
+        "peer/pool_use/peer_copies_without_access",
+        |line, zero, one| {
+            // Which context's device must have access: the named one, the stream's, the current one.
+            let address = word_of(pool_of(0), zero);
+            let (a, b) = (zero.context, one.context);
+            for (side, current) in [(zero, "zero"), (one, "one")] {
+                side.enter();
+                for (what, to, from) in [
+                    ("right", b, a),
+                    ("swapped", a, b),
+                    ("both_zero", a, a),
+                    ("both_one", b, b),
+                    ("null_from", b, 0),
+                    ("null_both", 0, 0),
+                ] {
+                    line.says_as(
+                        format!("{current}_{what}"),
+                        cuMemcpyPeer(one.word, to, address, from, 4),
+                    );
+                }
+                for (what, stream) in [("zero_stream", zero.stream), ("one_stream", one.stream)] {
+                    line.says_as(
+                        format!("{current}_{what}"),
+                        cuMemcpyDtoDAsync_v2(one.word, address, 4, stream),
+                    );
+                }
+            }
+            synchronizes(line, [zero, one]);
+        }
+    ),
+    two_devices!("peer/pool_use/nodes_without_access", |line, zero, one| {
+        let address = word_of(pool_of(0), zero);
+        one.enter();
+        let graph = graph();
+        let (copy, fill) = (line_copy(one.word, address, 4), word_fill(address, 9));
+        for (what, context) in [("one", one.context), ("zero", zero.context)] {
+            line.says_as(
+                format!("copy_{what}"),
+                cuGraphAddMemcpyNode(&mut 0, graph, NONE, 0, &copy, context),
+            );
+            line.says_as(
+                format!("fill_{what}"),
+                cuGraphAddMemsetNode(&mut 0, graph, NONE, 0, &fill, context),
+            );
+        }
+        line.value("nodes", nodes(graph).len());
+        super::super::graph_run::runs(line, "run", graph);
+        synchronizes(line, [zero, one]);
+    }),
+    two_devices!("peer/pool_use/range", |line, zero, one| {
+        let pool = pool_of(0);
+        let address = word_of(pool, zero);
+        one.enter();
+        for (what, wish) in [("without", 0), ("with", 3)] {
+            set(pool, 1, wish).must();
+            let (mut base, mut size) = (0, 0);
+            line.gives(
+                what,
+                cuMemGetAddressRange_v2(&mut base, &mut size, address),
+                base == address,
+            );
+        }
     }),
 ];

@@ -1,6 +1,6 @@
 //! Streams of one device while the other's context is current.
 
-use super::{enable, reads, synchronizes};
+use super::{enable, new_context_of, reads, synchronizes};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, two_devices};
 use crate::conformance::fixture::*;
@@ -118,4 +118,26 @@ pub const CASES: &[Case] = &[
             synchronizes(line, [zero, one]);
         }
     ),
+    two_devices!(
+        "peer/stream/wait_value_without_access",
+        |line, zero, one| {
+            // The word is there already.
+            line.says_as("wait", cuStreamWaitValue32_v2(zero.stream, one.word, 11, 1));
+            line.says_as("end", cuStreamSynchronize(zero.stream));
+            synchronizes(line, [zero, one]);
+        }
+    ),
+    two_devices!("peer/stream/attributes_beside", |line, zero, one| {
+        // Streams of two contexts of one device, and kernel nodes of both.
+        use crate::graphs::api::{add_kernel, cuGraphKernelNodeCopyAttributes, graph};
+        let graph = graph();
+        let own = add_kernel(graph, &[], zero.function(c"empty"), &mut []);
+        let made = new_context_of(0);
+        let beside = stream();
+        let other = add_kernel(graph, &[], function(c"empty"), &mut []);
+        line.says_as("streams", cuStreamCopyAttributes(zero.stream, beside));
+        line.says_as("nodes", cuGraphKernelNodeCopyAttributes(own, other));
+        line.value("distinct", made != zero.context);
+        synchronizes(line, [zero, one]);
+    }),
 ];

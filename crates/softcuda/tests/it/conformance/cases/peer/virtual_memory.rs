@@ -236,4 +236,27 @@ pub const CASES: &[Case] = &[
         line.says_as("end", cuCtxSynchronize());
         line.value("had_stream", one.stream != 0);
     }),
+    two_devices!("peer/virtual/attributes", |line, zero, one| {
+        const POINTER: u32 = 3;
+        const ACCESS_FLAGS: u32 = 16;
+        let address = mapped(1);
+        for (what, of_zero, of_one) in [("own", 0, 3), ("peer", 3, 0), ("reading", 1, 1)] {
+            set(address, 1, of_one).must();
+            set(address, 0, of_zero).must();
+            for (side, current) in [(zero, "zero"), (one, "one")] {
+                side.enter();
+                let (mut pointer, mut flags) = (0u64, 77u32);
+                line.gives(
+                    format!("{what}_{current}_pointer"),
+                    cuPointerGetAttribute(void(&mut pointer), POINTER, address),
+                    pointer == address,
+                );
+                line.gives(
+                    format!("{what}_{current}_flags"),
+                    cuPointerGetAttribute(void(&mut flags), ACCESS_FLAGS, address),
+                    flags,
+                );
+            }
+        }
+    }),
 ];
