@@ -43,7 +43,7 @@ impl Device {
     }
 
     /// The device of an index that a device gave.
-    pub(super) fn of_index(index: u8) -> Device {
+    pub fn of_index(index: u8) -> Device {
         Device(index)
     }
 
