@@ -162,7 +162,6 @@ export! {
 
     /// Lets kernels of the current context use the memory of another device's context.
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) {
-        capture::permit()?;
         let context = context::current()?;
         let peer = context::resolve(peer)?;
         if flags != 0 {
@@ -173,7 +172,6 @@ export! {
 
     /// Ends what `cuCtxEnablePeerAccess` began.
     fn cuCtxDisablePeerAccess(peer: CUcontext) {
-        capture::permit()?;
         let context = context::current()?;
         context.disable_peer(&*context::resolve(peer)?)
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::handle::{Found, Table};
 use super::stream::Streams;
-use super::{CUresult, Result, device, failure, init};
+use super::{CUresult, Result, capture, device, failure, init};
 use crate::abi::types::CUcontext;
 use crate::grid::device_functions::heap;
 use crate::memory::{Device, Reach, View};
@@ -112,6 +112,7 @@ impl Context {
         if peer.device() == self.device() {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
+        capture::permit()?;
         {
             let mut peers = self.peers.lock();
             // Its end takes it out of the list only once.
@@ -129,6 +130,9 @@ impl Context {
 
     /// `cuCtxDisablePeerAccess`.
     pub fn disable_peer(&self, peer: &Context) -> Result {
+        if peer.device() != self.device() {
+            capture::permit()?;
+        }
         if !self.forget_peer(peer) {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
         }

@@ -158,6 +158,18 @@ pub const CASES: &[Case] = &[
         let mut graph = 0;
         line.says(cuStreamEndCapture(zero.stream, &mut graph));
     }),
+    two_devices!("peer/capture/peer_access_wrong", |line, zero, one| {
+        begin(zero.stream, GLOBAL);
+        line.says_as("flags", cuCtxEnablePeerAccess(one.context, 1));
+        line.says_as("null", cuCtxEnablePeerAccess(0, 0));
+        line.says_as("disable_null", cuCtxDisablePeerAccess(0));
+        line.says_as("enable_self", cuCtxEnablePeerAccess(zero.context, 0));
+        is_capturing(line, "status", zero.stream);
+        line.says_as("disable_self", cuCtxDisablePeerAccess(zero.context));
+        is_capturing(line, "then", zero.stream);
+        let mut graph = 0;
+        line.says(cuStreamEndCapture(zero.stream, &mut graph));
+    }),
     two_devices!("peer/capture/legacy_stream_of_other", |line, zero, one| {
         // A blocking stream in a capture spoils the legacy stream of its own context.
         let mut blocking = 0;
