@@ -15,7 +15,7 @@ use super::stream::Streams;
 use super::{CUresult, Result, capture, device, failure, init};
 use crate::abi::types::CUcontext;
 use crate::grid::device_functions::heap;
-use crate::memory::{Device, Reach, View};
+use crate::memory::{Device, Reach};
 
 /// All bits of `CUctx_flags`.
 const FLAGS: u32 = 0xff;
@@ -58,8 +58,7 @@ struct Entry {
 pub(crate) struct Context {
     handle: usize,
     id: u64,
-    /// What its kernels reach, and its device.
-    pub view: Arc<View>,
+    device: Device,
     /// The contexts whose memory it enabled access to, by handle. Kernels of all contexts of its
     /// device reach that then: a device has one space of addresses.
     peers: Mutex<Vec<(usize, Device)>>,
@@ -84,7 +83,7 @@ impl Context {
         Context {
             handle,
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            view: Arc::new(View::new(device)),
+            device,
             peers: Mutex::default(),
             reach: Mutex::new(Reach::of_context(device)),
             primary,
@@ -104,7 +103,7 @@ impl Context {
 
     /// Its device.
     pub fn device(&self) -> Device {
-        self.view.device
+        self.device
     }
 
     /// `cuCtxEnablePeerAccess`: kernels of its device reach the memory of another device's context.

@@ -105,7 +105,7 @@ pub(crate) fn prepare(function: &Function, config: &Config, params: Box<[u8]>) -
     Ok(Launch {
         code: function.code().compile(function.index())?,
         owner: function.code().clone(),
-        view: function.context().view.clone(),
+        device: function.context().device(),
         kernel: function.code().kernel_name(function.index()),
         grid: config.grid,
         block: config.block,

@@ -15,27 +15,27 @@
 
 use super::context::Context;
 use super::memory::{Made, owner};
-use crate::memory::{self, Allocation, Device, Kind, View};
+use crate::memory::{self, Allocation, Device, Kind};
 
 /// Who looks for memory.
 #[derive(Clone, Copy)]
-pub(crate) enum Reacher<'a> {
+pub(crate) enum Reacher {
     /// Work whose memory was looked at before.
     Anybody,
-    /// The kernels of a context.
-    Kernels(&'a View),
+    /// The kernels of a device.
+    Kernels(Device),
     /// The copies of a device.
     Copies(Device),
 }
 
-impl Reacher<'_> {
+impl Reacher {
     /// Whether it may name an allocation.
     pub fn reaches(self, allocation: &Allocation) -> bool {
         match self {
             Reacher::Anybody => true,
             // No device's: callers refuse it themselves, each with its own answer.
             Reacher::Kernels(_) if allocation.kind == Kind::HostOnly => true,
-            Reacher::Kernels(view) => view.reaches(allocation, false),
+            Reacher::Kernels(device) => device.reaches(allocation, false),
             Reacher::Copies(device) => allocation.reach.lets_copy(device),
         }
     }
@@ -43,8 +43,8 @@ impl Reacher<'_> {
 
 impl Context {
     /// Its kernels, as those who look for memory.
-    pub fn kernels(&self) -> Reacher<'_> {
-        Reacher::Kernels(&self.view)
+    pub fn kernels(&self) -> Reacher {
+        Reacher::Kernels(self.device())
     }
 }
 

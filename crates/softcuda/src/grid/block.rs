@@ -302,7 +302,7 @@ impl Block {
             launch
                 .code
                 .arrays
-                .count(&launch.params, &launch.view, &mut self.arrays)
+                .count(&launch.params, launch.device, &mut self.arrays)
         };
         let runtime = std::ptr::from_mut(self).cast::<c_void>();
         let context = self.context.get_mut();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::jit::module::Compiled;
-use crate::memory::View;
+use crate::memory::Device;
 
 /// A kernel launch, ready to run.
 pub(crate) struct Launch {
@@ -12,8 +12,8 @@ pub(crate) struct Launch {
     /// Keeps the code and the module's variables alive.
     #[allow(dead_code, reason = "dropped with the launch, and not before")]
     pub owner: Arc<dyn std::any::Any + Send + Sync>,
-    /// What the kernel reaches.
-    pub view: Arc<View>,
+    /// Where the kernel runs, which says what memory it reaches.
+    pub device: Device,
     /// The kernel's name, for faults.
     pub kernel: Arc<str>,
     /// Blocks.

@@ -48,7 +48,7 @@ use device_functions::condition::Conditions;
 use launch::{Fault, Launch};
 pub(crate) use pool::workers;
 use running::{Running, volume};
-pub(crate) use running::{fault, view};
+pub(crate) use running::{device, fault};
 #[cfg(test)]
 pub(crate) use stack::use_of as stack_use;
 use worker::Worker;
@@ -89,7 +89,7 @@ pub(crate) fn run_in_graph(launch: &Launch, conditions: Option<&Conditions>) -> 
     let _held = memory::hold();
     memory::begin_work();
     let workspace = match launch.cooperative {
-        true => Some(Workspace::new(launch.view.device).map_err(|_| out_of_memory(launch))?),
+        true => Some(Workspace::new(launch.device).map_err(|_| out_of_memory(launch))?),
         false => None,
     };
     let workspace = workspace.as_ref();

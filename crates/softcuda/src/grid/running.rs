@@ -11,7 +11,7 @@ use super::context::{BlockContext, FAULTED, Status, ThreadContext};
 use super::device_functions::condition::Conditions;
 use super::launch::{Fault, FaultKind, Launch};
 use super::output::Output;
-use crate::memory::View;
+use crate::memory::Device;
 
 /// What the workers of a launch share.
 pub(crate) struct Running<'a> {
@@ -120,11 +120,11 @@ pub(super) fn volume(dims: [u32; 3]) -> u64 {
     dims.iter().map(|&dim| u64::from(dim)).product()
 }
 
-/// What the kernel of a running block reaches.
+/// The device of a running block.
 ///
 /// For runtime functions, as [`fault`].
-pub(crate) fn view<'a>(block: *mut BlockContext) -> &'a View {
-    &Block::of(block).running().launch.view
+pub(crate) fn device(block: *mut BlockContext) -> Device {
+    Block::of(block).running().launch.device
 }
 
 /// Ends the launch of a running thread with a fault, unless there was one before. The thread

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::module::{Form, Kernel, LoadError, LoadOptions, Module};
 use crate::grid;
 use crate::grid::launch::{Fault, Launch};
-use crate::memory::{self, Device, Kind, View};
+use crate::memory::{self, Device, Kind};
 
 /// Local memory of a thread and its native stack, unless a test says otherwise.
 const LOCAL: u32 = 16 << 10;
@@ -157,7 +157,7 @@ pub(crate) fn launch(
     Launch {
         code: kernel.compile().unwrap_or_else(|error| panic!("{error}")),
         owner: module.clone(),
-        view: Arc::new(View::new(Device::FIRST)),
+        device: Device::FIRST,
         kernel: Arc::clone(&kernel.name),
         grid,
         block,

@@ -57,6 +57,12 @@ impl Device {
         self.0.into()
     }
 
+    /// Whether its kernels, in whatever context, may read or write an allocation.
+    pub fn reaches(self, allocation: &Allocation, write: bool) -> bool {
+        let (reads, writes) = allocation.reach.of(self);
+        allocation.kind.permits(write) && if write { writes } else { reads }
+    }
+
     /// Its bit in a set of devices.
     pub fn bit(self) -> u32 {
         1 << self.0
@@ -147,26 +153,6 @@ impl Reach {
     }
 }
 
-/// What the kernels of a context reach: all contexts of a device have the same addresses.
-#[derive(Debug)]
-pub(crate) struct View {
-    /// The context's device.
-    pub device: Device,
-}
-
-impl View {
-    /// The view of a new context.
-    pub fn new(device: Device) -> View {
-        View { device }
-    }
-
-    /// Whether kernels may read or write an allocation.
-    pub fn reaches(&self, allocation: &Allocation, write: bool) -> bool {
-        let (reads, writes) = allocation.reach.of(self.device);
-        allocation.kind.permits(write) && if write { writes } else { reads }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,19 +179,18 @@ mod tests {
             device: own,
             reach,
         };
-        let (near, far) = (View::new(own), View::new(other));
-        let may = |view: &View, allocation: &Allocation| {
-            [false, true].map(|write| view.reaches(allocation, write))
+        let may = |device: Device, allocation: &Allocation| {
+            [false, true].map(|write| device.reaches(allocation, write))
         };
         let plain = allocation(Reach::of_context(own), Kind::Device);
         let constant = allocation(Reach::of_context(own), Kind::Constant);
-        assert_eq!(may(&near, &plain), [true; 2]);
-        assert_eq!(may(&near, &constant), [true, false]);
-        assert_eq!(may(&far, &plain), [false; 2]);
+        assert_eq!(may(own, &plain), [true; 2]);
+        assert_eq!(may(own, &constant), [true, false]);
+        assert_eq!(may(other, &plain), [false; 2]);
         let given = Reach::NOBODY.with(own, true, true);
-        assert_eq!(may(&far, &allocation(given, Kind::Device)), [false; 2]);
+        assert_eq!(may(other, &allocation(given, Kind::Device)), [false; 2]);
         let given = given.with(other, true, false);
-        assert_eq!(may(&far, &allocation(given, Kind::Device)), [true, false]);
+        assert_eq!(may(other, &allocation(given, Kind::Device)), [true, false]);
         for reach in [
             Reach::of_context(other),
             given,

@@ -28,7 +28,7 @@ use parking_lot::RwLock;
 
 pub(crate) use arena::PageFile;
 use arena::arena;
-pub(crate) use device::{Device, Reach, View};
+pub(crate) use device::{Device, Reach};
 pub(crate) use size::parse as parse_size;
 pub(crate) use space::Space;
 

@@ -11,7 +11,7 @@ use super::param;
 use crate::grid::block::Block;
 use crate::grid::context::{BlockContext, CONTINUE, ThreadContext};
 use crate::grid::launch::FaultKind;
-use crate::grid::running::{fault, view};
+use crate::grid::running::{device, fault};
 use crate::jit::runtime::runtime;
 use crate::memory::Device;
 
@@ -83,7 +83,7 @@ runtime! {
     ) -> u32 {
         let (handle, value): (u64, u32) = (param(params, 0), param(params, 8));
         let why = match Block::of(block).running().conditions {
-            Some(conditions) if conditions.set(handle, value, view(block).device) => return CONTINUE,
+            Some(conditions) if conditions.set(handle, value, device(block)) => return CONTINUE,
             Some(_) => "by a kernel of another device",
             None => "in no launch of a graph with conditions",
         };

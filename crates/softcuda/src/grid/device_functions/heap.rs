@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{give, param};
 use crate::grid::context::{BlockContext, CONTINUE, ThreadContext};
 use crate::grid::launch::FaultKind;
-use crate::grid::running::{fault, view};
+use crate::grid::running::{device, fault};
 use crate::jit::runtime::runtime;
 use crate::memory::{self, Device, Kind};
 
@@ -101,7 +101,7 @@ fn release(device: Device, address: u64) -> bool {
 runtime! {
     /// `void* malloc(size_t)`: null when the heap is exhausted.
     MALLOC = fn malloc(_thread: *mut ThreadContext, block: *mut BlockContext, returns: *mut u8, params: *const u8) -> u32 {
-        give(returns, allocate(view(block).device, param(params, 0)));
+        give(returns, allocate(device(block), param(params, 0)));
         CONTINUE
     }
 
@@ -109,7 +109,7 @@ runtime! {
     /// launch.
     FREE = fn free(thread: *mut ThreadContext, block: *mut BlockContext, _returns: *mut u8, params: *const u8) -> u32 {
         let address: u64 = param(params, 0);
-        if address == 0 || release(view(block).device, address) {
+        if address == 0 || release(device(block), address) {
             return CONTINUE;
         }
         let detail = format!("free of {address:#x}, which malloc did not give or which was freed");

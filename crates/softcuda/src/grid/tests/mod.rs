@@ -17,7 +17,7 @@ use super::launch::{Fault, Launch};
 use crate::jit::module::Compiled;
 use crate::jit::runtime::access::Accesses;
 use crate::jit::runtime::arrays::Arrays;
-use crate::memory::{Device, View};
+use crate::memory::Device;
 
 /// Threads as fibers, one block.
 fn launch(entry: KernelFn, threads: u32) -> Launch {
@@ -34,7 +34,7 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
             reaches: false,
         },
         owner: Arc::new(()),
-        view: Arc::new(View::new(Device::FIRST)),
+        device: Device::FIRST,
         kernel: "by_hand".into(),
         grid: [1; 3],
         block: [threads, 1, 1],

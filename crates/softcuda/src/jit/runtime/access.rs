@@ -222,7 +222,7 @@ fn look_up_range(
         ((base, size), true)
     } else {
         match memory::find(address) {
-            Some(found) if grid::view(block).reaches(&found, write) => {
+            Some(found) if grid::device(block).reaches(&found, write) => {
                 ((found.base, found.size), true)
             }
             // A device looks at the alignment first.

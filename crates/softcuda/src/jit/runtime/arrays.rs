@@ -1,7 +1,7 @@
 //! Arrays that parameters of a kernel point to, and that it accesses at indices of 32 bits: how
 //! many of these are inside is looked up once for a launch, so that a check is one comparison.
 
-use crate::memory::{self, View};
+use crate::memory::{self, Device};
 
 /// The most indices: with what accesses that are checked together lie apart, none wraps.
 const MOST: u64 = 1 << 30;
@@ -25,12 +25,12 @@ pub(crate) struct Array {
 
 impl Array {
     /// Below this, all indices are inside of what the parameter points into.
-    fn count(&self, params: &[u8], view: &View) -> Option<u32> {
+    fn count(&self, params: &[u8], device: Device) -> Option<u32> {
         let pointer = params.get(self.param as usize..)?.first_chunk()?;
         let pointer = u64::from_ne_bytes(*pointer);
         let found = memory::find(pointer)?;
         let first = pointer.checked_add(self.low)?;
-        if !first.is_multiple_of(1 << self.log2) || !view.reaches(&found, self.write) {
+        if !first.is_multiple_of(1 << self.log2) || !device.reaches(&found, self.write) {
             return None;
         }
         let last = found
@@ -71,14 +71,14 @@ impl Arrays {
     ///
     /// # Safety
     /// The arrays are still there.
-    pub unsafe fn count(self, params: &[u8], view: &View, counts: &mut Vec<u32>) {
+    pub unsafe fn count(self, params: &[u8], device: Device, counts: &mut Vec<u32>) {
         // SAFETY: the caller's promise.
         let arrays = unsafe { &*self.0 };
         counts.clear();
         counts.extend(
             arrays
                 .iter()
-                .map(|array| array.count(params, view).unwrap_or(0)),
+                .map(|array| array.count(params, device).unwrap_or(0)),
         );
     }
 }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn indices_are_counted_to_the_last_that_is_inside() {
-        let memory = memory::alloc(memory::Device::FIRST, 100, 1, memory::Kind::Device).unwrap();
+        let memory = memory::alloc(Device::FIRST, 100, 1, memory::Kind::Device).unwrap();
         let params = [[0; 8], memory.base.to_ne_bytes()].concat();
         let array = Array {
             param: 8,
@@ -99,8 +99,7 @@ mod tests {
             log2: 2,
             write: true,
         };
-        let view = View::new(memory::Device::FIRST);
-        let count = |array: Array| array.count(&params, &view);
+        let count = |array: Array| array.count(&params, Device::FIRST);
         assert_eq!(count(array), Some(25));
         assert_eq!(count(Array { low: 4, ..array }), Some(24));
         assert_eq!(count(Array { low: 96, ..array }), Some(1));
