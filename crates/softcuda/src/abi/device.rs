@@ -162,15 +162,18 @@ export! {
 
     /// Lets kernels of the current context use the memory of another device's context.
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) {
+        capture::permit()?;
         let context = context::current()?;
+        let peer = context::resolve(peer)?;
         if flags != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        context.enable_peer(&*context::resolve(peer)?)
+        context.enable_peer(&peer)
     }
 
     /// Ends what `cuCtxEnablePeerAccess` began.
     fn cuCtxDisablePeerAccess(peer: CUcontext) {
+        capture::permit()?;
         let context = context::current()?;
         context.disable_peer(&*context::resolve(peer)?)
     }

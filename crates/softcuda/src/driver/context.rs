@@ -15,7 +15,7 @@ use super::stream::Streams;
 use super::{CUresult, Result, device, failure, init};
 use crate::abi::types::CUcontext;
 use crate::grid::device_functions::heap;
-use crate::memory::{Device, View};
+use crate::memory::{Device, Reach, View};
 
 /// All bits of `CUctx_flags`.
 const FLAGS: u32 = 0xff;
@@ -60,8 +60,11 @@ pub(crate) struct Context {
     id: u64,
     /// What its kernels reach, and its device.
     pub view: Arc<View>,
-    /// The contexts whose memory it enabled access to, by handle.
+    /// The contexts whose memory it enabled access to, by handle. Kernels of all contexts of its
+    /// device reach that then: a device has one space of addresses.
     peers: Mutex<Vec<(usize, Device)>>,
+    /// Who reaches the memory that is allocated in it.
+    reach: Mutex<Reach>,
     primary: bool,
     flags: AtomicU32,
     destroyed: AtomicBool,
@@ -83,6 +86,7 @@ impl Context {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             view: Arc::new(View::new(device)),
             peers: Mutex::default(),
+            reach: Mutex::new(Reach::of_context(device)),
             primary,
             flags: AtomicU32::new(if primary { flags | MAP_HOST } else { flags }),
             destroyed: AtomicBool::new(false),
@@ -103,41 +107,63 @@ impl Context {
         self.view.device
     }
 
-    /// `cuCtxEnablePeerAccess`: its kernels reach the memory of another device's context.
+    /// `cuCtxEnablePeerAccess`: kernels of its device reach the memory of another device's context.
     pub fn enable_peer(&self, peer: &Context) -> Result {
         if peer.device() == self.device() {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
-        self.change_peers(|peers| match peers.contains(&peer.as_peer()) {
+        {
+            let mut peers = self.peers.lock();
             // Its end takes it out of the list only once.
-            _ if peer.is_destroyed() => Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED),
-            true => Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
-            false => {
-                peers.push(peer.as_peer());
-                Ok(())
+            if peer.is_destroyed() {
+                return Err(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
             }
-        })
+            if peers.contains(&peer.as_peer()) {
+                return Err(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+            }
+            peers.push(peer.as_peer());
+        }
+        super::memory::update_reach(peer);
+        Ok(())
     }
 
     /// `cuCtxDisablePeerAccess`.
     pub fn disable_peer(&self, peer: &Context) -> Result {
-        self.change_peers(|peers| {
-            let place = peers.iter().position(|other| *other == peer.as_peer());
-            let place = place.ok_or(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)?;
-            peers.swap_remove(place);
-            Ok(())
-        })
+        if !self.forget_peer(peer) {
+            return Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+        }
+        super::memory::update_reach(peer);
+        Ok(())
+    }
+
+    /// Takes a context off its list; false where it is not there.
+    fn forget_peer(&self, peer: &Context) -> bool {
+        let mut peers = self.peers.lock();
+        let place = peers.iter().position(|other| *other == peer.as_peer());
+        place.map(|place| peers.swap_remove(place)).is_some()
+    }
+
+    /// Who reaches the memory that is allocated in it.
+    pub fn reach(&self) -> Reach {
+        *self.reach.lock()
+    }
+
+    /// Looks anew who reaches its memory; answers it where that has changed. One at a time.
+    pub fn find_reach(&self) -> Option<Reach> {
+        let mut reach = Reach::of_context(self.device());
+        for other in all() {
+            if other.peers.lock().contains(&self.as_peer()) {
+                reach = reach.with(other.device(), true, true);
+            }
+        }
+        let mut known = self.reach.lock();
+        let changed = *known != reach;
+        *known = reach;
+        changed.then_some(reach)
     }
 
     fn as_peer(&self) -> (usize, Device) {
         (self.handle, self.device())
-    }
-
-    fn change_peers(&self, change: impl FnOnce(&mut Vec<(usize, Device)>) -> Result) -> Result {
-        let mut peers = self.peers.lock();
-        change(&mut peers)?;
-        self.view.set_peers(peers.iter().map(|&(_, device)| device));
-        Ok(())
     }
 
     /// `cuCtxGetId`: unique among all contexts ever made.
@@ -211,7 +237,7 @@ impl Context {
     }
 
     /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels
-    /// allocated goes with the device's last context: its contexts share one heap.
+    /// and pools allocated goes with the device's last context: its contexts share it.
     fn end(&self) {
         self.note_device();
         let _ = super::stream::synchronize_context(self);
@@ -221,12 +247,19 @@ impl Context {
         super::library::end_context(self);
         super::module::end_context(self);
         super::array::end_context(self);
-        super::memory::end_context(self);
+        let is_last = all().iter().all(|other| other.device() != self.device());
+        super::memory::end_context(self, is_last);
         for other in all() {
-            // Nobody reaches what was its own.
-            let _ = other.disable_peer(self);
+            other.forget_peer(self);
         }
-        if all().iter().all(|other| other.device() != self.device()) {
+        // Its device reaches others' memory no more, unless another context enabled that.
+        let peers = std::mem::take(&mut *self.peers.lock());
+        for (peer, _) in peers {
+            if let Found::Live(peer) = CONTEXTS.get(peer) {
+                super::memory::update_reach(&peer);
+            }
+        }
+        if is_last {
             heap::reset(self.device());
         }
     }

@@ -86,14 +86,48 @@ static OWNED: RwLock<BTreeMap<u64, Owned>> = RwLock::new(BTreeMap::new());
 /// Puts an allocation in the program's hands.
 pub(crate) fn own(allocation: Allocation, made: Made, context: Arc<Context>) -> CUdeviceptr {
     let sync_memops = matches!(made, Made::Managed(_) | Made::Pooled(_, Some(_)));
-    let owned = Owned {
+    let mut owned = Owned {
         allocation,
         made,
         context,
         sync_memops,
     };
-    OWNED.write().insert(allocation.base, owned);
+    let mut all = OWNED.write();
+    if owned.made.is_of_context() {
+        owned.set_reach(owned.context.reach());
+    }
+    all.insert(allocation.base, owned);
     allocation.base
+}
+
+impl Made {
+    /// Who reaches it follows from who enabled access to its context's memory.
+    fn is_of_context(&self) -> bool {
+        matches!(self, Made::Plain | Made::Opened(_))
+    }
+}
+
+impl Owned {
+    fn set_reach(&mut self, reach: Reach) {
+        if self.allocation.reach != reach {
+            self.allocation.reach = reach;
+            memory::change(self.allocation.base, self.allocation.kind, reach);
+        }
+    }
+}
+
+/// Access to a context's memory was enabled or disabled.
+pub(crate) fn update_reach(context: &Context) {
+    // What is allocated meanwhile sees the old reach and is in the table then, or the new one.
+    let mut all = OWNED.write();
+    let Some(reach) = context.find_reach() else {
+        return;
+    };
+    for entry in all.values_mut() {
+        if entry.context.id() == context.id() && entry.made.is_of_context() {
+            entry.set_reach(reach);
+        }
+    }
 }
 
 /// Takes an allocation that begins at `base` out of the program's hands, where `may` says so.
@@ -137,11 +171,16 @@ pub(crate) fn change_pooled(pool: &Pool, kind: Kind, reach: Reach) {
     }
 }
 
-/// Frees what belongs to a context that ends.
-pub(crate) fn end_context(context: &Context) {
+/// Frees what belongs to a context that ends. Memory of pools goes with the last context of its
+/// device, whatever stream it was allocated in.
+pub(crate) fn end_context(context: &Context, is_last: bool) {
+    let ends = |entry: &Owned| match entry.made {
+        Made::Pooled(..) => is_last && entry.allocation.device == context.device(),
+        _ => entry.context.id() == context.id(),
+    };
     let ended: Vec<Owned> = OWNED
         .write()
-        .extract_if(.., |_, entry| entry.context.id() == context.id())
+        .extract_if(.., |_, entry| ends(entry))
         .map(|(_, entry)| entry)
         .collect();
     // Not under the lock: what frees has locks of its own.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Allocation;
 
@@ -44,7 +43,7 @@ impl Device {
     }
 
     /// The device of an index that a device gave.
-    pub(super) fn of_index(index: u8) -> Device {
+    pub fn of_index(index: u8) -> Device {
         Device(index)
     }
 
@@ -82,8 +81,8 @@ pub(crate) struct Reach {
     reads: u16,
     /// The set of those that write it.
     writes: u16,
-    /// Contexts that enabled access to its device's memory reach it, too.
-    peers: bool,
+    /// It is a context's, rather than given to devices one by one.
+    of_context: bool,
 }
 
 impl Reach {
@@ -91,19 +90,19 @@ impl Reach {
     pub const NOBODY: Reach = Reach {
         reads: 0,
         writes: 0,
-        peers: false,
+        of_context: false,
     };
     /// Every device.
     pub const EVERYBODY: Reach = Reach {
         reads: u16::MAX,
         writes: u16::MAX,
-        peers: false,
+        of_context: false,
     };
 
-    /// A device, and contexts of others that enabled access to its memory.
-    pub fn peers_of(device: Device) -> Reach {
+    /// The device of the context that the memory is of. Others have to be given access.
+    pub fn of_context(device: Device) -> Reach {
         Reach {
-            peers: true,
+            of_context: true,
             ..Reach::NOBODY.with(device, true, true)
         }
     }
@@ -119,7 +118,7 @@ impl Reach {
         }
     }
 
-    /// Whether a device may read it, and whether it may write it, without having enabled access.
+    /// Whether a device may read it, and whether it may write it.
     pub fn of(self, device: Device) -> (bool, bool) {
         let has = |set: u16| u32::from(set) & device.bit() != 0;
         (has(self.reads), has(self.writes))
@@ -127,62 +126,44 @@ impl Reach {
 
     /// Copies of a device may have it as an end.
     pub fn lets_copy(self, device: Device) -> bool {
-        self.peers || self == Reach::NOBODY || self.of(device).0
+        self.of_context || self == Reach::NOBODY || self.of(device).0
     }
 
-    /// The set of devices that may write it, without having enabled access.
+    /// The set of devices that may write it.
     pub fn writers(self) -> u32 {
         self.writes.into()
     }
 
     pub(super) fn encode(self) -> u64 {
-        u64::from(self.reads) | u64::from(self.writes) << 16 | u64::from(self.peers) << 32
+        u64::from(self.reads) | u64::from(self.writes) << 16 | u64::from(self.of_context) << 32
     }
 
     pub(super) fn decode(word: u64) -> Reach {
         Reach {
             reads: word as u16,
             writes: (word >> 16) as u16,
-            peers: word >> 32 & 1 != 0,
+            of_context: word >> 32 & 1 != 0,
         }
     }
 }
 
-/// What the kernels of a context reach.
+/// What the kernels of a context reach: all contexts of a device have the same addresses.
 #[derive(Debug)]
 pub(crate) struct View {
     /// The context's device.
     pub device: Device,
-    /// The set of devices whose memory the context enabled access to.
-    peers: AtomicU32,
 }
 
 impl View {
     /// The view of a new context.
     pub fn new(device: Device) -> View {
-        View {
-            device,
-            peers: AtomicU32::new(0),
-        }
-    }
-
-    /// Kernels that run from now on reach the memory of these devices as well, and of no others.
-    pub fn set_peers(&self, peers: impl IntoIterator<Item = Device>) {
-        let set = peers.into_iter().fold(0, |set, peer| set | peer.bit());
-        self.peers.store(set, Ordering::Release);
+        View { device }
     }
 
     /// Whether kernels may read or write an allocation.
     pub fn reaches(&self, allocation: &Allocation, write: bool) -> bool {
-        let Allocation {
-            kind,
-            device,
-            reach,
-            ..
-        } = *allocation;
-        let (reads, writes) = reach.of(self.device);
-        let by_peers = || reach.peers && self.peers.load(Ordering::Acquire) & device.bit() != 0;
-        kind.permits(write) && (if write { writes } else { reads } || by_peers())
+        let (reads, writes) = allocation.reach.of(self.device);
+        allocation.kind.permits(write) && if write { writes } else { reads }
     }
 }
 
@@ -216,23 +197,17 @@ mod tests {
         let may = |view: &View, allocation: &Allocation| {
             [false, true].map(|write| view.reaches(allocation, write))
         };
-        let plain = allocation(Reach::peers_of(own), Kind::Device);
-        let constant = allocation(Reach::peers_of(own), Kind::Constant);
+        let plain = allocation(Reach::of_context(own), Kind::Device);
+        let constant = allocation(Reach::of_context(own), Kind::Constant);
         assert_eq!(may(&near, &plain), [true; 2]);
         assert_eq!(may(&near, &constant), [true, false]);
         assert_eq!(may(&far, &plain), [false; 2]);
-        far.set_peers([Device(1), own]);
-        assert_eq!(may(&far, &plain), [true; 2]);
-        assert_eq!(may(&far, &constant), [true, false]);
-        // What is given to devices one by one does not follow the contexts' peers.
         let given = Reach::NOBODY.with(own, true, true);
         assert_eq!(may(&far, &allocation(given, Kind::Device)), [false; 2]);
         let given = given.with(other, true, false);
         assert_eq!(may(&far, &allocation(given, Kind::Device)), [true, false]);
-        far.set_peers([]);
-        assert_eq!(may(&far, &plain), [false; 2]);
         for reach in [
-            Reach::peers_of(other),
+            Reach::of_context(other),
             given,
             Reach::NOBODY,
             Reach::EVERYBODY,

@@ -79,11 +79,11 @@ impl Kind {
         matches!(self, Kind::Device | Kind::Global | Kind::Constant)
     }
 
-    /// Who reaches it unless something else is said.
+    /// Who reaches it at first.
     fn reach(self, device: Device) -> Reach {
         match self {
             Kind::HostOnly => Reach::NOBODY,
-            _ if self.is_charged() => Reach::peers_of(device),
+            _ if self.is_charged() => Reach::of_context(device),
             _ => Reach::EVERYBODY,
         }
     }

@@ -143,7 +143,7 @@ fn physical_memory_at_two_addresses_is_one() {
         map(at, SIZE, &file, 0).unwrap();
         assert_eq!(find(at), None);
         assert_eq!(
-            expose(Device::FIRST, at, SIZE, Reach::peers_of(Device::FIRST))
+            expose(Device::FIRST, at, SIZE, Reach::of_context(Device::FIRST))
                 .unwrap()
                 .base,
             at

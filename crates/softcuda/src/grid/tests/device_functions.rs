@@ -251,7 +251,7 @@ extern "C" fn decides(thread: *mut ThreadContext, block: *mut BlockContext) -> S
 
 #[test]
 fn conditions_are_set_in_launches_of_their_graph() {
-    let condition = Condition::new();
+    let condition = Condition::new(Device::FIRST);
     CONDITION.store(condition.number(), Relaxed);
     let alone = run(launch(decides, 1), &cells(1)).unwrap_err();
     assert_eq!(
@@ -263,12 +263,17 @@ fn conditions_are_set_in_launches_of_their_graph() {
     in_graph(vec![(condition.number() + 1, condition.clone())]);
     assert_eq!(condition.get(), 0);
     // By a number that another condition had when it was made.
-    let other = Condition::new();
+    let other = Condition::new(Device::FIRST);
     in_graph(vec![
         (other.number(), condition.clone()),
         (condition.number(), other.clone()),
     ]);
     assert_eq!((condition.get(), other.get()), (0, 5));
+    // Of another device.
+    let far = Condition::new(Device::of_index(1));
+    let all = Conditions::new(vec![(condition.number(), far.clone())]);
+    let fault = run_in_graph(&launch(decides, 1), Some(&all)).unwrap_err();
+    assert_eq!((fault.kind, far.get()), (FaultKind::IllegalAddress, 0));
 }
 
 extern "C" fn finds_workspace(_: *mut ThreadContext, block: *mut BlockContext) -> Status {

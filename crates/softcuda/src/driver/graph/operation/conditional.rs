@@ -31,7 +31,7 @@ impl GraphCondition {
     /// A new one, that no node has.
     pub fn new(context: Arc<Context>, default: Option<u32>) -> GraphCondition {
         GraphCondition {
-            value: Condition::new(),
+            value: Condition::new(context.device()),
             default,
             context,
             used: AtomicBool::new(false),

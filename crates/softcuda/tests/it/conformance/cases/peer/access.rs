@@ -6,6 +6,26 @@ use crate::conformance::case::{Case, two_devices};
 use crate::conformance::fixture::*;
 use crate::conformance::sides::Side;
 
+/// Writes where a word is that it allocated.
+const ALLOCATES: &str = "
+.version 8.3
+.target sm_80
+.address_size 64
+.extern .func (.param .b64 result) malloc(.param .b64 size);
+.visible .entry allocates(.param .u64 allocates_0)
+{
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [allocates_0];
+    mov.u64 %rd2, 4;
+    { .param .b64 size; .param .b64 result;
+      st.param.b64 [size], %rd2;
+      call.uni (result), malloc, (size);
+      ld.param.b64 %rd3, [result]; }
+    st.global.u64 [%rd1], %rd3;
+    ret;
+}
+";
+
 pub const CASES: &[Case] = &[
     two_devices!("peer/access/enable_twice", |line, zero, one| {
         line.says_as("disable_before", cuCtxDisablePeerAccess(one.context));
@@ -156,6 +176,45 @@ pub const CASES: &[Case] = &[
             reads(line, "value", word);
         }
     ),
+    two_devices!(
+        "peer/access/both_contexts_of_this_device",
+        |line, zero, one| {
+            // Two contexts of a device enable the same access, and one of them disables it.
+            let made = new_context_of(0);
+            enable(zero, one);
+            cuCtxSetCurrent(made).must();
+            line.says_as("disable_made", cuCtxDisablePeerAccess(one.context));
+            line.says_as("enable_made", cuCtxEnablePeerAccess(one.context, 0));
+            zero.enter();
+            line.says_as("disable_zero", cuCtxDisablePeerAccess(one.context));
+            line.says_as("store", zero.store(one.word, 5));
+            cuCtxSetCurrent(made).must();
+            line.says_as("end_made", cuCtxSynchronize());
+            synchronizes(line, [zero, one]);
+        }
+    ),
+    two_devices!("peer/access/enabling_context_ends", |line, zero, one| {
+        let made = new_context_of(0);
+        cuCtxEnablePeerAccess(one.context, 0).must();
+        line.says_as("store", zero.store(one.word, 5));
+        line.says_as("destroy", cuCtxDestroy_v2(made));
+        line.says_as("store_after", zero.store(one.word, 6));
+        synchronizes(line, [zero, one]);
+    }),
+    two_devices!("peer/access/memory_of_kernels", |line, zero, one| {
+        // What a kernel of the other device allocated.
+        one.enter();
+        let allocates = function_of(module_of(ALLOCATES), c"allocates");
+        let mut result = memory(8);
+        launch(allocates, 1, 1, one.stream, &mut [void(&mut result)]).must();
+        cuStreamSynchronize(one.stream).must();
+        let mut address = 0u64;
+        cuMemcpyDtoH_v2(void(&mut address), result, 8).must();
+        line.value("null", address == 0);
+        enable(zero, one);
+        line.says_as("store", zero.store(address, 5));
+        synchronizes(line, [zero, one]);
+    }),
     two_devices!("peer/access/disabled_again", |line, zero, one| {
         enable(zero, one);
         line.says_as("store", zero.store(one.word, 5));

@@ -26,8 +26,8 @@ pub const CASES: &[Case] = &[
         line.says_as("query", cuEventQuery(own));
         cuCtxSetCurrent(0).must();
         line.says_as("none_current", cuEventRecord(own, zero.stream));
-        line.says_as("query_none_current", cuEventQuery(own));
         line.says_as("synchronize_none_current", cuEventSynchronize(own));
+        line.says_as("query_none_current", cuEventQuery(own));
         zero.enter();
         synchronizes(line, [zero, one]);
     }),

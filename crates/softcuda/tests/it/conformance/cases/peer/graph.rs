@@ -372,6 +372,27 @@ pub const CASES: &[Case] = &[
         reads(line, "value", zero.word);
     }),
     two_devices!(
+        "peer/graph/condition_set_by_other_with_access",
+        |line, zero, one| {
+            enable(one, zero);
+            zero.enter();
+            let graph = graph();
+            let handle = condition(graph, 0);
+            one.enter();
+            let set = Kernels::load().set_to(graph, &[], handle, 1);
+            zero.enter();
+            let (_, body) = add_single(graph, &[set], handle, IF);
+            store_of(body, &[], zero, 5);
+            zero.enter();
+            let mut exec = 0;
+            if line.says(cuGraphInstantiateWithFlags(&mut exec, graph, 0)) {
+                launches(line, "run", exec, zero.stream);
+            }
+            synchronizes(line, [zero, one]);
+            reads(line, "value", zero.word);
+        }
+    ),
+    two_devices!(
         "peer/graph/condition_body_copies_across",
         |line, zero, one| {
             let graph = graph();

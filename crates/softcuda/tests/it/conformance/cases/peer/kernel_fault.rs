@@ -1,5 +1,5 @@
-//! Kernels that use the other device's memory without access: which context fails, and what both
-//! answer then.
+//! Kernels that use the other device's memory without access, or fail in another way: which
+//! contexts fail, and what they answer then.
 
 use super::{enable, reads, settles, synchronizes};
 use crate::conformance::api::*;
@@ -12,7 +12,97 @@ unsafe fn fail(line: &mut Line, failing: &Side, other: &Side) {
     line.says_as("store", failing.store(other.word, 5));
 }
 
+/// Waits for a launch of one side, and writes down what it and the other are good for then.
+unsafe fn ends(line: &mut Line, launched: Answer, failing: &Side, other: &Side) {
+    line.says_as("launch", launched);
+    line.says_as("end", cuStreamSynchronize(failing.stream));
+    line.says_as("alloc", cuMemAlloc_v2(&mut 0, 4));
+    other.enter();
+    line.says_as("other_end", cuStreamSynchronize(other.stream));
+    line.says_as("other_alloc", cuMemAlloc_v2(&mut 0, 4));
+    reads(line, "other_word", other.word);
+    line.says_as("of_failed", cuCtxCreate_v2(&mut 0, 0, failing.device));
+    line.says_as("of_other", cuCtxCreate_v2(&mut 0, 0, other.device));
+    line.says_as("retain", cuDevicePrimaryCtxRetain(&mut 0, other.device));
+}
+
+/// Stores to an address, in the side's own stream.
+unsafe fn stores(line: &mut Line, address: u64, failing: &Side, other: &Side) {
+    let (mut address, mut value) = (address, 5u32);
+    failing.enter();
+    let store = failing.function(c"store");
+    let mut arguments = [void(&mut address), void(&mut value)];
+    let launched = launch(store, 1, 1, failing.stream, &mut arguments);
+    ends(line, launched, failing, other);
+}
+
+/// Launches a kernel without parameters, in the side's own stream.
+unsafe fn runs(line: &mut Line, name: &std::ffi::CStr, failing: &Side, other: &Side) {
+    failing.enter();
+    let function = failing.function(name);
+    let launched = launch(function, 1, 1, failing.stream, &mut []);
+    ends(line, launched, failing, other);
+}
+
 pub const CASES: &[Case] = &[
+    two_devices!("peer/kernel_fault/wild", |line, zero, one| {
+        stores(line, 0x7_0000_0000_0000, zero, one);
+    }),
+    two_devices!("peer/kernel_fault/null", |line, zero, one| {
+        stores(line, 0, zero, one);
+    }),
+    two_devices!("peer/kernel_fault/misaligned", |line, zero, one| {
+        stores(line, zero.word + 2, zero, one);
+    }),
+    two_devices!("peer/kernel_fault/trap", |line, zero, one| {
+        runs(line, c"trap_always", zero, one);
+    }),
+    two_devices!(
+        "peer/kernel_fault/trap_by_second_device",
+        |line, zero, one| {
+            runs(line, c"trap_always", one, zero);
+        }
+    ),
+    two_devices!("peer/kernel_fault/assert", |line, zero, one| {
+        runs(line, c"assert_always", zero, one);
+    }),
+    two_devices!("peer/kernel_fault/trap_then_reset", |line, zero, one| {
+        let trap = zero.function(c"trap_always");
+        launch(trap, 1, 1, zero.stream, &mut []).must();
+        line.says_as("end", cuStreamSynchronize(zero.stream));
+        line.says_as("reset", cuDevicePrimaryCtxReset_v2(0));
+        one.enter();
+        line.says_as("end_one", cuCtxSynchronize());
+        line.says_as("retain", cuDevicePrimaryCtxRetain(&mut 0, 0));
+    }),
+    two_devices!("peer/kernel_fault/trap_not_awaited", |line, zero, one| {
+        // The other context asks first.
+        let trap = zero.function(c"trap_always");
+        launch(trap, 1, 1, zero.stream, &mut []).must();
+        one.enter();
+        let ended = settles(line, "failing", zero.stream);
+        line.value("ended", ended);
+        line.says_as("end_one", cuCtxSynchronize());
+        zero.enter();
+        line.says_as("end_zero", cuCtxSynchronize());
+    }),
+    two_devices!(
+        "peer/kernel_fault/while_other_has_work",
+        |line, zero, one| {
+            // What the other device has in its stream when a kernel fails.
+            let store = one.function(c"store");
+            let (mut address, mut value) = (one.word, 6u32);
+            let mut arguments = [void(&mut address), void(&mut value)];
+            one.enter();
+            let gate = Gate::close(one.stream);
+            launch(store, 1, 1, one.stream, &mut arguments).must();
+            fail(line, zero, one);
+            one.enter();
+            line.says_as("query", cuStreamQuery(one.stream));
+            gate.open();
+            settles(line, "end_one", one.stream);
+        }
+    ),
     two_devices!("peer/kernel_fault/store", |line, zero, one| {
         fail(line, zero, one);
         line.says_as("again", cuCtxSynchronize());
