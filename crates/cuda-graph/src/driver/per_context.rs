@@ -90,18 +90,4 @@ impl<T: Clone> PerContext<T> {
         }
         Ok(value)
     }
-
-    /// The values of contexts that a handle is left of, each once.
-    pub(crate) fn all(&self) -> Vec<(Arc<CudaContext>, T)> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<(Arc<CudaContext>, T)> = Vec::new();
-        for entry in entries.iter() {
-            if let Some(context) = entry.by.upgrade()
-                && all.iter().all(|(it, _)| it.cu_ctx() != context.cu_ctx())
-            {
-                all.push((context, entry.value.clone()));
-            }
-        }
-        all
-    }
 }

@@ -33,7 +33,7 @@ use crate::graph::shape::Remembered;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
 use crate::optimize::Report;
-use crate::retain::{AddressHasher, Batch, Extent, Fence, when_idle};
+use crate::retain::{AddressHasher, Batch, Fence, when_idle};
 use crate::{Owner, Result, driver};
 use optimized::Optimized;
 use others::Others;
@@ -433,7 +433,6 @@ impl Drop for Exec {
             let husk = Exec::of(std::ptr::null_mut(), &self.context, None);
             let mut exec = std::mem::replace(self, husk);
             self.owned = false;
-            let extent = Extent::Context(self.context.clone());
             let source = exec.source.as_ref().map(|(source, _)| source.clone());
             source.iter().for_each(|source| source.leave());
             let destroy = move || {
@@ -441,7 +440,7 @@ impl Drop for Exec {
                 source.iter().for_each(|source| source.has_left());
                 Box::new(exec) as _
             };
-            return when_idle(extent, Box::new(destroy));
+            return when_idle(self.context.clone(), Box::new(destroy));
         }
         self.destroy();
         driver::capture::undisturbed(|| {

@@ -192,9 +192,6 @@ impl Exec {
         if self.optimized.is_some() {
             return self.update_optimized(id, op.clone().into_any());
         }
-        if let AnyOp::Kernel(op) = content {
-            op.prefetch();
-        }
         driver::bind_some(&self.context)?;
         let state = source.look();
         let Some(raw) = state.handle_of(id) else {

@@ -9,7 +9,7 @@ use bytemuck::{AnyBitPattern, NoUninit, Zeroable};
 use cudarc::driver::{CudaContext, result, sys};
 
 use super::{bytes_of, shared};
-use crate::retain::{Extent, when_idle};
+use crate::retain::when_idle;
 use crate::{Error, Owner, Result, driver};
 
 /// A shared handle on `len` values of type `T` in page-locked host memory, which devices read and
@@ -18,8 +18,9 @@ use crate::{Error, Owner, Result, driver};
 /// A launch may write it at any time, so there is no borrowing of its values: they are copied in
 /// and out. Which values a reader sees while a launch writes them is open; synchronize first.
 ///
-/// To free it, which happens when the last that uses it has gone, waits until all contexts have run
-/// everything that was launched in them, and other calls wait meanwhile: so the driver does it. Keep what will be needed again, above all where a launch waits for the host.
+/// To free it, which happens when the last that uses it has gone, waits until the context has run
+/// everything that was launched in it, and other calls in that context wait meanwhile: so the
+/// driver does it. Keep what will be needed again, above all where a launch waits for the host.
 /// While launches are in flight that other ranks of the process meet, that is put off, so that
 /// ranks can go on launching.
 pub struct PinnedBuffer<T> {
@@ -51,7 +52,7 @@ impl Drop for Pinned {
             driver::log_leak("pinned memory", freed);
             Box::new(()) as _
         };
-        when_idle(Extent::Everything, Box::new(free));
+        when_idle(self.context.clone(), Box::new(free));
     }
 }
 

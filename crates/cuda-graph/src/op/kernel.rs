@@ -291,19 +291,6 @@ impl KernelOp {
         &mut Arc::make_mut(&mut self.launch).arguments
     }
 
-    /// Has the processor fetch it, to be written after a call of the driver: executables have
-    /// more operations than its nearest caches hold.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        for line in (0..size_of::<Launch>()).step_by(64) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let place = self.address().cast::<i8>().wrapping_add(line);
-            // SAFETY: fetching ahead reads nothing that a program sees, wherever it is.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
-        }
-    }
-
     /// Where it lies, for as long as it lives.
     #[inline]
     pub(super) fn address(&self) -> *const Launch {

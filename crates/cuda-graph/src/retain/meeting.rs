@@ -1,8 +1,8 @@
 //! Launches that wait for each other, and calls of the driver that wait for all launches.
 //!
-//! Ranks of one process wait for each other inside their launches. A call that destroys an
-//! executable with conditional nodes waits until its context has run everything, one that frees
-//! page-locked memory until all contexts have, and lets no launch in meanwhile. Were it made between the launches of two ranks, it
+//! Ranks of one process wait for each other inside their launches. A call that frees page-locked
+//! memory, or destroys an executable with conditional nodes, waits until its context has run
+//! everything, and lets no launch in meanwhile. Other contexts go on: seen on two H200s. Were it made between the launches of two ranks, it
 //! would wait for the first, which waits for the second, which is not let in: for ever, on an H200.
 //! So such calls wait until no launch is in flight that others wait for, and no such launch begins
 //! while one of them is under way (invariant L27). Where no ranks are, they wait for nothing.
@@ -68,10 +68,9 @@ struct State {
     ends: Vec<Arc<Event>>,
 }
 
-static GATES: PerContext<Arc<Gate>> = PerContext::new();
-
 impl Gate {
     fn of(context: &Arc<CudaContext>) -> Result<Arc<Gate>> {
+        static GATES: PerContext<Arc<Gate>> = PerContext::new();
         GATES.get(context, || Ok(Arc::default()))
     }
 
@@ -152,52 +151,28 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// What a call of the driver waits for.
-#[derive(Clone)]
-pub(crate) enum Extent {
-    /// Everything that runs in a context.
-    Context(Arc<CudaContext>),
-    /// Everything that runs in any context: each may use what is freed.
-    Everything,
+/// Whether no launch is in flight in the context that others wait for.
+pub(crate) fn is_idle(context: &Arc<CudaContext>) -> bool {
+    // Without a gate nothing was launched through it.
+    Gate::of(context).map_or(true, |gate| gate.lock().is_idle(context))
 }
 
-impl Extent {
-    /// The gates of its contexts. Without a gate nothing was launched through it.
-    fn gates(&self) -> Vec<(Arc<CudaContext>, Arc<Gate>)> {
-        match self {
-            Extent::Context(context) => {
-                let gate = Gate::of(context).ok();
-                gate.map(|gate| (context.clone(), gate))
-                    .into_iter()
-                    .collect()
-            }
-            Extent::Everything => GATES.all(),
-        }
-    }
-
-    /// Whether no launch is in flight there that others wait for.
-    pub(super) fn is_idle(&self) -> bool {
-        let gates = self.gates();
-        let mut gates = gates.iter();
-        gates.all(|(context, gate)| gate.lock().is_idle(context))
-    }
-}
-
-/// What waits until an extent has run everything. What it returns is dropped when that may be used
-/// again.
+/// What waits until a context has run everything. What it returns is dropped when the context may
+/// be used again.
 pub(crate) type Work = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
 
-/// Does what waits until `extent` has run everything: now if no launch is in flight there that
+/// Does what waits until `context` has run everything: now if no launch is in flight there that
 /// others wait for, or else later, on the reaper's thread.
-pub(crate) fn when_idle(extent: Extent, work: Work) {
-    let gates = extent.gates();
-    let inside = gates.iter().map(|(context, gate)| gate.try_wait(context));
-    match inside.collect::<Option<Vec<_>>>() {
+pub(crate) fn when_idle(context: Arc<CudaContext>, work: Work) {
+    let Ok(gate) = Gate::of(&context) else {
+        return drop(work());
+    };
+    match gate.try_wait(&context) {
         Some(inside) => {
             let rest = work();
             drop(inside);
             drop(rest);
         }
-        None => run_when_idle(extent, work),
+        None => run_when_idle(context, work),
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) use address::AddressHasher;
 pub(crate) use batch::Batch;
 pub(crate) use fence::Fence;
-pub(crate) use meeting::{Extent, Meeting, when_idle};
+pub(crate) use meeting::{Meeting, is_idle, when_idle};
 pub(crate) use object::hold;
 pub use reaper::settle;
 pub(crate) use reaper::{contain, drop_after, run_after};

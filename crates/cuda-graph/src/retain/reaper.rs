@@ -2,14 +2,16 @@
 //! forbidden, while a launch uses it, or while launches wait for each other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use cudarc::driver::CudaContext;
+
 use super::fence::Fence;
-use super::meeting::{Extent, Work, when_idle};
+use super::meeting::{Work, is_idle, when_idle};
 use crate::driver;
 
 /// What to do, and when.
@@ -22,7 +24,7 @@ enum When {
     Now,
     Passed(Fence),
     /// No launch is in flight there that others wait for.
-    Idle(Extent),
+    Idle(Arc<CudaContext>),
 }
 
 impl When {
@@ -30,7 +32,7 @@ impl When {
         match self {
             When::Now => true,
             When::Passed(fence) => fence.has_passed(),
-            When::Idle(extent) => extent.is_idle(),
+            When::Idle(context) => is_idle(context),
         }
     }
 }
@@ -122,10 +124,10 @@ pub(crate) fn run_after(after: Option<Fence>, work: impl FnOnce() + Send + 'stat
     run(after.map_or(When::Now, When::Passed), Box::new(work));
 }
 
-/// Does what waits for `extent` once that [is idle](when_idle), on the reaper's thread.
-pub(super) fn run_when_idle(extent: Extent, work: Work) {
-    let when = When::Idle(extent.clone());
-    run(when, Box::new(move || when_idle(extent, work)));
+/// Does what waits for `context` once that [is idle](when_idle), on the reaper's thread.
+pub(super) fn run_when_idle(context: Arc<CudaContext>, work: Work) {
+    let when = When::Idle(context.clone());
+    run(when, Box::new(move || when_idle(context, work)));
 }
 
 fn run(when: When, work: Box<dyn FnOnce() + Send>) {

@@ -36,6 +36,7 @@ use crate::driver::per_context::PerContext;
 use crate::error::CollectiveFailure;
 use crate::kernel::{Arguments, Kernel};
 use crate::memory::{PinnedBuffer, Region};
+use crate::retain::is_idle;
 use crate::{Error, Result, driver};
 use library::{Comm, Library, UniqueId};
 
@@ -197,6 +198,10 @@ impl Rank {
             captured: Mutex::default(),
         });
         joined.connect(size, timeout)?;
+        parting::heed_the_end();
+        let mut live = live();
+        live.retain(|rank| rank.strong_count() > 0);
+        live.push(Arc::downgrade(&joined));
         Ok(joined)
     }
 
@@ -450,6 +455,25 @@ impl Rank {
         ended?;
         Ok(graph)
     }
+}
+
+/// All ranks that are there.
+fn live() -> MutexGuard<'static, Vec<Weak<Rank>>> {
+    static LIVE: Mutex<Vec<Weak<Rank>>> = Mutex::new(Vec::new());
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Aborts the ranks whose launches wait for others of this process: the program ends, and nobody
+/// will launch those.
+fn end_what_waits() {
+    let ranks: Vec<Arc<Rank>> = live().iter().filter_map(Weak::upgrade).collect();
+    for rank in &ranks {
+        if !is_idle(&rank.context) {
+            rank.fail(CollectiveFailure::Aborted { rank: rank.rank });
+        }
+    }
+    // What a rank lets go would begin another thread.
+    std::mem::forget(ranks);
 }
 
 impl Drop for Rank {

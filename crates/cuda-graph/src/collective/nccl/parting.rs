@@ -2,12 +2,15 @@
 //! ranks.
 //!
 //! A program that ends while NCCL destroys a communicator crashes: its libraries go first. So the
-//! end of the program waits for the threads here, for a while, and none begins after that.
+//! end of the program waits for the threads here, for a while, and none begins after that. Before it
+//! waits, it ends what ranks are still in: the driver would wait for their kernels for ever.
 
 use std::ffi::c_int;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::retain::contain;
 
 /// How long the end of the program waits.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,8 +31,8 @@ fn threads() -> MutexGuard<'static, Threads> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `part` on a thread, unless the program ends.
-pub(super) fn begin(part: impl FnOnce() + Send + 'static) {
+/// Has the end of the program call [`wait`], once.
+pub(super) fn heed_the_end() {
     unsafe extern "C" {
         fn atexit(call: extern "C" fn()) -> c_int;
     }
@@ -37,6 +40,10 @@ pub(super) fn begin(part: impl FnOnce() + Send + 'static) {
     // After NCCL and the driver were loaded, so that it is called before theirs.
     // SAFETY: the function is there for as long as the program, and does not unwind.
     REGISTERED.call_once(|| _ = unsafe { atexit(wait) });
+}
+
+/// Runs `part` on a thread, unless the program ends.
+pub(super) fn begin(part: impl FnOnce() + Send + 'static) {
     let mut all = threads();
     if all.ends {
         return;
@@ -59,6 +66,8 @@ pub(super) fn begin(part: impl FnOnce() + Send + 'static) {
 
 /// Waits until no thread runs, at most for [`PATIENCE`]. No other begins from now on.
 extern "C" fn wait() {
+    // A panic would end the program as a crash.
+    contain("the end of the program", super::end_what_waits);
     let end = Instant::now() + PATIENCE;
     let mut all = threads();
     all.ends = true;
