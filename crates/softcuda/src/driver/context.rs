@@ -554,7 +554,6 @@ pub(crate) fn set_current(handle: CUcontext) -> Result {
 /// The primary context's life that is on, starting one if need be, for as long as it is not
 /// released.
 pub(crate) fn primary_retain(device: Device) -> Result<Arc<Context>> {
-    failure::check()?;
     let mut primary = PRIMARY[device.index()].lock();
     if primary.handle == 0 {
         primary.handle = CONTEXTS.reserve();
@@ -562,6 +561,7 @@ pub(crate) fn primary_retain(device: Device) -> Result<Arc<Context>> {
     let context = match CONTEXTS.get(primary.handle) {
         Found::Live(context) => context,
         Found::Destroyed | Found::Unknown => {
+            failure::check()?;
             let context = Arc::new(Context::new(primary.handle, device, true, primary.flags));
             CONTEXTS.put(primary.handle, context.clone());
             context

@@ -655,12 +655,16 @@ mod case {
         for device in 0..count() {
             let created = cuCtxCreate_v2(&mut 0, 0, device);
             assert_eq!(created.code, ILLEGAL_ADDRESS);
-            let retained = cuDevicePrimaryCtxRetain(&mut 0, device);
-            assert_eq!(retained.code, ILLEGAL_ADDRESS);
+        }
+        // Primary contexts that are there are given out, but no new ones.
+        for side in &sides {
+            cuDevicePrimaryCtxRetain(&mut 0, side.device).must();
         }
         // Contexts that failed can still be ended.
         cuCtxDestroy_v2(made).must();
         cuDevicePrimaryCtxReset_v2(failing.device).must();
+        let retained = cuDevicePrimaryCtxRetain(&mut 0, failing.device);
+        assert_eq!(retained.code, ILLEGAL_ADDRESS);
         other.enter();
         assert_eq!(cuCtxSynchronize().code, ILLEGAL_ADDRESS);
     }

@@ -102,7 +102,6 @@ pub const CASES: &[Case] = &[
             cuPointerGetAttribute(void(&mut ordinal), 9, word),
             ordinal,
         );
-        line.says_as("enter", cuCtxSetCurrent(made));
         synchronizes(line, [zero, one]);
     }),
     two_devices!("peer/context/by_handle", |line, zero, one| {
