@@ -818,8 +818,11 @@
 //! service processes take turns, some milliseconds each; with it, a process that is killed takes
 //! the others' contexts along.
 //!
-//! Kernels and copies reach another device's buffers after [`enable_peer_access`], without any
-//! communicator. On the software driver, `SOFTCUDA_DEVICES=4` has four devices.
+//! Kernels, copies and fills reach another device's buffers after [`enable_peer_access`], without
+//! any communicator. On the software driver, `SOFTCUDA_DEVICES=4` has four devices.
+//!
+//! **A kernel that fails** ends all contexts of its process, on all devices: where ranks are to
+//! outlive each other's faults, each is a process.
 //!
 //! # 14. When something goes wrong
 //!

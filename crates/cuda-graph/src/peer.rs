@@ -17,8 +17,8 @@ pub fn can_access_peer(context: &CudaContext, peer: &CudaContext) -> Result<bool
     driver::peer::can_access(context.cu_device(), peer.cu_device())
 }
 
-/// Lets kernels and copies of `context`'s device reach memory of `peer`: what cudarc and this
-/// library allocated there and will allocate, and what `cuMemAlloc` did.
+/// Lets kernels, copies and fills of `context`'s device reach memory of `peer`: what cudarc and
+/// this library allocated there and will allocate, and what `cuMemAlloc` did.
 ///
 /// In one direction: call it again the other way round for the other. That access was enabled
 /// before is no error, and for contexts of one device there is nothing to do. Memory of a pool that

@@ -159,7 +159,7 @@ impl Ranks {
     /// [`Error::Communicator`] names a rank and the cause: ranks came with different operations,
     /// somebody aborted, a rank's device failed, or no collective got on for the communicator's
     /// [timeout](Communicator::timeout). What was launched is over then too, and the devices stay
-    /// usable, but for one that failed.
+    /// usable, unless a kernel failed.
     pub fn wait(&mut self) -> Result<()> {
         for member in &mut self.members {
             refuse_captured(&member.stream)?;

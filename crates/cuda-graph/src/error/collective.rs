@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 /// Why a communicator failed. It stays failed: what was launched with it ends, later launches do
-/// nothing, and the devices stay usable.
+/// nothing, and the devices stay usable, unless a kernel failed: that ends all contexts of the
+/// process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CollectiveFailure {

@@ -30,6 +30,9 @@ operation! {
     /// kernel of this library's own. A node keeps its kind: make a fill that is to be updated
     /// between both [`by_kernel`](FillOp::by_kernel).
     ///
+    /// Memory of another device must be within reach: see
+    /// [`enable_peer_access`](crate::enable_peer_access).
+    ///
     /// ```
     /// # use cuda_graph::{Buffer, FillOp, Graph};
     /// # let device = cuda_graph::device(0)?;
