@@ -250,8 +250,7 @@ impl Context {
         super::library::end_context(self);
         super::module::end_context(self);
         super::array::end_context(self);
-        let is_last = all().iter().all(|other| other.device() != self.device());
-        super::memory::end_context(self, is_last);
+        super::memory::end_context(self);
         for other in all() {
             other.forget_peer(self);
         }
@@ -262,7 +261,7 @@ impl Context {
                 super::memory::update_reach(&peer);
             }
         }
-        if is_last {
+        if all().iter().all(|other| other.device() != self.device()) {
             heap::reset(self.device());
         }
     }

@@ -171,11 +171,13 @@ pub(crate) fn change_pooled(pool: &Pool, kind: Kind, reach: Reach) {
     }
 }
 
-/// Frees what belongs to a context that ends. Memory of pools goes with the last context of its
-/// device, whatever stream it was allocated in.
-pub(crate) fn end_context(context: &Context, is_last: bool) {
+/// Frees what belongs to a context that ends. Memory of pools goes once the context is gone in whose
+/// stream it was allocated, and with it all contexts of its device.
+pub(crate) fn end_context(context: &Context) {
+    let live = context::all();
+    let is_left = |device| live.iter().any(|other| other.device() == device);
     let ends = |entry: &Owned| match entry.made {
-        Made::Pooled(..) => is_last && entry.allocation.device == context.device(),
+        Made::Pooled(..) => entry.context.is_destroyed() && !is_left(entry.allocation.device),
         _ => entry.context.id() == context.id(),
     };
     let ended: Vec<Owned> = OWNED

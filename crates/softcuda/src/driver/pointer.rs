@@ -82,7 +82,7 @@ pub(crate) fn attribute(address: u64, number: u32) -> Result<PointerValue> {
             (Some(pool), _) => pool.exportable(),
             (None, mapped) => mapped.unwrap_or(0),
         }),
-        16 => Word(access_of_home(&allocation)),
+        16 => Word(access_to(&allocation, mapped.is_some())),
         17 => Long(pool.map_or(0, |pool| pool.handle().0 as u64)),
         18 => Long(allocation.size.next_multiple_of(MAPPING)),
         19 => Long(mapping_of(&allocation, owned.as_ref())),
@@ -113,10 +113,15 @@ fn current_reaches(allocation: &Allocation) -> Result<bool> {
     }
 }
 
-/// What the device that has an allocation may do to it, whoever asks.
-fn access_of_home(allocation: &Allocation) -> u32 {
+/// What may be done to an allocation: to a mapping by the current context's device, to any other by
+/// its own device, whoever asks.
+fn access_to(allocation: &Allocation, is_mapping: bool) -> u32 {
     const READ: u32 = 1;
-    match (allocation.kind, allocation.reach.of(allocation.device)) {
+    let asking = match context::top() {
+        Ok(context::Top::Live(context)) if is_mapping => context.device(),
+        _ => allocation.device,
+    };
+    match (allocation.kind, allocation.reach.of(asking)) {
         (Kind::Device, (false, _)) => 0,
         (Kind::Device, (true, false)) => READ,
         _ => READ_WRITE,

@@ -373,20 +373,24 @@ pub(crate) fn set_access(address: CUdeviceptr, size: u64, wishes: &[Access]) -> 
     if wishes.is_empty() {
         return Err(INVALID);
     }
+    // All of them, or none.
+    let mut given = Vec::with_capacity(wishes.len());
     for wish in wishes {
         if !matches!(wish.flags, 0 | 1 | 3) {
             return Err(INVALID);
         }
-        let device = match wish.location {
-            1 => device::check(wish.number)?,
-            2..=4 => continue,
+        match wish.location {
+            1 => given.push((device::check(wish.number).map_err(|_| INVALID)?, wish.flags)),
+            2..=4 => {}
             _ => return Err(INVALID),
-        };
+        }
+    }
+    for (device, flags) in given {
         for &base in &mappings {
             let Some(mapping) = reservation.mappings.get_mut(&base) else {
                 continue;
             };
-            let (read, write) = (wish.flags != 0, wish.flags == 3);
+            let (read, write) = (flags != 0, flags == 3);
             let reach = mapping.reach.with(device, read, write);
             match (mapping.reach == Reach::NOBODY, reach == Reach::NOBODY) {
                 (true, true) => {}

@@ -79,7 +79,7 @@ fn is_awaited(name: &str) -> bool {
 }
 
 /// Cases in which the software driver answers otherwise than two H200s did. Each is a defect of its.
-const KNOWN_TO_DIFFER: [&str; 7] = [
+const KNOWN_TO_DIFFER: [&str; 4] = [
     // Access that another context of the device enabled serves kernels, and no fills.
     "peer/fill/access_to_another_context",
     // Copies of executables move to all that their device's kernels reach, but into no pool; fills
@@ -88,12 +88,6 @@ const KNOWN_TO_DIFFER: [&str; 7] = [
     "peer/graph_exec/moved_within_the_device",
     // It depends on more than who asks whether memory counts as portable.
     "peer/host/flags_by_who_asks",
-    // A pool's memory outlives the primary context of the pool's device.
-    "peer/pool_use/outlives_its_device_s_reset",
-    // Access to mappings is set as a whole or not at all.
-    "peer/virtual/access_wrong",
-    // What a mapping's access is depends on who asks.
-    "peer/virtual/attributes",
 ];
 
 fn is_known_to_differ(name: &str) -> bool {
