@@ -171,12 +171,11 @@ pub(crate) fn change_pooled(pool: &Pool, kind: Kind, reach: Reach) {
     }
 }
 
-/// Frees what belongs to a context that ends. Memory of pools goes with the last context of its
-/// device, whatever stream it was allocated in.
-pub(crate) fn end_context(context: &Context, is_last: bool) {
-    let ends = |entry: &Owned| match entry.made {
-        Made::Pooled(..) => is_last && entry.allocation.device == context.device(),
-        _ => entry.context.id() == context.id(),
+/// Frees what belongs to a context that ends. Memory of pools lives on, as on an H200: a pool is a
+/// device's.
+pub(crate) fn end_context(context: &Context) {
+    let ends = |entry: &Owned| {
+        entry.context.id() == context.id() && !matches!(entry.made, Made::Pooled(..))
     };
     let ended: Vec<Owned> = OWNED
         .write()
@@ -288,7 +287,7 @@ fn release(owned: Owned) {
 /// context reaches it.
 pub(crate) fn address_range(address: CUdeviceptr) -> Result<(u64, u64)> {
     let context = context::current()?;
-    match memory::find(address).filter(|found| context.kernels().reaches(found)) {
+    match memory::find(address).filter(|found| context.fills().reaches(found)) {
         Some(found) => Ok((found.base, found.size)),
         None => Err(CUresult::CUDA_ERROR_NOT_FOUND),
     }
