@@ -139,6 +139,11 @@ impl Context {
         Ok(())
     }
 
+    /// It enabled access to the memory of a context.
+    pub fn has_enabled(&self, peer: &Context) -> bool {
+        self.peers.lock().contains(&peer.as_peer())
+    }
+
     /// Takes a context off its list; false where it is not there.
     fn forget_peer(&self, peer: &Context) -> bool {
         let mut peers = self.peers.lock();
@@ -155,7 +160,7 @@ impl Context {
     pub fn find_reach(&self) -> Option<Reach> {
         let mut reach = Reach::of_context(self.device());
         for other in all() {
-            if other.peers.lock().contains(&self.as_peer()) {
+            if other.has_enabled(self) {
                 reach = reach.with(other.device(), true, true);
             }
         }
@@ -240,7 +245,7 @@ impl Context {
     }
 
     /// Waits for its work and frees what belongs to it. Its handle no longer means it. What kernels
-    /// and pools allocated goes with the device's last context: its contexts share it.
+    /// allocated goes with the device's last context: its contexts share one heap.
     fn end(&self) {
         self.note_device();
         let _ = super::stream::synchronize_context(self);

@@ -51,7 +51,7 @@ impl Request {
             }
             return capture::fill(stream, self);
         }
-        match self.check(stream.context().kernels())? {
+        match self.check(stream.context().fills())? {
             Some(fill) => fill.run(stream, until),
             None => Ok(()),
         }

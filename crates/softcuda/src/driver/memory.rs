@@ -290,7 +290,7 @@ fn release(owned: Owned) {
 /// context reaches it.
 pub(crate) fn address_range(address: CUdeviceptr) -> Result<(u64, u64)> {
     let context = context::current()?;
-    match memory::find(address).filter(|found| context.kernels().reaches(found)) {
+    match memory::find(address).filter(|found| context.fills().reaches(found)) {
         Some(found) => Ok((found.base, found.size)),
         None => Err(CUresult::CUDA_ERROR_NOT_FOUND),
     }

@@ -110,7 +110,7 @@ impl Place {
             Some(Made::Managed(_) | Made::Pooled(..) | Made::Graph(_))
         );
         let found = memory::find(self.address);
-        let reached = found.is_some_and(|found| context.kernels().reaches(&found));
+        let reached = found.is_some_and(|found| context.fills().reaches(&found));
         match taken && reached && self.is_live() {
             true => Ok(()),
             false => Err(CUresult::CUDA_ERROR_INVALID_VALUE),

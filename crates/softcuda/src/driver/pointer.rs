@@ -107,7 +107,7 @@ pub(crate) fn attribute_or_nothing(address: u64, number: u32) -> Result<PointerV
 /// Whether kernels of the current context reach an allocation; there must be one.
 fn current_reaches(allocation: &Allocation) -> Result<bool> {
     match context::top()? {
-        context::Top::Live(context) => Ok(context.kernels().reaches(allocation)),
+        context::Top::Live(context) => Ok(context.fills().reaches(allocation)),
         context::Top::Destroyed(_) => Ok(true),
         context::Top::Empty => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
     }

@@ -7,11 +7,12 @@
 //! | operation | a context's memory | memory given to devices |
 //! |---|---|---|
 //! | copy | any | what its device was given |
-//! | fill, memory operation | what its context's kernels reach | the same |
+//! | fill, memory operation | what its context enabled access to | the same |
 //!
 //! The context of an operation is that of its stream; a copy between contexts names one for each
 //! end. A fill node that a program adds does with any context's memory, as a copy does; one that a
-//! capture recorded does not.
+//! capture recorded does not. Kernels reach more: access that one context enabled, kernels of all
+//! contexts of its device have.
 
 use super::context::Context;
 use super::memory::{Made, owner};
@@ -19,32 +20,43 @@ use crate::memory::{self, Allocation, Device, Kind};
 
 /// Who looks for memory.
 #[derive(Clone, Copy)]
-pub(crate) enum Reacher {
+pub(crate) enum Reacher<'a> {
     /// Work whose memory was looked at before.
     Anybody,
-    /// The kernels of a device.
-    Kernels(Device),
+    /// The fills of a context.
+    Fills(&'a Context),
     /// The copies of a device.
     Copies(Device),
 }
 
-impl Reacher {
+impl Reacher<'_> {
     /// Whether it may name an allocation.
     pub fn reaches(self, allocation: &Allocation) -> bool {
         match self {
             Reacher::Anybody => true,
             // No device's: callers refuse it themselves, each with its own answer.
-            Reacher::Kernels(_) if allocation.kind == Kind::HostOnly => true,
-            Reacher::Kernels(device) => device.reaches(allocation, false),
+            Reacher::Fills(_) if allocation.kind == Kind::HostOnly => true,
+            Reacher::Fills(context) => context.reaches(allocation),
             Reacher::Copies(device) => allocation.reach.lets_copy(device),
         }
     }
 }
 
 impl Context {
-    /// Its kernels, as those who look for memory.
-    pub fn kernels(&self) -> Reacher {
-        Reacher::Kernels(self.device())
+    /// Its fills, as those who look for memory.
+    pub fn fills(&self) -> Reacher<'_> {
+        Reacher::Fills(self)
+    }
+
+    /// Its kernels reach an allocation, and by no other context's access.
+    fn reaches(&self, allocation: &Allocation) -> bool {
+        if !self.device().reaches(allocation, false) {
+            return false;
+        }
+        if allocation.device == self.device() || !allocation.reach.is_of_context() {
+            return true;
+        }
+        owner(allocation.base).is_some_and(|owned| self.has_enabled(&owned.context))
     }
 }
 

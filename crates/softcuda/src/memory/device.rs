@@ -130,6 +130,11 @@ impl Reach {
         (has(self.reads), has(self.writes))
     }
 
+    /// It is a context's, rather than given to devices one by one.
+    pub fn is_of_context(self) -> bool {
+        self.of_context
+    }
+
     /// Copies of a device may have it as an end.
     pub fn lets_copy(self, device: Device) -> bool {
         self.of_context || self == Reach::NOBODY || self.of(device).0

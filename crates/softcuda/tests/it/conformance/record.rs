@@ -79,9 +79,7 @@ fn is_awaited(name: &str) -> bool {
 }
 
 /// Cases in which the software driver answers otherwise than two H200s did. Each is a defect of its.
-const KNOWN_TO_DIFFER: [&str; 4] = [
-    // Access that another context of the device enabled serves kernels, and no fills.
-    "peer/fill/access_to_another_context",
+const KNOWN_TO_DIFFER: [&str; 3] = [
     // Copies of executables move to all that their device's kernels reach, but into no pool; fills
     // move into pools of other devices.
     "peer/graph_exec/moved_with_access",

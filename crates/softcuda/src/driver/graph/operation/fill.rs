@@ -56,7 +56,7 @@ impl FillNode {
             height,
         } = params;
         let by = match captured {
-            true => context.kernels(),
+            true => context.fills(),
             false => Reacher::Copies(context.device()),
         };
         let fill = Fill::rows((address, by), pitch, value, element, width, height)?;
@@ -92,7 +92,7 @@ impl FillNode {
         };
         Ok(Some(FillNode {
             params,
-            fill: request.check(context.kernels()).ok().flatten(),
+            fill: request.check(context.fills()).ok().flatten(),
             context,
             captured: true,
             home: Home::of(request.address),
