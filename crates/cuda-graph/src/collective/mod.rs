@@ -87,9 +87,9 @@ impl CommunicatorOptions {
 ///
 /// All ranks do the same collectives in the same order. Of one rank, they run one after the other:
 /// recorders see to that within a graph, and the program with launches, by a stream or by events.
-/// Where communicators have devices in common, the program launches their loops in the same order on
-/// all of them: loops of one device take turns, and a loop that waits for its turn keeps the other
-/// ranks' loops waiting in theirs.
+/// Where communicators have devices in common, the program launches their loops in the same order
+/// on all of them: loops of one device take turns, and a loop that waits for its turn keeps the
+/// other ranks' loops waiting in theirs.
 ///
 /// ```
 /// use cuda_graph::{Buffer, CollectiveOp, Communicator, Graph, Reduction};

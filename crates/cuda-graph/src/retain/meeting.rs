@@ -2,8 +2,9 @@
 //!
 //! Ranks of one process wait for each other inside their launches. A call that frees page-locked
 //! memory, or destroys an executable with conditional nodes, waits until its context has run
-//! everything, and lets no launch in meanwhile. Other contexts go on: seen on two H200s. Were it made between the launches of two ranks, it
+//! everything, and lets no launch in meanwhile. Were it made between the launches of two ranks, it
 //! would wait for the first, which waits for the second, which is not let in: for ever, on an H200.
+//! Other contexts go on, as two H200s showed.
 //! So such calls wait until no launch is in flight that others wait for, and no such launch begins
 //! while one of them is under way (invariant L27). Where no ranks are, they wait for nothing.
 

@@ -171,8 +171,8 @@ pub(crate) fn change_pooled(pool: &Pool, kind: Kind, reach: Reach) {
     }
 }
 
-/// Frees what belongs to a context that ends. Memory of pools goes once the context is gone in whose
-/// stream it was allocated, and with it all contexts of its device.
+/// Frees what belongs to a context that ends. Memory of pools goes once the context is gone in
+/// whose stream it was allocated, and with it all contexts of its device.
 pub(crate) fn end_context(context: &Context) {
     let live = context::all();
     let is_left = |device| live.iter().any(|other| other.device() == device);

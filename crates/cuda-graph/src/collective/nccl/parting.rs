@@ -2,8 +2,8 @@
 //! ranks.
 //!
 //! A program that ends while NCCL destroys a communicator crashes: its libraries go first. So the
-//! end of the program waits for the threads here, for a while, and none begins after that. Before it
-//! waits, it ends what ranks are still in: the driver would wait for their kernels for ever.
+//! end of the program waits for the threads here, for a while, and none begins after that. Before
+//! it waits, it ends what ranks are still in: the driver would wait for their kernels for ever.
 
 use std::ffi::c_int;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};

@@ -78,7 +78,7 @@ fn is_awaited(name: &str) -> bool {
     name.starts_with("peer/")
 }
 
-/// Cases in which the software driver answers otherwise than two H200s did. Each is a defect of its.
+/// Cases in which the software driver answers otherwise than two H200s did: its defects.
 const KNOWN_TO_DIFFER: [&str; 3] = [
     // Copies of executables move to all that their device's kernels reach, but into no pool; fills
     // move into pools of other devices.

@@ -195,8 +195,8 @@ pub const CASES: &[Case] = &[
     two_devices!(
         "peer/pool_use/outlives_the_stream_s_context",
         |line, zero, one| {
-            // Memory of the first device, allocated in a stream of the second device; the context of
-            // that stream ends.
+            // Memory of the first device, allocated in a stream of the second device; that stream's
+            // context ends.
             let made = new_context_of(1);
             let (its, pool, mut address) = (stream(), pool_of(0), 0);
             cuMemAllocFromPoolAsync(&mut address, 4, pool, its).must();
@@ -238,7 +238,7 @@ pub const CASES: &[Case] = &[
     two_devices!(
         "peer/pool_use/peer_copies_without_access",
         |line, zero, one| {
-            // Which context's device must have access: the named one, the stream's, the current one.
+            // Which context's device must have access: the named, the stream's or the current one.
             let address = word_of(pool_of(0), zero);
             let (a, b) = (zero.context, one.context);
             for (side, current) in [(zero, "zero"), (one, "one")] {
