@@ -156,9 +156,13 @@ fn ordinal_of(memory: &Buffer<u32>) -> usize {
     ordinal as usize
 }
 
-/// Whether the driver is softcuda.
+/// Whether the driver is softcuda. It is asked once: opening a GPU takes a quarter of a second while
+/// nobody else holds it.
 pub fn is_software() -> bool {
-    cuda_graph::device(0).expect("there is one").driver() == cuda_graph::Driver::Software
+    static IS_SOFTWARE: OnceLock<bool> = OnceLock::new();
+    *IS_SOFTWARE.get_or_init(|| {
+        cuda_graph::device(0).expect("there is one").driver() == cuda_graph::Driver::Software
+    })
 }
 
 pub fn one() -> cuda_graph::cudarc::driver::LaunchConfig {
