@@ -5,8 +5,8 @@
 //! the next, and a thread where it is current finds the life that is on.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -73,6 +73,8 @@ pub(crate) struct Context {
     attached: AtomicU32,
     /// What `cuCtxSetLimit` set.
     pub limits: Limits,
+    /// The flags that small pinned allocations report, and write-combined ones.
+    pub pinned_flags: [OnceLock<u32>; 2],
     /// Its streams.
     pub streams: Streams,
 }
@@ -92,6 +94,7 @@ impl Context {
             cache_config: AtomicU32::new(0),
             attached: AtomicU32::new(0),
             limits: Limits::default(),
+            pinned_flags: Default::default(),
             streams: Streams::new(),
         }
     }
@@ -129,9 +132,7 @@ impl Context {
 
     /// `cuCtxDisablePeerAccess`.
     pub fn disable_peer(&self, peer: &Context) -> Result {
-        if peer.device() != self.device() {
-            capture::permit()?;
-        }
+        capture::permit()?;
         if !self.forget_peer(peer) {
             return Err(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
         }

@@ -2,7 +2,7 @@
 //!
 //! Memory is either a context's, which the contexts of other devices reach once they enabled
 //! access, or it is given to devices one by one, as a pool's is. The host's and managed memory is
-//! everybody's. An operation takes, as two H100s of one host do:
+//! everybody's. An operation takes, as two H200s of one host do:
 //!
 //! | operation | a context's memory | memory given to devices |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 //! contexts of its device have.
 
 use super::context::Context;
-use super::memory::{Made, owner};
+use super::memory::{Made, Owned, owner};
 use crate::memory::{self, Allocation, Device, Kind};
 
 /// Who looks for memory.
@@ -60,40 +60,93 @@ impl Context {
     }
 }
 
-/// Whose memory a node of a graph works on: an executable's node stays with that.
+/// What a node of a graph works on, seen from the node's context: a node of an executable may take
+/// over only what is alike.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// The context reaches it: its own, the host's, managed memory. For a fill also what was given
+    /// to its device.
+    Reached,
+    /// Of a pool, or mapped, on a device.
+    Given(Device),
+    /// Allocated by a graph, on a device.
+    Graph(Device),
+    /// Another context's, by number; of a module where there is none.
+    Others(Device, Option<u64>),
+}
+
+/// What one end of a copy, or a fill, works on.
 #[derive(Clone, Copy)]
 pub(crate) struct Home {
-    device: Device,
-    /// The context that allocated it, by number, where it is one's.
-    context: Option<u64>,
+    /// `None` of the host's and of managed memory.
+    device: Option<Device>,
+    memory: Memory,
+}
+
+/// Which part of a node names memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Where a copy writes.
+    Target,
+    /// Where a copy reads.
+    Source,
+    /// Where a fill writes.
+    Fill,
 }
 
 impl Home {
-    /// Of a device's memory; `None` of the host's and of managed memory.
-    pub fn of(address: u64) -> Option<Home> {
-        let found = memory::find(address)?;
-        if !matches!(found.kind, Kind::Device | Kind::Global | Kind::Constant) {
-            return None;
-        }
+    /// Of an address, for a node of a context.
+    pub fn of(address: u64, part: Part, context: &Context) -> Home {
+        let of_device =
+            |found: &Allocation| matches!(found.kind, Kind::Device | Kind::Global | Kind::Constant);
+        let Some(found) = memory::find(address).filter(of_device) else {
+            return Home {
+                device: None,
+                memory: Memory::Reached,
+            };
+        };
         let owned = owner(address);
-        let owned = owned.filter(|it| !matches!(it.made, Made::Pooled(..) | Made::Graph(_)));
-        Some(Home {
-            device: found.device,
-            context: owned.map(|it| it.context.id()),
-        })
+        Home {
+            device: Some(found.device),
+            memory: Memory::of(&found, owned.as_ref(), part, context),
+        }
     }
 
-    /// The device.
-    pub fn device(self) -> Device {
+    /// The device whose memory it is.
+    pub fn device(self) -> Option<Device> {
         self.device
+    }
+
+    /// Whether a node may go from here to there.
+    pub fn may_move(self, to: Home) -> bool {
+        self.memory == to.memory
     }
 }
 
-/// Whether a node may go from one memory to another.
-pub(crate) fn may_move(from: Option<Home>, to: Option<Home>) -> bool {
-    let (Some(from), Some(to)) = (from, to) else {
-        return true;
-    };
-    let contexts = from.context.zip(to.context);
-    from.device == to.device && contexts.is_none_or(|(from, to)| from == to)
+impl Memory {
+    fn of(found: &Allocation, owned: Option<&Owned>, part: Part, context: &Context) -> Memory {
+        let device = found.device;
+        let given = match owned.map(|it| &it.made) {
+            Some(Made::Graph(_)) => Some(Memory::Graph(device)),
+            Some(Made::Pooled(..)) => Some(Memory::Given(device)),
+            _ if !found.reach.is_of_context() => Some(Memory::Given(device)),
+            _ => None,
+        };
+        if let Some(given) = given {
+            return match part {
+                Part::Fill => Memory::Reached,
+                Part::Target | Part::Source => given,
+            };
+        }
+        let reached = match owned.map(|it| &it.context) {
+            Some(owner) if owner.id() == context.id() => true,
+            Some(owner) if owner.device() == context.device() => part == Part::Target,
+            Some(owner) => part != Part::Fill && context.has_enabled(owner),
+            None => device == context.device(),
+        };
+        match reached {
+            true => Memory::Reached,
+            false => Memory::Others(device, owned.map(|it| it.context.id())),
+        }
+    }
 }

@@ -171,7 +171,8 @@ impl Changes {
         for (member, &was) in new.members.iter().zip(&to_old) {
             let slot = slots[was as usize];
             let refused = |why| Refused::at(why, member.handle);
-            now(slot).check_update(&member.operation).map_err(refused)?;
+            let before = now(slot);
+            before.check_update(&member.operation).map_err(refused)?;
             let work = member.operation.prepare().map_err(|error| Refused {
                 error,
                 why: Refusal::Error,
@@ -183,7 +184,7 @@ impl Changes {
                 self.slots.push(Change {
                     slot,
                     node: member.handle,
-                    operation: member.operation.clone(),
+                    operation: member.operation.clone().following(&before),
                     work,
                 });
             }
@@ -240,6 +241,7 @@ impl Executable {
         let slot = &state.plan.slots[number];
         let next = make(&slot.operation)?;
         slot.operation.check_update(&next).map_err(|_| INVALID)?;
+        let next = next.following(&slot.operation);
         let work = next.prepare()?;
         let slot = &mut Arc::make_mut(&mut state.plan).slots[number];
         let old = (

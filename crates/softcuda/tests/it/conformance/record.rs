@@ -52,12 +52,7 @@ pub fn compare(recorded: &Lines, lines: &Lines, is_asked: impl Fn(&str) -> bool)
     let mut differences = Vec::new();
     for (name, got) in lines {
         match recorded.get(name) {
-            None if is_awaited(name) => println!("{name}\n    not recorded; got: {got}"),
             None => differences.push(format!("{name}\n    not recorded; got: {got}")),
-            Some(expected) if is_known_to_differ(name) => match expected == got {
-                true => differences.push(format!("{name}\n    agrees now: take it off the list")),
-                false => println!("{name}, as is known{}", items(expected, got)),
-            },
             Some(expected) if expected != got && !stands_in_for_crash(expected, got) => {
                 differences.push(format!("{name}{}", items(expected, got)))
             }
@@ -71,25 +66,6 @@ pub fn compare(recorded: &Lines, lines: &Lines, is_asked: impl Fn(&str) -> bool)
         differences.push(format!("{name}\n    recorded, and there is no such case"));
     }
     differences
-}
-
-/// Cases of two devices are printed, and fail nothing, until a machine that has two records them.
-fn is_awaited(name: &str) -> bool {
-    name.starts_with("peer/")
-}
-
-/// Cases in which the software driver answers otherwise than two H200s did: its defects.
-const KNOWN_TO_DIFFER: [&str; 3] = [
-    // Copies of executables move to all that their device's kernels reach, but into no pool; fills
-    // move into pools of other devices.
-    "peer/graph_exec/moved_with_access",
-    "peer/graph_exec/moved_within_the_device",
-    // It depends on more than who asks whether memory counts as portable.
-    "peer/host/flags_by_who_asks",
-];
-
-fn is_known_to_differ(name: &str) -> bool {
-    driver() == Driver::Software && KNOWN_TO_DIFFER.contains(&name)
 }
 
 /// Where the real driver crashed, the software driver need not: it answers as recorded up to there,

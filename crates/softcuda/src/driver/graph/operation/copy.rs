@@ -7,18 +7,21 @@ use crate::driver::copy::{Copy, End, Extent, Request, Side};
 use crate::driver::graph::plan::Why;
 use crate::driver::graph::update::Refusal;
 use crate::driver::memory::Place;
-use crate::driver::reach::{Home, may_move};
+use crate::driver::reach::{Home, Part};
 use crate::driver::{CUresult, Result};
 
 /// A copy node.
+#[derive(Clone)]
 pub(crate) struct CopyNode {
     target: Side,
     source: Side,
     extent: Extent,
     context: Arc<Context>,
     copy: Copy,
-    /// Whose memory the target and the source are in.
-    homes: [Option<Home>; 2],
+    /// What the target and the source are for the context of `home`: that with which the node came
+    /// into its graph, or into the executable.
+    homes: [Home; 2],
+    home: Arc<Context>,
 }
 
 /// `CUmemorytype` of an end.
@@ -29,6 +32,12 @@ pub(crate) fn memory_type(end: End) -> u32 {
         End::Array(_) => 3,
         End::Unified(_) => 4,
     }
+}
+
+/// What target and source are for a context.
+fn homes([target, source]: [Side; 2], context: &Context) -> [Home; 2] {
+    let of = |side: Side, part| Home::of(side.end.address(), part, context);
+    [of(target, Part::Target), of(source, Part::Source)]
 }
 
 impl CopyNode {
@@ -59,9 +68,10 @@ impl CopyNode {
             target,
             source,
             extent,
+            homes: homes([target, source], &context),
+            home: context.clone(),
             context,
             copy,
-            homes: [target, source].map(|side| Home::of(side.end.address())),
         }))
     }
 
@@ -89,8 +99,8 @@ impl CopyNode {
             return Some(Why::NotForKernels);
         }
         let device = self.context.device();
-        let homes = self.homes.into_iter().flatten();
-        let across = homes.map(Home::device).any(|home| home != device);
+        let mut homes = self.homes.into_iter().filter_map(Home::device);
+        let across = homes.any(|home| home != device);
         let pageable = target == Place::Pageable || source == Place::Pageable;
         (across || pageable).then_some(Why::SeveralContexts)
     }
@@ -99,17 +109,37 @@ impl CopyNode {
         self.extent.height <= 1 && self.extent.depth <= 1
     }
 
-    /// Addresses and sizes of a line may change, and so may the context; not whose memory the ends
+    /// Addresses and sizes of a line may change, and so may the context; not what memory the ends
     /// are in, nor its kinds as the program names them. Of rows nothing may.
     pub fn check_update(&self, next: &CopyNode) -> std::result::Result<(), Refusal> {
         let kinds = |node: &CopyNode| (memory_type(node.target.end), memory_type(node.source.end));
-        let homes = self.homes.into_iter().zip(next.homes);
-        let fine = homes.into_iter().all(|(from, to)| may_move(from, to))
+        let to = next.homes_for(&self.home);
+        let mut moves = self.homes.into_iter().zip(to);
+        let fine = moves.all(|(from, to)| from.may_move(to))
             && kinds(self) == kinds(next)
             && (self.is_line() && next.is_line() || self.params() == next.params());
         match fine {
             true => Ok(()),
             false => Err(Refusal::ParametersChanged),
         }
+    }
+
+    fn homes_for(&self, context: &Context) -> [Home; 2] {
+        match self.home.id() == context.id() {
+            true => self.homes,
+            false => homes([self.target, self.source], context),
+        }
+    }
+
+    /// The node in the place of another in an executable.
+    pub fn following(self: Arc<Self>, before: &CopyNode) -> Arc<CopyNode> {
+        if self.home.id() == before.home.id() {
+            return self;
+        }
+        Arc::new(CopyNode {
+            homes: self.homes_for(&before.home),
+            home: before.home.clone(),
+            ..(*self).clone()
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::driver::context::Context;
 use crate::driver::fill::{Fill, Request};
 use crate::driver::graph::update::Refusal;
-use crate::driver::reach::{Home, Reacher, may_move};
+use crate::driver::reach::{Home, Part, Reacher};
 use crate::driver::{CUresult, Result};
 
 /// A fill, as the program described it: `CUDA_MEMSET_NODE_PARAMS`.
@@ -26,6 +26,7 @@ pub(crate) struct FillParams {
 }
 
 /// A fill node.
+#[derive(Clone)]
 pub(crate) struct FillNode {
     params: FillParams,
     context: Arc<Context>,
@@ -33,8 +34,10 @@ pub(crate) struct FillNode {
     fill: Option<Fill>,
     /// A capture recorded it: it fills what kernels of the context reach.
     captured: bool,
-    /// Whose memory it fills.
-    home: Option<Home>,
+    /// What it fills for the context of `home`: that with which the node came into its graph, or
+    /// into the executable.
+    fills: Home,
+    home: Arc<Context>,
 }
 
 impl FillNode {
@@ -63,9 +66,10 @@ impl FillNode {
         Ok(FillNode {
             params,
             fill: Some(fill.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?),
+            fills: Home::of(address, Part::Fill, &context),
+            home: context.clone(),
             context,
             captured,
-            home: Home::of(address),
         })
     }
 
@@ -93,9 +97,10 @@ impl FillNode {
         Ok(Some(FillNode {
             params,
             fill: request.check(context.fills()).ok().flatten(),
+            fills: Home::of(request.address, Part::Fill, &context),
+            home: context.clone(),
             context,
             captured: true,
-            home: Home::of(request.address),
         }))
     }
 
@@ -124,8 +129,8 @@ impl FillNode {
 
     /// It fills another device's memory.
     pub fn is_across(&self) -> bool {
-        self.home
-            .is_some_and(|home| home.device() != self.context.device())
+        let filled = self.fills.device();
+        filled.is_some_and(|device| device != self.context.device())
     }
 
     /// The context may change, not whose memory it is; of rows, address and value may change
@@ -135,9 +140,29 @@ impl FillNode {
         let rows = self.params.height > 1 || next.params.height > 1;
         let same_rows =
             shape(&self.params) == shape(&next.params) && self.params.pitch == next.params.pitch;
-        match may_move(self.home, next.home) && (!rows || same_rows) {
+        let may_move = self.fills.may_move(next.fills_for(&self.home));
+        match may_move && (!rows || same_rows) {
             true => Ok(()),
             false => Err(Refusal::ParametersChanged),
         }
+    }
+
+    fn fills_for(&self, context: &Context) -> Home {
+        match self.home.id() == context.id() {
+            true => self.fills,
+            false => Home::of(self.params.address, Part::Fill, context),
+        }
+    }
+
+    /// The node in the place of another in an executable.
+    pub fn following(self: Arc<Self>, before: &FillNode) -> Arc<FillNode> {
+        if self.home.id() == before.home.id() {
+            return self;
+        }
+        Arc::new(FillNode {
+            fills: self.fills_for(&before.home),
+            home: before.home.clone(),
+            ..(*self).clone()
+        })
     }
 }

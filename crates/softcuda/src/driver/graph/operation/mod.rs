@@ -171,6 +171,19 @@ impl Operation {
             _ => Err(Refusal::KindChanged),
         }
     }
+
+    /// The operation in the place of another in an executable, where it may be.
+    pub fn following(self, before: &Operation) -> Operation {
+        match (self, before) {
+            (Operation::Copy(node), Operation::Copy(before)) => {
+                Operation::Copy(node.following(before))
+            }
+            (Operation::Fill(node), Operation::Fill(before)) => {
+                Operation::Fill(node.following(before))
+            }
+            (other, _) => other,
+        }
+    }
 }
 
 /// The error of asking a node for what another kind of node has.

@@ -219,6 +219,44 @@ pub const CASES: &[Case] = &[
             cuMemHostGetFlags(&mut read, memory(64) as *mut c_void),
         );
     }),
+    case!("memory/host/flags_shared", |line| {
+        // Small allocations report the flags of the first one, beside which they lie.
+        let first = context();
+        let mut flags_of = |what: &str, flags: &[u32], size: usize| {
+            let pointers: Vec<*mut c_void> = flags
+                .iter()
+                .map(|&flags| {
+                    let mut pointer = null_mut();
+                    cuMemHostAlloc(&mut pointer, size, flags).must();
+                    pointer
+                })
+                .collect();
+            for (at, pointer) in pointers.into_iter().enumerate() {
+                let mut read = 77;
+                let answer = cuMemHostGetFlags(&mut read, pointer);
+                line.gives(format!("{what}_{at}"), answer, read);
+            }
+        };
+        flags_of("portable_first", &[1, 0, 2, 3], 64);
+        flags_of("combined", &[4, 5, 7], 64);
+        flags_of("below", &[0, 1], (1 << 20) - 4096);
+        flags_of("large", &[0, 1, 4, 5], 1 << 20);
+        let mut other = 0;
+        cuCtxCreate_v2(&mut other, 0, 0).must();
+        flags_of("other", &[0, 1], 64);
+        flags_of("other_combined", &[5, 4], 64);
+        cuCtxSetCurrent(first).must();
+        flags_of("again", &[0, 5], 64);
+    }),
+    case!("memory/host/flags_when_all_went", |line| {
+        context();
+        for (what, flags) in [("portable", 1), ("plain", 0), ("portable_again", 1)] {
+            let (mut pointer, mut read) = (null_mut(), 77);
+            cuMemHostAlloc(&mut pointer, 64, flags).must();
+            line.gives(what, cuMemHostGetFlags(&mut read, pointer), read);
+            line.says_as(format!("free_{what}"), cuMemFreeHost(pointer));
+        }
+    }),
     case!("memory/host/alloc_wrong", |line| {
         context();
         let mut pointer = 7 as *mut c_void;

@@ -18,6 +18,7 @@ mod kernel;
 mod kernel_fault;
 mod managed;
 mod memory;
+mod moves;
 mod pool;
 mod pool_use;
 mod stream;
@@ -31,7 +32,7 @@ use crate::conformance::fixture::void;
 use crate::conformance::sides::Side;
 use crate::graphs::api::current;
 
-pub const CASES: [&[Case]; 19] = [
+pub const CASES: [&[Case]; 20] = [
     access::CASES,
     capture::CASES,
     context::CASES,
@@ -47,6 +48,7 @@ pub const CASES: [&[Case]; 19] = [
     kernel_fault::CASES,
     managed::CASES,
     memory::CASES,
+    moves::CASES,
     pool::CASES,
     pool_use::CASES,
     stream::CASES,

@@ -19,6 +19,14 @@ unsafe fn mapped(device: i32) -> u64 {
     address
 }
 
+/// Memory of a device that some devices have access to.
+pub unsafe fn mapped_for(device: i32, devices: &[i32]) -> u64 {
+    let address = mapped(device);
+    let wishes: Vec<Access> = devices.iter().map(|&device| access(device)).collect();
+    cuMemSetAccess(address, UNIT, wishes.as_ptr(), wishes.len()).must();
+    address
+}
+
 /// Asks for access of one device.
 unsafe fn set(address: u64, device: i32, flags: u32) -> Answer {
     let wish = Access {
