@@ -46,6 +46,98 @@ fn attribute<T>(address: CUdeviceptr, attribute: Attribute, zero: T) -> Option<T
     .ok()
 }
 
+/// Which part of a node names an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Where a copy writes.
+    Target,
+    /// Where a copy reads.
+    Source,
+    /// Where a fill writes.
+    Fill,
+}
+
+/// What memory is to the nodes of a context.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// The context reaches it: its own, the host's, managed memory. For fills also what was given
+    /// to its device.
+    Reached,
+    /// Of a pool of a device, by the pool's handle.
+    Pool(i32, usize),
+    /// Of a device, and of no context and no pool: mapped, or allocated by a graph.
+    Apart(i32),
+    /// Another context's.
+    Others(usize),
+}
+
+impl Memory {
+    fn of(address: CUdeviceptr, part: Part, context: CUcontext) -> Option<Memory> {
+        let kind = attribute(address, Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0u32)?;
+        let managed = attribute(address, Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED, 0u8)?;
+        if kind != CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 || managed != 0 {
+            return Some(Memory::Reached);
+        }
+        let ordinal = Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        let device = attribute(address, ordinal, 0i32)?;
+        let made_in = attribute(address, Attribute::CU_POINTER_ATTRIBUTE_CONTEXT, 0usize)?;
+        if made_in == 0 {
+            let pool = attribute(
+                address,
+                Attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                0usize,
+            );
+            return Some(match (part, pool?) {
+                (Part::Fill, _) => Memory::Reached,
+                (_, 0) => Memory::Apart(device),
+                (_, pool) => Memory::Pool(device, pool),
+            });
+        }
+        let own = ask(0, |device| call!(cuCtxGetDevice(device))).ok()?;
+        let reached = match (made_in == context as usize, device == own) {
+            (true, _) => true,
+            (_, true) => part == Part::Target,
+            // The current context has enabled access where it is told an address.
+            _ => {
+                let there = Attribute::CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
+                part != Part::Fill && attribute(address, there, 0u64).is_some()
+            }
+        };
+        Some(match reached {
+            true => Memory::Reached,
+            false => Memory::Others(made_in),
+        })
+    }
+}
+
+/// Whether a node of an executable may go from one address to another. Its context is the current
+/// one. `None` if that is not known: the memory is gone, or the driver does not say what it is.
+pub(crate) fn may_move(
+    from: CUdeviceptr,
+    to: CUdeviceptr,
+    part: Part,
+    context: CUcontext,
+) -> Option<bool> {
+    if from == to {
+        return Some(true);
+    }
+    let of = |address| Memory::of(address, part, context);
+    match (of(from)?, of(to)?) {
+        // Pools and mappings are alike where the same devices have access, and what graphs allocated
+        // is alike.
+        (Memory::Apart(one), Memory::Apart(other) | Memory::Pool(other, _))
+        | (Memory::Pool(one, _), Memory::Apart(other))
+            if one == other =>
+        {
+            None
+        }
+        (Memory::Pool(one, pool), Memory::Pool(other, others)) if one == other => {
+            (pool == others).then_some(true)
+        }
+        (one, other) => Some(one == other),
+    }
+}
+
 /// Where a device reaches memory.
 pub(crate) struct Place {
     pub address: CUdeviceptr,

@@ -190,7 +190,8 @@ pub enum Verdict {
         /// The other.
         second: Box<NodeName>,
     },
-    /// It cannot be told before: what a node does is not known.
+    /// It cannot be told before: what a node does is not known, or what its memory is. The driver
+    /// does not say which memory a graph allocated, nor which devices a pool gives access.
     #[non_exhaustive]
     Unknown {
         /// The node of the new graph.

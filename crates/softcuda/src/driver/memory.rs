@@ -19,7 +19,7 @@ use super::reach::Reacher;
 use super::stream::{self, Stream};
 use super::{CUresult, Result};
 use crate::abi::types::CUdeviceptr;
-use crate::memory::{self, Allocation, Kind, OutOfMemory, Reach};
+use crate::memory::{self, Allocation, Device, Kind, OutOfMemory, Reach};
 
 impl From<OutOfMemory> for CUresult {
     fn from(_: OutOfMemory) -> Self {
@@ -39,6 +39,8 @@ const HOST_REGISTER_READ_ONLY: u32 = 8;
 const MAPPING: u64 = 2 << 20;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: always on with unified addresses.
 const MAPPED: u32 = 2;
+/// `CU_MEMHOSTALLOC_PORTABLE`: always on as well, and reported where there are several devices.
+const PORTABLE: u32 = 1;
 /// `CU_MEMHOSTALLOC_WRITECOMBINED`.
 const WRITE_COMBINED: u32 = 4;
 /// Pinned allocations below this share a mapping with others, and its flags.
@@ -315,10 +317,18 @@ pub(crate) fn host_alloc(size: u64, flags: u32) -> Result<CUdeviceptr> {
     Ok(own(allocation, made, context))
 }
 
+/// What the driver says of host memory that was made with these flags.
+fn reported_flags(flags: u32) -> u32 {
+    match Device::count() {
+        1 if flags & WRITE_COMBINED == 0 => flags & !PORTABLE | MAPPED,
+        _ => flags | MAPPED,
+    }
+}
+
 /// The flags that a pinned allocation reports. Small ones share a mapping, and report the flags of
 /// the first one in it; write-combined ones have a mapping of their own.
 fn pinned_flags(context: &Context, size: u64, flags: u32) -> u32 {
-    let flags = flags | MAPPED;
+    let flags = reported_flags(flags);
     let shared = &context.pinned_flags[usize::from(flags & WRITE_COMBINED != 0)];
     match size < OWN_MAPPING {
         true => *shared.get_or_init(|| flags),
@@ -380,7 +390,7 @@ pub(crate) fn host_register(address: u64, size: u64, flags: u32) -> Result {
     memory::populate(address, size, writable).map_err(|_| CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let registered = memory::register(context.device(), address, size, writable)
         .map_err(|_| CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)?;
-    own(registered, Made::Registered(flags | MAPPED), context);
+    own(registered, Made::Registered(reported_flags(flags)), context);
     Ok(())
 }
 

@@ -128,11 +128,11 @@ fn access_to(allocation: &Allocation, is_mapping: bool) -> u32 {
     }
 }
 
-/// The context that made it; memory of pools has none.
+/// The context that made it; memory of pools and of graphs has none.
 fn context_of(address: u64, owned: Option<&Owned>) -> u64 {
     match owned {
         Some(Owned {
-            made: Made::Pooled(..),
+            made: Made::Pooled(..) | Made::Graph(_),
             ..
         }) => 0,
         Some(owned) => owned.context.handle().0 as u64,
@@ -157,6 +157,10 @@ fn mapping_of(allocation: &Allocation, owned: Option<&Owned>) -> u64 {
             made: Made::Host { mapping, .. },
             ..
         }) => *mapping,
+        // Variables lie in a mapping of their module's.
+        _ if matches!(allocation.kind, Kind::Global | Kind::Constant) => {
+            allocation.base & !(MAPPING - 1)
+        }
         _ => allocation.base,
     }
 }

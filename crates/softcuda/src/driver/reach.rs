@@ -16,7 +16,7 @@
 
 use super::context::Context;
 use super::memory::{Made, Owned, owner};
-use crate::memory::{self, Allocation, Device, Kind};
+use crate::memory::{self, Allocation, Device, Kind, Reach};
 
 /// Who looks for memory.
 #[derive(Clone, Copy)]
@@ -67,10 +67,10 @@ enum Memory {
     /// The context reaches it: its own, the host's, managed memory. For a fill also what was given
     /// to its device.
     Reached,
-    /// Of a pool, or mapped, on a device.
-    Given(Device),
-    /// Allocated by a graph, on a device.
-    Graph(Device),
+    /// Of a pool, or mapped, on a device, and given to some.
+    Given(Device, Reach),
+    /// Allocated by a graph, on a device, and given to some.
+    Graph(Device, Reach),
     /// Another context's, by number; of a module where there is none.
     Others(Device, Option<u64>),
 }
@@ -127,9 +127,9 @@ impl Memory {
     fn of(found: &Allocation, owned: Option<&Owned>, part: Part, context: &Context) -> Memory {
         let device = found.device;
         let given = match owned.map(|it| &it.made) {
-            Some(Made::Graph(_)) => Some(Memory::Graph(device)),
-            Some(Made::Pooled(..)) => Some(Memory::Given(device)),
-            _ if !found.reach.is_of_context() => Some(Memory::Given(device)),
+            Some(Made::Graph(_)) => Some(Memory::Graph(device, found.reach)),
+            Some(Made::Pooled(..)) => Some(Memory::Given(device, found.reach)),
+            _ if !found.reach.is_of_context() => Some(Memory::Given(device, found.reach)),
             _ => None,
         };
         if let Some(given) = given {

@@ -5,9 +5,11 @@
 use cudarc::driver::sys::CUcontext;
 
 use super::snapshot::Member;
+use crate::driver::memory::{Part, may_move};
 use crate::error::UpdateFailure;
 use crate::graph::AnyOp;
 use crate::graph::operation::{Holds, Operation};
+use crate::memory::{Region, Space};
 use crate::op::{Op, is_cooperative};
 
 /// What the driver says of a node.
@@ -18,7 +20,7 @@ pub(super) enum Answer {
     Unknown,
 }
 
-/// Whether a copy or a fill takes over what another does. They are of one context.
+/// Whether a copy or a fill takes over what another does, if their memory is alike.
 pub(crate) fn is_taken_over(was: &AnyOp, is: &AnyOp) -> bool {
     match (was, is) {
         _ if was.launch().is_some() => true,
@@ -38,7 +40,7 @@ pub(crate) fn is_taken_over(was: &AnyOp, is: &AnyOp) -> bool {
 /// What it says of `old`, made in a context, that is to do what `new` does, made in another.
 /// They are of one kind.
 pub(super) fn answer(old: (&Member, CUcontext), new: (&Member, CUcontext)) -> Answer {
-    let is_same_context = old.1 == new.1;
+    let (context, is_same_context) = (old.1, old.1 == new.1);
     let (old, new) = (old.0, new.0);
     let may = |fine: bool, reason| match fine {
         true => Answer::Fine,
@@ -56,7 +58,10 @@ pub(super) fn answer(old: (&Member, CUcontext), new: (&Member, CUcontext)) -> An
     let parameters = UpdateFailure::ParametersChanged;
     match (was, is) {
         (AnyOp::Copy(_), AnyOp::Copy(_)) | (AnyOp::Fill(_), AnyOp::Fill(_)) => {
-            may(is_same_context && is_taken_over(was, is), parameters)
+            match is_taken_over(was, is) {
+                false => Answer::Refused(parameters),
+                true => moves(was, is, context),
+            }
         }
         (AnyOp::Batch(was), AnyOp::Batch(is)) => {
             may(is_same_context && was.kinds() == is.kinds(), parameters)
@@ -73,5 +78,27 @@ pub(super) fn answer(old: (&Member, CUcontext), new: (&Member, CUcontext)) -> An
             }
             _ => Answer::Fine,
         },
+    }
+}
+
+/// What it says of memory: a node moves between addresses that are alike to its context.
+fn moves(was: &AnyOp, is: &AnyOp, context: CUcontext) -> Answer {
+    let move_of = |was: &Region, is: &Region, part| match was.space() {
+        // The driver need not know of it.
+        Space::Host => Some(true),
+        _ => may_move(was.address(), is.address(), part, context),
+    };
+    let all = match (was, is) {
+        (AnyOp::Copy(was), AnyOp::Copy(is)) => [
+            move_of(was.to(), is.to(), Part::Target),
+            move_of(was.from(), is.from(), Part::Source),
+        ],
+        (AnyOp::Fill(was), AnyOp::Fill(is)) => [move_of(was.to(), is.to(), Part::Fill), Some(true)],
+        _ => [Some(true); 2],
+    };
+    match all {
+        [Some(true), Some(true)] => Answer::Fine,
+        [Some(false), _] | [_, Some(false)] => Answer::Refused(UpdateFailure::ParametersChanged),
+        _ => Answer::Unknown,
     }
 }

@@ -1,5 +1,6 @@
 //! The difference of two graphs, and what is predicted of an update from one to the other.
 
+mod memory;
 mod plan;
 mod random;
 

@@ -193,7 +193,7 @@ impl World {
 }
 
 /// Whether an update answered what was predicted. A verdict that leaves it open is right.
-fn check(predicted: &Difference, answer: &Result<()>) {
+pub fn check(predicted: &Difference, answer: &Result<()>) {
     match (predicted.verdict(), answer) {
         (Verdict::InPlace, Ok(())) | (Verdict::Unknown { .. }, _) => {}
         (

@@ -9,6 +9,7 @@ mod checkpoints;
 mod eager;
 mod foreign;
 mod held;
+mod memory;
 mod outside;
 mod params;
 mod sites;

@@ -3,9 +3,11 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
+use super::peer::mapped_for;
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line, case};
 use crate::conformance::fixture::*;
+use crate::graphs::api::*;
 
 /// Writes down every attribute of an address, as facts: which pointer it is rather than its value.
 unsafe fn attributes(line: &mut Line, pointer: u64) {
@@ -68,6 +70,25 @@ pub const CASES: &[Case] = &[
         let mut pointer = 0;
         cuMemAllocAsync(&mut pointer, 1000, 0).must();
         attributes(line, pointer);
+    }),
+    case!("pointer/attribute/graph", |line| {
+        context();
+        let graph = graph();
+        let (_, address) = add_alloc(graph, &[], 1000);
+        cuGraphLaunch(instantiate(graph), 0).must();
+        cuCtxSynchronize().must();
+        attributes(line, address);
+    }),
+    case!("pointer/attribute/virtual", |line| {
+        context();
+        attributes(line, mapped_for(0, &[0]));
+    }),
+    case!("pointer/attribute/module", |line| {
+        context();
+        let mut address = 0;
+        let module = module();
+        cuModuleGetGlobal_v2(&mut address, null_mut(), module, c"buffer".as_ptr()).must();
+        attributes(line, address);
     }),
     case!("pointer/attribute/registered", |line| {
         context();

@@ -32,6 +32,8 @@ use crate::conformance::fixture::void;
 use crate::conformance::sides::Side;
 use crate::graphs::api::current;
 
+pub use virtual_memory::mapped_for;
+
 pub const CASES: [&[Case]; 20] = [
     access::CASES,
     capture::CASES,
