@@ -98,14 +98,16 @@ impl Graph {
     ///
     /// As [`instantiate`](Graph::instantiate).
     pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
-        let begun = Instant::now();
+        let mut begun = None;
         loop {
             let is_left = self.hierarchy().is_left();
             match self.try_instantiate(options) {
                 Err(Error::Instantiate {
                     reason: InstantiateFailure::HasExecutable,
                     ..
-                }) if is_left && begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                }) if is_left && begun.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {
+                    thread::sleep(PAUSE)
+                }
                 made => return made,
             }
         }
