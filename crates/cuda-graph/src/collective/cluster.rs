@@ -4,9 +4,12 @@
 //! Rank 0 listens at an address that all know. Each other rank connects and says which it is. Once
 //! all have come, rank 0 gives each the number by which NCCL's ranks find each other. So ranks that
 //! do not come are told by their numbers, within the timeout, before NCCL waits for them.
+//!
+//! Other programs may connect to rank 0, or listen where it is expected. Both sides begin with a
+//! word of their own, and neither waits for a stranger longer than the timeout.
 
 use std::env;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +18,9 @@ use crate::{Error, Result};
 
 /// What ranks say first, so that other programs' connections are told apart.
 const GREETING: u64 = u64::from_le_bytes(*b"cudagrph");
+/// What rank 0 answers first. It differs from the greeting: a connection to a free port of this
+/// machine may reach itself.
+const ANSWER: u64 = u64::from_le_bytes(*b"cudarank");
 /// How often a rank looks again whether others are there.
 const PERIOD: Duration = Duration::from_millis(20);
 /// The port, where nobody says another.
@@ -67,7 +73,8 @@ impl Cluster {
     ///
     /// [`Error::NoCommunicator`] for variables that say no number, or a rank that is none.
     pub fn from_environment() -> Result<Cluster> {
-        Cluster::of(|name| env::var(name).ok())
+        // What is not Unicode is no number, not nothing.
+        Cluster::of(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))
     }
 
     fn of(get: impl Fn(&str) -> Option<String>) -> Result<Cluster> {
@@ -125,11 +132,16 @@ impl Cluster {
                 "rank {rank} of {size} ranks, counted from 0"
             )));
         }
+        let host: String = host.into();
+        // As in URLs, an address of IPv6 may come in brackets. Look-ups take none.
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
         Ok(Cluster {
             rank,
             size,
             local_rank,
-            address: (host.into(), port),
+            address: (bare.map_or_else(|| host.clone(), str::to_owned), port),
         })
     }
 
@@ -149,72 +161,96 @@ impl Cluster {
         self.local_rank
     }
 
-    /// Meets the other ranks. All get what `make` makes, which rank 0 calls.
+    /// Meets the other ranks. All get what `make` makes, which rank 0 calls once all have come:
+    /// NCCL begins a thread for each number, which stays.
     pub(super) fn meet(
         &self,
         timeout: Duration,
         make: impl FnOnce() -> Result<[u8; 128]>,
     ) -> Result<[u8; 128]> {
-        let end = Instant::now() + timeout;
+        let end = Deadline::after(timeout);
         match self.rank {
-            0 => self.receive(end, &make()?),
+            0 => self.receive(end, make),
             _ => self.connect(end),
         }
     }
 
-    /// Waits for all other ranks, and gives each `id`.
-    fn receive(&self, end: Instant, id: &[u8; 128]) -> Result<[u8; 128]> {
+    /// Waits for all other ranks, and gives each what `make` makes.
+    fn receive(
+        &self,
+        end: Deadline,
+        make: impl FnOnce() -> Result<[u8; 128]>,
+    ) -> Result<[u8; 128]> {
         let (host, port) = &self.address;
-        let listener = TcpListener::bind(("0.0.0.0", *port))
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        let listener = self
+            .listen()
             .map_err(|error| refused(format!("rank 0 cannot listen at {host}:{port}: {error}")))?;
         let mut others: Vec<Option<TcpStream>> = (1..self.size).map(|_| None).collect();
+        let mut guests: Vec<Guest> = Vec::new();
         while others.iter().any(Option::is_none) {
-            let Ok((stream, _)) = listener.accept() else {
-                if Instant::now() >= end {
-                    let ranks = (1..).zip(&others);
-                    let missing: Vec<u32> = ranks
-                        .filter(|(_, other)| other.is_none())
-                        .map(|(rank, _)| rank)
-                        .collect();
-                    return Err(refused(format!("ranks {missing:?} did not come")));
-                }
-                thread::sleep(PERIOD);
-                continue;
-            };
-            // Whoever says nothing, or something else, is none of the ranks.
-            let Some([rank, size]) = greeted(&stream, end) else {
-                continue;
-            };
-            let place = others.get_mut((rank as usize).wrapping_sub(1));
-            match place {
-                Some(place) if size == self.size && place.is_none() => *place = Some(stream),
-                _ => {
-                    return Err(refused(format!(
-                        "a process came as rank {rank} of {size}, to {} ranks, not for the first \
-                         time or to the wrong ones",
-                        self.size
-                    )));
+            if end.is_over() {
+                let ranks = (1..).zip(&others);
+                let missing: Vec<u32> = ranks
+                    .filter(|(_, other)| other.is_none())
+                    .map(|(rank, _)| rank)
+                    .collect();
+                return Err(refused(format!("ranks {missing:?} did not come")));
+            }
+            let came = (0..AT_ONCE).map_while(|_| listener.accept().ok());
+            guests.extend(came.filter_map(|(stream, _)| Guest::new(stream).ok()));
+            for mut guest in std::mem::take(&mut guests) {
+                let [rank, size] = match guest.listen() {
+                    Heard::All(words) => words,
+                    Heard::NotYet => {
+                        guests.push(guest);
+                        continue;
+                    }
+                    // Whoever says nothing, or something else, is none of the ranks.
+                    Heard::Stranger => continue,
+                };
+                let place = others.get_mut((rank as usize).wrapping_sub(1));
+                match place {
+                    Some(place) if size == self.size && place.is_none() => {
+                        *place = Some(guest.stream);
+                    }
+                    _ => {
+                        return Err(refused(format!(
+                            "a process came as rank {rank} of {size}, to {} ranks, not for the \
+                             first time or to the wrong ones",
+                            self.size
+                        )));
+                    }
                 }
             }
+            thread::sleep(PERIOD);
         }
+        let id = make()?;
+        let mut words = ANSWER.to_le_bytes().to_vec();
+        words.extend(id);
         for (rank, other) in (1..).zip(others) {
             let mut stream = other.expect("all have come");
             let gone = |error| refused(format!("rank {rank} is gone: {error}"));
-            stream.write_all(id).map_err(gone)?;
+            stream.write_all(&words).map_err(gone)?;
         }
-        Ok(*id)
+        Ok(id)
+    }
+
+    /// Listens on all interfaces: by IPv6 if the host has no other address.
+    fn listen(&self) -> io::Result<TcpListener> {
+        let (host, port) = &self.address;
+        let found = (host.as_str(), *port).to_socket_addrs();
+        let is_v6 = found.is_ok_and(|mut found| found.all(|address| address.is_ipv6()));
+        let listener = TcpListener::bind((if is_v6 { "::" } else { "0.0.0.0" }, *port))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
     }
 
     /// Says to rank 0 which this is, and waits for what it gives.
-    fn connect(&self, end: Instant) -> Result<[u8; 128]> {
+    fn connect(&self, end: Deadline) -> Result<[u8; 128]> {
         let (host, port) = &self.address;
         let mut last = None;
-        while Instant::now() < end {
-            let connected = (host.as_str(), *port)
-                .to_socket_addrs()
-                .and_then(|addresses| TcpStream::connect(&*addresses.collect::<Vec<_>>()));
-            match connected.and_then(|stream| self.greet(stream, end)) {
+        while !end.is_over() {
+            match self.dial(end).and_then(|stream| self.greet(stream, end)) {
                 Ok(id) => return Ok(id),
                 Err(error) => last = Some(error),
             }
@@ -227,34 +263,131 @@ impl Cluster {
         )))
     }
 
-    fn greet(&self, mut stream: TcpStream, end: Instant) -> std::io::Result<[u8; 128]> {
-        stream.set_read_timeout(Some(left(end)))?;
+    /// Connects to the first address of the host that answers.
+    fn dial(&self, end: Deadline) -> io::Result<TcpStream> {
+        /// So long one address is tried before the next.
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let (host, port) = &self.address;
+        let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address");
+        for address in (host.as_str(), *port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, end.left().min(PATIENCE)) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn greet(&self, mut stream: TcpStream, end: Deadline) -> io::Result<[u8; 128]> {
         let mut words = GREETING.to_le_bytes().to_vec();
         words.extend(self.rank.to_le_bytes());
         words.extend(self.size.to_le_bytes());
         stream.write_all(&words)?;
+        let mut answer = [0; 8];
+        read(&mut stream, &mut answer, end)?;
+        if u64::from_le_bytes(answer) != ANSWER {
+            let why = "another program listens there";
+            return Err(io::Error::new(ErrorKind::InvalidData, why));
+        }
         let mut id = [0; 128];
-        stream.read_exact(&mut id)?;
+        read(&mut stream, &mut id, end)?;
         Ok(id)
     }
 }
 
-/// How long there is; never nothing, which would be for ever.
-fn left(end: Instant) -> Duration {
-    end.saturating_duration_since(Instant::now()).max(PERIOD)
+/// Fills `bytes`, if they come in time.
+fn read(stream: &mut TcpStream, mut bytes: &mut [u8], end: Deadline) -> io::Result<()> {
+    while !bytes.is_empty() {
+        if end.is_over() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(end.left()))?;
+        match stream.read(bytes) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => bytes = &mut bytes[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
-/// The rank and size that somebody says who connected.
-fn greeted(mut stream: &TcpStream, end: Instant) -> Option<[u32; 2]> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    stream.set_nonblocking(false).ok()?;
-    let patience = left(end).min(PATIENCE);
-    stream.set_read_timeout(Some(patience)).ok()?;
-    let mut words = [0; 16];
-    stream.read_exact(&mut words).ok()?;
-    let greeting = u64::from_le_bytes(words[..8].try_into().ok()?);
-    let number = |at: usize| Some(u32::from_le_bytes(words[at..at + 4].try_into().ok()?));
-    (greeting == GREETING).then_some([number(8)?, number(12)?])
+/// When a wait is over. `None` is never: the timeout is longer than clocks count.
+#[derive(Clone, Copy)]
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    fn after(timeout: Duration) -> Deadline {
+        Deadline(Instant::now().checked_add(timeout))
+    }
+
+    fn is_over(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// How long there is; never nothing, which sockets take for an error.
+    fn left(self) -> Duration {
+        let left = |end: Instant| end.saturating_duration_since(Instant::now());
+        self.0.map_or(Duration::MAX, left).max(PERIOD)
+    }
+}
+
+/// So many connections are taken before those that came are heard.
+const AT_ONCE: usize = 128;
+
+/// Somebody who connected, until it has said which rank it is.
+struct Guest {
+    stream: TcpStream,
+    came: Instant,
+    said: [u8; 16],
+    heard: usize,
+}
+
+enum Heard {
+    /// Rank and size.
+    All([u32; 2]),
+    NotYet,
+    Stranger,
+}
+
+impl Guest {
+    fn new(stream: TcpStream) -> io::Result<Guest> {
+        stream.set_nonblocking(true)?;
+        Ok(Guest {
+            stream,
+            came: Instant::now(),
+            said: [0; 16],
+            heard: 0,
+        })
+    }
+
+    /// Takes what it has said by now.
+    fn listen(&mut self) -> Heard {
+        /// How long a guest may take.
+        const PATIENCE: Duration = Duration::from_secs(2);
+        while self.heard < self.said.len() {
+            match self.stream.read(&mut self.said[self.heard..]) {
+                Ok(0) => return Heard::Stranger,
+                Ok(count) => self.heard += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return match self.came.elapsed() < PATIENCE {
+                        true => Heard::NotYet,
+                        false => Heard::Stranger,
+                    };
+                }
+                Err(_) => return Heard::Stranger,
+            }
+        }
+        let number = |at: usize| {
+            let bytes: [u8; 4] = std::array::from_fn(|byte| self.said[at + byte]);
+            u32::from_le_bytes(bytes)
+        };
+        match self.said[..8] == GREETING.to_le_bytes() {
+            true => Heard::All([number(8), number(12)]),
+            false => Heard::Stranger,
+        }
+    }
 }
 
 fn refused(why: String) -> Error {
@@ -373,7 +506,7 @@ mod tests {
                 scope.spawn(move || {
                     let cluster = Cluster::new(rank, 4, rank, "127.0.0.1", port).unwrap();
                     let error = cluster
-                        .meet(timeout, || Ok([1; 128]))
+                        .meet(timeout, || panic!("not all came"))
                         .unwrap_err()
                         .to_string();
                     let told = match rank {
@@ -400,5 +533,86 @@ mod tests {
             ranks.map(|rank| rank.join().unwrap()).into()
         });
         assert_eq!(refused, [true; 3]);
+    }
+
+    fn of_two(rank: u32, host: &str, port: u16) -> Cluster {
+        Cluster::new(rank, 2, rank, host, port).unwrap()
+    }
+
+    /// Both ranks of two, by a host.
+    fn pair_meets(host: &str, timeout: Duration) {
+        let port = port();
+        let ids = thread::scope(|scope| {
+            let begin =
+                |rank| scope.spawn(move || of_two(rank, host, port).meet(timeout, || Ok([9; 128])));
+            [0, 1].map(begin).map(|rank| rank.join().unwrap())
+        });
+        for id in ids {
+            assert_eq!(id.unwrap(), [9; 128]);
+        }
+    }
+
+    #[test]
+    fn the_longest_timeout_is_never() {
+        pair_meets("127.0.0.1", Duration::MAX);
+    }
+
+    #[test]
+    fn all_meet_by_ipv6() {
+        if TcpListener::bind("[::1]:0").is_err() {
+            println!("skipped: this machine has no IPv6");
+            return;
+        }
+        for host in ["::1", "[::1]"] {
+            pair_meets(host, Duration::from_secs(20));
+        }
+    }
+
+    #[test]
+    fn silent_strangers_hold_nobody_up() {
+        let port = port();
+        thread::scope(|scope| {
+            let timeout = Duration::from_secs(5);
+            let first =
+                scope.spawn(move || of_two(0, "127.0.0.1", port).meet(timeout, || Ok([9; 128])));
+            let mut strangers = Vec::new();
+            while strangers.len() < 20 {
+                strangers.extend(TcpStream::connect(("127.0.0.1", port)));
+                thread::sleep(PERIOD / 4);
+            }
+            let second = of_two(1, "127.0.0.1", port).meet(timeout, || unreachable!());
+            assert_eq!(second.unwrap(), [9; 128]);
+            assert_eq!(first.join().unwrap().unwrap(), [9; 128]);
+        });
+    }
+
+    #[test]
+    fn another_program_is_not_rank_0() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.write_all(&[b'x'; 400]);
+            }
+        });
+        let timeout = Duration::from_millis(300);
+        let met = of_two(1, "127.0.0.1", port).meet(timeout, || unreachable!());
+        let error = met.unwrap_err().to_string();
+        assert!(error.contains("another program listens there"), "{error}");
+    }
+
+    #[test]
+    fn who_takes_no_connection_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+            waiting.push(stream);
+            assert!(waiting.len() < 100_000, "the queue has an end");
+        }
+        let (timeout, begun) = (Duration::from_millis(300), Instant::now());
+        let met = of_two(1, "127.0.0.1", address.port()).meet(timeout, || unreachable!());
+        assert!(met.is_err());
+        assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }

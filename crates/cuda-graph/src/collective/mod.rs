@@ -55,6 +55,9 @@ pub enum Engine {
 #[non_exhaustive]
 pub struct CommunicatorOptions {
     /// How long work may wait without any collective getting on. Then the communicator fails.
+    ///
+    /// NCCL does not tell how far its collectives are. With it, only turns of loops count: give it
+    /// longer than the longest work without one.
     pub timeout: Duration,
     /// The engine; the best that there is if none is asked for.
     pub engine: Option<Engine>,
@@ -169,6 +172,11 @@ impl Communicator {
         options: &CommunicatorOptions,
     ) -> Result<Vec<Communicator>> {
         driver::choose()?;
+        if contexts.is_empty() {
+            return Err(Error::NoCommunicator {
+                why: "it has no ranks".into(),
+            });
+        }
         let engines = match choose(contexts, options.engine)? {
             Engine::Plain => {
                 plain::check(contexts.len())?;
@@ -368,6 +376,14 @@ impl Communicator {
 
     /// The launch of this rank's messages.
     pub(crate) fn launch_exchange(&self, messages: &[Message<'_>]) -> Result<Launch> {
+        const MOST: usize = plain::exchange::MOST;
+        if messages.len() > MOST {
+            return Err(Error::OutOfRange {
+                start: 0,
+                end: messages.len(),
+                len: MOST,
+            });
+        }
         match &self.end.engine {
             Working::Plain(group) => {
                 plain::exchange::launch(group, self.context(), self.rank(), messages)

@@ -182,17 +182,18 @@ impl Rank {
         timeout: Duration,
     ) -> Result<Arc<Rank>> {
         let library = library()?;
-        let comm = start(library, context, (rank, size), id, timeout)?;
+        let fresh = start(library, context, (rank, size), id, timeout)?;
         let stream = context
             .new_stream()
             .map_err(Error::call("cuStreamCreate"))?;
+        let words = PinnedBuffer::portable(context, 2)?;
         let joined = Arc::new(Rank {
             library,
             rank,
             context: context.clone(),
-            comm: Mutex::new(Some(comm)),
+            comm: Mutex::new(Some(fresh.take())),
             stream,
-            words: PinnedBuffer::portable(context, 2)?,
+            words,
             failure: Mutex::new(None),
             peers: OnceLock::new(),
             captured: Mutex::default(),
@@ -300,14 +301,8 @@ impl Rank {
         self.part_with(move |library| unsafe { library.ncclCommAbort(comm) });
     }
 
-    /// Lets NCCL's communicator go, on a thread of its own: that may wait for graphs, or for other
-    /// ranks.
     fn part_with(&self, part: impl FnOnce(&Library) -> Result<()> + Send + 'static) {
-        let (library, context) = (self.library, self.context.clone());
-        parting::begin(move || {
-            let gone = driver::bind(&context).and_then(|()| part(library));
-            driver::log_leak("a communicator of NCCL's", gone);
-        });
+        part_with(self.library, self.context.clone(), part);
     }
 
     /// Why it failed, if it did.
@@ -457,6 +452,19 @@ impl Rank {
     }
 }
 
+/// Lets NCCL's communicator go, on a thread of its own: that may wait for graphs, or for other
+/// ranks.
+fn part_with(
+    library: &'static Library,
+    context: Arc<CudaContext>,
+    part: impl FnOnce(&Library) -> Result<()> + Send + 'static,
+) {
+    parting::begin(move || {
+        let gone = driver::bind(&context).and_then(|()| part(library));
+        driver::log_leak("a communicator of NCCL's", gone);
+    });
+}
+
 /// All ranks that are there.
 fn live() -> MutexGuard<'static, Vec<Weak<Rank>>> {
     static LIVE: Mutex<Vec<Weak<Rank>>> = Mutex::new(Vec::new());
@@ -504,6 +512,34 @@ fn nothing(context: &Arc<CudaContext>) -> Result<Launch> {
     })
 }
 
+/// A communicator of NCCL's that no rank has yet. It is aborted if none takes it: one that is made
+/// too late, or for a rank that could not be made.
+struct Fresh {
+    library: &'static Library,
+    context: Arc<CudaContext>,
+    comm: Option<Comm>,
+}
+
+impl Fresh {
+    fn take(mut self) -> Comm {
+        self.comm.take().expect("it is taken once")
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        let Some(comm) = self.comm.take() else {
+            return;
+        };
+        parting::heed_the_end();
+        let context = self.context.clone();
+        // SAFETY: nobody else has the communicator.
+        part_with(self.library, context, move |library| unsafe {
+            library.ncclCommAbort(comm)
+        });
+    }
+}
+
 /// Makes NCCL's communicator, on a thread that is left behind if other ranks do not come.
 fn start(
     library: &'static Library,
@@ -511,7 +547,7 @@ fn start(
     (rank, size): (u32, u32),
     id: [u8; 128],
     timeout: Duration,
-) -> Result<Comm> {
+) -> Result<Fresh> {
     let (done, made) = channel();
     let context = context.clone();
     thread::spawn(move || {
@@ -521,8 +557,13 @@ fn start(
             // SAFETY: the context is current, and the place takes the handle.
             unsafe { library.ncclCommInitRank(&mut comm, size, UniqueId(id), rank) }
         });
+        let fresh = made.map(|()| Fresh {
+            library,
+            context,
+            comm: Some(comm),
+        });
         // Nobody waits any more if it took too long.
-        let _ = done.send(made.map(|()| comm));
+        let _ = done.send(fresh);
     });
     match made.recv_timeout(timeout) {
         Ok(made) => made,

@@ -2,8 +2,8 @@
 //! ranks.
 //!
 //! A program that ends while NCCL destroys a communicator crashes: its libraries go first. So the
-//! end of the program waits for the threads here, for a while, and none begins after that. Before
-//! it waits, it ends what ranks are still in: the driver would wait for their kernels for ever.
+//! end of the program waits for the threads here, for a while, and none begins after that. One of
+//! them ends what ranks are still in: the driver would wait for their kernels for ever.
 
 use std::ffi::c_int;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -50,33 +50,38 @@ pub(super) fn begin(part: impl FnOnce() + Send + 'static) {
     }
     all.running += 1;
     drop(all);
-    thread::spawn(move || {
-        /// Also after a panic.
-        struct Over;
-        impl Drop for Over {
-            fn drop(&mut self) {
-                threads().running -= 1;
-                CHANGED.notify_all();
-            }
+    /// Also after a panic, and if there is no thread.
+    struct Over;
+    impl Drop for Over {
+        fn drop(&mut self) {
+            threads().running -= 1;
+            CHANGED.notify_all();
         }
-        let _over = Over;
+    }
+    let over = Over;
+    let spawned = thread::Builder::new().spawn(move || {
+        let _over = over;
         part();
     });
+    if let Err(error) = spawned {
+        tracing::error!("no thread to let a communicator of NCCL's go, so it is leaked: {error}");
+    }
 }
 
-/// Waits until no thread runs, at most for [`PATIENCE`]. No other begins from now on.
+/// Waits until no thread runs, at most for [`PATIENCE`]. No other begins afterwards.
 extern "C" fn wait() {
-    // A panic would end the program as a crash.
-    contain("the end of the program", super::end_what_waits);
+    // On a thread: another may wait for other ranks inside NCCL, and hold what this needs. A panic
+    // would end the program as a crash.
+    contain("the end of the program", || begin(super::end_what_waits));
     let end = Instant::now() + PATIENCE;
     let mut all = threads();
-    all.ends = true;
     while all.running > 0 {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return;
+            break;
         }
         let waited = CHANGED.wait_timeout(all, left);
         (all, _) = waited.unwrap_or_else(PoisonError::into_inner);
     }
+    all.ends = true;
 }

@@ -14,12 +14,13 @@ use cudarc::driver::{CudaContext, LaunchConfig};
 
 use super::kernels::{self, HEAD};
 use super::{BOX, Group, Launch, Layout, TAKEN, THREADS};
+use crate::Result;
 use crate::collective::kind::{Call, CollectiveKind, ElementType};
 use crate::kernel::Arguments;
 use crate::memory::Region;
-use crate::{Error, Result};
 
-/// The most messages of a kernel: its parameters have room for 4096 bytes.
+/// The most messages of an exchange, of every engine: a kernel's parameters have room for 4096
+/// bytes.
 pub(in crate::collective) const MOST: usize = 64;
 /// The words of an entry: where the values lie, their bytes, what the message is in two numbers,
 /// and whose it is.
@@ -48,20 +49,13 @@ impl Message<'_> {
     }
 }
 
-/// The launch of a rank's messages.
+/// The launch of a rank's messages, of which there are at most [`MOST`].
 pub(in crate::collective) fn launch(
     group: &Group,
     context: &Arc<CudaContext>,
     rank: u32,
     messages: &[Message<'_>],
 ) -> Result<Launch> {
-    if messages.len() > MOST {
-        return Err(Error::OutOfRange {
-            start: 0,
-            end: messages.len(),
-            len: MOST,
-        });
-    }
     let mut lanes: Vec<(bool, u32)> = Vec::new();
     let mut table = [0u64; MOST * ENTRY];
     for (entry, message) in table.chunks_mut(ENTRY).zip(messages) {

@@ -11,6 +11,7 @@ mod messages;
 mod nccl;
 mod order;
 mod random;
+mod second_attack;
 mod sharing;
 
 use std::sync::Arc;

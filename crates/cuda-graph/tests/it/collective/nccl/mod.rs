@@ -75,10 +75,11 @@ fn are_kernels() -> bool {
 type Case = (&'static str, fn(&Communicator));
 
 /// What ranks do, each in a process of its own, by the name of the test that starts them.
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     ("every_kind", ranks::every_kind_of),
     ("leaves_early", ranks::leave),
     ("never_launches", ranks::never_launch),
+    ("ends_with_a_launch", ranks::end_with_a_launch),
     ("other_communicators", ranks::change),
     ("many_threads", ranks::run_threads),
     ("goes_on_without", ranks::go_on),
@@ -163,7 +164,8 @@ fn rank() {
     let device = cuda_graph::device(cluster.local_rank() as usize).unwrap();
     let case = std::env::var(CASE).expect("another test starts this one");
     let timeout = match &case[..] {
-        "never_launches" | "killed_in_a_loop" | "stays_in_a_loop" | "goes_on_without" => 3,
+        "never_launches" | "ends_with_a_launch" | "killed_in_a_loop" | "stays_in_a_loop"
+        | "goes_on_without" => 3,
         _ => 20,
     };
     let options = CommunicatorOptions::default().timeout(Duration::from_secs(timeout));

@@ -133,6 +133,31 @@ fn never_launches() {
         assert!(wrote[0].contains("nothing got on"), "{wrote:?}");
     }
 }
+
+/// Rank 0 ends without a wait for its launch, which the other never meets.
+pub(super) fn end_with_a_launch(communicator: &Communicator) {
+    if communicator.rank() == 1 {
+        return std::thread::sleep(Duration::from_secs(6));
+    }
+    let stream = communicator.context().new_stream().unwrap();
+    let own = numbers(communicator, 1, 1000);
+    let graph = Graph::new(communicator.context()).unwrap();
+    let sum = CollectiveOp::all_reduce(communicator, &own, &own, Reduction::Sum).unwrap();
+    graph.add(sum, ()).unwrap();
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    // An end that hangs is told.
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(30));
+        println!("the process does not end");
+        std::process::abort();
+    });
+}
+
+#[test]
+fn ends_with_a_launch() {
+    in_graphs(2, "ends_with_a_launch");
+}
+
 /// Another communicator, whose ranks are turned round, is another shape of a step: nodes keep theirs.
 pub(super) fn change(first: &Communicator) {
     let rank = first.rank();
