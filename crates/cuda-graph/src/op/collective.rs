@@ -294,8 +294,9 @@ impl CollectiveOp {
             }
             Launch::Captured(captured) => {
                 let launch = KernelOp::read(captured.node())?;
-                owners.extend(work.owners());
+                // What NCCL made of the memory goes first.
                 owners.push(captured);
+                owners.extend(work.owners());
                 // SAFETY: what it uses is NCCL's, which `captured` keeps, and the operation's
                 // memory.
                 Form::Launch(unsafe { launch.assume_owned() })

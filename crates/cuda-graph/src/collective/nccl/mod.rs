@@ -23,7 +23,7 @@ use std::ffi::c_int;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeType, CUstream, CUstreamCaptureMode};
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr, LaunchConfig};
@@ -233,7 +233,7 @@ impl Rank {
                 library.ncclGroupEnd().and(messages)
             }
         })?;
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while !driver::stream::is_over(stream)? {
             if begun.elapsed() >= timeout || self.failure().is_some() {
                 let failure = CollectiveFailure::TimedOut {
@@ -471,15 +471,41 @@ fn live() -> MutexGuard<'static, Vec<Weak<Rank>>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Aborts the ranks whose launches wait for others of this process: the program ends, and nobody
-/// will launch those.
+/// Aborts the ranks whose launches wait for others, which the driver would wait for: the program
+/// ends, and those of this process are launched by nobody any more. Other processes' may still
+/// come, for a while.
 fn end_what_waits() {
+    const LAST: Duration = Duration::from_secs(3);
     let ranks: Vec<Arc<Rank>> = live().iter().filter_map(Weak::upgrade).collect();
-    for rank in &ranks {
+    let aborted = |rank: &Rank| rank.fail(CollectiveFailure::Aborted { rank: rank.rank });
+    let (is_over, over) = channel();
+    let mut running = Vec::new();
+    for (number, rank) in ranks.iter().enumerate() {
         if !is_idle(&rank.context) {
-            rank.fail(CollectiveFailure::Aborted { rank: rank.rank });
+            aborted(rank);
+            continue;
+        }
+        let (context, is_over) = (rank.context.clone(), is_over.clone());
+        // Not waited for: it may take for ever.
+        let waits = thread::Builder::new().spawn(move || {
+            let _ = driver::capture::undisturbed(|| context.synchronize());
+            let _ = is_over.send(number);
+        });
+        if waits.is_ok() {
+            running.push(number);
         }
     }
+    let end = Instant::now() + LAST;
+    while !running.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        match over.recv_timeout(left) {
+            Ok(number) => running.retain(|other| *other != number),
+            Err(_) => break,
+        }
+    }
+    running
+        .into_iter()
+        .for_each(|number| aborted(&ranks[number]));
     // What a rank lets go would begin another thread.
     std::mem::forget(ranks);
 }
