@@ -184,7 +184,6 @@ impl Lower<'_> {
         mut access: Access,
         index: Option<(Value, IntCC, Value)>,
     ) -> Value {
-        let next = self.fresh_block();
         let log2 = access.log2 as u8;
         if self.form() == Form::Once && self.many_contexts() {
             // One access stands for a whole group's, but not all may do what the first may.
@@ -198,12 +197,15 @@ impl Lower<'_> {
             (Some(Space::Global), _) => Window::Global,
             _ => Window::Host,
         };
+        let is_checked = self.lanes.as_ref().is_some_and(|lanes| lanes.checked);
         let window = match access.window {
+            Window::Host | Window::Global if is_checked => return first,
             Window::Host | Window::Global => None,
             Window::Shared => Some((Entry::SharedBase, Entry::SharedUnitsLess(log2, less))),
             Window::Local => Some((Entry::LocalBase, Entry::LocalUnitsLess(log2, less))),
             Window::Params => Some((Entry::Params, Entry::ParamUnits(log2))),
         };
+        let next = self.fresh_block();
         let (distance, units, base) = match window {
             Some((base, units)) => (first, self.entry(units), Some(self.entry(base))),
             None => {

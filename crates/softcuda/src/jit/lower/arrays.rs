@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 
 use super::Lower;
@@ -60,11 +60,61 @@ pub(super) fn pointers(body: &Body) -> HashMap<RegId, u32> {
     pointers
 }
 
+/// Accesses to elements of an array.
+struct Elements {
+    /// The register that holds the element's number.
+    index: RegId,
+    /// By how much the lowest access is below that.
+    less: i64,
+    /// The numbers below this are inside.
+    count: Value,
+}
+
 impl Lower<'_> {
     /// Whether the accesses of this step are inside of the array that they are made to; `None`
     /// where that is not known of any array. The lowest is `low` bytes from the register that is
     /// its base.
     pub(super) fn inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
+        let index = self.runs.elements.get(&self.step)?.index;
+        if self.form() == Form::Once && !matches!(self.kept_of(index), Kept::One(_)) {
+            return None;
+        }
+        let Elements { index, less, count } = self.elements(low, access)?;
+        let index = self.read(&Arg::Reg(index), Type::B32);
+        let index = match less {
+            0 => index,
+            less => self.b.ins().iadd_imm(index, -less),
+        };
+        Some(self.b.ins().icmp(IntCC::UnsignedLessThan, index, count))
+    }
+
+    /// Whether the access of each thread of a group is, where their numbers are in vectors.
+    pub(super) fn all_inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
+        let element = *self.runs.elements.get(&self.step)?;
+        let Kept::Vectors(variables) = self.kept_of(element.index) else {
+            return None;
+        };
+        let Elements { less, count, .. } = self.elements(low, access)?;
+        let mut largest = None;
+        for variable in variables {
+            let index = self.b.use_var(variable);
+            let mut index = self.as_vector(index, types::I32X4);
+            if less != 0 {
+                let less = self.b.ins().iconst(types::I32, less);
+                let less = self.b.ins().splat(types::I32X4, less);
+                index = self.b.ins().isub(index, less);
+            }
+            largest = Some(match largest {
+                None => index,
+                Some(other) => self.b.ins().umax(other, index),
+            });
+        }
+        let count = self.b.ins().splat(types::I32X4, count);
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, largest?, count);
+        Some(self.b.ins().vall_true(inside))
+    }
+
+    fn elements(&mut self, low: i64, access: &Access) -> Option<Elements> {
         if matches!(self.frame, Frame::Device { .. }) {
             return None;
         }
@@ -83,9 +133,6 @@ impl Lower<'_> {
             Err(_) if low.unsigned_abs().is_multiple_of(by) => (0, low.unsigned_abs() / by),
             Err(_) => return None,
         };
-        if self.form() == Form::Once && !matches!(self.kept_of(element.index), Kept::One(_)) {
-            return None;
-        }
         let farthest = access.offsets.iter().max()? + access.stride * (access.threads - 1);
         let array = Array {
             param,
@@ -96,12 +143,10 @@ impl Lower<'_> {
             write: access.write,
         };
         let number = self.unit.array(array)?;
-        let count = self.entry(Entry::ArrayCount(number));
-        let index = self.read(&Arg::Reg(element.index), Type::B32);
-        let index = match i64::try_from(less).ok()? {
-            0 => index,
-            less => self.b.ins().iadd_imm(index, -less),
-        };
-        Some(self.b.ins().icmp(IntCC::UnsignedLessThan, index, count))
+        Some(Elements {
+            index: element.index,
+            less: i64::try_from(less).ok()?,
+            count: self.entry(Entry::ArrayCount(number)),
+        })
     }
 }

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
-use ptx::ast::Type;
+use ptx::ast::{Space, Type};
 use smallvec::SmallVec;
 
 use super::agreement::Agreement;
@@ -11,6 +11,7 @@ use super::{ENDED, Form, Kept, in_vector, vector_of};
 use crate::jit::decode::{Arg, Flow, Halves, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
+use crate::jit::runtime::access::Access;
 use crate::jit::spmd::{Class, WIDTH, Way};
 
 impl Lower<'_> {
@@ -73,7 +74,7 @@ impl Lower<'_> {
             }
             Way::Each => match instruction.operation.halves() {
                 Some(halves) if self.by_halves(halves) => {}
-                _ => self.each(instruction, None, |_| true),
+                _ => self.each_of_all(instruction),
             },
             Way::Control => unreachable!("done above"),
         }
@@ -155,6 +156,41 @@ impl Lower<'_> {
         true
     }
 
+    /// Thread after thread. Where one check tells that all accesses are inside of an array, none has
+    /// one of its own.
+    fn each_of_all(&mut self, instruction: &Instruction) {
+        let Some(inside) = self.all_inside(instruction) else {
+            return self.each(instruction, None, |_| true);
+        };
+        let (fast, slow, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
+        self.b.ins().brif(inside, fast, &[], slow, &[]);
+        self.lanes().written.clear();
+        for (block, checked) in [(slow, false), (fast, true)] {
+            self.enter(block);
+            self.lanes().checked = checked;
+            for lane in 0..WIDTH {
+                self.set_form(Form::Lane(lane));
+                instruction.operation.lower(self);
+            }
+            self.b.ins().jump(next, &[]);
+        }
+        self.lanes().checked = false;
+        self.enter(next);
+        self.gather_written(instruction);
+    }
+
+    /// Whether all threads' accesses are inside of an array, as a predicate; `None` where one check
+    /// does not tell.
+    fn all_inside(&mut self, instruction: &Instruction) -> Option<Value> {
+        let access = instruction.operation.plain_access()?;
+        let is_host = matches!(access.space, None | Some(Space::Global));
+        if !is_host || self.group.is_some() {
+            return None;
+        }
+        self.set_form(Form::Once);
+        self.all_inside_array(access.offset, &Access::one(access.size, access.write))
+    }
+
     /// Thread after thread; only those that have a bit set, where there are bits. The others keep
     /// what they have in registers that are `kept`.
     pub(super) fn each(
@@ -186,6 +222,11 @@ impl Lower<'_> {
                 self.enter(next);
             }
         }
+        self.gather_written(instruction);
+    }
+
+    /// Puts what the threads have written one after the other into registers.
+    fn gather_written(&mut self, instruction: &Instruction) {
         self.set_form(Form::Once);
         for register in &instruction.writes {
             let variables: Option<Vec<Variable>> = (0..WIDTH)
