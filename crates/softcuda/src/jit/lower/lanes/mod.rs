@@ -108,6 +108,8 @@ pub(in crate::jit::lower) struct Lanes {
     /// The threads for which the operation counts; all, where there is none.
     mask: Option<RegId>,
     masks_by_false: bool,
+    /// The operation is one thread's, which stands for those that come to it.
+    pub by_one: bool,
     /// By branch, what it leads to by masks.
     by_masks: HashMap<usize, masks::ByMasks>,
     /// For each group of accesses, what [`Lower::group_bases`] is for one thread: by thread.
@@ -318,6 +320,7 @@ impl Lower<'_> {
             halves: HashMap::new(),
             mask: None,
             masks_by_false: false,
+            by_one: false,
             by_masks: HashMap::new(),
             bases: vec![[None; WIDTH]; self.groups.groups.len()],
             group_blocks: (0..count).map(|_| self.b.create_block()).collect(),
