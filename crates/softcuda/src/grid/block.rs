@@ -27,7 +27,7 @@ use crate::jit::runtime::access::Accesses;
 use crate::jit::spmd::WIDTH;
 
 /// The most threads a block has.
-pub(super) const MOST_THREADS: usize = 1024;
+pub(crate) const MOST_THREADS: usize = 1024;
 /// The most warps a block has.
 pub(super) const MOST_WARPS: usize = MOST_THREADS / 32;
 

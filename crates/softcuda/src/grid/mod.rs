@@ -43,7 +43,7 @@ mod worker;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use block::has_contexts;
+pub(crate) use block::{MOST_THREADS, has_contexts};
 use device_functions::condition::Conditions;
 use launch::{Fault, Launch};
 pub(crate) use pool::workers;

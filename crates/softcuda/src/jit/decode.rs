@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Pos, Type};
 use smallvec::SmallVec;
 
-use super::lower::{Lower, PlainAccess, Term};
+use super::lower::{Lower, PlainAccess, Term, WeakAccess};
 use super::program::{Function, Tables};
 use super::resolve::{isa, types};
 use super::spmd::WIDTH;
@@ -340,6 +340,12 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// The operation is a load or store at a register plus an offset, whose check may be made
     /// together with others'.
     fn plain_access(&self) -> Option<PlainAccess> {
+        None
+    }
+
+    /// The operation is a load or store that no other thread may look at meanwhile, in a space that
+    /// is the same for all threads of the block.
+    fn weak_access(&self) -> Option<WeakAccess<'_>> {
         None
     }
 

@@ -185,7 +185,8 @@ impl Lower<'_> {
         index: Option<(Value, IntCC, Value)>,
     ) -> Value {
         let log2 = access.log2 as u8;
-        if self.form() == Form::Once && self.many_contexts() {
+        let by_one = self.lanes.as_ref().is_some_and(|lanes| lanes.by_one);
+        if self.form() == Form::Once && self.many_contexts() && !by_one {
             // One access stands for a whole group's, but not all may do what the first may.
             access.threads = WIDTH as u64;
         }

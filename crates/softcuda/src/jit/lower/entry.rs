@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::mem::offset_of;
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{Inst, InstBuilder, MemFlags, Type, Value, types};
+use cranelift_codegen::ir::{Inst, InstBuilder, MemFlags, StackSlot, Type, Value, types};
 
 use super::Lower;
+use super::function::slot;
 use super::lanes::Form;
 use crate::grid::context::{BlockContext, ThreadContext};
 
@@ -59,11 +60,48 @@ pub(super) struct Entries {
     /// The `ThreadContext` that the function was given.
     pub thread: Value,
     pub values: HashMap<Entry, Value>,
+    /// In the native stack, the values that groups take from there.
+    pub slots: HashMap<Entry, (Type, StackSlot)>,
 }
 
 impl Lower<'_> {
     /// A value of the entry block.
     pub(super) fn entry(&mut self, entry: Entry) -> Value {
+        match self.is_taken(entry) {
+            true => self.taken(entry),
+            false => self.entry_value(entry),
+        }
+    }
+
+    /// Whether what is lowered takes a value from the native stack: groups that go from wait to
+    /// wait do where they are in no loop of their own. There are too many such values to have them
+    /// all in registers, and to compute them again takes longer.
+    fn is_taken(&mut self, entry: Entry) -> bool {
+        let is_one = matches!(
+            entry,
+            Entry::SharedBase | Entry::SharedUnitsLess(..) | Entry::ArrayCount(_)
+        );
+        is_one && self.form() != Form::Thread && self.entry.end.is_some() && self.is_straight()
+    }
+
+    fn taken(&mut self, entry: Entry) -> Value {
+        let (ty, from) = match self.entry.slots.get(&entry) {
+            Some(known) => *known,
+            None => {
+                let value = self.entry_value(entry);
+                let (ty, to) = (self.b.func.dfg.value_type(value), slot(&mut self.b, 8));
+                if let Some(end) = self.entry.end {
+                    let mut cursor = FuncCursor::new(self.b.func).at_inst(end);
+                    cursor.ins().stack_store(value, to, 0);
+                }
+                self.entry.slots.insert(entry, (ty, to));
+                (ty, to)
+            }
+        };
+        self.b.ins().stack_load(ty, from, 0)
+    }
+
+    fn entry_value(&mut self, entry: Entry) -> Value {
         if let Some(value) = self.entry.values.get(&entry) {
             return *value;
         }
@@ -74,7 +112,7 @@ impl Lower<'_> {
             Entry::SharedUnitsLess(log2, less) => self.entry_less(Entry::SharedUnits(log2), less),
             Entry::LocalUnitsLess(log2, less) => self.entry_less(Entry::LocalUnits(log2), less),
             Entry::ArrayCount(number) => {
-                let counts = self.entry(Entry::Arrays);
+                let counts = self.entry_value(Entry::Arrays);
                 let flags = MemFlags::trusted().with_readonly().with_can_move();
                 let at = 4 * number as i32;
                 self.at_entry(|cursor| cursor.ins().load(types::I32, flags, counts, at))
@@ -117,12 +155,12 @@ impl Lower<'_> {
     }
 
     fn entry_shift(&mut self, size: Entry, log2: u8) -> Value {
-        let size = self.entry(size);
+        let size = self.entry_value(size);
         self.at_entry(|cursor| cursor.ins().ushr_imm(size, i64::from(log2)))
     }
 
     fn entry_less(&mut self, units: Entry, less: u32) -> Value {
-        let units = self.entry(units);
+        let units = self.entry_value(units);
         self.at_entry(|cursor| {
             let floor = cursor.ins().iconst(types::I64, i64::from(less));
             let units = cursor.ins().umax(units, floor);

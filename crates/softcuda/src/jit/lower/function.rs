@@ -131,6 +131,7 @@ pub(crate) fn lower(
             thread_end: None,
             thread: params[0],
             values: HashMap::new(),
+            slots: HashMap::new(),
         },
         imports: HashMap::new(),
         outside: HashMap::new(),

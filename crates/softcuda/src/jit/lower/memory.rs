@@ -29,6 +29,17 @@ struct Access {
     parameter: bool,
 }
 
+/// A load or store that no other thread may look at meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeakAccess<'a> {
+    /// Of shared memory; otherwise of global memory.
+    pub shared: bool,
+    /// One, or the elements of a vector.
+    pub registers: &'a [Arg],
+    /// Of each.
+    pub ty: Type,
+}
+
 #[derive(Debug)]
 struct Load(Access);
 
@@ -234,6 +245,20 @@ impl Access {
         }
     }
 
+    fn weak(&self) -> Option<WeakAccess<'_>> {
+        let shared = match self.reach {
+            Reach::Own(Some(Space::Shared)) => true,
+            Reach::Own(Some(Space::Global)) => false,
+            _ => return None,
+        };
+        let weak = !self.ordered && !self.release;
+        weak.then_some(WeakAccess {
+            shared,
+            registers: &self.registers,
+            ty: self.ty,
+        })
+    }
+
     /// Threads that run at the same time may access it.
     fn is_shared_widely(&self) -> bool {
         matches!(self.reach.space(), None | Some(Space::Global))
@@ -357,6 +382,10 @@ impl Operation for Load {
     fn plain_access(&self) -> Option<PlainAccess> {
         self.0.plain(false)
     }
+
+    fn weak_access(&self) -> Option<WeakAccess<'_>> {
+        self.0.weak()
+    }
 }
 
 impl Operation for Store {
@@ -419,6 +448,10 @@ impl Operation for Store {
 
     fn plain_access(&self) -> Option<PlainAccess> {
         self.0.plain(true)
+    }
+
+    fn weak_access(&self) -> Option<WeakAccess<'_>> {
+        self.0.weak()
     }
 }
 

@@ -74,6 +74,7 @@ use crate::grid::launch::FaultKind;
 use entry::Entry;
 use function::Frame;
 pub(crate) use groups::PlainAccess;
+pub(crate) use memory::WeakAccess;
 pub(crate) use runs::Term;
 pub(crate) use video::is_video;
 

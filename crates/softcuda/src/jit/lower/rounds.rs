@@ -327,6 +327,10 @@ impl Lower<'_> {
                 tile: self.b.declare_var(types::I64),
                 threads: self.b.declare_var(types::I64),
                 limit: self.b.declare_var(types::I64),
+                left: slot(&mut self.b, 8),
+                loops: plan.regions.as_ref().map_or_else(Vec::new, |regions| {
+                    regions.loops(&plan.control.graph.successors)
+                }),
                 counts: [threads_in_block, warps],
                 tiles,
                 stride: Tile::stride(self.unit.kept).expect("a unit keeps no more than fits"),

@@ -200,9 +200,11 @@ impl Judge<'_> {
         let free = operation.pure() || operation.loads_parameter();
         step.guard.is_none()
             && step.writes.iter().all(narrow)
-            // What accesses memory once for all may fault in a thread that does not come here.
             && match self.ways[at] {
-                Way::Once | Way::Widen { .. } | Way::Vector => free,
+                // One of those that come here accesses memory for all; where threads wait, each has
+                // a context, which says of a fault whose it is.
+                Way::Once => free || self.regions.is_some() && operation.weak_access().is_some(),
+                Way::Widen { .. } | Way::Vector => free,
                 Way::Row | Way::Each => true,
                 Way::Control | Way::Wait => false,
             }

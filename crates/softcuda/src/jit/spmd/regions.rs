@@ -115,6 +115,27 @@ impl Regions {
         self.of[from].is_some_and(inside) && !self.decides(from)
     }
 
+    /// By block, whether threads may come to it again before they leave its region.
+    pub fn loops(&self, successors: &[Vec<usize>]) -> Vec<bool> {
+        let again = |block: usize| {
+            let mut seen = vec![false; successors.len()];
+            let mut work = vec![block];
+            while let Some(from) = work.pop() {
+                let stays = |to: &&usize| self.stays(from, **to);
+                for to in successors[from].iter().filter(stays) {
+                    if *to == block {
+                        return true;
+                    }
+                    if !std::mem::replace(&mut seen[*to], true) {
+                        work.push(*to);
+                    }
+                }
+            }
+            false
+        };
+        (0..successors.len()).map(again).collect()
+    }
+
     /// Whether a block is one of a region, and not the wait that it begins with.
     pub fn leads_inside(&self, region: usize, to: usize) -> bool {
         let Region { head, wait, .. } = &self.regions[region];

@@ -15,6 +15,8 @@ pub(super) struct Teams {
     /// By register, whether its value counts up by one distance over the lanes of a warp, as it
     /// does over a group, where whole warps make up the rows of the block.
     counts: Vec<bool>,
+    /// The same over the threads of a row.
+    counts_on: Vec<bool>,
 }
 
 impl Teams {
@@ -23,14 +25,21 @@ impl Teams {
         let is_same = |step: &Instruction, same: &[bool]| is_same(step, same);
         let same = settled(body, control, classes.iter().map(is).collect(), is_same);
         let is = |class: &Class| matches!(class, Class::Affine(_));
-        let counts = classes
+        let all = classes
             .iter()
             .zip(&same)
             .map(|(class, same)| is(class) || *same);
-        let counts = settled(body, control, counts.collect(), |step, counts| {
-            is_same(step, &same) || counts_up(step, classes, counts)
-        });
-        Teams { same, counts }
+        let all: Vec<bool> = all.collect();
+        let counts = |of: fn(Special) -> Option<i64>| {
+            settled(body, control, all.clone(), |step, counts| {
+                is_same(step, &same) || counts_up(step, classes, counts, of)
+            })
+        };
+        Teams {
+            counts: counts(over_warp),
+            counts_on: counts(over_row),
+            same,
+        }
     }
 }
 
@@ -73,16 +82,34 @@ fn settled(
     }
 }
 
-/// Whether what an instruction writes counts up over the lanes of a warp, without regard to where a
-/// group begins.
-fn counts_up(step: &Instruction, classes: &[Class], counts: &[bool]) -> bool {
+/// How much more a special register is in each lane of a warp than in the one before, where whole
+/// warps make up rows.
+fn over_warp(special: Special) -> Option<i64> {
+    match special {
+        Special::Tid(0) | Special::Laneid => Some(1),
+        special => classes::of_block(special).then_some(0),
+    }
+}
+
+/// The same of the threads of a row.
+fn over_row(special: Special) -> Option<i64> {
+    over_warp(special).filter(|_| special != Special::Laneid)
+}
+
+/// Whether what an instruction writes counts up over threads beyond a group, as special registers
+/// do, without regard to where a group begins.
+fn counts_up(
+    step: &Instruction,
+    classes: &[Class],
+    counts: &[bool],
+    special: fn(Special) -> Option<i64>,
+) -> bool {
     let of = |arg: &Arg| {
         let step = match arg {
             Arg::Reg(register) if counts[register.0 as usize] => {
                 classes[register.0 as usize].stride()?
             }
-            Arg::Special(Special::Tid(0) | Special::Laneid) => 1,
-            Arg::Special(special) if classes::of_block(*special) => 0,
+            Arg::Special(register) => special(*register)?,
             Arg::Imm(_) | Arg::Symbol(..) => 0,
             _ => return None,
         };
@@ -119,5 +146,10 @@ impl Plan {
     /// Whether a register counts up over the lanes of a warp, where whole warps make up rows.
     pub fn counts_over_warp(&self, register: RegId) -> bool {
         self.teams.counts[register.0 as usize]
+    }
+
+    /// Whether a register counts up over the threads of a row, where whole warps make up rows.
+    pub fn counts_over_row(&self, register: RegId) -> bool {
+        self.teams.counts_on[register.0 as usize]
     }
 }

@@ -211,3 +211,49 @@ fn a_count_that_some_skip_is_not_done_by_masks() {
     .expect("it has a plan");
     assert!(plan.masked.iter().all(Option::is_none), "{plan}");
 }
+
+/// What one of the threads that come to it does for all goes by masks where threads wait: each has
+/// a context there.
+#[test]
+fn one_place_by_masks() {
+    let body = "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [a]; setp.ne.u32 %p1, %r1, 3;
+        @%p1 bra out; ld.shared.u32 %r2, [tile]; st.global.u32 [%rd1], %r2; out: ret;";
+    for (wait, by_masks) in [("bar.sync 0;", 1), ("", 0)] {
+        let (plan, _) = plan(&format!("mov.u32 %r5, 1; {wait} {body}")).expect("it has a plan");
+        let masked = plan.masked.iter().flatten().count();
+        assert_eq!(masked, by_masks, "{plan}");
+    }
+}
+
+/// Numbers that count up over a warp, and those that do over a row of the block.
+#[test]
+fn what_counts_on() {
+    let (plan, _) = plan(
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, %laneid; mad.lo.u32 %r3, %r1, 3, 7;
+        add.u32 %r4, %r2, %r1; mov.u32 %r5, %ctaid.x; add.u32 %r6, %r5, %r1;",
+    )
+    .expect("it has a plan");
+    let affine = |class: &Class| matches!(class, Class::Affine(_));
+    let of = (0u32..).map(crate::jit::decode::RegId);
+    let affine = of.zip(&plan.classes).filter(|(_, class)| affine(class));
+    let counts = affine.map(|(at, _)| (plan.counts_over_warp(at), plan.counts_over_row(at)));
+    let counts: Vec<_> = counts.collect();
+    let (on, not) = ((true, true), (true, false));
+    assert_eq!(counts, [on, not, on, not, on], "{plan}");
+}
+
+/// Blocks that groups come to again before they wait.
+#[test]
+fn loops_within_regions() {
+    let (plan, _) = plan(
+        "mov.u32 %r1, 0; mov.u32 %r2, %tid.x;
+        around: bar.sync 0;
+        again: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 9; @%p1 bra again;
+        bar.sync 0; setp.lt.u32 %p2, %r1, 90; @%p2 bra around;",
+    )
+    .expect("it has a plan");
+    let regions = plan.regions.as_ref().expect("it waits");
+    let loops = regions.loops(&plan.control.graph.successors);
+    // The inner loop's sum, and its branch.
+    assert_eq!(loops.iter().filter(|inside| **inside).count(), 2, "{plan}");
+}

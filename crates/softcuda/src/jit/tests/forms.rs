@@ -205,3 +205,118 @@ fn parameters_stay() {
         assert_eq!(kind, FaultKind::IllegalAddress);
     }
 }
+
+/// Some threads access a row of shared memory, and others do not: all of the row may be inside or
+/// not, and what lies there may be no number.
+#[test]
+fn rows_that_some_threads_access() {
+    for (block, ty) in [
+        ([48, 1, 1], "f32"),
+        ([20, 2, 1], "f32"),
+        ([32, 1, 1], "u32"),
+    ] {
+        let threads = block[0] * block[1];
+        for n in [0, 1, 5, 8, 13, 31] {
+            // The last accesses reach to the end of shared memory, or past it.
+            for far in [0, 4, 8192 - 4 * n, 8192 - 4 * n + 4] {
+                let value = if ty == "f32" { "%f" } else { "%r2" };
+                let body = format!(
+                    "mov.u32 %r4, s; shl.b32 %r5, %r35, 2; add.u32 %r5, %r5, %r4;
+                    mul.lo.u32 %r6, %r35, 0x12345678; or.b32 %r6, %r6, 0x7f800000;
+                    st.shared.u32 [%r5], %r6; mov.b32 %f3, %r6; mov.u32 %r23, %r6;
+                    bar.sync 0;
+                    setp.ge.u32 %p1, %r35, %r3; @%p1 bra past;
+                    ld.shared.{ty} {value}1, [%r5]; ld.shared.{ty} {value}3, [%r5+{far}];
+                    add.{ty} {value}2, {value}1, {value}3;
+                    st.shared.{ty} [%r5], {value}2;
+                    past: bar.sync 0;
+                    mov.b32 %r8, %f3; xor.b32 %r8, %r8, %r23;
+                    ld.shared.u32 %r9, [%r5]; mad.lo.u32 %r9, %r9, 31, %r8;"
+                );
+                let outside = n > 0 && far + 4 * n > 8192;
+                assert_eq!(same(&body, block, n).is_err(), outside && n <= threads);
+            }
+        }
+    }
+}
+
+/// Threads agree on what they compare from the first that is left to the block's last, or only to
+/// the end of their warp or row; or their numbers wrap on the way.
+#[test]
+fn who_has_nothing_to_do() {
+    let compared = [
+        "setp.ge.u32 %p1, %r1, %r20;",
+        "setp.lt.u32 %p1, %r20, %r1;",
+        "setp.ne.u32 %p1, %r1, %r20;",
+        "mov.u32 %r6, %laneid; setp.ge.u32 %p1, %r6, %r20;",
+        "sub.u32 %r6, 70, %r1; setp.lt.s32 %p1, %r6, %r20;",
+        "sub.u32 %r6, 70, %r1; setp.gt.u32 %p1, %r6, %r20;",
+        "add.u32 %r6, %r1, 0xffffffdd; setp.ge.u32 %p1, %r6, %r20;",
+        "mul.lo.u32 %r6, %r1, 0x01000001; setp.ge.u32 %p1, %r6, %r20;",
+        "mul.lo.u32 %r6, %r1, 0x00100001; setp.ge.s32 %p1, %r6, %r20;",
+        "mul.lo.u32 %r6, %r1, 0x00200001; setp.le.s32 %p1, %r20, %r6;",
+    ];
+    let blocks = [
+        [32, 1, 1],
+        [128, 1, 1],
+        [72, 1, 1],
+        [64, 3, 1],
+        [96, 1, 2],
+        [33, 1, 1],
+    ];
+    for compared in compared {
+        for branch in ["@%p1 bra past;", "@!%p1 bra past;"] {
+            let body = format!(
+                "mov.u32 %r4, s; shl.b32 %r5, %r35, 2; add.u32 %r5, %r5, %r4;
+                st.shared.u32 [%r5], %r35; mov.u32 %r20, %r3;
+                again: bar.sync 0;
+                {compared} {branch}
+                ld.shared.u32 %r7, [%r5]; mad.lo.u32 %r7, %r7, 5, %r20; st.shared.u32 [%r5], %r7;
+                past: bar.sync 0;
+                shr.u32 %r20, %r20, 1; setp.ne.u32 %p2, %r20, 0; @%p2 bra again;
+                bar.sync 0; ld.shared.u32 %r9, [%r5];"
+            );
+            for block in blocks {
+                for n in [1, 40, 64, 0x4000_0003] {
+                    same(&body, block, n).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// A load and a store at one address are done once, by a thread that comes to them.
+#[test]
+fn some_access_one_place() {
+    let one = "setp.ne.u32 %p1, %r1, %r3;";
+    let more = "setp.lt.u32 %p1, %r1, %r3;";
+    let far = 1 << 40;
+    for (wait, skip, place) in [
+        ("bar.sync 0;", one, 0x2000u64),
+        ("bar.sync 0;", more, 0x2000),
+        ("", more, 0x2000),
+        ("bar.sync 0;", one, far),
+        ("", one, far),
+    ] {
+        let body = format!(
+            "mov.u32 %r9, 5; st.shared.u32 [s+4], 99; {wait}
+            {skip} add.u64 %rd4, %rd1, {place};
+            @%p1 bra past;
+            ld.shared.u32 %r10, [s+4]; ld.global.u32 %r9, [%rd2+8];
+            st.global.u32 [%rd4], %r10;
+            past: add.u32 %r9, %r9, 1;"
+        );
+        for block in [[32, 1, 1], [40, 1, 1], [8, 1, 1]] {
+            for n in [0, 3, 7, 8, 30, 100] {
+                let outcome = same(&body, block, n);
+                let outcome = outcome.map(|words| words[0x800]);
+                let expected = match (n < block[0], place == far) {
+                    (true, true) => Err((FaultKind::IllegalAddress, [0; 3], Some([n, 0, 0]))),
+                    (true, false) => Ok(99),
+                    (false, _) => Ok(0),
+                };
+                assert_eq!(outcome, expected, "{block:?} n={n} {body}");
+            }
+        }
+    }
+}

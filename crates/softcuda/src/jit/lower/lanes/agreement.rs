@@ -11,6 +11,14 @@ use crate::jit::lower::Lower;
 use crate::jit::program::Step;
 use crate::jit::spmd::{Class, WIDTH};
 
+/// Of which threads it is asked, from the group's first on.
+#[derive(Clone, Copy)]
+pub(super) enum Threads {
+    Known(i64),
+    /// So many, which are not more than this number.
+    UpTo(i64, Value),
+}
+
 /// What is certain, if both values of a pair are true; otherwise, threads may agree or not.
 pub(super) struct Agreement {
     /// It holds in no thread.
@@ -22,13 +30,13 @@ pub(super) struct Agreement {
 impl Lower<'_> {
     /// Whether the threads of the group agree on the guard of the step at `at`.
     pub(super) fn agreement(&mut self, at: usize, guard: RegId) -> Option<Agreement> {
-        self.agreement_of(WIDTH, at, guard)
+        self.agreement_of(Threads::Known(WIDTH as i64), at, guard)
     }
 
-    /// The same of so many threads, from the group's first on.
+    /// The same of other threads.
     pub(super) fn agreement_of(
         &mut self,
-        threads: usize,
+        threads: Threads,
         at: usize,
         guard: RegId,
     ) -> Option<Agreement> {
@@ -49,25 +57,35 @@ impl Lower<'_> {
             _ => return None,
         };
         // Of numbers that go round more than once, the first and the last tell nothing.
-        let span = i64::from(stride) * (threads as i64 - 1);
-        i32::try_from(span).ok()?;
+        let (Threads::Known(most) | Threads::UpTo(most, _)) = threads;
+        let most = i64::from(stride) * (most - 1);
+        i32::try_from(most).ok()?;
         self.set_form(Form::Once);
         let first = self.read(&counts, Type::U32);
         let first = self.fit(first, types::I32, false);
         let same = self.read(&same, Type::U32);
         let same = self.fit(same, types::I32, false);
-        let last = self.b.ins().iadd_imm(first, span);
+        let span = match threads {
+            Threads::Known(_) => self.b.ins().iconst(types::I32, most),
+            Threads::UpTo(_, count) => {
+                let span = self.b.ins().iadd_imm(count, -1);
+                self.b.ins().imul_imm(span, i64::from(stride))
+            }
+        };
+        let last = self.b.ins().iadd(first, span);
         let (low, high) = if stride > 0 {
             (first, last)
         } else {
             (last, first)
         };
-        let span = span.abs();
+        let span = if stride > 0 {
+            span
+        } else {
+            self.b.ins().ineg(span)
+        };
         let distance = self.b.ins().isub(same, low);
-        let beyond = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::UnsignedGreaterThan, distance, span);
+        let greater = IntCC::UnsignedGreaterThan;
+        let beyond = self.b.ins().icmp(greater, distance, span);
         use IntCC::*;
         let (less, or_equal) = match condition {
             Equal | NotEqual => {
@@ -90,10 +108,10 @@ impl Lower<'_> {
         };
         let below = self.b.ins().icmp(less, low, same);
         let far = match or_equal {
-            true => self
-                .b
-                .ins()
-                .icmp_imm(UnsignedGreaterThanOrEqual, distance, span),
+            true => {
+                let or_equal = UnsignedGreaterThanOrEqual;
+                self.b.ins().icmp(or_equal, distance, span)
+            }
             false => beyond,
         };
         let all = Some([below, far]);

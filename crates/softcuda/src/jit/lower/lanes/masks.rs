@@ -1,13 +1,14 @@
 //! Branches that a group takes by masks, as [`Masked`] says.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
 use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
-use crate::jit::decode::{Flow, RegId};
-use crate::jit::lower::Lower;
+use crate::grid::context::THREAD_STRIDE;
+use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::lower::{Lower, value_type};
 use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::{Loop, Masked, WIDTH, Way};
 
@@ -299,10 +300,11 @@ impl Lower<'_> {
                 instruction.operation.lower(self);
                 continue;
             }
-            if instruction.operation.pure() || instruction.operation.loads_parameter() {
-                self.step_by_mask(at, instruction, &between.shared[number], mask, bits);
-            } else {
-                let shared = &between.shared[number];
+            let shared = &between.shared[number];
+            let free = instruction.operation.pure() || instruction.operation.loads_parameter();
+            if free || way == Way::Once {
+                self.step_by_mask(at, instruction, shared, mask, bits);
+            } else if way != Way::Row || !self.row_by_mask(instruction, mask, bits, shared) {
                 self.each(instruction, Some(bits), |written| shared.contains(written));
             }
         }
@@ -326,7 +328,10 @@ impl Lower<'_> {
             .iter()
             .map(|register| self.all_of(*register))
             .collect();
-        self.group_step(at, instruction);
+        match instruction.operation.weak_access() {
+            Some(_) => self.by_first(instruction, bits),
+            None => self.group_step(at, instruction),
+        }
         for (register, old) in needed.into_iter().zip(old) {
             match self.lanes().kept(register).clone() {
                 Kept::One(_) => unreachable!("what others need is not kept once"),
@@ -334,12 +339,7 @@ impl Lower<'_> {
                     for (chunk, (variable, old)) in variables.into_iter().zip(old).enumerate() {
                         let new = self.b.use_var(variable);
                         let ty = self.b.func.dfg.value_type(new);
-                        let mask = match ty.lane_bits() {
-                            64 if chunk % 2 == 0 => self.b.ins().swiden_low(mask[chunk / 2]),
-                            64 => self.b.ins().swiden_high(mask[chunk / 2]),
-                            _ => mask[chunk],
-                        };
-                        let mask = self.as_vector(mask, ty);
+                        let mask = self.mask_in(mask, chunk, ty);
                         let value = self.b.ins().bitselect(mask, new, old);
                         self.b.def_var(variable, value);
                     }
@@ -354,6 +354,92 @@ impl Lower<'_> {
                 }
             }
         }
+    }
+
+    /// An access that is the same for all threads: the first does it that is here.
+    fn by_first(&mut self, instruction: &Instruction, bits: Value) {
+        self.set_form(Form::Once);
+        let lane = self.b.ins().ctz(bits);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
+        self.thread = self.b.ins().iadd(self.thread, distance);
+        self.lanes().by_one = true;
+        instruction.operation.lower(self);
+        self.lanes().by_one = false;
+        self.set_form(Form::Once);
+    }
+
+    /// Accesses of a row by those threads that are here, if they may go by vectors: loads and stores
+    /// of the block's shared memory, which nobody else accesses while its groups run. Where not the
+    /// whole row is inside, threads do it one after the other.
+    fn row_by_mask(
+        &mut self,
+        instruction: &Instruction,
+        mask: &Mask,
+        bits: Value,
+        shared: &[RegId],
+    ) -> bool {
+        let operation = &instruction.operation;
+        let (Some(access), Some(weak)) = (operation.plain_access(), operation.weak_access()) else {
+            return false;
+        };
+        let [Arg::Reg(register)] = weak.registers else {
+            return false;
+        };
+        let Kept::Vectors(variables) = self.kept_of(*register) else {
+            return false;
+        };
+        let held = self.register_types[register.0 as usize];
+        let stride = self.lanes().plan.class(access.base).stride();
+        let whole = held.bits() == value_type(weak.ty).bits()
+            && access.size == held.bytes()
+            && stride == Some(i64::from(held.bytes()));
+        if !weak.shared || !whole || self.is_predicate(*register) {
+            return false;
+        }
+        self.set_form(Form::Once);
+        let base = Arg::Reg(access.base);
+        let first = self.address(&Arg::Address(Box::new(base), access.offset));
+        let more = access.size * (WIDTH as u32 - 1);
+        let (at, inside) = self.shared_access(first, access.size, more);
+        let (row, each, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
+        self.b.ins().brif(inside, row, &[], each, &[]);
+        self.enter(row);
+        let (vector, flags) = (vector_of(held), MemFlags::trusted());
+        for (chunk, variable) in variables.into_iter().enumerate() {
+            let offset = 16 * chunk as i32;
+            let mask = self.mask_in(mask, chunk, vector);
+            let there = self.b.ins().load(vector, flags, at, offset);
+            if access.write {
+                let wide = vector.lane_bits() == 64;
+                self.set_form(Form::Vector { chunk, wide });
+                let value = self.held(*register);
+                let value = self.b.ins().bitselect(mask, value, there);
+                self.b.ins().store(flags, value, at, offset);
+            } else if shared.contains(register) {
+                let old = self.b.use_var(variable);
+                let value = self.b.ins().bitselect(mask, there, old);
+                self.b.def_var(variable, value);
+            } else {
+                self.b.def_var(variable, there);
+            }
+        }
+        self.b.ins().jump(next, &[]);
+        self.enter(each);
+        self.each(instruction, Some(bits), |written| shared.contains(written));
+        self.b.ins().jump(next, &[]);
+        self.enter(next);
+        true
+    }
+
+    /// A part of a mask for a vector of a type.
+    fn mask_in(&mut self, mask: &Mask, chunk: usize, ty: ir::Type) -> Value {
+        let mask = match ty.lane_bits() {
+            64 if chunk.is_multiple_of(2) => self.b.ins().swiden_low(mask[chunk / 2]),
+            64 => self.b.ins().swiden_high(mask[chunk / 2]),
+            _ => mask[chunk],
+        };
+        self.as_vector(mask, ty)
     }
 
     /// What a register that varies holds.

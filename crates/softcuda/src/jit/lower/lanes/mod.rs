@@ -110,6 +110,8 @@ pub(in crate::jit::lower) struct Lanes {
     masks_by_false: bool,
     /// The accesses of the step are known to be inside of an array.
     pub checked: bool,
+    /// The operation is one thread's, which stands for those that come to it.
+    pub by_one: bool,
     /// By branch, what it leads to by masks.
     by_masks: HashMap<usize, masks::ByMasks>,
     /// For each group of accesses, what [`Lower::group_bases`] is for one thread: by thread.
@@ -321,6 +323,7 @@ impl Lower<'_> {
             mask: None,
             masks_by_false: false,
             checked: false,
+            by_one: false,
             by_masks: HashMap::new(),
             bases: vec![[None; WIDTH]; self.groups.groups.len()],
             group_blocks: (0..count).map(|_| self.b.create_block()).collect(),

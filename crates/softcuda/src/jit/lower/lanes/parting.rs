@@ -467,7 +467,7 @@ impl Lower<'_> {
         self.b.def_var(first, at);
         if self.in_turns() {
             let warp = self.b.ins().stack_load(types::I32, slot, WARP);
-            self.set_warp(warp);
+            self.begin_warp(warp);
             let lane = self.b.ins().stack_load(types::I32, slot, GROUP);
             let lane = self.b.ins().uextend(types::I64, lane);
             self.set_group(lane);

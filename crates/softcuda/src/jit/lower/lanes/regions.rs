@@ -17,7 +17,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
 
 use super::chains::InChain;
@@ -31,6 +31,9 @@ use crate::jit::lower::Lower;
 use crate::jit::program::Step;
 use crate::jit::recompute;
 use crate::jit::spmd::{Class, Exit, Target, WIDTH};
+
+/// Lanes of a warp.
+pub(super) const LANES: i64 = 32;
 
 /// Which part of an operation that waits is lowered for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,10 @@ pub(in crate::jit::lower) struct Turns {
     pub threads: Variable,
     /// The lanes that the warp has.
     pub limit: Variable,
+    /// The same, in the native stack.
+    pub left: ir::StackSlot,
+    /// By block of the plan, whether groups may come to it again before they leave its region.
+    pub loops: Vec<bool>,
     /// How many threads and warps the block has.
     pub counts: [Value; 2],
     /// The tile of the block's first warp, and how far apart tiles lie.
@@ -94,12 +101,14 @@ pub(in crate::jit::lower) struct RegionBlocks {
     warps: Block,
     /// The loop over groups.
     head: Block,
-    leave: Block,
+    pub leave: Block,
     latch: Block,
     /// The warp is done.
-    over: Block,
+    pub over: Block,
     /// All warps are.
-    done: Block,
+    pub done: Block,
+    /// The groups that are left have nothing to do.
+    pub past: Block,
     /// Threads of a group may end up elsewhere.
     pub fails: bool,
 }
@@ -118,6 +127,17 @@ impl Lower<'_> {
         turns.expect("regions are lowered in rounds alone")
     }
 
+    /// What is lowered is done once, or by groups that do not come to it again before they wait.
+    pub(in crate::jit::lower) fn is_straight(&self) -> bool {
+        let lanes = self.lanes.as_ref();
+        let Some((lanes, turns)) = lanes.and_then(|lanes| Some((lanes, lanes.turns.as_ref()?)))
+        else {
+            return false;
+        };
+        let block = lanes.plan.control.graph.block_of.get(self.step as usize);
+        block.is_some_and(|block| turns.loops.get(*block) == Some(&false))
+    }
+
     /// Blocks for the parts of regions.
     pub(in crate::jit::lower) fn region_blocks(&mut self, count: usize) -> Vec<RegionBlocks> {
         let mut block = || self.b.create_block();
@@ -132,6 +152,7 @@ impl Lower<'_> {
                 latch: block(),
                 over: block(),
                 done: block(),
+                past: block(),
                 fails: false,
             })
             .collect()
@@ -290,6 +311,14 @@ impl Lower<'_> {
         self.b.def_var(limit, lanes);
     }
 
+    /// As [`set_warp`](Self::set_warp), where a loop over its groups begins or goes on.
+    pub(super) fn begin_warp(&mut self, number: Value) {
+        self.set_warp(number);
+        let (limit, left) = (self.turns().limit, self.turns().left);
+        let lanes = self.b.use_var(limit);
+        self.b.ins().stack_store(lanes, left, 0);
+    }
+
     /// The group is that of the lane of this number, the first of it.
     pub(super) fn set_group(&mut self, lane: Value) {
         let turns = self.turns();
@@ -342,6 +371,7 @@ impl Lower<'_> {
         }
         for region in 0..count {
             self.open_region(region);
+            self.lower_past(region);
             self.end_region(region);
         }
     }
@@ -453,8 +483,11 @@ impl Lower<'_> {
 
         let warp = self.b.append_block_param(blocks.warps, types::I32);
         self.b.switch_to_block(blocks.warps);
-        self.set_warp(warp);
-        self.skip_warp(region, blocks.over, &of_block);
+        match self.is_for_one_group(region) {
+            true => self.set_warp(warp),
+            false => self.begin_warp(warp),
+        }
+        self.skip_warp(region, &of_block);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(blocks.head, &[zero.into()]);
 
@@ -542,9 +575,10 @@ impl Lower<'_> {
     /// Fills the builder's block.
     fn next_group(&mut self, region: usize, over: Block) {
         let turns = self.turns();
-        let (lane, limit, warp) = (turns.lane, turns.limit, turns.warp);
+        let (lane, left, warp) = (turns.lane, turns.left, turns.warp);
         let blocks = turns.regions[region];
-        let (lane, limit) = (self.b.use_var(lane), self.b.use_var(limit));
+        let lane = self.b.use_var(lane);
+        let limit = self.b.ins().stack_load(types::I64, left, 0);
         let next = self.b.ins().iadd_imm(lane, WIDTH as i64);
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
         let head = blocks.head;

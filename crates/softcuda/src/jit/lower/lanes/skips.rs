@@ -1,11 +1,19 @@
 //! Warps that have nothing to do in a region: it begins with a branch that leads past it, and all
 //! lanes take that. Told from a comparison of the first lane's number, as in
-//! [`agreement`](super::agreement), so that no group of such a warp has to begin.
+//! [`agreement`](super::agreement), so that no group of such a warp has to begin. Where the block is
+//! one row of threads, and the comparison says the same of all warps that are left, none of them has
+//! to be looked at.
 
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 
 use super::Form;
-use super::agreement::Agreement;
+use super::agreement::{Agreement, Threads};
+use super::regions::LANES;
+use crate::grid::MOST_THREADS;
+use crate::grid::context::Turn;
 use crate::grid::rounds::{BarrierKind, Wait};
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::Lower;
@@ -13,39 +21,39 @@ use crate::jit::lower::entry::Entry;
 use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::{Class, Exit, Target, Way};
 
-/// Lanes of a warp.
-const LANES: usize = 32;
-
 /// The most steps up to the branch.
 const MOST_STEPS: usize = 12;
 
 /// A branch that leads past its region.
-struct Skip {
+pub(super) struct Skip {
     /// The steps before it that are not its comparison.
     steps: Vec<usize>,
     branch: usize,
     guard: RegId,
     /// Threads leave where the guard is true.
-    if_true: bool,
+    pub if_true: bool,
     /// Registers that the steps read.
     reads: Vec<RegId>,
+    /// What is compared counts on from warp to warp of a row.
+    counts_over_row: bool,
 }
 
 impl Lower<'_> {
-    /// Goes to `past` if the warp has nothing to do in a region; otherwise the builder is where its
-    /// groups begin. `of_block` is what they begin with.
-    pub(super) fn skip_warp(&mut self, region: usize, past: Block, of_block: &[(RegId, Value)]) {
+    /// Goes on with the next warp if this one has nothing to do in a region; otherwise the builder
+    /// is where its groups begin. `of_block` is what they begin with.
+    pub(super) fn skip_warp(&mut self, region: usize, of_block: &[(RegId, Value)]) {
         let Some(skip) = self.skip_of(region) else {
             return;
         };
+        let blocks = self.turns().regions[region];
         let (test, groups) = (self.b.create_block(), self.b.create_block());
         let row = self.entry(Entry::Ntid(0));
-        let odd = self.b.ins().band_imm(row, LANES as i64 - 1);
+        let odd = self.b.ins().band_imm(row, LANES - 1);
         self.b.ins().brif(odd, groups, &[], test, &[]);
         self.b.switch_to_block(test);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.begin_group(zero);
-        let mut reads = skip.reads;
+        let mut reads = skip.reads.clone();
         reads.retain(|register| of_block.iter().all(|(held, _)| held != register));
         self.take_kept(&reads);
         for (register, value) in of_block {
@@ -53,29 +61,107 @@ impl Lower<'_> {
         }
         let body = self.body;
         self.group = None;
-        for at in skip.steps {
-            if let Step::Instruction(instruction) = &body.steps[at] {
+        for at in &skip.steps {
+            if let Step::Instruction(instruction) = &body.steps[*at] {
                 self.reads_bits = instruction.reads_bits;
-                self.group_step(at, instruction);
+                self.group_step(*at, instruction);
             }
         }
-        let told = self.agreement_of(LANES, skip.branch, skip.guard);
-        let told = told.and_then(|Agreement { none, all }| if skip.if_true { all } else { none });
-        match told {
-            Some([first, second]) => {
-                let leave = self.b.ins().band(first, second);
+        match self.all_leave(Threads::Known(LANES), &skip) {
+            Some(leave) => {
+                let past = self.b.create_block();
                 self.b.ins().brif(leave, past, &[], groups, &[]);
+                self.b.switch_to_block(past);
+                self.skip_rest(&skip, blocks.over, blocks.done);
             }
             None => _ = self.b.ins().jump(groups, &[]),
         }
         self.b.switch_to_block(groups);
     }
 
+    /// The warp has nothing to do: goes to `done` if that is certain of all after it, too, otherwise
+    /// to `over`. Fills the builder's block.
+    fn skip_rest(&mut self, skip: &Skip, over: Block, done: Block) {
+        match self.rest_leave(skip) {
+            Some(leave) => _ = self.b.ins().brif(leave, done, &[], over, &[]),
+            None => _ = self.b.ins().jump(over, &[]),
+        }
+    }
+
+    /// What a group's branch at this step is, if all that take it have nothing to do in the region.
+    pub(super) fn skip_at(&mut self, at: usize) -> Option<Skip> {
+        if !self.in_turns() {
+            return None;
+        }
+        let region = self.turns().region;
+        self.leading_branch(region).filter(|skip| skip.branch == at)
+    }
+
+    /// The group takes the branch that leads past its region, `to` somewhere: goes past for all
+    /// groups that are left, if they take it, too. Fills the builder's block.
+    pub(super) fn leave_for_rest(&mut self, skip: &Skip, to: Block) {
+        let region = self.turns().region;
+        let past = self.turns().regions[region].past;
+        match self.rest_leave(skip) {
+            Some(leave) => _ = self.b.ins().brif(leave, past, &[], to, &[]),
+            None => _ = self.b.ins().jump(to, &[]),
+        }
+    }
+
+    /// Where the groups that are left have nothing to do in a region.
+    pub(super) fn lower_past(&mut self, region: usize) {
+        let (blocks, (_, _, exit)) = (self.turns().regions[region], self.region(region));
+        self.b.switch_to_block(blocks.past);
+        let goes = match self.brings_nothing(exit) {
+            true => blocks.done,
+            false => blocks.leave,
+        };
+        self.b.ins().jump(goes, &[]);
+    }
+
+    /// Whether all threads of the turn from the group's first on take the branch: if that is true
+    /// it is certain.
+    fn rest_leave(&mut self, skip: &Skip) -> Option<Value> {
+        if !skip.counts_over_row {
+            return None;
+        }
+        let (row, warp, lane) = (
+            self.entry(Entry::Ntid(0)),
+            self.turns().warp,
+            self.turns().lane,
+        );
+        let [threads, _] = self.turns().counts;
+        let one_row = self.b.ins().icmp(IntCC::Equal, row, threads);
+        let end = self.turn_field(offset_of!(Turn, end));
+        let (warp, lane) = (self.b.use_var(warp), self.b.use_var(lane));
+        let left = self.b.ins().isub(end, warp);
+        let left = self.b.ins().imul_imm(left, LANES);
+        let lane = self.b.ins().ireduce(types::I32, lane);
+        let left = self.b.ins().isub(left, lane);
+        let leave = self.all_leave(Threads::UpTo(MOST_THREADS as i64, left), skip)?;
+        Some(self.b.ins().band(leave, one_row))
+    }
+
+    /// Whether all of some threads, from the group's first on, take the branch: if that is true it
+    /// is certain.
+    fn all_leave(&mut self, threads: Threads, skip: &Skip) -> Option<Value> {
+        let Agreement { none, all } = self.agreement_of(threads, skip.branch, skip.guard)?;
+        let [first, second] = if skip.if_true { all } else { none }?;
+        Some(self.b.ins().band(first, second))
+    }
+
     /// The branch that leads past a region, if it begins with one, a group that takes it leaves
     /// nothing behind, and it can be told for a warp.
     fn skip_of(&mut self, region: usize) -> Option<Skip> {
-        let (head, wait, exit) = self.region(region);
-        if region == 0 || self.a_region(region).brings || !self.brings_nothing(exit) {
+        let (_, _, exit) = self.region(region);
+        let skip = self.leading_branch(region)?;
+        self.brings_nothing(exit).then_some(skip)
+    }
+
+    /// The same, but for what a group brings to what comes next.
+    fn leading_branch(&mut self, region: usize) -> Option<Skip> {
+        let (head, wait, _) = self.region(region);
+        if region == 0 || self.a_region(region).brings {
             return None;
         }
         let may_part = self.may_part(region);
@@ -146,6 +232,10 @@ impl Lower<'_> {
         if !steady(&a) || !steady(&b) {
             return None;
         }
+        let counts_over_row = [&a, &b].into_iter().all(|arg| match arg {
+            Arg::Reg(register) => plan.counts_over_row(*register),
+            _ => true,
+        });
         let taken = self.jump_target(label);
         let [taken_leaves, falls_leaves] = [taken, block + 1].map(|to| self.leaves_by(block, to));
         if taken_leaves == falls_leaves {
@@ -162,6 +252,7 @@ impl Lower<'_> {
             guard,
             if_true: taken_leaves != negated,
             reads,
+            counts_over_row,
         })
     }
 

@@ -7,6 +7,7 @@ use ptx::ast::{Space, Type};
 use smallvec::SmallVec;
 
 use super::agreement::Agreement;
+use super::skips::Skip;
 use super::{ENDED, Form, Kept, in_vector, vector_of};
 use crate::jit::decode::{Arg, Flow, Halves, RegId};
 use crate::jit::lower::Lower;
@@ -330,6 +331,7 @@ impl Lower<'_> {
         if let Some(Agreement { none, all }) = self.agreement(at, register) {
             // Most often this tells, and no vector is needed.
             let (none, all) = if negated { (all, none) } else { (none, all) };
+            let skip = self.skip_at(at);
             for (told, to) in [(none, next), (all, then)] {
                 let Some([first, second]) = told else {
                     continue;
@@ -337,7 +339,16 @@ impl Lower<'_> {
                 let (both, unknown) = (self.fresh_block(), self.fresh_block());
                 self.b.ins().brif(first, both, &[], unknown, &[]);
                 self.enter(both);
-                self.b.ins().brif(second, to, &[], unknown, &[]);
+                let leaves = |skip: &&Skip| (skip.if_true != negated) == (to == then);
+                match skip.as_ref().filter(leaves) {
+                    None => _ = self.b.ins().brif(second, to, &[], unknown, &[]),
+                    Some(skip) => {
+                        let rest = self.fresh_block();
+                        self.b.ins().brif(second, rest, &[], unknown, &[]);
+                        self.enter(rest);
+                        self.leave_for_rest(skip, to);
+                    }
+                }
                 self.enter(unknown);
             }
         }
