@@ -74,14 +74,14 @@ impl Lower<'_> {
     }
 
     /// Whether what is lowered takes a value from the native stack: groups that go from wait to
-    /// wait do where they are in no loop of their own. There are too many such values to have them
-    /// all in registers, and to compute them again takes longer.
+    /// wait do where they need it few times. It would not stay in a register until then, and to
+    /// compute it again takes longer.
     fn is_taken(&mut self, entry: Entry) -> bool {
         let is_one = matches!(
             entry,
             Entry::SharedBase | Entry::SharedUnitsLess(..) | Entry::ArrayCount(_)
         );
-        is_one && self.form() != Form::Thread && self.entry.end.is_some() && self.is_straight()
+        is_one && self.form() != Form::Thread && self.entry.end.is_some() && self.is_simple()
     }
 
     fn taken(&mut self, entry: Entry) -> Value {

@@ -328,8 +328,9 @@ impl Lower<'_> {
                 threads: self.b.declare_var(types::I64),
                 limit: self.b.declare_var(types::I64),
                 left: slot(&mut self.b, 8),
-                loops: plan.regions.as_ref().map_or_else(Vec::new, |regions| {
-                    regions.loops(&plan.control.graph.successors)
+                simple: plan.regions.as_ref().map_or_else(Vec::new, |regions| {
+                    let graph = &plan.control.graph;
+                    regions.simple(self.body, &graph.block_of, &graph.successors)
                 }),
                 counts: [threads_in_block, warps],
                 tiles,

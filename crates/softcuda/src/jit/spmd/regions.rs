@@ -17,6 +17,8 @@ const MOST: usize = 200;
 /// The most registers that are live at heads of regions, in all: each is taken there by code of its
 /// own.
 const MOST_LIVE: usize = 10_000;
+/// The most accesses to memory of a simple region.
+const FEW_ACCESSES: usize = 8;
 
 /// Where groups go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,25 @@ impl Regions {
     pub fn stays(&self, from: usize, to: usize) -> bool {
         let inside = |region| self.leads_inside(region, to);
         self.of[from].is_some_and(inside) && !self.decides(from)
+    }
+
+    /// By block, whether groups come to it once in their region, and the region has few accesses to
+    /// memory: not enough to hold in registers what all of them need.
+    pub fn simple(&self, body: &Body, block_of: &[usize], successors: &[Vec<usize>]) -> Vec<bool> {
+        let mut accesses = vec![0; self.regions.len()];
+        for (step, block) in body.steps.iter().zip(block_of) {
+            if let (Step::Instruction(step), Some(region)) = (step, self.of[*block])
+                && step.operation.weak_access().is_some()
+            {
+                accesses[region] += 1;
+            }
+        }
+        let mut simple = self.loops(successors);
+        for (block, simple) in simple.iter_mut().enumerate() {
+            let few = |region: usize| accesses[region] <= FEW_ACCESSES;
+            *simple = !*simple && self.of[block].is_some_and(few);
+        }
+        simple
     }
 
     /// By block, whether threads may come to it again before they leave its region.

@@ -2,18 +2,23 @@
 
 use super::{Class, Exit, Loop, Plan, Target, Way};
 use crate::jit::harness;
+use crate::jit::module::Module;
 use crate::jit::program::Step;
 
-/// The plan of a kernel with this body, and the ways of its instructions.
-fn plan(body: &str) -> Option<(Plan, Vec<Way>)> {
-    let source = harness::module(&format!(
+/// A module of a kernel with this body.
+fn module(body: &str) -> std::sync::Arc<Module> {
+    harness::load(&harness::module(&format!(
         ".shared .align 4 .b8 tile[4096];
         .visible .entry k(.param .u64 a, .param .u32 n) {{
             .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<4>; .reg .pred %p<4>;
             {body}
         }}"
-    ));
-    let module = harness::load(&source);
+    )))
+}
+
+/// The plan of a kernel with this body, and the ways of its instructions.
+fn plan(body: &str) -> Option<(Plan, Vec<Way>)> {
+    let module = module(body);
     let function = &module.program().functions[0];
     let body = function.body.as_ref().expect("it has a body");
     let plan = Plan::of(function, body)?;
@@ -256,4 +261,29 @@ fn loops_within_regions() {
     let loops = regions.loops(&plan.control.graph.successors);
     // The inner loop's sum, and its branch.
     assert_eq!(loops.iter().filter(|inside| **inside).count(), 2, "{plan}");
+}
+
+/// Regions with few accesses to memory are simple, but for their loops.
+#[test]
+fn simple_regions() {
+    let few = "ld.shared.u32 %r3, [tile+4];".repeat(8);
+    let many = "ld.shared.u32 %r3, [tile+4];".repeat(9);
+    for (accesses, expected) in [(few, [1, 1]), (many, [1, 0])] {
+        let module = module(&format!(
+            "mov.u32 %r1, 0; mov.u32 %r2, %tid.x; bar.sync 0; {accesses}"
+        ));
+        let function = &module.program().functions[0];
+        let body = function.body.as_ref().expect("it has a body");
+        let plan = Plan::of(function, body).expect("it has a plan");
+        let (regions, graph) = (
+            plan.regions.as_ref().expect("it waits"),
+            &plan.control.graph,
+        );
+        let simple = regions.simple(body, &graph.block_of, &graph.successors);
+        let of = |region| {
+            let inside = (0..simple.len()).filter(|block| regions.of[*block] == Some(region));
+            usize::from(inside.into_iter().all(|block| simple[block]))
+        };
+        assert_eq!([of(0), of(1)], expected, "{plan}");
+    }
 }

@@ -167,6 +167,30 @@ fn numbers_of_any_width_outlast_a_wait() {
     assert_eq!(data, [3105; 32]);
 }
 
+/// One check of a group's elements says nothing of the shared memory that they are copied to.
+#[test]
+fn elements_are_copied_to_shared_memory() {
+    let source = harness::module(
+        ".visible .entry k(.param .u64 from, .param .u64 to) {
+            .shared .align 8 .b8 tile[64];
+            .reg .b32 %r<5>; .reg .b64 %rd<7>;
+            ld.param.u64 %rd1, [from]; ld.param.u64 %rd2, [to]; mov.u32 %r1, %tid.x;
+            xor.b32 %r2, %r1, 5; mul.wide.u32 %rd3, %r2, 4; add.s64 %rd4, %rd1, %rd3;
+            mov.u32 %r3, tile; mad.lo.u32 %r3, %r1, 4, %r3;
+            cp.async.ca.shared.global [%r3], [%rd4], 4;
+            cp.async.wait_all;
+            ld.shared.u32 %r4, [%r3];
+            mul.wide.u32 %rd5, %r1, 4; add.s64 %rd6, %rd2, %rd5; st.global.u32 [%rd6], %r4;
+            ret;
+        }",
+    );
+    let mut from: Vec<u32> = (0..16).map(|n| 100 + n).collect();
+    let mut to = [0u32; 16];
+    let buffers: &mut [&mut [u8]] = &mut [buffer(&mut from), buffer(&mut to)];
+    harness::run(&source, "k", [1; 3], [16, 1, 1], buffers, &[]).unwrap();
+    assert_eq!(to, std::array::from_fn(|n| 100 + (n as u32 ^ 5)));
+}
+
 /// Doubles that are taken apart and put together, in groups and thread by thread.
 #[test]
 fn halves_of_doubles() {

@@ -63,8 +63,9 @@ pub(in crate::jit::lower) struct Turns {
     pub limit: Variable,
     /// The same, in the native stack.
     pub left: ir::StackSlot,
-    /// By block of the plan, whether groups may come to it again before they leave its region.
-    pub loops: Vec<bool>,
+    /// By block of the plan, whether it is simple: see
+    /// [`Regions::simple`](crate::jit::spmd::Regions::simple).
+    pub simple: Vec<bool>,
     /// How many threads and warps the block has.
     pub counts: [Value; 2],
     /// The tile of the block's first warp, and how far apart tiles lie.
@@ -127,15 +128,15 @@ impl Lower<'_> {
         turns.expect("regions are lowered in rounds alone")
     }
 
-    /// What is lowered is done once, or by groups that do not come to it again before they wait.
-    pub(in crate::jit::lower) fn is_straight(&self) -> bool {
+    /// Whether what is lowered is in a block that is simple.
+    pub(in crate::jit::lower) fn is_simple(&self) -> bool {
         let lanes = self.lanes.as_ref();
         let Some((lanes, turns)) = lanes.and_then(|lanes| Some((lanes, lanes.turns.as_ref()?)))
         else {
             return false;
         };
         let block = lanes.plan.control.graph.block_of.get(self.step as usize);
-        block.is_some_and(|block| turns.loops.get(*block) == Some(&false))
+        block.is_some_and(|block| turns.simple.get(*block) == Some(&true))
     }
 
     /// Blocks for the parts of regions.
