@@ -156,8 +156,8 @@ fn ordinal_of(memory: &Buffer<u32>) -> usize {
     ordinal as usize
 }
 
-/// Whether the driver is softcuda. It is asked once: opening a GPU takes a quarter of a second while
-/// nobody else holds it.
+/// Whether the driver is softcuda. It is asked once: opening a GPU takes a quarter of a second
+/// while nobody else holds it.
 pub fn is_software() -> bool {
     static IS_SOFTWARE: OnceLock<bool> = OnceLock::new();
     *IS_SOFTWARE.get_or_init(|| {

@@ -14,6 +14,8 @@
 //! capture recorded does not. Kernels reach more: access that one context enabled, kernels of all
 //! contexts of its device have.
 
+use std::sync::Arc;
+
 use super::context::Context;
 use super::memory::{Made, Owned, owner};
 use crate::memory::{self, Allocation, Device, Kind, Reach};
@@ -75,14 +77,6 @@ enum Memory {
     Others(Device, Option<u64>),
 }
 
-/// What one end of a copy, or a fill, works on.
-#[derive(Clone, Copy)]
-pub(crate) struct Home {
-    /// `None` of the host's and of managed memory.
-    device: Option<Device>,
-    memory: Memory,
-}
-
 /// Which part of a node names memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -94,36 +88,59 @@ pub(crate) enum Part {
     Fill,
 }
 
-impl Home {
-    /// Of an address, for a node of a context.
-    pub fn of(address: u64, part: Part, context: &Context) -> Home {
-        let of_device =
-            |found: &Allocation| matches!(found.kind, Kind::Device | Kind::Global | Kind::Constant);
-        let Some(found) = memory::find(address).filter(of_device) else {
-            return Home {
-                device: None,
-                memory: Memory::Reached,
-            };
-        };
-        let owned = owner(address);
-        Home {
-            device: Some(found.device),
-            memory: Memory::of(&found, owned.as_ref(), part, context),
+/// What the parts of a node work on, seen from the context with which the node came into its graph,
+/// or into the executable.
+#[derive(Clone)]
+pub(crate) struct Homes<const PARTS: usize> {
+    places: [(u64, Part); PARTS],
+    context: Arc<Context>,
+    /// Of each place, the device, and what the memory is: looked up once, as it may be freed.
+    found: [(Option<Device>, Memory); PARTS],
+}
+
+impl<const PARTS: usize> Homes<PARTS> {
+    /// Of these addresses.
+    pub fn of(places: [(u64, Part); PARTS], context: &Arc<Context>) -> Homes<PARTS> {
+        Homes {
+            places,
+            context: context.clone(),
+            found: places.map(|(address, part)| Memory::at(address, part, context)),
         }
     }
 
-    /// The device whose memory it is.
-    pub fn device(self) -> Option<Device> {
-        self.device
+    /// The devices whose memory it is; of the host's and of managed memory there is none.
+    pub fn devices(&self) -> impl Iterator<Item = Device> {
+        self.found.iter().filter_map(|(device, _)| *device)
     }
 
-    /// Whether a node may go from here to there.
-    pub fn may_move(self, to: Home) -> bool {
-        self.memory == to.memory
+    /// Whether a node of an executable may take over what another works on.
+    pub fn may_move(&self, to: &Homes<PARTS>) -> bool {
+        let seen = to.following(self);
+        let mut pairs = self.found.iter().zip(&seen.as_ref().unwrap_or(to).found);
+        pairs.all(|((_, from), (_, to))| from == to)
+    }
+
+    /// The same, seen from where another is; `None` if it is already.
+    pub fn following(&self, before: &Homes<PARTS>) -> Option<Homes<PARTS>> {
+        let is_same = self.context.id() == before.context.id();
+        (!is_same).then(|| Homes::of(self.places, &before.context))
     }
 }
 
 impl Memory {
+    /// Of an address, for a node of a context; and the device's, where it is one's.
+    fn at(address: u64, part: Part, context: &Context) -> (Option<Device>, Memory) {
+        let of_device =
+            |found: &Allocation| matches!(found.kind, Kind::Device | Kind::Global | Kind::Constant);
+        match memory::find(address).filter(of_device) {
+            None => (None, Memory::Reached),
+            Some(found) => {
+                let memory = Memory::of(&found, owner(address).as_ref(), part, context);
+                (Some(found.device), memory)
+            }
+        }
+    }
+
     fn of(found: &Allocation, owned: Option<&Owned>, part: Part, context: &Context) -> Memory {
         let device = found.device;
         let given = match owned.map(|it| &it.made) {

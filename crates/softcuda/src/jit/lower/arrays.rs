@@ -62,11 +62,9 @@ pub(super) fn pointers(body: &Body) -> HashMap<RegId, u32> {
 
 /// Accesses to elements of an array.
 struct Elements {
-    /// The register that holds the element's number.
-    index: RegId,
-    /// By how much the lowest access is below that.
+    /// By how many elements the lowest access is below the one that the index names.
     less: i64,
-    /// The numbers below this are inside.
+    /// Indices below this are inside, less that.
     count: Value,
 }
 
@@ -79,7 +77,7 @@ impl Lower<'_> {
         if self.form() == Form::Once && !matches!(self.kept_of(index), Kept::One(_)) {
             return None;
         }
-        let Elements { index, less, count } = self.elements(low, access)?;
+        let Elements { less, count } = self.elements(low, access)?;
         let index = self.read(&Arg::Reg(index), Type::B32);
         let index = match less {
             0 => index,
@@ -88,13 +86,13 @@ impl Lower<'_> {
         Some(self.b.ins().icmp(IntCC::UnsignedLessThan, index, count))
     }
 
-    /// Whether the access of each thread of a group is, where their numbers are in vectors.
+    /// Whether the access of each thread of a group is, where their indices are in vectors.
     pub(super) fn all_inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
         let element = *self.runs.elements.get(&self.step)?;
         let Kept::Vectors(variables) = self.kept_of(element.index) else {
             return None;
         };
-        let Elements { less, count, .. } = self.elements(low, access)?;
+        let Elements { less, count } = self.elements(low, access)?;
         let mut largest = None;
         for variable in variables {
             let index = self.b.use_var(variable);
@@ -114,6 +112,7 @@ impl Lower<'_> {
         Some(self.b.ins().vall_true(inside))
     }
 
+    /// What the indices of this step's accesses compare with; `None` where no array is known.
     fn elements(&mut self, low: i64, access: &Access) -> Option<Elements> {
         if matches!(self.frame, Frame::Device { .. }) {
             return None;
@@ -144,7 +143,6 @@ impl Lower<'_> {
         };
         let number = self.unit.array(array)?;
         Some(Elements {
-            index: element.index,
             less: i64::try_from(less).ok()?,
             count: self.entry(Entry::ArrayCount(number)),
         })

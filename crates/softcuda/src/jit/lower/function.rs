@@ -178,8 +178,8 @@ pub(crate) fn lower(
 pub(super) fn slot(b: &mut FunctionBuilder<'_>, size: u64) -> ir::StackSlot {
     b.create_sized_stack_slot(ir::StackSlotData::new(
         ir::StackSlotKind::ExplicitSlot,
-        // Behind the slots, Cranelift puts vectors that it has no register for: these are aligned if
-        // the slots are.
+        // Behind the slots, Cranelift puts vectors that it has no register for. They are aligned
+        // if the slots are.
         size.next_multiple_of(16) as u32,
         4,
     ))

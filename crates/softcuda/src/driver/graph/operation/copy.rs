@@ -7,7 +7,7 @@ use crate::driver::copy::{Copy, End, Extent, Request, Side};
 use crate::driver::graph::plan::Why;
 use crate::driver::graph::update::Refusal;
 use crate::driver::memory::Place;
-use crate::driver::reach::{Home, Part};
+use crate::driver::reach::{Homes, Part};
 use crate::driver::{CUresult, Result};
 
 /// A copy node.
@@ -18,10 +18,8 @@ pub(crate) struct CopyNode {
     extent: Extent,
     context: Arc<Context>,
     copy: Copy,
-    /// What the target and the source are for the context of `home`: that with which the node came
-    /// into its graph, or into the executable.
-    homes: [Home; 2],
-    home: Arc<Context>,
+    /// What the target and the source are.
+    homes: Homes<2>,
 }
 
 /// `CUmemorytype` of an end.
@@ -32,12 +30,6 @@ pub(crate) fn memory_type(end: End) -> u32 {
         End::Array(_) => 3,
         End::Unified(_) => 4,
     }
-}
-
-/// What target and source are for a context.
-fn homes([target, source]: [Side; 2], context: &Context) -> [Home; 2] {
-    let of = |side: Side, part| Home::of(side.end.address(), part, context);
-    [of(target, Part::Target), of(source, Part::Source)]
 }
 
 impl CopyNode {
@@ -64,12 +56,13 @@ impl CopyNode {
     pub fn of(request: Request, context: Arc<Context>) -> Result<Option<CopyNode>> {
         let (target, source, extent) = request.as_rows();
         let copy = request.check(context.device())?;
+        let places = [(target, Part::Target), (source, Part::Source)];
+        let places = places.map(|(side, part)| (side.end.address(), part));
         Ok(copy.map(|copy| CopyNode {
             target,
             source,
             extent,
-            homes: homes([target, source], &context),
-            home: context.clone(),
+            homes: Homes::of(places, &context),
             context,
             copy,
         }))
@@ -99,8 +92,7 @@ impl CopyNode {
             return Some(Why::NotForKernels);
         }
         let device = self.context.device();
-        let mut homes = self.homes.into_iter().filter_map(Home::device);
-        let across = homes.any(|home| home != device);
+        let across = self.homes.devices().any(|home| home != device);
         let pageable = target == Place::Pageable || source == Place::Pageable;
         (across || pageable).then_some(Why::SeveralContexts)
     }
@@ -113,9 +105,7 @@ impl CopyNode {
     /// are in, nor its kinds as the program names them. Of rows nothing may.
     pub fn check_update(&self, next: &CopyNode) -> std::result::Result<(), Refusal> {
         let kinds = |node: &CopyNode| (memory_type(node.target.end), memory_type(node.source.end));
-        let to = next.homes_for(&self.home);
-        let mut moves = self.homes.into_iter().zip(to);
-        let fine = moves.all(|(from, to)| from.may_move(to))
+        let fine = self.homes.may_move(&next.homes)
             && kinds(self) == kinds(next)
             && (self.is_line() && next.is_line() || self.params() == next.params());
         match fine {
@@ -124,22 +114,14 @@ impl CopyNode {
         }
     }
 
-    fn homes_for(&self, context: &Context) -> [Home; 2] {
-        match self.home.id() == context.id() {
-            true => self.homes,
-            false => homes([self.target, self.source], context),
-        }
-    }
-
     /// The node in the place of another in an executable.
     pub fn following(self: Arc<Self>, before: &CopyNode) -> Arc<CopyNode> {
-        if self.home.id() == before.home.id() {
-            return self;
+        match self.homes.following(&before.homes) {
+            None => self,
+            Some(homes) => Arc::new(CopyNode {
+                homes,
+                ..(*self).clone()
+            }),
         }
-        Arc::new(CopyNode {
-            homes: self.homes_for(&before.home),
-            home: before.home.clone(),
-            ..(*self).clone()
-        })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::driver::context::Context;
 use crate::driver::fill::{Fill, Request};
 use crate::driver::graph::update::Refusal;
-use crate::driver::reach::{Home, Part, Reacher};
+use crate::driver::reach::{Homes, Part, Reacher};
 use crate::driver::{CUresult, Result};
 
 /// A fill, as the program described it: `CUDA_MEMSET_NODE_PARAMS`.
@@ -34,10 +34,8 @@ pub(crate) struct FillNode {
     fill: Option<Fill>,
     /// A capture recorded it: it fills what kernels of the context reach.
     captured: bool,
-    /// What it fills for the context of `home`: that with which the node came into its graph, or
-    /// into the executable.
-    fills: Home,
-    home: Arc<Context>,
+    /// What it fills.
+    homes: Homes<1>,
 }
 
 impl FillNode {
@@ -66,8 +64,7 @@ impl FillNode {
         Ok(FillNode {
             params,
             fill: Some(fill.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?),
-            fills: Home::of(address, Part::Fill, &context),
-            home: context.clone(),
+            homes: Homes::of([(address, Part::Fill)], &context),
             context,
             captured,
         })
@@ -97,8 +94,7 @@ impl FillNode {
         Ok(Some(FillNode {
             params,
             fill: request.check(context.fills()).ok().flatten(),
-            fills: Home::of(request.address, Part::Fill, &context),
-            home: context.clone(),
+            homes: Homes::of([(request.address, Part::Fill)], &context),
             context,
             captured: true,
         }))
@@ -129,8 +125,8 @@ impl FillNode {
 
     /// It fills another device's memory.
     pub fn is_across(&self) -> bool {
-        let filled = self.fills.device();
-        filled.is_some_and(|device| device != self.context.device())
+        let own = self.context.device();
+        self.homes.devices().any(|device| device != own)
     }
 
     /// The context may change, not whose memory it is; of rows, address and value may change
@@ -140,29 +136,20 @@ impl FillNode {
         let rows = self.params.height > 1 || next.params.height > 1;
         let same_rows =
             shape(&self.params) == shape(&next.params) && self.params.pitch == next.params.pitch;
-        let may_move = self.fills.may_move(next.fills_for(&self.home));
-        match may_move && (!rows || same_rows) {
+        match self.homes.may_move(&next.homes) && (!rows || same_rows) {
             true => Ok(()),
             false => Err(Refusal::ParametersChanged),
         }
     }
 
-    fn fills_for(&self, context: &Context) -> Home {
-        match self.home.id() == context.id() {
-            true => self.fills,
-            false => Home::of(self.params.address, Part::Fill, context),
-        }
-    }
-
     /// The node in the place of another in an executable.
     pub fn following(self: Arc<Self>, before: &FillNode) -> Arc<FillNode> {
-        if self.home.id() == before.home.id() {
-            return self;
+        match self.homes.following(&before.homes) {
+            None => self,
+            Some(homes) => Arc::new(FillNode {
+                homes,
+                ..(*self).clone()
+            }),
         }
-        Arc::new(FillNode {
-            fills: self.fills_for(&before.home),
-            home: before.home.clone(),
-            ..(*self).clone()
-        })
     }
 }

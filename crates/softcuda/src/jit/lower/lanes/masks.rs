@@ -369,9 +369,9 @@ impl Lower<'_> {
         self.set_form(Form::Once);
     }
 
-    /// Accesses of a row by those threads that are here, if they may go by vectors: loads and stores
-    /// of the block's shared memory, which nobody else accesses while its groups run. Where not the
-    /// whole row is inside, threads do it one after the other.
+    /// Accesses of a row by those threads that are here, if they may go by vectors: loads and
+    /// stores of the block's shared memory, which nobody else accesses while its groups run. Where
+    /// not the whole row is inside, threads do it one after the other.
     fn row_by_mask(
         &mut self,
         instruction: &Instruction,

@@ -1,8 +1,8 @@
 //! Warps that have nothing to do in a region: it begins with a branch that leads past it, and all
-//! lanes take that. Told from a comparison of the first lane's number, as in
-//! [`agreement`](super::agreement), so that no group of such a warp has to begin. Where the block is
-//! one row of threads, and the comparison says the same of all warps that are left, none of them has
-//! to be looked at.
+//! lanes take that. A comparison of the first lane's number tells, as in
+//! [`agreement`](super::agreement), so that no group of such a warp has to begin. Where the block
+//! is one row of threads, and the comparison says the same of all warps that are left, none of them
+//! is looked at.
 
 use std::mem::offset_of;
 
@@ -79,8 +79,8 @@ impl Lower<'_> {
         self.b.switch_to_block(groups);
     }
 
-    /// The warp has nothing to do: goes to `done` if that is certain of all after it, too, otherwise
-    /// to `over`. Fills the builder's block.
+    /// The warp has nothing to do: goes to `done` if that is certain of all after it, too, and
+    /// otherwise to `over`. Fills the builder's block.
     fn skip_rest(&mut self, skip: &Skip, over: Block, done: Block) {
         match self.rest_leave(skip) {
             Some(leave) => _ = self.b.ins().brif(leave, done, &[], over, &[]),

@@ -157,8 +157,8 @@ impl Lower<'_> {
         true
     }
 
-    /// Thread after thread. Where one check tells that all accesses are inside of an array, none has
-    /// one of its own.
+    /// Thread after thread. Where one check tells that all accesses are inside of an array, none
+    /// has one of its own.
     fn each_of_all(&mut self, instruction: &Instruction) {
         let Some(inside) = self.all_inside(instruction) else {
             return self.each(instruction, None, |_| true);
