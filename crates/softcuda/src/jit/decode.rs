@@ -14,7 +14,6 @@ use smallvec::SmallVec;
 use super::lower::{Lower, PlainAccess, Term, WeakAccess};
 use super::program::{Function, Tables};
 use super::resolve::{isa, types};
-use super::spmd::WIDTH;
 
 /// A register of the function being compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -238,36 +237,46 @@ pub(crate) struct Swap<'a> {
 pub(crate) struct Stride {
     /// So much more in each than in the one before, wrapping.
     pub step: i64,
-    /// The first thread's is known to be a multiple of the number of threads.
-    pub whole: bool,
+    /// The lowest bits of the first thread's that are known to be 0.
+    pub zeros: u32,
+    /// The logarithm of the number of threads in the group, where the value differs between them.
+    pub group: u32,
 }
 
 impl Stride {
     /// The same number in all.
     pub const fn number(bits: u64) -> Stride {
+        Stride::same(bits.trailing_zeros())
+    }
+
+    /// The same in all, with so many lowest bits that are 0.
+    pub const fn same(zeros: u32) -> Stride {
         Stride {
             step: 0,
-            whole: bits.is_multiple_of(WIDTH as u64),
+            zeros,
+            group: 0,
         }
     }
 
     /// Counts up from a multiple of the number of threads: its lowest bits are the thread's number
     /// in the group.
     pub fn counts(self) -> bool {
-        self.step == 1 && self.whole
+        self.step == 1 && self.zeros >= self.group
     }
 
     pub fn plus(self, other: Stride) -> Stride {
         Stride {
             step: self.step.wrapping_add(other.step),
-            whole: self.whole && other.whole,
+            zeros: self.zeros.min(other.zeros),
+            group: self.group.max(other.group),
         }
     }
 
     pub fn times(self, by: i64) -> Stride {
         Stride {
             step: self.step.wrapping_mul(by),
-            whole: self.whole || by % WIDTH as i64 == 0,
+            zeros: self.zeros.saturating_add(by.trailing_zeros()).min(64),
+            ..self
         }
     }
 

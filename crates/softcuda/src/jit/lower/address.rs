@@ -24,7 +24,6 @@ use crate::grid::launch::FaultKind;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Symbol};
 use crate::jit::program::Place;
 use crate::jit::runtime::access::{self, Access, Window};
-use crate::jit::spmd::WIDTH;
 
 impl Lower<'_> {
     /// The host address of a checked access of `size` bytes (a power of two, up to 32) at the
@@ -188,7 +187,7 @@ impl Lower<'_> {
         let by_one = self.lanes.as_ref().is_some_and(|lanes| lanes.by_one);
         if self.form() == Form::Once && self.many_contexts() && !by_one {
             // One access stands for a whole group's, but not all may do what the first may.
-            access.threads = WIDTH as u64;
+            access.threads = self.width() as u64;
         }
         let less = access.span() as u32;
         access.window = match (space, self.frame) {
@@ -383,7 +382,7 @@ impl Lower<'_> {
     ) -> Value {
         let first = self.address(&Arg::Address(Box::new(base.clone()), low));
         let access = Access {
-            threads: WIDTH as u64,
+            threads: self.width() as u64,
             stride: stride as u64,
             ..access
         };
@@ -518,9 +517,9 @@ impl Operation for Cvta {
     }
 
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
-        let step = of(&self.args[1])?.step;
+        let stride = of(&self.args[1])?;
         let own = self.reach != Reach::Cluster;
-        (self.ty == Type::U64 && own).then_some(Stride { step, whole: false })
+        (self.ty == Type::U64 && own).then_some(Stride { zeros: 0, ..stride })
     }
 
     fn lower(&self, l: &mut Lower<'_>) {

@@ -11,7 +11,6 @@ use super::bit_functions::{
 };
 use super::{Lower, lop3, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Stride};
-use crate::jit::spmd::WIDTH;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
@@ -256,7 +255,8 @@ impl Operation for Bits {
         let other = self.sources.get(1).map(|(other, _)| other);
         let number = other.and_then(constant);
         let stride = of(from)?;
-        let low = number.map(|number| number % WIDTH as u64);
+        let last = (1u64 << stride.group) - 1;
+        let low = number.map(|number| number & last);
         match (self.op, number) {
             (Op::Shl, Some(amount)) => Some(match amount as u32 {
                 amount if amount < bits => {
@@ -270,24 +270,21 @@ impl Operation for Bits {
                 _ => Stride::number(0),
             }),
             // The thread's number in the group is shifted out.
-            (Op::Shr, Some(amount)) if stride.counts() && amount >= WIDTH.ilog2().into() => {
-                Some(Stride {
-                    step: 0,
-                    whole: false,
-                })
+            (Op::Shr, Some(amount)) if stride.counts() && amount >= stride.group.into() => {
+                Some(Stride::same(0))
             }
-            (Op::And, _) if stride.counts() && low == Some(WIDTH as u64 - 1) => Some(stride),
+            (Op::And, _) if stride.counts() && low == Some(last) => Some(stride),
             (Op::And, _) if stride.counts() && low == Some(0) => Some(Stride::number(0)),
             (Op::Or, _) if stride.counts() && low == Some(0) => Some(stride),
             (Op::And | Op::Or | Op::Xor | Op::Shr, _) => {
                 let other = of(other?)?;
                 let same = stride.step == 0 && other.step == 0;
-                let whole = match self.op {
-                    Op::And => stride.whole || other.whole,
-                    Op::Or | Op::Xor => stride.whole && other.whole,
-                    _ => false,
+                let zeros = match self.op {
+                    Op::And => stride.zeros.max(other.zeros),
+                    Op::Or | Op::Xor => stride.zeros.min(other.zeros),
+                    _ => 0,
                 };
-                same.then_some(Stride { step: 0, whole })
+                same.then_some(Stride::same(zeros))
             }
             _ => None,
         }

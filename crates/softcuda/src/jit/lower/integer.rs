@@ -274,10 +274,7 @@ impl Integer {
         }
         let (a, b) = (of(&self.sources[0])?, of(&self.sources[1])?);
         let same = a.step == 0 && b.step == 0;
-        same.then_some(Stride {
-            step: 0,
-            whole: a.whole || b.whole,
-        })
+        same.then(|| Stride::same(a.zeros.max(b.zeros)))
     }
 }
 

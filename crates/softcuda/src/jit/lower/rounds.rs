@@ -210,6 +210,8 @@ impl Lower<'_> {
         let at_places = kept.len();
         // Where a branch decides, what either way needs is kept.
         kept.extend(plan.iter().flat_map(Plan::live_at_branches).map(at_place));
+        // What groups take that go on for a wide one.
+        kept.extend(plan.iter().flat_map(Plan::live_at_resumes).map(at_place));
         let operands = self.unit.operands;
         let mut arrays = Arrays::default();
         let bytes = |register: RegId| self.register_types[register.0 as usize].bytes();

@@ -14,17 +14,20 @@ const FURTHEST: i64 = 256;
 /// What is known of the registers.
 pub(super) struct Known {
     pub classes: Vec<Class>,
-    /// By register, whether the first thread's value is a multiple of the number of threads.
-    whole: Vec<bool>,
+    /// By register, the lowest bits of the first thread's value that are 0.
+    zeros: Vec<u32>,
+    /// The logarithm of the number of threads in a group.
+    group: u32,
 }
 
-/// The class of each register.
-pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Known {
+/// The class of each register in groups of so many threads, a power of two.
+pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>], width: usize) -> Known {
     let count = body.tables.registers.len();
     let mut known = Known {
         classes: vec![Class::Unset; count],
         // Until a step says otherwise.
-        whole: vec![true; count],
+        zeros: vec![64; count],
+        group: width.ilog2(),
     };
     // What is read before it is written is zero in all threads.
     for register in live.first().into_iter().flatten() {
@@ -32,7 +35,7 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Known {
     }
     let mut parted = vec![false; control.graph.successors.len()];
     loop {
-        let before = (known.classes.clone(), known.whole.clone());
+        let before = (known.classes.clone(), known.zeros.clone());
         for (at, step) in body.steps.iter().enumerate() {
             let Step::Instruction(instruction) = step else {
                 continue;
@@ -48,7 +51,7 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Known {
                 continue;
             }
             let stride = instruction.operation.stride(&|arg| known.stride(arg));
-            let whole = stride.is_some_and(|stride| stride.whole);
+            let zeros = stride.map_or(0, |stride| stride.zeros);
             let value = match guard {
                 Class::Varying => Class::Varying,
                 Class::Unset => Class::Unset,
@@ -63,11 +66,12 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Known {
                 let class = &mut known.classes[register.0 as usize];
                 *class = class.join(value);
                 if value != Class::Unset {
-                    known.whole[register.0 as usize] &= whole;
+                    let known = &mut known.zeros[register.0 as usize];
+                    *known = zeros.min(*known);
                 }
             }
         }
-        if (&known.classes, &known.whole) != (&before.0, &before.1) {
+        if (&known.classes, &known.zeros) != (&before.0, &before.1) {
             continue;
         }
         if !known.classes.contains(&Class::Unset) {
@@ -86,21 +90,20 @@ impl Known {
         match arg {
             Arg::Reg(id) => Some(Stride {
                 step: self.classes[id.0 as usize].stride()?,
-                whole: self.whole[id.0 as usize],
+                zeros: self.zeros[id.0 as usize],
+                group: self.group,
             }),
             Arg::Special(register) => Some(Stride {
                 step: special(*register).stride()?,
                 // There are groups where they make up the rows of a block.
-                whole: matches!(
-                    register,
-                    Special::Tid(0) | Special::Laneid | Special::Ntid(0)
-                ),
+                zeros: match register {
+                    Special::Tid(0) | Special::Laneid | Special::Ntid(0) => self.group,
+                    _ => 0,
+                },
+                group: self.group,
             }),
             Arg::Imm(ptx::ast::Immediate::Int { bits, .. }) => Some(Stride::number(*bits)),
-            Arg::Imm(_) | Arg::Symbol(..) => Some(Stride {
-                step: 0,
-                whole: false,
-            }),
+            Arg::Imm(_) | Arg::Symbol(..) => Some(Stride::same(0)),
             _ => None,
         }
     }

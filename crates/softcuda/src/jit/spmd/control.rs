@@ -1,7 +1,9 @@
 //! Control flow as the vector form sees it: blocks, and where ways that part join again.
 
 use crate::jit::analysis::Graph;
-use crate::jit::decode::Flow;
+use cranelift_codegen::ir::condcodes::IntCC;
+
+use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::program::{Body, Step};
 
 /// Blocks of a body, and where their ways join.
@@ -160,4 +162,29 @@ pub(in crate::jit) fn post_dominators(successors: &[Vec<usize>], end: usize) -> 
     (0..end)
         .map(|block| Some(dominator[block]).filter(|join| *join != NONE && *join != end))
         .collect()
+}
+
+/// What the guard of a step says, as far as it is a comparison right before, of what has not
+/// been written since. Behind a wait, what was compared may not be kept.
+pub(crate) fn compared(body: &Body, at: usize, guard: RegId) -> Option<(IntCC, Arg, Arg)> {
+    let mut written: Vec<RegId> = vec![];
+    for step in body.steps[..at].iter().rev() {
+        let Step::Instruction(step) = step else {
+            return None;
+        };
+        if step.operation.flow() != Flow::Next || step.operation.waits() {
+            return None;
+        }
+        if step.writes.contains(&guard) {
+            let (condition, a, b) = step.operation.comparison()?;
+            let stays = |arg: &Arg| match arg {
+                Arg::Reg(id) => !written.contains(id),
+                arg => matches!(arg, Arg::Imm(_)),
+            };
+            let is_it = step.guard.is_none() && stays(a) && stays(b);
+            return is_it.then(|| (condition, a.clone(), b.clone()));
+        }
+        written.extend(&step.writes);
+    }
+    None
 }

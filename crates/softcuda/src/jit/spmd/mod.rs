@@ -29,6 +29,7 @@ mod regions;
 mod teams;
 #[cfg(test)]
 mod tests;
+mod wide;
 
 use std::fmt;
 
@@ -39,12 +40,15 @@ use super::program::{Body, Function, Step};
 use control::Control;
 
 pub(crate) use classes::{in_rows, in_vectors};
-pub(in crate::jit) use control::post_dominators;
+pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use masks::{Loop, Masked};
 pub(crate) use regions::{Exit, Region, Regions, Target};
+pub(crate) use wide::Wide;
 
 /// Threads of a group.
 pub(crate) const WIDTH: usize = 8;
+/// Threads of the widest group, see [`Wide`].
+pub(crate) const WIDEST: usize = 32;
 /// The most steps of a body that is worth a second form.
 const MOST_STEPS: usize = 4000;
 
@@ -139,6 +143,8 @@ pub(crate) struct Plan {
     /// Of a body that waits or spins.
     pub regions: Option<Regions>,
     teams: teams::Teams,
+    /// Of a body with regions.
+    pub wide: Option<Wide>,
 }
 
 impl Plan {
@@ -150,7 +156,7 @@ impl Plan {
         }
         let control = Control::of(body, |_| true);
         let live = liveness::live_in(body, &control.graph)?;
-        let known = classes::of(body, &control, &live);
+        let known = classes::of(body, &control, &live, WIDTH);
         let ways = classes::ways(body, &known)?;
         let control = Control::of(body, |at| matches!(ways[at], Way::Widen { .. }));
         let live = liveness::live_in(body, &control.graph)?;
@@ -167,7 +173,16 @@ impl Plan {
             live: &live,
             regions: regions.as_ref(),
         };
+        let wide = regions.as_ref().and_then(|regions| {
+            Wide::of(&wide::Narrow {
+                body,
+                control: &control,
+                live: &live,
+                regions,
+            })
+        });
         let plan = Plan {
+            wide,
             masked: judge.all(),
             teams: teams::Teams::of(body, &control, &known.classes),
             classes: known.classes,
@@ -203,6 +218,12 @@ impl Plan {
             Exit::Branch { block, .. } => Some(&self.live[block][..]),
             Exit::To(_) => None,
         })
+    }
+
+    /// What is live where wide groups may give up.
+    pub fn live_at_resumes(&self) -> impl Iterator<Item = &[RegId]> {
+        let resumes = self.wide.iter().flat_map(|wide| &wide.resumes);
+        resumes.map(|resume| &resume.live[..])
     }
 
     /// Whether enough is done for all threads together.

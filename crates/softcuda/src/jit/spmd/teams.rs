@@ -3,7 +3,7 @@
 
 use super::classes;
 use super::control::Control;
-use super::{Class, Plan};
+use super::{Class, Plan, WIDTH};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -113,7 +113,11 @@ fn counts_up(
             Arg::Imm(_) | Arg::Symbol(..) => 0,
             _ => return None,
         };
-        Some(Stride { step, whole: false })
+        Some(Stride {
+            step,
+            zeros: 0,
+            group: WIDTH.ilog2(),
+        })
     };
     let [written] = step.writes[..] else {
         return false;

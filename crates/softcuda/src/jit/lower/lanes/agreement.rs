@@ -6,10 +6,9 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 
 use super::Form;
-use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
-use crate::jit::program::Step;
-use crate::jit::spmd::{Class, WIDTH};
+use crate::jit::spmd::{Class, compared};
 
 /// Of which threads it is asked, from the group's first on.
 #[derive(Clone, Copy)]
@@ -30,7 +29,7 @@ pub(super) struct Agreement {
 impl Lower<'_> {
     /// Whether the threads of the group agree on the guard of the step at `at`.
     pub(super) fn agreement(&mut self, at: usize, guard: RegId) -> Option<Agreement> {
-        self.agreement_of(Threads::Known(WIDTH as i64), at, guard)
+        self.agreement_of(Threads::Known(self.width() as i64), at, guard)
     }
 
     /// The same of other threads.
@@ -40,7 +39,7 @@ impl Lower<'_> {
         at: usize,
         guard: RegId,
     ) -> Option<Agreement> {
-        let (condition, a, b) = self.compared(at, guard)?;
+        let (condition, a, b) = compared(self.body, at, guard)?;
         let stride = |l: &mut Self, arg: &Arg| match arg {
             Arg::Imm(_) => Some(0),
             Arg::Reg(id) => match l.lanes().plan.class(*id) {
@@ -129,30 +128,5 @@ impl Lower<'_> {
                 all: none,
             },
         })
-    }
-
-    /// What the guard of a step says, as far as it is a comparison right before, of what has not
-    /// been written since. Behind a wait, what was compared may not be kept.
-    pub(super) fn compared(&mut self, at: usize, guard: RegId) -> Option<(IntCC, Arg, Arg)> {
-        let mut written: Vec<RegId> = vec![];
-        for step in self.body.steps[..at].iter().rev() {
-            let Step::Instruction(step) = step else {
-                return None;
-            };
-            if step.operation.flow() != Flow::Next || step.operation.waits() {
-                return None;
-            }
-            if step.writes.contains(&guard) {
-                let (condition, a, b) = step.operation.comparison()?;
-                let stays = |arg: &Arg| match arg {
-                    Arg::Reg(id) => !written.contains(id),
-                    arg => matches!(arg, Arg::Imm(_)),
-                };
-                let is_it = step.guard.is_none() && stays(a) && stays(b);
-                return is_it.then(|| (condition, a.clone(), b.clone()));
-            }
-            written.extend(&step.writes);
-        }
-        None
     }
 }

@@ -17,7 +17,7 @@ use crate::grid::warp::Tile;
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::Step;
-use crate::jit::spmd::{Class, Exit, Region, Target, WIDTH, Way};
+use crate::jit::spmd::{Class, Exit, Region, Target, WIDEST, WIDTH, Way};
 
 /// Groups of a full warp.
 const GROUPS: usize = 32 / WIDTH;
@@ -153,6 +153,9 @@ impl Lower<'_> {
 
     /// Whether threads of a group may go on by themselves in a region.
     pub(super) fn may_part(&mut self, region: usize) -> bool {
+        if let Some(parts) = self.is_known_to_part(region) {
+            return parts;
+        }
         let (steps, body) = (self.steps_of(region), self.body);
         let plan = &self.lanes().plan;
         let parts = |at: &usize| {
@@ -296,7 +299,7 @@ impl Lower<'_> {
     fn enter_group(&mut self, group: usize) {
         let lane = self.b.ins().iconst(types::I64, (WIDTH * group) as i64);
         self.begin_group(lane);
-        self.lanes().bases.fill([None; WIDTH]);
+        self.lanes().bases.fill([None; WIDEST]);
     }
 
     fn lower_steps_of(&mut self, region: usize) {

@@ -10,7 +10,7 @@ use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::{Lower, value_type};
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::{Loop, Masked, WIDTH, Way};
+use crate::jit::spmd::{Loop, Masked, WIDEST, WIDTH, Way};
 
 /// Which threads of a group come somewhere: elements of 32 bits, all set or none.
 pub(super) type Mask = SmallVec<[Value; WIDTH / 4]>;
@@ -121,7 +121,7 @@ impl Lower<'_> {
                 let variables = coming[number].iter();
                 variables.for_each(|variable| self.b.def_var(*variable, none));
             }
-            self.lanes().bases.fill([None; WIDTH]);
+            self.lanes().bases.fill([None; WIDEST]);
             self.block_by_mask(between, number, coming, &mask, bits);
             self.b.ins().jump(next, &[]);
             self.enter(next);
@@ -213,7 +213,7 @@ impl Lower<'_> {
                 let value = self.b.ins().uextend(types::I32, value);
                 let value = self.b.ins().ineg(value);
                 let mask = self.b.ins().splat(types::I32X4, value);
-                (0..WIDTH / 4).map(|_| mask).collect()
+                (0..self.width() / 4).map(|_| mask).collect()
             }
         }
     }
@@ -450,7 +450,10 @@ impl Lower<'_> {
                 let variables = variables.into_iter();
                 variables.map(|variable| self.b.use_var(variable)).collect()
             }
-            Kept::Each(variables) => variables.map(|variable| self.b.use_var(variable)).into(),
+            Kept::Each(variables) => {
+                let variables = variables.into_iter();
+                variables.map(|variable| self.b.use_var(variable)).collect()
+            }
         }
     }
 

@@ -30,6 +30,7 @@ mod skips;
 mod steps;
 mod together;
 mod waits;
+mod wide;
 
 use std::collections::HashMap;
 
@@ -43,7 +44,7 @@ use super::function::slot;
 use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::RegId;
 use crate::jit::program::Step;
-use crate::jit::spmd::{Plan, WIDTH};
+use crate::jit::spmd::{Plan, WIDEST, WIDTH};
 
 pub(in crate::jit::lower) use chains::InChain;
 pub(in crate::jit::lower) use regions::{Part, Turns};
@@ -69,7 +70,7 @@ pub(in crate::jit::lower) enum Kept {
     /// Vectors, of so many bits an element; a predicate's elements have all bits set or none.
     Vectors(SmallVec<[Variable; 4]>),
     /// Each thread's value.
-    Each([Variable; WIDTH]),
+    Each(SmallVec<[Variable; WIDTH]>),
 }
 
 /// Where a thread stands that has ended.
@@ -115,7 +116,7 @@ pub(in crate::jit::lower) struct Lanes {
     /// By branch, what it leads to by masks.
     by_masks: HashMap<usize, masks::ByMasks>,
     /// For each group of accesses, what [`Lower::group_bases`] is for one thread: by thread.
-    pub bases: Vec<[Option<Value>; WIDTH]>,
+    pub bases: Vec<[Option<Value>; WIDEST]>,
     /// By block of the plan: where the group's code begins, and where that of one thread does.
     group_blocks: Vec<Block>,
     thread_blocks: Vec<Option<Block>>,
@@ -137,6 +138,8 @@ pub(in crate::jit::lower) struct Lanes {
     landings: Vec<Landing>,
     /// In rounds.
     pub turns: Option<Turns>,
+    /// For more threads.
+    wide: Option<wide::WideForm>,
     /// Where a thread goes on that parted from its group.
     parted: Block,
 }
@@ -264,7 +267,7 @@ impl Lower<'_> {
             }
             let begins = self.lanes().group_blocks[block];
             self.b.switch_to_block(begins);
-            self.lanes().bases.fill([None; WIDTH]);
+            self.lanes().bases.fill([None; WIDEST]);
             self.enter_region(block);
             self.group_polls(block);
         }
@@ -325,7 +328,7 @@ impl Lower<'_> {
             checked: false,
             by_one: false,
             by_masks: HashMap::new(),
-            bases: vec![[None; WIDTH]; self.groups.groups.len()],
+            bases: vec![[None; WIDEST]; self.groups.groups.len()],
             group_blocks: (0..count).map(|_| self.b.create_block()).collect(),
             thread_blocks: vec![None; count],
             joins: vec![false; count],
@@ -339,6 +342,7 @@ impl Lower<'_> {
             latch,
             landings: vec![],
             turns,
+            wide: None,
             plan,
         });
     }

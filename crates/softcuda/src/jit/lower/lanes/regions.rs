@@ -101,7 +101,7 @@ pub(in crate::jit::lower) struct RegionBlocks {
     /// The loop over warps.
     warps: Block,
     /// The loop over groups.
-    head: Block,
+    pub head: Block,
     pub leave: Block,
     latch: Block,
     /// The warp is done.
@@ -180,7 +180,7 @@ impl Lower<'_> {
             true => self.lanes().group_blocks[to],
             false => {
                 let region = self.turns().region;
-                self.turns().regions[region].leave
+                self.leave_of(region)
             }
         }
     }
@@ -200,7 +200,7 @@ impl Lower<'_> {
     /// The group is done with its region.
     pub(super) fn leave_region(&mut self) {
         let region = self.turns().region;
-        let leave = self.turns().regions[region].leave;
+        let leave = self.leave_of(region);
         self.b.ins().jump(leave, &[]);
     }
 
@@ -243,16 +243,37 @@ impl Lower<'_> {
             Class::Varying => self.mask_bits(register),
             _ => {
                 let guard = self.read(&Arg::Reg(register), ptx::ast::Type::Pred);
-                let all = self.b.ins().iconst(types::I32, (1 << WIDTH) - 1);
+                let every = self.every_bit();
+                let all = self.b.ins().iconst(types::I32, every);
                 let none = self.b.ins().iconst(types::I32, 0);
                 self.b.ins().select(guard, all, none)
             }
         };
         let bits = match negated {
             false => bits,
-            true => self.b.ins().bxor_imm(bits, (1 << WIDTH) - 1),
+            true => {
+                let every = self.every_bit();
+                self.b.ins().bxor_imm(bits, every)
+            }
         };
-        self.store_group_word(bits, offset_of!(Tile, decisions));
+        if self.is_wide() {
+            self.decide_wide(bits);
+        } else {
+            self.store_group_word(bits, offset_of!(Tile, decisions));
+            self.note_decision(bits);
+        }
+        self.leave_region();
+        let next = self.fresh_block();
+        self.enter(next);
+    }
+
+    /// A number with a bit set for each thread of a group.
+    pub(super) fn every_bit(&self) -> i64 {
+        i64::from(u32::MAX.unbounded_shr(32 - self.width() as u32) as i32)
+    }
+
+    /// Notes the bits of a group's threads that take the branch that the region ends with.
+    pub(super) fn note_decision(&mut self, bits: Value) {
         let (all, any) = (self.turns().all, self.turns().any);
         let before = self.b.use_var(all);
         let now = self.b.ins().band(before, bits);
@@ -260,9 +281,6 @@ impl Lower<'_> {
         let before = self.b.use_var(any);
         let now = self.b.ins().bor(before, bits);
         self.b.def_var(any, now);
-        self.leave_region();
-        let next = self.fresh_block();
-        self.enter(next);
     }
 
     /// Whether the last group's guard tells where all warps go.
@@ -370,6 +388,7 @@ impl Lower<'_> {
         for region in 0..count {
             self.close_region(region);
         }
+        self.plan_wide();
         for region in 0..count {
             self.open_region(region);
             self.lower_past(region);
@@ -479,6 +498,7 @@ impl Lower<'_> {
                 of_block.into_iter().map(held).collect()
             }
         };
+        self.forget_resumes(region);
         let begin = self.turn_field(offset_of!(Turn, begin));
         self.b.ins().jump(blocks.warps, &[begin.into()]);
 
@@ -489,8 +509,8 @@ impl Lower<'_> {
             false => self.begin_warp(warp),
         }
         self.skip_warp(region, &of_block);
-        let zero = self.b.ins().iconst(types::I64, 0);
-        self.b.ins().jump(blocks.head, &[zero.into()]);
+        self.begin_groups(region);
+        self.lower_wide(region, &of_block);
 
         let lane = self.b.append_block_param(blocks.head, types::I64);
         self.b.switch_to_block(blocks.head);
@@ -582,8 +602,10 @@ impl Lower<'_> {
         let limit = self.b.ins().stack_load(types::I64, left, 0);
         let next = self.b.ins().iadd_imm(lane, WIDTH as i64);
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
-        let head = blocks.head;
-        self.b.ins().brif(more, head, &[next.into()], over, &[]);
+        let goes = self.b.create_block();
+        self.b.ins().brif(more, goes, &[], over, &[]);
+        self.b.switch_to_block(goes);
+        self.go_on_with_group(region, next);
         self.b.switch_to_block(over);
         let warp = self.b.use_var(warp);
         self.next_warp(warp, blocks.warps, blocks.done);

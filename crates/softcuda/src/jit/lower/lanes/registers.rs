@@ -9,7 +9,7 @@ use ptx::ast::Type;
 use super::{Form, Kept, little_endian, vector_of};
 use crate::jit::decode::RegId;
 use crate::jit::lower::{Lower, value_type};
-use crate::jit::spmd::{Class, WIDTH};
+use crate::jit::spmd::Class;
 
 impl Lower<'_> {
     /// A scalar as a vector of it, where the operation works on vectors; a predicate as a mask.
@@ -74,10 +74,13 @@ impl Lower<'_> {
             let kept = match class {
                 Class::Varying if crate::jit::spmd::in_vectors(body, register) => {
                     let ty = vector_of(ty);
-                    let count = WIDTH / ty.lane_count() as usize;
+                    let count = self.width() / ty.lane_count() as usize;
                     Kept::Vectors((0..count).map(|_| self.b.declare_var(ty)).collect())
                 }
-                Class::Varying => Kept::Each([(); WIDTH].map(|()| self.b.declare_var(ty))),
+                Class::Varying => {
+                    let threads = 0..self.width();
+                    Kept::Each(threads.map(|_| self.b.declare_var(ty)).collect())
+                }
                 _ => Kept::One(self.b.declare_var(ty)),
             };
             Some(kept)

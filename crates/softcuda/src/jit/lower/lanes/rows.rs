@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::Arg;
 use crate::jit::lower::{Lower, is_signed, value_type};
-use crate::jit::spmd::{Class, WIDTH, in_rows};
+use crate::jit::spmd::{Class, in_rows};
 
 /// How the values of several registers lie in memory.
 enum Layout {
@@ -56,7 +56,7 @@ impl Lower<'_> {
         };
         let vector = vector_of(value_type(ty));
         let (flags, threads) = (MemFlags::trusted(), vector.lane_count() as usize);
-        for chunk in 0..WIDTH / threads {
+        for chunk in 0..self.width() / threads {
             let apart = match layout {
                 Layout::Pairs => 16,
                 Layout::Vectors => stride as i32,
@@ -90,7 +90,7 @@ impl Lower<'_> {
         };
         let vector = vector_of(value_type(ty));
         let (flags, threads) = (MemFlags::trusted(), vector.lane_count() as usize);
-        for chunk in 0..WIDTH / threads {
+        for chunk in 0..self.width() / threads {
             let columns = variables.iter().map(|(_, variables)| variables[chunk]);
             let columns: Vec<Value> = columns.map(|column| self.b.use_var(column)).collect();
             let rows = self.turned(&layout, &columns, false);
@@ -190,7 +190,7 @@ impl Lower<'_> {
             return;
         }
         let kind = if as_is { held } else { value_type(ty) };
-        let values: Vec<Value> = (0..WIDTH as i32)
+        let values: Vec<Value> = (0..self.width() as i32)
             .map(|lane| {
                 let value = self
                     .b
@@ -220,7 +220,7 @@ impl Lower<'_> {
             self.set_form(Form::Once);
             return;
         }
-        for lane in 0..WIDTH {
+        for lane in 0..self.width() {
             self.set_form(Form::Lane(lane));
             let value = self.read(register, ty);
             let at = at + lane as i32 * stride as i32;

@@ -19,7 +19,7 @@ use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::{Class, Exit, Target, Way};
+use crate::jit::spmd::{Class, Exit, Target, Way, compared};
 
 /// The most steps up to the branch.
 const MOST_STEPS: usize = 12;
@@ -223,7 +223,7 @@ impl Lower<'_> {
         {
             return None;
         }
-        let (_, a, b) = self.compared(branch, guard)?;
+        let (_, a, b) = compared(self.body, branch, guard)?;
         let plan = &self.lanes().plan;
         let steady = |arg: &Arg| match arg {
             Arg::Reg(register) => plan.counts_over_warp(*register),
@@ -291,7 +291,7 @@ impl Lower<'_> {
     }
 
     /// The guard of the branch that a block consists of, in that case.
-    fn guard_of(&mut self, block: usize) -> Option<Option<RegId>> {
+    pub(super) fn guard_of(&mut self, block: usize) -> Option<Option<RegId>> {
         let at = self.lanes().plan.control.first[block];
         match &self.body.steps[at] {
             Step::Instruction(branch) => branch.guard.map(|(guard, _)| Some(guard)),

@@ -91,7 +91,14 @@ impl Lower<'_> {
         let body = self.body;
         if let Step::Instruction(instruction) = &body.steps[at] {
             self.reads_bits = instruction.reads_bits;
-            match self.lanes().plan.ways[at] {
+            let way = self.lanes().plan.ways[at];
+            match way {
+                Way::Widen { from, signed } if self.is_wide() => {
+                    let next = self.unless_it_wraps(from, signed);
+                    self.begin_narrow();
+                    self.enter(next);
+                    instruction.operation.lower(self);
+                }
                 // Nobody's value wrapped the first time.
                 Way::Widen { .. } => instruction.operation.lower(self),
                 _ => self.group_step(at, instruction),
@@ -104,7 +111,7 @@ impl Lower<'_> {
         let wide = registers
             .clone()
             .any(|register| self.register_types[register.0 as usize].bits() == 64);
-        for chunk in 0..WIDTH / in_vector(wide) {
+        for chunk in 0..self.width() / in_vector(wide) {
             self.set_form(Form::Vector { chunk, wide });
             instruction.operation.lower(self);
         }
@@ -169,7 +176,7 @@ impl Lower<'_> {
         for (block, checked) in [(slow, false), (fast, true)] {
             self.enter(block);
             self.lanes().checked = checked;
-            for lane in 0..WIDTH {
+            for lane in 0..self.width() {
                 self.set_form(Form::Lane(lane));
                 instruction.operation.lower(self);
             }
@@ -201,7 +208,7 @@ impl Lower<'_> {
         kept: impl Fn(&RegId) -> bool,
     ) {
         self.lanes().written.clear();
-        for lane in 0..WIDTH {
+        for lane in 0..self.width() {
             self.set_form(Form::Lane(lane));
             let next = bits.map(|bits| {
                 for written in &instruction.writes {
@@ -230,7 +237,7 @@ impl Lower<'_> {
     fn gather_written(&mut self, instruction: &Instruction) {
         self.set_form(Form::Once);
         for register in &instruction.writes {
-            let variables: Option<Vec<Variable>> = (0..WIDTH)
+            let variables: Option<Vec<Variable>> = (0..self.width())
                 .map(|lane| self.lanes().written.get(&(*register, lane)).copied())
                 .collect();
             // An operation that writes a register at all writes it in each thread.
@@ -248,8 +255,12 @@ impl Lower<'_> {
     fn widen(&mut self, at: usize, instruction: &Instruction, from: RegId, signed: bool) {
         let next = self.unless_it_wraps(from, signed);
         let block = self.lanes().plan.control.graph.block_of[at];
-        let here = self.stand(block);
-        self.part(&[block], &[here; WIDTH], None);
+        if self.is_wide() {
+            self.resume(block);
+        } else {
+            let here = self.stand(block);
+            self.part(&[block], &[here; WIDTH], None);
+        }
         self.enter(next);
         instruction.operation.lower(self);
     }
@@ -259,7 +270,7 @@ impl Lower<'_> {
     pub(super) fn unless_it_wraps(&mut self, from: RegId, signed: bool) -> Block {
         self.set_form(Form::Once);
         let stride = self.lanes().plan.class(from).stride().unwrap_or(0);
-        let span = i64::from(stride as i32) * (WIDTH as i64 - 1);
+        let span = i64::from(stride as i32) * (self.width() as i64 - 1);
         let value = self.read(&Arg::Reg(from), Type::B32);
         let value = match signed {
             true => self.b.ins().sextend(types::I64, value),
@@ -331,7 +342,10 @@ impl Lower<'_> {
         if let Some(Agreement { none, all }) = self.agreement(at, register) {
             // Most often this tells, and no vector is needed.
             let (none, all) = if negated { (all, none) } else { (none, all) };
-            let skip = self.skip_at(at);
+            let skip = match self.is_wide() {
+                true => None,
+                false => self.skip_at(at),
+            };
             for (told, to) in [(none, next), (all, then)] {
                 let Some([first, second]) = told else {
                     continue;
@@ -353,7 +367,7 @@ impl Lower<'_> {
             }
         }
         let bits = self.mask_bits(register);
-        let all = (1i64 << WIDTH) - 1;
+        let all = self.every_bit();
         let (none, some) = match negated {
             false => (0, all),
             true => (all, 0),
@@ -371,6 +385,10 @@ impl Lower<'_> {
         self.enter(then);
         go(self);
         self.enter(cold);
+        if self.is_wide() {
+            self.resume(block);
+            return self.enter(next);
+        }
         if let (Some(masked), Some(taken)) = (self.lanes().plan.masked[block].clone(), taken) {
             self.go_by_masks(&masked, register, negated, [taken, falls]);
             return self.enter(next);

@@ -35,7 +35,7 @@ impl Lower<'_> {
             _ => false,
         };
         if in_vectors && (ty == Type::Pred || kind.bits() == 32) {
-            for chunk in 0..WIDTH / 4 {
+            for chunk in 0..self.width() / 4 {
                 self.set_form(Form::Vector { chunk, wide: false });
                 let value = self.read(arg, ty);
                 let mut value = self.as_vector(value, types::I32X4);
@@ -55,7 +55,7 @@ impl Lower<'_> {
             }
         } else {
             let mut vector = None;
-            for lane in 0..WIDTH {
+            for lane in 0..self.width() {
                 self.set_form(Form::Lane(lane));
                 let value = self.read(arg, ty);
                 let value = self.fit(value, types::I64, false);
@@ -103,7 +103,7 @@ impl Lower<'_> {
             _ => held.bits() == 32,
         };
         if !words || high.is_some() || !matches!(self.kept_of(*register), Kept::Vectors(_)) {
-            let values: Vec<Value> = (0..WIDTH)
+            let values: Vec<Value> = (0..self.width())
                 .map(|lane| {
                     let part = |l: &mut Self, array: usize| {
                         let offset = (array + 4 * lane) as i32;
@@ -125,7 +125,7 @@ impl Lower<'_> {
                 .collect();
             return self.gather(*register, &values);
         }
-        for chunk in 0..WIDTH / 4 {
+        for chunk in 0..self.width() / 4 {
             self.set_form(Form::Vector { chunk, wide: false });
             let offset = (low + 16 * chunk) as i32;
             let mut value = match self.turns().in_chain.taken(chunk) {
@@ -149,7 +149,7 @@ impl Lower<'_> {
         };
         if !self.is_predicate(*register) {
             let held = self.register_types[register.0 as usize];
-            let values: Vec<Value> = (0..WIDTH as i64)
+            let values: Vec<Value> = (0..self.width() as i64)
                 .map(|lane| {
                     let own = self.b.ins().ushr_imm(bits, lane);
                     let own = self.b.ins().band_imm(own, 1);
@@ -158,7 +158,7 @@ impl Lower<'_> {
                 .collect();
             return self.gather(*register, &values);
         }
-        for chunk in 0..WIDTH / 4 {
+        for chunk in 0..self.width() / 4 {
             self.set_form(Form::Vector { chunk, wide: false });
             let all = self.b.ins().splat(types::I32X4, bits);
             let bytes: Vec<u8> = (0..4)
@@ -185,24 +185,26 @@ impl Lower<'_> {
             && !matches!(kept, Kept::Each(_));
         if vectors {
             let wide = ty.bits() == 64;
-            for chunk in 0..WIDTH / vector_of(ty).lane_count() as usize {
+            for chunk in 0..self.width() / vector_of(ty).lane_count() as usize {
                 self.set_form(Form::Vector { chunk, wide });
                 let value = self.held_in_group(register);
                 let offset = offset + 16 * chunk as i32;
                 self.b.ins().store(flags, value, at, offset);
             }
-        } else if let (Kept::Vectors(variables), true) = (&kept, WIDTH == 8) {
+        } else if let Kept::Vectors(variables) = &kept {
             // A byte for each thread.
-            let masks: Vec<Value> = variables.iter().map(|v| self.b.use_var(*v)).collect();
-            let words = self.b.ins().snarrow(masks[0], masks[1]);
-            let bytes = self.b.ins().snarrow(words, words);
-            let whole = self.as_vector(bytes, types::I64X2);
-            let whole = self.b.ins().extractlane(whole, 0);
-            let ones = self.b.ins().iconst(types::I64, 0x0101_0101_0101_0101);
-            let whole = self.b.ins().band(whole, ones);
-            self.b.ins().store(flags, whole, at, offset);
+            for (eight, masks) in (0..).zip(variables.chunks(2)) {
+                let [low, high] = [masks[0], masks[1]].map(|mask| self.b.use_var(mask));
+                let words = self.b.ins().snarrow(low, high);
+                let bytes = self.b.ins().snarrow(words, words);
+                let whole = self.as_vector(bytes, types::I64X2);
+                let whole = self.b.ins().extractlane(whole, 0);
+                let ones = self.b.ins().iconst(types::I64, 0x0101_0101_0101_0101);
+                let whole = self.b.ins().band(whole, ones);
+                self.b.ins().store(flags, whole, at, offset + 8 * eight);
+            }
         } else {
-            for lane in 0..WIDTH {
+            for lane in 0..self.width() {
                 self.set_form(Form::Lane(lane));
                 let value = self.held_in_group(register);
                 self.b
@@ -225,19 +227,21 @@ impl Lower<'_> {
                 self.b.def_var(variable, value);
             }
             Kept::Vectors(variables) if ty == types::I8 => {
-                let whole = self.b.ins().load(types::I64, flags, at, offset);
-                let bytes = self.b.ins().scalar_to_vector(types::I64X2, whole);
-                let bytes = self.as_vector(bytes, types::I8X16);
-                let words = self.b.ins().uwiden_low(bytes);
-                let parts = [
-                    self.b.ins().uwiden_low(words),
-                    self.b.ins().uwiden_high(words),
-                ];
                 let zero = self.b.ins().iconst(types::I32, 0);
                 let zero = self.b.ins().splat(types::I32X4, zero);
-                for (variable, part) in variables.into_iter().zip(parts) {
-                    let mask = self.b.ins().icmp(IntCC::NotEqual, part, zero);
-                    self.b.def_var(variable, mask);
+                for (eight, variables) in (0..).zip(variables.chunks(2)) {
+                    let whole = self.b.ins().load(types::I64, flags, at, offset + 8 * eight);
+                    let bytes = self.b.ins().scalar_to_vector(types::I64X2, whole);
+                    let bytes = self.as_vector(bytes, types::I8X16);
+                    let words = self.b.ins().uwiden_low(bytes);
+                    let parts = [
+                        self.b.ins().uwiden_low(words),
+                        self.b.ins().uwiden_high(words),
+                    ];
+                    for (variable, part) in variables.iter().zip(parts) {
+                        let mask = self.b.ins().icmp(IntCC::NotEqual, part, zero);
+                        self.b.def_var(*variable, mask);
+                    }
                 }
             }
             Kept::Vectors(variables) => {
@@ -265,7 +269,7 @@ impl Lower<'_> {
         let at = self.lane_address(types::I32);
         let number = self.b.ins().iconst(types::I32, number);
         let all = self.b.ins().splat(types::I32X4, number);
-        for chunk in 0..WIDTH / 4 {
+        for chunk in 0..self.width() / 4 {
             let offset = (offset_of!(Tile, stands) + 16 * chunk) as i32;
             self.b.ins().store(MemFlags::trusted(), all, at, offset);
         }

@@ -1,0 +1,465 @@
+//! Wide groups, as [`spmd::Wide`](crate::jit::spmd::Wide) plans them: a region's code once more, for
+//! more threads.
+//!
+//! ```text
+//! warps:  for each warp, if its lanes make up wide groups:
+//! head:     for each wide group: take what it keeps from the tile
+//!             its code; where its threads may not agree: keep all, resume
+//! leave:      keep what it has written; next wide group
+//! resume:   for each group of those threads: take all, go on in the group's code, to its end
+//! ```
+//!
+//! While a wide group's code is lowered, the plan's classes and ways, the registers and the blocks
+//! are its own.
+
+use std::mem::{offset_of, swap};
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
+
+use super::regions::Part;
+use super::{Form, Kept};
+use crate::grid::warp::Tile;
+use crate::jit::decode::RegId;
+use crate::jit::lower::Lower;
+use crate::jit::lower::entry::Entry;
+use crate::jit::lower::function::slot;
+use crate::jit::program::Step;
+use crate::jit::spmd::{Class, Exit, Target, WIDEST, WIDTH, Wide};
+
+/// What the wide form needs, while a function is lowered.
+pub(in crate::jit::lower) struct WideForm {
+    /// What is lowered is the code of a wide group.
+    now: bool,
+    /// The other form's: classes, ways, and what is done by masks.
+    plan: Wide,
+    masked: Vec<Option<crate::jit::spmd::Masked>>,
+    registers: Vec<Option<Kept>>,
+    blocks: Vec<Block>,
+    /// By region.
+    regions: Vec<Option<WideBlocks>>,
+    /// By region, whether threads of a group may go on by themselves, see
+    /// [`may_part`](Lower::may_part).
+    parts: Vec<bool>,
+    /// Whether groups go on for a wide one: the number of the place, counted from 1.
+    resumes: ir::StackSlot,
+}
+
+/// Where the parts of a region's wide form begin.
+#[derive(Clone)]
+struct WideBlocks {
+    head: Block,
+    leave: Block,
+    /// Blocks of the plan, and where groups begin that go on from there.
+    resumes: Vec<(usize, Block)>,
+}
+
+impl WideForm {
+    /// For the regions that have one and do not begin in a chain.
+    pub fn new(l: &mut Lower<'_>, plan: Wide) -> WideForm {
+        let count = l.lanes().plan.control.graph.successors.len();
+        let regions = vec![None; plan.regions.len()];
+        let parts = (0..regions.len()).map(|region| l.may_part(region));
+        let parts = parts.collect();
+        WideForm {
+            now: false,
+            masked: vec![None; count],
+            registers: vec![],
+            blocks: (0..count).map(|_| l.b.create_block()).collect(),
+            regions,
+            parts,
+            resumes: slot(&mut l.b, 4),
+            plan,
+        }
+    }
+}
+
+impl Lower<'_> {
+    /// Threads of the group whose code is lowered.
+    pub(in crate::jit::lower) fn width(&self) -> usize {
+        let wide = self.lanes.as_ref().and_then(|lanes| lanes.wide.as_ref());
+        match wide {
+            Some(wide) if wide.now => wide.plan.width,
+            _ => WIDTH,
+        }
+    }
+
+    pub(super) fn is_wide(&self) -> bool {
+        self.width() != WIDTH
+    }
+
+    /// Goes from the code of groups to that of wide ones, or back.
+    fn turn_wide(&mut self) {
+        if self
+            .lanes()
+            .wide
+            .as_ref()
+            .is_some_and(|wide| !wide.now && wide.registers.is_empty())
+        {
+            self.swap_forms();
+            let registers = self.new_set();
+            self.lanes().registers = registers;
+        } else {
+            self.swap_forms();
+        }
+    }
+
+    fn swap_forms(&mut self) {
+        let lanes = self.lanes();
+        let Some(wide) = &mut lanes.wide else {
+            return;
+        };
+        swap(&mut lanes.plan.classes, &mut wide.plan.classes);
+        swap(&mut lanes.plan.ways, &mut wide.plan.ways);
+        swap(&mut lanes.plan.masked, &mut wide.masked);
+        swap(&mut lanes.registers, &mut wide.registers);
+        swap(&mut lanes.group_blocks, &mut wide.blocks);
+        wide.now = !wide.now;
+        lanes.bases.fill([None; WIDEST]);
+    }
+
+    /// Decides which regions have a wide form, now that all waits are known.
+    pub(super) fn plan_wide(&mut self) {
+        let Some(wide) = self.lanes().plan.wide.take() else {
+            return;
+        };
+        if self.unit.spins {
+            return;
+        }
+        let mut form = WideForm::new(self, wide);
+        for region in 0..form.regions.len() {
+            let alone = self.link(region).is_none() && !self.is_for_one_group(region);
+            if !form.plan.regions[region] || !alone {
+                continue;
+            }
+            let plan = &self.lanes().plan;
+            let of = plan.regions.as_ref().map_or(&[][..], |all| &all.of);
+            let inside = form.plan.resumes.iter().map(|resume| resume.block);
+            let inside = inside.filter(|block| of[*block] == Some(region));
+            let inside: Vec<usize> = inside.collect();
+            form.regions[region] = Some(WideBlocks {
+                head: self.b.create_block(),
+                leave: self.b.create_block(),
+                resumes: inside
+                    .into_iter()
+                    .map(|block| (block, self.b.create_block()))
+                    .collect(),
+            });
+        }
+        self.lanes().wide = Some(form);
+    }
+
+    /// What [`may_part`](Self::may_part) says, where that is known already.
+    pub(super) fn is_known_to_part(&self, region: usize) -> Option<bool> {
+        let wide = self.lanes.as_ref()?.wide.as_ref()?;
+        Some(wide.parts[region])
+    }
+
+    fn wide_blocks(&self, region: usize) -> Option<WideBlocks> {
+        let wide = self.lanes.as_ref()?.wide.as_ref()?;
+        wide.regions.get(region)?.clone()
+    }
+
+    /// Where a group that is done with a region goes.
+    pub(super) fn leave_of(&mut self, region: usize) -> Block {
+        match self.wide_blocks(region) {
+            Some(blocks) if self.is_wide() => blocks.leave,
+            _ => self.turns().regions[region].leave,
+        }
+    }
+
+    /// Begins with the groups of a warp: wide ones, where the region has them and the block's rows
+    /// are made of such. Fills the builder's block.
+    pub(super) fn begin_groups(&mut self, region: usize) {
+        let zero = self.b.ins().iconst(types::I64, 0);
+        let head = self.turns().regions[region].head;
+        let Some(blocks) = self.wide_blocks(region) else {
+            self.b.ins().jump(head, &[zero.into()]);
+            return;
+        };
+        let row = self.entry(Entry::Ntid(0));
+        let width = self.widest();
+        let odd = self.b.ins().band_imm(row, width as i64 - 1);
+        let args = [zero.into()];
+        self.b.ins().brif(odd, head, &args, blocks.head, &args);
+    }
+
+    /// Threads of a wide group.
+    fn widest(&mut self) -> usize {
+        let wide = self.lanes().wide.as_ref();
+        wide.map_or(WIDTH, |wide| wide.plan.width)
+    }
+
+    /// No group goes on for a wide one.
+    pub(super) fn forget_resumes(&mut self, region: usize) {
+        if self.wide_blocks(region).is_some() {
+            self.set_resume(0);
+        }
+    }
+
+    fn set_resume(&mut self, number: i64) {
+        if let Some(slot) = self.lanes().wide.as_ref().map(|wide| wide.resumes) {
+            let number = self.b.ins().iconst(types::I32, number);
+            self.b.ins().stack_store(number, slot, 0);
+        }
+    }
+
+    /// Lowers a region's wide form. The builder's block is filled.
+    pub(super) fn lower_wide(&mut self, region: usize, of_block: &[(RegId, Value)]) {
+        let Some(blocks) = self.wide_blocks(region) else {
+            return;
+        };
+        let (head, wait, exit) = self.region(region);
+        let may_part = self.may_part(region);
+        let lane = self.b.append_block_param(blocks.head, types::I64);
+        self.b.switch_to_block(blocks.head);
+        self.forget_resumes(region);
+        self.turn_wide();
+        self.begin_group(lane);
+        let mut loads = self.a_region(region).loads.clone();
+        loads.retain(|register| of_block.iter().all(|(held, _)| held != register));
+        if region == 0 {
+            for register in loads {
+                let zero = self.zero(self.register_types[register.0 as usize]);
+                self.put_all(register, zero);
+            }
+        } else {
+            self.take_kept(&loads);
+            self.unless_it_differs(region, &loads);
+        }
+        for (register, value) in of_block {
+            self.put_all(*register, *value);
+        }
+        if let Some(wait) = wait {
+            self.lower_wait(wait, Part::Takes);
+        }
+        let begins = self.lanes().group_blocks[head];
+        self.b.ins().jump(begins, &[]);
+        self.lower_wide_steps(region);
+
+        self.b.switch_to_block(blocks.leave);
+        self.set_form(Form::Once);
+        let mut stores = self.a_region(region).stores.clone();
+        if !may_part {
+            let mut of_block = self.take_out_of_block(&mut stores);
+            // The region's exit reads what decides for all warps.
+            if let Exit::Branch { block, .. } = exit
+                && let Some(Some(guard)) = self.guard_of(block)
+                && self.lanes().plan.is_of_block(guard)
+                && !of_block.contains(&guard)
+            {
+                of_block.push(guard);
+            }
+            for register in of_block {
+                let value = self.held_of_block(register);
+                self.turn_wide();
+                self.put_all(register, value);
+                self.turn_wide();
+            }
+        }
+        for (register, place) in self.places_of(&stores) {
+            self.keep_of_group(register, place);
+        }
+        if let Exit::To(Target::Region(next)) = exit
+            && let (_, Some(wait), _) = self.region(next)
+        {
+            self.lower_wait(wait, Part::Brings);
+        }
+        let width = self.width();
+        self.turn_wide();
+        let over = self.turns().regions[region].over;
+        match width {
+            WIDEST => _ = self.b.ins().jump(over, &[]),
+            _ => {
+                let more = self.more_lanes(width);
+                let (lane, more) = more;
+                self.b
+                    .ins()
+                    .brif(more, blocks.head, &[lane.into()], over, &[]);
+            }
+        }
+        for (block, begins) in &blocks.resumes {
+            let lane = self.b.append_block_param(*begins, types::I64);
+            self.b.switch_to_block(*begins);
+            self.begin_group(lane);
+            let live = self.needed_at(region, *block);
+            self.take_kept(&live);
+            let goes = self.lanes().group_blocks[*block];
+            self.b.ins().jump(goes, &[]);
+        }
+    }
+
+    /// The lane so many after the group's, and whether the warp has it.
+    fn more_lanes(&mut self, width: usize) -> (Value, Value) {
+        let (lane, left) = (self.turns().lane, self.turns().left);
+        let lane = self.b.use_var(lane);
+        let limit = self.b.ins().stack_load(types::I64, left, 0);
+        let next = self.b.ins().iadd_imm(lane, width as i64);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
+        (next, more)
+    }
+
+    /// The code of wide groups, block after block.
+    fn lower_wide_steps(&mut self, region: usize) {
+        let body = self.body;
+        let plan = &self.lanes().plan;
+        let of = plan.regions.as_ref().map_or(&[][..], |all| &all.of);
+        let blocks = (0..of.len()).filter(|block| of[*block] == Some(region));
+        for block in blocks.collect::<Vec<usize>>() {
+            let begins = self.lanes().group_blocks[block];
+            self.b.switch_to_block(begins);
+            self.lanes().bases.fill([None; WIDEST]);
+            self.enter_region(block);
+            let control = &self.lanes().plan.control;
+            let of = &control.graph.block_of;
+            let steps = control.first[block]..of.len();
+            let steps = steps.take_while(|at| of[*at] == block);
+            for at in steps.collect::<Vec<usize>>() {
+                if let Step::Instruction(instruction) = &body.steps[at] {
+                    self.step = at as u32;
+                    self.group = self.groups.of_step.get(&(at as u32)).copied();
+                    self.reads_bits = instruction.reads_bits;
+                    self.group_step(at, instruction);
+                }
+            }
+            self.group = None;
+            let last = block + 1 == self.lanes().group_blocks.len();
+            match last {
+                true => self.leave_region(),
+                false => {
+                    let falls = self.way_to(block, block + 1);
+                    self.b.ins().jump(falls, &[]);
+                }
+            }
+        }
+    }
+
+    /// The registers that groups need which go on at a block of a region for a wide one, of those
+    /// that it uses or writes: the others lie in the tile all the while.
+    fn needed_at(&mut self, region: usize, block: usize) -> Vec<RegId> {
+        let resumes = self.lanes().wide.iter().flat_map(|wide| &wide.plan.resumes);
+        let mut resumes = resumes.filter(|resume| resume.block == block);
+        let mut live = resumes.next().map_or(vec![], |resume| resume.live.clone());
+        let touches = &self.a_region(region).touches;
+        live.retain(|register| touches.contains(register));
+        live
+    }
+
+    /// A wide group gives up at a block, whose first step its threads may not agree on: its groups
+    /// go on there. Fills the builder's block.
+    pub(super) fn resume(&mut self, block: usize) {
+        let region = self.turns().region;
+        let live = self.needed_at(region, block);
+        for (register, place) in self.places_of(&live) {
+            self.keep_of_group(register, place);
+        }
+        let blocks = self.wide_blocks(region).map(|blocks| blocks.resumes);
+        let mut resumes = (1..).zip(blocks.into_iter().flatten());
+        let resume = resumes.find(|(_, (at, _))| *at == block);
+        let (number, (_, begins)) = resume.expect("the plan knows where threads may not agree");
+        self.set_resume(number);
+        let lane = self.rounds_lane();
+        self.b.ins().jump(begins, &[lane.into()]);
+    }
+
+    /// A wide group gives up before it has begun. Fills the builder's block.
+    pub(super) fn begin_narrow(&mut self) {
+        let region = self.turns().region;
+        let head = self.turns().regions[region].head;
+        let lane = self.rounds_lane();
+        self.b.ins().jump(head, &[lane.into()]);
+    }
+
+    /// Gives up where a register that the wide group took is not for all of its threads what it is
+    /// for the first: a narrow number may have wrapped on the way to a wide one between groups.
+    fn unless_it_differs(&mut self, region: usize, loads: &[RegId]) {
+        let mut differs = None;
+        for (register, place) in self.places_of(loads) {
+            let Kept::One(variable) = self.kept_of(register) else {
+                continue;
+            };
+            let plan = &self.lanes().plan;
+            if plan.counts_over_warp(register) {
+                continue;
+            }
+            let stride = match plan.class(register) {
+                Class::Varying => continue,
+                class => class.stride().unwrap_or(0),
+            };
+            let ty = self.register_types[register.0 as usize];
+            let (bits, bytes) = (ty.as_int(), ty.bytes() as usize);
+            let at = self.lane_address(ty);
+            let first = self.b.use_var(variable);
+            let first = match ty == bits {
+                true => first,
+                false => self.b.ins().bitcast(bits, MemFlags::new(), first),
+            };
+            for lane in (WIDTH..self.width()).step_by(WIDTH) {
+                let offset = (place + lane * bytes) as i32;
+                let value = self.b.ins().load(bits, MemFlags::trusted(), at, offset);
+                let expected = self.plus(first, stride.wrapping_mul(lane as i64));
+                let other = self.b.ins().icmp(IntCC::NotEqual, value, expected);
+                differs = Some(match differs {
+                    None => other,
+                    Some(differs) => self.b.ins().bor(differs, other),
+                });
+            }
+        }
+        if let Some(differs) = differs {
+            let (narrow, next) = (self.cold_block(), self.fresh_block());
+            self.b.ins().brif(differs, narrow, &[], next, &[]);
+            self.enter(narrow);
+            self.turns().region = region;
+            self.begin_narrow();
+            self.enter(next);
+        }
+    }
+
+    /// Goes on with a region's next group, whose first lane is `next`. Fills the builder's block.
+    pub(super) fn go_on_with_group(&mut self, region: usize, next: Value) {
+        let head = self.turns().regions[region].head;
+        let args = [next.into()];
+        let slot = self.lanes().wide.as_ref().map(|wide| wide.resumes);
+        let (Some(blocks), Some(slot)) = (self.wide_blocks(region), slot) else {
+            self.b.ins().jump(head, &args);
+            return;
+        };
+        let number = self.b.ins().stack_load(types::I32, slot, 0);
+        let resumes = self.b.create_block();
+        self.b.ins().brif(number, resumes, &[], head, &args);
+        self.b.switch_to_block(resumes);
+        let width = self.widest();
+        if width < WIDEST {
+            let inside = self.b.ins().band_imm(next, width as i64 - 1);
+            let here = self.b.create_block();
+            self.b.ins().brif(inside, here, &[], blocks.head, &args);
+            self.b.switch_to_block(here);
+        }
+        let mut all = (1..).zip(&blocks.resumes).peekable();
+        while let Some((at, (_, begins))) = all.next() {
+            if all.peek().is_none() {
+                self.b.ins().jump(*begins, &args);
+                return;
+            }
+            let is = self.b.ins().icmp_imm(IntCC::Equal, number, at);
+            let other = self.b.create_block();
+            self.b.ins().brif(is, *begins, &args, other, &[]);
+            self.b.switch_to_block(other);
+        }
+        self.b.ins().jump(head, &args);
+    }
+
+    /// Notes the decisions of a wide group, by groups.
+    pub(super) fn decide_wide(&mut self, bits: Value) {
+        let (lane, tile) = (self.rounds_lane(), self.rounds_tile());
+        let at = self.group_word(lane, tile);
+        for group in 0..self.width() / WIDTH {
+            let own = self.b.ins().ushr_imm(bits, (WIDTH * group) as i64);
+            let own = self.b.ins().band_imm(own, (1 << WIDTH) - 1);
+            let offset = offset_of!(Tile, decisions) + 4 * group;
+            let flags = MemFlags::trusted();
+            self.b.ins().store(flags, own, at, offset as i32);
+            self.note_decision(own);
+        }
+    }
+}

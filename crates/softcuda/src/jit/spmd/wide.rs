@@ -1,0 +1,191 @@
+//! Wide groups: [`Wide::width`] neighbouring threads that go through a region together, instead of
+//! [`WIDTH`](super::WIDTH).
+//!
+//! What is done once for a group, such as its checks, is done less often so, and a loop over memory
+//! goes through whole lines. A wide group has no masks, and its threads do not part: where they may
+//! not agree, the groups that it consists of go on from there one after the other.
+
+use super::control::{Control, compared};
+use super::{Class, Exit, Regions, Way, classes};
+use crate::jit::decode::{Arg, Flow, RegId, Special};
+use crate::jit::program::{Body, Instruction, Step};
+
+/// The most instructions that the wide form of a region may have, as estimated.
+const MOST: usize = 700;
+/// The most vectors that are live anywhere in a region.
+const MOST_LIVE: usize = 24;
+
+/// How wide groups run a body.
+#[derive(Debug)]
+pub(crate) struct Wide {
+    /// Threads of a group.
+    pub width: usize,
+    /// By register, as in [`Plan`](super::Plan).
+    pub classes: Vec<Class>,
+    /// By step.
+    pub ways: Vec<Way>,
+    /// By region, whether it has a wide form.
+    pub regions: Vec<bool>,
+    /// Where groups go on in them.
+    pub resumes: Vec<Resume>,
+}
+
+/// Where threads of a wide group may not agree, so that the groups that it consists of go on.
+#[derive(Debug)]
+pub(crate) struct Resume {
+    /// The block, which begins with the step that they may not agree on.
+    pub block: usize,
+    /// What they need: what is live there, and what tells in their code how threads go on, or
+    /// whether an access is allowed.
+    pub live: Vec<RegId>,
+}
+
+/// What is known of a body.
+pub(super) struct Narrow<'a> {
+    pub body: &'a Body,
+    pub control: &'a Control,
+    pub live: &'a [Vec<RegId>],
+    pub regions: &'a Regions,
+}
+
+impl Wide {
+    /// The wide form of a body; `None` if no region has one.
+    pub(super) fn of(narrow: &Narrow<'_>) -> Option<Wide> {
+        let body = narrow.body;
+        let width = match uses_rows(body) {
+            true => 16,
+            false => 32,
+        };
+        let known = classes::of(body, narrow.control, narrow.live, width);
+        let ways = classes::ways(body, &known)?;
+        let mut wide = Wide {
+            width,
+            classes: known.classes,
+            ways,
+            regions: vec![],
+            resumes: vec![],
+        };
+        for region in 0..narrow.regions.regions.len() {
+            let resumes = wide.resumes_in(narrow, region);
+            wide.regions.push(resumes.is_some());
+            wide.resumes.extend(resumes.into_iter().flatten());
+        }
+        wide.regions.contains(&true).then_some(wide)
+    }
+
+    /// The blocks of a region where threads may not agree; `None` if it has no wide form.
+    fn resumes_in(&self, narrow: &Narrow<'_>, number: usize) -> Option<Vec<Resume>> {
+        let Narrow {
+            body,
+            control,
+            live,
+            regions,
+        } = narrow;
+        let region = &regions.regions[number];
+        if region.brings {
+            return None;
+        }
+        let blocks = (0..control.first.len()).filter(|block| regions.of[*block] == Some(number));
+        let (mut all, mut useful, mut resumes) = (0, 0, vec![]);
+        for block in blocks {
+            let vectors = live[block]
+                .iter()
+                .filter(|register| self.classes[register.0 as usize] == Class::Varying)
+                .map(|register| self.vectors(body, *register));
+            if vectors.sum::<usize>() > MOST_LIVE {
+                return None;
+            }
+            let steps = control.first[block]..body.steps.len();
+            for at in steps.take_while(|at| control.graph.block_of[*at] == block) {
+                let Step::Instruction(step) = &body.steps[at] else {
+                    continue;
+                };
+                let way = self.ways[at];
+                all += self.cost(body, step, way)?;
+                useful += usize::from(matches!(way, Way::Vector | Way::Row));
+                let varies =
+                    |(guard, _): (RegId, bool)| self.classes[guard.0 as usize] == Class::Varying;
+                let decides = matches!(region.exit, Exit::Branch { block: at, .. } if at == block);
+                let may_part = match way {
+                    Way::Widen { .. } => true,
+                    Way::Control => !decides && step.guard.is_some_and(varies),
+                    _ => false,
+                };
+                if may_part {
+                    if control.first[block] != at {
+                        return None;
+                    }
+                    let mut live = live[block].clone();
+                    live.extend(needed(body, at, step));
+                    live.sort_unstable_by_key(|register| register.0);
+                    live.dedup();
+                    resumes.push(Resume { block, live });
+                }
+            }
+        }
+        (useful > 1 && all <= MOST).then_some(resumes)
+    }
+
+    /// About how many instructions a step is; `None` if wide groups do not do it.
+    fn cost(&self, body: &Body, step: &Instruction, way: Way) -> Option<usize> {
+        let operation = &step.operation;
+        if operation.polls() {
+            return None;
+        }
+        let vectors = step.reads.iter().chain(&step.writes);
+        let vectors = vectors.map(|register| self.vectors(body, *register)).max();
+        let vectors = vectors.unwrap_or(1);
+        match way {
+            Way::Once | Way::Widen { .. } | Way::Wait => Some(2),
+            Way::Control if operation.flow() == Flow::Leave && operation.faults() => None,
+            Way::Control => Some(6),
+            Way::Vector => Some(2 * vectors),
+            Way::Row => {
+                operation.weak_access()?;
+                Some(6 + step.writes.len().max(1) * vectors)
+            }
+            Way::Each if operation.pure() || operation.weak_access().is_some() => {
+                Some(4 * self.width)
+            }
+            Way::Each => None,
+        }
+    }
+
+    /// The vectors that hold a register of a group.
+    fn vectors(&self, body: &Body, register: RegId) -> usize {
+        let bytes = body.tables.registers[register.0 as usize].size() as usize;
+        self.width * bytes.max(4) / 16
+    }
+}
+
+/// What the code of groups reads behind the beginning of a step, other than its operands: what the
+/// step's guard compares, and indices.
+fn needed(body: &Body, at: usize, step: &Instruction) -> Vec<RegId> {
+    let mut needed = vec![];
+    if let Some((guard, _)) = step.guard
+        && let Some((_, a, b)) = compared(body, at, guard)
+    {
+        let registers = [a, b].into_iter().filter_map(|arg| match arg {
+            Arg::Reg(register) => Some(register),
+            _ => None,
+        });
+        needed.extend(registers);
+    }
+    for before in body.steps[..at].iter().rev() {
+        match before {
+            Step::Instruction(before) if before.operation.flow() == Flow::Next => {
+                needed.extend(before.operation.widens().map(|(from, _)| from));
+            }
+            _ => break,
+        }
+    }
+    needed
+}
+
+/// Whether a body looks as if its blocks had rows that are shorter than a warp.
+fn uses_rows(body: &Body) -> bool {
+    body.steps.iter().any(|step| match step {
+        Step::Instruction(step) => step.specials.contains(&Special::Tid(1)),
+        Step::Label(_) => false,
+    })
+}
