@@ -132,6 +132,7 @@ impl Block {
                 turn: Turn::NONE,
                 polls: 0,
                 resumes: 0,
+                at_start: 0,
                 tiles: std::ptr::null_mut(),
                 stop: std::ptr::null(),
                 runtime: std::ptr::null_mut(),
@@ -327,6 +328,7 @@ impl Block {
             turn: Turn::NONE,
             polls: 0,
             resumes: 0,
+            at_start: 0,
             tiles: tiles.cast(),
             stop: running.stop_flag(),
             runtime,
@@ -354,7 +356,11 @@ impl Block {
                 self.fill_tiles();
             }
             // Compiled code sets what a context of it needs.
-            return self.reset_waits();
+            if self.context.get_mut().at_start == 0 {
+                self.reset_waits();
+                self.context.get_mut().at_start = 1;
+            }
+            return;
         }
         for thread in &mut self.threads {
             let context = thread.context.get_mut();
@@ -391,6 +397,7 @@ impl Block {
     /// Makes every thread ready to start as a fiber.
     pub(super) fn ready(&mut self) {
         self.reset_waits();
+        self.context.get_mut().at_start = 0;
         for thread in &mut self.threads {
             thread.cluster_phase.set(None);
             let fiber = std::ptr::from_ref(thread).cast_mut().cast();

@@ -194,6 +194,8 @@ pub(crate) struct BlockContext {
     pub polls: i32,
     /// In rounds: not 0 where the block goes on that was [`SUSPENDED`].
     pub resumes: u32,
+    /// In rounds: not 0 as long as every lane's place is the one where it starts.
+    pub at_start: u32,
     /// In rounds: the first warp's tile; the others follow, a [`Tile::stride`] apart.
     pub tiles: *mut Tile,
     /// Not 0 once the launch has been stopped.

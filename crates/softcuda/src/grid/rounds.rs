@@ -113,6 +113,9 @@ runtime! {
     /// of the kernel. Says whose turn is next in the block's context. The answer is a status.
     TURN = fn turn(context: *mut BlockContext, waits: *const Wait) -> u32 {
         let block = Block::of(context);
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
+        unsafe { (*context).at_start = 0 };
         if block.running().stopped() {
             return FAULTED;
         }
@@ -155,6 +158,9 @@ runtime! {
         let block = Block::of(context);
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
+        unsafe { (*context).at_start = 0 };
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
         let turn = unsafe { &mut (*context).turn };
         let warps = &block.warps()[turn.begin as usize..turn.end as usize];
         for warp in warps {
@@ -193,6 +199,9 @@ runtime! {
         let block = Block::of(context);
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
+        unsafe { (*context).at_start = 0 };
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
         let turn = unsafe { (*context).turn };
         for warp in turn.begin..turn.end {
             let tile = block.warps()[warp as usize].tile();
@@ -212,6 +221,9 @@ runtime! {
     /// complete; otherwise [`MEETS_APART`] follows.
     WARP_MEETS = fn warp_meets(context: *mut BlockContext, waits: *const Wait, number: u32, warp: u32) -> u32 {
         let block = Block::of(context);
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
+        unsafe { (*context).at_start = 0 };
         if block.running().stopped() {
             return 0;
         }
@@ -227,6 +239,9 @@ runtime! {
     /// one.
     MEETS_APART = fn meets_apart(context: *mut BlockContext, waits: *const Wait, number: u32, warp: u32) -> u32 {
         let block = Block::of(context);
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
+        unsafe { (*context).at_start = 0 };
         // SAFETY: as in `PART`.
         let turn = unsafe { (*context).turn };
         for before in &block.warps()[turn.begin as usize..warp as usize] {
@@ -244,6 +259,9 @@ runtime! {
     /// whether all go on from there; otherwise threads have turns one by one.
     ALL_MEET = fn all_meet(context: *mut BlockContext, waits: *const Wait, number: u32) -> u32 {
         let block = Block::of(context);
+        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+        // exists meanwhile.
+        unsafe { (*context).at_start = 0 };
         for (index, warp) in (0..).zip(block.warps()) {
             warp.tile().all_stand(number);
             // SAFETY: as in `PART`.

@@ -297,6 +297,9 @@ impl fmt::Display for Plan {
                 region.head, region.exit
             )?;
         }
+        if let Some(wide) = &self.wide {
+            write!(f, "{wide}")?;
+        }
         Ok(())
     }
 }

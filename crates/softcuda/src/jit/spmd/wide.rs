@@ -5,6 +5,8 @@
 //! goes through whole lines. A wide group has no masks, and its threads do not part: where they may
 //! not agree, the groups that it consists of go on from there one after the other.
 
+use std::fmt;
+
 use super::control::{Control, compared};
 use super::{Class, Exit, Regions, Way, classes};
 use crate::jit::decode::{Arg, Flow, RegId, Special};
@@ -35,6 +37,9 @@ pub(crate) struct Wide {
 pub(crate) struct Resume {
     /// The block, which begins with the step that they may not agree on.
     pub block: usize,
+    /// Up to it, nothing has been done that may not be done again, nor a loop: groups begin the
+    /// region.
+    pub from_start: bool,
     /// What they need: what is live there, and what tells in their code how threads go on, or
     /// whether an access is allowed.
     pub live: Vec<RegId>,
@@ -86,6 +91,7 @@ impl Wide {
             return None;
         }
         let blocks = (0..control.first.len()).filter(|block| regions.of[*block] == Some(number));
+        let past = past(narrow, number);
         let (mut all, mut useful, mut resumes) = (0, 0, vec![]);
         for block in blocks {
             let vectors = live[block]
@@ -115,11 +121,19 @@ impl Wide {
                     if control.first[block] != at {
                         return None;
                     }
+                    let from_start = !past[block];
                     let mut live = live[block].clone();
                     live.extend(needed(body, at, step));
                     live.sort_unstable_by_key(|register| register.0);
                     live.dedup();
-                    resumes.push(Resume { block, live });
+                    if from_start {
+                        live.clear();
+                    }
+                    resumes.push(Resume {
+                        block,
+                        from_start,
+                        live,
+                    });
                 }
             }
         }
@@ -156,6 +170,62 @@ impl Wide {
         let bytes = body.tables.registers[register.0 as usize].size() as usize;
         self.width * bytes.max(4) / 16
     }
+}
+
+impl fmt::Display for Wide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (region, is_wide) in self.regions.iter().enumerate() {
+            if *is_wide {
+                writeln!(f, "region {region}: in groups of {}", self.width)?;
+            }
+        }
+        for resume in &self.resumes {
+            writeln!(f, "{resume:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// By block of a region, whether what it does must not be done again where the block begins: a
+/// store, or a whole loop.
+fn past(narrow: &Narrow<'_>, region: usize) -> Vec<bool> {
+    let Narrow {
+        body,
+        control,
+        regions,
+        ..
+    } = narrow;
+    let successors = &control.graph.successors;
+    let loops = regions.loops(successors);
+    let acts = |block: usize| {
+        let steps = control.first[block]..body.steps.len();
+        let mut steps = steps.take_while(|at| control.graph.block_of[*at] == block);
+        steps.any(|at| match &body.steps[at] {
+            Step::Instruction(step) => {
+                let operation = &step.operation;
+                let again = operation.pure()
+                    || operation.loads()
+                    || operation.loads_parameter()
+                    || operation.waits()
+                    || operation.flow() != Flow::Next;
+                !again
+            }
+            Step::Label(_) => false,
+        })
+    };
+    let mut past: Vec<bool> = loops.clone();
+    let mut work: Vec<usize> = (0..past.len())
+        .filter(|block| regions.of[*block] == Some(region))
+        .filter(|block| loops[*block] || acts(*block))
+        .collect();
+    while let Some(block) = work.pop() {
+        for to in &successors[block] {
+            if regions.stays(block, *to) && !std::mem::replace(&mut past[*to], true) {
+                work.push(*to);
+            }
+        }
+    }
+    past
 }
 
 /// What the code of groups reads behind the beginning of a step, other than its operands: what the

@@ -1,5 +1,7 @@
 //! Threads of a group that part: what they leave for each other, and how they join again.
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueType, Value, types};
 use cranelift_frontend::Switch;
@@ -8,6 +10,7 @@ use super::{
     ENDED, FIRST, Form, GROUP, JOIN, Kept, LANDING, LANE, Landing, NO_LANE, NOWHERE, STANDS, WARP,
     vector_of,
 };
+use crate::grid::context::BlockContext;
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::spmd::WIDTH;
@@ -54,6 +57,10 @@ impl Lower<'_> {
         if self.in_turns() {
             // Those that go on say where they come to; the others have ended.
             self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
+            let no = self.b.ins().iconst(types::I32, 0);
+            let at = offset_of!(BlockContext, at_start) as i32;
+            let block = self.block;
+            self.b.ins().store(MemFlags::trusted(), no, block, at);
             let lane = self.rounds_lane();
             let lane = self.b.ins().ireduce(types::I32, lane);
             self.b.ins().stack_store(lane, slot, GROUP);

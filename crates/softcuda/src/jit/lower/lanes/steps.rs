@@ -365,6 +365,13 @@ impl Lower<'_> {
                 }
                 self.enter(unknown);
             }
+            if self.is_wide() {
+                // Hardly ever do they agree yet.
+                self.resume(block);
+                self.enter(then);
+                go(self);
+                return self.enter(next);
+            }
         }
         let bits = self.mask_bits(register);
         let all = self.every_bit();

@@ -134,7 +134,9 @@ impl Lower<'_> {
             }
             let plan = &self.lanes().plan;
             let of = plan.regions.as_ref().map_or(&[][..], |all| &all.of);
-            let inside = form.plan.resumes.iter().map(|resume| resume.block);
+            let inside = form.plan.resumes.iter();
+            let inside = inside.filter(|resume| !resume.from_start);
+            let inside = inside.map(|resume| resume.block);
             let inside = inside.filter(|block| of[*block] == Some(region));
             let inside: Vec<usize> = inside.collect();
             form.regions[region] = Some(WideBlocks {
@@ -349,9 +351,21 @@ impl Lower<'_> {
     /// go on there. Fills the builder's block.
     pub(super) fn resume(&mut self, block: usize) {
         let region = self.turns().region;
+        let resumes = self.lanes().wide.iter().flat_map(|wide| &wide.plan.resumes);
+        let mut resumes = resumes.filter(|resume| resume.block == block);
+        if resumes.next().is_some_and(|resume| resume.from_start) {
+            return self.begin_narrow();
+        }
         let live = self.needed_at(region, block);
         for (register, place) in self.places_of(&live) {
-            self.keep_of_group(register, place);
+            let wide = self.lanes().wide.as_ref();
+            let of_groups = wide.map(|wide| wide.plan.classes[register.0 as usize]);
+            match (self.kept_of(register), of_groups) {
+                (Kept::One(_), Some(class)) if class != Class::Varying => {
+                    self.keep_first_of_groups(register, place);
+                }
+                _ => self.keep_of_group(register, place),
+            }
         }
         let blocks = self.wide_blocks(region).map(|blocks| blocks.resumes);
         let mut resumes = (1..).zip(blocks.into_iter().flatten());
@@ -360,6 +374,20 @@ impl Lower<'_> {
         self.set_resume(number);
         let lane = self.rounds_lane();
         self.b.ins().jump(begins, &[lane.into()]);
+    }
+
+    /// Keeps what groups take of a register of which they take their first thread's value.
+    fn keep_first_of_groups(&mut self, register: RegId, place: usize) {
+        let ty = self.register_types[register.0 as usize];
+        let at = self.lane_address(ty);
+        for lane in (0..self.width()).step_by(WIDTH) {
+            self.set_form(Form::Lane(lane));
+            let value = self.held_in_group(register);
+            let offset = place + lane * ty.bytes() as usize;
+            let flags = MemFlags::trusted();
+            self.b.ins().store(flags, value, at, offset as i32);
+        }
+        self.set_form(Form::Once);
     }
 
     /// A wide group gives up before it has begun. Fills the builder's block.
