@@ -9,13 +9,15 @@ use std::fmt;
 
 use super::control::{Control, compared};
 use super::{Class, Exit, Regions, Way, classes};
+use ptx::ast::Type;
+
 use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// The most instructions that the wide form of a region may have, as estimated.
 const MOST: usize = 700;
 /// The most vectors that are live anywhere in a region.
-const MOST_LIVE: usize = 24;
+const MOST_LIVE: usize = 32;
 
 /// How wide groups run a body.
 #[derive(Debug)]
@@ -94,10 +96,15 @@ impl Wide {
         let past = past(narrow, number);
         let (mut all, mut useful, mut resumes) = (0, 0, vec![]);
         for block in blocks {
-            let vectors = live[block]
-                .iter()
-                .filter(|register| self.classes[register.0 as usize] == Class::Varying)
-                .map(|register| self.vectors(body, *register));
+            let held = |register: &&RegId| {
+                let at = register.0 as usize;
+                self.classes[at] == Class::Varying
+                    // A comparison is seldom done in vectors: see `agreement`.
+                    && body.tables.registers[at] != Type::Pred
+                    && region.touches.contains(register)
+            };
+            let vectors = live[block].iter().filter(held);
+            let vectors = vectors.map(|register| self.vectors(body, *register));
             if vectors.sum::<usize>() > MOST_LIVE {
                 return None;
             }
@@ -161,7 +168,7 @@ impl Wide {
             Way::Each if operation.pure() || operation.weak_access().is_some() => {
                 Some(4 * self.width)
             }
-            Way::Each => None,
+            Way::Each => Some(12 * self.width),
         }
     }
 
