@@ -46,7 +46,8 @@ pub(super) fn recomputed(body: &Body, live_at_start: &[RegId]) -> Vec<Option<usi
     found
 }
 
-/// The step computes a number, a parameter, a special register, or a sum or multiple of such.
+/// The step computes a number, a parameter, a special register, or a sum, multiple or comparison of
+/// such.
 fn is_cheap(instruction: &Instruction) -> bool {
     use Special::*;
     let operation = &instruction.operation;
@@ -59,6 +60,7 @@ fn is_cheap(instruction: &Instruction) -> bool {
     instruction.guard.is_none()
         && (operation.loads_parameter()
             || operation.number().is_some()
+            || operation.comparison().is_some()
             || operation.pure()
                 && !operation.carry()
                 && operation.stride(&|_| Some(Stride::number(0))).is_some())

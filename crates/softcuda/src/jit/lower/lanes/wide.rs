@@ -123,9 +123,6 @@ impl Lower<'_> {
         let Some(wide) = self.lanes().plan.wide.take() else {
             return;
         };
-        if self.unit.spins {
-            return;
-        }
         let mut form = WideForm::new(self, wide);
         for region in 0..form.regions.len() {
             let alone = self.link(region).is_none() && !self.is_for_one_group(region);
