@@ -264,6 +264,15 @@ impl Stride {
         self.step == 1 && self.zeros >= self.group
     }
 
+    /// Of two operands of which an operation gives one.
+    pub fn or(self, other: Stride) -> Option<Stride> {
+        match (self.step, other.step) {
+            (a, b) if a == b || b == 0 => Some(self),
+            (0, _) => Some(other),
+            _ => None,
+        }
+    }
+
     pub fn plus(self, other: Stride) -> Stride {
         Stride {
             step: self.step.wrapping_add(other.step),
@@ -393,6 +402,12 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// `None` where that is not by the same distance from each to the next.
     fn stride(&self, _of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         None
+    }
+
+    /// The same of an operation that most often gives the one operand or the other in all of some
+    /// neighbouring threads, such as a minimum: as what it gives differs then.
+    fn likely_stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
+        self.stride(of)
     }
 
     /// What it computes, for accesses at neighbouring indices.

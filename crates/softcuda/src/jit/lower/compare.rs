@@ -6,7 +6,7 @@ use ptx::ast::Type;
 
 use super::float_compare::{self, FloatCmp};
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Takes};
+use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Takes};
 
 /// A comparison: of integers, or of floats.
 #[derive(Clone, Copy, Debug)]
@@ -415,6 +415,10 @@ impl Operation for Select {
             0 => of(&self.b),
             _ => of(&self.a),
         }
+    }
+
+    fn likely_stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
+        of(&self.a)?.or(of(&self.b)?)
     }
 
     fn lower(&self, l: &mut Lower<'_>) {

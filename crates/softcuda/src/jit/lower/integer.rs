@@ -295,6 +295,13 @@ impl Operation for Integer {
         plain && WORDS.contains(&self.ty)
     }
 
+    fn likely_stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
+        match (self.op, &self.sources[..]) {
+            (Op::Min { relu: false } | Op::Max { relu: false }, [a, b]) => of(a)?.or(of(b)?),
+            _ => self.stride(of),
+        }
+    }
+
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         let wide = self.widens().is_some();
         let stride = match (self.op, &self.sources[..]) {

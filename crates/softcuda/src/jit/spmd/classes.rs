@@ -84,6 +84,66 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>], width: usi
     }
 }
 
+/// By register that varies, how much more each thread's value most likely is than that of the one
+/// before, where all that is written to it says so.
+pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Likely {
+        Unset,
+        By(i64),
+        No,
+    }
+    let mut likely: Vec<Likely> = known
+        .classes
+        .iter()
+        .map(|class| class.stride().map_or(Likely::Unset, Likely::By))
+        .collect();
+    loop {
+        let before = likely.clone();
+        for step in &body.steps {
+            let Step::Instruction(step) = step else {
+                continue;
+            };
+            let mut unset = false;
+            for register in &step.reads {
+                unset |= likely[register.0 as usize] == Likely::Unset;
+            }
+            let stride = step.operation.likely_stride(&|arg| match arg {
+                Arg::Reg(register) => match likely[register.0 as usize] {
+                    Likely::By(step) => Some(Stride {
+                        step,
+                        ..Stride::same(0)
+                    }),
+                    _ => None,
+                },
+                arg => known.stride(arg),
+            });
+            for register in &step.writes {
+                if known.classes[register.0 as usize] != Class::Varying || unset {
+                    continue;
+                }
+                let by = stride.map_or(Likely::No, |stride| Likely::By(stride.step));
+                let old = &mut likely[register.0 as usize];
+                *old = match *old {
+                    Likely::Unset => by,
+                    old if old == by => old,
+                    _ => Likely::No,
+                };
+            }
+        }
+        if likely == before {
+            break;
+        }
+    }
+    let varies = |class: &Class| *class == Class::Varying;
+    let all = likely.into_iter().zip(&known.classes);
+    all.map(|(likely, class)| match likely {
+        Likely::By(by) if varies(class) => Some(by),
+        _ => None,
+    })
+    .collect()
+}
+
 impl Known {
     /// How an operand differs.
     fn stride(&self, arg: &Arg) -> Option<Stride> {

@@ -143,6 +143,8 @@ pub(crate) struct Plan {
     /// Of a body that waits or spins.
     pub regions: Option<Regions>,
     teams: teams::Teams,
+    /// By register that varies, how much more each thread's value is most likely.
+    likely: Vec<Option<i64>>,
     /// Of a body with regions.
     pub wide: Option<Wide>,
 }
@@ -183,6 +185,7 @@ impl Plan {
         });
         let plan = Plan {
             wide,
+            likely: classes::likely(body, &known),
             masked: judge.all(),
             teams: teams::Teams::of(body, &control, &known.classes),
             classes: known.classes,
@@ -198,6 +201,12 @@ impl Plan {
     /// The class of a register.
     pub fn class(&self, register: RegId) -> Class {
         self.classes[register.0 as usize]
+    }
+
+    /// How much more each thread's value is than that of the one before, most likely, of a register
+    /// that varies.
+    pub fn likely_stride(&self, register: RegId) -> Option<i64> {
+        self.likely[register.0 as usize]
     }
 
     /// The block where threads that part at the end of this one meet again.

@@ -106,6 +106,9 @@ pub(in crate::jit::lower) struct Lanes {
     written: HashMap<(RegId, usize), Variable>,
     /// The first half of a predicate that is computed from values of 64 bits.
     halves: HashMap<RegId, Value>,
+    /// By two vectors of halves, the vectors of 64 bits that they were split from: shuffles of whole
+    /// vectors need not join them again.
+    split: HashMap<(Value, Value), (Value, Value)>,
     /// The threads for which the operation counts; all, where there is none.
     mask: Option<RegId>,
     masks_by_false: bool,
@@ -323,6 +326,7 @@ impl Lower<'_> {
             registers: vec![None; self.register_types.len()],
             written: HashMap::new(),
             halves: HashMap::new(),
+            split: HashMap::new(),
             mask: None,
             masks_by_false: false,
             checked: false,

@@ -333,6 +333,11 @@ impl Lower<'_> {
     /// As [`set_warp`](Self::set_warp), where a loop over its groups begins or goes on.
     pub(super) fn begin_warp(&mut self, number: Value) {
         self.set_warp(number);
+        self.begin_lanes();
+    }
+
+    /// Notes how many lanes the warp has, for a loop over its groups.
+    pub(super) fn begin_lanes(&mut self) {
         let (limit, left) = (self.turns().limit, self.turns().left);
         let lanes = self.b.use_var(limit);
         self.b.ins().stack_store(lanes, left, 0);
@@ -504,7 +509,7 @@ impl Lower<'_> {
 
         let warp = self.b.append_block_param(blocks.warps, types::I32);
         self.b.switch_to_block(blocks.warps);
-        match self.is_for_one_group(region) {
+        match self.is_for_one_group(region) || self.is_in_warps(region) {
             true => self.set_warp(warp),
             false => self.begin_warp(warp),
         }

@@ -13,7 +13,7 @@ use crate::jit::decode::{Arg, Flow, Halves, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
 use crate::jit::runtime::access::Access;
-use crate::jit::spmd::{Class, WIDTH, Way};
+use crate::jit::spmd::{Class, WIDTH, Way, in_rows};
 
 impl Lower<'_> {
     pub(super) fn group_step(&mut self, at: usize, instruction: &Instruction) {
@@ -144,6 +144,11 @@ impl Lower<'_> {
             let (first, second) = (whole[2 * chunk], whole[2 * chunk + 1]);
             if joins {
                 let (a, b) = (self.b.use_var(low[chunk]), self.b.use_var(high[chunk]));
+                if let Some(whole) = self.lanes().split.get(&(a, b)).copied() {
+                    self.b.def_var(first, whole.0);
+                    self.b.def_var(second, whole.1);
+                    continue;
+                }
                 for (to, words) in [(first, [0, 4, 1, 5]), (second, [2, 6, 3, 7])] {
                     let pair = self.shuffled(a, b, words);
                     let pair = self.as_vector(pair, types::F64X2);
@@ -157,6 +162,7 @@ impl Lower<'_> {
                     self.as_vector(lows, types[0]),
                     self.as_vector(highs, types[1]),
                 );
+                self.lanes().split.insert((lows, highs), (a, b));
                 self.b.def_var(low[chunk], lows);
                 self.b.def_var(high[chunk], highs);
             }
@@ -172,6 +178,8 @@ impl Lower<'_> {
         };
         let (fast, slow, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
         self.b.ins().brif(inside, fast, &[], slow, &[]);
+        let done = self.row_if_likely(instruction, fast);
+        let fast = done.map_or(fast, |(each, _)| each);
         self.lanes().written.clear();
         for (block, checked) in [(slow, false), (fast, true)] {
             self.enter(block);
@@ -185,6 +193,59 @@ impl Lower<'_> {
         self.lanes().checked = false;
         self.enter(next);
         self.gather_written(instruction);
+        if let Some((_, done)) = done {
+            self.b.ins().jump(done, &[]);
+            self.enter(done);
+        }
+    }
+
+    /// Where the threads' indices likely count up, the accesses of those that do are one row:
+    /// fills `fast`, where all are known to be inside of an array. What is answered is where they
+    /// do not, and where those of a row are done.
+    fn row_if_likely(&mut self, instruction: &Instruction, fast: Block) -> Option<(Block, Block)> {
+        let access = instruction.operation.plain_access()?;
+        let element = *self.runs.elements.get(&self.step)?;
+        let step = self.lanes().plan.likely_stride(element.index)?;
+        let stride = element.by;
+        // By more than 1, indices could wrap without one that is outside.
+        if step != 1
+            || !in_rows(stride, access.size)
+            || instruction.operation.weak_access().is_none()
+        {
+            return None;
+        }
+        let Kept::Vectors(variables) = self.kept_of(element.index) else {
+            return None;
+        };
+        self.enter(fast);
+        let mut all = None;
+        let mut first = None;
+        for (chunk, variable) in variables.into_iter().enumerate() {
+            let index = self.b.use_var(variable);
+            let index = self.as_vector(index, types::I32X4);
+            let first = *first.get_or_insert_with(|| {
+                let first = self.b.ins().extractlane(index, 0);
+                self.b.ins().splat(types::I32X4, first)
+            });
+            let steps = self.steps(types::I32X4, chunk, step);
+            let expected = self.b.ins().iadd(first, steps);
+            let counts = self.b.ins().icmp(IntCC::Equal, index, expected);
+            all = Some(match all {
+                None => counts,
+                Some(all) => self.b.ins().band(all, counts),
+            });
+        }
+        let counts = self.b.ins().vall_true(all?);
+        let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
+        self.b.ins().brif(counts, row, &[], each, &[]);
+        self.enter(row);
+        self.set_form(Form::Lane(0));
+        self.lanes().checked = true;
+        instruction.operation.lower_row(self, stride);
+        self.lanes().checked = false;
+        self.set_form(Form::Once);
+        self.b.ins().jump(done, &[]);
+        Some((each, done))
     }
 
     /// Whether all threads' accesses are inside of an array, as a predicate; `None` where one check

@@ -180,7 +180,30 @@ impl Lower<'_> {
         let width = self.widest();
         let odd = self.b.ins().band_imm(row, width as i64 - 1);
         let args = [zero.into()];
-        self.b.ins().brif(odd, head, &args, blocks.head, &args);
+        if !self.is_in_warps(region) {
+            self.b.ins().brif(odd, head, &args, blocks.head, &args);
+            return;
+        }
+        let narrow = self.b.create_block();
+        self.b.ins().brif(odd, narrow, &[], blocks.head, &args);
+        self.b.switch_to_block(narrow);
+        self.begin_lanes();
+        self.b.ins().jump(head, &args);
+    }
+
+    /// Whether a wide group of a region is a warp: there is no loop over such, and only groups that
+    /// go on for it need to know how many lanes there are.
+    pub(super) fn is_in_warps(&mut self, region: usize) -> bool {
+        self.wide_blocks(region).is_some() && self.widest() == WIDEST
+    }
+
+    /// Groups go on for a wide one of a region.
+    fn begin_lanes_of_warp(&mut self, region: usize) {
+        if self.is_in_warps(region) {
+            let left = self.turns().left;
+            let lanes = self.b.ins().iconst(types::I64, WIDEST as i64);
+            self.b.ins().stack_store(lanes, left, 0);
+        }
     }
 
     /// Threads of a wide group.
@@ -369,6 +392,7 @@ impl Lower<'_> {
         let resume = resumes.find(|(_, (at, _))| *at == block);
         let (number, (_, begins)) = resume.expect("the plan knows where threads may not agree");
         self.set_resume(number);
+        self.begin_lanes_of_warp(region);
         let lane = self.rounds_lane();
         self.b.ins().jump(begins, &[lane.into()]);
     }
@@ -390,6 +414,7 @@ impl Lower<'_> {
     /// A wide group gives up before it has begun. Fills the builder's block.
     pub(super) fn begin_narrow(&mut self) {
         let region = self.turns().region;
+        self.begin_lanes_of_warp(region);
         let head = self.turns().regions[region].head;
         let lane = self.rounds_lane();
         self.b.ins().jump(head, &[lane.into()]);
