@@ -56,7 +56,7 @@ impl Table {
 
     /// A node's place, to be changed.
     #[inline]
-    pub(super) fn edit(&mut self, node: NodeId) -> Option<&mut Content> {
+    pub(super) fn edit(&mut self, node: &NodeId) -> Option<&mut Content> {
         let contents = self.graphs.get_mut(node.body as usize)?.as_mut()?;
         contents.edit().get_mut(node.index as usize)
     }
