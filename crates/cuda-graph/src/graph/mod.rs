@@ -197,7 +197,7 @@ impl Graph {
     /// [`Error::Unowned`], [`Error::ForeignCondition`], [`Error::NotInBody`]. Otherwise what the
     /// driver answers, with the operation's name.
     // Inlined, because the node would be written in pieces and read back at once, which stalls.
-    #[inline]
+    #[inline(always)]
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
         let kind = op.kind();
         let index = self.insert(op, self.resolve_all(&after))?;

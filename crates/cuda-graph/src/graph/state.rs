@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::iter;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -195,8 +195,7 @@ impl Hierarchy {
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
-            state: self.state.lock(),
-            trash: Vec::new(),
+            state: ManuallyDrop::new(self.state.lock()),
         }
     }
 }
@@ -215,9 +214,8 @@ impl Drop for Hierarchy {
 
 /// Exclusive access.
 pub(crate) struct Locked<'a> {
-    state: Guard<'a, State>,
-    /// The state's, at the end. A later field is dropped later: when the lock is released.
-    trash: Vec<Content>,
+    /// Dropped in `drop`, and not used after.
+    state: ManuallyDrop<Guard<'a, State>>,
 }
 
 impl Deref for Locked<'_> {
@@ -237,11 +235,14 @@ impl DerefMut for Locked<'_> {
 }
 
 impl Drop for Locked<'_> {
+    /// Drops the trash once the lock is released.
     #[inline]
     fn drop(&mut self) {
-        if !self.state.trash.is_empty() {
-            self.trash = mem::take(&mut self.state.trash);
-        }
+        let is_clean = self.state.trash.is_empty();
+        let trash = (!is_clean).then(|| mem::take(&mut self.state.trash));
+        // SAFETY: this runs once, and the guard is not used any more.
+        unsafe { ManuallyDrop::drop(&mut self.state) };
+        drop(trash);
     }
 }
 
