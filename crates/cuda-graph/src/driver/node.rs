@@ -45,6 +45,7 @@ values! {
         cuGraphExternalSemaphoresWaitNodeGetParams;
 }
 
+#[inline]
 pub(crate) fn add_kernel(
     graph: CUgraph,
     after: &[CUgraphNode],

@@ -76,7 +76,7 @@ impl Exec {
             for (at, (node, used)) in patch.uses.iter().enumerate() {
                 let next = patch.uses.get(at + 1);
                 let is_again = next.is_some_and(|(next, _)| next == node);
-                let Some(AnyOp::Kernel(op)) = self.table.edit(*node) else {
+                let Some(AnyOp::Kernel(op)) = self.table.edit(node) else {
                     continue;
                 };
                 let arguments = op.arguments_mut();
@@ -127,7 +127,7 @@ impl Exec {
                 break;
             };
             for (node, used) in patch.uses {
-                if let Some(AnyOp::Kernel(op)) = self.table.edit(*node) {
+                if let Some(AnyOp::Kernel(op)) = self.table.edit(node) {
                     op.arguments_mut().patch((*used).into(), old, drop);
                     restored &= set_kernel(&self.context, self.raw, &state, *node, op).is_ok();
                 }
@@ -179,7 +179,7 @@ impl Exec {
     /// Notes that kernels have the value of a parameter which the driver was given.
     pub(crate) fn note_patch(&mut self, uses: &[(NodeId, u16)], value: &Arguments) {
         for (node, used) in uses {
-            if let Some(AnyOp::Kernel(op)) = self.table.edit(*node) {
+            if let Some(AnyOp::Kernel(op)) = self.table.edit(node) {
                 op.arguments_mut().patch((*used).into(), value, drop);
             }
         }
@@ -230,14 +230,14 @@ impl Exec {
         // Nobody else has the definition of a replayed executable, so nobody waits.
         let state = source.look();
         for (done, edit) in edits.iter().enumerate() {
-            let set = match state.handle_of(edit.node) {
+            let set = match state.handle_of(&edit.node) {
                 Some(raw) => edit.op.set_in(&self.context, self.raw, raw),
                 None => Err(Error::GraphGone),
             };
             let Err(error) = set else { continue };
             let restored = edits[..done].iter().rev().all(|edit| {
                 let old = self.table.get(edit.node).and_then(AnyOp::op);
-                let raw = state.handle_of(edit.node);
+                let raw = state.handle_of(&edit.node);
                 let restored = old
                     .zip(raw)
                     .map(|(old, raw)| old.set_in(&self.context, self.raw, raw));
@@ -253,7 +253,7 @@ impl Exec {
     pub(crate) fn hold_each(&mut self, edits: &mut Vec<Edit>) {
         // All of them first: what goes may panic.
         for edit in edits.iter_mut() {
-            if let Some(content) = self.table.edit(edit.node) {
+            if let Some(content) = self.table.edit(&edit.node) {
                 std::mem::swap(content, &mut edit.op);
             }
         }
@@ -298,7 +298,7 @@ fn set_kernel(
     node: NodeId,
     op: &KernelOp,
 ) -> Result<()> {
-    match state.handle_of(node) {
+    match state.handle_of(&node) {
         Some(raw) => op.set_in(context, exec, raw),
         None => Err(Error::GraphGone),
     }

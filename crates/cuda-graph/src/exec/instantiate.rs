@@ -18,8 +18,8 @@ use crate::collective::Communicator;
 use crate::driver::Driver;
 use crate::error::InstantiateFailure;
 use crate::graph::Graph;
-use crate::graph::state::State;
-use crate::optimize::Optimize;
+use crate::graph::state::{Locked, State};
+use crate::optimize::{Optimize, Report};
 use crate::retain::Meeting;
 use crate::{Error, Result, driver};
 
@@ -77,6 +77,15 @@ impl InstantiateOptions {
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_micros(50);
 
+/// An executable of the driver's, and the definition, which is as it was when that was made.
+struct Made<'a> {
+    state: Locked<'a>,
+    raw: CUgraphExec,
+    others: Option<Arc<Others>>,
+    optimized: Option<Box<Optimized>>,
+    report: Option<Box<Report>>,
+}
+
 impl Graph {
     /// Makes an executable of the graph as it is now.
     ///
@@ -99,49 +108,57 @@ impl Graph {
     /// As [`instantiate`](Graph::instantiate).
     pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
         let mut begun = None;
-        loop {
+        let made = loop {
             let is_left = self.hierarchy().is_left();
-            match self.try_instantiate(options) {
+            match self.make(options) {
                 Err(Error::Instantiate {
                     reason: InstantiateFailure::HasExecutable,
                     ..
                 }) if is_left && begun.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {
                     thread::sleep(PAUSE)
                 }
-                made => return made,
-            }
-        }
-    }
-
-    fn try_instantiate(&self, options: &InstantiateOptions) -> Result<Exec> {
-        driver::bind(self.context())?;
-        let mut state = self.hierarchy().lock();
-        let made = match options.optimize.passes().next().is_none() {
-            true => None,
-            false => Some(Optimized::make(self, &mut state, options)?),
-        };
-        let (report, optimized) = match made {
-            Some(made) => (Some(Box::new(made.report)), made.exec),
-            None => (None, None),
-        };
-        let (raw, others, optimized) = match optimized {
-            Some((raw, others, optimized)) => (raw, others, Some(Box::new(optimized))),
-            None => {
-                let (raw, others) = self.instantiate_raw(&mut state, options)?;
-                (raw, others, None)
+                made => break made?,
             }
         };
-        let mut exec = Exec::of(raw, self.context(), Some((self, &mut state)));
-        exec.others = others;
-        if optimized.as_ref().is_some_and(|made| made.has_read()) {
+        let mut state = made.state;
+        let mut exec = Exec::of(made.raw, self.context(), Some((self, &mut state)));
+        exec.others = made.others;
+        if made.optimized.as_ref().is_some_and(|made| made.has_read()) {
             exec.table.hold(self.hierarchy().clone());
         }
-        (exec.report, exec.optimized) = (report, optimized);
+        (exec.report, exec.optimized) = (made.report, made.optimized);
         exec.options = Some(InstantiateOptions {
             upload: None,
             ..options.clone()
         });
         Ok(exec)
+    }
+
+    /// Has the driver make an executable.
+    fn make(&self, options: &InstantiateOptions) -> Result<Made<'_>> {
+        driver::bind(self.context())?;
+        let mut state = self.hierarchy().lock();
+        let (report, optimized) = match options.optimize.passes().next() {
+            None => (None, None),
+            Some(_) => {
+                let made = Optimized::make(self, &mut state, options)?;
+                (Some(made.report), made.exec)
+            }
+        };
+        let (raw, others, optimized) = match optimized {
+            Some((raw, others, optimized)) => (raw, others, Some(optimized)),
+            None => {
+                let (raw, others) = self.instantiate_raw(&mut state, options)?;
+                (raw, others, None)
+            }
+        };
+        Ok(Made {
+            state,
+            raw,
+            others,
+            optimized,
+            report,
+        })
     }
 
     /// Has the driver instantiate the graph as it is.
@@ -175,6 +192,9 @@ impl Graph {
         state: &mut State,
         loops_at_once: bool,
     ) -> Result<Option<Arc<Others>>> {
+        if !state.has_uncommon() && !state.may_branch {
+            return Ok(None);
+        }
         let communicators = self.check_collectives(state)?;
         let mut turns = None;
         if state.may_branch && !loops_at_once {

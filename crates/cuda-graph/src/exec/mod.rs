@@ -359,39 +359,45 @@ impl Exec {
         exec
     }
 
+    #[inline(always)]
     fn of(
         raw: CUgraphExec,
         context: &Arc<CudaContext>,
         source: Option<(&Graph, &mut State)>,
     ) -> Exec {
-        let mut exec = Exec {
+        let (source, table, shape, claim, branches) = match source {
+            None => Default::default(),
+            Some((graph, state)) => {
+                let body = graph.body_index();
+                state.executables = state.executables.saturating_add(1);
+                (
+                    Some((graph.hierarchy().clone(), body)),
+                    Table::of(state, body),
+                    state.watch(body),
+                    state.claim(body),
+                    state.may_branch,
+                )
+            }
+        };
+        Exec {
             raw,
             owned: true,
             context: context.clone(),
-            source: None,
-            table: Table::default(),
+            source,
+            table,
             last: Launched::Never,
             behind: None,
             retired: None,
             options: None,
-            branches: false,
+            branches,
             others: None,
             optimized: None,
             report: None,
-            shape: Remembered::default(),
+            shape,
             is_replaced: false,
-            claim: None,
+            claim,
             not_sync: PhantomData,
-        };
-        if let Some((graph, state)) = source {
-            state.executables = state.executables.saturating_add(1);
-            exec.table = Table::of(state, graph.body_index());
-            exec.shape = state.watch(graph.body_index());
-            exec.claim = state.claim(graph.body_index());
-            exec.branches = state.may_branch;
-            exec.source = Some((graph.hierarchy().clone(), graph.body_index()));
         }
-        exec
     }
 
     /// Works on an executable that something else owns and destroys.

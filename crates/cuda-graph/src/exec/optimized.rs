@@ -48,12 +48,12 @@ pub(super) struct Optimized {
 
 /// What became of a graph: an executable of another one, unless it is left as it is.
 pub(super) struct Made {
-    pub report: Report,
+    pub report: Box<Report>,
     pub exec: Option<Instantiated>,
 }
 
 /// The driver's executable, whose turns it takes, and what stands for what in it.
-type Instantiated = (CUgraphExec, Option<Arc<Others>>, Optimized);
+type Instantiated = (CUgraphExec, Option<Arc<Others>>, Box<Optimized>);
 
 /// By a node of the program's, what stands for it: a graph and a number in the plan.
 type StandsFor = HashMap<Place, SmallVec<[(u32, u32); 1]>>;
@@ -78,6 +78,8 @@ type Stands = SmallVec<[(Option<(u32, u32)>, CUgraphNode); 1]>;
 
 impl Optimized {
     /// Plans `graph` and instantiates that.
+    // Not inlined: its frame is large, and most graphs are instantiated as they are.
+    #[inline(never)]
     pub(super) fn make(
         graph: &Graph,
         state: &mut State,
@@ -85,7 +87,7 @@ impl Optimized {
     ) -> Result<Made> {
         let left = |left: NotPlanned| {
             Ok(Made {
-                report: Report::left(left),
+                report: Box::new(Report::left(left)),
                 exec: None,
             })
         };
@@ -97,6 +99,7 @@ impl Optimized {
         let pinned = HashSet::new();
         let (planning, report) =
             Optimized::planned(base, context, options.optimize, pinned, &nothing);
+        let report = Box::new(report);
         if !report.has_changed() {
             return Ok(Made { report, exec: None });
         }
@@ -162,7 +165,7 @@ impl Optimized {
         } = planning;
         base.release();
         plan.release();
-        let optimized = Optimized {
+        let optimized = Box::new(Optimized {
             base,
             plan,
             emitted: emitted.released(),
@@ -171,7 +174,7 @@ impl Optimized {
             disabled,
             words: words.into_owner(),
             pending: HashMap::new(),
-        };
+        });
         optimized.disable_in(raw)?;
         Ok((raw, others, optimized))
     }
@@ -644,12 +647,11 @@ impl Exec {
     /// Goes on with another executable, whose launches come behind this one's.
     fn go_on_with(
         &mut self,
-        (raw, others, new): Instantiated,
+        (raw, others, mut new): Instantiated,
         behind: Option<Arc<Event>>,
         report: Report,
     ) {
         let old_raw = std::mem::replace(&mut self.raw, raw);
-        let mut new = Box::new(new);
         if let Some(old) = &mut self.optimized {
             new.pending = std::mem::take(&mut old.pending);
         }

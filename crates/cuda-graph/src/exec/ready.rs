@@ -68,7 +68,7 @@ impl Exec {
         if self.optimized.is_some() {
             return Err(Error::UnknownSource);
         }
-        let raw = source.look().handle_of(node).ok_or(Error::GraphGone)?;
+        let raw = source.look().handle_of(&node).ok_or(Error::GraphGone)?;
         let (starts, values) = op.arguments().to_words();
         let starts = starts.collect::<Vec<_>>();
         let words = starts.len();

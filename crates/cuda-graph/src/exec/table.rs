@@ -28,24 +28,31 @@ impl Table {
     /// What graph `body`, and everything inside of it, does now.
     pub(super) fn of(state: &mut State, body: u32) -> Table {
         let mut table = Table::default();
-        let mut numbers = SmallVec::<[u32; 8]>::new();
-        state.each_body(body, &mut |number, graph| {
-            numbers.push(number);
-            table.kept.extend_from_slice(&graph.lingering);
-        });
-        for number in numbers {
-            let shared = state.bodies[number as usize].contents.share();
-            table.put(number, shared);
-        }
+        table.share(state, body);
         table
+    }
+
+    fn share(&mut self, state: &mut State, body: u32) {
+        let Some(graph) = state.bodies.get_mut(body as usize) else {
+            return;
+        };
+        self.kept.extend_from_slice(&graph.lingering);
+        self.put(body, graph.contents.share());
+        if !graph.inside.is_empty() {
+            let inside: Vec<u32> = graph.all_inside().collect();
+            inside.iter().for_each(|inside| self.share(state, *inside));
+        }
     }
 
     fn put(&mut self, number: u32, contents: Contents) {
         let number = number as usize;
-        if self.graphs.len() <= number {
-            self.graphs.resize_with(number + 1, || None);
+        match self.graphs.get_mut(number) {
+            Some(place) => *place = Some(contents),
+            None => {
+                (self.graphs.len()..number).for_each(|_| self.graphs.push(None));
+                self.graphs.push(Some(contents));
+            }
         }
-        self.graphs[number] = Some(contents);
     }
 
     #[inline]
@@ -56,7 +63,7 @@ impl Table {
 
     /// A node's place, to be changed.
     #[inline]
-    pub(super) fn edit(&mut self, node: NodeId) -> Option<&mut Content> {
+    pub(super) fn edit(&mut self, node: &NodeId) -> Option<&mut Content> {
         let contents = self.graphs.get_mut(node.body as usize)?.as_mut()?;
         contents.edit().get_mut(node.index as usize)
     }

@@ -178,25 +178,29 @@ impl Exec {
     /// driver answers, with the node's name.
     #[inline]
     pub fn update<O: Operation>(&mut self, node: Node<O>, op: impl Borrow<O>) -> Result<()> {
-        let (op, id) = (op.borrow(), node.id());
+        // The node is looked at where it lies: the compiler would copy it to the stack.
+        let (op, id) = (op.borrow(), node.id_ref());
         if let Holds::Copy(child) = op.holds() {
-            return self.update_child(id, child);
+            return self.update_child(*id, child);
         }
         let Some((source, _)) = &self.source else {
             return Err(Error::UnknownSource);
         };
         let Some(content) = self.table.edit(id).filter(|_| id.hierarchy == source.id) else {
-            return Err(self.why_not_found(id));
+            return Err(self.why_not_found(*id));
         };
-        check(source, content, id, op)?;
+        let are_plain = op.is_plain() && content.is_plain();
+        if !(are_plain && op.kind() == id.kind) {
+            check(source, content, *id, op)?;
+        }
         if self.optimized.is_some() {
-            return self.update_optimized(id, op.clone().into_any());
+            return self.update_optimized(*id, op.clone().into_any());
         }
         driver::bind_some(&self.context)?;
         let state = source.look();
         let Some(raw) = state.handle_of(id) else {
             drop(state);
-            return Err(self.why_not_found(id));
+            return Err(self.why_not_found(*id));
         };
         let set = op.set_in(&self.context, self.raw, raw);
         drop(state);
@@ -207,7 +211,7 @@ impl Exec {
         if !op.assign_to_any(content) {
             let old = std::mem::replace(content, op.clone().into_any());
             if !old.is_held_by(op.owners()) {
-                self.retire((old, Table::default()), |gone, old| gone.node(id, old));
+                self.retire((old, Table::default()), |gone, old| gone.node(*id, old));
             }
         }
         Ok(())
@@ -217,7 +221,7 @@ impl Exec {
     #[cold]
     fn update_optimized(&mut self, id: NodeId, op: AnyOp) -> Result<()> {
         driver::bind_some(&self.context)?;
-        let is_there = |(source, _): &(Arc<Hierarchy>, u32)| source.look().handle_of(id).is_some();
+        let is_there = |(source, _): &(Arc<Hierarchy>, u32)| source.look().handle_of(&id).is_some();
         if !self.source.as_ref().is_some_and(is_there) {
             return Err(self.why_not_found(id));
         }
@@ -228,7 +232,7 @@ impl Exec {
         }
         self.set_optimized(&[(id, &op)], &|exec, id, _| exec.table.name(id))
             .map_err(|(error, _)| error)?;
-        let Some(content) = self.table.edit(id) else {
+        let Some(content) = self.table.edit(&id) else {
             return Ok(());
         };
         let old = std::mem::replace(content, op);
@@ -260,7 +264,7 @@ impl Exec {
         }
         let view = op.view();
         let (mut state, other) = lock_both(&source, &view.hierarchy);
-        let Some(raw) = state.handle_of(id) else {
+        let Some(raw) = state.handle_of(&id) else {
             drop((state, other));
             return Err(self.why_not_found(id));
         };
@@ -305,7 +309,7 @@ impl Exec {
         drop(other);
         // The driver pairs the nodes: what the whole graph uses is held at its node.
         let content = Content::other(NodeKind::Child, op.tag().clone(), vec![held.into_owner()]);
-        if let Some(place) = self.table.edit(id) {
+        if let Some(place) = self.table.edit(&id) {
             let replaced = std::mem::replace(place, content);
             self.retire((replaced, old), |gone, old| gone.node(id, old));
         }
@@ -342,7 +346,7 @@ impl Exec {
             return Err(Error::ConditionalFixed { node }.about(name(), action));
         }
         let state = source.look();
-        let Some(raw) = state.handle_of(id) else {
+        let Some(raw) = state.handle_of(&id) else {
             drop(state);
             return Err(self.why_not_found(id));
         };
@@ -382,8 +386,8 @@ impl Exec {
     }
 }
 
-/// Refuses what the node cannot do.
-#[inline]
+/// Refuses what the node cannot do. Plain launches can take each other's place.
+#[inline(never)]
 fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) -> Result<()> {
     let name = || Box::new(now.name(id.index));
     if op.kind() != id.kind {
@@ -414,7 +418,7 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
 impl State {
     /// The driver's handle of a node of this hierarchy, if it is there.
     #[inline]
-    pub(super) fn handle_of(&self, id: NodeId) -> Option<CUgraphNode> {
+    pub(super) fn handle_of(&self, id: &NodeId) -> Option<CUgraphNode> {
         let body = self.bodies.get(id.body as usize)?;
         if body.raw.is_null() {
             return None;

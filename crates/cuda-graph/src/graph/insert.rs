@@ -26,7 +26,8 @@ pub(crate) enum Slot {
 
 impl Graph {
     /// Adds a node after the nodes that `after` gives. Returns its number.
-    #[inline]
+    // Not inlined, because `add` is inlined wherever it is called.
+    #[inline(never)]
     pub(crate) fn insert<O: Operation>(
         &self,
         op: O,
@@ -113,7 +114,7 @@ impl State {
         bodies: Option<Range<u32>>,
     ) -> Result<u32> {
         self.about_to_change();
-        let raw = self.bodies[body as usize].raw;
+        let raw = self.bodies.as_slice()[body as usize].raw;
         let added = match op.holds() {
             Holds::Bodies(branching) => branching.add_to(&hierarchy.context, raw, after),
             _ => op
@@ -196,7 +197,7 @@ impl State {
 
     #[inline]
     fn put(&mut self, body: u32, node: CUgraphNode, content: Content, slot: Slot) -> u32 {
-        let body = &mut self.bodies[body as usize];
+        let body = &mut self.bodies.as_mut_slice()[body as usize];
         match slot {
             Slot::New => body.push(node, content),
             Slot::Reserved(index) => body.take_place(index, node, content),

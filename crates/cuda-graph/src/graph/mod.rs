@@ -128,14 +128,14 @@ impl Graph {
         driver::choose()?;
         driver::bind_some(context)?;
         let raw = driver::graph::create()?;
-        let hierarchy = Hierarchy::new(context.clone(), raw, true, true);
-        Ok(Graph::from_view(View::new(hierarchy, 0)))
+        let hierarchy = Hierarchy::viewed(context.clone(), raw, true, true);
+        Ok(Graph::from_view(View { hierarchy, body: 0 }))
     }
 
     /// A root for the driver's graph `raw`, which goes with it if it is `owned`.
     pub(crate) fn of_raw(context: &Arc<CudaContext>, raw: CUgraph, owned: bool) -> Graph {
-        let hierarchy = Hierarchy::new(context.clone(), raw, owned, false);
-        Graph::from_view(View::new(hierarchy, 0))
+        let hierarchy = Hierarchy::viewed(context.clone(), raw, owned, false);
+        Graph::from_view(View { hierarchy, body: 0 })
     }
 
     pub(crate) fn from_view(view: View) -> Graph {
@@ -197,7 +197,7 @@ impl Graph {
     /// [`Error::Unowned`], [`Error::ForeignCondition`], [`Error::NotInBody`]. Otherwise what the
     /// driver answers, with the operation's name.
     // Inlined, because the node would be written in pieces and read back at once, which stalls.
-    #[inline]
+    #[inline(always)]
     pub fn add<O: Operation>(&self, op: O, after: impl NodeSet) -> Result<Node<O>> {
         let kind = op.kind();
         let index = self.insert(op, self.resolve_all(&after))?;

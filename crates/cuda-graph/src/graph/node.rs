@@ -51,6 +51,12 @@ impl<O> Node<O> {
     pub fn id(&self) -> NodeId {
         self.id
     }
+
+    /// The same without a copy.
+    #[inline]
+    pub(crate) fn id_ref(&self) -> &NodeId {
+        &self.id
+    }
 }
 
 impl<O> Clone for Node<O> {

@@ -149,10 +149,8 @@ impl Body {
 
     /// Whether some node allocates or frees memory.
     pub(crate) fn has_memory_nodes(&self) -> bool {
-        let mut nodes = 0..self.len();
-        nodes.any(|node| {
-            matches!(self.kind(node), NodeKind::Alloc | NodeKind::Free)
-                && self.handle(node).is_some()
-        })
+        let is_there = |node: &u32| self.handle(*node).is_some();
+        let is_one = |node| matches!(self.kind(node), NodeKind::Alloc | NodeKind::Free);
+        self.has_uncommon && (0..self.len()).filter(is_there).any(is_one)
     }
 }

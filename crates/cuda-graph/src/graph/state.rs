@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::iter;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -54,7 +54,6 @@ pub(crate) struct Hierarchy {
 }
 
 /// The graphs of a hierarchy. The first is the root.
-#[derive(Default)]
 pub(crate) struct State {
     pub bodies: SmallVec<[Body; 1]>,
     /// Values to drop after unlocking: their destructors may run user code.
@@ -72,7 +71,7 @@ pub(crate) struct State {
     /// Conditions of this library's own that no node uses.
     pub spare: Vec<Condition>,
     /// What executables want to know of before nodes or edges come or go.
-    pub watched: Vec<Watched>,
+    pub watched: SmallVec<[Watched; 1]>,
     /// Is held by the executable that the driver lets allocate what the root's nodes allocate.
     pub claim: Weak<()>,
 }
@@ -110,37 +109,44 @@ pub(crate) struct Body {
     pub data: Option<Box<DataOrder>>,
     /// What an update pairs nodes by, besides their edges.
     pub ends: Ends,
+    /// Some node is, or was, a collective, or allocates or frees memory. Most graphs have none, and
+    /// are spared the search.
+    pub has_uncommon: bool,
 }
 
 pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
 
 impl Hierarchy {
-    pub(crate) fn new(
+    /// A hierarchy with one view, which the caller makes.
+    pub(crate) fn viewed(
         context: Arc<CudaContext>,
         root: CUgraph,
         owned: bool,
         ascending: bool,
     ) -> Arc<Hierarchy> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let state = State {
-            may_branch: !ascending,
-            bodies: SmallVec::from_buf([Body {
-                raw: root,
-                ascending,
-                // The first nodes move no others.
-                handles: Vec::with_capacity(16),
-                contents: Contents::Own(Vec::with_capacity(16)),
-                ..Body::default()
-            }]),
-            ..State::default()
-        };
+        // In one expression, so that it is put together in one place.
         Arc::new(Hierarchy {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             context,
             owned,
-            views: AtomicUsize::new(0),
+            views: AtomicUsize::new(1),
             leaving: AtomicUsize::new(0),
-            state: Lock::new(state),
+            state: Lock::new(State {
+                bodies: SmallVec::from_buf([Body::of(
+                    root, None, ascending, // The first nodes move no others.
+                    16,
+                )]),
+                trash: Vec::new(),
+                executables: 0,
+                may_branch: !ascending,
+                is_lent: false,
+                checkpoints: Vec::new(),
+                conditions: 0,
+                spare: Vec::new(),
+                watched: SmallVec::new(),
+                claim: Weak::new(),
+            }),
         })
     }
 
@@ -195,8 +201,7 @@ impl Hierarchy {
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {
-            state: self.state.lock(),
-            trash: Vec::new(),
+            state: ManuallyDrop::new(self.state.lock()),
         }
     }
 }
@@ -215,9 +220,8 @@ impl Drop for Hierarchy {
 
 /// Exclusive access.
 pub(crate) struct Locked<'a> {
-    state: Guard<'a, State>,
-    /// The state's, at the end. A later field is dropped later: when the lock is released.
-    trash: Vec<Content>,
+    /// Dropped in `drop`, and not used after.
+    state: ManuallyDrop<Guard<'a, State>>,
 }
 
 impl Deref for Locked<'_> {
@@ -237,11 +241,14 @@ impl DerefMut for Locked<'_> {
 }
 
 impl Drop for Locked<'_> {
+    /// Drops the trash once the lock is released.
     #[inline]
     fn drop(&mut self) {
-        if !self.state.trash.is_empty() {
-            self.trash = mem::take(&mut self.state.trash);
-        }
+        let is_clean = self.state.trash.is_empty();
+        let trash = (!is_clean).then(|| mem::take(&mut self.state.trash));
+        // SAFETY: this runs once, and the guard is not used any more.
+        unsafe { ManuallyDrop::drop(&mut self.state) };
+        drop(trash);
     }
 }
 
@@ -314,6 +321,7 @@ impl State {
     pub(super) fn replace(&mut self, body: u32, node: u32, content: Content) {
         let graph = &mut self.bodies[body as usize];
         graph.data = None;
+        graph.note(&content);
         let contents = graph.contents.edit();
         self.trash
             .push(mem::replace(&mut contents[node as usize], content));
@@ -387,11 +395,19 @@ impl State {
         found
     }
 
+    /// Whether some graph has [uncommon](Body::has_uncommon) nodes.
+    pub(crate) fn has_uncommon(&self) -> bool {
+        self.bodies.iter().any(|body| body.has_uncommon)
+    }
+
     /// The communicators, each once, that have collectives in graph `body` or inside of it; one of
     /// which it has several ranks, by each.
     pub(crate) fn communicators(&self, body: u32) -> SmallVec<[Communicator; 1]> {
         let mut found = SmallVec::<[Communicator; 1]>::new();
         self.each_body(body, &mut |_, graph| {
+            if !graph.has_uncommon {
+                return;
+            }
             for (index, content) in (0..).zip(graph.contents.as_slice()) {
                 if let Some(communicator) = content.of_communicator()
                     && graph.handle(index).is_some()
@@ -467,11 +483,27 @@ pub(crate) fn check<O: Operation>(
 
 impl Body {
     pub(crate) fn new(raw: CUgraph, parent: Option<(u32, u32)>, ascending: bool) -> Body {
+        Body::of(raw, parent, ascending, 0)
+    }
+
+    /// With room for so many nodes.
+    #[inline(always)]
+    fn of(raw: CUgraph, parent: Option<(u32, u32)>, ascending: bool, room: usize) -> Body {
         Body {
             raw,
             parent,
+            handles: Vec::with_capacity(room),
+            contents: Contents::Own(Vec::with_capacity(room)),
+            inside: BTreeMap::new(),
+            numbers: HashMap::default(),
+            numbered: 0,
+            lingering: Vec::new(),
             ascending,
-            ..Body::default()
+            turns: Vec::new(),
+            collectives: Vec::new(),
+            data: None,
+            ends: Ends::default(),
+            has_uncommon: false,
         }
     }
 
@@ -484,15 +516,27 @@ impl Body {
     #[inline]
     pub(crate) fn push(&mut self, raw: CUgraphNode, content: Content) -> u32 {
         let index = self.len();
+        self.note(&content);
         self.handles.push(raw);
         self.contents.edit().push(content);
         index
+    }
+
+    /// A node is about to do this.
+    #[inline(always)]
+    fn note(&mut self, content: &Content) {
+        self.has_uncommon |= match content {
+            AnyOp::Collective(_) | AnyOp::Alloc(_) | AnyOp::Free(_) => true,
+            AnyOp::Raw(op) => matches!(op.kind(), NodeKind::Alloc | NodeKind::Free),
+            _ => false,
+        };
     }
 
     /// A number that was given out before gets its node.
     pub(crate) fn take_place(&mut self, index: u32, raw: CUgraphNode, content: Content) -> u32 {
         self.handles[index as usize] = raw;
         self.data = None;
+        self.note(&content);
         self.contents.edit()[index as usize] = content;
         // The driver has it behind nodes with larger numbers.
         if index + 1 != self.len() {
@@ -544,7 +588,7 @@ impl Body {
         self.inside.get(&node).cloned().unwrap_or_default()
     }
 
-    fn all_inside(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn all_inside(&self) -> impl Iterator<Item = u32> + '_ {
         self.inside.values().cloned().flatten()
     }
 

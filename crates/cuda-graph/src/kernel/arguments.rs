@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::arch::asm;
 use std::ffi::c_void;
 use std::mem::{self, MaybeUninit};
+use std::num::NonZero;
 use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
@@ -54,16 +55,22 @@ impl Word {
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Arguments {
-    /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
-    conditions_of: u64,
-    forms: SmallVec<[Form; 8]>,
+    rare: Option<Box<Rare>>,
     /// Each argument starts at a word.
     words: SmallVec<[Word; FEW]>,
-    owners: SmallVec<[Owner; 4]>,
-    /// What parameters gave of it.
-    used: SmallVec<[Used; 1]>,
+    forms: SmallVec<[Form; 8]>,
     /// Bit i is set if argument i is memory that is owned. [`KEPT`] stands for other owners.
     owned: u64,
+    owners: SmallVec<[Owner; 4]>,
+}
+
+/// What few arguments have. Absent if there is none of it.
+#[derive(Clone, Default, PartialEq)]
+struct Rare {
+    /// The graph of the conditions among them: 0 for none, and [`SEVERAL`].
+    conditions_of: u64,
+    /// What parameters gave of it.
+    used: SmallVec<[Used; 1]>,
 }
 
 /// What a parameter gave to arguments.
@@ -144,12 +151,11 @@ impl Arguments {
     pub(crate) unsafe fn write_none(place: *mut Arguments) {
         // SAFETY: by the caller.
         unsafe {
+            (&raw mut (*place).rare).write(None);
             (&raw mut (*place).words).write(SmallVec::new());
             (&raw mut (*place).forms).write(SmallVec::new());
-            (&raw mut (*place).owners).write(SmallVec::new());
-            (&raw mut (*place).conditions_of).write(0);
-            (&raw mut (*place).used).write(SmallVec::new());
             (&raw mut (*place).owned).write(0);
+            (&raw mut (*place).owners).write(SmallVec::new());
         }
     }
 
@@ -223,18 +229,19 @@ impl Arguments {
     pub(crate) fn parameter(&mut self, param: Arc<dyn AnyParam>) {
         let (words, owners) = (self.words.len() as u16, self.owners.len() as u16);
         let is_bound = param.write(self).is_ok();
-        self.used.push(Used {
+        let used = Used {
             param,
             is_bound,
             words: words..self.words.len() as u16,
             owners: owners..self.owners.len() as u16,
-        });
+        };
+        self.rare.get_or_insert_default().used.push(used);
     }
 
     /// What parameters gave.
     #[inline]
     pub(crate) fn used(&self) -> &[Used] {
-        &self.used
+        self.rare.as_ref().map_or(&[], |rare| &rare.used)
     }
 
     /// Forgets all of them.
@@ -242,8 +249,7 @@ impl Arguments {
         self.words.clear();
         self.forms.clear();
         self.owners.clear();
-        self.used.clear();
-        self.conditions_of = 0;
+        self.rare = None;
         self.owned = 0;
     }
 
@@ -276,7 +282,7 @@ impl Arguments {
 
     /// The bytes of use number `used`, in whole words.
     pub(crate) fn bytes_used(&self, used: usize) -> usize {
-        self.used[used].words.len() * size_of::<Word>()
+        self.used()[used].words.len() * size_of::<Word>()
     }
 
     /// The bytes of all, in whole words.
@@ -286,7 +292,7 @@ impl Arguments {
 
     /// Whether use number `used` is the value `new`, and held by the same.
     pub(crate) fn has(&self, used: usize, new: &Arguments) -> bool {
-        let (words, owners) = self.used[used].places();
+        let (words, owners) = self.used()[used].places();
         let (words, owners) = (&self.words[words], &self.owners[owners]);
         let same = |(own, other): (&Owner, &Owner)| Arc::ptr_eq(own, other);
         words == &new.words[..]
@@ -303,7 +309,10 @@ impl Arguments {
         new: &Arguments,
         mut let_go: impl FnMut(Owner),
     ) -> bool {
-        let (words, owners) = self.used[used].places();
+        let Some(rare) = &mut self.rare else {
+            return false;
+        };
+        let (words, owners) = rare.used[used].places();
         if words.len() != new.words.len() {
             return false;
         }
@@ -324,8 +333,8 @@ impl Arguments {
         self.owners.drain(owners).for_each(let_go);
         self.owners.insert_many(start, new.owners.iter().cloned());
         let move_by = |place: &mut u16| *place = (i32::from(*place) + difference) as u16;
-        move_by(&mut self.used[used].owners.end);
-        for later in &mut self.used[used + 1..] {
+        move_by(&mut rare.used[used].owners.end);
+        for later in &mut rare.used[used + 1..] {
             move_by(&mut later.owners.start);
             move_by(&mut later.owners.end);
         }
@@ -336,7 +345,8 @@ impl Arguments {
     pub(crate) fn condition(&mut self, handle: u64, of: u64) {
         self.words.push(Word(handle));
         self.forms.push(Form(Form::CONDITION));
-        self.conditions_of = match self.conditions_of {
+        let conditions_of = &mut self.rare.get_or_insert_default().conditions_of;
+        *conditions_of = match *conditions_of {
             0 => of,
             same if same == of => same,
             _ => SEVERAL,
@@ -359,7 +369,8 @@ impl Arguments {
     /// The graph whose conditions are among them, if any are.
     #[inline]
     pub(crate) fn condition_of(&self) -> Option<u64> {
-        (self.conditions_of != 0).then_some(self.conditions_of)
+        let rare = self.rare.as_ref()?;
+        (rare.conditions_of != 0).then_some(rare.conditions_of)
     }
 
     /// Adds an argument by its bytes.
@@ -445,22 +456,39 @@ impl Arguments {
         &self.owners
     }
 
-    /// Takes over the values of `other`, if there are as many and their owners are the same.
+    /// A number for how many arguments and owners there are, if they [are few](Arguments::are_few)
+    /// and there are neither conditions nor values of parameters among them.
     #[inline(always)]
-    pub(crate) fn assign(&mut self, other: &Arguments) -> bool {
-        let is_same = self.forms.len() == other.forms.len()
+    pub(crate) fn outline(&self) -> Option<NonZero<u32>> {
+        let owners = u8::try_from(self.owners.len()).ok()?;
+        let outline = NonZero::new(1 << 16 | u32::from(owners) << 8 | self.len() as u32);
+        outline.filter(|_| self.are_few() && self.rare.is_none())
+    }
+
+    /// Whether there are as many words, arguments and owners as in `other`, and in both neither
+    /// conditions nor values of parameters.
+    pub(crate) fn are_like(&self, other: &Arguments) -> bool {
+        self.forms.len() == other.forms.len()
             && self.words.len() == other.words.len()
             && self.owners.len() == other.owners.len()
-            && self.used.is_empty()
-            && other.used.is_empty()
-            && (self.owners.iter().zip(&other.owners)).all(|(own, other)| Arc::ptr_eq(own, other));
-        if is_same {
-            copy_values(&mut self.words, &other.words);
-            copy_values(&mut self.forms, &other.forms);
-            self.conditions_of = other.conditions_of;
-            self.owned = other.owned;
-        }
-        is_same
+            && self.rare.is_none()
+            && other.rare.is_none()
+    }
+
+    /// Whether the owners are those of `other`, of which there are as many.
+    #[inline(always)]
+    pub(crate) fn has_owners_of(&self, other: &Arguments) -> bool {
+        let mut owners = self.owners.iter().zip(&other.owners);
+        owners.all(|(own, other)| Arc::ptr_eq(own, other))
+    }
+
+    /// Takes over the values of `other`, which [are like](Arguments::are_like) these and have the
+    /// same owners.
+    #[inline(always)]
+    pub(crate) fn assign(&mut self, other: &Arguments) {
+        copy_values(&mut self.words, &other.words);
+        copy_values(&mut self.forms, &other.forms);
+        self.owned = other.owned;
     }
 
     /// Whether both are the same bytes, and the same of it is owned. What else they keep is the
@@ -470,18 +498,11 @@ impl Arguments {
         self.forms.len() == other.forms.len()
             && self.words.len() == other.words.len()
             && self.owners.len() == other.owners.len()
-            && self.conditions_of == other.conditions_of
-            && self.used == other.used
+            && self.rare == other.rare
             && self.words == other.words
             && self.forms == other.forms
             && self.owned == other.owned
-            && (self.owned & KEPT == 0 || self.keeps_same(other))
-    }
-
-    #[cold]
-    fn keeps_same(&self, other: &Arguments) -> bool {
-        let mut owners = self.owners.iter().zip(&other.owners);
-        owners.all(|(own, other)| Arc::ptr_eq(own, other))
+            && (self.owned & KEPT == 0 || self.has_owners_of(other))
     }
 
     /// A number that tells them from most others.
@@ -489,33 +510,36 @@ impl Arguments {
         digest_of(self.words.iter().map(|word| word.0))
     }
 
-    /// Gives a pointer to each argument, as the driver wants them. It copies what they lead to, by
-    /// size, so a word's alignment is enough.
+    /// Whether there are few and each is one word.
     #[inline(always)]
-    pub(crate) fn with_pointers<R>(&self, call: impl FnOnce(*mut *mut c_void) -> R) -> R {
-        // Otherwise each argument is one word.
-        if self.words.len() != self.len() || self.len() > FEW {
-            return self.with_many_pointers(call);
-        }
-        let words = self.words.as_ptr();
-        let mut pointers: [*mut c_void; FEW] =
-            std::array::from_fn(|word| words.wrapping_add(word).cast_mut().cast());
-        call(pointers.as_mut_ptr())
+    pub(crate) fn are_few(&self) -> bool {
+        self.words.len() == self.len() && self.len() <= FEW
     }
 
+    /// A pointer to each argument, as the driver wants them, if they [are
+    /// few](Arguments::are_few). It copies what they lead to, by size, so a word's alignment is
+    /// enough.
+    #[inline(always)]
+    pub(crate) fn pointers_to_words(&self) -> [*mut c_void; FEW] {
+        let words = self.words.as_ptr();
+        std::array::from_fn(|word| words.wrapping_add(word).cast_mut().cast())
+    }
+
+    /// A pointer to each argument, however many there are.
     #[cold]
     #[inline(never)]
-    fn with_many_pointers<R>(&self, call: impl FnOnce(*mut *mut c_void) -> R) -> R {
+    pub(crate) fn pointers(&self) -> Vec<*mut c_void> {
         let words = self.words.as_ptr();
         let pointers = self.places().map(|(start, _)| words.wrapping_add(start));
-        let mut pointers: Vec<_> = pointers.map(|word| word.cast_mut().cast()).collect();
-        call(pointers.as_mut_ptr())
+        pointers.map(|word| word.cast_mut().cast()).collect()
     }
 
     /// Checks them against what `kernel` takes.
     #[inline]
     pub(crate) fn check(&self, kernel: &Kernel) -> Result<()> {
-        if let Some(used) = self.used.iter().find(|used| !used.is_bound) {
+        if let Some(rare) = &self.rare
+            && let Some(used) = rare.used.iter().find(|used| !used.is_bound)
+        {
             return Err(Error::Unbound {
                 name: used.param.name().into(),
             });
@@ -614,10 +638,10 @@ fn copy_values<T: Copy, const N: usize>(to: &mut SmallVec<[T; N]>, from: &SmallV
 where
     [T; N]: smallvec::Array<Item = T>,
 {
-    if from.len() > N {
+    if from.spilled() || to.spilled() {
         return to.copy_from_slice(from);
     }
-    // SAFETY: each list has room for `N` values, of which those beyond its length may be
+    // SAFETY: each list has room for `N` values in place, of which those beyond its length may be
     // uninitialized. A copy of fixed size is a few instructions, without a call.
     unsafe {
         let from = from.as_ptr().cast::<MaybeUninit<[T; N]>>();

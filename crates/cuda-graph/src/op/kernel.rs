@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::num::NonZero;
 use std::ptr;
 
 use cudarc::driver::sys::{
@@ -61,8 +62,9 @@ pub struct KernelOp {
 #[repr(C)]
 pub(super) struct Launch {
     function: Function,
-    rare: Option<Box<Rare>>,
     config: LaunchConfig,
+    outline: Outline,
+    rare: Option<Box<Rare>>,
     tag: Tag,
     /// The kernel is the last of their owners.
     arguments: Arguments,
@@ -78,9 +80,49 @@ struct Rare {
     idle_flag: Option<u64>,
 }
 
+/// How many arguments a plain launch has, and owners besides the kernel; 0 for all others. So
+/// frequent calls ask one number what would be a dozen questions.
+///
+/// A plain launch has no attributes, declarations, label, conditions and values of parameters; it
+/// holds what it uses, and its arguments are few and a word each. It may be given the values of
+/// another one with the same outline, if both have the same owners.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Outline(u32);
+
+impl Outline {
+    /// Of a launch that is not plain, or changed since it was made.
+    const OTHER: Outline = Outline(0);
+
+    /// Of a launch with these arguments and nothing else that is not plain.
+    #[inline(always)]
+    fn of(arguments: &Arguments) -> Outline {
+        Outline(arguments.outline().map_or(0, NonZero::get))
+    }
+
+    #[inline(always)]
+    fn is_plain(self) -> bool {
+        self != Outline::OTHER
+    }
+}
+
+impl Launch {
+    /// Whether it may take the place of another. Most of that a [`Outline`] tells.
+    #[cold]
+    #[inline(never)]
+    fn is_like(&self, other: &Launch) -> bool {
+        let is_simple = |launch: &Launch| launch.rare.is_none() && launch.tag.label.is_none();
+        is_simple(self) && is_simple(other) && self.arguments.are_like(&other.arguments)
+    }
+}
+
 /// A launch that nobody shares yet, without arguments.
 #[inline(always)]
 fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch> {
+    let Tag {
+        label,
+        location,
+        unowned,
+    } = tag;
     let mut launch = UniqueArc::<Launch>::new_uninit();
     let place = (*launch).as_mut_ptr();
     // SAFETY: every field is written, here or by `write_none`. Field by field, because a whole
@@ -88,9 +130,12 @@ fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch
     unsafe {
         (&raw mut (*place).function).write(Function(kernel.raw()));
         (&raw mut (*place).config).write(config);
+        (&raw mut (*place).outline).write(Outline::OTHER);
         Arguments::write_none(&raw mut (*place).arguments);
         (&raw mut (*place).rare).write(None);
-        (&raw mut (*place).tag).write(tag);
+        (&raw mut (*place).tag.label).write(label);
+        (&raw mut (*place).tag.location).write(location);
+        (&raw mut (*place).tag.unowned).write(unowned);
         UniqueArc::assume_init(launch)
     }
 }
@@ -154,10 +199,20 @@ impl KernelOp {
         let kernel = kernel.as_kernel()?;
         let mut launch = unshared(&kernel, config, tag);
         arguments.add_to(&mut launch.arguments);
+        // Before anything else: here the compiler knows how many there are.
+        launch.outline = Outline::of(&launch.arguments);
         launch.arguments.check(&kernel)?;
         launch.arguments.keep_kernel(kernel.into_owner());
         let launch = launch.shareable();
         Ok(KernelOp { launch })
+    }
+
+    /// The launch, to be changed: of a copy, if others have this operation too.
+    #[inline]
+    fn launch_mut(&mut self) -> &mut Launch {
+        let launch = Arc::make_mut(&mut self.launch);
+        launch.outline = Outline::OTHER;
+        launch
     }
 
     /// The same launch with an attribute, which replaces one of the same name.
@@ -169,7 +224,7 @@ impl KernelOp {
     }
 
     fn rare_mut(&mut self) -> &mut Rare {
-        Arc::make_mut(&mut self.launch).rare.get_or_insert_default()
+        self.launch_mut().rare.get_or_insert_default()
     }
 
     /// The same launch, which is declared to read `memory`.
@@ -233,7 +288,7 @@ impl KernelOp {
     /// Whoever holds the launch holds what the variant's module goes with.
     pub(crate) fn with_variant(&self, variant: &Kernel, guard: Option<u64>) -> KernelOp {
         let mut op = self.clone();
-        let launch = Arc::make_mut(&mut op.launch);
+        let launch = op.launch_mut();
         launch.function = Function(variant.raw());
         launch.arguments.keep(variant.clone().into_owner());
         if let Some(guard) = guard {
@@ -245,7 +300,7 @@ impl KernelOp {
     /// The launch that this one is a [variant](KernelOp::with_variant) of, with a guard.
     pub(crate) fn without_variant(&self) -> Option<KernelOp> {
         let mut op = self.clone();
-        let launch = Arc::make_mut(&mut op.launch);
+        let launch = op.launch_mut();
         let kernel = launch.arguments.take_variant()?;
         launch.function = Function(kernel.raw());
         Some(op)
@@ -288,7 +343,7 @@ impl KernelOp {
     /// The arguments, to be changed: of a copy, if others have this operation too.
     #[inline]
     pub(crate) fn arguments_mut(&mut self) -> &mut Arguments {
-        &mut Arc::make_mut(&mut self.launch).arguments
+        &mut self.launch_mut().arguments
     }
 
     /// Where it lies, for as long as it lives.
@@ -319,23 +374,26 @@ impl KernelOp {
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
     ) -> R {
         let launch = &*self.launch;
-        let (grid, block) = (launch.config.grid_dim, launch.config.block_dim);
-        launch.arguments.with_pointers(|pointers| {
-            call(&CUDA_KERNEL_NODE_PARAMS {
-                func: launch.function.0,
-                gridDimX: grid.0,
-                gridDimY: grid.1,
-                gridDimZ: grid.2,
-                blockDimX: block.0,
-                blockDimY: block.1,
-                blockDimZ: block.2,
-                sharedMemBytes: launch.config.shared_mem_bytes,
-                kernelParams: pointers,
-                extra: ptr::null_mut(),
-                kern: ptr::null_mut(),
-                ctx: context,
-            })
-        })
+        // Both lists of pointers are made here: a closure that takes either would refer to what it
+        // captures, and the parameters would be put together twice.
+        let params = |pointers| CUDA_KERNEL_NODE_PARAMS {
+            func: launch.function.0,
+            gridDimX: launch.config.grid_dim.0,
+            gridDimY: launch.config.grid_dim.1,
+            gridDimZ: launch.config.grid_dim.2,
+            blockDimX: launch.config.block_dim.0,
+            blockDimY: launch.config.block_dim.1,
+            blockDimZ: launch.config.block_dim.2,
+            sharedMemBytes: launch.config.shared_mem_bytes,
+            kernelParams: pointers,
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: context,
+        };
+        match launch.outline.is_plain() || launch.arguments.are_few() {
+            true => call(&params(launch.arguments.pointers_to_words().as_mut_ptr())),
+            false => call(&params(launch.arguments.pointers().as_mut_ptr())),
+        }
     }
 }
 
@@ -351,7 +409,7 @@ impl Op for KernelOp {
     }
 
     fn tag_mut(&mut self) -> &mut Tag {
-        &mut Arc::make_mut(&mut self.launch).tag
+        &mut self.launch_mut().tag
     }
 
     #[inline]
@@ -380,6 +438,11 @@ impl Op for KernelOp {
         Some(self)
     }
 
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.launch.outline.is_plain()
+    }
+
     /// Copies the launch into an operation that nobody shares and that holds the same owners.
     #[inline]
     fn assign_to(&self, other: &mut Self) -> bool {
@@ -390,13 +453,11 @@ impl Op for KernelOp {
             return false;
         };
         let from = &*self.launch;
-        let plain = from.rare.is_none() && to.rare.is_none();
-        if !plain || from.tag.label.is_some() || to.tag.label.is_some() {
+        let is_alike = from.outline.is_plain() && from.outline == to.outline || from.is_like(to);
+        if !(is_alike && to.arguments.has_owners_of(&from.arguments)) {
             return false;
         }
-        if !to.arguments.assign(&from.arguments) {
-            return false;
-        }
+        to.arguments.assign(&from.arguments);
         // One by one: a pair would be put together on the stack first.
         to.function.0 = from.function.0;
         to.config = from.config;

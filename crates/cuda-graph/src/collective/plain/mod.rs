@@ -206,10 +206,6 @@ impl Group {
 }
 
 /// What an operation launches.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart where it is made"
-)]
 pub(crate) enum Launch {
     /// A kernel of this library.
     Own {

@@ -489,7 +489,7 @@ impl State {
     /// The right of an executable to allocate what graph `body` allocates, which nobody else has
     /// while it is held.
     pub(crate) fn claim(&mut self, body: u32) -> Option<Arc<()>> {
-        self.allocates(body).then(|| {
+        (self.has_uncommon() && self.allocates(body)).then(|| {
             let claim = Arc::new(());
             self.claim = Arc::downgrade(&claim);
             claim
