@@ -26,3 +26,4 @@ mod tensor_maps;
 mod variables;
 mod vectors;
 mod waits;
+mod wide;

@@ -1,0 +1,180 @@
+//! Wide groups: where they give up, what groups of 8 take then, and whom a fault names. Each body
+//! runs in groups of 16 and of 32: a step more or less decides.
+
+use super::forms::{Outcome, kernel, run, same};
+use crate::grid::launch::FaultKind;
+use crate::jit::module::Form;
+
+const BLOCKS: [[u32; 3]; 5] = [[32, 1, 1], [64, 1, 1], [96, 1, 1], [16, 4, 1], [40, 2, 1]];
+
+/// What a body does, in groups of either width.
+fn in_both(body: &str, block: [u32; 3], n: u32) -> Outcome {
+    let one = same(body, block, n);
+    let other = same(&format!("mov.u32 %r39, 1; {body}"), block, n);
+    assert_eq!(one, other, "{body}");
+    one
+}
+
+/// Lanes leave a loop that stores one after the other.
+#[test]
+fn threads_leave_a_loop_that_stores() {
+    let body = "mov.u32 %r4, %r1; mov.u32 %r10, 3; cvt.rn.f32.u32 %f1, %r1;
+        shl.b32 %r5, %r35, 2; mov.u32 %r6, s; add.u32 %r5, %r5, %r6; st.shared.u32 [%r5], %r10;
+        bar.sync 0;
+        again:
+        ld.shared.u32 %r7, [%r5]; mad.lo.u32 %r7, %r7, 7, %r4; st.shared.u32 [%r5], %r7;
+        add.f32 %f1, %f1, 0f3f800000; mad.lo.u32 %r10, %r10, 3, %r1;
+        add.u32 %r4, %r4, 5; setp.lt.u32 %p1, %r4, %r3; @%p1 bra again;
+        ld.shared.u32 %r9, [%r5]; add.u32 %r9, %r9, %r10; cvt.rzi.u32.f32 %r11, %f1;
+        mad.lo.u32 %r9, %r9, 31, %r11;
+        bar.sync 0;
+        add.u32 %r9, %r9, %r4;";
+    for block in BLOCKS {
+        for n in [
+            0, 1, 4, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 40, 64, 97, 130,
+        ] {
+            in_both(body, block, n).expect("nothing faults");
+        }
+    }
+}
+
+/// A number of 32 bits wraps between two lanes on the way to one of 64, before a wait and behind
+/// it, where it can be computed again and where it is kept.
+#[test]
+fn numbers_wrap_between_groups() {
+    for lane in [0, 1, 7, 8, 9, 15, 16, 17, 24, 31, 32] {
+        let start = 0u32.wrapping_sub(lane);
+        let from_memory = start.wrapping_sub(0x9e37_79b9);
+        for number in [
+            format!("add.u32 %r4, %r1, {start};"),
+            format!(
+                "ld.global.u32 %r20, [%rd2+4]; add.u32 %r20, %r20, {from_memory};
+                add.u32 %r4, %r1, %r20;"
+            ),
+        ] {
+            for widens in ["mul.wide.u32 %rd5, %r4, 4;", "cvt.u64.u32 %rd5, %r4;"] {
+                let body = format!(
+                    "{number} {widens} cvt.rn.f32.u32 %f1, %r1; add.f32 %f1, %f1, 0f3f800000;
+                    bar.sync 0;
+                    shr.u64 %rd6, %rd5, 32; cvt.u32.u64 %r9, %rd6; cvt.u32.u64 %r10, %rd5;
+                    mad.lo.u32 %r9, %r9, 77, %r10; cvt.rzi.u32.f32 %r11, %f1;
+                    mad.lo.u32 %r9, %r9, 31, %r11; xor.b32 %r9, %r9, %r4;
+                    bar.sync 0;
+                    {widens} shr.u64 %rd6, %rd5, 31; cvt.u32.u64 %r10, %rd6;
+                    add.u32 %r9, %r9, %r10; add.f32 %f1, %f1, %f1; cvt.rzi.u32.f32 %r11, %f1;
+                    mad.lo.u32 %r9, %r9, 31, %r11;"
+                );
+                for block in BLOCKS {
+                    in_both(&body, block, 0).expect("nothing faults");
+                }
+            }
+        }
+    }
+}
+
+/// Accesses leave their memory from each lane on: the fault names that lane.
+#[test]
+fn each_lane_of_a_wide_group_faults_by_itself() {
+    for block in [[32, 1, 1], [64, 1, 1], [16, 4, 1]] {
+        let width = block[0].min(32);
+        for inside in 0..width {
+            let shared = format!(
+                "add.f32 %f1, %f1, 0f3f800000; bar.sync 0;
+                mov.u32 %r6, s; add.u32 %r6, %r6, {}; shl.b32 %r5, %r1, 2; add.u32 %r5, %r5, %r6;
+                add.f32 %f1, %f1, %f1; st.shared.f32 [%r5], %f1;
+                bar.sync 0;",
+                8192 - 4 * inside
+            );
+            let global = format!(
+                "add.f32 %f1, %f1, 0f3f800000; bar.sync 0;
+                mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2;
+                add.f32 %f1, %f1, %f1; ld.global.f32 %f2, [%rd5+{}]; add.f32 %f1, %f1, %f2;
+                bar.sync 0; cvt.rzi.u32.f32 %r9, %f1;",
+                256 - 4 * inside
+            );
+            for body in [shared, global] {
+                // Fibers may begin with another lane that is outside.
+                for body in [body.clone(), format!("mov.u32 %r39, 1; {body}")] {
+                    for form in [Form::Vectors, Form::Rounds] {
+                        let end = run(&kernel(&body), form, [1, 1, 1], block, 0);
+                        let (kind, _, thread) = end.expect_err("a lane is outside");
+                        assert_eq!(kind, FaultKind::IllegalAddress, "{form:?} {body}");
+                        assert_eq!(thread, Some([inside, 0, 0]), "{form:?} {body}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lanes decide where their warp goes.
+#[test]
+fn lanes_decide_beyond_a_group() {
+    let body = "cvt.rn.f32.u32 %f1, %r1; mov.u32 %r10, 0;
+        more:
+        add.f32 %f1, %f1, 0f3f800000; add.u32 %r10, %r10, 1;
+        add.u32 %r4, %r35, %r10; setp.lt.u32 %p1, %r4, %r3; @%p1 bra past;
+        add.f32 %f1, %f1, %f1;
+        bar.warp.sync -1;
+        add.u32 %r9, %r9, 5;
+        past:
+        add.f32 %f1, %f1, 0f40000000;
+        bar.warp.sync -1;
+        mad.lo.u32 %r9, %r9, 3, %r10; setp.lt.u32 %p2, %r10, 4; @%p2 bra more;
+        cvt.rzi.u32.f32 %r11, %f1; add.u32 %r9, %r9, %r11;";
+    for block in BLOCKS {
+        for n in [0, 1, 5, 8, 16, 18, 24, 31, 33, 34, 36, 64, 66, 100] {
+            in_both(body, block, n).expect("nothing faults");
+        }
+    }
+}
+
+/// Indices that are clamped count up in most groups.
+#[test]
+fn clamped_indices() {
+    for clamp in [
+        "max.s32 %r5, %r4, 0; min.s32 %r5, %r5, %r3;",
+        "min.s32 %r5, %r4, %r3; max.s32 %r5, %r5, 2;",
+        "setp.lt.s32 %p1, %r4, 0; selp.b32 %r5, %r3, %r4, %p1; min.u32 %r5, %r5, %r3;",
+    ] {
+        for start in [-40, -9, -8, -1, 0, 3] {
+            let body = format!(
+                "add.s32 %r4, %r1, {start}; {clamp}
+                mul.wide.s32 %rd5, %r5, 4; add.u64 %rd5, %rd5, %rd2; ld.global.u32 %r9, [%rd5];
+                mad.lo.u32 %r9, %r9, 3, %r5; mul.wide.u32 %rd6, %r5, 4; add.u64 %rd6, %rd6, %rd1;
+                bar.sync 0; ld.global.f32 %f1, [%rd5]; add.f32 %f1, %f1, %f1;
+                st.global.u32 [%rd6+8192], %r5; mov.b32 %r10, %f1; add.u32 %r9, %r9, %r10;"
+            );
+            for block in BLOCKS {
+                for n in [0, 5, 8, 23, 40, 63] {
+                    in_both(&body, block, n).expect("nothing faults");
+                }
+            }
+        }
+    }
+}
+
+/// Doubles go from lane to lane in halves.
+#[test]
+fn doubles_are_shuffled() {
+    for (kind, clamp) in [("up", 0), ("down", 31), ("bfly", 31), ("idx", 31)] {
+        for by in [1, 2, 3, 4, 8, 12, 16, 31] {
+            let body = format!(
+                ".reg .f64 %d<4>; .reg .b32 %h<4>;
+                cvt.rn.f64.u32 %d1, %r2; add.f64 %d1, %d1, 0d3ff8000000000000;
+                mov.b64 {{%h0, %h1}}, %d1;
+                shfl.sync.{kind}.b32 %h2, %h0, {by}, {clamp}, -1;
+                shfl.sync.{kind}.b32 %h3, %h1, {by}, {clamp}, -1;
+                mov.b64 %d2, {{%h2, %h3}}; mov.b64 %d3, {{%h2, %h1}}; add.f64 %d1, %d1, %d2;
+                mov.b64 {{%h0, %h1}}, %d1;
+                shfl.sync.{kind}.b32 %h2, %h0, {by}, {clamp}, -1;
+                shfl.sync.{kind}.b32 %h3, %h1, 4, {clamp}, -1;
+                mov.b64 %d2, {{%h2, %h3}}; mul.f64 %d1, %d1, %d2; add.f64 %d1, %d1, %d3;
+                mov.b64 {{%h0, %h1}}, %d1; mad.lo.u32 %r9, %h0, 31, %h1;"
+            );
+            for block in [[32, 1, 1], [64, 1, 1], [32, 2, 1]] {
+                in_both(&body, block, 0).expect("nothing faults");
+            }
+        }
+    }
+}
