@@ -30,7 +30,8 @@
 //! In loops and rounds, neighbouring threads run together as long as they go the same way: the
 //! vector form, which [`spmd`] plans and [`lower::lanes`] lowers, beside the form of one thread. In
 //! rounds, compiled code gives the turns by itself while all threads of a block come to the same
-//! waits; the grid decides once they do not.
+//! waits; the grid decides once they do not. Between waits, short stretches have a form for more
+//! threads at once, [`spmd::Wide`].
 //!
 //! One `dyn Operation` stands for each instruction. Decoding and lowering of a family are in one
 //! file, so what is refused at load and what can be lowered cannot drift apart. A thread that

@@ -54,20 +54,35 @@ impl Lower<'_> {
         };
         let bits = self.bits_of(single);
         let zero = self.word(0);
-        let negative = self.b.ins().icmp(IntCC::SignedLessThan, bits, zero);
-        // To the next single of greater or of lesser magnitude.
         let one = self.word(1);
-        let (more, less) = (self.b.ins().iadd(bits, one), self.b.ins().isub(bits, one));
-        let (moves, moved) = match mode {
-            Rounding::Down => (above, self.select(negative, more, less)),
-            Rounding::Up => (below, self.select(negative, less, more)),
+        // All ones in what is negative.
+        let negative = self.b.ins().sshr_imm(bits, 31);
+        // To the next single of greater or of lesser magnitude.
+        let (moves, by) = match mode {
+            Rounding::Down => {
+                let sign = self.b.ins().bor(negative, one);
+                (above, self.b.ins().ineg(sign))
+            }
+            Rounding::Up => (below, self.b.ins().bor(negative, one)),
             _ => {
-                let farther = self.select_mask(negative, below, above);
-                (farther, less)
+                let negative = self.b.ins().icmp(IntCC::SignedLessThan, bits, zero);
+                (self.select_mask(negative, below, above), self.word(-1))
             }
         };
+        let moved = self.b.ins().iadd(bits, by);
         let mut bits = self.select(moves, moved, bits);
         if let (Rounding::Down, Some(c)) = (mode, c) {
+            let magnitude = self.b.ins().ishl_imm(bits, 1);
+            let nothing = self.b.ins().icmp(IntCC::Equal, magnitude, zero);
+            let any = match self.in_vectors() {
+                true => self.b.ins().vany_true(nothing),
+                false => nothing,
+            };
+            let ty = self.b.func.dfg.value_type(bits);
+            let (seldom, next) = (self.cold_block(), self.fresh_block());
+            let result = self.b.append_block_param(next, ty);
+            self.b.ins().brif(any, seldom, &[], next, &[bits.into()]);
+            self.enter(seldom);
             // Zero is negative unless both terms are positive zeros.
             let product = match b {
                 Some(b) => {
@@ -80,12 +95,12 @@ impl Lower<'_> {
             let either = self.b.ins().bor(product, c);
             let sign = self.word(i64::from(i32::MIN));
             let sign = self.b.ins().band(either, sign);
-            let magnitude = self.word(i64::from(i32::MAX));
-            let magnitude = self.b.ins().band(bits, magnitude);
-            let nothing = self.b.ins().icmp(IntCC::Equal, magnitude, zero);
             let exact = self.neither(above, below);
             let nothing = self.b.ins().band(nothing, exact);
-            bits = self.select(nothing, sign, bits);
+            let signed = self.select(nothing, sign, bits);
+            self.b.ins().jump(next, &[signed.into()]);
+            self.enter(next);
+            bits = result;
         }
         self.single_of(bits)
     }

@@ -17,7 +17,8 @@
 //! parting and joining varies where they join.
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
-//! run through one after the other, and the block goes on to the next.
+//! run through one after the other, and the block goes on to the next. Short regions have a second
+//! form for [`Wide`] groups.
 //!
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.
