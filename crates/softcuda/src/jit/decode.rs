@@ -393,6 +393,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// It takes dozens of instructions: what a group does around it hardly counts.
+    fn is_long(&self) -> bool {
+        false
+    }
+
     /// [`lower`](Self::lower) works on vectors of its types as it does on scalars.
     fn vectorizes(&self) -> bool {
         false

@@ -215,6 +215,10 @@ fn divide_by_reciprocal(l: &mut Lower<'_>, a: Value, b: Value) -> Value {
 }
 
 impl Operation for Arithmetic {
+    fn is_long(&self) -> bool {
+        self.mode != Rounding::Nearest
+    }
+
     fn pure(&self) -> bool {
         true
     }

@@ -84,6 +84,10 @@ pub(crate) fn decode_rcp_f64(
 }
 
 impl Operation for Approximate {
+    fn is_long(&self) -> bool {
+        true
+    }
+
     fn pure(&self) -> bool {
         true
     }

@@ -15,7 +15,7 @@ use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// The most instructions that the wide form of a region may have, as estimated.
-const MOST: usize = 700;
+const MOST: usize = 600;
 /// The most vectors that are live anywhere in a region.
 const MOST_LIVE: usize = 32;
 
@@ -162,6 +162,7 @@ impl Wide {
             Way::Once | Way::Widen { .. } | Way::Wait => Some(2),
             Way::Control if operation.flow() == Flow::Leave && operation.faults() => None,
             Way::Control => Some(6),
+            Way::Vector if operation.is_long() => None,
             Way::Vector => Some(2 * vectors),
             Way::Row => {
                 operation.weak_access()?;
@@ -170,7 +171,8 @@ impl Wide {
             Way::Each if operation.pure() || operation.weak_access().is_some() => {
                 Some(4 * self.width)
             }
-            Way::Each => Some(12 * self.width),
+            // Nothing is gained: threads do these one after the other.
+            Way::Each => None,
         }
     }
 
