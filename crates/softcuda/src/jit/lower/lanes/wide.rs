@@ -1,5 +1,5 @@
-//! Wide groups, as [`spmd::Wide`](crate::jit::spmd::Wide) plans them: a region's code once more, for
-//! more threads.
+//! Wide groups, as [`spmd::Wide`](crate::jit::spmd::Wide) plans them: a region's code once more,
+//! for more threads.
 //!
 //! ```text
 //! warps:  for each warp, if its lanes make up wide groups:
@@ -31,7 +31,8 @@ use crate::jit::spmd::{Class, Exit, Target, WIDEST, WIDTH, Wide};
 pub(in crate::jit::lower) struct WideForm {
     /// What is lowered is the code of a wide group.
     now: bool,
-    /// The other form's: classes, ways, and what is done by masks.
+    /// The plan. Its classes and ways, and the three fields below, are those of the form that is
+    /// not lowered now.
     plan: Wide,
     masked: Vec<Option<crate::jit::spmd::Masked>>,
     registers: Vec<Option<Kept>>,
@@ -55,7 +56,7 @@ struct WideBlocks {
 }
 
 impl WideForm {
-    /// For the regions that have one and do not begin in a chain.
+    /// Without regions: `plan_wide` decides which have the form.
     pub fn new(l: &mut Lower<'_>, plan: Wide) -> WideForm {
         let count = l.lanes().plan.control.graph.successors.len();
         let regions = vec![None; plan.regions.len()];
@@ -167,8 +168,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Begins with the groups of a warp: wide ones, where the region has them and the block's rows
-    /// are made of such. Fills the builder's block.
+    /// Goes to the loop over a warp's groups: wide ones, if the region has them and they make up
+    /// the block's rows. Fills the builder's block.
     pub(super) fn begin_groups(&mut self, region: usize) {
         let zero = self.b.ins().iconst(types::I64, 0);
         let head = self.turns().regions[region].head;
@@ -197,7 +198,7 @@ impl Lower<'_> {
         self.wide_blocks(region).is_some() && self.widest() == WIDEST
     }
 
-    /// Groups go on for a wide one of a region.
+    /// Notes how many lanes there are, before groups go on for a wide one of a region.
     fn begin_lanes_of_warp(&mut self, region: usize) {
         if self.is_in_warps(region) {
             let left = self.turns().left;
@@ -411,7 +412,7 @@ impl Lower<'_> {
         self.set_form(Form::Once);
     }
 
-    /// A wide group gives up before it has begun. Fills the builder's block.
+    /// A wide group gives up, and its groups begin the region. Fills the builder's block.
     pub(super) fn begin_narrow(&mut self) {
         let region = self.turns().region;
         self.begin_lanes_of_warp(region);
