@@ -112,10 +112,7 @@ runtime! {
     /// The lanes of the last turn have come where they wait, or have ended; `waits` are the places
     /// of the kernel. Says whose turn is next in the block's context. The answer is a status.
     TURN = fn turn(context: *mut BlockContext, waits: *const Wait) -> u32 {
-        let block = Block::of(context);
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
-        // exists meanwhile.
-        unsafe { (*context).at_start = 0 };
+        let block = moved(context);
         if block.running().stopped() {
             return FAULTED;
         }
@@ -155,10 +152,7 @@ runtime! {
     /// each goes one way by itself: those whose lanes decided so ([`Tile::decisions`]) stand at
     /// `taken` then, the others at `other`, and the first ones have their turn.
     SPLIT = fn split(context: *mut BlockContext, taken: u32, other: u32) -> u32 {
-        let block = Block::of(context);
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
-        // exists meanwhile.
-        unsafe { (*context).at_start = 0 };
+        let block = moved(context);
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
         let turn = unsafe { &mut (*context).turn };
@@ -196,10 +190,7 @@ runtime! {
     /// they decided so ([`Tile::decisions`]), otherwise at `other`; the others have said where.
     /// From here on, threads have turns one by one.
     PART = fn part(context: *mut BlockContext, waits: *const Wait, taken: u32, other: u32) -> u32 {
-        let block = Block::of(context);
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
-        // exists meanwhile.
-        unsafe { (*context).at_start = 0 };
+        let block = moved(context);
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
         let turn = unsafe { (*context).turn };
@@ -220,10 +211,7 @@ runtime! {
     /// In a turn of all: a warp has come to an operation of its lanes. Answers whether it is
     /// complete; otherwise [`MEETS_APART`] follows.
     WARP_MEETS = fn warp_meets(context: *mut BlockContext, waits: *const Wait, number: u32, warp: u32) -> u32 {
-        let block = Block::of(context);
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
-        // exists meanwhile.
-        unsafe { (*context).at_start = 0 };
+        let block = moved(context);
         if block.running().stopped() {
             return 0;
         }
@@ -238,10 +226,7 @@ runtime! {
     /// the turn before it; those after it come to it now. From here on, threads have turns one by
     /// one.
     MEETS_APART = fn meets_apart(context: *mut BlockContext, waits: *const Wait, number: u32, warp: u32) -> u32 {
-        let block = Block::of(context);
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
-        // exists meanwhile.
-        unsafe { (*context).at_start = 0 };
+        let block = moved(context);
         // SAFETY: as in `PART`.
         let turn = unsafe { (*context).turn };
         for before in &block.warps()[turn.begin as usize..warp as usize] {
@@ -258,10 +243,7 @@ runtime! {
     /// In a turn of all: all warps have come to a barrier that is not simply for all. Answers
     /// whether all go on from there; otherwise threads have turns one by one.
     ALL_MEET = fn all_meet(context: *mut BlockContext, waits: *const Wait, number: u32) -> u32 {
-        let block = Block::of(context);
-        // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
-        // exists meanwhile.
-        unsafe { (*context).at_start = 0 };
+        let block = moved(context);
         for (index, warp) in (0..).zip(block.warps()) {
             warp.tile().all_stand(number);
             // SAFETY: as in `PART`.
@@ -275,6 +257,14 @@ runtime! {
         // The turn stays until the next: it says whose tiles take what compiled code holds.
         0
     }
+}
+
+/// The block of a context, whose lanes are not all where they start from here on.
+fn moved<'a>(context: *mut BlockContext) -> &'a Block {
+    // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
+    // exists meanwhile.
+    unsafe { (*context).at_start = 0 };
+    Block::of(context)
 }
 
 impl Block {

@@ -7,10 +7,10 @@
 
 use std::fmt;
 
-use super::control::{Control, compared};
-use super::{Class, Exit, Regions, Way, classes};
 use ptx::ast::Type;
 
+use super::control::{Control, compared};
+use super::{Class, Exit, Regions, Way, classes};
 use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -131,17 +131,17 @@ impl Wide {
                         return None;
                     }
                     let from_start = !past[block];
-                    let mut live = live[block].clone();
-                    live.extend(needed(body, at, step));
-                    live.sort_unstable_by_key(|register| register.0);
-                    live.dedup();
-                    if from_start {
-                        live.clear();
+                    let mut needs = vec![];
+                    if !from_start {
+                        needs.extend(&live[block]);
+                        needs.extend(needed(body, at, step));
+                        needs.sort_unstable_by_key(|register: &RegId| register.0);
+                        needs.dedup();
                     }
                     resumes.push(Resume {
                         block,
                         from_start,
-                        live,
+                        live: needs,
                     });
                 }
             }

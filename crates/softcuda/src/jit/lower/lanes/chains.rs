@@ -303,14 +303,8 @@ impl Lower<'_> {
     }
 
     fn lower_steps_of(&mut self, region: usize) {
-        let body = self.body;
         for at in self.steps_of(region) {
-            if let Step::Instruction(instruction) = &body.steps[at] {
-                self.step = at as u32;
-                self.group = self.groups.of_step.get(&(at as u32)).copied();
-                self.reads_bits = instruction.reads_bits;
-                self.group_step(at, instruction);
-            }
+            self.lower_group_step(at);
         }
         self.group = None;
     }

@@ -106,8 +106,8 @@ pub(in crate::jit::lower) struct Lanes {
     written: HashMap<(RegId, usize), Variable>,
     /// The first half of a predicate that is computed from values of 64 bits.
     halves: HashMap<RegId, Value>,
-    /// By two vectors of halves, the vectors of 64 bits that they were split from: shuffles of whole
-    /// vectors need not join them again.
+    /// By two vectors of halves, the vectors of 64 bits that they were split from: shuffles of
+    /// whole vectors need not join them again.
     split: HashMap<(Value, Value), (Value, Value)>,
     /// The threads for which the operation counts; all, where there is none.
     mask: Option<RegId>,
@@ -238,17 +238,22 @@ impl Lower<'_> {
     /// The group's code, block after block. The builder is where the group begins.
     fn lower_group_steps(&mut self) {
         let body = self.body;
-        for (at, step) in body.steps.iter().enumerate() {
+        for at in 0..body.steps.len() {
             self.group_begins(at);
-            if let Step::Instruction(instruction) = step {
-                self.step = at as u32;
-                self.group = self.groups.of_step.get(&(at as u32)).copied();
-                self.reads_bits = instruction.reads_bits;
-                self.group_step(at, instruction);
-            }
+            self.lower_group_step(at);
         }
         self.group_begins(body.steps.len());
         self.end_group();
+    }
+
+    fn lower_group_step(&mut self, at: usize) {
+        let body = self.body;
+        if let Step::Instruction(instruction) = &body.steps[at] {
+            self.step = at as u32;
+            self.group = self.groups.of_step.get(&(at as u32)).copied();
+            self.reads_bits = instruction.reads_bits;
+            self.group_step(at, instruction);
+        }
     }
 
     /// The function runs in rounds.

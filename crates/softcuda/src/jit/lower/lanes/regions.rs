@@ -385,6 +385,17 @@ impl Lower<'_> {
         self.group = group;
     }
 
+    /// Takes what a region loads: from the tile, or zeros where threads start.
+    pub(super) fn take_loads(&mut self, region: usize, loads: &[RegId]) {
+        if region != 0 {
+            return self.take_kept(loads);
+        }
+        for register in loads {
+            let zero = self.zero(self.register_types[register.0 as usize]);
+            self.put_all(*register, zero);
+        }
+    }
+
     /// Lowers all regions. The builder's block is filled.
     pub(super) fn lower_regions(&mut self) {
         self.lower_group_steps();
@@ -520,14 +531,7 @@ impl Lower<'_> {
         let lane = self.b.append_block_param(blocks.head, types::I64);
         self.b.switch_to_block(blocks.head);
         self.begin_group(lane);
-        if region == 0 {
-            for register in loads {
-                let zero = self.zero(self.register_types[register.0 as usize]);
-                self.put_all(register, zero);
-            }
-        } else {
-            self.take_kept(&loads);
-        }
+        self.take_loads(region, &loads);
         for (register, value) in of_block {
             self.put_all(register, value);
         }
@@ -600,13 +604,9 @@ impl Lower<'_> {
     /// Goes on with the next group of a region, of this warp or, by way of `over`, of the next.
     /// Fills the builder's block.
     fn next_group(&mut self, region: usize, over: Block) {
-        let turns = self.turns();
-        let (lane, left, warp) = (turns.lane, turns.left, turns.warp);
-        let blocks = turns.regions[region];
-        let lane = self.b.use_var(lane);
-        let limit = self.b.ins().stack_load(types::I64, left, 0);
-        let next = self.b.ins().iadd_imm(lane, WIDTH as i64);
-        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, next, limit);
+        let warp = self.turns().warp;
+        let blocks = self.turns().regions[region];
+        let (next, more) = self.more_lanes(WIDTH);
         let goes = self.b.create_block();
         self.b.ins().brif(more, goes, &[], over, &[]);
         self.b.switch_to_block(goes);

@@ -24,7 +24,6 @@ use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::lower::function::slot;
-use crate::jit::program::Step;
 use crate::jit::spmd::{Class, Exit, Target, WIDEST, WIDTH, Wide};
 
 /// What the wide form needs, while a function is lowered.
@@ -91,21 +90,6 @@ impl Lower<'_> {
 
     /// Goes from the code of groups to that of wide ones, or back.
     fn turn_wide(&mut self) {
-        if self
-            .lanes()
-            .wide
-            .as_ref()
-            .is_some_and(|wide| !wide.now && wide.registers.is_empty())
-        {
-            self.swap_forms();
-            let registers = self.new_set();
-            self.lanes().registers = registers;
-        } else {
-            self.swap_forms();
-        }
-    }
-
-    fn swap_forms(&mut self) {
         let lanes = self.lanes();
         let Some(wide) = &mut lanes.wide else {
             return;
@@ -147,6 +131,9 @@ impl Lower<'_> {
             });
         }
         self.lanes().wide = Some(form);
+        self.turn_wide();
+        self.declare();
+        self.turn_wide();
     }
 
     /// What [`may_part`](Self::may_part) says, where that is known already.
@@ -241,13 +228,8 @@ impl Lower<'_> {
         self.begin_group(lane);
         let mut loads = self.a_region(region).loads.clone();
         loads.retain(|register| of_block.iter().all(|(held, _)| held != register));
-        if region == 0 {
-            for register in loads {
-                let zero = self.zero(self.register_types[register.0 as usize]);
-                self.put_all(register, zero);
-            }
-        } else {
-            self.take_kept(&loads);
+        self.take_loads(region, &loads);
+        if region != 0 {
             self.unless_it_differs(region, &loads);
         }
         for (register, value) in of_block {
@@ -294,8 +276,7 @@ impl Lower<'_> {
         match width {
             WIDEST => _ = self.b.ins().jump(over, &[]),
             _ => {
-                let more = self.more_lanes(width);
-                let (lane, more) = more;
+                let (lane, more) = self.more_lanes(width);
                 self.b
                     .ins()
                     .brif(more, blocks.head, &[lane.into()], over, &[]);
@@ -313,7 +294,7 @@ impl Lower<'_> {
     }
 
     /// The lane so many after the group's, and whether the warp has it.
-    fn more_lanes(&mut self, width: usize) -> (Value, Value) {
+    pub(super) fn more_lanes(&mut self, width: usize) -> (Value, Value) {
         let (lane, left) = (self.turns().lane, self.turns().left);
         let lane = self.b.use_var(lane);
         let limit = self.b.ins().stack_load(types::I64, left, 0);
@@ -324,7 +305,6 @@ impl Lower<'_> {
 
     /// The code of wide groups, block after block.
     fn lower_wide_steps(&mut self, region: usize) {
-        let body = self.body;
         let plan = &self.lanes().plan;
         let of = plan.regions.as_ref().map_or(&[][..], |all| &all.of);
         let blocks = (0..of.len()).filter(|block| of[*block] == Some(region));
@@ -338,12 +318,7 @@ impl Lower<'_> {
             let steps = control.first[block]..of.len();
             let steps = steps.take_while(|at| of[*at] == block);
             for at in steps.collect::<Vec<usize>>() {
-                if let Step::Instruction(instruction) = &body.steps[at] {
-                    self.step = at as u32;
-                    self.group = self.groups.of_step.get(&(at as u32)).copied();
-                    self.reads_bits = instruction.reads_bits;
-                    self.group_step(at, instruction);
-                }
+                self.lower_group_step(at);
             }
             self.group = None;
             let last = block + 1 == self.lanes().group_blocks.len();
