@@ -26,6 +26,7 @@
 mod classes;
 mod control;
 mod masks;
+mod paces;
 mod regions;
 mod teams;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use control::Control;
 pub(crate) use classes::{in_rows, in_vectors};
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use masks::{Loop, Masked};
+use paces::Pace;
 pub(crate) use regions::{Exit, Region, Regions, Target};
 pub(crate) use wide::Wide;
 
@@ -164,10 +166,34 @@ impl Plan {
         let control = Control::of(body, |at| matches!(ways[at], Way::Widen { .. }));
         let live = liveness::live_in(body, &control.graph)?;
         let places = analysis::waits_in_rounds(body);
-        let regions = match places.is_empty() {
-            true => None,
-            false => Some(Regions::of(body, &control, &live, &places)?),
+        let regions_with = |paces: &[Pace]| Regions::of(body, &control, &live, &places, paces);
+        let wide_with = |regions: &Regions| {
+            Wide::of(&wide::Narrow {
+                body,
+                control: &control,
+                live: &live,
+                regions,
+            })
         };
+        let (mut regions, mut wide) = (None, None);
+        if !places.is_empty() {
+            let plain = regions_with(&[])?;
+            wide = wide_with(&plain);
+            let judge = paces::Judge {
+                body,
+                control: &control,
+                classes: &known.classes,
+                ways: &ways,
+                live: &live,
+            };
+            let paces = judge.all(&plain, wide.as_ref());
+            regions = Some(plain);
+            if !paces.is_empty() {
+                let in_step = regions_with(&paces)?;
+                wide = wide_with(&in_step);
+                regions = Some(in_step);
+            }
+        }
         let judge = masks::Judge {
             body,
             control: &control,
@@ -176,14 +202,6 @@ impl Plan {
             live: &live,
             regions: regions.as_ref(),
         };
-        let wide = regions.as_ref().and_then(|regions| {
-            Wide::of(&wide::Narrow {
-                body,
-                control: &control,
-                live: &live,
-                regions,
-            })
-        });
         let plan = Plan {
             wide,
             likely: classes::likely(body, &known),
@@ -306,6 +324,9 @@ impl fmt::Display for Plan {
                 "region {at}: from block {}, then {:?}",
                 region.head, region.exit
             )?;
+            if let Some(branch) = region.again {
+                writeln!(f, "region {at}: in step, again from block {branch}")?;
+            }
         }
         if let Some(wide) = &self.wide {
             write!(f, "{wide}")?;

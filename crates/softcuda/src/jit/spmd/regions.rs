@@ -6,9 +6,13 @@
 //! that waits begins a region. Branches that lead some threads past a wait decide for warps:
 //! where its groups do not agree, its threads go on one by one.
 //!
+//! A loop that groups go through in [step](super::paces) is a region: each of its turns is one more
+//! time through it, for the groups that are not done.
+//!
 //! What threads keep from region to region lies in their warp's tile.
 
 use super::control::Control;
+use super::paces::Pace;
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -51,13 +55,16 @@ pub(crate) struct Region {
     /// It has no steps: groups do no more than bring what the wait takes that its head begins with.
     pub brings: bool,
     pub exit: Exit,
+    /// The block whose branch leads back to its head: groups that take it go through the region
+    /// again, once all are done with it.
+    pub again: Option<usize>,
     /// Registers that are live where its groups begin.
     pub live: Vec<RegId>,
     /// Those of them that are used in it, or written under a guard.
     pub loads: Vec<RegId>,
-    /// Registers that it writes and that are live behind it.
+    /// Registers that it writes and that are live behind it, or where it begins again.
     pub stores: Vec<RegId>,
-    /// Registers that are live behind it.
+    /// Registers that are live there.
     pub behind: Vec<RegId>,
     /// Registers that it uses or writes: what else is live lies in the tile all the while.
     pub touches: Vec<RegId>,
@@ -74,17 +81,39 @@ pub(crate) struct Regions {
 
 impl Regions {
     /// The regions of a body whose threads wait at `places`; `None` if it does not fall into any,
-    /// or waits under a guard.
+    /// or waits under a guard. The loops of `paces` are regions, if each is no more than one.
     pub fn of(
         body: &Body,
         control: &Control,
         live: &[Vec<RegId>],
         places: &[usize],
+        paces: &[Pace],
     ) -> Option<Regions> {
-        let blocks = Blocks::of(body, control, places)?;
+        if !paces.is_empty()
+            && let Some(regions) = Regions::with(body, control, live, places, paces)
+            && paces.iter().all(|pace| regions.is_one(control, *pace))
+        {
+            return Some(regions);
+        }
+        Regions::with(body, control, live, places, &[])
+    }
+
+    fn with(
+        body: &Body,
+        control: &Control,
+        live: &[Vec<RegId>],
+        places: &[usize],
+        paces: &[Pace],
+    ) -> Option<Regions> {
+        let blocks = Blocks::of(body, control, places, paces)?;
         let count = blocks.successors.len();
         let mut heads = vec![false; count];
         heads[0] = true;
+        for pace in paces {
+            heads[pace.head] = true;
+            // Where the loop is left.
+            heads[pace.branch + 1] = true;
+        }
         for (block, wait) in blocks.waits.iter().enumerate() {
             heads[block] |= wait.is_some();
         }
@@ -111,10 +140,31 @@ impl Regions {
         }
     }
 
+    /// Whether a loop is one region, which all its groups leave the same way.
+    fn is_one(&self, control: &Control, pace: Pace) -> bool {
+        let Some(number) = self.of[pace.head] else {
+            return false;
+        };
+        let region = &self.regions[number];
+        let mut blocks = control.between(pace.branch).into_iter();
+        region.head == pace.head
+            && region.again == Some(pace.branch)
+            && matches!(region.exit, Exit::To(_))
+            && blocks.all(|block| self.of[block] == Some(number))
+    }
+
     /// Whether a way from one block to another stays in the region of the first.
     pub fn stays(&self, from: usize, to: usize) -> bool {
         let inside = |region| self.leads_inside(region, to);
-        self.of[from].is_some_and(inside) && !self.decides(from)
+        self.of[from].is_some_and(inside) && !self.decides(from) && !self.goes_again(from, to)
+    }
+
+    /// Whether a way leads back to the head of a region, for one more time through it.
+    pub fn goes_again(&self, from: usize, to: usize) -> bool {
+        self.of[from].is_some_and(|region| {
+            let region = &self.regions[region];
+            region.again == Some(from) && region.head == to
+        })
     }
 
     /// By block, whether groups come to it once in their region, and the region has few accesses to
@@ -174,7 +224,9 @@ impl Regions {
 /// The blocks of a body, with what regions ask about them.
 struct Blocks<'a> {
     body: &'a Body,
-    successors: &'a [Vec<usize>],
+    /// But for the ways back of `paces`.
+    successors: Vec<Vec<usize>>,
+    paces: &'a [Pace],
     predecessors: Vec<Vec<usize>>,
     first: &'a [usize],
     block_of: &'a [usize],
@@ -187,8 +239,16 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn of(body: &'a Body, control: &'a Control, places: &[usize]) -> Option<Blocks<'a>> {
-        let successors = &control.graph.successors;
+    fn of(
+        body: &'a Body,
+        control: &'a Control,
+        places: &[usize],
+        paces: &'a [Pace],
+    ) -> Option<Blocks<'a>> {
+        let mut successors = control.graph.successors.clone();
+        for pace in paces {
+            successors[pace.branch].retain(|to| *to != pace.head);
+        }
         let count = successors.len();
         let mut predecessors = vec![vec![]; count];
         let mut reached = vec![false; count];
@@ -222,6 +282,7 @@ impl<'a> Blocks<'a> {
         Some(Blocks {
             body,
             successors,
+            paces,
             predecessors,
             first: &control.first,
             block_of: &control.graph.block_of,
@@ -285,7 +346,7 @@ impl<'a> Blocks<'a> {
         out
     }
 
-    /// Branches that lead to different ways out of their region, and do not decide yet.
+    /// Branches whose sides have different ways out of their region, and do not decide yet.
     fn undecided(&self, heads: &[bool], decides: &[bool], owners: &[Option<usize>]) -> Vec<usize> {
         let count = heads.len();
         // By block, the ways out that threads may come to in the region; a branch that decides is
@@ -307,9 +368,7 @@ impl<'a> Blocks<'a> {
                     continue;
                 }
                 for to in &self.successors[block] {
-                    let inside =
-                        owners[*to] == owners[block] && !(heads[*to] && self.waits[*to].is_some());
-                    if !inside || *to == block {
+                    if !self.leads_inside(heads, owners, block, *to) || *to == block {
                         continue;
                     }
                     let more: Vec<_> = ways[*to]
@@ -322,14 +381,37 @@ impl<'a> Blocks<'a> {
                 }
             }
         }
+        for ways in &mut ways {
+            ways.sort_unstable();
+        }
+        // Where both sides of a branch have the same ways out, a later one tells them apart.
+        let parts = |block: usize| {
+            let to = self.successors[block].iter().map(|to| {
+                match self.leads_inside(heads, owners, block, *to) {
+                    true => ways[*to].clone(),
+                    false => vec![(false, Some(*to))],
+                }
+            });
+            let ends = self.leaves[block].then(|| vec![(false, None)]);
+            let mut sides = to.chain(ends);
+            let first = sides.next();
+            sides.any(|side| first.as_ref() != Some(&side))
+        };
         (0..count)
-            .filter(|block| {
-                ways[*block].sort_unstable();
-                ways[*block].dedup();
-                let branches = self.successors[*block].len() + usize::from(self.leaves[*block]) > 1;
-                owners[*block].is_some() && branches && !decides[*block] && ways[*block].len() > 1
-            })
+            .filter(|block| owners[*block].is_some() && !decides[*block] && ways[*block].len() > 1)
+            .filter(|block| parts(*block))
             .collect()
+    }
+
+    /// Whether a way from one block to another stays in the region.
+    fn leads_inside(
+        &self,
+        heads: &[bool],
+        owners: &[Option<usize>],
+        from: usize,
+        to: usize,
+    ) -> bool {
+        owners[to] == owners[from] && !(heads[to] && self.waits[to].is_some())
     }
 
     /// The regions, now that each has one way out.
@@ -415,6 +497,7 @@ impl<'a> Blocks<'a> {
                         head,
                         wait: None,
                         brings: true,
+                        again: None,
                         exit: Exit::To(Target::Region(to)),
                         live: live[head].clone(),
                         touches: loads.clone(),
@@ -506,6 +589,10 @@ impl<'a> Blocks<'a> {
                 }
             }
         }
+        let again = self.paces.iter().find(|pace| pace.head == head);
+        if again.is_some() {
+            behind.extend(live[head].iter().copied());
+        }
         if head == 0 {
             // What is read before it is written is zero.
             writes.extend(live[0].iter().copied());
@@ -525,6 +612,7 @@ impl<'a> Blocks<'a> {
             wait: self.waits[head],
             brings: false,
             exit,
+            again: again.map(|pace| pace.branch),
             loads: loads.collect(),
             live,
             stores: stores.collect(),

@@ -287,3 +287,53 @@ fn simple_regions() {
         assert_eq!([of(0), of(1)], expected, "{plan}");
     }
 }
+
+/// Of branches between which no thread can wait, the last before a wait decides.
+#[test]
+fn the_last_branch_decides() {
+    let (exits, _) = regions(
+        "ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mov.u32 %r4, 0;
+        again: bar.sync 0;
+        setp.lt.u32 %p1, %r2, %r4; @%p1 bra over; add.u32 %r2, %r2, 3; over:
+        setp.lt.u32 %p2, %r2, %r1; @%p2 bra past; add.u32 %r2, %r2, 5; past:
+        add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, %r1; @%p3 bra again;
+        st.shared.u32 [tile], %r2;",
+    )
+    .expect("it has regions");
+    let decides = |exit: &&Exit| matches!(exit, Exit::Branch { .. });
+    assert_eq!(exits.iter().filter(decides).count(), 1, "{exits:?}");
+}
+
+/// A loop by thread numbers over memory, with a barrier behind it, is a region in step; not one by
+/// what was loaded, or with a wait.
+#[test]
+fn loops_in_step() {
+    let in_step = |turn: &str| {
+        (0..4).any(|more| {
+            let more = "mov.u32 %r7, 1;".repeat(more);
+            let (plan, _) = plan(&format!(
+                "{more} ld.param.u32 %r1, [n]; ld.param.u64 %rd1, [a]; mov.u32 %r2, %tid.x;
+                mov.u32 %r3, %tid.x; mov.u32 %r4, 0;
+                again:
+                mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd2, %rd1; ld.global.u32 %r5, [%rd2];
+                add.u32 %r4, %r4, %r5; {turn} @%p1 bra again;
+                bar.sync 0; st.shared.u32 [tile], %r4;"
+            ))
+            .expect("it has a plan");
+            let regions = plan.regions.as_ref().expect("it waits");
+            regions.regions.iter().any(|region| region.again.is_some())
+        })
+    };
+    assert!(in_step("add.u32 %r2, %r2, 64; setp.lt.u32 %p1, %r2, %r1;"));
+    assert!(in_step(
+        "setp.eq.u32 %p2, %r5, 1; @%p2 bra one; add.u32 %r4, %r4, 9; one:
+        add.u32 %r2, %r2, 64; setp.gt.u32 %p1, %r1, %r2;"
+    ));
+    assert!(!in_step(
+        "add.u32 %r2, %r2, %r5; setp.lt.u32 %p1, %r2, %r1;"
+    ));
+    assert!(!in_step("add.u32 %r2, %r2, 64; setp.lt.u32 %p1, %r2, %r5;"));
+    assert!(!in_step(
+        "bar.sync 0; add.u32 %r2, %r2, 64; setp.lt.u32 %p1, %r2, %r1;"
+    ));
+}

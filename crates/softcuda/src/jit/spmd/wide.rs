@@ -91,7 +91,7 @@ impl Wide {
             regions,
         } = narrow;
         let region = &regions.regions[number];
-        if region.brings {
+        if region.brings || region.again.is_some() {
             return None;
         }
         let blocks = (0..control.first.len()).filter(|block| regions.of[*block] == Some(number));

@@ -17,6 +17,7 @@ mod matrix_misuse;
 mod mbarriers;
 mod memory;
 mod misbehaviour;
+mod paces;
 mod refusals;
 mod rounds;
 mod special;

@@ -156,6 +156,9 @@ impl Lower<'_> {
         if let Some(parts) = self.is_known_to_part(region) {
             return parts;
         }
+        if self.a_region(region).again.is_some() {
+            return true; // groups do not all go through it as often
+        }
         let (steps, body) = (self.steps_of(region), self.body);
         let plan = &self.lanes().plan;
         let parts = |at: &usize| {

@@ -92,6 +92,9 @@ const WARP: i32 = 24;
 const LANDING: i32 = 16;
 /// In the slot, in rounds: not 0 once a group's threads went on by themselves.
 const FAILED: i32 = 20;
+/// In the slot, in a region that groups go through in step: whether a group goes again, and whether
+/// groups have gone through it before.
+const AGAIN: i32 = 28;
 /// In the slot: where each thread stands.
 const STANDS: i32 = 32;
 /// In the slot: the registers.

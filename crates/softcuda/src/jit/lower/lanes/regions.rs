@@ -10,6 +10,8 @@
 //! done:   on to the next region, see [`together`](super::together)
 //! ```
 //!
+//! A region that groups go through in step begins again at `warps`, as long as a group `goes again`.
+//!
 //! Registers that are the same in all threads of the block are variables of the function from
 //! region to region. Where threads of a group may go on by themselves in a region, the tiles have
 //! them meanwhile.
@@ -22,7 +24,7 @@ use cranelift_frontend::Variable;
 
 use super::chains::InChain;
 use super::meetings::Known;
-use super::{FAILED, Form, Lanes};
+use super::{AGAIN, FAILED, Form, Lanes};
 use crate::grid::context::{THREAD_STRIDE, Turn};
 use crate::grid::rounds::{BarrierKind, MEETS_APART, WARP_MEETS, Wait};
 use crate::grid::warp::{Meeting, Tile};
@@ -34,6 +36,11 @@ use crate::jit::spmd::{Class, Exit, Target, WIDTH};
 
 /// Lanes of a warp.
 pub(super) const LANES: i64 = 32;
+
+/// A group goes through its region again.
+const GOES: i64 = 1;
+/// Groups have gone through the region before.
+const WENT: i64 = 2;
 
 /// Which part of an operation that waits is lowered for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +111,8 @@ pub(in crate::jit::lower) struct RegionBlocks {
     pub head: Block,
     pub leave: Block,
     latch: Block,
+    /// A group is to go through it again.
+    again: Block,
     /// The warp is done.
     pub over: Block,
     /// All warps are.
@@ -151,6 +160,7 @@ impl Lower<'_> {
                 head: block(),
                 leave: block(),
                 latch: block(),
+                again: block(),
                 over: block(),
                 done: block(),
                 past: block(),
@@ -172,10 +182,14 @@ impl Lower<'_> {
 
     /// Where a group goes from one block to another.
     pub(super) fn way_to(&mut self, from: usize, to: usize) -> Block {
-        let stays = match &self.lanes().plan.regions {
-            Some(regions) => regions.stays(from, to),
-            None => true,
+        let (stays, again) = match &self.lanes().plan.regions {
+            Some(regions) => (regions.stays(from, to), regions.goes_again(from, to)),
+            None => (true, false),
         };
+        if again {
+            let region = self.turns().region;
+            return self.turns().regions[region].again;
+        }
         match stays {
             true => self.lanes().group_blocks[to],
             false => {
@@ -294,6 +308,14 @@ impl Lower<'_> {
         let at = self.group_word(lane, tile);
         let flags = MemFlags::trusted();
         self.b.ins().store(flags, value, at, offset as i32);
+    }
+
+    /// The other way round.
+    fn load_group_word(&mut self, offset: usize) -> Value {
+        let (lane, tile) = (self.rounds_lane(), self.rounds_tile());
+        let at = self.group_word(lane, tile);
+        let flags = MemFlags::trusted();
+        self.b.ins().load(types::I32, flags, at, offset as i32)
     }
 
     /// The tile of the warp of this number.
@@ -428,11 +450,67 @@ impl Lower<'_> {
         rounds.expect("tiles are of rounds").places_of(registers)
     }
 
+    /// In step: begins with the groups that are to go through a region again; with all, the first
+    /// time. A group that does not say so is done.
+    fn begin_in_step(&mut self, region: usize) {
+        if self.a_region(region).again.is_none() {
+            return;
+        }
+        let latch = self.turns().regions[region].latch;
+        let slot = self.lanes().slot;
+        let went = self.b.ins().stack_load(types::I32, slot, AGAIN);
+        let went = self.b.ins().band_imm(went, WENT);
+        let (asks, goes) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(went, asks, &[], goes, &[]);
+        self.b.switch_to_block(asks);
+        let again = self.load_group_word(offset_of!(Tile, decisions));
+        self.b.ins().brif(again, goes, &[], latch, &[]);
+        self.b.switch_to_block(goes);
+        let no = self.b.ins().iconst(types::I32, 0);
+        self.store_group_word(no, offset_of!(Tile, decisions));
+    }
+
+    /// In step: a group goes through its region again.
+    fn lower_again(&mut self, region: usize) {
+        let blocks = self.turns().regions[region];
+        self.b.switch_to_block(blocks.again);
+        if self.a_region(region).again.is_some() {
+            self.set_form(Form::Once);
+            let yes = self.b.ins().iconst(types::I32, 1);
+            self.store_group_word(yes, offset_of!(Tile, decisions));
+            let slot = self.lanes().slot;
+            let before = self.b.ins().stack_load(types::I32, slot, AGAIN);
+            let goes = self.b.ins().bor_imm(before, GOES);
+            self.b.ins().stack_store(goes, slot, AGAIN);
+        }
+        self.b.ins().jump(blocks.leave, &[]);
+    }
+
+    /// In step: all groups are done with a region, or go through it again.
+    fn end_in_step(&mut self, region: usize) {
+        if self.a_region(region).again.is_none() {
+            return;
+        }
+        let blocks = self.turns().regions[region];
+        let slot = self.lanes().slot;
+        let goes = self.b.ins().stack_load(types::I32, slot, AGAIN);
+        let goes = self.b.ins().band_imm(goes, GOES);
+        let (again, over) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(goes, again, &[], over, &[]);
+        self.b.switch_to_block(again);
+        let went = self.b.ins().iconst(types::I32, WENT);
+        self.b.ins().stack_store(went, slot, AGAIN);
+        let begin = self.turn_field(offset_of!(Turn, begin));
+        self.b.ins().jump(blocks.warps, &[begin.into()]);
+        self.b.switch_to_block(over);
+    }
+
     /// What a group does last in a region.
     fn close_region(&mut self, region: usize) {
         let (_, _, exit) = self.region(region);
         let blocks = self.turns().regions[region];
         self.turns().region = region;
+        self.lower_again(region);
         self.b.switch_to_block(blocks.leave);
         self.set_form(Form::Once);
         let mut stores = self.a_region(region).stores.clone();
@@ -491,6 +569,11 @@ impl Lower<'_> {
             let no = self.b.ins().iconst(types::I32, 0);
             self.b.ins().stack_store(no, slot, FAILED);
         }
+        if self.a_region(region).again.is_some() {
+            let slot = self.lanes().slot;
+            let first = self.b.ins().iconst(types::I32, 0);
+            self.b.ins().stack_store(first, slot, AGAIN);
+        }
         if let Exit::Branch { .. } = exit {
             let (all, any) = (self.turns().all, self.turns().any);
             let whole = self.b.ins().iconst(types::I32, (1 << WIDTH) - 1);
@@ -531,6 +614,7 @@ impl Lower<'_> {
         let lane = self.b.append_block_param(blocks.head, types::I64);
         self.b.switch_to_block(blocks.head);
         self.begin_group(lane);
+        self.begin_in_step(region);
         self.take_loads(region, &loads);
         for (register, value) in of_block {
             self.put_all(register, value);
@@ -626,6 +710,7 @@ impl Lower<'_> {
             false => self.next_group(region, blocks.over),
         }
         self.b.switch_to_block(blocks.done);
+        self.end_in_step(region);
         if blocks.fails {
             let slot = self.lanes().slot;
             let failed = self.b.ins().stack_load(types::I32, slot, FAILED);

@@ -1,0 +1,169 @@
+//! Loops over memory that the groups of a block go through in step: `for (i = threadIdx.x; i < n;
+//! i += blockDim.x)`. All groups go through the loop once, then all that are not done go again.
+//!
+//! Otherwise a group would do all its turns before the next one begins, and each would be far away
+//! in memory from the one before. In step, a block goes through memory in order, as the processor
+//! expects. It pays where threads keep little from turn to turn.
+
+use ptx::ast::Type;
+
+use super::control::{Control, compared};
+use super::{Class, Regions, Way, Wide, classes};
+use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::program::{Body, Instruction, Step};
+
+/// The fewest accesses to memory in a turn, each in places of its own: fewer the processor follows
+/// as it is.
+const FEWEST: usize = 4;
+/// As many threads as may be in a row of a block.
+const ROW: usize = 1024;
+/// The most bytes that a thread may keep from turn to turn, of what differs from thread to thread.
+const MOST_KEPT: usize = 96;
+
+/// A loop whose turns groups do in step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// The block where a turn begins.
+    pub head: usize,
+    /// The block that ends with the branch back to it.
+    pub branch: usize,
+}
+
+/// What loops are judged by.
+pub(super) struct Judge<'a> {
+    pub body: &'a Body,
+    pub control: &'a Control,
+    pub classes: &'a [Class],
+    pub ways: &'a [Way],
+    pub live: &'a [Vec<RegId>],
+}
+
+impl Judge<'_> {
+    /// The loops of a body with these regions that groups do in step. Wide groups go far enough in
+    /// a turn as it is.
+    pub fn all(&self, regions: &Regions, wide: Option<&Wide>) -> Vec<Pace> {
+        // Threads that spin may wait for some that are behind.
+        let polls = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.polls());
+        if self.body.steps.iter().any(polls) {
+            return vec![];
+        }
+        let is_wide = |block: usize| {
+            let region = regions.of[block];
+            let is_wide = |wide: &Wide| region.is_some_and(|region| wide.regions[region]);
+            match cfg!(test) {
+                // Tests want both.
+                true => self.body.steps.len() % 4 < 2,
+                false => wide.is_some_and(is_wide),
+            }
+        };
+        let mut row = None;
+        let mut all: Vec<(Pace, Vec<usize>)> = vec![];
+        // A loop's branch lies behind those of the loops in it.
+        for branch in (0..self.control.graph.successors.len()).rev() {
+            let Some((pace, blocks)) = self.pace(branch) else {
+                continue;
+            };
+            // Of loops in loops, the outer one.
+            let inner = all.iter().any(|(_, known)| known.contains(&branch));
+            if inner || is_wide(pace.head) {
+                continue;
+            }
+            let row =
+                row.get_or_insert_with(|| classes::of(self.body, self.control, self.live, ROW));
+            if cfg!(test) || self.counts(branch, &row.classes) {
+                all.push((pace, blocks));
+            }
+        }
+        all.into_iter().map(|(pace, _)| pace).collect()
+    }
+
+    fn steps(&self, block: usize) -> impl Iterator<Item = (usize, &Instruction)> {
+        let of = &self.control.graph.block_of;
+        let steps = (self.control.first[block]..of.len()).take_while(move |at| of[*at] == block);
+        steps.filter_map(|at| match &self.body.steps[at] {
+            Step::Instruction(instruction) => Some((at, instruction)),
+            Step::Label(_) => None,
+        })
+    }
+
+    /// The loop that a block leads back to the head of, and its blocks.
+    fn pace(&self, branch: usize) -> Option<(Pace, Vec<usize>)> {
+        let successors = &self.control.graph.successors;
+        if !self.counts(branch, self.classes) {
+            return None;
+        }
+        let mut back = successors[branch].iter().filter(|to| **to <= branch);
+        let (head, join) = (*back.next()?, self.control.joins[branch]?);
+        let blocks = self.control.between(branch);
+        let is_loop = head > 0
+            && join == branch + 1
+            && back.next().is_none()
+            && blocks.contains(&head)
+            && blocks.contains(&branch);
+        let has = |block: &usize| blocks.contains(block);
+        // It is entered at its head alone, by threads that come in or from its branch.
+        let entered = |(from, to): (usize, &Vec<usize>)| {
+            to.iter().filter(|to| has(to)).all(|to| match has(&from) {
+                true => *to != head || from == branch,
+                false => *to == head,
+            })
+        };
+        let is_loop = is_loop && successors.iter().enumerate().all(entered);
+        let steps = || blocks.iter().flat_map(|block| self.steps(*block));
+        let stays = |step: &Instruction| {
+            let operation = &step.operation;
+            let flows = matches!(operation.flow(), Flow::Next | Flow::Jump(_));
+            flows && !operation.waits() && !operation.polls() && !operation.faults()
+        };
+        let by_row = |(at, step): (usize, &Instruction)| {
+            let access = step.operation.weak_access();
+            self.ways[at] == Way::Row && access.is_some_and(|access| !access.shared)
+        };
+        let rows = steps().filter(|step| by_row(*step)).count();
+        let enough = rows >= if cfg!(test) { 1 } else { FEWEST };
+        let pays = enough && self.kept(head, &blocks) <= MOST_KEPT;
+        let is_it = is_loop && steps().all(|(_, step)| stays(step)) && pays;
+        is_it.then_some((Pace { head, branch }, blocks))
+    }
+
+    /// Whether a block ends with a branch by a number that counts up from thread to thread, compared
+    /// with one that is the same in all: threads mostly go round as often as each other.
+    fn counts(&self, branch: usize, classes: &[Class]) -> bool {
+        let class = |arg: &Arg| match arg {
+            Arg::Reg(register) => classes[register.0 as usize],
+            _ => Class::Uniform,
+        };
+        let Some((at, last)) = self.steps(branch).last() else {
+            return false;
+        };
+        let guard = last
+            .guard
+            .filter(|_| matches!(last.operation.flow(), Flow::Jump(_)));
+        let compared = guard.and_then(|(guard, _)| compared(self.body, at, guard));
+        compared.is_some_and(|(_, a, b)| {
+            matches!(
+                (class(&a), class(&b)),
+                (Class::Affine(_), Class::Uniform) | (Class::Uniform, Class::Affine(_))
+            )
+        })
+    }
+
+    /// How many bytes each thread keeps from turn to turn that are not as in its neighbours.
+    fn kept(&self, head: usize, blocks: &[usize]) -> usize {
+        let steps = || blocks.iter().flat_map(|block| self.steps(*block));
+        let kept = self.live[head].iter().filter(|register| {
+            let touches = |step: &Instruction| {
+                step.reads.contains(register) || step.writes.contains(register)
+            };
+            self.classes[register.0 as usize] == Class::Varying
+                && steps().any(|(_, step)| touches(step))
+        });
+        kept.map(
+            |register| match self.body.tables.registers[register.0 as usize] {
+                Type::Pred => 4,
+                ty => ty.size() as usize,
+            },
+        )
+        .sum()
+    }
+}
