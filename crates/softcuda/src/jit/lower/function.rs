@@ -334,7 +334,7 @@ impl Lower<'_> {
         }
     }
 
-    fn instruction(&mut self, instruction: &Instruction) {
+    pub(super) fn instruction(&mut self, instruction: &Instruction) {
         self.reads_bits = instruction.reads_bits;
         let Some((register, negated)) = instruction.guard else {
             return instruction.operation.lower(self);

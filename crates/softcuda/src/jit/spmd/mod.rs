@@ -23,6 +23,7 @@
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.
 
+mod apart;
 mod classes;
 mod control;
 mod masks;
@@ -41,6 +42,7 @@ use super::liveness;
 use super::program::{Body, Function, Step};
 use control::Control;
 
+pub(crate) use apart::Apart;
 pub(crate) use classes::{in_rows, in_vectors};
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use masks::{Loop, Masked};
@@ -150,6 +152,10 @@ pub(crate) struct Plan {
     likely: Vec<Option<i64>>,
     /// Of a body with regions.
     pub wide: Option<Wide>,
+    /// By block of such a body, what threads do one after the other from its end on.
+    pub apart: Vec<Option<Apart>>,
+    /// By block of such a body, whether groups never come to it.
+    pub unreached: Vec<bool>,
 }
 
 impl Plan {
@@ -166,19 +172,30 @@ impl Plan {
         let control = Control::of(body, |at| matches!(ways[at], Way::Widen { .. }));
         let live = liveness::live_in(body, &control.graph)?;
         let places = analysis::waits_in_rounds(body);
-        let regions_with = |paces: &[Pace]| Regions::of(body, &control, &live, &places, paces);
-        let wide_with = |regions: &Regions| {
-            Wide::of(&wide::Narrow {
+        let formed = |paces: &[Pace]| {
+            let regions = Regions::of(body, &control, &live, &places, paces)?;
+            let judge = apart::Judge {
+                body,
+                control: &control,
+                classes: &known.classes,
+                ways: &ways,
+                live: &live,
+                regions: &regions,
+            };
+            let apart = judge.all();
+            let unreached = judge.unreached(&apart);
+            let wide = Wide::of(&wide::Narrow {
                 body,
                 control: &control,
                 live: &live,
-                regions,
-            })
+                regions: &regions,
+                apart: &apart,
+            });
+            Some((regions, apart, unreached, wide))
         };
-        let (mut regions, mut wide) = (None, None);
+        let (mut regions, mut apart, mut unreached, mut wide) = (None, vec![], vec![], None);
         if !places.is_empty() {
-            let plain = regions_with(&[])?;
-            wide = wide_with(&plain);
+            let mut all = formed(&[])?;
             let judge = paces::Judge {
                 body,
                 control: &control,
@@ -186,13 +203,12 @@ impl Plan {
                 ways: &ways,
                 live: &live,
             };
-            let paces = judge.all(&plain, wide.as_ref());
-            regions = Some(plain);
+            let paces = judge.all(&all.0, all.3.as_ref());
             if !paces.is_empty() {
-                let in_step = regions_with(&paces)?;
-                wide = wide_with(&in_step);
-                regions = Some(in_step);
+                all = formed(&paces)?;
             }
+            regions = Some(all.0);
+            (apart, unreached, wide) = (all.1, all.2, all.3);
         }
         let judge = masks::Judge {
             body,
@@ -204,6 +220,8 @@ impl Plan {
         };
         let plan = Plan {
             wide,
+            apart,
+            unreached,
             likely: classes::likely(body, &known),
             masked: judge.all(),
             teams: teams::Teams::of(body, &control, &known.classes),
@@ -316,6 +334,11 @@ impl fmt::Display for Plan {
                     f,
                     "block {at}: by masks {blocks:?} to {join}, loops {loops:?}"
                 )?;
+            }
+        }
+        for (at, apart) in self.apart.iter().enumerate() {
+            if let Some(Apart { blocks, join, .. }) = apart {
+                writeln!(f, "block {at}: one by one {blocks:?} to {join}")?;
             }
         }
         for (at, region) in self.regions.iter().flat_map(|all| &all.regions).enumerate() {

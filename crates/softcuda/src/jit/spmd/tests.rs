@@ -337,3 +337,32 @@ fn loops_in_step() {
         "bar.sync 0; add.u32 %r2, %r2, 64; setp.lt.u32 %p1, %r2, %r1;"
     ));
 }
+
+/// Where threads go by what they loaded and access memory at any place, they do so one after the
+/// other, and groups never come to these blocks; not where vectors do the work.
+#[test]
+fn threads_go_apart_by_what_they_loaded() {
+    let apart = |turn: &str| {
+        (0..8).any(|more| {
+            let more = "mov.u32 %r7, 1;".repeat(more);
+            let (plan, _) = plan(&format!(
+                "{more} ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; ld.param.u32 %r6, [n];
+                mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd1; ld.global.u32 %r2, [%rd2];
+                mov.u32 %r3, 0; mov.u32 %r4, 0;
+                setp.ge.u32 %p1, %r3, %r2; @%p1 bra none;
+                again: {turn} add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, %r2; @%p1 bra again;
+                none: bar.sync 0; st.shared.u32 [tile], %r4;"
+            ))
+            .expect("it has a plan");
+            let some = plan.apart.iter().any(Option::is_some);
+            assert_eq!(some, plan.unreached.contains(&true), "{plan}");
+            some
+        })
+    };
+    let gather = "add.u32 %r5, %r3, %r2; mul.wide.u32 %rd3, %r5, 4; add.u64 %rd3, %rd3, %rd1;
+        ld.global.u32 %r5, [%rd3]; add.u32 %r4, %r4, %r5;";
+    assert!(apart(gather));
+    assert!(!apart("add.u32 %r4, %r4, %r1;"));
+    assert!(!apart(&format!("{gather} bar.warp.sync -1;")));
+    assert!(!apart(&format!("{gather} mov.u32 %r5, %laneid;")));
+}

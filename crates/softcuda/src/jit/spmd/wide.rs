@@ -10,7 +10,7 @@ use std::fmt;
 use ptx::ast::Type;
 
 use super::control::{Control, compared};
-use super::{Class, Exit, Regions, Way, classes};
+use super::{Apart, Class, Exit, Regions, Way, classes};
 use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -53,6 +53,7 @@ pub(super) struct Narrow<'a> {
     pub control: &'a Control,
     pub live: &'a [Vec<RegId>],
     pub regions: &'a Regions,
+    pub apart: &'a [Option<Apart>],
 }
 
 impl Wide {
@@ -89,12 +90,16 @@ impl Wide {
             control,
             live,
             regions,
+            apart,
         } = narrow;
         let region = &regions.regions[number];
         if region.brings || region.again.is_some() {
             return None;
         }
         let blocks = (0..control.first.len()).filter(|block| regions.of[*block] == Some(number));
+        if blocks.clone().any(|block| apart[block].is_some()) {
+            return None;
+        }
         let past = past(narrow, number);
         let (mut all, mut useful, mut resumes) = (0, 0, vec![]);
         for block in blocks {

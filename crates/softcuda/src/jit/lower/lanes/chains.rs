@@ -169,8 +169,10 @@ impl Lower<'_> {
             let varies = |(guard, _)| plan.class(guard) == Class::Varying;
             let decides = plan.regions.as_ref().is_some_and(|all| all.decides(block));
             let branches = step.operation.flow() != Flow::Next && step.guard.is_some_and(varies);
-            matches!(plan.ways[*at], Way::Widen { .. })
-                || branches && plan.masked[block].is_none() && !decides
+            let apart = plan.apart.get(block).is_some_and(Option::is_some);
+            let reached = plan.unreached.get(block) != Some(&true);
+            let by_branch = branches && plan.masked[block].is_none() && !decides && !apart;
+            reached && (matches!(plan.ways[*at], Way::Widen { .. }) || by_branch)
         };
         let polls = |at: &usize| match &body.steps[*at] {
             Step::Instruction(step) => step.operation.polls(),

@@ -18,6 +18,7 @@
 //! for each register and thread.
 
 mod agreement;
+mod apart;
 mod chains;
 mod masks;
 mod meetings;
@@ -243,10 +244,24 @@ impl Lower<'_> {
         let body = self.body;
         for at in 0..body.steps.len() {
             self.group_begins(at);
-            self.lower_group_step(at);
+            if !self.is_unreached(at) {
+                self.lower_group_step(at);
+            }
         }
         self.group_begins(body.steps.len());
         self.end_group();
+    }
+
+    /// Whether groups never come to a step. Its block has no code.
+    fn is_unreached(&mut self, at: usize) -> bool {
+        let plan = &self.lanes().plan;
+        let block = plan.control.graph.block_of[at];
+        let unreached = plan.unreached.get(block) == Some(&true);
+        if unreached && plan.control.first[block] == at {
+            let here = self.lanes().group_blocks[block];
+            self.b.ins().jump(here, &[]);
+        }
+        unreached
     }
 
     fn lower_group_step(&mut self, at: usize) {
@@ -269,9 +284,14 @@ impl Lower<'_> {
     /// In the code of a group, where a step may begin a block.
     fn group_begins(&mut self, at: usize) {
         if let Some(block) = self.lanes().plan.control.begins(at) {
-            if block > 0 {
-                let falls = self.way_to(block - 1, block);
-                self.b.ins().jump(falls, &[]);
+            let before = block.checked_sub(1);
+            let unreached =
+                |l: &mut Self, block| l.lanes().plan.unreached.get(block) == Some(&true);
+            if let Some(before) = before {
+                if !unreached(self, before) {
+                    let falls = self.way_to(before, block);
+                    self.b.ins().jump(falls, &[]);
+                }
             } else if !self.in_turns() {
                 let begins = self.lanes().group_blocks[0];
                 self.b.ins().jump(begins, &[]);

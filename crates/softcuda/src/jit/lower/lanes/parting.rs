@@ -201,10 +201,7 @@ impl Lower<'_> {
             self.b.ins().jump(begins, &[]);
         }
         self.b.switch_to_block(begins);
-        // Who begins here has checked nothing.
-        self.group_bases.fill(None);
-        self.runs_checked.fill(false);
-        self.entered = at as u32;
+        self.forget_checks(at);
     }
 
     /// A thread has ended; the builder is where all that end come together. Goes on where the block

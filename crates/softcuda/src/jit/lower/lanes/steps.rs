@@ -389,6 +389,11 @@ impl Lower<'_> {
         if self.decides(block) {
             return self.decide(register, negated);
         }
+        if let Some(apart) = self.lanes().plan.apart.get(block).cloned().flatten() {
+            self.go_apart(&apart, at, instruction);
+            let next = self.fresh_block();
+            return self.enter(next);
+        }
         let (then, next) = (self.fresh_block(), self.fresh_block());
         if self.lanes().plan.class(register) != Class::Varying {
             let guard = self.read(&Arg::Reg(register), Type::Pred);

@@ -1,0 +1,141 @@
+//! Threads go on one after the other from a branch by what they loaded, within the code of their
+//! group, or by masks, or part: steps that do nothing decide.
+
+use super::forms::{Outcome, kernel, run, same};
+use crate::grid::launch::FaultKind;
+use crate::jit::module::Form;
+
+const BLOCKS: [[u32; 3]; 5] = [[8, 1, 1], [32, 1, 1], [33, 1, 1], [16, 4, 1], [40, 2, 1]];
+
+/// What a body does, whichever way its threads go.
+fn in_any_way(body: &str, block: [u32; 3], n: u32) -> Outcome {
+    let first = same(body, block, n);
+    for more in [2, 4, 6] {
+        let padded = format!("{}{body}", "mov.u32 %r39, 1;".repeat(more));
+        assert_eq!(first, same(&padded, block, n), "{body}");
+    }
+    first
+}
+
+/// Threads load `%r5` and `%r6`, in a block that waits at its end.
+fn loaded(body: &str) -> String {
+    format!(
+        "and.b32 %r4, %r35, 63; mul.wide.u32 %rd5, %r4, 4; add.u64 %rd5, %rd2, %rd5;
+        ld.global.u32 %r5, [%rd5]; and.b32 %r6, %r5, 7; shr.u32 %r7, %r5, 28;
+        cvt.rn.f32.u32 %f1, %r7; mov.f32 %f2, 0f00000000; mov.u32 %r10, 0; mov.u32 %r20, %r3;
+        {body}
+        mov.u32 %r11, s; shl.b32 %r12, %r35, 2; add.u32 %r11, %r11, %r12;
+        cvt.rzi.u32.f32 %r13, %f2; mad.lo.u32 %r10, %r13, 77, %r10;
+        st.shared.u32 [%r11], %r10; bar.sync 0;
+        mov.u32 %r11, s; ld.shared.u32 %r8, [%r11+28];
+        mad.lo.u32 %r9, %r8, 5, %r10; mad.lo.u32 %r9, %r9, 3, %r6; add.u32 %r9, %r9, %r20;"
+    )
+}
+
+/// Rows of different lengths, as of a sparse matrix; with some whose loops are unrolled, and with
+/// branches in the loop.
+#[test]
+fn rows_of_different_lengths() {
+    let gather = "mad.lo.u32 %r14, %r6, 5, %r7; and.b32 %r14, %r14, 63;
+        mul.wide.u32 %rd6, %r14, 4; add.u64 %rd6, %rd2, %rd6; ld.global.u32 %r15, [%rd6];";
+    for turn in [
+        format!("{gather} mad.lo.u32 %r10, %r10, 31, %r15; add.u32 %r6, %r6, 1;"),
+        format!(
+            "{gather} cvt.rn.f32.u32 %f3, %r15; fma.rn.f32 %f2, %f3, 0f30000000, %f2;
+            add.u32 %r6, %r6, 1;"
+        ),
+        format!(
+            "{gather} mad.lo.u32 %r10, %r10, 31, %r15; add.u32 %r6, %r6, 1;
+            setp.ge.u32 %p2, %r6, %r7; @%p2 bra skip;
+            {gather} add.u32 %r10, %r10, %r15; add.u32 %r20, %r20, 3; skip:"
+        ),
+        format!(
+            "and.b32 %r16, %r6, 1; setp.eq.u32 %p2, %r16, 1; @%p2 bra other;
+            {gather} xor.b32 %r10, %r10, %r15; bra both;
+            other: add.u32 %r10, %r10, 7; both: add.u32 %r6, %r6, 1;"
+        ),
+        // Loops in loops.
+        format!(
+            "mov.u32 %r17, %r6;
+            inner: {gather} mad.lo.u32 %r10, %r10, 31, %r15; add.u32 %r17, %r17, 1;
+            setp.lt.u32 %p2, %r17, %r7; @%p2 bra inner; add.u32 %r6, %r6, 2;"
+        ),
+    ] {
+        let body = loaded(&format!(
+            "setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
+            again: {turn} setp.lt.u32 %p1, %r6, %r7; @%p1 bra again;
+            none:"
+        ));
+        for block in BLOCKS {
+            in_any_way(&body, block, 4).expect("nothing faults");
+        }
+    }
+}
+
+/// Guarded steps, predicates and wide registers go through the branch; what is the same in all
+/// threads is theirs alone once they have changed it.
+#[test]
+fn registers_of_every_kind() {
+    let body = loaded(
+        "cvt.u64.u32 %rd8, %r35; mov.u64 %rd9, 5; setp.gt.u32 %p3, %r6, 3; mov.u32 %r21, %r3;
+        setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
+        mov.u32 %r22, %r3;
+        again:
+        mul.wide.u32 %rd6, %r6, 4; add.u64 %rd6, %rd2, %rd6; ld.global.u32 %r15, [%rd6];
+        @%p3 add.u32 %r10, %r10, %r15; setp.gt.u32 %p3, %r15, %r5;
+        add.u64 %rd8, %rd8, %rd9; add.u32 %r22, %r22, 1; add.u32 %r21, %r21, %r22;
+        add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r7; @%p1 bra again;
+        none:
+        selp.u32 %r16, 9, 4, %p3; add.u32 %r10, %r10, %r16; cvt.u32.u64 %r16, %rd8;
+        mad.lo.u32 %r10, %r10, 3, %r16; add.u32 %r10, %r10, %r21;",
+    );
+    for block in BLOCKS {
+        for n in [0, 3] {
+            in_any_way(&body, block, n).expect("nothing faults");
+        }
+    }
+}
+
+/// Threads store on their way, into memory of their own.
+#[test]
+fn stores_on_the_way() {
+    let body = loaded(
+        "setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
+        again:
+        add.u32 %r14, %r2, %r5; and.b32 %r14, %r14, 7; mad.lo.u32 %r14, %r2, 8, %r14;
+        mul.wide.u32 %rd6, %r14, 4; add.u64 %rd6, %rd1, %rd6; st.global.u32 [%rd6+4096], %r6;
+        ld.global.u32 %r15, [%rd6+4096]; mad.lo.u32 %r10, %r10, 31, %r15;
+        add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r7; @%p1 bra again;
+        none:",
+    );
+    for block in BLOCKS {
+        in_any_way(&body, block, 4).expect("nothing faults");
+    }
+}
+
+/// The first thread whose access is outside is named, whatever those before it did.
+#[test]
+fn each_thread_faults_by_itself() {
+    for outside in 0..32u32 {
+        let body = format!(
+            "and.b32 %r4, %r35, 63; mul.wide.u32 %rd5, %r4, 4; add.u64 %rd5, %rd2, %rd5;
+            ld.global.u32 %r5, [%rd5]; shr.u32 %r7, %r5, 30; mov.u32 %r6, 0;
+            setp.ne.u32 %p2, %r35, {outside}; @%p2 bra inside; mov.u32 %r6, 5000; mov.u32 %r7, 5001;
+            inside:
+            setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
+            again:
+            mul.wide.u32 %rd6, %r6, 4; add.u64 %rd6, %rd2, %rd6; ld.global.u32 %r15, [%rd6];
+            add.u32 %r9, %r9, %r15; add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r7; @%p1 bra again;
+            none: bar.sync 0;"
+        );
+        for more in [0, 2, 4, 6] {
+            let body = format!("{}{body}", "mov.u32 %r39, 1;".repeat(more));
+            for form in [Form::Vectors, Form::Rounds] {
+                let end = run(&kernel(&body), form, [1, 1, 1], [32, 1, 1], 0);
+                let (kind, _, thread) = end.expect_err("a thread is outside");
+                assert_eq!(kind, FaultKind::IllegalAddress, "{form:?} {body}");
+                assert_eq!(thread, Some([outside, 0, 0]), "{form:?} {body}");
+            }
+        }
+    }
+}
