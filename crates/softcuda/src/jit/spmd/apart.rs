@@ -3,15 +3,26 @@
 //! access memory at any place, as along the rows of a sparse matrix.
 //!
 //! There, vectors gain nothing: their elements are put together and taken apart again for each access.
+//!
+//! At other branches over few steps, they do so where they do not agree.
 
 use super::control::{Control, compared};
+use super::teams::Teams;
 use super::{Class, Regions, Way};
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
 
+/// The most steps between a branch and where its ways join, if threads that do not agree go on one
+/// after the other.
+const MOST_STEPS: usize = 48;
+/// The same of all such branches of a body.
+const MOST_IN_ALL: usize = 192;
+
 /// What threads do one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Apart {
+    /// Whether or not they agree at the branch.
+    pub always: bool,
     /// In source order.
     pub blocks: Vec<usize>,
     pub join: usize,
@@ -29,18 +40,32 @@ pub(super) struct Judge<'a> {
     pub ways: &'a [Way],
     pub live: &'a [Vec<RegId>],
     pub regions: &'a Regions,
+    pub teams: &'a Teams,
 }
 
 impl Judge<'_> {
     /// By block, what threads do one after the other from its end on.
     pub fn all(&self) -> Vec<Option<Apart>> {
         let count = self.control.joins.len();
+        let mut left = MOST_IN_ALL;
         let mut all: Vec<Option<Apart>> = vec![None; count];
         for branch in 0..count {
-            let known = |apart: &Apart| apart.blocks.contains(&branch);
-            if !all.iter().flatten().any(known) {
-                all[branch] = self.apart(branch);
+            let known = |apart: &Apart| apart.always && apart.blocks.contains(&branch);
+            if all.iter().flatten().any(known) {
+                continue;
             }
+            let Some(apart) = self.apart(branch) else {
+                continue;
+            };
+            if !apart.always {
+                let steps = apart.blocks.iter().map(|block| self.steps(*block).count());
+                let steps = steps.sum::<usize>();
+                match left.checked_sub(steps).filter(|_| steps <= MOST_STEPS) {
+                    Some(rest) => left = rest,
+                    None => continue,
+                }
+            }
+            all[branch] = Some(apart);
         }
         all
     }
@@ -54,8 +79,8 @@ impl Judge<'_> {
         while let Some(block) = work.pop() {
             if std::mem::replace(&mut unreached[block], false) {
                 match &apart[block] {
-                    Some(apart) => work.push(apart.join),
-                    None => work.extend(&successors[block]),
+                    Some(apart) if apart.always => work.push(apart.join),
+                    _ => work.extend(&successors[block]),
                 }
             }
         }
@@ -84,12 +109,7 @@ impl Judge<'_> {
         let (at, last) = self.steps(branch).last()?;
         let (guard, _) = last.guard?;
         let jumps = matches!(last.operation.flow(), Flow::Jump(_));
-        let loaded = |arg: &Arg| match arg {
-            Arg::Reg(register) => self.classes[register.0 as usize] == Class::Varying,
-            _ => false,
-        };
-        let (_, a, b) = compared(self.body, at, guard)?;
-        let varies = self.classes[guard.0 as usize] == Class::Varying && (loaded(&a) || loaded(&b));
+        let varies = self.classes[guard.0 as usize] == Class::Varying;
         if !jumps || !varies || self.regions.decides(branch) {
             return None;
         }
@@ -98,7 +118,7 @@ impl Judge<'_> {
         let region = self.regions.of[branch];
         let inside =
             |block: &usize| self.regions.of[*block] == region && !self.regions.decides(*block);
-        if blocks.contains(&branch) || !blocks.iter().all(inside) {
+        if !blocks.iter().all(inside) {
             return None;
         }
         let steps = || blocks.iter().flat_map(|block| self.steps(*block));
@@ -110,7 +130,16 @@ impl Judge<'_> {
         let count =
             |is: &dyn Fn(&Way) -> bool| steps().filter(|(at, _)| is(&self.ways[*at])).count();
         let (each, together) = (count(&each), count(&together));
-        if each == 0 || each <= together && !cfg!(test) {
+        let pays = each > 0 && (each > together || cfg!(test));
+        let differs = |is: fn(&Self, RegId) -> bool| self.compares(at, guard, is);
+        let by_thread = |l: &Self, register: RegId| l.class(register) == Class::Varying;
+        let by_block = |l: &Self, register| match l.class(register) {
+            Class::Affine(_) => false,
+            _ => !l.teams.is_same(register),
+        };
+        let always = pays && !blocks.contains(&branch) && differs(by_thread);
+        // Others agree but where a loop over memory ends.
+        if !always && !differs(by_block) && !cfg!(test) {
             return None;
         }
         let touches = |register: &RegId| {
@@ -130,15 +159,29 @@ impl Judge<'_> {
             .collect();
         takes.sort_unstable_by_key(|register| register.0);
         takes.dedup();
-        let leaves = self.live[join].iter().copied().filter(|register| {
-            self.classes[register.0 as usize] == Class::Varying
-                && steps().any(|(_, step)| step.writes.contains(register))
-        });
+        let written = |register: &RegId| steps().any(|(_, step)| step.writes.contains(register));
+        let leaves = self.live[join].iter().copied().filter(written);
         Some(Apart {
+            always,
             leaves: leaves.collect(),
             blocks,
             join,
             takes,
+        })
+    }
+
+    fn class(&self, register: RegId) -> Class {
+        self.classes[register.0 as usize]
+    }
+
+    /// Whether a guard compares a register that `is` so, or nothing that is known.
+    fn compares(&self, at: usize, guard: RegId, is: fn(&Self, RegId) -> bool) -> bool {
+        let Some((_, a, b)) = compared(self.body, at, guard) else {
+            return true;
+        };
+        [a, b].iter().any(|arg| match arg {
+            Arg::Reg(register) => is(self, *register),
+            _ => false,
         })
     }
 

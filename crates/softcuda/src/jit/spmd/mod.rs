@@ -172,6 +172,7 @@ impl Plan {
         let control = Control::of(body, |at| matches!(ways[at], Way::Widen { .. }));
         let live = liveness::live_in(body, &control.graph)?;
         let places = analysis::waits_in_rounds(body);
+        let teams = teams::Teams::of(body, &control, &known.classes);
         let formed = |paces: &[Pace]| {
             let regions = Regions::of(body, &control, &live, &places, paces)?;
             let judge = apart::Judge {
@@ -181,8 +182,9 @@ impl Plan {
                 ways: &ways,
                 live: &live,
                 regions: &regions,
+                teams: &teams,
             };
-            let apart = judge.all();
+            let mut apart = judge.all();
             let unreached = judge.unreached(&apart);
             let wide = Wide::of(&wide::Narrow {
                 body,
@@ -191,6 +193,15 @@ impl Plan {
                 regions: &regions,
                 apart: &apart,
             });
+            if let Some(wide) = &wide {
+                // Where wide groups give up, groups seldom part.
+                for (block, apart) in apart.iter_mut().enumerate() {
+                    let is_wide = regions.of[block].is_some_and(|region| wide.regions[region]);
+                    if is_wide && !cfg!(test) {
+                        *apart = None;
+                    }
+                }
+            }
             Some((regions, apart, unreached, wide))
         };
         let (mut regions, mut apart, mut unreached, mut wide) = (None, vec![], vec![], None);
@@ -224,7 +235,7 @@ impl Plan {
             unreached,
             likely: classes::likely(body, &known),
             masked: judge.all(),
-            teams: teams::Teams::of(body, &control, &known.classes),
+            teams,
             classes: known.classes,
             ways,
             control,
@@ -337,8 +348,10 @@ impl fmt::Display for Plan {
             }
         }
         for (at, apart) in self.apart.iter().enumerate() {
-            if let Some(Apart { blocks, join, .. }) = apart {
-                writeln!(f, "block {at}: one by one {blocks:?} to {join}")?;
+            if let Some(apart) = apart {
+                let Apart { blocks, join, .. } = apart;
+                let when = if apart.always { "" } else { "else " };
+                writeln!(f, "block {at}: {when}one by one {blocks:?} to {join}")?;
             }
         }
         for (at, region) in self.regions.iter().flat_map(|all| &all.regions).enumerate() {

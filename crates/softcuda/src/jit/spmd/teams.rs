@@ -20,6 +20,11 @@ pub(super) struct Teams {
 }
 
 impl Teams {
+    /// Whether a register is the same in all threads of a block.
+    pub fn is_same(&self, register: RegId) -> bool {
+        self.same[register.0 as usize]
+    }
+
     pub fn of(body: &Body, control: &Control, classes: &[Class]) -> Teams {
         let is = |class: &Class| *class == Class::Uniform;
         let is_same = |step: &Instruction, same: &[bool]| is_same(step, same);
@@ -144,7 +149,7 @@ fn is_same(step: &Instruction, same: &[bool]) -> bool {
 impl Plan {
     /// Whether a register is the same in all threads of a block.
     pub fn is_of_block(&self, register: RegId) -> bool {
-        self.teams.same[register.0 as usize]
+        self.teams.is_same(register)
     }
 
     /// Whether a register counts up over the lanes of a warp, where whole warps make up rows.

@@ -97,7 +97,11 @@ impl Wide {
             return None;
         }
         let blocks = (0..control.first.len()).filter(|block| regions.of[*block] == Some(number));
-        if blocks.clone().any(|block| apart[block].is_some()) {
+        let always = |apart: &Apart| apart.always;
+        if blocks
+            .clone()
+            .any(|block| apart[block].as_ref().is_some_and(always))
+        {
             return None;
         }
         let past = past(narrow, number);

@@ -120,7 +120,7 @@ fn each_thread_faults_by_itself() {
         let body = format!(
             "and.b32 %r4, %r35, 63; mul.wide.u32 %rd5, %r4, 4; add.u64 %rd5, %rd2, %rd5;
             ld.global.u32 %r5, [%rd5]; shr.u32 %r7, %r5, 30; mov.u32 %r6, 0;
-            setp.ne.u32 %p2, %r35, {outside}; @%p2 bra inside; mov.u32 %r6, 5000; mov.u32 %r7, 5001;
+            setp.ne.u32 %p2, %r35, {outside}; @%p2 bra inside; mov.u32 %r6, 64; mov.u32 %r7, 65;
             inside:
             setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
             again:

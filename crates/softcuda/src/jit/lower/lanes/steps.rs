@@ -389,8 +389,9 @@ impl Lower<'_> {
         if self.decides(block) {
             return self.decide(register, negated);
         }
-        if let Some(apart) = self.lanes().plan.apart.get(block).cloned().flatten() {
-            self.go_apart(&apart, at, instruction);
+        let apart = self.lanes().plan.apart.get(block).cloned().flatten();
+        if let Some(apart) = apart.as_ref().filter(|apart| apart.always) {
+            self.go_apart(apart, at, instruction);
             let next = self.fresh_block();
             return self.enter(next);
         }
@@ -464,6 +465,10 @@ impl Lower<'_> {
         }
         if let (Some(masked), Some(taken)) = (self.lanes().plan.masked[block].clone(), taken) {
             self.go_by_masks(&masked, register, negated, [taken, falls]);
+            return self.enter(next);
+        }
+        if let Some(apart) = apart {
+            self.go_apart(&apart, at, instruction);
             return self.enter(next);
         }
         let there = match taken {
