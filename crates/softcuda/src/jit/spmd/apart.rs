@@ -174,10 +174,10 @@ impl Judge<'_> {
         self.classes[register.0 as usize]
     }
 
-    /// Whether a guard compares a register that `is` so, or nothing that is known.
+    /// Whether a guard compares a register that `is` so.
     fn compares(&self, at: usize, guard: RegId, is: fn(&Self, RegId) -> bool) -> bool {
         let Some((_, a, b)) = compared(self.body, at, guard) else {
-            return true;
+            return false;
         };
         [a, b].iter().any(|arg| match arg {
             Arg::Reg(register) => is(self, *register),

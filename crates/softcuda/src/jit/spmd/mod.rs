@@ -11,14 +11,15 @@
 //! | varying | a value for each thread: vectors, or as many scalars |
 //!
 //! Where threads do not agree at a branch over few steps, the group does these by masks, see
-//! [`Masked`]. At other branches they part: each goes on by itself, in the compiled code of one
+//! [`Masked`]; or, in a body that waits, one thread after the other does them, see [`Apart`]. At other
+//! branches they part: each goes on by itself, in the compiled code of one
 //! thread, to where the ways [join](Plan::join) again; there the group goes on. So a value that is
 //! written under a branch is as uniform as what it is computed from. What threads write between
 //! parting and joining varies where they join.
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
 //! run through one after the other, and the block goes on to the next. Short regions have a second
-//! form for [`Wide`] groups.
+//! form for [`Wide`] groups. Through some loops over memory groups go in step, see [`Pace`].
 //!
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.
@@ -229,12 +230,19 @@ impl Plan {
             live: &live,
             regions: regions.as_ref(),
         };
+        let masked = judge.all();
+        for (apart, masked) in apart.iter_mut().zip(&masked) {
+            // Masks are for those that do not agree.
+            if masked.is_some() && apart.as_ref().is_some_and(|apart| !apart.always) {
+                *apart = None;
+            }
+        }
         let plan = Plan {
             wide,
             apart,
             unreached,
             likely: classes::likely(body, &known),
-            masked: judge.all(),
+            masked,
             teams,
             classes: known.classes,
             ways,

@@ -3,19 +3,19 @@
 //!
 //! ```text
 //! leave what threads begin with in the slot
-//! for each thread: take it; the code of one thread, to where the ways join; leave what it wrote
+//! for each thread that has not come to where the ways join:
+//!   take it; the code of one thread, up to there; leave what it wrote
 //! take what they wrote
 //! ```
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
 
 use super::{Form, Kept};
 use crate::grid::context::THREAD_STRIDE;
-use crate::jit::decode::RegId;
+use crate::jit::decode::{Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::{Apart, WIDTH};
+use crate::jit::spmd::Apart;
 
 impl Lower<'_> {
     /// The threads of a group go on one after the other from a branch, to where they join. Fills the
@@ -33,16 +33,41 @@ impl Lower<'_> {
                 self.leave_register(*register);
             }
         }
-        let (head, ends, done) = (
+        let of = &self.lanes().plan.control.graph.block_of;
+        let falls = of[at] + 1;
+        let taken = match branch.operation.flow() {
+            Flow::Jump(label) => self.jump_target(label),
+            _ => falls,
+        };
+        // Threads that have come to where the ways join have nothing to do.
+        let every = self.every_bit();
+        let (bits, begins) = match branch.guard {
+            Some((guard, negated)) if [taken, falls].contains(&apart.join) => {
+                let bits = self.mask_bits(guard);
+                let holds = (taken == apart.join) == negated;
+                let bits = match holds {
+                    true => bits,
+                    false => self.b.ins().bxor_imm(bits, every),
+                };
+                let begins = if taken == apart.join { falls } else { taken };
+                (bits, Some(begins))
+            }
+            _ => (self.b.ins().iconst(types::I32, every), None),
+        };
+        let (test, head, ends, done) = (
+            self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
             self.b.create_block(),
         );
-        let lane = self.b.append_block_param(head, types::I64);
-        let zero = self.b.ins().iconst(types::I64, 0);
-        self.b.ins().jump(head, &[zero.into()]);
+        let left = self.b.append_block_param(test, types::I32);
+        self.b.ins().jump(test, &[bits.into()]);
+        self.b.switch_to_block(test);
+        self.b.ins().brif(left, head, &[], done, &[]);
 
         self.b.switch_to_block(head);
+        let lane = self.b.ins().ctz(left);
+        let lane = self.b.ins().uextend(types::I64, lane);
         let context = self.turns().context;
         let first = self.b.use_var(context);
         let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
@@ -54,7 +79,7 @@ impl Lower<'_> {
         let thread = self.b.ins().iadd(first, distance);
         self.set_form(Form::Thread);
         self.thread = thread;
-        self.lower_apart(apart, at, branch, ends);
+        self.lower_apart(apart, (at, branch), begins, ends);
 
         self.b.switch_to_block(ends);
         for register in &apart.leaves {
@@ -70,12 +95,9 @@ impl Lower<'_> {
             let to = self.b.ins().iadd(base, offset);
             self.b.ins().store(MemFlags::trusted(), value, to, 0);
         }
-        let next = self.b.ins().iadd_imm(lane, 1);
-        let more = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::UnsignedLessThan, next, WIDTH as i64);
-        self.b.ins().brif(more, head, &[next.into()], done, &[]);
+        let less = self.b.ins().iadd_imm(left, -1);
+        let rest = self.b.ins().band(left, less);
+        self.b.ins().jump(test, &[rest.into()]);
 
         self.b.switch_to_block(done);
         self.set_form(Form::Once);
@@ -114,14 +136,20 @@ impl Lower<'_> {
         self.register_value(register, value)
     }
 
-    /// The code of one thread, from the branch on; it goes to `ends` where the ways join. Fills the
-    /// builder's block.
-    fn lower_apart(&mut self, apart: &Apart, at: usize, branch: &Instruction, ends: Block) {
+    /// The code of one thread, from the branch on, or from where it `begins` if that is known; it
+    /// goes to `ends` where the ways join. Fills the builder's block.
+    fn lower_apart(
+        &mut self,
+        apart: &Apart,
+        (at, branch): (usize, &Instruction),
+        begins: Option<usize>,
+        ends: Block,
+    ) {
         let body = self.body;
         let of = self.lanes().plan.control.graph.block_of.clone();
-        let begins: Vec<Block> = apart.blocks.iter().map(|_| self.b.create_block()).collect();
+        let blocks: Vec<Block> = apart.blocks.iter().map(|_| self.b.create_block()).collect();
         let to = |block: usize| match apart.blocks.binary_search(&block) {
-            Ok(number) => begins[number],
+            Ok(number) => blocks[number],
             Err(_) => ends,
         };
         let mut labels = self.labels.clone();
@@ -132,10 +160,12 @@ impl Lower<'_> {
         }
         let labels = std::mem::replace(&mut self.labels, labels);
         self.forget_checks(at);
-        self.thread_step(at, branch);
-        let falls = to(of[at] + 1);
-        self.b.ins().jump(falls, &[]);
-        for (block, begins) in apart.blocks.iter().zip(&begins) {
+        if begins.is_none() {
+            self.thread_step(at, branch);
+        }
+        let first = to(begins.unwrap_or(of[at] + 1));
+        self.b.ins().jump(first, &[]);
+        for (block, begins) in apart.blocks.iter().zip(&blocks) {
             self.b.switch_to_block(*begins);
             let first = self.lanes().plan.control.first[*block];
             self.forget_checks(first);
