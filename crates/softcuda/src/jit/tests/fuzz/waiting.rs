@@ -99,7 +99,7 @@ impl Writer<'_> {
         let (to, a, b) = (self.value(), self.value(), self.value());
         let number = self.random.below(1000);
         let (count, other) = (self.random.below(COUNTERS), self.random.below(COUNTERS));
-        let text = match self.random.below(13) {
+        let text = match self.random.below(15) {
             10 => format!("mad.lo.u32 {to}, {to}, 31, %c{count};"),
             // The first is written wherever threads are, the others by all together.
             11 => format!("add.u32 %c0, %c{count}, {number};"),
@@ -138,6 +138,41 @@ impl Writer<'_> {
                     "sub.u32 %x{n}, %me, {}; cvt.u64.u32 %y{n}, %x{n}; shr.u64 %z{n}, %y{n}, 7;
                     cvt.u32.u64 %t, %z{n}; add.u32 {to}, {a}, %t;",
                     number % 50
+                )
+            }
+            // Along a table, in turns.
+            13 => {
+                let (n, bound) = (self.name(), self.random.below(TABLE + 1));
+                let stride = [8, 32, 40, self.threads as usize][self.random.below(4)];
+                let turn = match self.random.below(3) {
+                    0 => format!(
+                        "and.b32 %n{n}, {b}, %t; and.b32 %n{n}, %n{n}, 1; setp.eq.u32 %q, %n{n}, 0;
+                        @%q bra I{n}; xor.b32 {to}, {to}, {number}; I{n}:"
+                    ),
+                    1 => format!("add.u32 %c0, %c0, {number};"),
+                    _ => String::new(),
+                };
+                format!(
+                    "mov.u32 %x{n}, %me; setp.ge.u32 %p{n}, %x{n}, {bound}; @%p{n} bra H{n};
+                    G{n}: mul.wide.u32 %y{n}, %x{n}, 4; mov.u64 %z{n}, table;
+                    add.u64 %y{n}, %y{n}, %z{n}; ld.global.u32 %t, [%y{n}];
+                    mad.lo.u32 {to}, {to}, 31, %t; {turn}
+                    add.u32 %x{n}, %x{n}, {stride}; setp.lt.u32 %p{n}, %x{n}, {bound};
+                    @%p{n} bra G{n}; H{n}:"
+                )
+            }
+            // At any place of it, as often as each likes.
+            14 => {
+                let n = self.name();
+                format!(
+                    "and.b32 %x{n}, {a}, 7; and.b32 %m{n}, {b}, 15;
+                    setp.ge.u32 %p{n}, %x{n}, %m{n}; @%p{n} bra H{n};
+                    G{n}: mad.lo.u32 %t, %x{n}, 5, {a}; and.b32 %t, %t, {};
+                    mul.wide.u32 %y{n}, %t, 4; mov.u64 %z{n}, table; add.u64 %y{n}, %y{n}, %z{n};
+                    ld.global.u32 %t, [%y{n}]; mad.lo.u32 {to}, {to}, 31, %t;
+                    add.u32 %x{n}, %x{n}, 1; setp.lt.u32 %p{n}, %x{n}, %m{n};
+                    @%p{n} bra G{n}; H{n}:",
+                    TABLE - 1
                 )
             }
             8 => format!("cvt.u64.u32 %wide, {a}; mad.wide.u32 %wide, {b}, {number}, %wide;"),
@@ -536,8 +571,13 @@ fn kernel(random: &mut Random, threads: u32) -> String {
     let names = names + 1;
     let counts = BLOCKS * threads * 4;
     let flags = counts + 4;
+    let table: Vec<String> = (0..TABLE as u32)
+        .map(|at| at.wrapping_mul(0x9e37_79b9).to_string())
+        .collect();
+    let table = table.join(", ");
     harness::module(&format!(
-        ".visible .entry k(.param .u64 out)
+        ".global .align 4 .u32 table[{TABLE}] = {{{table}}};
+        .visible .entry k(.param .u64 out)
         {{
             .reg .pred %p<{names}>, %q;
             .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>, %c<{COUNTERS}>;
@@ -614,6 +654,8 @@ fn kernel(random: &mut Random, threads: u32) -> String {
 }
 
 const BLOCKS: u32 = 2;
+/// Words of a table that threads read.
+const TABLE: usize = 128;
 
 /// What a launch leaves behind, and how it ends.
 fn outcome(module: &Arc<Module>, threads: u32) -> (Vec<u32>, Option<(FaultKind, [u32; 3])>) {
