@@ -162,8 +162,11 @@ pub(crate) struct Tile {
     /// For each such group, a bit for each lane: whether it takes the branch that decides where the
     /// warp goes.
     pub decisions: [Cell<u32>; 32 / WIDTH],
+    /// For each such group, the number of the loop that it is to go through again, counted from 1;
+    /// 0 for none.
+    pub again: [Cell<u32>; 32 / WIDTH],
     /// Makes its size a multiple of what any register is aligned to.
-    _room: [u32; 31 - 64 / WIDTH],
+    _room: [u32; 31 - 96 / WIDTH],
 }
 
 impl Tile {

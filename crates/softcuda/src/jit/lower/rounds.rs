@@ -212,6 +212,7 @@ impl Lower<'_> {
         kept.extend(plan.iter().flat_map(Plan::live_at_branches).map(at_place));
         // What groups take that go on for a wide one.
         kept.extend(plan.iter().flat_map(Plan::live_at_resumes).map(at_place));
+        kept.extend(plan.iter().flat_map(Plan::live_at_paces).map(at_place));
         let operands = self.unit.operands;
         let mut arrays = Arrays::default();
         let bytes = |register: RegId| self.register_types[register.0 as usize].bytes();
@@ -347,6 +348,7 @@ impl Lower<'_> {
                 came: self.b.create_block(),
                 dispatch: self.b.create_block(),
                 over,
+                again: plan.paces.iter().map(|_| self.b.create_block()).collect(),
             };
             self.new_lanes(plan, latch, Some(turns));
             self.lower_groups();

@@ -47,7 +47,7 @@ pub(crate) use apart::Apart;
 pub(crate) use classes::{in_rows, in_vectors};
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use masks::{Loop, Masked};
-use paces::Pace;
+pub(crate) use paces::Pace;
 pub(crate) use regions::{Exit, Region, Regions, Target};
 pub(crate) use wide::Wide;
 
@@ -153,6 +153,8 @@ pub(crate) struct Plan {
     likely: Vec<Option<i64>>,
     /// Of a body with regions.
     pub wide: Option<Wide>,
+    /// Loops of such a body that groups go through in step.
+    pub paces: Vec<Pace>,
     /// By block of such a body, what threads do one after the other from its end on.
     pub apart: Vec<Option<Apart>>,
     /// By block of such a body, whether groups never come to it.
@@ -174,40 +176,28 @@ impl Plan {
         let live = liveness::live_in(body, &control.graph)?;
         let places = analysis::waits_in_rounds(body);
         let teams = teams::Teams::of(body, &control, &known.classes);
-        let formed = |paces: &[Pace]| {
-            let regions = Regions::of(body, &control, &live, &places, paces)?;
+        let (mut regions, mut apart, mut unreached) = (None, vec![], vec![]);
+        let (mut wide, mut paces) = (None, vec![]);
+        if !places.is_empty() {
+            let all = Regions::of(body, &control, &live, &places)?;
             let judge = apart::Judge {
                 body,
                 control: &control,
                 classes: &known.classes,
                 ways: &ways,
                 live: &live,
-                regions: &regions,
+                regions: &all,
                 teams: &teams,
             };
-            let mut apart = judge.all();
-            let unreached = judge.unreached(&apart);
-            let wide = Wide::of(&wide::Narrow {
+            apart = judge.all();
+            unreached = judge.unreached(&apart);
+            wide = Wide::of(&wide::Narrow {
                 body,
                 control: &control,
                 live: &live,
-                regions: &regions,
+                regions: &all,
                 apart: &apart,
             });
-            if let Some(wide) = &wide {
-                // Where wide groups give up, groups seldom part.
-                for (block, apart) in apart.iter_mut().enumerate() {
-                    let is_wide = regions.of[block].is_some_and(|region| wide.regions[region]);
-                    if is_wide && !cfg!(test) {
-                        *apart = None;
-                    }
-                }
-            }
-            Some((regions, apart, unreached, wide))
-        };
-        let (mut regions, mut apart, mut unreached, mut wide) = (None, vec![], vec![], None);
-        if !places.is_empty() {
-            let mut all = formed(&[])?;
             let judge = paces::Judge {
                 body,
                 control: &control,
@@ -215,12 +205,18 @@ impl Plan {
                 ways: &ways,
                 live: &live,
             };
-            let paces = judge.all(&all.0, all.3.as_ref());
-            if !paces.is_empty() {
-                all = formed(&paces)?;
+            paces = judge.all(&all, wide.as_ref());
+            if let Some(wide) = &mut wide {
+                wide.leave_out(&all, &paces);
+                // Where wide groups give up, groups seldom part.
+                for (block, apart) in apart.iter_mut().enumerate() {
+                    let is_wide = all.of[block].is_some_and(|region| wide.regions[region]);
+                    if is_wide && !cfg!(test) {
+                        *apart = None;
+                    }
+                }
             }
-            regions = Some(all.0);
-            (apart, unreached, wide) = (all.1, all.2, all.3);
+            regions = Some(all);
         }
         let judge = masks::Judge {
             body,
@@ -241,6 +237,7 @@ impl Plan {
             wide,
             apart,
             unreached,
+            paces,
             likely: classes::likely(body, &known),
             masked,
             teams,
@@ -289,6 +286,17 @@ impl Plan {
     pub fn live_at_resumes(&self) -> impl Iterator<Item = &[RegId]> {
         let resumes = self.wide.iter().flat_map(|wide| &wide.resumes);
         resumes.map(|resume| &resume.live[..])
+    }
+
+    /// What is live where groups go through a loop again.
+    pub fn live_at_paces(&self) -> impl Iterator<Item = &[RegId]> {
+        let heads = self.paces.iter().map(|pace| pace.head);
+        heads.map(|head| &self.live[head][..])
+    }
+
+    /// Whether groups go in step through a loop of a region.
+    pub fn is_in_step(&self, region: usize) -> bool {
+        self.paces.iter().any(|pace| pace.region == region)
     }
 
     /// Whether enough is done for all threads together.
@@ -368,9 +376,9 @@ impl fmt::Display for Plan {
                 "region {at}: from block {}, then {:?}",
                 region.head, region.exit
             )?;
-            if let Some(branch) = region.again {
-                writeln!(f, "region {at}: in step, again from block {branch}")?;
-            }
+        }
+        for Pace { head, branch, .. } in &self.paces {
+            writeln!(f, "block {head}: in step, again from block {branch}")?;
         }
         if let Some(wide) = &self.wide {
             write!(f, "{wide}")?;

@@ -21,12 +21,18 @@ const ROW: usize = 1024;
 const MOST_KEPT: usize = 96;
 
 /// A loop whose turns groups do in step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pace {
+    /// The region that it is in.
+    pub region: usize,
     /// The block where a turn begins.
     pub head: usize,
     /// The block that ends with the branch back to it.
     pub branch: usize,
+    /// Registers that a turn begins with and that its region touches.
+    pub takes: Vec<RegId>,
+    /// Those of them that its region writes.
+    pub keeps: Vec<RegId>,
 }
 
 /// What loops are judged by.
@@ -60,7 +66,7 @@ impl Judge<'_> {
         let mut all: Vec<(Pace, Vec<usize>)> = vec![];
         // A loop's branch lies behind those of the loops in it.
         for branch in (0..self.control.graph.successors.len()).rev() {
-            let Some((pace, blocks)) = self.pace(branch) else {
+            let Some((pace, blocks)) = self.pace(branch, regions) else {
                 continue;
             };
             // Of loops in loops, the outer one.
@@ -87,7 +93,7 @@ impl Judge<'_> {
     }
 
     /// The loop that a block leads back to the head of, and its blocks.
-    fn pace(&self, branch: usize) -> Option<(Pace, Vec<usize>)> {
+    fn pace(&self, branch: usize, regions: &Regions) -> Option<(Pace, Vec<usize>)> {
         let successors = &self.control.graph.successors;
         if !self.counts(branch, self.classes) {
             return None;
@@ -122,8 +128,24 @@ impl Judge<'_> {
         let rows = steps().filter(|step| by_row(*step)).count();
         let enough = rows >= if cfg!(test) { 1 } else { FEWEST };
         let pays = enough && self.kept(head, &blocks) <= MOST_KEPT;
-        let is_it = is_loop && steps().all(|(_, step)| stays(step)) && pays;
-        is_it.then_some((Pace { head, branch }, blocks))
+        let region = regions.of[head]?;
+        let inside = |block: &usize| regions.of[*block] == Some(region) && !regions.decides(*block);
+        let in_one = blocks.iter().all(inside) && regions.leads_inside(region, head);
+        if !(is_loop && in_one && pays && steps().all(|(_, step)| stays(step))) {
+            return None;
+        }
+        let mut takes = self.live[head].clone();
+        takes.retain(|register| regions.regions[region].touches.contains(register));
+        let mut keeps = takes.clone();
+        keeps.retain(|register| self.writes(regions, region, register));
+        let pace = Pace {
+            region,
+            head,
+            branch,
+            takes,
+            keeps,
+        };
+        Some((pace, blocks))
     }
 
     /// Whether a block ends with a branch by a number that counts up from thread to thread, compared
@@ -146,6 +168,16 @@ impl Judge<'_> {
                 (Class::Affine(_), Class::Uniform) | (Class::Uniform, Class::Affine(_))
             )
         })
+    }
+
+    /// Whether a region writes a register. Where threads start, those are zero that are read first.
+    fn writes(&self, regions: &Regions, region: usize, register: &RegId) -> bool {
+        let mut blocks = (0..regions.of.len()).filter(|block| regions.of[*block] == Some(region));
+        region == 0 && self.live[0].contains(register)
+            || blocks.any(|block| {
+                let mut steps = self.steps(block);
+                steps.any(|(_, step)| step.writes.contains(register))
+            })
     }
 
     /// How many bytes each thread keeps from turn to turn that are not as in its neighbours.

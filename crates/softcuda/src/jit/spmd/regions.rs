@@ -6,13 +6,9 @@
 //! that waits begins a region. Branches that lead some threads past a wait decide for warps:
 //! where its groups do not agree, its threads go on one by one.
 //!
-//! A loop that groups go through in [step](super::paces) is a region: each of its turns is one more
-//! time through it, for the groups that are not done.
-//!
 //! What threads keep from region to region lies in their warp's tile.
 
 use super::control::Control;
-use super::paces::Pace;
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -55,16 +51,13 @@ pub(crate) struct Region {
     /// It has no steps: groups do no more than bring what the wait takes that its head begins with.
     pub brings: bool,
     pub exit: Exit,
-    /// The block whose branch leads back to its head: groups that take it go through the region
-    /// again, once all are done with it.
-    pub again: Option<usize>,
     /// Registers that are live where its groups begin.
     pub live: Vec<RegId>,
     /// Those of them that are used in it, or written under a guard.
     pub loads: Vec<RegId>,
-    /// Registers that it writes and that are live behind it, or where it begins again.
+    /// Registers that it writes and that are live behind it.
     pub stores: Vec<RegId>,
-    /// Registers that are live there.
+    /// Registers that are live behind it.
     pub behind: Vec<RegId>,
     /// Registers that it uses or writes: what else is live lies in the tile all the while.
     pub touches: Vec<RegId>,
@@ -81,39 +74,17 @@ pub(crate) struct Regions {
 
 impl Regions {
     /// The regions of a body whose threads wait at `places`; `None` if it does not fall into any,
-    /// or waits under a guard. The loops of `paces` are regions, if each is no more than one.
+    /// or waits under a guard.
     pub fn of(
         body: &Body,
         control: &Control,
         live: &[Vec<RegId>],
         places: &[usize],
-        paces: &[Pace],
     ) -> Option<Regions> {
-        if !paces.is_empty()
-            && let Some(regions) = Regions::with(body, control, live, places, paces)
-            && paces.iter().all(|pace| regions.is_one(control, *pace))
-        {
-            return Some(regions);
-        }
-        Regions::with(body, control, live, places, &[])
-    }
-
-    fn with(
-        body: &Body,
-        control: &Control,
-        live: &[Vec<RegId>],
-        places: &[usize],
-        paces: &[Pace],
-    ) -> Option<Regions> {
-        let blocks = Blocks::of(body, control, places, paces)?;
+        let blocks = Blocks::of(body, control, places)?;
         let count = blocks.successors.len();
         let mut heads = vec![false; count];
         heads[0] = true;
-        for pace in paces {
-            heads[pace.head] = true;
-            // Where the loop is left.
-            heads[pace.branch + 1] = true;
-        }
         for (block, wait) in blocks.waits.iter().enumerate() {
             heads[block] |= wait.is_some();
         }
@@ -140,31 +111,10 @@ impl Regions {
         }
     }
 
-    /// Whether a loop is one region, which all its groups leave the same way.
-    fn is_one(&self, control: &Control, pace: Pace) -> bool {
-        let Some(number) = self.of[pace.head] else {
-            return false;
-        };
-        let region = &self.regions[number];
-        let mut blocks = control.between(pace.branch).into_iter();
-        region.head == pace.head
-            && region.again == Some(pace.branch)
-            && matches!(region.exit, Exit::To(_))
-            && blocks.all(|block| self.of[block] == Some(number))
-    }
-
     /// Whether a way from one block to another stays in the region of the first.
     pub fn stays(&self, from: usize, to: usize) -> bool {
         let inside = |region| self.leads_inside(region, to);
-        self.of[from].is_some_and(inside) && !self.decides(from) && !self.goes_again(from, to)
-    }
-
-    /// Whether a way leads back to the head of a region, for one more time through it.
-    pub fn goes_again(&self, from: usize, to: usize) -> bool {
-        self.of[from].is_some_and(|region| {
-            let region = &self.regions[region];
-            region.again == Some(from) && region.head == to
-        })
+        self.of[from].is_some_and(inside) && !self.decides(from)
     }
 
     /// By block, whether groups come to it once in their region, and the region has few accesses to
@@ -224,9 +174,7 @@ impl Regions {
 /// The blocks of a body, with what regions ask about them.
 struct Blocks<'a> {
     body: &'a Body,
-    /// But for the ways back of `paces`.
-    successors: Vec<Vec<usize>>,
-    paces: &'a [Pace],
+    successors: &'a [Vec<usize>],
     predecessors: Vec<Vec<usize>>,
     first: &'a [usize],
     block_of: &'a [usize],
@@ -239,16 +187,8 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn of(
-        body: &'a Body,
-        control: &'a Control,
-        places: &[usize],
-        paces: &'a [Pace],
-    ) -> Option<Blocks<'a>> {
-        let mut successors = control.graph.successors.clone();
-        for pace in paces {
-            successors[pace.branch].retain(|to| *to != pace.head);
-        }
+    fn of(body: &'a Body, control: &'a Control, places: &[usize]) -> Option<Blocks<'a>> {
+        let successors = &control.graph.successors;
         let count = successors.len();
         let mut predecessors = vec![vec![]; count];
         let mut reached = vec![false; count];
@@ -282,7 +222,6 @@ impl<'a> Blocks<'a> {
         Some(Blocks {
             body,
             successors,
-            paces,
             predecessors,
             first: &control.first,
             block_of: &control.graph.block_of,
@@ -497,7 +436,6 @@ impl<'a> Blocks<'a> {
                         head,
                         wait: None,
                         brings: true,
-                        again: None,
                         exit: Exit::To(Target::Region(to)),
                         live: live[head].clone(),
                         touches: loads.clone(),
@@ -589,10 +527,6 @@ impl<'a> Blocks<'a> {
                 }
             }
         }
-        let again = self.paces.iter().find(|pace| pace.head == head);
-        if again.is_some() {
-            behind.extend(live[head].iter().copied());
-        }
         if head == 0 {
             // What is read before it is written is zero.
             writes.extend(live[0].iter().copied());
@@ -612,7 +546,6 @@ impl<'a> Blocks<'a> {
             wait: self.waits[head],
             brings: false,
             exit,
-            again: again.map(|pace| pace.branch),
             loads: loads.collect(),
             live,
             stores: stores.collect(),

@@ -320,8 +320,7 @@ fn loops_in_step() {
                 bar.sync 0; st.shared.u32 [tile], %r4;"
             ))
             .expect("it has a plan");
-            let regions = plan.regions.as_ref().expect("it waits");
-            regions.regions.iter().any(|region| region.again.is_some())
+            !plan.paces.is_empty()
         })
     };
     assert!(in_step("add.u32 %r2, %r2, 64; setp.lt.u32 %p1, %r2, %r1;"));

@@ -10,7 +10,7 @@ use std::fmt;
 use ptx::ast::Type;
 
 use super::control::{Control, compared};
-use super::{Apart, Class, Exit, Regions, Way, classes};
+use super::{Apart, Class, Exit, Pace, Regions, Way, classes};
 use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -83,6 +83,15 @@ impl Wide {
         wide.regions.contains(&true).then_some(wide)
     }
 
+    /// Regions with these loops have no wide form.
+    pub(super) fn leave_out(&mut self, regions: &Regions, paces: &[Pace]) {
+        for pace in paces {
+            self.regions[pace.region] = false;
+            self.resumes
+                .retain(|resume| regions.of[resume.block] != Some(pace.region));
+        }
+    }
+
     /// The blocks of a region where threads may not agree; `None` if it has no wide form.
     fn resumes_in(&self, narrow: &Narrow<'_>, number: usize) -> Option<Vec<Resume>> {
         let Narrow {
@@ -93,7 +102,7 @@ impl Wide {
             apart,
         } = narrow;
         let region = &regions.regions[number];
-        if region.brings || region.again.is_some() {
+        if region.brings {
             return None;
         }
         let blocks = (0..control.first.len()).filter(|block| regions.of[*block] == Some(number));

@@ -156,7 +156,7 @@ impl Lower<'_> {
         if let Some(parts) = self.is_known_to_part(region) {
             return parts;
         }
-        if self.a_region(region).again.is_some() {
+        if self.lanes().plan.is_in_step(region) {
             return true; // groups do not all go through it as often
         }
         let (steps, body) = (self.steps_of(region), self.body);

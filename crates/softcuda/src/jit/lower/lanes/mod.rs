@@ -93,8 +93,8 @@ const WARP: i32 = 24;
 const LANDING: i32 = 16;
 /// In the slot, in rounds: not 0 once a group's threads went on by themselves.
 const FAILED: i32 = 20;
-/// In the slot, in a region that groups go through in step: whether a group goes again, and whether
-/// groups have gone through it before.
+/// In the slot, in a region with loops that groups go through in step: whether a group goes again,
+/// and whether all have begun.
 const AGAIN: i32 = 28;
 /// In the slot: where each thread stands.
 const STANDS: i32 = 32;

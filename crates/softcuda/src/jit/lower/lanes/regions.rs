@@ -10,7 +10,8 @@
 //! done:   on to the next region, see [`together`](super::together)
 //! ```
 //!
-//! A region that groups go through in step begins again at `warps`, as long as a group `goes again`.
+//! A region with loops that groups go through in [step](crate::jit::spmd::Pace) begins again at
+//! `warps`, as long as a group goes again: it keeps what it needs, and begins at the loop's head.
 //!
 //! Registers that are the same in all threads of the block are variables of the function from
 //! region to region. Where threads of a group may go on by themselves in a region, the tiles have
@@ -20,7 +21,7 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
-use cranelift_frontend::Variable;
+use cranelift_frontend::{Switch, Variable};
 
 use super::chains::InChain;
 use super::meetings::Known;
@@ -32,14 +33,14 @@ use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::Step;
 use crate::jit::recompute;
-use crate::jit::spmd::{Class, Exit, Target, WIDTH};
+use crate::jit::spmd::{Class, Exit, Pace, Target, WIDTH};
 
 /// Lanes of a warp.
 pub(super) const LANES: i64 = 32;
 
-/// A group goes through its region again.
+/// A group goes again through the loop that it is in.
 const GOES: i64 = 1;
-/// Groups have gone through the region before.
+/// All groups have begun the region.
 const WENT: i64 = 2;
 
 /// Which part of an operation that waits is lowered for a group.
@@ -95,6 +96,8 @@ pub(in crate::jit::lower) struct Turns {
     pub dispatch: Block,
     /// Where threads have turns one by one.
     pub over: Block,
+    /// By loop that groups go through in step, where one comes that goes again.
+    pub again: Vec<Block>,
 }
 
 /// Where the parts of a region begin.
@@ -111,8 +114,6 @@ pub(in crate::jit::lower) struct RegionBlocks {
     pub head: Block,
     pub leave: Block,
     latch: Block,
-    /// A group is to go through it again.
-    again: Block,
     /// The warp is done.
     pub over: Block,
     /// All warps are.
@@ -160,7 +161,6 @@ impl Lower<'_> {
                 head: block(),
                 leave: block(),
                 latch: block(),
-                again: block(),
                 over: block(),
                 done: block(),
                 past: block(),
@@ -182,14 +182,17 @@ impl Lower<'_> {
 
     /// Where a group goes from one block to another.
     pub(super) fn way_to(&mut self, from: usize, to: usize) -> Block {
-        let (stays, again) = match &self.lanes().plan.regions {
-            Some(regions) => (regions.stays(from, to), regions.goes_again(from, to)),
-            None => (true, false),
-        };
-        if again {
-            let region = self.turns().region;
-            return self.turns().regions[region].again;
+        let paces = &self.lanes().plan.paces;
+        let again = paces
+            .iter()
+            .position(|pace| (pace.branch, pace.head) == (from, to));
+        if let Some(number) = again {
+            return self.turns().again[number];
         }
+        let stays = match &self.lanes().plan.regions {
+            Some(regions) => regions.stays(from, to),
+            None => true,
+        };
         match stays {
             true => self.lanes().group_blocks[to],
             false => {
@@ -450,45 +453,79 @@ impl Lower<'_> {
         rounds.expect("tiles are of rounds").places_of(registers)
     }
 
-    /// In step: begins with the groups that are to go through a region again; with all, the first
-    /// time. A group that does not say so is done.
+    /// In a region with loops in step: a group begins; but once all have, one goes on with the next
+    /// turn of the loop that it is in, if it is in any.
     fn begin_in_step(&mut self, region: usize) {
-        if self.a_region(region).again.is_none() {
+        let paces = self.paces_of(region);
+        if paces.is_empty() {
             return;
         }
         let latch = self.turns().regions[region].latch;
         let slot = self.lanes().slot;
         let went = self.b.ins().stack_load(types::I32, slot, AGAIN);
         let went = self.b.ins().band_imm(went, WENT);
-        let (asks, goes) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(went, asks, &[], goes, &[]);
+        let (asks, begins, done) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        self.b.ins().brif(went, asks, &[], begins, &[]);
+
         self.b.switch_to_block(asks);
-        let again = self.load_group_word(offset_of!(Tile, decisions));
-        self.b.ins().brif(again, goes, &[], latch, &[]);
-        self.b.switch_to_block(goes);
+        let again = self.load_group_word(offset_of!(Tile, again));
         let no = self.b.ins().iconst(types::I32, 0);
-        self.store_group_word(no, offset_of!(Tile, decisions));
+        self.store_group_word(no, offset_of!(Tile, again));
+        let mut switch = Switch::new();
+        let blocks: Vec<Block> = paces.iter().map(|_| self.b.create_block()).collect();
+        for ((number, _), block) in paces.iter().zip(&blocks) {
+            switch.set_entry(*number as u128 + 1, *block);
+        }
+        switch.emit(&mut self.b, again, done);
+        self.b.switch_to_block(done);
+        self.b.ins().jump(latch, &[]);
+        for ((_, pace), block) in paces.iter().zip(blocks) {
+            self.b.switch_to_block(block);
+            self.take_kept(&pace.takes);
+            let head = self.lanes().group_blocks[pace.head];
+            self.b.ins().jump(head, &[]);
+        }
+
+        self.b.switch_to_block(begins);
+        let no = self.b.ins().iconst(types::I32, 0);
+        self.store_group_word(no, offset_of!(Tile, again));
     }
 
-    /// In step: a group goes through its region again.
+    /// The loops that groups go through in step in a region, with their numbers.
+    fn paces_of(&mut self, region: usize) -> Vec<(usize, Pace)> {
+        let paces = self.lanes().plan.paces.iter().cloned().enumerate();
+        paces.filter(|(_, pace)| pace.region == region).collect()
+    }
+
+    /// Where groups go again through loops in step of a region, and first keep what they need.
     fn lower_again(&mut self, region: usize) {
-        let blocks = self.turns().regions[region];
-        self.b.switch_to_block(blocks.again);
-        if self.a_region(region).again.is_some() {
+        for (number, pace) in self.paces_of(region) {
+            let (again, latch) = (
+                self.turns().again[number],
+                self.turns().regions[region].latch,
+            );
+            self.b.switch_to_block(again);
             self.set_form(Form::Once);
-            let yes = self.b.ins().iconst(types::I32, 1);
-            self.store_group_word(yes, offset_of!(Tile, decisions));
+            for (register, place) in self.places_of(&pace.keeps) {
+                self.keep_of_group(register, place);
+            }
+            let number = self.b.ins().iconst(types::I32, number as i64 + 1);
+            self.store_group_word(number, offset_of!(Tile, again));
             let slot = self.lanes().slot;
             let before = self.b.ins().stack_load(types::I32, slot, AGAIN);
             let goes = self.b.ins().bor_imm(before, GOES);
             self.b.ins().stack_store(goes, slot, AGAIN);
+            self.b.ins().jump(latch, &[]);
         }
-        self.b.ins().jump(blocks.leave, &[]);
     }
 
-    /// In step: all groups are done with a region, or go through it again.
+    /// All groups are done with a region, or have done a turn of a loop in step.
     fn end_in_step(&mut self, region: usize) {
-        if self.a_region(region).again.is_none() {
+        if !self.lanes().plan.is_in_step(region) {
             return;
         }
         let blocks = self.turns().regions[region];
@@ -569,7 +606,7 @@ impl Lower<'_> {
             let no = self.b.ins().iconst(types::I32, 0);
             self.b.ins().stack_store(no, slot, FAILED);
         }
-        if self.a_region(region).again.is_some() {
+        if self.lanes().plan.is_in_step(region) {
             let slot = self.lanes().slot;
             let first = self.b.ins().iconst(types::I32, 0);
             self.b.ins().stack_store(first, slot, AGAIN);

@@ -19,7 +19,7 @@ use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::{Class, Exit, Region, Target, Way, compared};
+use crate::jit::spmd::{Class, Exit, Target, Way, compared};
 
 /// The most steps up to the branch.
 const MOST_STEPS: usize = 12;
@@ -161,8 +161,8 @@ impl Lower<'_> {
     /// The same, but for what a group brings to what comes next.
     fn leading_branch(&mut self, region: usize) -> Option<Skip> {
         let (head, wait, _) = self.region(region);
-        let Region { brings, again, .. } = *self.a_region(region);
-        if region == 0 || brings || again.is_some() {
+        let in_step = self.lanes().plan.is_in_step(region);
+        if region == 0 || self.a_region(region).brings || in_step {
             return None;
         }
         let may_part = self.may_part(region);
@@ -264,8 +264,8 @@ impl Lower<'_> {
         let mut stores = self.a_region(region).stores.clone();
         self.take_out_of_block(&mut stores);
         let keeps = !self.places_of(&stores).is_empty();
-        let Region { brings, again, .. } = *self.a_region(region);
-        if keeps || brings || again.is_some() || self.may_part(region) {
+        let in_step = self.lanes().plan.is_in_step(region);
+        if keeps || self.a_region(region).brings || in_step || self.may_part(region) {
             return false;
         }
         let brings_nothing = match exit {
