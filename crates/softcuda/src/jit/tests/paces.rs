@@ -42,7 +42,7 @@ fn sums(turn: &str) -> String {
         mad.lo.u32 %r10, %r13, 77, %r10;
         st.shared.u32 [%r11], %r10; bar.sync 0;
         mov.u32 %r11, s; ld.shared.u32 %r7, [%r11]; ld.shared.u32 %r8, [%r11+28];
-        add.u32 %r9, %r7, %r8; mad.lo.u32 %r9, %r9, 5, %r10; mad.lo.u32 %r9, %r9, 3, %r4;"
+        add.u32 %r9, %r7, %r8; mad.lo.u32 %r9, %r9, 5, %r10;"
     )
 }
 
