@@ -1,8 +1,9 @@
 //! Branches from which the threads of a group go on one after the other to where they join, in code
-//! of one thread that lies within the group's: where they go their ways by what they have loaded, and
-//! access memory at any place, as along the rows of a sparse matrix.
+//! of one thread that lies within the group's: where they go their ways by what they have loaded,
+//! and access memory at any place, as along the rows of a sparse matrix.
 //!
-//! There, vectors gain nothing: their elements are put together and taken apart again for each access.
+//! There, vectors gain nothing: their elements are put together and taken apart again for each
+//! access.
 //!
 //! At other branches over few steps, they do so where they do not agree.
 

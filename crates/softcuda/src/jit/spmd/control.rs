@@ -22,7 +22,10 @@ impl Control {
     /// The blocks of a body. Threads may have to go on by themselves where `parts` says so of a
     /// step that [widens](crate::jit::decode::Operation::widens).
     pub fn of(body: &Body, parts: impl Fn(usize) -> bool) -> Control {
-        let waits = |at: usize| matches!(&body.steps[at], Step::Instruction(step) if step.operation.waits());
+        let waits = |at: usize| match &body.steps[at] {
+            Step::Instruction(step) => step.operation.waits(),
+            Step::Label(_) => false,
+        };
         let any = (0..body.steps.len()).any(waits);
         let cuts = |at: usize| match &body.steps[at] {
             Step::Instruction(instruction) => {

@@ -11,11 +11,11 @@
 //! | varying | a value for each thread: vectors, or as many scalars |
 //!
 //! Where threads do not agree at a branch over few steps, the group does these by masks, see
-//! [`Masked`]; or, in a body that waits, one thread after the other does them, see [`Apart`]. At other
-//! branches they part: each goes on by itself, in the compiled code of one
-//! thread, to where the ways [join](Plan::join) again; there the group goes on. So a value that is
-//! written under a branch is as uniform as what it is computed from. What threads write between
-//! parting and joining varies where they join.
+//! [`Masked`]; or, in a body that waits, one thread after the other does them, see [`Apart`]. At
+//! other branches they part: each goes on by itself, in the compiled code of one thread, to where
+//! the ways [join](Plan::join) again; there the group goes on. So a value that is written under a
+//! branch is as uniform as what it is computed from. What threads write between parting and joining
+//! varies where they join.
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
 //! run through one after the other, and the block goes on to the next. Short regions have a second

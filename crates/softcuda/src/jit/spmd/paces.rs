@@ -148,8 +148,8 @@ impl Judge<'_> {
         Some((pace, blocks))
     }
 
-    /// Whether a block ends with a branch by a number that counts up from thread to thread, compared
-    /// with one that is the same in all: threads mostly go round as often as each other.
+    /// Whether a block ends with a branch by a number that counts up from thread to thread, and is
+    /// compared with one that is the same in all: threads mostly go round as often as each other.
     fn counts(&self, branch: usize, classes: &[Class]) -> bool {
         let class = |arg: &Arg| match arg {
             Arg::Reg(register) => classes[register.0 as usize],

@@ -18,7 +18,7 @@ use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::Apart;
 
 impl Lower<'_> {
-    /// The threads of a group go on one after the other from a branch, to where they join. Fills the
+    /// The threads of a group go on one after the other from a branch to where they join. Fills the
     /// builder's block.
     pub(super) fn go_apart(&mut self, apart: &Apart, at: usize, branch: &Instruction) {
         let region = self.turns().region;

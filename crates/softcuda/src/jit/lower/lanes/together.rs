@@ -257,7 +257,10 @@ impl Lower<'_> {
                 .regions
                 .iter()
                 .flat_map(|all| &all.regions);
-            let leads = |exit: Exit| matches!(exit, Exit::Branch { taken, falls, .. } if [taken, falls].contains(&target));
+            let leads = |exit: Exit| match exit {
+                Exit::Branch { taken, falls, .. } => [taken, falls].contains(&target),
+                Exit::To(_) => false,
+            };
             if !barrier && !all.map(|region| region.exit).any(leads) {
                 continue;
             }
