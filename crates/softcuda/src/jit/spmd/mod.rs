@@ -211,7 +211,8 @@ impl Plan {
                 // Where wide groups give up, groups seldom part.
                 for (block, apart) in apart.iter_mut().enumerate() {
                     let is_wide = all.of[block].is_some_and(|region| wide.regions[region]);
-                    if is_wide && !cfg!(test) {
+                    let seldom = apart.as_ref().is_some_and(|apart| !apart.always);
+                    if is_wide && seldom && !cfg!(test) {
                         *apart = None;
                     }
                 }
