@@ -304,8 +304,8 @@ fn the_last_branch_decides() {
     assert_eq!(exits.iter().filter(decides).count(), 1, "{exits:?}");
 }
 
-/// A loop by thread numbers over memory, with a barrier behind it, is a region in step; not one by
-/// what was loaded, or with a wait.
+/// Groups go in step through a loop over memory by thread numbers; not through one by what was
+/// loaded, or with a wait.
 #[test]
 fn loops_in_step() {
     let in_step = |turn: &str| {
