@@ -372,8 +372,14 @@ pub(super) fn isa() -> Result<OwnedTargetIsa, String> {
             ("use_colocated_libcalls", "false"),
             ("unwind_info", "false"),
             ("enable_probestack", "false"),
-            // Code of ours that is wrong is not run: the kernel is compiled without vectors.
-            ("enable_verifier", "true"),
+            (
+                "enable_verifier",
+                if cfg!(debug_assertions) {
+                    "true"
+                } else {
+                    "false"
+                },
+            ),
         ] {
             flags.set(name, value).map_err(|error| error.to_string())?;
         }

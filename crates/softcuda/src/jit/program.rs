@@ -242,6 +242,15 @@ pub(crate) struct Instruction {
     pub operation: Box<dyn Operation>,
 }
 
+impl Instruction {
+    /// Whether it reads or writes a register, or is guarded by it.
+    pub fn touches(&self, register: RegId) -> bool {
+        let guard = self.guard.map(|(guard, _)| guard);
+        let mut touched = self.reads.iter().chain(&self.writes).chain(&guard);
+        touched.any(|touched| *touched == register)
+    }
+}
+
 /// Symbols that a body names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Uses {

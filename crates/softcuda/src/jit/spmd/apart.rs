@@ -7,11 +7,12 @@
 //!
 //! At other branches over few steps, they do so where they do not agree.
 
-use super::control::{Control, compared};
+use super::control::compared;
+use super::facts::Facts;
 use super::teams::Teams;
 use super::{Class, Regions, Way};
 use crate::jit::decode::{Arg, Flow, RegId};
-use crate::jit::program::{Body, Instruction, Step};
+use crate::jit::program::Instruction;
 
 /// The most steps between a branch and where its ways join, if threads that do not agree go on one
 /// after the other.
@@ -35,11 +36,7 @@ pub(crate) struct Apart {
 
 /// What the branches are judged by.
 pub(super) struct Judge<'a> {
-    pub body: &'a Body,
-    pub control: &'a Control,
-    pub classes: &'a [Class],
-    pub ways: &'a [Way],
-    pub live: &'a [Vec<RegId>],
+    pub facts: Facts<'a>,
     pub regions: &'a Regions,
     pub teams: &'a Teams,
 }
@@ -47,7 +44,7 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// By block, what threads do one after the other from its end on.
     pub fn all(&self) -> Vec<Option<Apart>> {
-        let count = self.control.joins.len();
+        let count = self.facts.control.joins.len();
         let mut left = MOST_IN_ALL;
         let mut all: Vec<Option<Apart>> = vec![None; count];
         for branch in 0..count {
@@ -59,7 +56,10 @@ impl Judge<'_> {
                 continue;
             };
             if !apart.always {
-                let steps = apart.blocks.iter().map(|block| self.steps(*block).count());
+                let steps = apart
+                    .blocks
+                    .iter()
+                    .map(|block| self.facts.steps(*block).count());
                 let steps = steps.sum::<usize>();
                 match left.checked_sub(steps).filter(|_| steps <= MOST_STEPS) {
                     Some(rest) => left = rest,
@@ -71,9 +71,9 @@ impl Judge<'_> {
         all
     }
 
-    /// By block, whether groups never come to it.
+    /// By block, whether groups never come to it but by masks.
     pub fn unreached(&self, apart: &[Option<Apart>]) -> Vec<bool> {
-        let successors = &self.control.graph.successors;
+        let successors = &self.facts.control.graph.successors;
         let mut unreached = vec![true; successors.len()];
         let heads = self.regions.regions.iter().map(|region| region.head);
         let mut work: Vec<usize> = heads.collect();
@@ -92,29 +92,20 @@ impl Judge<'_> {
         unreached
     }
 
-    fn steps(&self, block: usize) -> impl Iterator<Item = (usize, &Instruction)> {
-        let of = &self.control.graph.block_of;
-        let steps = (self.control.first[block]..of.len()).take_while(move |at| of[*at] == block);
-        steps.filter_map(|at| match &self.body.steps[at] {
-            Step::Instruction(instruction) => Some((at, instruction)),
-            Step::Label(_) => None,
-        })
-    }
-
     fn apart(&self, branch: usize) -> Option<Apart> {
         // Tests want both.
-        if cfg!(test) && self.body.steps.len() % 8 >= 4 {
+        if cfg!(test) && self.facts.body.steps.len() % 8 >= 4 {
             return None;
         }
-        let join = self.control.joins[branch]?;
-        let (at, last) = self.steps(branch).last()?;
+        let join = self.facts.control.joins[branch]?;
+        let (at, last) = self.facts.steps(branch).last()?;
         let (guard, _) = last.guard?;
         let jumps = matches!(last.operation.flow(), Flow::Jump(_));
-        let varies = self.classes[guard.0 as usize] == Class::Varying;
+        let varies = self.facts.class(guard) == Class::Varying;
         if !jumps || !varies || self.regions.decides(branch) {
             return None;
         }
-        let mut blocks = self.control.between(branch);
+        let mut blocks = self.facts.control.between(branch);
         blocks.sort_unstable();
         let region = self.regions.of[branch];
         let inside =
@@ -122,19 +113,19 @@ impl Judge<'_> {
         if !blocks.iter().all(inside) {
             return None;
         }
-        let steps = || blocks.iter().flat_map(|block| self.steps(*block));
+        let steps = || blocks.iter().flat_map(|block| self.facts.steps(*block));
         if !steps().all(|(_, step)| self.can(step)) {
             return None;
         }
         let each = |way: &Way| *way == Way::Each;
         let together = |way: &Way| matches!(way, Way::Vector | Way::Row);
         let count =
-            |is: &dyn Fn(&Way) -> bool| steps().filter(|(at, _)| is(&self.ways[*at])).count();
+            |is: &dyn Fn(&Way) -> bool| steps().filter(|(at, _)| is(&self.facts.ways[*at])).count();
         let (each, together) = (count(&each), count(&together));
         let pays = each > 0 && (each > together || cfg!(test));
         let differs = |is: fn(&Self, RegId) -> bool| self.compares(at, guard, is);
-        let by_thread = |l: &Self, register: RegId| l.class(register) == Class::Varying;
-        let by_block = |l: &Self, register| match l.class(register) {
+        let by_thread = |l: &Self, register: RegId| l.facts.class(register) == Class::Varying;
+        let by_block = |l: &Self, register| match l.facts.class(register) {
             Class::Affine(_) => false,
             _ => !l.teams.is_same(register),
         };
@@ -144,24 +135,18 @@ impl Judge<'_> {
             return None;
         }
         let touches = |register: &RegId| {
-            *register == guard
-                || steps().any(|(_, step)| {
-                    let is_guard = |(guard, _)| guard == *register;
-                    step.reads.contains(register)
-                        || step.writes.contains(register)
-                        || step.guard.is_some_and(is_guard)
-                })
+            *register == guard || steps().any(|(_, step)| step.touches(*register))
         };
-        let successors = self.control.graph.successors[branch].iter();
+        let successors = self.facts.control.graph.successors[branch].iter();
         let mut takes: Vec<RegId> = successors
-            .flat_map(|to| self.live[*to].iter().copied())
+            .flat_map(|to| self.facts.live[*to].iter().copied())
             .chain([guard])
             .filter(|register| touches(register))
             .collect();
         takes.sort_unstable_by_key(|register| register.0);
         takes.dedup();
         let written = |register: &RegId| steps().any(|(_, step)| step.writes.contains(register));
-        let leaves = self.live[join].iter().copied().filter(written);
+        let leaves = self.facts.live[join].iter().copied().filter(written);
         Some(Apart {
             always,
             leaves: leaves.collect(),
@@ -171,13 +156,9 @@ impl Judge<'_> {
         })
     }
 
-    fn class(&self, register: RegId) -> Class {
-        self.classes[register.0 as usize]
-    }
-
     /// Whether a guard compares a register that `is` so.
     fn compares(&self, at: usize, guard: RegId, is: fn(&Self, RegId) -> bool) -> bool {
-        let Some((_, a, b)) = compared(self.body, at, guard) else {
+        let Some((_, a, b)) = compared(self.facts.body, at, guard) else {
             return false;
         };
         [a, b].iter().any(|arg| match arg {

@@ -4,11 +4,11 @@
 //!
 //! That is cheaper than letting threads go on one by one where there are few steps.
 
-use super::control::Control;
+use super::facts::Facts;
 use super::regions::Regions;
 use super::{Class, Way};
 use crate::jit::decode::{Flow, RegId};
-use crate::jit::program::{Body, Instruction, Step};
+use crate::jit::program::Instruction;
 
 /// The most steps between a branch and where its ways join.
 const MOST_STEPS: usize = 48;
@@ -50,11 +50,7 @@ impl Loop {
 
 /// What the branches are judged by.
 pub(super) struct Judge<'a> {
-    pub body: &'a Body,
-    pub control: &'a Control,
-    pub classes: &'a [Class],
-    pub ways: &'a [Way],
-    pub live: &'a [Vec<RegId>],
+    pub facts: Facts<'a>,
     pub regions: Option<&'a Regions>,
 }
 
@@ -62,7 +58,7 @@ impl Judge<'_> {
     /// By block, what is done by masks if threads part at its end.
     pub fn all(&self) -> Vec<Option<Masked>> {
         let mut left = MOST_IN_ALL;
-        let count = self.control.joins.len();
+        let count = self.facts.control.joins.len();
         let mut all: Vec<Option<Masked>> = vec![None; count];
         for branch in 0..count {
             if all[branch].is_some() {
@@ -86,7 +82,10 @@ impl Judge<'_> {
             };
             let inner = if shared.is_some() { inner } else { vec![] };
             let masked = shared.unwrap_or(masked);
-            let steps = masked.blocks.iter().map(|block| self.steps(*block).count());
+            let steps = masked
+                .blocks
+                .iter()
+                .map(|block| self.facts.steps(*block).count());
             let Some(rest) = left.checked_sub(steps.sum()) else {
                 continue;
             };
@@ -98,27 +97,18 @@ impl Judge<'_> {
         all
     }
 
-    fn steps(&self, block: usize) -> impl Iterator<Item = (usize, &Instruction)> {
-        let of = &self.control.graph.block_of;
-        let steps = (self.control.first[block]..of.len()).take_while(move |at| of[*at] == block);
-        steps.filter_map(|at| match &self.body.steps[at] {
-            Step::Instruction(instruction) => Some((at, instruction)),
-            Step::Label(_) => None,
-        })
-    }
-
     /// What is done by masks if threads part at the end of a block, or of some in between.
     fn masked(&self, branch: usize, inner: &[usize]) -> Option<Masked> {
-        let join = self.control.joins[branch]?;
-        let (_, last) = self.steps(branch).last()?;
+        let join = self.facts.control.joins[branch]?;
+        let (_, last) = self.facts.steps(branch).last()?;
         let (guard, _) = last.guard?;
-        let varies = self.classes[guard.0 as usize] == Class::Varying;
+        let varies = self.facts.class(guard) == Class::Varying;
         let jumps = matches!(last.operation.flow(), Flow::Jump(_));
         let decides = self.regions.is_some_and(|all| all.decides(branch));
         if !varies || !jumps || decides {
             return None;
         }
-        let mut blocks = self.control.between(branch);
+        let mut blocks = self.facts.control.between(branch);
         blocks.sort_unstable();
         if blocks.len() > MOST_BLOCKS {
             return None;
@@ -127,17 +117,18 @@ impl Judge<'_> {
             self.regions
                 .is_none_or(|all| all.of[*block] == all.of[branch] && !all.decides(*block))
         };
-        let steps = blocks.iter().map(|block| self.steps(*block).count());
+        let steps = blocks.iter().map(|block| self.facts.steps(*block).count());
         if steps.sum::<usize>() > MOST_STEPS || !blocks.iter().all(one_region) {
             return None;
         }
-        if !blocks
-            .iter()
-            .all(|block| self.steps(*block).all(|(at, step)| self.can(at, step)))
-        {
+        if !blocks.iter().all(|block| {
+            self.facts
+                .steps(*block)
+                .all(|(at, step)| self.can(at, step))
+        }) {
             return None;
         }
-        let ways = Ways::of(&self.control.graph.successors, branch, inner, blocks);
+        let ways = Ways::of(&self.facts.control.graph.successors, branch, inner, blocks);
         let in_loops = ways
             .loops
             .iter()
@@ -150,13 +141,13 @@ impl Judge<'_> {
             let others = ways.others(number);
             let elsewhere = |register: &RegId| {
                 let mut others = others.iter();
-                self.live[join].contains(register)
-                    || others.any(|other| self.live[ways.blocks[*other]].contains(register))
+                self.facts.live[join].contains(register)
+                    || others.any(|other| self.facts.live[ways.blocks[*other]].contains(register))
             };
             let mut needed: Vec<RegId> = vec![];
-            for (_, step) in self.steps(*block) {
+            for (_, step) in self.facts.steps(*block) {
                 for register in step.writes.iter().filter(|register| elsewhere(register)) {
-                    if self.classes[register.0 as usize] != Class::Varying {
+                    if self.facts.class(*register) != Class::Varying {
                         return None; // it has one place for all threads
                     }
                     if !needed.contains(register) {
@@ -180,8 +171,9 @@ impl Judge<'_> {
     /// each by itself: where all is done in vectors. Loops over memory mostly end for all threads
     /// at once, and would only be there twice.
     fn pays(&self, blocks: &[usize]) -> bool {
-        let mut steps = blocks.iter().flat_map(|block| self.steps(*block));
-        let in_vectors = |(at, _)| matches!(self.ways[at], Way::Vector | Way::Once | Way::Control);
+        let mut steps = blocks.iter().flat_map(|block| self.facts.steps(*block));
+        let in_vectors =
+            |(at, _)| matches!(self.facts.ways[at], Way::Vector | Way::Once | Way::Control);
         // Tests want all that can be.
         cfg!(test) || steps.all(in_vectors)
     }
@@ -189,7 +181,8 @@ impl Judge<'_> {
     /// Whether a step can be done for some threads of a group.
     fn can(&self, at: usize, step: &Instruction) -> bool {
         let operation = &step.operation;
-        let narrow = |register: &RegId| self.body.tables.registers[register.0 as usize].size() <= 8;
+        let narrow =
+            |register: &RegId| self.facts.body.tables.registers[register.0 as usize].size() <= 8;
         let jumps = matches!(operation.flow(), Flow::Next | Flow::Jump(_));
         if !jumps || operation.waits() || operation.polls() || operation.faults() {
             return false;
@@ -200,7 +193,7 @@ impl Judge<'_> {
         let free = operation.pure() || operation.loads_parameter();
         step.guard.is_none()
             && step.writes.iter().all(narrow)
-            && match self.ways[at] {
+            && match self.facts.ways[at] {
                 // One of those that come here accesses memory for all; where threads wait, each has
                 // a context, which says of a fault whose it is.
                 Way::Once => free || self.regions.is_some() && operation.weak_access().is_some(),

@@ -27,6 +27,7 @@
 mod apart;
 mod classes;
 mod control;
+mod facts;
 mod masks;
 mod paces;
 mod regions;
@@ -42,6 +43,7 @@ use super::decode::{Callee, Flow, RegId};
 use super::liveness;
 use super::program::{Body, Function, Step};
 use control::Control;
+use facts::Facts;
 
 pub(crate) use apart::Apart;
 pub(crate) use classes::{in_rows, in_vectors};
@@ -157,8 +159,8 @@ pub(crate) struct Plan {
     pub paces: Vec<Pace>,
     /// By block of such a body, what threads do one after the other from its end on.
     pub apart: Vec<Option<Apart>>,
-    /// By block of such a body, whether groups never come to it.
-    pub unreached: Vec<bool>,
+    /// By block of such a body, whether groups never come to it but by masks.
+    unreached: Vec<bool>,
 }
 
 impl Plan {
@@ -176,36 +178,35 @@ impl Plan {
         let live = liveness::live_in(body, &control.graph)?;
         let places = analysis::waits_in_rounds(body);
         let teams = teams::Teams::of(body, &control, &known.classes);
+        let facts = Facts {
+            body,
+            control: &control,
+            classes: &known.classes,
+            ways: &ways,
+            live: &live,
+        };
         let (mut regions, mut apart, mut unreached) = (None, vec![], vec![]);
         let (mut wide, mut paces) = (None, vec![]);
         if !places.is_empty() {
             let all = Regions::of(body, &control, &live, &places)?;
             let judge = apart::Judge {
-                body,
-                control: &control,
-                classes: &known.classes,
-                ways: &ways,
-                live: &live,
+                facts,
                 regions: &all,
                 teams: &teams,
             };
             apart = judge.all();
             unreached = judge.unreached(&apart);
             wide = Wide::of(&wide::Narrow {
-                body,
-                control: &control,
-                live: &live,
+                facts,
                 regions: &all,
                 apart: &apart,
             });
             let judge = paces::Judge {
-                body,
-                control: &control,
-                classes: &known.classes,
-                ways: &ways,
-                live: &live,
+                facts,
+                regions: &all,
+                wide: wide.as_ref(),
             };
-            paces = judge.all(&all, wide.as_ref());
+            paces = judge.all();
             if let Some(wide) = &mut wide {
                 wide.leave_out(&all, &paces);
                 // Where wide groups give up, groups seldom part.
@@ -220,11 +221,7 @@ impl Plan {
             regions = Some(all);
         }
         let judge = masks::Judge {
-            body,
-            control: &control,
-            classes: &known.classes,
-            ways: &ways,
-            live: &live,
+            facts,
             regions: regions.as_ref(),
         };
         let masked = judge.all();
@@ -293,6 +290,17 @@ impl Plan {
     pub fn live_at_paces(&self) -> impl Iterator<Item = &[RegId]> {
         let heads = self.paces.iter().map(|pace| pace.head);
         heads.map(|head| &self.live[head][..])
+    }
+
+    /// Whether groups never come to a block but by masks: there is no code for all their threads.
+    pub fn is_unreached(&self, block: usize) -> bool {
+        self.unreached.get(block) == Some(&true)
+    }
+
+    /// Whether groups may come to a block by masks.
+    pub fn is_by_masks(&self, block: usize) -> bool {
+        let mut masked = self.masked.iter().flatten();
+        masked.any(|masked| masked.blocks.contains(&block))
     }
 
     /// Whether groups go in step through a loop of a region.

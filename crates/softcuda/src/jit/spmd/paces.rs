@@ -7,10 +7,11 @@
 
 use ptx::ast::Type;
 
-use super::control::{Control, compared};
+use super::control::compared;
+use super::facts::Facts;
 use super::{Class, Regions, Way, Wide, classes};
 use crate::jit::decode::{Arg, Flow, RegId};
-use crate::jit::program::{Body, Instruction, Step};
+use crate::jit::program::{Instruction, Step};
 
 /// The fewest accesses to memory in a turn, each in places of its own: fewer the processor follows
 /// as it is.
@@ -37,20 +38,25 @@ pub(crate) struct Pace {
 
 /// What loops are judged by.
 pub(super) struct Judge<'a> {
-    pub body: &'a Body,
-    pub control: &'a Control,
-    pub classes: &'a [Class],
-    pub ways: &'a [Way],
-    pub live: &'a [Vec<RegId>],
+    pub facts: Facts<'a>,
+    pub regions: &'a Regions,
+    /// Wide groups go far enough in a turn as it is.
+    pub wide: Option<&'a Wide>,
 }
 
 impl Judge<'_> {
-    /// The loops of a body with these regions that groups do in step. Wide groups go far enough in
-    /// a turn as it is.
-    pub fn all(&self, regions: &Regions, wide: Option<&Wide>) -> Vec<Pace> {
+    /// The loops of a body that groups do in step.
+    pub fn all(&self) -> Vec<Pace> {
+        let Facts {
+            body,
+            control,
+            live,
+            ..
+        } = self.facts;
+        let regions = self.regions;
         // Threads that spin may wait for some that are behind.
         let polls = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.polls());
-        if self.body.steps.iter().any(polls) {
+        if body.steps.iter().any(polls) {
             return vec![];
         }
         let is_wide = |block: usize| {
@@ -58,15 +64,15 @@ impl Judge<'_> {
             let is_wide = |wide: &Wide| region.is_some_and(|region| wide.regions[region]);
             match cfg!(test) {
                 // Tests want both.
-                true => self.body.steps.len() % 4 < 2,
-                false => wide.is_some_and(is_wide),
+                true => body.steps.len() % 4 < 2,
+                false => self.wide.is_some_and(is_wide),
             }
         };
         let mut row = None;
         let mut all: Vec<(Pace, Vec<usize>)> = vec![];
         // A loop's branch lies behind those of the loops in it.
-        for branch in (0..self.control.graph.successors.len()).rev() {
-            let Some((pace, blocks)) = self.pace(branch, regions) else {
+        for branch in (0..control.graph.successors.len()).rev() {
+            let Some((pace, blocks)) = self.pace(branch) else {
                 continue;
             };
             // Of loops in loops, the outer one.
@@ -74,8 +80,7 @@ impl Judge<'_> {
             if inner || is_wide(pace.head) {
                 continue;
             }
-            let row =
-                row.get_or_insert_with(|| classes::of(self.body, self.control, self.live, ROW));
+            let row = row.get_or_insert_with(|| classes::of(body, control, live, ROW));
             if cfg!(test) || self.counts(branch, &row.classes) {
                 all.push((pace, blocks));
             }
@@ -83,24 +88,16 @@ impl Judge<'_> {
         all.into_iter().map(|(pace, _)| pace).collect()
     }
 
-    fn steps(&self, block: usize) -> impl Iterator<Item = (usize, &Instruction)> {
-        let of = &self.control.graph.block_of;
-        let steps = (self.control.first[block]..of.len()).take_while(move |at| of[*at] == block);
-        steps.filter_map(|at| match &self.body.steps[at] {
-            Step::Instruction(instruction) => Some((at, instruction)),
-            Step::Label(_) => None,
-        })
-    }
-
     /// The loop that a block leads back to the head of, and its blocks.
-    fn pace(&self, branch: usize, regions: &Regions) -> Option<(Pace, Vec<usize>)> {
-        let successors = &self.control.graph.successors;
-        if !self.counts(branch, self.classes) {
+    fn pace(&self, branch: usize) -> Option<(Pace, Vec<usize>)> {
+        let (facts, regions) = (self.facts, self.regions);
+        let successors = &facts.control.graph.successors;
+        if !self.counts(branch, facts.classes) {
             return None;
         }
         let mut back = successors[branch].iter().filter(|to| **to <= branch);
-        let (head, join) = (*back.next()?, self.control.joins[branch]?);
-        let blocks = self.control.between(branch);
+        let (head, join) = (*back.next()?, facts.control.joins[branch]?);
+        let blocks = facts.control.between(branch);
         let is_loop = head > 0
             && join == branch + 1
             && back.next().is_none()
@@ -115,7 +112,7 @@ impl Judge<'_> {
             })
         };
         let is_loop = is_loop && successors.iter().enumerate().all(entered);
-        let steps = || blocks.iter().flat_map(|block| self.steps(*block));
+        let steps = || blocks.iter().flat_map(|block| facts.steps(*block));
         let stays = |step: &Instruction| {
             let operation = &step.operation;
             let flows = matches!(operation.flow(), Flow::Next | Flow::Jump(_));
@@ -123,7 +120,7 @@ impl Judge<'_> {
         };
         let by_row = |(at, step): (usize, &Instruction)| {
             let access = step.operation.weak_access();
-            self.ways[at] == Way::Row && access.is_some_and(|access| !access.shared)
+            facts.ways[at] == Way::Row && access.is_some_and(|access| !access.shared)
         };
         let rows = steps().filter(|step| by_row(*step)).count();
         let enough = rows >= if cfg!(test) { 1 } else { FEWEST };
@@ -134,10 +131,10 @@ impl Judge<'_> {
         if !(is_loop && in_one && pays && steps().all(|(_, step)| stays(step))) {
             return None;
         }
-        let mut takes = self.live[head].clone();
+        let mut takes = facts.live[head].clone();
         takes.retain(|register| regions.regions[region].touches.contains(register));
         let mut keeps = takes.clone();
-        keeps.retain(|register| self.writes(regions, region, register));
+        keeps.retain(|register| self.writes(region, *register));
         let pace = Pace {
             region,
             head,
@@ -155,13 +152,13 @@ impl Judge<'_> {
             Arg::Reg(register) => classes[register.0 as usize],
             _ => Class::Uniform,
         };
-        let Some((at, last)) = self.steps(branch).last() else {
+        let Some((at, last)) = self.facts.steps(branch).last() else {
             return false;
         };
         let guard = last
             .guard
             .filter(|_| matches!(last.operation.flow(), Flow::Jump(_)));
-        let compared = guard.and_then(|(guard, _)| compared(self.body, at, guard));
+        let compared = guard.and_then(|(guard, _)| compared(self.facts.body, at, guard));
         compared.is_some_and(|(_, a, b)| {
             matches!(
                 (class(&a), class(&b)),
@@ -171,31 +168,29 @@ impl Judge<'_> {
     }
 
     /// Whether a region writes a register. Where threads start, those are zero that are read first.
-    fn writes(&self, regions: &Regions, region: usize, register: &RegId) -> bool {
-        let mut blocks = (0..regions.of.len()).filter(|block| regions.of[*block] == Some(region));
-        region == 0 && self.live[0].contains(register)
+    fn writes(&self, region: usize, register: RegId) -> bool {
+        let of = &self.regions.of;
+        let mut blocks = (0..of.len()).filter(|block| of[*block] == Some(region));
+        region == 0 && self.facts.live[0].contains(&register)
             || blocks.any(|block| {
-                let mut steps = self.steps(block);
-                steps.any(|(_, step)| step.writes.contains(register))
+                let mut steps = self.facts.steps(block);
+                steps.any(|(_, step)| step.writes.contains(&register))
             })
     }
 
     /// How many bytes each thread keeps from turn to turn that are not as in its neighbours.
     fn kept(&self, head: usize, blocks: &[usize]) -> usize {
-        let steps = || blocks.iter().flat_map(|block| self.steps(*block));
-        let kept = self.live[head].iter().filter(|register| {
-            let touches = |step: &Instruction| {
-                step.reads.contains(register) || step.writes.contains(register)
-            };
-            self.classes[register.0 as usize] == Class::Varying
-                && steps().any(|(_, step)| touches(step))
-        });
-        kept.map(
-            |register| match self.body.tables.registers[register.0 as usize] {
-                Type::Pred => 4,
-                ty => ty.size() as usize,
-            },
-        )
+        let facts = self.facts;
+        let steps = || blocks.iter().flat_map(|block| facts.steps(*block));
+        let varying = facts.live[head]
+            .iter()
+            .filter(|register| facts.class(**register) == Class::Varying);
+        let registers = &facts.body.tables.registers;
+        let kept = varying.filter(|register| steps().any(|(_, step)| step.touches(**register)));
+        kept.map(|register| match registers[register.0 as usize] {
+            Type::Pred => 4,
+            ty => ty.size() as usize,
+        })
         .sum()
     }
 }

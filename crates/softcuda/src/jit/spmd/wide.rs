@@ -9,7 +9,8 @@ use std::fmt;
 
 use ptx::ast::Type;
 
-use super::control::{Control, compared};
+use super::control::compared;
+use super::facts::Facts;
 use super::{Apart, Class, Exit, Pace, Regions, Way, classes};
 use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
@@ -49,9 +50,7 @@ pub(crate) struct Resume {
 
 /// What is known of a body.
 pub(super) struct Narrow<'a> {
-    pub body: &'a Body,
-    pub control: &'a Control,
-    pub live: &'a [Vec<RegId>],
+    pub facts: Facts<'a>,
     pub regions: &'a Regions,
     pub apart: &'a [Option<Apart>],
 }
@@ -59,14 +58,19 @@ pub(super) struct Narrow<'a> {
 impl Wide {
     /// The wide form of a body; `None` if no region has one.
     pub(super) fn of(narrow: &Narrow<'_>) -> Option<Wide> {
-        let body = narrow.body;
+        let Facts {
+            body,
+            control,
+            live,
+            ..
+        } = narrow.facts;
         // Tests want both.
         let short = match cfg!(test) {
             true => body.steps.len().is_multiple_of(2),
             false => uses_rows(body),
         };
         let width = if short { 16 } else { 32 };
-        let known = classes::of(body, narrow.control, narrow.live, width);
+        let known = classes::of(body, control, live, width);
         let ways = classes::ways(body, &known)?;
         let mut wide = Wide {
             width,
@@ -95,12 +99,16 @@ impl Wide {
     /// The blocks of a region where threads may not agree; `None` if it has no wide form.
     fn resumes_in(&self, narrow: &Narrow<'_>, number: usize) -> Option<Vec<Resume>> {
         let Narrow {
+            facts,
+            regions,
+            apart,
+        } = *narrow;
+        let Facts {
             body,
             control,
             live,
-            regions,
-            apart,
-        } = narrow;
+            ..
+        } = facts;
         let region = &regions.regions[number];
         if region.brings {
             return None;
@@ -128,11 +136,7 @@ impl Wide {
             if vectors.sum::<usize>() > MOST_LIVE {
                 return None;
             }
-            let steps = control.first[block]..body.steps.len();
-            for at in steps.take_while(|at| control.graph.block_of[*at] == block) {
-                let Step::Instruction(step) = &body.steps[at] else {
-                    continue;
-                };
+            for (at, step) in facts.steps(block) {
                 let way = self.ways[at];
                 all += self.cost(body, step, way)?;
                 useful += usize::from(matches!(way, Way::Vector | Way::Row));
@@ -218,28 +222,18 @@ impl fmt::Display for Wide {
 /// By block of a region, whether what it does must not be done again where the block begins: a
 /// store, or a whole loop.
 fn past(narrow: &Narrow<'_>, region: usize) -> Vec<bool> {
-    let Narrow {
-        body,
-        control,
-        regions,
-        ..
-    } = narrow;
-    let successors = &control.graph.successors;
+    let Narrow { facts, regions, .. } = narrow;
+    let successors = &facts.control.graph.successors;
     let loops = regions.loops(successors);
     let acts = |block: usize| {
-        let steps = control.first[block]..body.steps.len();
-        let mut steps = steps.take_while(|at| control.graph.block_of[*at] == block);
-        steps.any(|at| match &body.steps[at] {
-            Step::Instruction(step) => {
-                let operation = &step.operation;
-                let again = operation.pure()
-                    || operation.loads()
-                    || operation.loads_parameter()
-                    || operation.waits()
-                    || operation.flow() != Flow::Next;
-                !again
-            }
-            Step::Label(_) => false,
+        facts.steps(block).any(|(_, step)| {
+            let operation = &step.operation;
+            let again = operation.pure()
+                || operation.loads()
+                || operation.loads_parameter()
+                || operation.waits()
+                || operation.flow() != Flow::Next;
+            !again
         })
     };
     let mut past: Vec<bool> = loops.clone();

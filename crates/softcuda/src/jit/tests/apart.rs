@@ -113,6 +113,25 @@ fn stores_on_the_way() {
     }
 }
 
+/// A branch that others come to by masks, in a region behind a wait: there, threads part where an
+/// index wraps, and the next group finds what is the same in all of them.
+#[test]
+fn they_part_where_an_index_wraps_by_masks() {
+    let body = loaded(
+        "mov.u32 %r21, %r3; bar.sync 0;
+        setp.gt.u32 %p3, %r6, 3; not.pred %p4, %p3; @!%p4 bra over;
+        setp.ge.u32 %p1, %r6, %r7; @%p1 bra over;
+        sub.u32 %r14, %r1, 3; mul.wide.u32 %rd6, %r14, 4;
+        cvt.u32.u64 %r16, %rd6; and.b32 %r16, %r16, 63; mul.wide.u32 %rd7, %r7, 4;
+        add.u64 %rd7, %rd7, %rd2; ld.global.u32 %r15, [%rd7]; shr.u64 %rd8, %rd6, 30;
+        cvt.u32.u64 %r17, %rd8; mad.lo.u32 %r10, %r15, 31, %r17; add.u32 %r10, %r10, %r16;
+        over: add.u32 %r10, %r10, %r21;",
+    );
+    for block in BLOCKS {
+        in_any_way(&body, block, 4).expect("nothing faults");
+    }
+}
+
 /// The first thread whose access is outside is named, whatever those before it did.
 #[test]
 fn each_thread_faults_by_itself() {

@@ -8,11 +8,11 @@
 //! take what they wrote
 //! ```
 
-use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, types};
 
 use super::{Form, Kept};
 use crate::grid::context::THREAD_STRIDE;
-use crate::jit::decode::{Flow, RegId};
+use crate::jit::decode::Flow;
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
 use crate::jit::spmd::Apart;
@@ -22,14 +22,11 @@ impl Lower<'_> {
     /// builder's block.
     pub(super) fn go_apart(&mut self, apart: &Apart, at: usize, branch: &Instruction) {
         let region = self.turns().region;
-        for register in &apart.takes {
-            if !matches!(self.lanes().kept(*register), Kept::One(_)) {
-                self.leave_register(*register);
-            }
-        }
         // Who leaves nothing on its way leaves what was there.
-        for register in &apart.leaves {
-            if !apart.takes.contains(register) {
+        let leaves = apart.leaves.iter();
+        let leaves = leaves.filter(|register| !apart.takes.contains(register));
+        for register in apart.takes.iter().chain(leaves) {
+            if !matches!(self.lanes().kept(*register), Kept::One(_)) {
                 self.leave_register(*register);
             }
         }
@@ -72,7 +69,14 @@ impl Lower<'_> {
         let first = self.b.use_var(context);
         let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
         for register in &apart.takes {
-            let value = self.value_of_lane(*register, lane);
+            let first = match self.lanes().kept(*register) {
+                Kept::One(variable) => {
+                    let variable = *variable;
+                    Some(self.b.use_var(variable))
+                }
+                _ => None,
+            };
+            let value = self.left_by_group(*register, first, lane);
             let variable = self.variable(*register);
             self.b.def_var(variable, value);
         }
@@ -83,17 +87,7 @@ impl Lower<'_> {
 
         self.b.switch_to_block(ends);
         for register in &apart.leaves {
-            if matches!(self.lanes().kept(*register), Kept::One(_)) {
-                continue; // nothing between wrote it
-            }
-            let (place, slot) = (self.place(*register), self.lanes().slot);
-            let value = self.held(*register);
-            let value = self.slot_value(*register, value);
-            let bytes = self.element(*register).bytes();
-            let base = self.b.ins().stack_addr(types::I64, slot, place);
-            let offset = self.b.ins().imul_imm(lane, i64::from(bytes));
-            let to = self.b.ins().iadd(base, offset);
-            self.b.ins().store(MemFlags::trusted(), value, to, 0);
+            self.leave_for_group(*register, lane);
         }
         let less = self.b.ins().iadd_imm(left, -1);
         let rest = self.b.ins().band(left, less);
@@ -106,34 +100,6 @@ impl Lower<'_> {
         }
         let goes = self.way_in(region, apart.join);
         self.b.ins().jump(goes, &[]);
-    }
-
-    /// What a register of a group holds for a thread of this number.
-    fn value_of_lane(&mut self, register: RegId, lane: Value) -> Value {
-        let ty = self.element(register);
-        let value = match self.lanes().kept(register).clone() {
-            Kept::One(variable) => {
-                let value = self.b.use_var(variable);
-                let stride = self.lanes().plan.class(register).stride().unwrap_or(0);
-                if stride == 0 {
-                    return value;
-                }
-                let (lane, stride) = match ty {
-                    types::I64 => (lane, stride),
-                    _ => (self.b.ins().ireduce(ty, lane), i64::from(stride as i32)),
-                };
-                let more = self.b.ins().imul_imm(lane, stride);
-                return self.b.ins().iadd(value, more);
-            }
-            _ => {
-                let (place, slot) = (self.place(register), self.lanes().slot);
-                let base = self.b.ins().stack_addr(types::I64, slot, place);
-                let offset = self.b.ins().imul_imm(lane, i64::from(ty.bytes()));
-                let from = self.b.ins().iadd(base, offset);
-                self.b.ins().load(ty, MemFlags::trusted(), from, 0)
-            }
-        };
-        self.register_value(register, value)
     }
 
     /// The code of one thread, from the branch on, or from where it `begins` if that is known; it

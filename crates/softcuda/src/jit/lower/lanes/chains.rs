@@ -170,9 +170,10 @@ impl Lower<'_> {
             let decides = plan.regions.as_ref().is_some_and(|all| all.decides(block));
             let branches = step.operation.flow() != Flow::Next && step.guard.is_some_and(varies);
             let apart = plan.apart.get(block).is_some_and(Option::is_some);
-            let reached = plan.unreached.get(block) != Some(&true);
+            let together = !plan.is_unreached(block);
             let by_branch = branches && plan.masked[block].is_none() && !decides && !apart;
-            reached && (matches!(plan.ways[*at], Way::Widen { .. }) || by_branch)
+            let widens = matches!(plan.ways[*at], Way::Widen { .. });
+            together && by_branch || widens && (together || plan.is_by_masks(block))
         };
         let polls = |at: &usize| match &body.steps[*at] {
             Step::Instruction(step) => step.operation.polls(),

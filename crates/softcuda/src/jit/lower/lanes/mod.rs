@@ -256,7 +256,7 @@ impl Lower<'_> {
     fn is_unreached(&mut self, at: usize) -> bool {
         let plan = &self.lanes().plan;
         let block = plan.control.graph.block_of[at];
-        let unreached = plan.unreached.get(block) == Some(&true);
+        let unreached = plan.is_unreached(block);
         if unreached && plan.control.first[block] == at {
             let here = self.lanes().group_blocks[block];
             self.b.ins().jump(here, &[]);
@@ -284,17 +284,17 @@ impl Lower<'_> {
     /// In the code of a group, where a step may begin a block.
     fn group_begins(&mut self, at: usize) {
         if let Some(block) = self.lanes().plan.control.begins(at) {
-            let before = block.checked_sub(1);
-            let unreached =
-                |l: &mut Self, block| l.lanes().plan.unreached.get(block) == Some(&true);
-            if let Some(before) = before {
-                if !unreached(self, before) {
+            match block.checked_sub(1) {
+                None if self.in_turns() => {}
+                None => {
+                    let begins = self.lanes().group_blocks[0];
+                    self.b.ins().jump(begins, &[]);
+                }
+                Some(before) if self.lanes().plan.is_unreached(before) => {}
+                Some(before) => {
                     let falls = self.way_to(before, block);
                     self.b.ins().jump(falls, &[]);
                 }
-            } else if !self.in_turns() {
-                let begins = self.lanes().group_blocks[0];
-                self.b.ins().jump(begins, &[]);
             }
             let begins = self.lanes().group_blocks[block];
             self.b.switch_to_block(begins);

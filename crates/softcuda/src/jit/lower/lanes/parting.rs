@@ -134,8 +134,55 @@ impl Lower<'_> {
         }
     }
 
+    /// What a group has left in a register for its thread of this number, or what follows from its
+    /// first thread's value.
+    pub(super) fn left_by_group(
+        &mut self,
+        register: RegId,
+        first: Option<Value>,
+        lane: Value,
+    ) -> Value {
+        let ty = self.element(register);
+        let Some(first) = first else {
+            let from = self.place_of_lane(register, lane);
+            let value = self.b.ins().load(ty, MemFlags::trusted(), from, 0);
+            return self.register_value(register, value);
+        };
+        let stride = self.lanes().plan.class(register).stride();
+        let Some(stride) = stride.filter(|stride| *stride != 0) else {
+            return first;
+        };
+        let (lane, stride) = match ty {
+            types::I64 => (lane, stride),
+            _ => (self.b.ins().ireduce(ty, lane), i64::from(stride as i32)),
+        };
+        let more = self.b.ins().imul_imm(lane, stride);
+        self.b.ins().iadd(first, more)
+    }
+
+    /// Leaves what the group's thread of this number has in a register for the group. Nobody writes
+    /// a register by himself of which the group has one value.
+    pub(super) fn leave_for_group(&mut self, register: RegId, lane: Value) {
+        if matches!(self.lanes().kept(register), Kept::One(_)) {
+            return;
+        }
+        let value = self.held(register);
+        let value = self.slot_value(register, value);
+        let to = self.place_of_lane(register, lane);
+        self.b.ins().store(MemFlags::trusted(), value, to, 0);
+    }
+
+    /// Where a thread's value of a register lies in the slot.
+    fn place_of_lane(&mut self, register: RegId, lane: Value) -> Value {
+        let (place, slot) = (self.place(register), self.lanes().slot);
+        let base = self.b.ins().stack_addr(types::I64, slot, place);
+        let bytes = self.element(register).bytes();
+        let offset = self.b.ins().imul_imm(lane, i64::from(bytes));
+        self.b.ins().iadd(base, offset)
+    }
+
     /// A thread's value as it lies in the slot.
-    pub(super) fn slot_value(&mut self, register: RegId, value: Value) -> Value {
+    fn slot_value(&mut self, register: RegId, value: Value) -> Value {
         match self.is_predicate(register) {
             false => value,
             true => {
@@ -146,7 +193,7 @@ impl Lower<'_> {
     }
 
     /// The other way round.
-    pub(super) fn register_value(&mut self, register: RegId, value: Value) -> Value {
+    fn register_value(&mut self, register: RegId, value: Value) -> Value {
         match self.is_predicate(register) {
             false => value,
             true => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),
@@ -179,20 +226,10 @@ impl Lower<'_> {
             self.enter(stop);
             let lane = self.b.ins().stack_load(types::I32, slot, LANE);
             let lane = self.b.ins().uextend(types::I64, lane);
-            let base = self.b.ins().stack_addr(types::I64, slot, 0);
             for register in self.lanes().plan.live[block].clone() {
-                if matches!(self.lanes().kept(register), Kept::One(_)) {
-                    // Nothing between wrote it.
-                    continue;
-                }
-                let place = self.place(register);
-                let value = self.held(register);
-                let value = self.slot_value(register, value);
-                let bytes = self.element(register).bytes();
-                let offset = self.b.ins().imul_imm(lane, i64::from(bytes));
-                let to = self.b.ins().iadd(base, offset);
-                self.b.ins().store(MemFlags::trusted(), value, to, place);
+                self.leave_for_group(register, lane);
             }
+            let base = self.b.ins().stack_addr(types::I64, slot, 0);
             let offset = self.b.ins().imul_imm(lane, 4);
             let to = self.b.ins().iadd(base, offset);
             self.b.ins().store(MemFlags::trusted(), join, to, STANDS);
@@ -318,35 +355,15 @@ impl Lower<'_> {
         for (block, begins, restore) in restores {
             self.b.switch_to_block(restore);
             for register in self.lanes().plan.live[block].clone() {
-                let place = self.place(register);
-                let ty = self.element(register);
-                let class = self.lanes().plan.class(register);
-                let value = match (self.lanes().kept(register).clone(), class) {
-                    (Kept::One(_), class) => {
+                let first = match self.lanes().kept(register) {
+                    Kept::One(_) => {
+                        let (place, ty) = (self.place(register), self.element(register));
                         let value = self.b.ins().stack_load(ty, slot, place);
-                        match class.stride() {
-                            Some(0) | None => value,
-                            Some(stride) => {
-                                let lane = match ty {
-                                    types::I64 => wide,
-                                    _ => lane,
-                                };
-                                let stride = match ty {
-                                    types::I64 => stride,
-                                    _ => i64::from(stride as i32),
-                                };
-                                let more = self.b.ins().imul_imm(lane, stride);
-                                self.b.ins().iadd(value, more)
-                            }
-                        }
+                        Some(self.register_value(register, value))
                     }
-                    _ => {
-                        let offset = self.b.ins().imul_imm(wide, i64::from(ty.bytes()));
-                        let from = self.b.ins().iadd(base, offset);
-                        self.b.ins().load(ty, flags, from, place)
-                    }
+                    _ => None,
                 };
-                let value = self.register_value(register, value);
+                let value = self.left_by_group(register, first, wide);
                 let variable = self.variable(register);
                 self.b.def_var(variable, value);
             }
@@ -424,6 +441,8 @@ impl Lower<'_> {
                 turns.region
             }
         };
+        // What groups take at the head of a region hangs on it.
+        debug_assert!(!self.in_turns() || self.may_part(region), "region {region}");
         let landing = Landing { join, region };
         let landings = &mut self.lanes().landings;
         match landings.iter().position(|known| *known == landing) {

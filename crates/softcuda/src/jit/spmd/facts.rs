@@ -1,0 +1,35 @@
+//! What is known of a body when its branches and loops are judged.
+
+use super::control::Control;
+use super::{Class, Way};
+use crate::jit::decode::RegId;
+use crate::jit::program::{Body, Instruction, Step};
+
+#[derive(Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub body: &'a Body,
+    pub control: &'a Control,
+    /// By register.
+    pub classes: &'a [Class],
+    /// By step.
+    pub ways: &'a [Way],
+    /// By block, the registers that are live where it begins.
+    pub live: &'a [Vec<RegId>],
+}
+
+impl<'a> Facts<'a> {
+    /// The instructions of a block, with their places in the body.
+    pub fn steps(self, block: usize) -> impl Iterator<Item = (usize, &'a Instruction)> {
+        let Facts { body, control, .. } = self;
+        let of = &control.graph.block_of;
+        let steps = (control.first[block]..of.len()).take_while(move |at| of[*at] == block);
+        steps.filter_map(|at| match &body.steps[at] {
+            Step::Instruction(instruction) => Some((at, instruction)),
+            Step::Label(_) => None,
+        })
+    }
+
+    pub fn class(self, register: RegId) -> Class {
+        self.classes[register.0 as usize]
+    }
+}
