@@ -17,10 +17,17 @@ pub const SAXPY: Row = Row {
         source: ELEMENTWISE,
         name: "saxpy",
     },
-    run: saxpy,
+    run: |device, function| saxpy(device, function, (1 << 24) / 256),
 };
 
-fn saxpy(device: &Device, function: &CudaFunction) -> Outcome<Measured> {
+pub const SAXPY_OVER_THE_GRID: Row = Row {
+    name: "saxpy, 16 M floats, in 1,056 blocks whose threads go over the grid",
+    aim: f64::INFINITY,
+    run: |device, function| saxpy(device, function, 1056),
+    ..SAXPY
+};
+
+fn saxpy(device: &Device, function: &CudaFunction, blocks: usize) -> Outcome<Measured> {
     let n = 1 << 24;
     let (x, y) = (noise(n, 1), noise(n, 2));
     let stream = &device.stream;
@@ -30,7 +37,7 @@ fn saxpy(device: &Device, function: &CudaFunction) -> Outcome<Measured> {
         let mut call = stream.launch_builder(function);
         call.arg(&a).arg(&x_device).arg(&mut y_device).arg(&count);
         // SAFETY: the arguments are those of `saxpy`, and both buffers hold `n` elements.
-        unsafe { call.launch(config(n / 256, 256)) }?;
+        unsafe { call.launch(config(blocks, 256)) }?;
         Ok(stream.synchronize()?)
     };
     let softcuda = timed(|| launch(0.0))?;

@@ -49,8 +49,13 @@ const ROWS: &[Row] = &[
     normalize::LAYER_NORM,
 ];
 
-/// Tensor cores, whose rounding is computed to the bit: they have no aim, and no part in the mean.
-const TENSOR_ROWS: &[Row] = &[tensor::GEMM_HALVES, tensor::ATTENTION];
+/// Rows that have no aim, and no part in the mean: one that another row's kernel also does, and
+/// tensor cores, whose rounding is computed to the bit.
+const MORE_ROWS: &[Row] = &[
+    elements::SAXPY_OVER_THE_GRID,
+    tensor::GEMM_HALVES,
+    tensor::ATTENTION,
+];
 
 /// How many times as long as Rust the kernels may take, in the geometric mean.
 const AIM: f64 = 2.0;
@@ -63,7 +68,7 @@ fn main() -> Outcome<()> {
         .partition(|argument| argument.starts_with('-'));
     let chosen =
         |row: &&Row| filters.is_empty() || filters.iter().any(|name| row.name.contains(name));
-    let rows: Vec<&Row> = ROWS.iter().chain(TENSOR_ROWS).filter(chosen).collect();
+    let rows: Vec<&Row> = ROWS.iter().chain(MORE_ROWS).filter(chosen).collect();
     if rows.is_empty() {
         return Err(format!("no row's name contains {}", filters.join(" or ")).into());
     }

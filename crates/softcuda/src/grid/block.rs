@@ -129,6 +129,9 @@ impl Block {
                 arrays: std::ptr::null(),
                 accesses: Accesses::NONE,
                 workspace: 0,
+                pass: 0,
+                again: std::ptr::null_mut(),
+                goes: 0,
                 turn: Turn::NONE,
                 polls: 0,
                 resumes: 0,
@@ -325,6 +328,9 @@ impl Block {
             arrays: self.arrays.as_ptr(),
             accesses: launch.code.accesses,
             workspace: running.workspace,
+            pass: 0,
+            again: std::ptr::null_mut(),
+            goes: 0,
             turn: Turn::NONE,
             polls: 0,
             resumes: 0,
@@ -416,16 +422,59 @@ impl Block {
 
     /// Runs the whole block on the current stack, as a loop over its threads or in rounds.
     pub(super) fn run_loop(&self) -> Outcome {
-        let thread = self.threads[0].context.get();
-        // SAFETY: nothing else refers to the contexts now; the entry is compiled code for this kind
-        // of run, which keeps its accesses inside what the contexts describe.
-        let status = unsafe { (self.running().launch.code.entry)(thread, self.context.get()) };
+        if self.running().launch.code.passes {
+            let mut again = vec![0; self.groups()];
+            let mut passes = 0..;
+            while passes
+                .next()
+                .is_some_and(|pass| self.run_pass(pass, &mut again))
+            {}
+            return Outcome::Done;
+        }
+        let status = self.enter();
         if status == SUSPENDED {
             return Outcome::Stands;
         }
         self.check(status, None);
         self.end();
         Outcome::Done
+    }
+
+    /// Runs the block through one turn of its loop, where the blocks of a range do so in step:
+    /// those of its [groups](Self::groups) that are in it, and notes which are to go again. Whether
+    /// any is.
+    pub(super) fn run_pass(&self, pass: u64, again: &mut [u8]) -> bool {
+        assert_eq!(again.len(), self.groups(), "a byte for each group");
+        let context = self.context.get();
+        // SAFETY: no compiled code of the block runs now, and nothing else refers to the context.
+        unsafe {
+            (*context).pass = pass;
+            (*context).again = again.as_mut_ptr();
+            (*context).goes = 0;
+        }
+        let status = self.enter();
+        self.check(status, None);
+        // SAFETY: as above.
+        let goes = unsafe { (*context).goes != 0 };
+        let goes = goes && !self.running().stopped();
+        if !goes {
+            self.end();
+        }
+        goes
+    }
+
+    /// Groups of its threads, the last of which may have fewer.
+    pub(super) fn groups(&self) -> usize {
+        // SAFETY: `prepare` has written it, and compiled code only reads it.
+        let threads = unsafe { (*self.context.get()).threads };
+        (threads as usize).div_ceil(WIDTH)
+    }
+
+    fn enter(&self) -> Status {
+        let thread = self.threads[0].context.get();
+        // SAFETY: nothing else refers to the contexts now; the entry is compiled code for this kind
+        // of run, which keeps its accesses inside what the contexts describe.
+        unsafe { (self.running().launch.code.entry)(thread, self.context.get()) }
     }
 
     /// A thread has returned.

@@ -198,6 +198,14 @@ pub(crate) struct BlockContext {
     pub at_start: u32,
     /// In rounds: the first warp's tile; the others follow, a [`Tile::stride`] apart.
     pub tiles: *mut Tile,
+    /// Where blocks go through a loop in [step](crate::jit::spmd::Passes): how many turns of it lie
+    /// behind.
+    pub pass: u64,
+    /// There, behind the first pass: not 0 for each group of [`WIDTH`](crate::jit::spmd::WIDTH) threads that is in the
+    /// loop, by the number of its first thread.
+    pub again: *mut u8,
+    /// There: not 0 once a group is to go through the loop again.
+    pub goes: u32,
     /// Not 0 once the launch has been stopped.
     pub stop: *const AtomicBool,
     /// The launch and the block's own state, for the runtime alone.

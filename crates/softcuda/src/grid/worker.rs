@@ -5,6 +5,8 @@
 //! poll: they may wait for a block that has not started, so another starts beside them, as on a
 //! device, where many are resident. That is also all that a cooperative launch needs.
 
+use std::ops::Range;
+
 use parking_lot::Mutex;
 
 use super::block::{Block, MOST_THREADS, Outcome};
@@ -52,6 +54,46 @@ struct Unit {
     idle: usize,
     /// The lowest address that its threads' stack may reach, where they run on one; 0: not set.
     stack_limit: u64,
+    /// Where blocks go through a loop in step: not 0 for each group of theirs that is in it.
+    again: Vec<u8>,
+    /// There, for each block, whether any is.
+    goes: Vec<bool>,
+}
+
+/// The blocks of some units of a launch, by `%ctaid`.
+struct Blocks {
+    grid: [u32; 3],
+    cluster: [u32; 3],
+    unit: [u32; 3],
+    rank: [u32; 3],
+    left: u64,
+}
+
+impl Blocks {
+    fn of(running: &Running<'_>, units: &Range<u64>) -> Blocks {
+        let cluster = running.launch.cluster.map(|dim| dim.max(1));
+        Blocks {
+            grid: running.launch.grid,
+            cluster,
+            unit: place(running, units.start, 0),
+            rank: [0; 3],
+            left: (units.end - units.start) * volume(cluster),
+        }
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = [u32; 3];
+
+    fn next(&mut self) -> Option<[u32; 3]> {
+        self.left = self.left.checked_sub(1)?;
+        let ctaid = std::array::from_fn(|axis| self.unit[axis] + self.rank[axis]);
+        count_up(&mut self.rank, [1; 3], self.cluster);
+        if self.rank == [0; 3] {
+            count_up(&mut self.unit, self.cluster, self.grid);
+        }
+        Some(ctaid)
+    }
 }
 
 /// A worker.
@@ -233,6 +275,8 @@ impl Unit {
             prepared: 0,
             idle: 0,
             stack_limit: 0,
+            again: Vec::new(),
+            goes: Vec::new(),
         }
     }
 
@@ -277,8 +321,6 @@ impl Unit {
         limit: u64,
         stack_limit: u64,
     ) {
-        let cluster = running.launch.cluster.map(|dim| dim.max(1));
-        let blocks = volume(cluster);
         let lanes = match running.launch.code.mode {
             Mode::Rounds => volume(running.launch.block) as u32,
             _ => 1,
@@ -293,6 +335,8 @@ impl Unit {
         let at_once = (running.units() / (u64::from(nsmid) * 16))
             .clamp(1, MOST_AT_ONCE)
             .min(limit);
+        // Each block has shared memory as long as it runs.
+        let in_step = running.launch.code.passes && block.shared().1 == 0;
         let mut taken = 0;
         while taken < limit {
             let units = running.take(at_once);
@@ -300,20 +344,54 @@ impl Unit {
                 return;
             }
             taken += at_once;
-            let mut unit = place(running, units.start, 0);
-            for _ in units {
-                let mut rank = [0; 3];
-                for _ in 0..blocks {
-                    let ctaid = std::array::from_fn(|axis| unit[axis] + rank[axis]);
+            match in_step {
+                true => self.run_in_step(running, &units),
+                false => self.run_in_turn(running, &units),
+            }
+            if running.stopped() {
+                return;
+            }
+        }
+    }
+
+    /// Runs the blocks of some units one after the other.
+    fn run_in_turn(&mut self, running: &Running<'_>, units: &Range<u64>) {
+        let block = &mut self.slots[0].block;
+        for ctaid in Blocks::of(running, units) {
+            block.place(ctaid, &*self.cluster);
+            self.cluster.set_blocks([&raw const **block].into_iter());
+            block.run_loop();
+            if running.stopped() {
+                return;
+            }
+        }
+    }
+
+    /// Runs the blocks of some units through a loop in step: each does a turn, then those that have
+    /// more to do the next.
+    fn run_in_step(&mut self, running: &Running<'_>, units: &Range<u64>) {
+        let block = &mut self.slots[0].block;
+        let (groups, count) = (block.groups(), Blocks::of(running, units).count());
+        self.again.clear();
+        self.again.resize(count * groups, 0);
+        self.goes.clear();
+        self.goes.resize(count, true);
+        for pass in 0.. {
+            let mut goes = false;
+            let all = self.again.chunks_mut(groups).zip(&mut self.goes);
+            for (ctaid, (again, block_goes)) in Blocks::of(running, units).zip(all) {
+                if *block_goes {
                     block.place(ctaid, &*self.cluster);
                     self.cluster.set_blocks([&raw const **block].into_iter());
-                    block.run_loop();
-                    if running.stopped() {
-                        return;
-                    }
-                    count_up(&mut rank, [1; 3], cluster);
+                    *block_goes = block.run_pass(pass, again);
+                    goes |= *block_goes;
                 }
-                count_up(&mut unit, cluster, running.launch.grid);
+                if running.stopped() {
+                    return;
+                }
+            }
+            if !goes {
+                return;
             }
         }
     }

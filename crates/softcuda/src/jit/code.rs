@@ -131,6 +131,7 @@ impl Code {
                 sites: object.sites,
                 frame: object.frame,
                 spins: object.spins,
+                passes: object.passes,
                 reaches: object.reaches,
                 accesses: Accesses::of(&accesses),
                 arrays: Arrays::of(&arrays),

@@ -205,6 +205,8 @@ pub(crate) struct Unit {
     pub vectors: bool,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
+    /// Blocks go through a loop in step.
+    pub passes: bool,
     /// Its functions have frames in local memory, which addresses may point to.
     pub local: bool,
     /// In rounds: what threads of the kernel keep while they wait.
@@ -469,6 +471,7 @@ fn compile_unit(
         mode,
         vectors,
         spins: may_spin,
+        passes: false,
         local: bodies(program, &functions).any(analysis::has_local),
         live: live.unwrap_or_default(),
         operands,
@@ -503,6 +506,7 @@ fn compile_unit(
         mode,
         kept: unit.kept,
         spins: may_spin,
+        passes: unit.passes,
         reaches: bodies(program, &functions).any(analysis::reaches),
         sites: unit.sites,
         frame,

@@ -31,6 +31,7 @@ fn launch(entry: KernelFn, threads: u32) -> Launch {
             arrays: Arrays::NONE,
             frame: 256,
             spins: false,
+            passes: false,
             reaches: false,
         },
         owner: Arc::new(()),

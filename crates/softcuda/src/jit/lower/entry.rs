@@ -34,6 +34,8 @@ pub(super) enum Entry {
     /// How many indices of an [array](crate::jit::runtime::arrays) are inside, by its number.
     ArrayCount(u32),
     Workspace,
+    Pass,
+    Again,
     LocalBase,
     LocalSize,
     /// How many accesses of `1 << n` bytes fit in shared memory.
@@ -206,6 +208,8 @@ fn place(entry: Entry) -> (bool, Type, usize) {
         Entry::Sites => block(I64, offset_of!(BlockContext, sites)),
         Entry::Arrays => block(I64, offset_of!(BlockContext, arrays)),
         Entry::Workspace => block(I64, offset_of!(BlockContext, workspace)),
+        Entry::Pass => block(I64, offset_of!(BlockContext, pass)),
+        Entry::Again => block(I64, offset_of!(BlockContext, again)),
         Entry::SharedUnits(_)
         | Entry::LocalUnits(_)
         | Entry::ParamUnits(_)

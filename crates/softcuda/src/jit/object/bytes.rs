@@ -77,7 +77,7 @@ macro_rules! structures {
     })* };
 }
 structures! {
-    Object { code, relocations, entry, mode, kept, spins, reaches, sites, frame, waits, accesses, arrays, table, targets }
+    Object { code, relocations, entry, mode, kept, spins, passes, reaches, sites, frame, waits, accesses, arrays, table, targets }
     Relocation { at, of, addend }
     Reached { function, at, blocks }
     Wait { kind, mask, b, c }

@@ -19,7 +19,8 @@
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
 //! run through one after the other, and the block goes on to the next. Short regions have a second
-//! form for [`Wide`] groups. Through some loops over memory groups go in step, see [`Pace`].
+//! form for [`Wide`] groups. Through some loops over memory groups go in step, see [`Pace`]; where no
+//! thread waits, through a loop over the grid, whole ranges of blocks do, see [`Passes`].
 //!
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.
@@ -28,8 +29,10 @@ mod apart;
 mod classes;
 mod control;
 mod facts;
+mod loops;
 mod masks;
 mod paces;
+mod passes;
 mod regions;
 mod teams;
 #[cfg(test)]
@@ -50,6 +53,7 @@ pub(crate) use classes::{in_rows, in_vectors};
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use masks::{Loop, Masked};
 pub(crate) use paces::Pace;
+pub(crate) use passes::Passes;
 pub(crate) use regions::{Exit, Region, Regions, Target};
 pub(crate) use wide::Wide;
 
@@ -157,7 +161,9 @@ pub(crate) struct Plan {
     pub wide: Option<Wide>,
     /// Loops of such a body that groups go through in step.
     pub paces: Vec<Pace>,
-    /// By block of such a body, what threads do one after the other from its end on.
+    /// Of a body without regions: a loop that blocks go through in step.
+    pub passes: Option<Passes>,
+    /// By block of a body with regions, what threads do one after the other from its end on.
     pub apart: Vec<Option<Apart>>,
     /// By block of such a body, whether groups never come to it but by masks.
     unreached: Vec<bool>,
@@ -225,6 +231,10 @@ impl Plan {
             regions: regions.as_ref(),
         };
         let masked = judge.all();
+        let passes = match regions {
+            None => Passes::of(facts),
+            Some(_) => None,
+        };
         for (apart, masked) in apart.iter_mut().zip(&masked) {
             // Masks are for those that do not agree.
             if masked.is_some() && apart.as_ref().is_some_and(|apart| !apart.always) {
@@ -236,6 +246,7 @@ impl Plan {
             apart,
             unreached,
             paces,
+            passes,
             likely: classes::likely(body, &known),
             masked,
             teams,
@@ -385,6 +396,9 @@ impl fmt::Display for Plan {
                 "region {at}: from block {}, then {:?}",
                 region.head, region.exit
             )?;
+        }
+        if let Some(Passes { head, branch, .. }) = &self.passes {
+            writeln!(f, "block {head}: a pass for each turn, from block {branch}")?;
         }
         for Pace { head, branch, .. } in &self.paces {
             writeln!(f, "block {head}: in step, again from block {branch}")?;

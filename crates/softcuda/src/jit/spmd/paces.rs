@@ -7,10 +7,10 @@
 
 use ptx::ast::Type;
 
-use super::control::compared;
 use super::facts::Facts;
+use super::loops::Counting;
 use super::{Class, Regions, Way, Wide, classes};
-use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::decode::RegId;
 use crate::jit::program::{Instruction, Step};
 
 /// The fewest accesses to memory in a turn, each in places of its own: fewer the processor follows
@@ -81,7 +81,7 @@ impl Judge<'_> {
                 continue;
             }
             let row = row.get_or_insert_with(|| classes::of(body, control, live, ROW));
-            if cfg!(test) || self.counts(branch, &row.classes) {
+            if cfg!(test) || self.facts.counts(branch, &row.classes) {
                 all.push((pace, blocks));
             }
         }
@@ -91,44 +91,19 @@ impl Judge<'_> {
     /// The loop that a block leads back to the head of, and its blocks.
     fn pace(&self, branch: usize) -> Option<(Pace, Vec<usize>)> {
         let (facts, regions) = (self.facts, self.regions);
-        let successors = &facts.control.graph.successors;
-        if !self.counts(branch, facts.classes) {
-            return None;
-        }
-        let mut back = successors[branch].iter().filter(|to| **to <= branch);
-        let (head, join) = (*back.next()?, facts.control.joins[branch]?);
-        let blocks = facts.control.between(branch);
-        let is_loop = head > 0
-            && join == branch + 1
-            && back.next().is_none()
-            && blocks.contains(&head)
-            && blocks.contains(&branch);
-        let has = |block: &usize| blocks.contains(block);
-        // It is entered at its head alone, by threads that come in or from its branch.
-        let entered = |(from, to): (usize, &Vec<usize>)| {
-            to.iter().filter(|to| has(to)).all(|to| match has(&from) {
-                true => *to != head || from == branch,
-                false => *to == head,
-            })
-        };
-        let is_loop = is_loop && successors.iter().enumerate().all(entered);
-        let steps = || blocks.iter().flat_map(|block| facts.steps(*block));
-        let stays = |step: &Instruction| {
-            let operation = &step.operation;
-            let flows = matches!(operation.flow(), Flow::Next | Flow::Jump(_));
-            flows && !operation.waits() && !operation.polls() && !operation.faults()
-        };
+        let Counting { head, blocks, .. } = facts.counting_loop(branch)?;
+        let steps = blocks.iter().flat_map(|block| facts.steps(*block));
         let by_row = |(at, step): (usize, &Instruction)| {
             let access = step.operation.weak_access();
             facts.ways[at] == Way::Row && access.is_some_and(|access| !access.shared)
         };
-        let rows = steps().filter(|step| by_row(*step)).count();
+        let rows = steps.filter(|step| by_row(*step)).count();
         let enough = rows >= if cfg!(test) { 1 } else { FEWEST };
         let pays = enough && self.kept(head, &blocks) <= MOST_KEPT;
         let region = regions.of[head]?;
         let inside = |block: &usize| regions.of[*block] == Some(region) && !regions.decides(*block);
         let in_one = blocks.iter().all(inside) && regions.leads_inside(region, head);
-        if !(is_loop && in_one && pays && steps().all(|(_, step)| stays(step))) {
+        if !(in_one && pays) {
             return None;
         }
         let mut takes = facts.live[head].clone();
@@ -143,28 +118,6 @@ impl Judge<'_> {
             keeps,
         };
         Some((pace, blocks))
-    }
-
-    /// Whether a block ends with a branch by a number that counts up from thread to thread, and is
-    /// compared with one that is the same in all: threads mostly go round as often as each other.
-    fn counts(&self, branch: usize, classes: &[Class]) -> bool {
-        let class = |arg: &Arg| match arg {
-            Arg::Reg(register) => classes[register.0 as usize],
-            _ => Class::Uniform,
-        };
-        let Some((at, last)) = self.facts.steps(branch).last() else {
-            return false;
-        };
-        let guard = last
-            .guard
-            .filter(|_| matches!(last.operation.flow(), Flow::Jump(_)));
-        let compared = guard.and_then(|(guard, _)| compared(self.facts.body, at, guard));
-        compared.is_some_and(|(_, a, b)| {
-            matches!(
-                (class(&a), class(&b)),
-                (Class::Affine(_), Class::Uniform) | (Class::Uniform, Class::Affine(_))
-            )
-        })
     }
 
     /// Whether a region writes a register. Where threads start, those are zero that are read first.

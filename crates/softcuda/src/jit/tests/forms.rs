@@ -1,8 +1,10 @@
 //! What a kernel does is the same in all forms: the bytes that it leaves, and its fault.
 
+use std::sync::Arc;
+
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer};
-use crate::jit::module::Form;
+use crate::jit::module::{Form, Module};
 
 /// How a launch ends: with these words, or with a fault in a thread of a block.
 pub(super) type Outcome = Result<Vec<u32>, (FaultKind, [u32; 3], Option<[u32; 3]>)>;
@@ -43,11 +45,14 @@ pub(super) fn kernel(body: &str) -> String {
 }
 
 pub(super) fn run(source: &str, form: Form, grid: [u32; 3], block: [u32; 3], n: u32) -> Outcome {
-    let module = harness::load_as(source, form);
+    run_module(&harness::load_as(source, form), grid, block, n)
+}
+
+pub(super) fn run_module(module: &Arc<Module>, grid: [u32; 3], block: [u32; 3], n: u32) -> Outcome {
     let mut out = vec![0u32; WORDS];
     let mut more: Vec<u32> = (0..64u32).map(|at| at.wrapping_mul(0x9e37_79b9)).collect();
     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut out), buffer(&mut more)];
-    let result = harness::run_in(&module, "k", grid, block, 0, buffers, &[&n.to_le_bytes()]);
+    let result = harness::run_in(module, "k", grid, block, 0, buffers, &[&n.to_le_bytes()]);
     match result {
         Ok(()) => Ok([out, more].concat()),
         Err(fault) => Err((fault.kind, fault.block, fault.thread)),

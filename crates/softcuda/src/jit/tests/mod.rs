@@ -19,6 +19,7 @@ mod mbarriers;
 mod memory;
 mod misbehaviour;
 mod paces;
+mod passes;
 mod refusals;
 mod rounds;
 mod special;

@@ -24,6 +24,7 @@ mod masks;
 mod meetings;
 mod of_block;
 mod parting;
+mod passes;
 mod regions;
 mod registers;
 mod rows;
@@ -141,6 +142,9 @@ pub(in crate::jit::lower) struct Lanes {
     next: Block,
     /// Goes to the next group.
     latch: Block,
+    /// Where a group goes that is to do another turn in the next pass; see
+    /// [`Passes`](crate::jit::spmd::Passes).
+    next_pass: Block,
     /// Where groups that parted go on.
     landings: Vec<Landing>,
     /// In rounds.
@@ -300,6 +304,7 @@ impl Lower<'_> {
             self.b.switch_to_block(begins);
             self.lanes().bases.fill([None; WIDEST]);
             self.enter_region(block);
+            self.begin_turn(block);
             self.group_polls(block);
         }
     }
@@ -372,6 +377,7 @@ impl Lower<'_> {
             next: self.cold_block(),
             parted: self.cold_block(),
             latch,
+            next_pass: self.b.create_block(),
             landings: vec![],
             turns,
             wide: None,
@@ -394,13 +400,16 @@ impl Lower<'_> {
         let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
         let zero = self.b.ins().iconst(types::I32, 0);
         self.alone();
-        self.b
-            .ins()
-            .brif(odd, scalar, &[zero.into()], head, &[zero.into()]);
+        let alone = self.b.create_block();
+        self.b.ins().brif(odd, alone, &[], head, &[zero.into()]);
+        self.b.switch_to_block(alone);
+        self.begin_alone(scalar, over);
 
         self.b.switch_to_block(head);
         self.b.def_var(first, begins);
+        self.begin_pass();
         self.lower_groups();
+        self.end_pass();
         self.b.switch_to_block(latch);
         let at = self.b.block_params(latch)[0];
         let at = self.b.ins().iadd_imm(at, WIDTH as i64);

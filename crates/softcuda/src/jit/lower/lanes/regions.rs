@@ -182,6 +182,9 @@ impl Lower<'_> {
 
     /// Where a group goes from one block to another.
     pub(super) fn way_to(&mut self, from: usize, to: usize) -> Block {
+        if self.is_next_turn(from, to) {
+            return self.lanes().next_pass;
+        }
         let paces = &self.lanes().plan.paces;
         let again = paces
             .iter()

@@ -1,0 +1,127 @@
+//! Loops that the blocks of a range go through in step, as [`Passes`] says.
+//!
+//! ```text
+//! for each group: in the first pass, or if it is in the loop:
+//!   it begins; at the loop's head, what counts up is as many turns further as there were passes
+//!   the turn; where the loop would begin again: note that the group is in it; next group
+//! ```
+//!
+//! Threads that go on by themselves do all turns that are left.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
+
+use super::Form;
+use crate::grid::context::BlockContext;
+use crate::jit::lower::Lower;
+use crate::jit::lower::entry::Entry;
+use crate::jit::spmd::{Passes, WIDTH};
+
+impl Lower<'_> {
+    fn passes(&mut self) -> Option<Passes> {
+        self.lanes().plan.passes.clone()
+    }
+
+    /// Whether this is the way back to the head of a loop that blocks go through in step.
+    pub(super) fn is_next_turn(&mut self, from: usize, to: usize) -> bool {
+        self.passes()
+            .is_some_and(|passes| (passes.branch, passes.head) == (from, to))
+    }
+
+    /// The threads of a row that has no groups begin at `scalar`, one by one, unless they have done
+    /// all turns in the first pass; then the row is `over`. Fills the builder's block.
+    pub(super) fn begin_alone(&mut self, scalar: Block, over: Block) {
+        let zero = self.b.ins().iconst(types::I32, 0);
+        if self.passes().is_none() {
+            self.b.ins().jump(scalar, &[zero.into()]);
+            return;
+        }
+        let pass = self.entry(Entry::Pass);
+        self.b.ins().brif(pass, over, &[], scalar, &[zero.into()]);
+    }
+
+    /// A group begins: in the first pass, or if it is in the loop.
+    pub(super) fn begin_pass(&mut self) {
+        if self.passes().is_none() {
+            return;
+        }
+        self.unit.passes = true;
+        let (latch, first) = (self.lanes().latch, self.lanes().first);
+        let (later, goes, begins) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let pass = self.entry(Entry::Pass);
+        self.b.ins().brif(pass, later, &[], begins, &[]);
+        self.b.switch_to_block(later);
+        let (flags, at) = (MemFlags::trusted(), self.group_flag());
+        let is_in = self.b.ins().load(types::I8, flags, at, 0);
+        let first = self.b.use_var(first);
+        self.b.ins().brif(is_in, goes, &[], latch, &[first.into()]);
+        self.b.switch_to_block(goes);
+        let no = self.b.ins().iconst(types::I8, 0);
+        self.b.ins().store(flags, no, at, 0);
+        self.b.ins().jump(begins, &[]);
+        self.b.switch_to_block(begins);
+    }
+
+    /// At the head of the loop, what counts up is as far as in this pass.
+    pub(super) fn begin_turn(&mut self, block: usize) {
+        let Some(passes) = self.passes().filter(|passes| passes.head == block) else {
+            return;
+        };
+        self.set_form(Form::Once);
+        for (register, by) in passes.counts {
+            let ty = self.body.tables.registers[register.0 as usize];
+            let (before, by) = (self.held(register), self.read(&by, ty));
+            let pass = self.entry(Entry::Pass);
+            let pass = match self.b.func.dfg.value_type(before) {
+                types::I64 => pass,
+                narrow => self.b.ins().ireduce(narrow, pass),
+            };
+            let more = self.b.ins().imul(pass, by);
+            let value = self.b.ins().iadd(before, more);
+            self.put_all(register, value);
+        }
+    }
+
+    /// Groups that do another turn do it in the next pass. The builder's block is filled.
+    pub(super) fn end_pass(&mut self) {
+        let (next_pass, latch, first) = {
+            let lanes = self.lanes();
+            (lanes.next_pass, lanes.latch, lanes.first)
+        };
+        if self.passes().is_none() {
+            return;
+        }
+        self.b.switch_to_block(next_pass);
+        self.set_form(Form::Once);
+        let (flags, at) = (MemFlags::trusted(), self.group_flag());
+        let yes = self.b.ins().iconst(types::I8, 1);
+        self.b.ins().store(flags, yes, at, 0);
+        let yes = self.b.ins().iconst(types::I32, 1);
+        let goes = offset_of!(BlockContext, goes) as i32;
+        let block = self.block;
+        self.b.ins().store(flags, yes, block, goes);
+        let first = self.b.use_var(first);
+        self.b.ins().jump(latch, &[first.into()]);
+        self.set_form(Form::Thread);
+    }
+
+    /// Where it is noted that the group is in the loop.
+    fn group_flag(&mut self) -> Value {
+        let (first, again) = (self.lanes().first, self.entry(Entry::Again));
+        let [nx, ny] = [0, 1].map(|axis| self.entry(Entry::Ntid(axis)));
+        let [y, z] = [1, 2].map(|axis| self.tid(axis));
+        let row = self.b.ins().imul(z, ny);
+        let row = self.b.ins().iadd(row, y);
+        let row = self.b.ins().imul(row, nx);
+        let first = self.b.use_var(first);
+        let number = self.b.ins().iadd(row, first);
+        let number = self.b.ins().ushr_imm(number, i64::from(WIDTH.ilog2()));
+        let number = self.b.ins().uextend(types::I64, number);
+        self.b.ins().iadd(again, number)
+    }
+}
