@@ -28,6 +28,9 @@ const MOST_ROUNDS: u32 = 256;
 const MOST_RESIDENT: u64 = 64 << 10;
 /// The most units that a worker takes at once where blocks run as loops.
 const MOST_AT_ONCE: u64 = 64;
+/// The same where they go through a loop in step: the more, the longer they go through memory in
+/// order.
+const MOST_IN_STEP: u64 = 512;
 /// Workers kept between launches.
 const KEPT: usize = 64;
 /// Units a worker keeps between launches.
@@ -56,8 +59,6 @@ struct Unit {
     stack_limit: u64,
     /// Where blocks go through a loop in step: not 0 for each group of theirs that is in it.
     again: Vec<u8>,
-    /// There, for each block, whether any is.
-    goes: Vec<bool>,
 }
 
 /// The blocks of some units of a launch, by `%ctaid`.
@@ -276,7 +277,6 @@ impl Unit {
             idle: 0,
             stack_limit: 0,
             again: Vec::new(),
-            goes: Vec::new(),
         }
     }
 
@@ -332,11 +332,14 @@ impl Unit {
         let block = &mut self.slots[0].block;
         block.on_one_stack(stack_limit);
         self.stack_limit = stack_limit;
-        let at_once = (running.units() / (u64::from(nsmid) * 16))
-            .clamp(1, MOST_AT_ONCE)
-            .min(limit);
         // Each block has shared memory as long as it runs.
         let in_step = running.launch.code.passes && block.shared().1 == 0;
+        let (shares, most) = match in_step {
+            true => (4, MOST_IN_STEP),
+            false => (16, MOST_AT_ONCE),
+        };
+        let at_once = running.units() / (u64::from(nsmid) * shares);
+        let at_once = at_once.clamp(1, most).min(limit);
         let mut taken = 0;
         while taken < limit {
             let units = running.take(at_once);
@@ -371,20 +374,18 @@ impl Unit {
     /// more to do the next.
     fn run_in_step(&mut self, running: &Running<'_>, units: &Range<u64>) {
         let block = &mut self.slots[0].block;
-        let (groups, count) = (block.groups(), Blocks::of(running, units).count());
+        let groups = block.groups();
         self.again.clear();
-        self.again.resize(count * groups, 0);
-        self.goes.clear();
-        self.goes.resize(count, true);
+        self.again
+            .resize(Blocks::of(running, units).count() * groups, 0);
         for pass in 0.. {
             let mut goes = false;
-            let all = self.again.chunks_mut(groups).zip(&mut self.goes);
-            for (ctaid, (again, block_goes)) in Blocks::of(running, units).zip(all) {
-                if *block_goes {
+            let all = self.again.chunks_mut(groups);
+            for (ctaid, again) in Blocks::of(running, units).zip(all) {
+                if pass == 0 || again.iter().any(|is_in| *is_in != 0) {
                     block.place(ctaid, &*self.cluster);
                     self.cluster.set_blocks([&raw const **block].into_iter());
-                    *block_goes = block.run_pass(pass, again);
-                    goes |= *block_goes;
+                    goes |= block.run_pass(pass, again);
                 }
                 if running.stopped() {
                     return;

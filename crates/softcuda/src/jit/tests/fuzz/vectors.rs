@@ -392,7 +392,8 @@ impl Writer<'_> {
     }
 }
 
-fn kernel(random: &mut Random) -> String {
+/// A kernel for so many elements: one for each thread, or as many turns over the grid as it takes.
+fn kernel(random: &mut Random, elements: u32, over_the_grid: bool) -> String {
     let wild = random.below(4) == 0;
     let left = 10 + random.below(60);
     let mut writer = Writer {
@@ -418,25 +419,48 @@ fn kernel(random: &mut Random) -> String {
             cvt.u32.u16 %t, %h{n}; mad.lo.u32 %sum, %sum, 31, %t;"
         );
     }
+    let (begin, again) = match over_the_grid {
+        false => (String::new(), String::new()),
+        true => (
+            format!(
+                "mov.u32 %b3, %nctaid.x; mul.lo.u32 %step, %b3, %b1;
+                setp.ge.u32 %turn, %x, {elements}; @%turn bra none;
+                again: mov.u32 %t, 0; mov.u32 %t2, %ntid.x; mov.u32 %w, %tid.x;
+                mov.f32 %f3, 0f00000000; mov.f64 %d2, 0d0000000000000000; mov.f64 %d3, %d2;
+                mov.u64 %q2, 0; mov.u64 %q3, 0; setp.eq.u32 %p3, %t, 1;
+                mov.u16 %h0, 0; mov.u16 %h1, 0; mov.u16 %h2, 0; mov.u16 %h3, 0;"
+            ),
+            format!(
+                "add.u32 %x, %x, %step; setp.lt.u32 %turn, %x, {elements}; @%turn bra again; none:"
+            ),
+        ),
+    };
+    // A block that has no shared memory goes on beside others.
+    let (tile, store) = match over_the_grid && !text.contains("%tile") {
+        true => ("", ""),
+        false => (
+            ".shared .align 8 .b8 tile[8192]; mov.u32 %tile, tile; mad.lo.u32 %tile, %b2, 8, %tile;",
+            "st.shared.v2.u32 [%tile], {%x, %w};",
+        ),
+    };
     harness::module(&format!(
         ".visible .entry k(.param .u64 all, .param .u64 mine)
         {{
-            .reg .b32 %r<{EACH}>, %t, %t2, %x, %sum, %tile, %w;
+            .reg .b32 %r<{EACH}>, %t, %t2, %x, %sum, %tile, %w, %step, %b<4>;
             .reg .f32 %f<{EACH}>;
             .reg .f64 %d<{EACH}>;
-            .reg .b64 %q<{EACH}>, %all, %own, %at;
+            .reg .b64 %q<{EACH}>, %all, %own, %at, %mine;
             .reg .b16 %h<{EACH}>;
             .reg .b128 %z;
-            .reg .pred %p<{EACH}>, %pt;
-            .shared .align 8 .b8 tile[8192];
+            .reg .pred %p<{EACH}>, %pt, %turn;
             ld.param.u64 %all, [all];
-            ld.param.u64 %own, [mine];
-            mov.u32 %t, %ctaid.x; mov.u32 %t2, %ntid.x; mov.u32 %w, %tid.x;
-            mad.lo.u32 %x, %t, %t2, %w;
-            mad.wide.u32 %own, %x, {}, %own;
-            mov.u32 %tile, tile;
-            mad.lo.u32 %tile, %w, 8, %tile;
-            st.shared.v2.u32 [%tile], {{%x, %w}};
+            ld.param.u64 %mine, [mine];
+            mov.u32 %b0, %ctaid.x; mov.u32 %b1, %ntid.x; mov.u32 %b2, %tid.x;
+            mad.lo.u32 %x, %b0, %b1, %b2; mov.u32 %w, %tid.x; mov.u32 %t2, %ntid.x;
+            {tile}
+            {begin}
+            {store}
+            mad.wide.u32 %own, %x, {}, %mine;
             mov.u32 %r0, %x; mul.lo.u32 %r1, %x, 40503; shr.u32 %r2, %r1, 7; mov.u32 %r3, 5;
             cvt.rn.f32.u32 %f0, %x; mov.f32 %f1, 0f3fc00000; mov.b32 %f2, %r1;
             cvt.rn.f64.u32 %d0, %x; mov.f64 %d1, 0d3ff8000000000000;
@@ -447,20 +471,21 @@ fn kernel(random: &mut Random) -> String {
             mov.u32 %sum, 0;
             {ends}
             st.global.u32 [%own+28], %sum;
+            {again}
             ret;
         }}",
         OWN * 4
     ))
 }
 
-const BLOCKS: u32 = 2;
+const BLOCKS: u32 = 3;
 
 /// What a launch leaves behind, and how it ends.
-fn outcome(module: &Arc<Module>, threads: u32) -> (Vec<u32>, Option<String>) {
+fn outcome(module: &Arc<Module>, threads: u32, elements: u32) -> (Vec<u32>, Option<String>) {
     let mut all: Vec<u32> = (0..WORDS as u32)
         .map(|n| n.wrapping_mul(0x9e37_79b9))
         .collect();
-    let mut own = vec![0u32; (BLOCKS * threads) as usize * OWN];
+    let mut own = vec![0u32; elements as usize * OWN];
     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut all), buffer(&mut own)];
     let (grid, block) = ([BLOCKS, 1, 1], [threads, 1, 1]);
     match harness::run_in(module, "k", grid, block, 0, buffers, &[]) {
@@ -477,20 +502,25 @@ fn kernels_do_the_same_in_vectors() {
     let faults = AtomicU64::new(0);
     run_cases(cases, |_, random, _| {
         let threads = [1, 4, 8, 20, 24, 32, 33, 64, 104][random.below(9)];
-        let source = kernel(random);
+        let (all, over_the_grid) = (BLOCKS * threads, random.below(3) == 0);
+        let elements = match over_the_grid {
+            true => 2 * all + random.below(all as usize * 2) as u32,
+            false => all,
+        };
+        let source = kernel(random, elements, over_the_grid);
         if alone {
             println!("{source}");
         }
         let [vectors, threads_alone] =
             [Form::Vectors, Form::Rounds].map(|form| harness::load_as(&source, form));
-        let mut expected = outcome(&threads_alone, threads);
+        let mut expected = outcome(&threads_alone, threads, elements);
         faults.fetch_add(u64::from(expected.1.is_some()), Ordering::Relaxed);
-        let mut got = outcome(&vectors, threads);
+        let mut got = outcome(&vectors, threads, elements);
         if got != expected {
             // A damaged kernel of another test may have written here meanwhile, as it may: all
             // tests share the device's memory. What is wrong comes again.
-            expected = outcome(&threads_alone, threads);
-            got = outcome(&vectors, threads);
+            expected = outcome(&threads_alone, threads, elements);
+            got = outcome(&vectors, threads, elements);
         }
         if got != expected {
             let at = got.0.iter().zip(&expected.0).position(|(a, b)| a != b);
