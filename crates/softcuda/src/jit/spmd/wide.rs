@@ -156,7 +156,7 @@ impl Wide {
                     let mut needs = vec![];
                     if !from_start {
                         needs.extend(&live[block]);
-                        needs.extend(needed(body, at, step));
+                        needs.extend(needed(body, at));
                         needs.sort_unstable_by_key(|register: &RegId| register.0);
                         needs.dedup();
                     }
@@ -251,18 +251,27 @@ fn past(narrow: &Narrow<'_>, region: usize) -> Vec<bool> {
     past
 }
 
-/// What the code of groups reads behind the beginning of a step, other than its operands: what the
-/// step's guard compares, and indices.
-fn needed(body: &Body, at: usize, step: &Instruction) -> Vec<RegId> {
+/// What the code of groups reads behind the beginning of a step, other than the operands of what is
+/// done there: what was compared for the next branch, and indices.
+fn needed(body: &Body, at: usize) -> Vec<RegId> {
     let mut needed = vec![];
-    if let Some((guard, _)) = step.guard
-        && let Some((_, a, b)) = compared(body, at, guard)
-    {
-        let registers = [a, b].into_iter().filter_map(|arg| match arg {
-            Arg::Reg(register) => Some(register),
-            _ => None,
-        });
-        needed.extend(registers);
+    let ahead = body.steps[at..].iter().zip(at..);
+    for (step, at) in ahead {
+        let Step::Instruction(step) = step else {
+            break;
+        };
+        if let Some((guard, _)) = step.guard
+            && let Some((_, a, b)) = compared(body, at, guard)
+        {
+            let registers = [a, b].into_iter().filter_map(|arg| match arg {
+                Arg::Reg(register) => Some(register),
+                _ => None,
+            });
+            needed.extend(registers);
+        }
+        if step.operation.flow() != Flow::Next {
+            break;
+        }
     }
     for before in body.steps[..at].iter().rev() {
         match before {

@@ -3,6 +3,7 @@
 mod apart;
 mod async_copies;
 mod atomics;
+mod attack_forms;
 mod basics;
 mod blocks;
 mod bulk_copies;

@@ -29,7 +29,10 @@ impl Lower<'_> {
                 return;
             };
             return match way {
-                Way::Vector => {
+                // Each vector that is written looks at the guard.
+                Way::Vector
+                    if instruction.writes.len() < 2 || !instruction.writes.contains(&register) =>
+                {
                     let lanes = self.lanes();
                     lanes.mask = Some(register);
                     lanes.masks_by_false = negated;
