@@ -10,7 +10,7 @@
 use super::control::compared;
 use super::facts::Facts;
 use super::teams::Teams;
-use super::{Class, Regions, Way};
+use super::{Class, Regions, Way, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::program::Instruction;
 
@@ -94,7 +94,7 @@ impl Judge<'_> {
 
     fn apart(&self, branch: usize) -> Option<Apart> {
         // Tests want both.
-        if cfg!(test) && self.facts.body.steps.len() % 8 >= 4 {
+        if wants_all() && self.facts.body.steps.len() % 8 >= 4 {
             return None;
         }
         let join = self.facts.control.joins[branch]?;
@@ -122,7 +122,7 @@ impl Judge<'_> {
         let count =
             |is: &dyn Fn(&Way) -> bool| steps().filter(|(at, _)| is(&self.facts.ways[*at])).count();
         let (each, together) = (count(&each), count(&together));
-        let pays = each > 0 && (each > together || cfg!(test));
+        let pays = each > 0 && (each > together || wants_all());
         let differs = |is: fn(&Self, RegId) -> bool| self.compares(at, guard, is);
         let by_thread = |l: &Self, register: RegId| l.facts.class(register) == Class::Varying;
         let by_block = |l: &Self, register| match l.facts.class(register) {
@@ -131,7 +131,7 @@ impl Judge<'_> {
         };
         let always = pays && !blocks.contains(&branch) && differs(by_thread);
         // Others agree but where a loop over memory ends.
-        if !always && !differs(by_block) && !cfg!(test) {
+        if !always && !differs(by_block) && !wants_all() {
             return None;
         }
         let touches = |register: &RegId| {

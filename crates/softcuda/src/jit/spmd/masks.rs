@@ -6,7 +6,7 @@
 
 use super::facts::Facts;
 use super::regions::Regions;
-use super::{Class, Way};
+use super::{Class, Way, wants_all};
 use crate::jit::decode::{Flow, RegId};
 use crate::jit::program::Instruction;
 
@@ -175,7 +175,7 @@ impl Judge<'_> {
         let in_vectors =
             |(at, _)| matches!(self.facts.ways[at], Way::Vector | Way::Once | Way::Control);
         // Tests want all that can be.
-        cfg!(test) || steps.all(in_vectors)
+        wants_all() || steps.all(in_vectors)
     }
 
     /// Whether a step can be done for some threads of a group.

@@ -64,6 +64,22 @@ pub(crate) const WIDEST: usize = 32;
 /// The most steps of a body that is worth a second form.
 const MOST_STEPS: usize = 4000;
 
+/// Whether all forms are wanted wherever they can be: in tests, which choose by the number of steps
+/// where there are several, unless `SOFTCUDA_FUZZ_PLANS` is `release`.
+#[cfg(test)]
+fn wants_all() -> bool {
+    static RELEASE: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        std::env::var("SOFTCUDA_FUZZ_PLANS").is_ok_and(|plans| plans == "release")
+    });
+    !*RELEASE
+}
+
+/// The best form is wanted.
+#[cfg(not(test))]
+const fn wants_all() -> bool {
+    false
+}
+
 /// How a register's value differs between the threads of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -219,7 +235,7 @@ impl Plan {
                 for (block, apart) in apart.iter_mut().enumerate() {
                     let is_wide = all.of[block].is_some_and(|region| wide.regions[region]);
                     let seldom = apart.as_ref().is_some_and(|apart| !apart.always);
-                    if is_wide && seldom && !cfg!(test) {
+                    if is_wide && seldom && !wants_all() {
                         *apart = None;
                     }
                 }
@@ -257,7 +273,7 @@ impl Plan {
             regions,
         };
         // Tests want all that can be.
-        (cfg!(test) || plan.pays(body)).then_some(plan)
+        (wants_all() || plan.pays(body)).then_some(plan)
     }
 
     /// The class of a register.

@@ -9,7 +9,7 @@ use ptx::ast::Type;
 
 use super::facts::Facts;
 use super::loops::Counting;
-use super::{Class, Regions, Way, Wide, classes};
+use super::{Class, Regions, Way, Wide, classes, wants_all};
 use crate::jit::decode::RegId;
 use crate::jit::program::{Instruction, Step};
 
@@ -62,7 +62,7 @@ impl Judge<'_> {
         let is_wide = |block: usize| {
             let region = regions.of[block];
             let is_wide = |wide: &Wide| region.is_some_and(|region| wide.regions[region]);
-            match cfg!(test) {
+            match wants_all() {
                 // Tests want both.
                 true => body.steps.len() % 4 < 2,
                 false => self.wide.is_some_and(is_wide),
@@ -81,7 +81,7 @@ impl Judge<'_> {
                 continue;
             }
             let row = row.get_or_insert_with(|| classes::of(body, control, live, ROW));
-            if cfg!(test) || self.facts.counts(branch, &row.classes) {
+            if wants_all() || self.facts.counts(branch, &row.classes) {
                 all.push((pace, blocks));
             }
         }
@@ -98,7 +98,7 @@ impl Judge<'_> {
             facts.ways[at] == Way::Row && access.is_some_and(|access| !access.shared)
         };
         let rows = steps.filter(|step| by_row(*step)).count();
-        let enough = rows >= if cfg!(test) { 1 } else { FEWEST };
+        let enough = rows >= if wants_all() { 1 } else { FEWEST };
         let pays = enough && self.kept(head, &blocks) <= MOST_KEPT;
         let region = regions.of[head]?;
         let inside = |block: &usize| regions.of[*block] == Some(region) && !regions.decides(*block);

@@ -92,33 +92,33 @@ fn begins_anew(facts: Facts<'_>, turns: &Counting) -> bool {
         }
         seen
     };
-    let leads = |block: &usize| successors[*block].contains(&turns.head);
-    let is_past = from(turns.branch + 1);
-    let (before, mut count) = (from(0), 0);
-    for block in (0..successors.len()).filter(|block| before[*block]) {
-        // What lies before the loop, or leads past it.
-        let onwards = |to: &usize| *to > block;
-        let again = |(_, step): (usize, &Instruction)| {
-            let operation = &step.operation;
-            let flows = matches!(operation.flow(), Flow::Jump(_) | Flow::Leave);
-            let steady = |register: &Special| {
-                use Special::{Ctaid, Nctaid, Ntid, Tid};
-                matches!(register, Tid(_) | Ntid(_) | Ctaid(_) | Nctaid(_))
-            };
-            step.specials.iter().all(steady)
-                && !operation.faults()
-                && (flows || operation.pure() || operation.loads_parameter())
+    let (before, past) = (from(0), from(turns.branch + 1));
+    let again = |(_, step): (usize, &Instruction)| {
+        let operation = &step.operation;
+        let flows = matches!(operation.flow(), Flow::Jump(_) | Flow::Leave);
+        let steady = |register: &Special| {
+            use Special::{Ctaid, Nctaid, Ntid, Tid};
+            matches!(register, Tid(_) | Ntid(_) | Ctaid(_) | Nctaid(_))
         };
-        count += facts.steps(block).count();
-        let ends = is_past[block];
-        if !ends && !(facts.steps(block).all(again) && successors[block].iter().all(onwards)) {
-            return false;
+        step.specials.iter().all(steady)
+            && !operation.faults()
+            && (flows || operation.pure() || operation.loads_parameter())
+    };
+    let mut count = 0;
+    for block in 0..successors.len() {
+        if past[block] {
+            if successors[block].contains(&turns.head) {
+                return false;
+            }
+        } else if before[block] {
+            count += facts.steps(block).count();
+            let onwards = successors[block].iter().all(|to| *to > block);
+            if !onwards || !facts.steps(block).all(again) {
+                return false;
+            }
         }
     }
     count <= MOST_STEPS
-        && !(0..successors.len())
-            .filter(|block| is_past[*block])
-            .any(|block| leads(&block))
 }
 
 /// What a step adds to a register in each turn of a loop.

@@ -11,7 +11,7 @@ use ptx::ast::Type;
 
 use super::control::compared;
 use super::facts::Facts;
-use super::{Apart, Class, Exit, Pace, Regions, Way, classes};
+use super::{Apart, Class, Exit, Pace, Regions, Way, classes, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -65,7 +65,7 @@ impl Wide {
             ..
         } = narrow.facts;
         // Tests want both.
-        let short = match cfg!(test) {
+        let short = match wants_all() {
             true => body.steps.len().is_multiple_of(2),
             false => uses_rows(body),
         };
