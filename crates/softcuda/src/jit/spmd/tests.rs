@@ -370,3 +370,62 @@ fn threads_go_apart_by_what_they_loaded() {
     assert!(!apart(&format!("{gather} bar.warp.sync -1;")));
     assert!(!apart(&format!("{gather} mov.u32 %r5, %laneid;")));
 }
+
+/// Blocks go in step through a loop over the grid if threads come to it anew in each pass, and keep
+/// nothing from turn to turn but what counts.
+#[test]
+fn loops_over_the_grid() {
+    let passes = |before: &str, turn: &str, next: &str| {
+        let (plan, _) = plan(&format!(
+            "ld.param.u64 %rd1, [a]; ld.param.u32 %r6, [n]; mov.u32 %r1, %tid.x;
+            mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1;
+            {before} mov.u32 %r5, %nctaid.x; mul.lo.u32 %r5, %r5, %r3;
+            setp.ge.u32 %p1, %r4, %r6; @%p1 bra none;
+            again: mul.wide.u32 %rd2, %r4, 4; add.u64 %rd2, %rd2, %rd1; {turn} {next}
+            setp.lt.u32 %p1, %r4, %r6; @%p1 bra again;
+            none: ret;"
+        ))
+        .expect("it has a plan");
+        plan.passes.is_some()
+    };
+    let (store, next) = ("st.global.u32 [%rd2], %r4;", "add.u32 %r4, %r4, %r5;");
+    assert!(passes("", store, next));
+    assert!(passes("", store, "add.u32 %r4, 64, %r4;"));
+    let branch = "setp.eq.u32 %p2, %r1, 3; @%p2 bra over; st.global.u32 [%rd2], %r4; over:";
+    assert!(passes("", branch, next));
+    for (before, turn, next) in [
+        // What was done before is done once.
+        ("st.global.u32 [%rd1], %r1;", store, next),
+        ("ld.global.u32 %r7, [%rd1];", store, next),
+        ("mov.u32 %r7, %clock;", store, next),
+        // A sum; what counts by more each time, now and then, or twice.
+        (
+            "mov.u32 %r7, 0;",
+            "ld.global.u32 %r0, [%rd2]; add.u32 %r7, %r7, %r0; st.global.u32 [%rd2], %r7;",
+            next,
+        ),
+        ("", store, "add.u32 %r4, %r4, %r5; add.u32 %r5, %r5, 1;"),
+        (
+            "",
+            store,
+            "setp.gt.u32 %p2, %r6, 7; @%p2 add.u32 %r4, %r4, %r5;",
+        ),
+        ("", store, "add.u32 %r4, %r4, %r5; add.u32 %r4, %r4, %r5;"),
+        // Others may be waited for.
+        (
+            "",
+            "ld.volatile.global.u32 %r7, [%rd1]; st.global.u32 [%rd2], %r7;",
+            next,
+        ),
+        // Nothing goes through memory.
+        ("", "", next),
+    ] {
+        assert!(!passes(before, turn, next), "{before} {turn} {next}");
+    }
+    // In another loop.
+    let begin = "mov.u32 %r7, 0; outer:";
+    let next = "add.u32 %r4, %r4, %r5;";
+    let turn =
+        "st.global.u32 [%rd2], %r7; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 5; @%p2 bra outer;";
+    assert!(!passes(begin, turn, next));
+}
