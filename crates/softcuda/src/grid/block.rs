@@ -422,15 +422,6 @@ impl Block {
 
     /// Runs the whole block on the current stack, as a loop over its threads or in rounds.
     pub(super) fn run_loop(&self) -> Outcome {
-        if self.running().launch.code.passes {
-            let mut again = vec![0; self.groups()];
-            let mut passes = 0..;
-            while passes
-                .next()
-                .is_some_and(|pass| self.run_pass(pass, &mut again))
-            {}
-            return Outcome::Done;
-        }
         let status = self.enter();
         if status == SUSPENDED {
             return Outcome::Stands;

@@ -201,8 +201,8 @@ pub(crate) struct BlockContext {
     /// Where blocks go through a loop in [step](crate::jit::spmd::Passes): how many turns of it lie
     /// behind.
     pub pass: u64,
-    /// There, behind the first pass: not 0 for each group of [`WIDTH`](crate::jit::spmd::WIDTH) threads that is in the
-    /// loop, by the number of its first thread.
+    /// There: behind the first pass, not 0 for each group of [`WIDTH`](crate::jit::spmd::WIDTH)
+    /// threads that is in the loop, by the number of its first thread. Null elsewhere.
     pub again: *mut u8,
     /// There: not 0 once a group is to go through the loop again.
     pub goes: u32,

@@ -31,6 +31,9 @@ const MOST_AT_ONCE: u64 = 64;
 /// The same where they go through a loop in step: the more, the longer they go through memory in
 /// order.
 const MOST_IN_STEP: u64 = 512;
+/// The fewest threads of a grid whose blocks go in step. With fewer, turns lie near each other, and
+/// where the processor's caches hold the data, passes take longer than turns.
+const FEWEST_IN_STEP: u64 = 256 << 10;
 /// Workers kept between launches.
 const KEPT: usize = 64;
 /// Units a worker keeps between launches.
@@ -332,8 +335,7 @@ impl Unit {
         let block = &mut self.slots[0].block;
         block.on_one_stack(stack_limit);
         self.stack_limit = stack_limit;
-        // Each block has shared memory as long as it runs.
-        let in_step = running.launch.code.passes && block.shared().1 == 0;
+        let in_step = goes_in_step(running) && block.shared().1 == 0;
         let (shares, most) = match in_step {
             true => (4, MOST_IN_STEP),
             false => (16, MOST_AT_ONCE),
@@ -488,6 +490,19 @@ impl Unit {
             slot.block.abort(&mut slot.fibers, stacks);
         }
     }
+}
+
+/// Whether blocks go through a loop in step, if they have no shared memory, which is theirs as long
+/// as they run.
+fn goes_in_step(running: &Running<'_>) -> bool {
+    let launch = running.launch;
+    let threads = volume(launch.grid).saturating_mul(volume(launch.block));
+    launch.code.passes
+        && match cfg!(test) {
+            // Tests want both.
+            true => launch.grid[0] % 2 == 1,
+            false => threads >= FEWEST_IN_STEP,
+        }
 }
 
 /// Bytes of native stack of a thread: the kernel's own frame, which nothing else is to lack, and

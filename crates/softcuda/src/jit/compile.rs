@@ -205,7 +205,7 @@ pub(crate) struct Unit {
     pub vectors: bool,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
-    /// Blocks go through a loop in step.
+    /// Blocks may go through a loop in step.
     pub passes: bool,
     /// Its functions have frames in local memory, which addresses may point to.
     pub local: bool,

@@ -31,7 +31,7 @@ pub(crate) struct Object {
     pub kept: u32,
     /// In rounds: its threads may spin.
     pub spins: bool,
-    /// Blocks go through a loop in [step](super::spmd::Passes).
+    /// Blocks may go through a loop in [step](super::spmd::Passes).
     pub passes: bool,
     /// It may reach the shared memory of other blocks of the cluster.
     pub reaches: bool,

@@ -1,4 +1,4 @@
-//! A loop over the grid, which the blocks of a range go through in step:
+//! A loop over the grid, which the blocks of a range go through in step where there are many:
 //!
 //! ```text
 //! for (i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)

@@ -142,9 +142,10 @@ pub(in crate::jit::lower) struct Lanes {
     next: Block,
     /// Goes to the next group.
     latch: Block,
-    /// Where a group goes that is to do another turn in the next pass; see
-    /// [`Passes`](crate::jit::spmd::Passes).
-    next_pass: Block,
+    /// Of a loop that blocks may go through in step, see [`Passes`](crate::jit::spmd::Passes): where
+    /// a turn begins, and where a group goes that is to do another one.
+    turn: Block,
+    next_turn: Block,
     /// Where groups that parted go on.
     landings: Vec<Landing>,
     /// In rounds.
@@ -377,7 +378,8 @@ impl Lower<'_> {
             next: self.cold_block(),
             parted: self.cold_block(),
             latch,
-            next_pass: self.b.create_block(),
+            turn: self.b.create_block(),
+            next_turn: self.b.create_block(),
             landings: vec![],
             turns,
             wide: None,
@@ -409,7 +411,7 @@ impl Lower<'_> {
         self.b.def_var(first, begins);
         self.begin_pass();
         self.lower_groups();
-        self.end_pass();
+        self.close_turn();
         self.b.switch_to_block(latch);
         let at = self.b.block_params(latch)[0];
         let at = self.b.ins().iadd_imm(at, WIDTH as i64);

@@ -1,10 +1,12 @@
-//! Loops that the blocks of a range go through in step, as [`Passes`] says.
+//! Loops that the blocks of a range may go through in step, as [`Passes`] says.
 //!
 //! ```text
 //! for each group: in the first pass, or if it is in the loop:
 //!   it begins; at the loop's head, what counts up is as many turns further as there were passes
-//!   the turn; where the loop would begin again: note that the group is in it; next group
+//!   the turn; where the loop begins again, in step: note that the group is in it; next group
 //! ```
+//!
+//! Where blocks do not go in step, there is one pass, and the loop begins again there.
 //!
 //! Threads that go on by themselves do all turns that are left.
 
@@ -85,18 +87,26 @@ impl Lower<'_> {
             let value = self.b.ins().iadd(before, more);
             self.put_all(register, value);
         }
+        let turn = self.lanes().turn;
+        self.b.ins().jump(turn, &[]);
+        self.b.switch_to_block(turn);
     }
 
-    /// Groups that do another turn do it in the next pass. The builder's block is filled.
-    pub(super) fn end_pass(&mut self) {
-        let (next_pass, latch, first) = {
-            let lanes = self.lanes();
-            (lanes.next_pass, lanes.latch, lanes.first)
-        };
+    /// Groups that are to do another turn do it in the next pass, if there is one. The builder's
+    /// block is filled.
+    pub(super) fn close_turn(&mut self) {
         if self.passes().is_none() {
             return;
         }
-        self.b.switch_to_block(next_pass);
+        let (turn, next_turn, latch, first) = {
+            let lanes = self.lanes();
+            (lanes.turn, lanes.next_turn, lanes.latch, lanes.first)
+        };
+        self.b.switch_to_block(next_turn);
+        let in_step = self.entry(Entry::Again);
+        let waits = self.b.create_block();
+        self.b.ins().brif(in_step, waits, &[], turn, &[]);
+        self.b.switch_to_block(waits);
         self.set_form(Form::Once);
         let (flags, at) = (MemFlags::trusted(), self.group_flag());
         let yes = self.b.ins().iconst(types::I8, 1);

@@ -183,7 +183,7 @@ impl Lower<'_> {
     /// Where a group goes from one block to another.
     pub(super) fn way_to(&mut self, from: usize, to: usize) -> Block {
         if self.is_next_turn(from, to) {
-            return self.lanes().next_pass;
+            return self.lanes().next_turn;
         }
         let paces = &self.lanes().plan.paces;
         let again = paces

@@ -286,7 +286,7 @@ impl Lower<'_> {
             let lane = self.b.append_block_param(*begins, types::I64);
             self.b.switch_to_block(*begins);
             self.begin_group(lane);
-            let live = self.needed_at(region, *block);
+            let live = self.needed_at(region, *block).unwrap_or_default();
             self.take_kept(&live);
             let goes = self.lanes().group_blocks[*block];
             self.b.ins().jump(goes, &[]);
@@ -333,26 +333,28 @@ impl Lower<'_> {
     }
 
     /// The registers that groups need which go on at a block of a region for a wide one, of those
-    /// that it uses or writes: the others lie in the tile all the while.
-    fn needed_at(&mut self, region: usize, block: usize) -> Vec<RegId> {
-        let resumes = self.lanes().wide.iter().flat_map(|wide| &wide.plan.resumes);
-        let mut resumes = resumes.filter(|resume| resume.block == block);
-        let mut live = resumes.next().map_or(vec![], |resume| resume.live.clone());
+    /// that it uses or writes: the others lie in the tile all the while. None, where they begin the
+    /// region.
+    fn needed_at(&mut self, region: usize, block: usize) -> Option<Vec<RegId>> {
+        let mut resumes = self.lanes().wide.iter().flat_map(|wide| &wide.plan.resumes);
+        let resume = resumes.find(|resume| resume.block == block);
+        let resume = resume.expect("the plan knows where threads may not agree");
+        if resume.from_start {
+            return None;
+        }
+        let mut live = resume.live.clone();
         let touches = &self.a_region(region).touches;
         live.retain(|register| touches.contains(register));
-        live
+        Some(live)
     }
 
     /// A wide group gives up at a block, whose first step its threads may not agree on: its groups
     /// go on there. Fills the builder's block.
     pub(super) fn resume(&mut self, block: usize) {
         let region = self.turns().region;
-        let resumes = self.lanes().wide.iter().flat_map(|wide| &wide.plan.resumes);
-        let mut resumes = resumes.filter(|resume| resume.block == block);
-        if resumes.next().is_some_and(|resume| resume.from_start) {
+        let Some(live) = self.needed_at(region, block) else {
             return self.begin_narrow();
-        }
-        let live = self.needed_at(region, block);
+        };
         for (register, place) in self.places_of(&live) {
             let wide = self.lanes().wide.as_ref();
             let of_groups = wide.map(|wide| wide.plan.classes[register.0 as usize]);
@@ -366,7 +368,7 @@ impl Lower<'_> {
         let blocks = self.wide_blocks(region).map(|blocks| blocks.resumes);
         let mut resumes = (1..).zip(blocks.into_iter().flatten());
         let resume = resumes.find(|(_, (at, _))| *at == block);
-        let (number, (_, begins)) = resume.expect("the plan knows where threads may not agree");
+        let (number, (_, begins)) = resume.expect("there is a block for it");
         self.set_resume(number);
         self.begin_lanes_of_warp(region);
         let lane = self.rounds_lane();
