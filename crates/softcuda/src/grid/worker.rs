@@ -335,7 +335,7 @@ impl Unit {
         let block = &mut self.slots[0].block;
         block.on_one_stack(stack_limit);
         self.stack_limit = stack_limit;
-        let in_step = goes_in_step(running) && block.shared().1 == 0;
+        let in_step = goes_in_step(running);
         let (shares, most) = match in_step {
             true => (4, MOST_IN_STEP),
             false => (16, MOST_AT_ONCE),
@@ -352,9 +352,6 @@ impl Unit {
             match in_step {
                 true => self.run_in_step(running, &units),
                 false => self.run_in_turn(running, &units),
-            }
-            if running.stopped() {
-                return;
             }
         }
     }
@@ -377,9 +374,9 @@ impl Unit {
     fn run_in_step(&mut self, running: &Running<'_>, units: &Range<u64>) {
         let block = &mut self.slots[0].block;
         let groups = block.groups();
+        let count = Blocks::of(running, units).left as usize;
         self.again.clear();
-        self.again
-            .resize(Blocks::of(running, units).count() * groups, 0);
+        self.again.resize(count * groups, 0);
         for pass in 0.. {
             let mut goes = false;
             let all = self.again.chunks_mut(groups);
@@ -492,12 +489,14 @@ impl Unit {
     }
 }
 
-/// Whether blocks go through a loop in step, if they have no shared memory, which is theirs as long
-/// as they run.
+/// Whether the blocks of a launch go through a loop in step. None may have shared memory, which is
+/// its own for as long as it runs.
 fn goes_in_step(running: &Running<'_>) -> bool {
     let launch = running.launch;
     let threads = volume(launch.grid).saturating_mul(volume(launch.block));
+    let has_shared = launch.static_shared > 0 || launch.dynamic_shared > 0;
     launch.code.passes
+        && !has_shared
         && match cfg!(test) {
             // Tests want both.
             true => launch.grid[0] % 2 == 1,

@@ -78,8 +78,7 @@ pub(crate) struct Compiled {
     /// Its threads may spin, in rounds: a run may end with
     /// [`SUSPENDED`](crate::grid::context::SUSPENDED).
     pub spins: bool,
-    /// Blocks may go through a loop in [step](super::spmd::Passes): they are run until none of their
-    /// groups goes again.
+    /// Blocks may go through a loop in [step](super::spmd::Passes).
     pub passes: bool,
     /// It may reach the shared memory of other blocks of its cluster: they must all be there.
     pub reaches: bool,

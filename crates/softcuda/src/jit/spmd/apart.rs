@@ -56,11 +56,7 @@ impl Judge<'_> {
                 continue;
             };
             if !apart.always {
-                let steps = apart
-                    .blocks
-                    .iter()
-                    .map(|block| self.facts.steps(*block).count());
-                let steps = steps.sum::<usize>();
+                let steps = self.facts.steps_of(&apart.blocks).count();
                 match left.checked_sub(steps).filter(|_| steps <= MOST_STEPS) {
                     Some(rest) => left = rest,
                     None => continue,
@@ -113,7 +109,7 @@ impl Judge<'_> {
         if !blocks.iter().all(inside) {
             return None;
         }
-        let steps = || blocks.iter().flat_map(|block| self.facts.steps(*block));
+        let steps = || self.facts.steps_of(&blocks);
         if !steps().all(|(_, step)| self.can(step)) {
             return None;
         }

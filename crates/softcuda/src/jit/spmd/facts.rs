@@ -29,6 +29,25 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// The instructions of some blocks.
+    pub fn steps_of(self, blocks: &[usize]) -> impl Iterator<Item = (usize, &'a Instruction)> {
+        blocks.iter().flat_map(move |block| self.steps(*block))
+    }
+
+    /// Whether threads may poll what others do.
+    pub fn polls(self) -> bool {
+        self.body.steps.iter().any(|step| match step {
+            Step::Instruction(instruction) => instruction.operation.polls(),
+            Step::Label(_) => false,
+        })
+    }
+
+    /// Whether a step accesses a row of memory that others than the block see.
+    pub fn goes_through_memory(self, (at, step): (usize, &Instruction)) -> bool {
+        let access = step.operation.weak_access();
+        self.ways[at] == Way::Row && access.is_some_and(|access| !access.shared)
+    }
+
     pub fn class(self, register: RegId) -> Class {
         self.classes[register.0 as usize]
     }

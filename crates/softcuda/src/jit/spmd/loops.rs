@@ -38,8 +38,7 @@ impl Facts<'_> {
                 false => *to == head,
             })
         };
-        let mut steps = blocks.iter().flat_map(|block| self.steps(*block));
-        let stays = steps.all(|(_, step)| {
+        let stays = self.steps_of(&blocks).all(|(_, step)| {
             let operation = &step.operation;
             let flows = matches!(operation.flow(), Flow::Next | Flow::Jump(_));
             flows && !operation.waits() && !operation.polls() && !operation.faults()

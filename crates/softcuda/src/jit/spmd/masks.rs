@@ -82,11 +82,8 @@ impl Judge<'_> {
             };
             let inner = if shared.is_some() { inner } else { vec![] };
             let masked = shared.unwrap_or(masked);
-            let steps = masked
-                .blocks
-                .iter()
-                .map(|block| self.facts.steps(*block).count());
-            let Some(rest) = left.checked_sub(steps.sum()) else {
+            let steps = self.facts.steps_of(&masked.blocks).count();
+            let Some(rest) = left.checked_sub(steps) else {
                 continue;
             };
             left = rest;
@@ -117,15 +114,11 @@ impl Judge<'_> {
             self.regions
                 .is_none_or(|all| all.of[*block] == all.of[branch] && !all.decides(*block))
         };
-        let steps = blocks.iter().map(|block| self.facts.steps(*block).count());
-        if steps.sum::<usize>() > MOST_STEPS || !blocks.iter().all(one_region) {
+        let steps = || self.facts.steps_of(&blocks);
+        if steps().count() > MOST_STEPS || !blocks.iter().all(one_region) {
             return None;
         }
-        if !blocks.iter().all(|block| {
-            self.facts
-                .steps(*block)
-                .all(|(at, step)| self.can(at, step))
-        }) {
+        if !steps().all(|(at, step)| self.can(at, step)) {
             return None;
         }
         let ways = Ways::of(&self.facts.control.graph.successors, branch, inner, blocks);
@@ -171,7 +164,7 @@ impl Judge<'_> {
     /// each by itself: where all is done in vectors. Loops over memory mostly end for all threads
     /// at once, and would only be there twice.
     fn pays(&self, blocks: &[usize]) -> bool {
-        let mut steps = blocks.iter().flat_map(|block| self.facts.steps(*block));
+        let mut steps = self.facts.steps_of(blocks);
         let in_vectors =
             |(at, _)| matches!(self.facts.ways[at], Way::Vector | Way::Once | Way::Control);
         // Tests want all that can be.

@@ -19,8 +19,10 @@
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
 //! run through one after the other, and the block goes on to the next. Short regions have a second
-//! form for [`Wide`] groups. Through some loops over memory groups go in step, see [`Pace`]; where no
-//! thread waits, through a loop over the grid, whole ranges of blocks do, see [`Passes`].
+//! form for [`Wide`] groups. Through some loops over memory groups go in step, see [`Pace`].
+//!
+//! Where no thread waits, whole ranges of blocks go in step through a loop over the grid, see
+//! [`Passes`].
 //!
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.

@@ -9,9 +9,8 @@ use ptx::ast::Type;
 
 use super::facts::Facts;
 use super::loops::Counting;
-use super::{Class, Regions, Way, Wide, classes, wants_all};
+use super::{Class, Regions, Wide, classes, wants_all};
 use crate::jit::decode::RegId;
-use crate::jit::program::{Instruction, Step};
 
 /// The fewest accesses to memory in a turn, each in places of its own: fewer the processor follows
 /// as it is.
@@ -55,8 +54,7 @@ impl Judge<'_> {
         } = self.facts;
         let regions = self.regions;
         // Threads that spin may wait for some that are behind.
-        let polls = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.polls());
-        if body.steps.iter().any(polls) {
+        if self.facts.polls() {
             return vec![];
         }
         let is_wide = |block: usize| {
@@ -92,12 +90,10 @@ impl Judge<'_> {
     fn pace(&self, branch: usize) -> Option<(Pace, Vec<usize>)> {
         let (facts, regions) = (self.facts, self.regions);
         let Counting { head, blocks, .. } = facts.counting_loop(branch)?;
-        let steps = blocks.iter().flat_map(|block| facts.steps(*block));
-        let by_row = |(at, step): (usize, &Instruction)| {
-            let access = step.operation.weak_access();
-            facts.ways[at] == Way::Row && access.is_some_and(|access| !access.shared)
-        };
-        let rows = steps.filter(|step| by_row(*step)).count();
+        let rows = facts
+            .steps_of(&blocks)
+            .filter(|step| facts.goes_through_memory(*step))
+            .count();
         let enough = rows >= if wants_all() { 1 } else { FEWEST };
         let pays = enough && self.kept(head, &blocks) <= MOST_KEPT;
         let region = regions.of[head]?;
@@ -134,12 +130,15 @@ impl Judge<'_> {
     /// How many bytes each thread keeps from turn to turn that are not as in its neighbours.
     fn kept(&self, head: usize, blocks: &[usize]) -> usize {
         let facts = self.facts;
-        let steps = || blocks.iter().flat_map(|block| facts.steps(*block));
+        let used = |register: RegId| {
+            let mut steps = facts.steps_of(blocks);
+            steps.any(|(_, step)| step.touches(register))
+        };
         let varying = facts.live[head]
             .iter()
             .filter(|register| facts.class(**register) == Class::Varying);
         let registers = &facts.body.tables.registers;
-        let kept = varying.filter(|register| steps().any(|(_, step)| step.touches(**register)));
+        let kept = varying.filter(|register| used(**register));
         kept.map(|register| match registers[register.0 as usize] {
             Type::Pred => 4,
             ty => ty.size() as usize,

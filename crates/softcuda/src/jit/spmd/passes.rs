@@ -13,7 +13,6 @@
 
 use ptx::ast::Immediate;
 
-use super::Way;
 use super::facts::Facts;
 use super::loops::Counting;
 use crate::jit::decode::{Arg, Flow, RegId, Special};
@@ -37,11 +36,10 @@ pub(crate) struct Passes {
 impl Passes {
     /// The loop of a body in which no thread waits or spins, if there is one.
     pub(super) fn of(facts: Facts<'_>) -> Option<Passes> {
-        let polls = |(_, step): (usize, &Instruction)| step.operation.polls();
-        let count = facts.control.graph.successors.len();
-        if (0..count).any(|block| facts.steps(block).any(polls)) {
+        if facts.polls() {
             return None;
         }
+        let count = facts.control.graph.successors.len();
         // An inner loop's branch lies before that of the loop around it.
         let mut loops = (0..count).rev().filter_map(|at| facts.counting_loop(at));
         loops.find_map(|turns| of_loop(facts, &turns))
@@ -54,11 +52,8 @@ fn of_loop(facts: Facts<'_>, turns: &Counting) -> Option<Passes> {
         branch,
         ref blocks,
     } = *turns;
-    let steps = || blocks.iter().flat_map(|block| facts.steps(*block));
-    let by_row = |(at, step): (usize, &Instruction)| {
-        facts.ways[at] == Way::Row && step.operation.weak_access().is_some()
-    };
-    if !steps().any(by_row) || !begins_anew(facts, turns) {
+    let steps = || facts.steps_of(blocks);
+    if !steps().any(|step| facts.goes_through_memory(step)) || !begins_anew(facts, turns) {
         return None;
     }
     let mut counts = vec![];
@@ -125,7 +120,7 @@ fn begins_anew(facts: Facts<'_>, turns: &Counting) -> bool {
 fn adds(facts: Facts<'_>, turns: &Counting, register: RegId, step: &Instruction) -> Option<Arg> {
     let steady = |arg: &Arg| match arg {
         Arg::Reg(by) => {
-            let mut steps = turns.blocks.iter().flat_map(|block| facts.steps(*block));
+            let mut steps = facts.steps_of(&turns.blocks);
             facts.class(*by).stride() == Some(0) && steps.all(|(_, step)| !step.writes.contains(by))
         }
         arg => matches!(arg, Arg::Imm(Immediate::Int { .. })),

@@ -246,7 +246,8 @@ fn an_index_wraps_in_a_later_turn() {
     }
 }
 
-/// Threads leave before, between and behind loops in step and threads apart; the others are counted.
+/// Threads leave before, between and behind loops in step and threads apart. The others are
+/// counted.
 #[test]
 fn threads_leave() {
     let turn = loop_in_step("A", "mov.u32 %iA, %r1;", "%r3", CHANGES);

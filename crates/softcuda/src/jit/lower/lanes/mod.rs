@@ -142,8 +142,8 @@ pub(in crate::jit::lower) struct Lanes {
     next: Block,
     /// Goes to the next group.
     latch: Block,
-    /// Of a loop that blocks may go through in step, see [`Passes`](crate::jit::spmd::Passes): where
-    /// a turn begins, and where a group goes that is to do another one.
+    /// Of a loop that blocks may go through in step: where a turn begins, and where a group goes
+    /// that is to do another one.
     turn: Block,
     next_turn: Block,
     /// Where groups that parted go on.

@@ -21,14 +21,14 @@ use crate::jit::lower::entry::Entry;
 use crate::jit::spmd::{Passes, WIDTH};
 
 impl Lower<'_> {
-    fn passes(&mut self) -> Option<Passes> {
-        self.lanes().plan.passes.clone()
+    fn passes(&mut self) -> Option<&Passes> {
+        self.lanes().plan.passes.as_ref()
     }
 
     /// Whether this is the way back to the head of a loop that blocks go through in step.
     pub(super) fn is_next_turn(&mut self, from: usize, to: usize) -> bool {
-        self.passes()
-            .is_some_and(|passes| (passes.branch, passes.head) == (from, to))
+        let passes = self.passes();
+        passes.is_some_and(|passes| (passes.branch, passes.head) == (from, to))
     }
 
     /// The threads of a row that has no groups begin at `scalar`, one by one, unless they have done
@@ -71,11 +71,12 @@ impl Lower<'_> {
 
     /// At the head of the loop, what counts up is as far as in this pass.
     pub(super) fn begin_turn(&mut self, block: usize) {
-        let Some(passes) = self.passes().filter(|passes| passes.head == block) else {
+        let passes = self.passes().filter(|passes| passes.head == block);
+        let Some(counts) = passes.map(|passes| passes.counts.clone()) else {
             return;
         };
         self.set_form(Form::Once);
-        for (register, by) in passes.counts {
+        for (register, by) in counts {
             let ty = self.body.tables.registers[register.0 as usize];
             let (before, by) = (self.held(register), self.read(&by, ty));
             let pass = self.entry(Entry::Pass);

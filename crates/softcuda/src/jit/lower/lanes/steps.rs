@@ -29,7 +29,7 @@ impl Lower<'_> {
                 return;
             };
             return match way {
-                // Each vector that is written looks at the guard.
+                // Each vector that is written looks at the guard: none before may change it.
                 Way::Vector
                     if instruction.writes.len() < 2 || !instruction.writes.contains(&register) =>
                 {
