@@ -199,9 +199,11 @@ impl FloatConversion {
         }
         if half {
             value = narrow(l, self.to, value);
-            l.write(&self.dst, self.to, value);
-        } else {
-            l.write_float(&self.dst, self.to, value);
+        }
+        // What is saturated is no NaN.
+        match half || self.has(Flag::Sat) {
+            true => l.write(&self.dst, self.to, value),
+            false => l.write_float(&self.dst, self.to, value),
         }
     }
 

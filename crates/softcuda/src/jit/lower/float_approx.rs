@@ -103,9 +103,15 @@ impl Operation for Approximate {
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, a] = &self.args;
         let value = l.read(a, self.ty);
-        let value = flush_if(l, self.ftz, value);
-        let value = self.value(l, value);
-        let value = flush_if(l, self.ftz, value);
+        let value = match (self.function, self.ftz) {
+            // A power that is subnormal gives 1, as 0 does.
+            (Function::Ex2, true) => l.normal_power_of_2(value),
+            (_, ftz) => {
+                let value = flush_if(l, ftz, value);
+                let value = self.value(l, value);
+                flush_if(l, ftz, value)
+            }
+        };
         l.write_float(dst, self.ty, value);
     }
 }

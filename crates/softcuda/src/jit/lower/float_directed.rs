@@ -1,14 +1,19 @@
 //! Sums and products of singles, rounded towards zero or an infinity, for one value or a vector of
 //! them.
 //!
-//! The product of two singles is exact in a double; a sum of doubles is known together with what
-//! its rounding leaves over. So the nearest single is told to lie above or below the exact result,
-//! and is moved by one where it lies on the wrong side.
+//! The nearest single is moved by one where it lies on the wrong side of the exact result. Which
+//! side that is, doubles tell: the product of two singles is exact in one, and a sum of doubles is
+//! known together with what its rounding leaves over.
+//!
+//! `a * b + c` is mostly told without doubles. Where the nearest single `r` is between `c / 2` and
+//! `2 c`, `c - r` is exact (Sterbenz), and the sign of `a * b + (c - r)` is right though it is
+//! rounded: a small sum may become zero, but keeps its sign. CUDA's `expf` is such a case.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::Lower;
+use super::float::host_has_fma;
 use super::float_value::const_f64;
 use crate::jit::runtime::float::Rounding;
 
@@ -22,6 +27,70 @@ struct Rounded {
 impl Lower<'_> {
     /// `a * b + c`, or `a + c` without `b`, or `a * b` without `c`.
     pub(super) fn directed_single(
+        &mut self,
+        a: Value,
+        b: Option<Value>,
+        c: Option<Value>,
+        mode: Rounding,
+    ) -> Value {
+        match (b, c) {
+            (Some(b), Some(c)) if mode != Rounding::Zero && host_has_fma() => {
+                self.directed_near(a, b, c, mode)
+            }
+            _ => self.directed_by_doubles(a, b, c, mode),
+        }
+    }
+
+    /// `a * b + c`, down or up: by singles where all of the results are near `c`.
+    fn directed_near(&mut self, a: Value, b: Value, c: Value, mode: Rounding) -> Value {
+        let nearest = self.b.ins().fma(a, b, c);
+        let up = mode == Rounding::Up;
+        // Not -0 where they are the same.
+        let apart = match up {
+            true => self.b.ins().fsub(nearest, c),
+            false => self.b.ins().fsub(c, nearest),
+        };
+        let [apart_by, c_by, nearest_by] =
+            [apart, c, nearest].map(|value| self.b.ins().fabs(value));
+        let less = self.b.ins().fcmp(FloatCC::LessThan, c_by, nearest_by);
+        let limit = self.select(less, c_by, nearest_by);
+        let far = FloatCC::UnorderedOrGreaterThanOrEqual;
+        let far = self.b.ins().fcmp(far, apart_by, limit);
+        let any = match self.in_vectors() {
+            true => self.b.ins().vany_true(far),
+            false => far,
+        };
+        let (seldom, near, next) = (self.cold_block(), self.fresh_block(), self.fresh_block());
+        let ty = self.b.func.dfg.value_type(nearest);
+        let result = self.b.append_block_param(next, ty);
+        self.b.ins().brif(any, seldom, &[], near, &[]);
+        self.enter(seldom);
+        let single = self.directed_by_doubles(a, Some(b), Some(c), mode);
+        self.b.ins().jump(next, &[single.into()]);
+        self.enter(near);
+        let a = match up {
+            true => self.b.ins().fneg(a),
+            false => a,
+        };
+        // Negative where the nearest is beyond the exact result.
+        let beyond = self.b.ins().fma(a, b, apart);
+        let [beyond, bits] = [beyond, nearest].map(|value| self.bits_of(value));
+        let [beyond, negative] = [beyond, bits].map(|bits| self.b.ins().sshr_imm(bits, 31));
+        // One less in magnitude, or one more: down if positive, up if negative.
+        let less = match up {
+            true => self.b.ins().bnot(negative),
+            false => negative,
+        };
+        let by = self.b.ins().bxor(beyond, less);
+        let by = self.b.ins().isub(by, less);
+        let moved = self.b.ins().iadd(bits, by);
+        let single = self.single_of(moved);
+        self.b.ins().jump(next, &[single.into()]);
+        self.enter(next);
+        result
+    }
+
+    fn directed_by_doubles(
         &mut self,
         a: Value,
         b: Option<Value>,

@@ -32,12 +32,34 @@ const LOGARITHMS: [f32; 5] = [
 
 /// Beyond this power of 2 everything is 0 or infinite.
 const FAR: f32 = 252.0;
+/// The powers of 2 that are neither subnormal nor infinite, and the next.
+const LEAST: f32 = -126.0;
+const MOST: f32 = 128.0;
 /// Added to a small number, leaves its nearest integer in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 /// The bits of the root of 1/2.
 const ROOT: u32 = 0x3f35_04f3;
 
 impl Lower<'_> {
+    /// 2^x, where a subnormal result becomes 0 (`.ftz`).
+    pub(super) fn normal_power_of_2(&mut self, x: Value) -> Value {
+        let (most, least) = (self.single(MOST), self.single(LEAST));
+        let nothing = self.b.ins().fcmp(FloatCC::LessThan, x, least);
+        let within = self.select(nothing, least, x);
+        let passed = self.b.ins().fcmp(FloatCC::LessThan, most, within);
+        let within = self.select(passed, most, within);
+        let (power, sum) = self.power_of_fraction(within);
+        // Into the exponent: 2^128 is 1 there, and becomes infinite.
+        let [sum, power] = [sum, power].map(|value| self.bits_of(value));
+        let exponent = self.b.ins().ishl_imm(sum, 23);
+        let power = self.b.ins().iadd(power, exponent);
+        let power = self.single_of(power);
+        let zero = self.single(0.0);
+        let power = self.select(nothing, zero, power);
+        let unordered = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+        self.select(unordered, x, power)
+    }
+
     /// 2^x.
     pub(super) fn power_of_2(&mut self, x: Value) -> Value {
         let (most, least) = (self.single(FAR), self.single(-FAR));
@@ -46,12 +68,9 @@ impl Lower<'_> {
         let x = self.select(passed, most, x);
         let passed = self.b.ins().fcmp(FloatCC::LessThan, x, least);
         let x = self.select(passed, least, x);
-        let round = self.single(ROUND);
-        let sum = self.b.ins().fadd(x, round);
-        let whole = self.b.ins().fsub(sum, round);
-        let fraction = self.b.ins().fsub(x, whole);
-        let power = self.polynomial(fraction, &POWERS);
+        let (power, sum) = self.power_of_fraction(x);
         // Two steps reach the subnormals and the infinite.
+        let round = self.single(ROUND);
         let (sum, round) = (self.bits_of(sum), self.bits_of(round));
         let exponent = self.b.ins().isub(sum, round);
         let half = self.b.ins().sshr_imm(exponent, 1);
@@ -64,6 +83,16 @@ impl Lower<'_> {
         });
         let power = self.b.ins().fmul(power, half);
         self.b.ins().fmul(power, rest)
+    }
+
+    /// 2 to what `x` is more than the nearest integer, and that integer in the lowest bits of a
+    /// single.
+    fn power_of_fraction(&mut self, x: Value) -> (Value, Value) {
+        let round = self.single(ROUND);
+        let sum = self.b.ins().fadd(x, round);
+        let whole = self.b.ins().fsub(sum, round);
+        let fraction = self.b.ins().fsub(x, whole);
+        (self.polynomial(fraction, &POWERS), sum)
     }
 
     /// log2(x).

@@ -93,7 +93,7 @@ pub(crate) fn flush_if(l: &mut Lower<'_>, ftz: bool, value: Value) -> Value {
 pub(crate) fn saturate(l: &mut Lower<'_>, value: Value) -> Value {
     let zero = const_like(l, value, 0.0);
     let one = const_like(l, value, 1.0);
-    let positive = l.b.ins().fcmp(FloatCC::GreaterThan, value, zero);
+    let positive = l.b.ins().fcmp(FloatCC::LessThan, zero, value);
     let floored = l.select(positive, value, zero);
     let below = l.b.ins().fcmp(FloatCC::LessThan, floored, one);
     l.select(below, floored, one)

@@ -47,6 +47,10 @@ fn class(instruction: &Instruction) -> Class {
         {
             Class::Arithmetic
         }
+        // Its result is a number.
+        "cvt" if (first, last) == (Some(Type::F32), Some(Type::F32)) && has("sat") => {
+            Class::Arithmetic
+        }
         "setp" | "testp" if last == Some(Type::F32) => Class::Test,
         "cvt" if last == Some(Type::F32) && matches!(first, Some(ty) if is_integer(ty)) => {
             Class::Test

@@ -298,6 +298,71 @@ fn nan_is_canonical_where_it_is_seen() {
     ]);
 }
 
+/// Sums near their third operand, which are rounded without doubles: with products down to
+/// nothing, of either sign, and sums on both sides of a power of 2.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn fma_near_its_third_operand_rounds_down_and_up() {
+    if !std::is_x86_feature_detected!("fma") {
+        return;
+    }
+    // Factors of 1/2 to 2 and up to 2, and terms of 8 to 32.
+    let operands = |v: [u64; 3]| {
+        let [a, b, c] = v.map(|bits| bits as u32);
+        let [a, b, c] = [
+            a & 0x80ff_ffff | 0x3f00_0000,
+            b & 0xbfff_ffff,
+            c & 0x80ff_ffff | 0x4100_0000,
+        ];
+        [a, b, c].map(f32::from_bits)
+    };
+    let mut forms = Vec::new();
+    for (name, mode) in MODES {
+        // Terms of few bits, so that results are exact or close to a power of 2.
+        for few in [0xffff_ffffu32, 0xff80_0000, 0xffc0_0000] {
+            let text = format!(
+                "and.b32 %a, %a, 0x80ffffff; or.b32 %a, %a, 0x3f000000;
+                and.b32 %b, %b, 0xbfffffff; and.b32 %c, %c, {few};
+                and.b32 %c, %c, 0x80ffffff; or.b32 %c, %c, 0x41000000;
+                fma.{name}.f32 %d, %a, %b, %c"
+            );
+            forms.push(form(text, "f=rrr", move |[a, b, c]| {
+                let [a, b, c] = operands([a, b, c & u64::from(few)]);
+                bits32(processor::fma_f32(a, b, c, mode))
+            }));
+        }
+    }
+    check(forms);
+}
+
+/// `ex2.approx.ftz` flushes what `ex2.approx` takes and gives: for all upper halves of singles, and
+/// around the powers where results become subnormal or infinite.
+#[test]
+fn powers_of_2_flush() {
+    let compare = "ex2.approx.ftz.f32 %g, %f; mul.ftz.f32 %f, %f, 0f3f800000;
+        ex2.approx.f32 %f, %f; mul.ftz.f32 %f, %f, 0f3f800000;
+        mov.b32 %d, %f; mov.b32 %w, %g; xor.b32 %d, %d, %w";
+    let mut forms = vec![form(
+        format!(
+            ".reg .f32 %f, %g; cvt.u32.u16 %w, %a; shl.b32 %w, %w, 16; mov.b32 %f, %w; {compare}"
+        ),
+        "r=h",
+        |_| 0,
+    )];
+    for power in [-150f32, -149.0, -127.0, -126.0, -125.0, 127.0, 128.0, 129.0] {
+        let bits = power.to_bits() - 0x8000;
+        forms.push(form(
+            format!(
+                ".reg .f32 %f, %g; cvt.u32.u16 %w, %a; add.u32 %w, %w, {bits};
+                mov.b32 %f, %w; {compare}"
+            ),
+            "r=h",
+            |_| 0,
+        ));
+    }
+    check(forms);
+}
+
 /// Approximate functions stay inside their documented errors, and have the documented corners.
 #[test]
 fn approximations_are_near() {
