@@ -197,6 +197,10 @@ impl Lower<'_> {
             (Some(Space::Global), _) => Window::Global,
             _ => Window::Host,
         };
+        if index.is_none() && self.is_inside_shared(first, &access) {
+            let base = self.entry(Entry::SharedBase);
+            return self.b.ins().iadd(base, first);
+        }
         let is_checked = self.lanes.as_ref().is_some_and(|lanes| lanes.checked);
         let window = match access.window {
             Window::Host | Window::Global if is_checked => return first,

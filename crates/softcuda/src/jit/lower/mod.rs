@@ -39,6 +39,7 @@ pub(crate) mod function;
 mod groups;
 pub(crate) mod half;
 pub(crate) mod integer;
+mod known;
 pub(crate) mod lanes;
 mod lop3;
 mod matrix;

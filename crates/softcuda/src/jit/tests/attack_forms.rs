@@ -99,10 +99,8 @@ const ROWS: &str = "and.b32 %r12, %r20, 7; shr.u32 %r13, %r20, 29; add.u32 %r13,
     setp.gt.s32 %p10, %r14, 0; add.u32 %r12, %r12, 1; setp.lt.u32 %p5, %r12, %r13; @%p5 bra more;
     none:";
 
-/// A comparison into two predicates, the second of which is its guard. In vectors, the first is
-/// written where the new guard holds, not the old one: `Compare::lower` in `lower/compare.rs`
-/// writes the second predicate first, and `put_vector` in `lower/lanes/registers.rs` reads the
-/// guard at each write. Fails: with `@%p2`, thread 9 keeps the old `%p1`.
+/// A comparison into two predicates, the second of which is its guard. Vectors look at the guard
+/// at each write: they must not write the first where the new one holds.
 #[test]
 fn a_comparison_writes_its_guard() {
     for guard in ["%p1", "!%p1", "%p2", "!%p2"] {
@@ -118,9 +116,8 @@ fn a_comparison_writes_its_guard() {
 
 /// An index wraps between the groups that a wide group consists of, behind a comparison and before
 /// the branch by it. The groups go on at the index. At the branch, they ask of the numbers that
-/// were compared whether they agree (`agreement`), but nobody has kept these: `needed` in
-/// `spmd/wide.rs` knows of them only where the branch itself is where groups go on. What groups
-/// find there is of another path, mostly 0. Fails: thread 0 does not take the branch at `n` = 3.
+/// were compared whether they agree (`agreement`): these must be kept for them (`needed` in
+/// `spmd/wide.rs`), though the branch is not where they go on.
 #[test]
 fn an_index_wraps_between_a_comparison_and_its_branch() {
     for first in [8, 16] {

@@ -14,6 +14,7 @@ mod control;
 mod corpus;
 mod forms;
 mod fuzz;
+mod known;
 mod matrices;
 mod matrix_misuse;
 mod mbarriers;

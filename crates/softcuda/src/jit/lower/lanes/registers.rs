@@ -163,7 +163,7 @@ impl Lower<'_> {
                 let ty = self.register_types[register.0 as usize];
                 let count = vector_of(ty).lane_count() as usize;
                 let vector = self.b.use_var(variables[lane / count]);
-                let value = self.b.ins().extractlane(vector, (lane % count) as u8);
+                let value = self.lane_of(vector, (lane % count) as u8);
                 match ty {
                     types::I8 => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),
                     _ => value,
