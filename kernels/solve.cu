@@ -21,7 +21,7 @@
 // Each block has the rows from `blockIdx.x * rows` on, `rows` of them. There are at most `blocks` blocks, a multiple of
 // BLOCKS.
 
-constexpr unsigned BLOCKS = 128, THREADS = 256, LANES = 16, AHEAD = 8;
+constexpr unsigned BLOCKS = 128, THREADS = 256, WARP = 32, LANES = 16, AHEAD = 8;
 
 enum Status : unsigned { RUNNING, CONVERGED, LIMIT_REACHED, NOT_POSITIVE, NOT_FINITE, ROUNDED_OFF, PAUSED };
 
@@ -172,93 +172,87 @@ extern "C" __global__ void __launch_bounds__(THREADS)
               const double* partials, double* x, double* r, double* u, double* p, double* s, State* state,
               volatile unsigned* go, unsigned* pause, volatile unsigned long long* progress) {
     constexpr unsigned EACH = BLOCKS / LANES;
-    __shared__ double sums[3][LANES], step[2];
+    __shared__ double sums[3][LANES], step[2], tolerance;
+    __shared__ Turn before;
+    __shared__ unsigned limit, every;
     __shared__ bool stop;
     unsigned thread = threadIdx.x;
-    // All that is read here is waited for at once; the first of this thread's rows, too.
-    double sum[3] = {};
+    // All that is read up to the first wait is waited for at once: the first of this thread's rows, the sums by one
+    // warp, what the step before has left by another.
+    unsigned first = blockIdx.x * rows, to = min(n, first + rows), i = first + thread;
+    Row row = {};
+    if (i < to) row = {u[i], w[i], p[i], s[i], x[i], r[i], inverse[i]};
     if (thread < LANES) {
+        double sum[3] = {};
         const double* own = partials + thread * EACH;
         for (unsigned at = 0; at < blocks; at += BLOCKS) {
             for (unsigned kind = 0; kind < 3; kind++) sum[kind] += in_pairs<EACH>(own + kind * blocks + at, 1);
         }
+        for (unsigned kind = 0; kind < 3; kind++) sums[kind][thread] = sum[kind];
     }
-    Turn turn = {};
-    double tolerance = 0.0;
-    unsigned limit = 0, every = 0;
-    bool over = false;
-    if (thread == 0) {
-        turn = state->now;
+    if (thread == WARP) {
+        before = state->now;
         tolerance = state->tolerance;
         limit = state->limit;
         every = state->every;
         // The first block may clear `go` in this very launch. So one thread reads it for the whole block: if each
         // thread did, some of a block could go on without the others' sums. A pause is not read from it: the first
         // block may begin one in this launch, too, and the others take the step before it all the same.
-        over = *go == STOP || turn.status == PAUSED;
+        stop = *go == STOP || before.status == PAUSED;
     }
-    unsigned first = blockIdx.x * rows, to = min(n, first + rows), i = first + thread;
-    Row row = {};
-    if (i < to) row = {u[i], w[i], p[i], s[i], x[i], r[i], inverse[i]};
-
-#pragma unroll 1
-    for (unsigned round = 0; round < 2; round++) {
-        if (round == 0 && thread < LANES) {
-            for (unsigned kind = 0; kind < 3; kind++) sums[kind][thread] = sum[kind];
+    __syncthreads();
+    if (thread == 0 && !stop) {
+        Turn turn = before;
+        double gamma = in_pairs<LANES>(sums[0], 1), delta = in_pairs<LANES>(sums[1], 1);
+        double residual = in_pairs<LANES>(sums[2], 1);
+        if (turn.iterations == 0) turn.first = residual;
+        double beta = gamma / turn.gamma;
+        double curvature = fma(-beta, gamma / turn.alpha, delta);
+        turn.residual = residual;
+        bool small = residual <= tolerance * tolerance * turn.first, steps = false;
+        if (!isfinite(residual) || !isfinite(gamma))
+            turn.status = NOT_FINITE;
+        else if (small && every > 0 && turn.since > 0) {
+            turn.status = PAUSED;
+            turn.claimed = 1;
+        } else if (small)
+            turn.status = CONVERGED;
+        else if (turn.claimed && residual > turn.refuted / 4.0)
+            turn.status = ROUNDED_OFF;  // refuted again, and hardly smaller than the time before
+        else if (!isfinite(curvature))
+            turn.status = NOT_FINITE;
+        else if (turn.iterations >= limit)
+            turn.status = LIMIT_REACHED;
+        else if (curvature <= 0.0)
+            turn.status = NOT_POSITIVE;
+        else {
+            steps = true;
+            turn.iterations++;
+            turn.since++;
+            if (turn.claimed) turn.refuted = residual;
+            turn.claimed = 0;
+            if (turn.since == every) turn.status = PAUSED;
         }
-        if (round == 1 && thread == 0) stop = over;
-        if (round == 1 && thread == 0 && !over) {
-            double gamma = in_pairs<LANES>(sums[0], 1), delta = in_pairs<LANES>(sums[1], 1);
-            double residual = in_pairs<LANES>(sums[2], 1);
-            if (turn.iterations == 0) turn.first = residual;
-            double beta = gamma / turn.gamma;
-            double curvature = fma(-beta, gamma / turn.alpha, delta);
-            turn.residual = residual;
-            bool small = residual <= tolerance * tolerance * turn.first, steps = false;
-            if (!isfinite(residual) || !isfinite(gamma))
-                turn.status = NOT_FINITE;
-            else if (small && every > 0 && turn.since > 0) {
-                turn.status = PAUSED;
-                turn.claimed = 1;
-            } else if (small)
-                turn.status = CONVERGED;
-            else if (turn.claimed && residual > turn.refuted / 4.0)
-                turn.status = ROUNDED_OFF;  // refuted again, and hardly smaller than the time before
-            else if (!isfinite(curvature))
-                turn.status = NOT_FINITE;
-            else if (turn.iterations >= limit)
-                turn.status = LIMIT_REACHED;
-            else if (curvature <= 0.0)
-                turn.status = NOT_POSITIVE;
-            else {
-                steps = true;
-                turn.iterations++;
-                turn.since++;
-                if (turn.claimed) turn.refuted = residual;
-                turn.claimed = 0;
-                if (turn.since == every) turn.status = PAUSED;
-            }
-            turn.curvature = curvature;
-            turn.gamma = gamma;
-            turn.alpha = gamma / curvature;
-            step[0] = turn.alpha;
-            step[1] = beta;
-            stop = !steps;
-            if (blockIdx.x == 0) {
-                state->next = turn;
-                if (turn.status == PAUSED) {
-                    *go = WAIT;
-                    *pause = 1;
-                } else if (stop)
-                    *go = STOP;
-                if (stop || turn.iterations % 16 == 0) {
-                    float square = turn.first > 0.0 ? (float)(residual / turn.first) : 0.0f;
-                    *progress = (unsigned long long)__float_as_uint(square) << 32 | turn.iterations;
-                }
+        turn.curvature = curvature;
+        turn.gamma = gamma;
+        turn.alpha = gamma / curvature;
+        step[0] = turn.alpha;
+        step[1] = beta;
+        stop = !steps;
+        if (blockIdx.x == 0) {
+            state->next = turn;
+            if (turn.status == PAUSED) {
+                *go = WAIT;
+                *pause = 1;
+            } else if (stop)
+                *go = STOP;
+            if (stop || turn.iterations % 16 == 0) {
+                float square = turn.first > 0.0 ? (float)(residual / turn.first) : 0.0f;
+                *progress = (unsigned long long)__float_as_uint(square) << 32 | turn.iterations;
             }
         }
-        __syncthreads();
     }
+    __syncthreads();
     if (stop) return;
 
     double alpha = step[0], beta = step[1];

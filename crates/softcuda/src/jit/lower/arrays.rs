@@ -86,8 +86,8 @@ impl Lower<'_> {
         Some(self.b.ins().icmp(IntCC::UnsignedLessThan, index, count))
     }
 
-    /// Whether the access of each thread of a group is, where their indices are in vectors.
-    pub(super) fn all_inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
+    /// Whether the access of some thread of a group is not, where their indices are in vectors.
+    pub(super) fn any_outside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
         let element = *self.runs.elements.get(&self.step)?;
         let Kept::Vectors(variables) = self.kept_of(element.index) else {
             return None;
@@ -108,8 +108,9 @@ impl Lower<'_> {
             });
         }
         let count = self.b.ins().splat(types::I32X4, count);
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, largest?, count);
-        Some(self.b.ins().vall_true(inside))
+        let order = IntCC::UnsignedGreaterThanOrEqual;
+        let outside = self.b.ins().icmp(order, largest?, count);
+        Some(self.b.ins().vany_true(outside))
     }
 
     /// What the indices of this step's accesses compare with; `None` where no array is known.

@@ -176,11 +176,11 @@ impl Lower<'_> {
     /// Thread after thread. Where one check tells that all accesses are inside of an array, none
     /// has one of its own.
     fn each_of_all(&mut self, instruction: &Instruction) {
-        let Some(inside) = self.all_inside(instruction) else {
+        let Some(outside) = self.any_outside(instruction) else {
             return self.each(instruction, None, |_| true);
         };
         let (fast, slow, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
-        self.b.ins().brif(inside, fast, &[], slow, &[]);
+        self.b.ins().brif(outside, slow, &[], fast, &[]);
         let done = self.row_if_likely(instruction, fast);
         let fast = done.map_or(fast, |(each, _)| each);
         self.lanes().written.clear();
@@ -251,16 +251,16 @@ impl Lower<'_> {
         Some((each, done))
     }
 
-    /// Whether all threads' accesses are inside of an array, as a predicate; `None` where one check
+    /// Whether some thread's access is outside of an array, as a predicate; `None` where one check
     /// does not tell.
-    fn all_inside(&mut self, instruction: &Instruction) -> Option<Value> {
+    fn any_outside(&mut self, instruction: &Instruction) -> Option<Value> {
         let access = instruction.operation.plain_access()?;
         let is_host = matches!(access.space, None | Some(Space::Global));
         if !is_host || self.group.is_some() {
             return None;
         }
         self.set_form(Form::Once);
-        self.all_inside_array(access.offset, &Access::one(access.size, access.write))
+        self.any_outside_array(access.offset, &Access::one(access.size, access.write))
     }
 
     /// Thread after thread; only those that have a bit set, where there are bits. The others keep
