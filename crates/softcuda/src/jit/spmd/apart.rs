@@ -130,11 +130,14 @@ impl Judge<'_> {
         if !always && !differs(by_block) && !wants_all() {
             return None;
         }
+        let successors = &self.facts.control.graph.successors[branch];
+        // Who goes on by one way alone need not ask again which.
+        let asks = !successors.contains(&join);
         let touches = |register: &RegId| {
-            *register == guard || steps().any(|(_, step)| step.touches(*register))
+            asks && *register == guard || steps().any(|(_, step)| step.touches(*register))
         };
-        let successors = self.facts.control.graph.successors[branch].iter();
         let mut takes: Vec<RegId> = successors
+            .iter()
             .flat_map(|to| self.facts.live[*to].iter().copied())
             .chain([guard])
             .filter(|register| touches(register))

@@ -306,7 +306,9 @@ impl Lower<'_> {
             self.lanes().bases.fill([None; WIDEST]);
             self.enter_region(block);
             self.begin_turn(block);
-            self.group_polls(block);
+            if !self.lanes().plan.is_unreached(block) {
+                self.group_polls(block);
+            }
         }
     }
 

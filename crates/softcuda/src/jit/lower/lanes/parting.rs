@@ -144,8 +144,8 @@ impl Lower<'_> {
     ) -> Value {
         let ty = self.element(register);
         let Some(first) = first else {
-            let from = self.place_of_lane(register, lane);
-            let value = self.b.ins().load(ty, MemFlags::trusted(), from, 0);
+            let (from, at) = self.place_of_lane(register, lane);
+            let value = self.b.ins().load(ty, MemFlags::trusted(), from, at);
             return self.register_value(register, value);
         };
         let stride = self.lanes().plan.class(register).stride();
@@ -168,17 +168,18 @@ impl Lower<'_> {
         }
         let value = self.held(register);
         let value = self.slot_value(register, value);
-        let to = self.place_of_lane(register, lane);
-        self.b.ins().store(MemFlags::trusted(), value, to, 0);
+        let (to, at) = self.place_of_lane(register, lane);
+        self.b.ins().store(MemFlags::trusted(), value, to, at);
     }
 
-    /// Where a thread's value of a register lies in the slot.
-    fn place_of_lane(&mut self, register: RegId, lane: Value) -> Value {
+    /// Where a thread's value of a register lies in the slot: so far from an address that is the
+    /// same for all registers of a size.
+    fn place_of_lane(&mut self, register: RegId, lane: Value) -> (Value, i32) {
         let (place, slot) = (self.place(register), self.lanes().slot);
-        let base = self.b.ins().stack_addr(types::I64, slot, place);
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
         let bytes = self.element(register).bytes();
         let offset = self.b.ins().imul_imm(lane, i64::from(bytes));
-        self.b.ins().iadd(base, offset)
+        (self.b.ins().iadd(base, offset), place)
     }
 
     /// A thread's value as it lies in the slot.
