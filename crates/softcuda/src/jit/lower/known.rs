@@ -111,14 +111,14 @@ impl Lower<'_> {
                 let (a, b) = (of(0), second());
                 fits(a.most.checked_mul(b.most), a.zeros.saturating_add(b.zeros))
             }
-            Opcode::Ishl | Opcode::IshlImm => match self.amount(&args, number, ty) {
+            Opcode::Ishl | Opcode::IshlImm => match self.amount(args, number, ty) {
                 Some(by) => {
                     let a = of(0);
                     fits(a.most.checked_mul(1 << by), a.zeros.saturating_add(by))
                 }
                 None => nothing,
             },
-            Opcode::Ushr | Opcode::UshrImm => match self.amount(&args, number, ty) {
+            Opcode::Ushr | Opcode::UshrImm => match self.amount(args, number, ty) {
                 Some(by) => Known {
                     most: of(0).most >> by,
                     zeros: of(0).zeros.saturating_sub(by),
