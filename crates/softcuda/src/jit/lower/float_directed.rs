@@ -56,10 +56,7 @@ impl Lower<'_> {
         let limit = self.select(less, c_by, nearest_by);
         let far = FloatCC::UnorderedOrGreaterThanOrEqual;
         let far = self.b.ins().fcmp(far, apart_by, limit);
-        let any = match self.in_vectors() {
-            true => self.b.ins().vany_true(far),
-            false => far,
-        };
+        let any = self.any(far);
         let (seldom, near, next) = (self.cold_block(), self.fresh_block(), self.fresh_block());
         let ty = self.b.func.dfg.value_type(nearest);
         let result = self.b.append_block_param(next, ty);
@@ -143,10 +140,7 @@ impl Lower<'_> {
         if let (Rounding::Down, Some(c)) = (mode, c) {
             let magnitude = self.b.ins().ishl_imm(bits, 1);
             let nothing = self.b.ins().icmp(IntCC::Equal, magnitude, zero);
-            let any = match self.in_vectors() {
-                true => self.b.ins().vany_true(nothing),
-                false => nothing,
-            };
+            let any = self.any(nothing);
             let ty = self.b.func.dfg.value_type(bits);
             let (seldom, next) = (self.cold_block(), self.fresh_block());
             let result = self.b.append_block_param(next, ty);
@@ -254,6 +248,14 @@ impl Lower<'_> {
         let yes = self.b.ins().band(predicate, a);
         let no = self.b.ins().band_not(b, predicate);
         self.b.ins().bor(yes, no)
+    }
+
+    /// Whether a predicate is true for some thread.
+    fn any(&mut self, predicate: Value) -> Value {
+        match self.in_vectors() {
+            true => self.b.ins().vany_true(predicate),
+            false => predicate,
+        }
     }
 
     /// Neither predicate is true.

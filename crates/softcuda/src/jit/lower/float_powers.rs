@@ -32,7 +32,7 @@ const LOGARITHMS: [f32; 5] = [
 
 /// Beyond this power of 2 everything is 0 or infinite.
 const FAR: f32 = 252.0;
-/// The powers of 2 that are neither subnormal nor infinite, and the next.
+/// 2 to this is the least that is not subnormal; to the other, the least that is infinite.
 const LEAST: f32 = -126.0;
 const MOST: f32 = 128.0;
 /// Added to a small number, leaves its nearest integer in the lowest bits.
@@ -43,18 +43,15 @@ const ROOT: u32 = 0x3f35_04f3;
 impl Lower<'_> {
     /// 2^x, where a subnormal result becomes 0 (`.ftz`).
     pub(super) fn normal_power_of_2(&mut self, x: Value) -> Value {
-        let (most, least) = (self.single(MOST), self.single(LEAST));
-        let nothing = self.b.ins().fcmp(FloatCC::LessThan, x, least);
-        let within = self.select(nothing, least, x);
-        let passed = self.b.ins().fcmp(FloatCC::LessThan, most, within);
-        let within = self.select(passed, most, within);
+        let within = self.limited(x, LEAST, MOST);
         let (power, sum) = self.power_of_fraction(within);
         // Into the exponent: 2^128 is 1 there, and becomes infinite.
         let [sum, power] = [sum, power].map(|value| self.bits_of(value));
         let exponent = self.b.ins().ishl_imm(sum, 23);
         let power = self.b.ins().iadd(power, exponent);
         let power = self.single_of(power);
-        let zero = self.single(0.0);
+        let (least, zero) = (self.single(LEAST), self.single(0.0));
+        let nothing = self.b.ins().fcmp(FloatCC::LessThan, x, least);
         let power = self.select(nothing, zero, power);
         let unordered = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         self.select(unordered, x, power)
@@ -62,12 +59,7 @@ impl Lower<'_> {
 
     /// 2^x.
     pub(super) fn power_of_2(&mut self, x: Value) -> Value {
-        let (most, least) = (self.single(FAR), self.single(-FAR));
-        // Where a limit is passed; a NaN passes none.
-        let passed = self.b.ins().fcmp(FloatCC::LessThan, most, x);
-        let x = self.select(passed, most, x);
-        let passed = self.b.ins().fcmp(FloatCC::LessThan, x, least);
-        let x = self.select(passed, least, x);
+        let x = self.limited(x, -FAR, FAR);
         let (power, sum) = self.power_of_fraction(x);
         // Two steps reach the subnormals and the infinite.
         let round = self.single(ROUND);
@@ -83,6 +75,15 @@ impl Lower<'_> {
         });
         let power = self.b.ins().fmul(power, half);
         self.b.ins().fmul(power, rest)
+    }
+
+    /// `x`, or the limit that it passes; a NaN passes none.
+    fn limited(&mut self, x: Value, least: f32, most: f32) -> Value {
+        let (most, least) = (self.single(most), self.single(least));
+        let passed = self.b.ins().fcmp(FloatCC::LessThan, most, x);
+        let x = self.select(passed, most, x);
+        let passed = self.b.ins().fcmp(FloatCC::LessThan, x, least);
+        self.select(passed, least, x)
     }
 
     /// 2 to what `x` is more than the nearest integer, and that integer in the lowest bits of a

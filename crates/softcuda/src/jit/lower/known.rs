@@ -95,7 +95,10 @@ impl Lower<'_> {
             }),
             Opcode::Uextend | Opcode::Splat | Opcode::ScalarToVector | Opcode::Extractlane => of(0),
             Opcode::Insertlane => of(0).either(of(1)),
-            Opcode::Ireduce => fits(Some(of(0).most), of(0).zeros),
+            Opcode::Ireduce => {
+                let a = of(0);
+                fits(Some(a.most), a.zeros)
+            }
             Opcode::Band | Opcode::BandImm => {
                 let (a, b) = (of(0), second());
                 Known {
@@ -111,20 +114,21 @@ impl Lower<'_> {
                 let (a, b) = (of(0), second());
                 fits(a.most.checked_mul(b.most), a.zeros.saturating_add(b.zeros))
             }
-            Opcode::Ishl | Opcode::IshlImm => match self.amount(args, number, ty) {
-                Some(by) => {
-                    let a = of(0);
-                    fits(a.most.checked_mul(1 << by), a.zeros.saturating_add(by))
+            Opcode::Ishl | Opcode::IshlImm | Opcode::Ushr | Opcode::UshrImm => {
+                let Some(by) = self.amount(args, number, ty) else {
+                    return nothing;
+                };
+                let a = of(0);
+                match opcode {
+                    Opcode::Ishl | Opcode::IshlImm => {
+                        fits(a.most.checked_mul(1 << by), a.zeros.saturating_add(by))
+                    }
+                    _ => Known {
+                        most: a.most >> by,
+                        zeros: a.zeros.saturating_sub(by),
+                    },
                 }
-                None => nothing,
-            },
-            Opcode::Ushr | Opcode::UshrImm => match self.amount(args, number, ty) {
-                Some(by) => Known {
-                    most: of(0).most >> by,
-                    zeros: of(0).zeros.saturating_sub(by),
-                },
-                None => nothing,
-            },
+            }
             _ => nothing,
         }
     }

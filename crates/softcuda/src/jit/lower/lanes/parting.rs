@@ -175,11 +175,16 @@ impl Lower<'_> {
     /// Where a thread's value of a register lies in the slot: so far from an address that is the
     /// same for all registers of a size.
     fn place_of_lane(&mut self, register: RegId, lane: Value) -> (Value, i32) {
-        let (place, slot) = (self.place(register), self.lanes().slot);
+        let (place, bytes) = (self.place(register), self.element(register).bytes());
+        (self.in_slot(lane, bytes), place)
+    }
+
+    /// The slot's address, and so many bytes more for each thread before this one.
+    fn in_slot(&mut self, lane: Value, bytes: u32) -> Value {
+        let slot = self.lanes().slot;
         let base = self.b.ins().stack_addr(types::I64, slot, 0);
-        let bytes = self.element(register).bytes();
         let offset = self.b.ins().imul_imm(lane, i64::from(bytes));
-        (self.b.ins().iadd(base, offset), place)
+        self.b.ins().iadd(base, offset)
     }
 
     /// A thread's value as it lies in the slot.
@@ -230,9 +235,7 @@ impl Lower<'_> {
             for register in self.lanes().plan.live[block].clone() {
                 self.leave_for_group(register, lane);
             }
-            let base = self.b.ins().stack_addr(types::I64, slot, 0);
-            let offset = self.b.ins().imul_imm(lane, 4);
-            let to = self.b.ins().iadd(base, offset);
+            let to = self.in_slot(lane, 4);
             self.b.ins().store(MemFlags::trusted(), join, to, STANDS);
             self.b.ins().jump(next, &[]);
         } else {
@@ -255,9 +258,7 @@ impl Lower<'_> {
         self.b.ins().brif(alone, on, &[], ended, &[]);
         self.enter(ended);
         let lane = self.b.ins().uextend(types::I64, lane);
-        let base = self.b.ins().stack_addr(types::I64, slot, 0);
-        let offset = self.b.ins().imul_imm(lane, 4);
-        let to = self.b.ins().iadd(base, offset);
+        let to = self.in_slot(lane, 4);
         let over = self.b.ins().iconst(types::I32, ENDED);
         self.b.ins().store(MemFlags::trusted(), over, to, STANDS);
         self.b.ins().jump(next, &[]);
@@ -298,9 +299,7 @@ impl Lower<'_> {
         self.b.switch_to_block(resume);
         let join = self.b.ins().stack_load(types::I32, slot, JOIN);
         let wide = self.b.ins().uextend(types::I64, lane);
-        let base = self.b.ins().stack_addr(types::I64, slot, 0);
-        let offset = self.b.ins().imul_imm(wide, 4);
-        let from = self.b.ins().iadd(base, offset);
+        let from = self.in_slot(wide, 4);
         let stands = self.b.ins().load(types::I32, flags, from, STANDS);
         let waits = self.b.ins().icmp(IntCC::Equal, stands, join);
         let (goes, sets) = (self.cold_block(), self.cold_block());
@@ -333,9 +332,7 @@ impl Lower<'_> {
         self.b.switch_to_block(parted);
         let lane = self.b.ins().stack_load(types::I32, slot, LANE);
         let wide = self.b.ins().uextend(types::I64, lane);
-        let base = self.b.ins().stack_addr(types::I64, slot, 0);
-        let offset = self.b.ins().imul_imm(wide, 4);
-        let from = self.b.ins().iadd(base, offset);
+        let from = self.in_slot(wide, 4);
         let stands = self.b.ins().load(types::I32, flags, from, STANDS);
         let nobody = self.cold_block();
         let entries: Vec<(usize, Block)> = self
