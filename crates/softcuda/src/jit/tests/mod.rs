@@ -4,6 +4,7 @@ mod apart;
 mod async_copies;
 mod atomics;
 mod attack_forms;
+mod attack_passes;
 mod basics;
 mod blocks;
 mod bulk_copies;
