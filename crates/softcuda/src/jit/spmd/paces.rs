@@ -11,6 +11,7 @@ use super::facts::Facts;
 use super::loops::Counting;
 use super::{Class, Regions, Wide, classes, wants_all};
 use crate::jit::decode::RegId;
+use crate::jit::spins::spins;
 
 /// The fewest accesses to memory in a turn, each in places of its own: fewer the processor follows
 /// as it is.
@@ -54,7 +55,7 @@ impl Judge<'_> {
         } = self.facts;
         let regions = self.regions;
         // Threads that spin may wait for some that are behind.
-        if self.facts.polls() {
+        if spins(body) {
             return vec![];
         }
         let is_wide = |block: usize| {
