@@ -2,6 +2,7 @@
 //! finds; and what cannot be solved.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::{
@@ -369,17 +370,28 @@ fn the_host_sees_how_far_the_device_is_while_it_goes_on() {
     let mut path = Path::new(&graph);
     solver.record(&mut path, &system).unwrap();
     let mut exec = graph.instantiate().unwrap();
-    exec.launch(&stream).unwrap();
-    let over = stream.record_event(None).unwrap();
-    let mut seen = vec![0];
-    while !over.is_complete() {
-        let (iterations, _) = system.progress.read();
-        let last = seen.last().copied().unwrap_or_default();
-        assert!(iterations >= last, "{iterations} after {last}");
-        if iterations > last {
-            seen.push(iterations);
-        }
-    }
+    let (is_over, progress) = (AtomicBool::new(false), &system.progress);
+    let seen = std::thread::scope(|scope| {
+        // Whoever watches makes no driver call, nor waits for one: while other threads are in the
+        // driver, a launch may return after it is over.
+        let watcher = scope.spawn(|| {
+            let mut seen = vec![0];
+            while !is_over.load(Ordering::Relaxed) {
+                let (iterations, _) = progress.read();
+                let last = seen.last().copied().unwrap_or_default();
+                assert!(iterations >= last, "{iterations} after {last}");
+                if iterations > last {
+                    seen.push(iterations);
+                }
+            }
+            seen
+        });
+        let (launched, waited) = (exec.launch(&stream), stream.synchronize());
+        is_over.store(true, Ordering::Relaxed);
+        launched.unwrap();
+        waited.unwrap();
+        watcher.join().unwrap()
+    });
     let outcome = solver.outcome(&stream, &problem.matrix, &system).unwrap();
     assert_eq!(system.progress.read().0, outcome.iterations);
     // It tells every 16 iterations, of some hundreds; a host that is interrupted misses some.

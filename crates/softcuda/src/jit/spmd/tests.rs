@@ -305,15 +305,15 @@ fn the_last_branch_decides() {
 }
 
 /// Groups go in step through a loop over memory by thread numbers; not through one by what was
-/// loaded, or with a wait.
+/// loaded, or with a wait, nor where threads may spin.
 #[test]
 fn loops_in_step() {
-    let in_step = |turn: &str| {
+    let in_step_after = |before: &str, turn: &str| {
         (0..4).any(|more| {
             let more = "mov.u32 %r7, 1;".repeat(more);
             let (plan, _) = plan(&format!(
                 "{more} ld.param.u32 %r1, [n]; ld.param.u64 %rd1, [a]; mov.u32 %r2, %tid.x;
-                mov.u32 %r3, %tid.x; mov.u32 %r4, 0;
+                mov.u32 %r3, %tid.x; mov.u32 %r4, 0; {before}
                 again:
                 mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd2, %rd1; ld.global.u32 %r5, [%rd2];
                 add.u32 %r4, %r4, %r5; {turn} @%p1 bra again;
@@ -323,7 +323,14 @@ fn loops_in_step() {
             !plan.paces.is_empty()
         })
     };
-    assert!(in_step("add.u32 %r2, %r2, 64; setp.lt.u32 %p1, %r2, %r1;"));
+    let counts = "add.u32 %r2, %r2, 64; setp.lt.u32 %p1, %r2, %r1;";
+    assert!(in_step_after("ld.volatile.global.u32 %r6, [%rd1];", counts));
+    assert!(!in_step_after(
+        "spin: ld.volatile.global.u32 %r6, [%rd1]; setp.eq.u32 %p2, %r6, 0; @%p2 bra spin;",
+        counts
+    ));
+    let in_step = |turn: &str| in_step_after("", turn);
+    assert!(in_step(counts));
     assert!(in_step(
         "setp.eq.u32 %p2, %r5, 1; @%p2 bra one; add.u32 %r4, %r4, 9; one:
         add.u32 %r2, %r2, 64; setp.gt.u32 %p1, %r1, %r2;"
