@@ -89,7 +89,7 @@ const TURN: &str = "ld.global.u32 %r7, [%rd6]; ld.global.u32 %r8, [%rd5+4096];
 #[test]
 fn turns_of_all_threads() {
     same_everywhere(&over_the_grid(TURN, NEXT));
-    // Behind the loop, with what it counted.
+    // What counts is read behind the loop: then blocks go one after the other.
     let body = over_the_grid(TURN, NEXT);
     same_everywhere(&format!("{body} mad.lo.u32 %r9, %r4, 7, %r5;"));
     // What counts is compared before it is added to, or the other way round.
