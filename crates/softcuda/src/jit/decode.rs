@@ -264,6 +264,22 @@ impl Stride {
         self.step == 1 && self.zeros >= self.group
     }
 
+    /// The same by a power of two: its bits from that one on are the thread's number.
+    pub fn counts_by(self) -> bool {
+        let by = self.step.count_ones() == 1 && self.step > 0;
+        by && self.zeros >= self.group + self.shift()
+    }
+
+    /// How many bits lie below those that count.
+    pub fn shift(self) -> u32 {
+        self.step.trailing_zeros().min(31)
+    }
+
+    /// The first thread's value is 0.
+    pub fn from_zero(self) -> bool {
+        self.zeros >= 64
+    }
+
     /// Of two operands of which an operation gives one.
     pub fn or(self, other: Stride) -> Option<Stride> {
         match (self.step, other.step) {

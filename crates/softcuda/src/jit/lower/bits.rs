@@ -255,7 +255,8 @@ impl Operation for Bits {
         let other = self.sources.get(1).map(|(other, _)| other);
         let number = other.and_then(constant);
         let stride = of(from)?;
-        let last = (1u64 << stride.group) - 1;
+        // The bits that hold the thread's number in the group.
+        let last = ((1u64 << stride.group) - 1) << stride.shift();
         let low = number.map(|number| number & last);
         match (self.op, number) {
             (Op::Shl, Some(amount)) => Some(match amount as u32 {
@@ -273,9 +274,17 @@ impl Operation for Bits {
             (Op::Shr, Some(amount)) if stride.counts() && amount >= stride.group.into() => {
                 Some(Stride::same(0))
             }
-            (Op::And, _) if stride.counts() && low == Some(last) => Some(stride),
-            (Op::And, _) if stride.counts() && low == Some(0) => Some(Stride::number(0)),
-            (Op::Or, _) if stride.counts() && low == Some(0) => Some(stride),
+            (Op::And, Some(number)) if stride.counts_by() && low == Some(last) => Some(Stride {
+                zeros: stride.zeros.max((number & !last).trailing_zeros()),
+                ..stride
+            }),
+            (Op::And, Some(number)) if stride.counts() && low == Some(0) => Some(Stride::same(
+                stride.zeros.max(number.trailing_zeros()),
+            )),
+            (Op::Or, Some(number)) if stride.counts() && low == Some(0) => Some(Stride {
+                zeros: stride.zeros.min(number.trailing_zeros()),
+                ..stride
+            }),
             (Op::And | Op::Or | Op::Xor | Op::Shr, _) => {
                 let other = of(other?)?;
                 let same = stride.step == 0 && other.step == 0;

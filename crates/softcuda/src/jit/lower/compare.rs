@@ -424,8 +424,13 @@ impl Operation for Select {
     fn lower(&self, l: &mut Lower<'_>) {
         let a = l.read(&self.a, self.ty);
         let b = l.read(&self.b, self.ty);
-        let c = l.read(&self.c, Type::Pred);
-        let value = l.select(c, a, b);
+        let value = match l.known_in_vector(&self.c) {
+            Some(bits) => l.select_known(bits, [&self.a, &self.b], [a, b]),
+            None => {
+                let c = l.read(&self.c, Type::Pred);
+                l.select(c, a, b)
+            }
+        };
         l.write(&self.dst, self.ty, value);
     }
 }

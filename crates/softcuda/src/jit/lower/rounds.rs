@@ -344,6 +344,7 @@ impl Lower<'_> {
                 any: self.b.declare_var(types::I32),
                 part: Part::Brings,
                 in_chain: InChain::default(),
+                number: None,
                 wait: 0,
                 came: self.b.create_block(),
                 dispatch: self.b.create_block(),

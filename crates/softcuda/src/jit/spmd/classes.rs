@@ -1,7 +1,8 @@
 //! How the registers of a body differ between the threads of a group, and so how its steps are
 //! done.
 
-use ptx::ast::{Space, Type};
+use cranelift_codegen::ir::condcodes::IntCC;
+use ptx::ast::{Immediate, Space, Type};
 
 use super::control::Control;
 use super::{Class, Way};
@@ -145,6 +146,23 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
 }
 
 impl Known {
+    /// Groups are warps.
+    fn is_warp(&self) -> bool {
+        1 << self.group == u32::BITS
+    }
+
+    /// The word that a lane of a warp has, where that follows from its number.
+    fn of_lane(&self, arg: &Arg) -> Option<impl Fn(u32) -> u32> {
+        let (first, step) = match arg {
+            Arg::Imm(Immediate::Int { bits, .. }) => (*bits as u32, 0),
+            arg => {
+                let stride = self.stride(arg).filter(|stride| stride.from_zero())?;
+                (0, stride.step as u32)
+            }
+        };
+        Some(move |lane| step.wrapping_mul(lane).wrapping_add(first))
+    }
+
     /// How an operand differs.
     fn stride(&self, arg: &Arg) -> Option<Stride> {
         match arg {
@@ -157,15 +175,66 @@ impl Known {
                 step: special(*register).stride()?,
                 // There are groups where they make up the rows of a block.
                 zeros: match register {
+                    Special::Laneid if self.is_warp() => 64,
                     Special::Tid(0) | Special::Laneid | Special::Ntid(0) => self.group,
                     _ => 0,
                 },
                 group: self.group,
             }),
-            Arg::Imm(ptx::ast::Immediate::Int { bits, .. }) => Some(Stride::number(*bits)),
+            Arg::Imm(Immediate::Int { bits, .. }) => Some(Stride::number(*bits)),
             Arg::Imm(_) | Arg::Symbol(..) => Some(Stride::same(0)),
             _ => None,
         }
+    }
+}
+
+/// By register, the lanes of a warp in which it is true: of comparisons of what is known of a lane
+/// by its number. `known` is of groups that are warps.
+pub(super) fn lanes(body: &Body, live: &[Vec<RegId>], known: &Known) -> Vec<Option<u32>> {
+    let count = body.tables.registers.len();
+    let mut lanes = vec![None; count];
+    let mut writes = vec![0; count];
+    for register in live.first().into_iter().flatten() {
+        writes[register.0 as usize] += 1;
+    }
+    for step in &body.steps {
+        let Step::Instruction(step) = step else {
+            continue;
+        };
+        for register in &step.writes {
+            writes[register.0 as usize] += 1;
+        }
+        if let (Some((condition, a, b)), [register], None) =
+            (step.operation.comparison(), &step.writes[..], step.guard)
+            && known.is_warp()
+            && let (Some(a), Some(b)) = (known.of_lane(a), known.of_lane(b))
+        {
+            let holds = |lane: u32| holds(condition, a(lane), b(lane));
+            let bits = (0..u32::BITS).filter(|lane| holds(*lane));
+            lanes[register.0 as usize] = Some(bits.fold(0, |bits, lane| bits | 1 << lane));
+        }
+    }
+    for (lanes, writes) in lanes.iter_mut().zip(writes) {
+        lanes.take_if(|_| writes > 1);
+    }
+    lanes
+}
+
+/// What a comparison of two words says.
+fn holds(condition: IntCC, a: u32, b: u32) -> bool {
+    use IntCC::*;
+    let (signed_a, signed_b) = (a as i32, b as i32);
+    match condition {
+        Equal => a == b,
+        NotEqual => a != b,
+        UnsignedLessThan => a < b,
+        UnsignedLessThanOrEqual => a <= b,
+        UnsignedGreaterThan => a > b,
+        UnsignedGreaterThanOrEqual => a >= b,
+        SignedLessThan => signed_a < signed_b,
+        SignedLessThanOrEqual => signed_a <= signed_b,
+        SignedGreaterThan => signed_a > signed_b,
+        SignedGreaterThanOrEqual => signed_a >= signed_b,
     }
 }
 

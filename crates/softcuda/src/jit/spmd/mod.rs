@@ -36,6 +36,7 @@ mod masks;
 mod paces;
 mod passes;
 mod regions;
+mod straight;
 mod teams;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,7 @@ pub(crate) use masks::{Loop, Masked};
 pub(crate) use paces::Pace;
 pub(crate) use passes::Passes;
 pub(crate) use regions::{Exit, Region, Regions, Target};
+pub(crate) use straight::ALL;
 pub(crate) use wide::Wide;
 
 /// Threads of a group.
@@ -177,6 +179,10 @@ pub(crate) struct Plan {
     likely: Vec<Option<i64>>,
     /// Of a body with regions.
     pub wide: Option<Wide>,
+    /// By register, the lanes of a warp in which it is true, where these are known.
+    pub lanes: Vec<Option<u32>>,
+    /// By region, the steps that full warps go straight through, and which lanes do them.
+    pub straight: Vec<Option<Vec<(usize, u32)>>>,
     /// Loops of such a body that groups go through in step.
     pub paces: Vec<Pace>,
     /// Of a body without regions: a loop that blocks go through in step.
@@ -211,6 +217,11 @@ impl Plan {
         };
         let (mut regions, mut apart, mut unreached) = (None, vec![], vec![]);
         let (mut wide, mut paces) = (None, vec![]);
+        let lanes = match places.is_empty() {
+            true => vec![],
+            false => classes::lanes(body, &live, &classes::of(body, &control, &live, WIDEST)),
+        };
+        let mut straight = vec![];
         if !places.is_empty() {
             let all = Regions::of(body, &control, &live, &places)?;
             let judge = apart::Judge {
@@ -224,7 +235,10 @@ impl Plan {
                 facts,
                 regions: &all,
                 apart: &apart,
+                lanes: &lanes,
             });
+            let steps = |region| straight::straight(facts, &all, &lanes, region);
+            straight = (0..all.regions.len()).map(steps).collect();
             let judge = paces::Judge {
                 facts,
                 regions: &all,
@@ -261,6 +275,8 @@ impl Plan {
         }
         let plan = Plan {
             wide,
+            lanes,
+            straight,
             apart,
             unreached,
             paces,

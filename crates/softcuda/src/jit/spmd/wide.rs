@@ -11,12 +11,15 @@ use ptx::ast::Type;
 
 use super::control::compared;
 use super::facts::Facts;
-use super::{Apart, Class, Exit, Pace, Regions, Way, classes, wants_all};
+use super::straight::straight;
+use super::{Apart, Class, Exit, Pace, Regions, WIDEST, Way, classes, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// The most instructions that the wide form of a region may have, as estimated.
 const MOST: usize = 600;
+/// With so few, it pays although little is done in vectors: groups begin less often.
+const FEW: usize = 32;
 /// The most vectors that are live anywhere in a region.
 const MOST_LIVE: usize = 32;
 
@@ -31,6 +34,8 @@ pub(crate) struct Wide {
     pub ways: Vec<Way>,
     /// By region, whether it has a wide form.
     pub regions: Vec<bool>,
+    /// By region, as in [`Plan`](super::Plan), where groups are warps.
+    pub straight: Vec<Option<Vec<(usize, u32)>>>,
     /// Where groups go on in them.
     pub resumes: Vec<Resume>,
 }
@@ -53,6 +58,8 @@ pub(super) struct Narrow<'a> {
     pub facts: Facts<'a>,
     pub regions: &'a Regions,
     pub apart: &'a [Option<Apart>],
+    /// By register, as in [`Plan`](super::Plan).
+    pub lanes: &'a [Option<u32>],
 }
 
 impl Wide {
@@ -69,7 +76,7 @@ impl Wide {
             true => body.steps.len().is_multiple_of(2),
             false => uses_rows(body),
         };
-        let width = if short { 16 } else { 32 };
+        let width = if short { 16 } else { WIDEST };
         let known = classes::of(body, control, live, width);
         let ways = classes::ways(body, &known)?;
         let mut wide = Wide {
@@ -77,9 +84,22 @@ impl Wide {
             classes: known.classes,
             ways,
             regions: vec![],
+            straight: vec![],
             resumes: vec![],
         };
         for region in 0..narrow.regions.regions.len() {
+            let straight = match width {
+                WIDEST => {
+                    let facts = Facts {
+                        classes: &wide.classes,
+                        ways: &wide.ways,
+                        ..narrow.facts
+                    };
+                    straight(facts, narrow.regions, narrow.lanes, region)
+                }
+                _ => None,
+            };
+            wide.straight.push(straight);
             let resumes = wide.resumes_in(narrow, region);
             wide.regions.push(resumes.is_some());
             wide.resumes.extend(resumes.into_iter().flatten());
@@ -102,6 +122,7 @@ impl Wide {
             facts,
             regions,
             apart,
+            ..
         } = *narrow;
         let Facts {
             body,
@@ -122,6 +143,7 @@ impl Wide {
             return None;
         }
         let past = past(narrow, number);
+        let goes_straight = self.straight[number].is_some();
         let (mut all, mut useful, mut resumes) = (0, 0, vec![]);
         for block in blocks {
             let held = |register: &&RegId| {
@@ -145,7 +167,7 @@ impl Wide {
                 let decides = matches!(region.exit, Exit::Branch { block: at, .. } if at == block);
                 let may_part = match way {
                     Way::Widen { .. } => true,
-                    Way::Control => !decides && step.guard.is_some_and(varies),
+                    Way::Control => !decides && !goes_straight && step.guard.is_some_and(varies),
                     _ => false,
                 };
                 if may_part {
@@ -168,7 +190,8 @@ impl Wide {
                 }
             }
         }
-        (useful > 1 && all <= MOST).then_some(resumes)
+        let pays = useful > 1 || all <= FEW;
+        (pays && all <= MOST).then_some(resumes)
     }
 
     /// About how many instructions a step is; `None` if wide groups do not do it.

@@ -9,15 +9,15 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 
-use super::Kept;
 use super::meetings::{Known, VECTORS};
 use super::regions::Part;
+use super::{Form, Kept, in_vector};
 use crate::grid::context::Turn;
 use crate::grid::warp::Tile;
-use crate::jit::decode::{Flow, RegId};
+use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::Step;
-use crate::jit::spmd::{Class, Exit, Region, Target, WIDEST, WIDTH, Way};
+use crate::jit::spmd::{ALL, Class, Exit, Region, Target, WIDEST, WIDTH, Way};
 
 /// Groups of a full warp.
 const GROUPS: usize = 32 / WIDTH;
@@ -107,6 +107,19 @@ impl Lower<'_> {
         chain
     }
 
+    /// The chain that a region is in.
+    pub(super) fn chain_with(&mut self, region: usize) -> Option<Vec<usize>> {
+        self.link(region)?;
+        let count = self.turns().regions.len();
+        let mut chains = (0..count).map(|first| self.chain_from(first));
+        chains.find(|chain| chain.contains(&region))
+    }
+
+    /// Whether a chain is for warps of whole rows alone.
+    pub(super) fn is_for_rows(&mut self, chain: &[usize]) -> bool {
+        chain.iter().any(|region| self.knows_lanes(*region))
+    }
+
     pub(super) fn a_region(&mut self, region: usize) -> &Region {
         let regions = self.lanes().plan.regions.as_ref();
         &regions
@@ -124,21 +137,36 @@ impl Lower<'_> {
         if brings || !matches!(exit, Exit::To(Target::Region(_))) {
             return None;
         }
-        let (steps, body) = (self.steps_of(region), self.body);
+        let body = self.body;
         let plan = &self.lanes().plan;
+        let steps = plan.straight[region].as_ref()?;
         let simple = |at: &usize| match &body.steps[*at] {
             Step::Label(_) => true,
             Step::Instruction(step) => {
                 let way = plan.ways[*at];
-                step.operation.flow() == Flow::Next
-                    && !step.operation.polls()
+                !step.operation.polls()
                     && matches!(
                         way,
                         Way::Once | Way::Vector | Way::Row | Way::Each | Way::Wait
                     )
             }
         };
-        (steps.len() <= MOST_STEPS && steps.iter().all(simple)).then_some(steps.len())
+        let count = steps.len();
+        let links = count <= MOST_STEPS && steps.iter().all(|(at, _)| simple(at));
+        (links && !self.may_part(region)).then_some(count)
+    }
+
+    /// Whether a region's code for full warps is for those of whole rows: it needs to know the
+    /// number of a lane.
+    fn knows_lanes(&mut self, region: usize) -> bool {
+        let body = self.body;
+        let plan = &self.lanes().plan;
+        let known = |register: &RegId| plan.lanes[register.0 as usize].is_some();
+        let knows = |(at, lanes): &(usize, u32)| match &body.steps[*at] {
+            Step::Instruction(step) => *lanes != ALL || step.reads.iter().any(known),
+            Step::Label(_) => false,
+        };
+        plan.straight[region].iter().flatten().any(knows)
     }
 
     /// The steps of a region, in source order.
@@ -238,7 +266,8 @@ impl Lower<'_> {
                 });
                 self.lower_wait(wait, Part::Takes);
                 self.in_chain(InChain::default());
-                self.lower_steps_of(region);
+                let steps = self.lanes().plan.straight[region].clone();
+                self.lower_straight(&steps.unwrap_or_default(), WIDTH * group);
                 if last {
                     for (register, place) in self.places_of(&stores) {
                         self.keep_of_group(register, place);
@@ -308,10 +337,49 @@ impl Lower<'_> {
         self.lanes().bases.fill([None; WIDEST]);
     }
 
-    fn lower_steps_of(&mut self, region: usize) {
-        for at in self.steps_of(region) {
-            self.lower_group_step(at);
+    /// Lowers what a group of a warp goes straight through; its first lane has this number.
+    pub(super) fn lower_straight(&mut self, steps: &[(usize, u32)], first: usize) {
+        let body = self.body;
+        self.turns().number = Some(first);
+        for (at, lanes) in steps {
+            let all = self.every_bit() as u32;
+            let lanes = lanes >> first & all;
+            let Step::Instruction(step) = &body.steps[*at] else {
+                continue;
+            };
+            let once = self.lanes().plan.ways[*at] == Way::Once && step.operation.pure();
+            if lanes == all || once && lanes != 0 {
+                self.lower_group_step(*at);
+                continue;
+            }
+            self.step = *at as u32;
+            self.group = None;
+            self.reads_bits = step.reads_bits;
+            for lane in (0..self.width()).filter(|lane| lanes >> lane & 1 != 0) {
+                self.set_form(Form::Lane(lane));
+                step.operation.lower(self);
+            }
+            self.set_form(Form::Once);
         }
         self.group = None;
+        self.turns().number = None;
+    }
+
+    /// The threads of a group for which a predicate is known to be true, a bit for each.
+    pub(super) fn known_bits(&self, register: RegId) -> Option<u32> {
+        let lanes = self.lanes.as_ref()?;
+        let first = lanes.turns.as_ref()?.number?;
+        let bits = lanes.plan.lanes[register.0 as usize]?;
+        Some(bits >> first & self.every_bit() as u32)
+    }
+
+    /// The same of the vector that is lowered.
+    pub(in crate::jit::lower) fn known_in_vector(&self, arg: &Arg) -> Option<u32> {
+        let (Arg::Reg(register), Form::Vector { chunk, wide }) = (arg, self.form()) else {
+            return None;
+        };
+        let count = in_vector(wide);
+        let bits = self.known_bits(*register)?;
+        Some(bits >> (count * chunk) & ((1 << count) - 1))
     }
 }

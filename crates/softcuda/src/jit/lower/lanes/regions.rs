@@ -31,6 +31,7 @@ use crate::grid::rounds::{BarrierKind, MEETS_APART, WARP_MEETS, Wait};
 use crate::grid::warp::{Meeting, Tile};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
+use crate::jit::lower::entry::Entry;
 use crate::jit::program::Step;
 use crate::jit::recompute;
 use crate::jit::spmd::{Class, Exit, Pace, Target, WIDTH};
@@ -88,6 +89,8 @@ pub(in crate::jit::lower) struct Turns {
     pub any: Variable,
     pub part: Part,
     pub in_chain: InChain,
+    /// The number of the group's first lane in its warp, where that is known.
+    pub number: Option<usize>,
     /// The number of the wait that is lowered.
     pub wait: usize,
     /// Where a warp goes that has come to a barrier or to its end by itself; takes the place.
@@ -591,7 +594,13 @@ impl Lower<'_> {
         let chain = self.chain_from(region);
         if let Some(last) = chain.last() {
             let (full, partial) = (self.b.create_block(), self.cold_block());
-            let is_full = self.warps_are_full();
+            let mut is_full = self.warps_are_full();
+            if self.is_for_rows(&chain) {
+                let row = self.entry(Entry::Ntid(0));
+                let odd = self.b.ins().band_imm(row, LANES - 1);
+                let whole = self.b.ins().icmp_imm(IntCC::Equal, odd, 0);
+                is_full = self.b.ins().band(is_full, whole);
+            }
             self.b.ins().brif(is_full, full, &[], partial, &[]);
             self.b.switch_to_block(full);
             self.lower_chain(&chain);
@@ -601,7 +610,9 @@ impl Lower<'_> {
             self.b.switch_to_block(partial);
         }
         if let Some((_, number)) = wait {
-            let in_chain = self.link(region).is_some();
+            // The chain does it for all full warps, or for those of whole rows.
+            let chain = self.chain_with(region);
+            let in_chain = chain.is_some_and(|chain| !self.is_for_rows(&chain));
             self.warps_meet(region, number, in_chain);
         }
         if blocks.fails {

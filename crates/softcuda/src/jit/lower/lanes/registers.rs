@@ -4,10 +4,10 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type as ValueType, Value, types};
 use cranelift_frontend::Variable;
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
 use super::{Form, Kept, little_endian, vector_of};
-use crate::jit::decode::RegId;
+use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::{Lower, value_type};
 use crate::jit::spmd::Class;
 
@@ -50,6 +50,42 @@ impl Lower<'_> {
         let ty = self.b.func.dfg.value_type(a);
         let mask = self.as_vector(predicate, ty);
         self.b.ins().bitselect(mask, a, b)
+    }
+
+    /// The first of two vectors in those threads that have a bit set, otherwise the second; what
+    /// they are read from tells of a zero.
+    pub(in crate::jit::lower) fn select_known(
+        &mut self,
+        bits: u32,
+        args: [&Arg; 2],
+        [a, b]: [Value; 2],
+    ) -> Value {
+        let ty = self.b.func.dfg.value_type(a);
+        let all = (1 << ty.lane_count()) - 1;
+        if bits == 0 || bits == all {
+            return if bits == 0 { b } else { a };
+        }
+        let is_zero = |arg: &Arg| matches!(arg, Arg::Imm(Immediate::Int { bits: 0, .. }));
+        let [a_is_zero, b_is_zero] = args.map(is_zero);
+        if a_is_zero || b_is_zero {
+            let (value, bits) = if a_is_zero { (b, !bits) } else { (a, bits) };
+            let mask = self.mask_of_bits(bits, ty.lane_count());
+            let word = self.as_vector(value, types::I32X4);
+            let word = self.b.ins().band(word, mask);
+            return self.as_vector(word, ty);
+        }
+        let mask = self.mask_of_bits(bits, ty.lane_count());
+        let mask = self.as_vector(mask, ty);
+        self.b.ins().bitselect(mask, a, b)
+    }
+
+    /// A vector of so many elements that have all bits set, or none.
+    fn mask_of_bits(&mut self, bits: u32, count: u32) -> Value {
+        let size = (16 / count) as usize;
+        let elements = (0..count).map(|at| if bits >> at & 1 != 0 { 0xff } else { 0 });
+        let bytes: Vec<u8> = elements.flat_map(|byte| vec![byte; size]).collect();
+        let mask = self.b.func.dfg.constants.insert(bytes.into());
+        self.b.ins().vconst(types::I32X4, mask)
     }
 
     /// The bits of a vector in another type.

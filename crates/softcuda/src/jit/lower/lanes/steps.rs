@@ -502,6 +502,9 @@ impl Lower<'_> {
 
     /// A bit for each thread of a group, of a predicate that varies.
     pub(super) fn mask_bits(&mut self, register: RegId) -> Value {
+        if let Some(bits) = self.taken_bits(register) {
+            return bits;
+        }
         let mask = self.predicate_mask(register);
         self.threads_in(&mask)
     }

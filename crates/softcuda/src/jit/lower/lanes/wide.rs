@@ -12,6 +12,7 @@
 //! While a wide group's code is lowered, the plan's classes and ways, the registers and the blocks
 //! are its own.
 
+use std::collections::HashMap;
 use std::mem::{offset_of, swap};
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -24,6 +25,7 @@ use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::lower::function::slot;
+use crate::jit::program::Step;
 use crate::jit::spmd::{Class, Exit, Target, WIDEST, WIDTH, Wide};
 
 /// What the wide form needs, while a function is lowered.
@@ -43,6 +45,8 @@ pub(in crate::jit::lower) struct WideForm {
     parts: Vec<bool>,
     /// Whether groups go on for a wide one: the number of the place, counted from 1.
     resumes: ir::StackSlot,
+    /// Of predicates that the region takes and does not write, a bit for each thread.
+    bits: HashMap<RegId, Value>,
 }
 
 /// Where the parts of a region's wide form begin.
@@ -69,6 +73,7 @@ impl WideForm {
             regions,
             parts,
             resumes: slot(&mut l.b, 4),
+            bits: HashMap::new(),
             plan,
         }
     }
@@ -231,6 +236,7 @@ impl Lower<'_> {
         self.take_loads(region, &loads);
         if region != 0 {
             self.unless_it_differs(region, &loads);
+            self.take_bits(region, &loads);
         }
         for (register, value) in of_block {
             self.put_all(*register, *value);
@@ -293,6 +299,53 @@ impl Lower<'_> {
         }
     }
 
+    /// Takes the predicates that a wide group loads and does not write once more, as bits: most
+    /// often, all that is asked of one is who goes by a branch.
+    fn take_bits(&mut self, region: usize, loads: &[RegId]) {
+        let body = self.body;
+        let steps = self.steps_of(region);
+        let written = |register: &RegId| {
+            steps.iter().any(|at| match &body.steps[*at] {
+                Step::Instruction(step) => step.writes.contains(register),
+                Step::Label(_) => false,
+            })
+        };
+        let mut taken = HashMap::new();
+        for (register, place) in self.places_of(loads) {
+            let vectors = matches!(self.kept_of(register), Kept::Vectors(_));
+            if !vectors || !self.is_predicate(register) || written(&register) {
+                continue;
+            }
+            let at = self.lane_address(types::I8);
+            let zero = self.b.ins().iconst(types::I8, 0);
+            let zero = self.b.ins().splat(types::I8X16, zero);
+            let mut bits = None;
+            for first in (0..self.width()).step_by(16) {
+                let (flags, offset) = (MemFlags::trusted(), (place + first) as i32);
+                let bytes = self.b.ins().load(types::I8X16, flags, at, offset);
+                let masks = self.b.ins().isub(zero, bytes);
+                let more = self.b.ins().vhigh_bits(types::I32, masks);
+                bits = Some(match bits {
+                    None => more,
+                    Some(bits) => {
+                        let more = self.b.ins().ishl_imm(more, first as i64);
+                        self.b.ins().bor(bits, more)
+                    }
+                });
+            }
+            taken.extend(bits.map(|bits| (register, bits)));
+        }
+        if let Some(wide) = &mut self.lanes().wide {
+            wide.bits = taken;
+        }
+    }
+
+    /// The bits of a predicate that a wide group has taken.
+    pub(super) fn taken_bits(&self, register: RegId) -> Option<Value> {
+        let wide = self.lanes.as_ref()?.wide.as_ref()?;
+        wide.bits.get(&register).copied().filter(|_| wide.now)
+    }
+
     /// The lane so many after the group's, and whether the warp has it.
     pub(super) fn more_lanes(&mut self, width: usize) -> (Value, Value) {
         let (lane, left) = (self.turns().lane, self.turns().left);
@@ -305,6 +358,16 @@ impl Lower<'_> {
 
     /// The code of wide groups, block after block.
     fn lower_wide_steps(&mut self, region: usize) {
+        let wide = self.lanes().wide.as_ref();
+        if let Some(steps) = wide.and_then(|wide| wide.plan.straight[region].clone()) {
+            let head = self.a_region(region).head;
+            let begins = self.lanes().group_blocks[head];
+            self.b.switch_to_block(begins);
+            self.lanes().bases.fill([None; WIDEST]);
+            self.enter_region(head);
+            self.lower_straight(&steps, 0);
+            return self.leave_region();
+        }
         let plan = &self.lanes().plan;
         let of = plan.regions.as_ref().map_or(&[][..], |all| &all.of);
         let blocks = (0..of.len()).filter(|block| of[*block] == Some(region));
