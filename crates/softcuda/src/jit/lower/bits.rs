@@ -278,9 +278,9 @@ impl Operation for Bits {
                 zeros: stride.zeros.max((number & !last).trailing_zeros()),
                 ..stride
             }),
-            (Op::And, Some(number)) if stride.counts() && low == Some(0) => Some(Stride::same(
-                stride.zeros.max(number.trailing_zeros()),
-            )),
+            (Op::And, Some(number)) if stride.counts() && low == Some(0) => {
+                Some(Stride::same(stride.zeros.max(number.trailing_zeros())))
+            }
             (Op::Or, Some(number)) if stride.counts() && low == Some(0) => Some(Stride {
                 zeros: stride.zeros.min(number.trailing_zeros()),
                 ..stride

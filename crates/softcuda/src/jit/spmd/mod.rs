@@ -431,6 +431,11 @@ impl fmt::Display for Plan {
                 region.head, region.exit
             )?;
         }
+        for (region, steps) in self.straight.iter().enumerate() {
+            for (at, lanes) in steps.iter().flatten().filter(|(_, lanes)| *lanes != ALL) {
+                writeln!(f, "region {region}: step {at} by lanes {lanes:#010x}")?;
+            }
+        }
         if let Some(Passes { head, branch, .. }) = &self.passes {
             writeln!(f, "block {head}: a pass for each turn, from block {branch}")?;
         }

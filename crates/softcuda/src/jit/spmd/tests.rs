@@ -436,3 +436,42 @@ fn loops_over_the_grid() {
         "st.global.u32 [%rd2], %r7; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 5; @%p2 bra outer;";
     assert!(!passes(begin, turn, next));
 }
+
+/// Which lanes do what is known where they compare their numbers, and not by other bits.
+#[test]
+fn lanes_part_by_their_numbers() {
+    let plan = |number: &str| {
+        let (plan, _) = plan(&format!(
+            "mov.u32 %r1, %tid.x; ld.param.u32 %r2, [n]; {number}
+            bar.sync 0; setp.ne.u32 %p1, %r3, 31; @%p1 bra past;
+            mov.u32 %r4, tile; st.shared.u32 [%r4], %r2; past: bar.sync 0;"
+        ))
+        .expect("it has a plan");
+        let known: Vec<u32> = plan.lanes.iter().copied().flatten().collect();
+        let steps = plan.straight.iter().flatten().flatten();
+        let some = steps.filter(|(_, lanes)| *lanes != super::ALL);
+        (known, some.map(|(_, lanes)| *lanes).collect::<Vec<u32>>())
+    };
+    for number in [
+        "and.b32 %r3, %r1, 31;",
+        "mov.u32 %r3, %laneid;",
+        "add.u32 %r3, %r1, 64; and.b32 %r3, %r3, 31;",
+    ] {
+        // The address and the store.
+        assert_eq!(
+            plan(number),
+            (vec![!(1 << 31)], vec![1 << 31; 2]),
+            "{number}"
+        );
+    }
+    let nothing = (vec![], vec![]);
+    for number in [
+        "and.b32 %r3, %r1, 63;",
+        "and.b32 %r3, %r1, 32;",
+        "and.b32 %r3, %r1, 31; or.b32 %r3, %r3, 64;",
+        "and.b32 %r3, %r1, 31; add.u32 %r3, %r3, %r2;",
+        "and.b32 %r3, %r1, 31; setp.eq.u32 %p2, %r2, 0; @%p2 mov.u32 %r3, 7;",
+    ] {
+        assert_eq!(plan(number), nothing, "{number}");
+    }
+}

@@ -28,6 +28,7 @@ mod rounds;
 mod special;
 mod spins;
 mod stacks;
+mod straight;
 mod tensor_maps;
 mod variables;
 mod vectors;

@@ -99,7 +99,7 @@ impl Writer<'_> {
         let (to, a, b) = (self.value(), self.value(), self.value());
         let number = self.random.below(1000);
         let (count, other) = (self.random.below(COUNTERS), self.random.below(COUNTERS));
-        let text = match self.random.below(15) {
+        let text = match self.random.below(17) {
             10 => format!("mad.lo.u32 {to}, {to}, 31, %c{count};"),
             // The first is written wherever threads are, the others by all together.
             11 => format!("add.u32 %c0, %c{count}, {number};"),
@@ -174,6 +174,23 @@ impl Writer<'_> {
                     @%p{n} bra G{n}; H{n}:",
                     TABLE - 1
                 )
+            }
+            // By the number of a lane: what each takes, and who stores what all then read.
+            15 | 16 => {
+                let (n, than) = (self.name(), self.random.below(34) as i64 - 1);
+                let compare = ["eq.u32", "ne.s32", "lt.u32", "le.s32", "gt.u32", "ge.s32"]
+                    [self.random.below(6)];
+                let not = ["", "!"][self.random.below(2)];
+                let what = match self.random.below(4) {
+                    0 => format!("selp.u32 {to}, {a}, 0, %p{n};"),
+                    1 => format!("selp.u32 {to}, 0, {a}, %p{n};"),
+                    2 => format!("selp.u32 {to}, {a}, {b}, %p{n};"),
+                    _ => format!(
+                        "@{not}%p{n} bra I{n}; st.shared.u32 [%own], {a}; I{n}:
+                        ld.shared.u32 %t, [%own]; mad.lo.u32 {to}, {to}, 31, %t;"
+                    ),
+                };
+                format!("setp.{compare} %p{n}, %spot, {than}; {what}")
             }
             8 => format!("cvt.u64.u32 %wide, {a}; mad.wide.u32 %wide, {b}, {number}, %wide;"),
             _ => format!("shr.u64 %wide, %wide, 3; cvt.u32.u64 %t, %wide; add.u32 {to}, {a}, %t;"),
