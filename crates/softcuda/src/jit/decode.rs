@@ -272,11 +272,11 @@ impl Stride {
 
     /// How many bits lie below those that count.
     pub fn shift(self) -> u32 {
-        self.step.trailing_zeros().min(31)
+        self.step.trailing_zeros().min(63)
     }
 
     /// The first thread's value is 0.
-    pub fn from_zero(self) -> bool {
+    pub fn begins_at_zero(self) -> bool {
         self.zeros >= 64
     }
 

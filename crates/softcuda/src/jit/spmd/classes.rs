@@ -156,7 +156,7 @@ impl Known {
         let (first, step) = match arg {
             Arg::Imm(Immediate::Int { bits, .. }) => (*bits as u32, 0),
             arg => {
-                let stride = self.stride(arg).filter(|stride| stride.from_zero())?;
+                let stride = self.stride(arg).filter(|stride| stride.begins_at_zero())?;
                 (0, stride.step as u32)
             }
         };

@@ -19,7 +19,8 @@
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
 //! run through one after the other, and the block goes on to the next. Short regions have a second
-//! form for [`Wide`] groups. Through some loops over memory groups go in step, see [`Pace`].
+//! form for [`Wide`] groups; where lanes part by their numbers in the warp, full warps go
+//! [straight](straight) through it. Through some loops over memory groups go in step, see [`Pace`].
 //!
 //! Where no thread waits, whole ranges of blocks go in step through a loop over the grid, see
 //! [`Passes`].
@@ -58,7 +59,6 @@ pub(crate) use masks::{Loop, Masked};
 pub(crate) use paces::Pace;
 pub(crate) use passes::Passes;
 pub(crate) use regions::{Exit, Region, Regions, Target};
-pub(crate) use straight::ALL;
 pub(crate) use wide::Wide;
 
 /// Threads of a group.
@@ -217,10 +217,7 @@ impl Plan {
         };
         let (mut regions, mut apart, mut unreached) = (None, vec![], vec![]);
         let (mut wide, mut paces) = (None, vec![]);
-        let lanes = match places.is_empty() {
-            true => vec![],
-            false => classes::lanes(body, &live, &classes::of(body, &control, &live, WIDEST)),
-        };
+        let mut lanes = vec![];
         let mut straight = vec![];
         if !places.is_empty() {
             let all = Regions::of(body, &control, &live, &places)?;
@@ -231,12 +228,15 @@ impl Plan {
             };
             apart = judge.all();
             unreached = judge.unreached(&apart);
-            wide = Wide::of(&wide::Narrow {
+            let warps = classes::of(body, &control, &live, WIDEST);
+            lanes = classes::lanes(body, &live, &warps);
+            let narrow = wide::Narrow {
                 facts,
                 regions: &all,
                 apart: &apart,
                 lanes: &lanes,
-            });
+            };
+            wide = Wide::of(&narrow, warps);
             let steps = |region| straight::straight(facts, &all, &lanes, region);
             straight = (0..all.regions.len()).map(steps).collect();
             let judge = paces::Judge {
@@ -432,7 +432,11 @@ impl fmt::Display for Plan {
             )?;
         }
         for (region, steps) in self.straight.iter().enumerate() {
-            for (at, lanes) in steps.iter().flatten().filter(|(_, lanes)| *lanes != ALL) {
+            for (at, lanes) in steps
+                .iter()
+                .flatten()
+                .filter(|(_, lanes)| *lanes != straight::ALL)
+            {
                 writeln!(f, "region {region}: step {at} by lanes {lanes:#010x}")?;
             }
         }

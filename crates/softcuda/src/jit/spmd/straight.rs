@@ -9,12 +9,12 @@
 //! the block.
 
 use super::facts::Facts;
-use super::{Exit, Regions, Way};
-use crate::jit::decode::Flow;
-use crate::jit::program::Instruction;
+use super::{Class, Exit, Regions, Way};
+use crate::jit::decode::{Flow, RegId};
+use crate::jit::program::{Instruction, Step};
 
 /// All lanes.
-pub(crate) const ALL: u32 = u32::MAX;
+pub(super) const ALL: u32 = u32::MAX;
 
 /// The steps of a region in the order in which they are done, with the lanes that do them; `None` if
 /// that is not known, or some lanes do what is not done for them alone. `lanes` are those of each
@@ -37,7 +37,7 @@ pub(super) fn straight(
         let mut falls = here;
         for (at, step) in facts.steps(block) {
             if let Flow::Next = step.operation.flow() {
-                if here != ALL && !for_some(step, facts.ways[at]) {
+                if here != ALL && !for_some(facts, (at, step)) {
                     return None;
                 }
                 steps.push((at, here));
@@ -74,13 +74,31 @@ pub(super) fn straight(
             *next |= falls;
         }
     }
-    Some(steps)
+    // What some write once, for all lanes, no others may read.
+    let reads = |block: usize, here: u32, register: &RegId| {
+        coming[block] & !here != 0 && facts.live[block].contains(register)
+    };
+    let crosses = |(at, here): &(usize, u32)| {
+        let block = control.graph.block_of[*at];
+        let later = (block + 1..coming.len()).filter(|to| regions.of[*to] == Some(region));
+        let writes = match &facts.body.steps[*at] {
+            Step::Instruction(step) => &step.writes[..],
+            Step::Label(_) => &[],
+        };
+        *here != ALL
+            && later
+                .into_iter()
+                .any(|to| writes.iter().any(|register| reads(to, *here, register)))
+    };
+    (!steps.iter().any(crosses)).then_some(steps)
 }
 
 /// Whether some lanes of a group may do a step without the others: it leaves nothing to them.
-fn for_some(step: &Instruction, way: Way) -> bool {
-    let operation = &step.operation;
-    let once = way == Way::Once && operation.pure();
+fn for_some(facts: Facts<'_>, (at, step): (usize, &Instruction)) -> bool {
+    let (operation, way) = (&step.operation, facts.ways[at]);
+    // What they write varies where they join the others, unless nobody reads it there.
+    let inside = |register: &RegId| facts.class(*register) != Class::Varying;
+    let once = way == Way::Once && operation.pure() && step.writes.iter().all(inside);
     let stores = step.writes.is_empty()
         && operation.weak_access().is_some()
         && matches!(way, Way::Once | Way::Each | Way::Row);

@@ -449,13 +449,13 @@ fn lanes_part_by_their_numbers() {
         .expect("it has a plan");
         let known: Vec<u32> = plan.lanes.iter().copied().flatten().collect();
         let steps = plan.straight.iter().flatten().flatten();
-        let some = steps.filter(|(_, lanes)| *lanes != super::ALL);
+        let some = steps.filter(|(_, lanes)| *lanes != super::straight::ALL);
         (known, some.map(|(_, lanes)| *lanes).collect::<Vec<u32>>())
     };
     for number in [
         "and.b32 %r3, %r1, 31;",
         "mov.u32 %r3, %laneid;",
-        "add.u32 %r3, %r1, 64; and.b32 %r3, %r3, 31;",
+        "add.u32 %r5, %r1, 64; and.b32 %r3, %r5, 31;",
     ] {
         // The address and the store.
         assert_eq!(

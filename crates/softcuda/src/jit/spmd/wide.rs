@@ -9,6 +9,7 @@ use std::fmt;
 
 use ptx::ast::Type;
 
+use super::classes::Known;
 use super::control::compared;
 use super::facts::Facts;
 use super::straight::straight;
@@ -63,8 +64,9 @@ pub(super) struct Narrow<'a> {
 }
 
 impl Wide {
-    /// The wide form of a body; `None` if no region has one.
-    pub(super) fn of(narrow: &Narrow<'_>) -> Option<Wide> {
+    /// The wide form of a body; `None` if no region has one. `warps` is what is known of the
+    /// registers of warps.
+    pub(super) fn of(narrow: &Narrow<'_>, warps: Known) -> Option<Wide> {
         let Facts {
             body,
             control,
@@ -77,7 +79,10 @@ impl Wide {
             false => uses_rows(body),
         };
         let width = if short { 16 } else { WIDEST };
-        let known = classes::of(body, control, live, width);
+        let known = match width {
+            WIDEST => warps,
+            _ => classes::of(body, control, live, width),
+        };
         let ways = classes::ways(body, &known)?;
         let mut wide = Wide {
             width,

@@ -5,6 +5,7 @@ mod async_copies;
 mod atomics;
 mod attack_forms;
 mod attack_passes;
+mod attack_straight;
 mod basics;
 mod blocks;
 mod bulk_copies;

@@ -4,6 +4,9 @@
 //! Such regions come in chains: a sum over a warp has five. The groups do a region's steps one
 //! after the other, each with registers of its own, so what they bring and take never goes through
 //! the tile, nor does what they keep from one region of the chain to the next.
+//!
+//! Where lanes part by their numbers, a region is in a chain all the same, see
+//! [`straight`](crate::jit::spmd); but the chain is then for blocks with rows of whole warps.
 
 use std::mem::offset_of;
 
@@ -17,7 +20,7 @@ use crate::grid::warp::Tile;
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::Step;
-use crate::jit::spmd::{ALL, Class, Exit, Region, Target, WIDEST, WIDTH, Way};
+use crate::jit::spmd::{Class, Exit, Region, Target, WIDEST, WIDTH, Way};
 
 /// Groups of a full warp.
 const GROUPS: usize = 32 / WIDTH;
@@ -156,17 +159,19 @@ impl Lower<'_> {
         (links && !self.may_part(region)).then_some(count)
     }
 
-    /// Whether a region's code for full warps is for those of whole rows: it needs to know the
-    /// number of a lane.
+    /// Whether a region's code in a chain follows from the lanes' numbers, which are known where
+    /// whole warps make up the rows of the block.
     fn knows_lanes(&mut self, region: usize) -> bool {
-        let body = self.body;
+        let (steps, body) = (self.steps_of(region), self.body);
         let plan = &self.lanes().plan;
-        let known = |register: &RegId| plan.lanes[register.0 as usize].is_some();
-        let knows = |(at, lanes): &(usize, u32)| match &body.steps[*at] {
-            Step::Instruction(step) => *lanes != ALL || step.reads.iter().any(known),
+        let known = |register: RegId| plan.lanes[register.0 as usize].is_some();
+        steps.iter().any(|at| match &body.steps[*at] {
+            Step::Instruction(step) => {
+                let guard = step.guard.map(|(guard, _)| guard);
+                step.reads.iter().copied().chain(guard).any(known)
+            }
             Step::Label(_) => false,
-        };
-        plan.straight[region].iter().flatten().any(knows)
+        })
     }
 
     /// The steps of a region, in source order.

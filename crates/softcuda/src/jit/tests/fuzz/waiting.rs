@@ -181,7 +181,13 @@ impl Writer<'_> {
                 let compare = ["eq.u32", "ne.s32", "lt.u32", "le.s32", "gt.u32", "ge.s32"]
                     [self.random.below(6)];
                 let not = ["", "!"][self.random.below(2)];
-                let what = match self.random.below(4) {
+                let what = match self.random.below(6) {
+                    4 => format!("@{not}%p{n} bra I{n}; mov.u32 {to}, {number}; I{n}:"),
+                    5 => format!(
+                        "@{not}%p{n} bra I{n}; mad.lo.u32 {to}, {a}, 3, %c{count};
+                        st.shared.u32 [%own], {number}; bra H{n}; I{n}: mov.u32 {to}, %c{count};
+                        H{n}: ld.shared.u32 %t, [%own]; add.u32 {to}, {to}, %t;"
+                    ),
                     0 => format!("selp.u32 {to}, {a}, 0, %p{n};"),
                     1 => format!("selp.u32 {to}, 0, {a}, %p{n};"),
                     2 => format!("selp.u32 {to}, {a}, {b}, %p{n};"),
