@@ -503,7 +503,7 @@ fn faults_of_parts() {
                 "@!%p1 bra L1; st.shared.u32 [%r11+2], %r7; L1:",
                 "@!%p1 bra L1; st.shared.v4.u32 [%r11+8], {%r7, %r8, %r7, %r8}; L1:",
                 "@!%p1 bra L1; st.global.u64 [%rd9+4100], %rd5; L1:",
-                "@!%p1 bra L1; st.global.u32 [%rd9+1048576], %r7; L1:",
+                "@!%p1 bra L1; add.u64 %rd7, %rd9, 0x800000000000; st.global.u32 [%rd7], %r7; L1:",
                 "@!%p1 bra L1; mov.u64 %rd7, 0; st.global.u32 [%rd7], %r7; L1:",
                 "@!%p1 bra L1; mov.u64 %rd7, 0; st.global.u32 [%rd7], %r3; L1: @%p1 bra L2;
                 st.shared.u32 [%r11], %r8; L2:",

@@ -186,8 +186,9 @@ fn the_lane_that_stores_faults() {
             for store in [
                 "shr.u32 %r12, %r1, 5; mul.lo.u32 %r12, %r12, 8192; mov.u32 %r10, s;
                 add.u32 %r12, %r12, %r10; st.shared.u32 [%r12], %r7;",
-                "shr.u32 %r12, %r1, 5; mul.wide.u32 %rd5, %r12, 65536; add.u64 %rd5, %rd5, %rd2;
-                st.global.u32 [%rd5], %r7;",
+                // No memory of another test lies there.
+                "shr.u32 %r12, %r1, 5; cvt.u64.u32 %rd5, %r12; shl.b64 %rd5, %rd5, 47;
+                add.u64 %rd5, %rd5, %rd2; st.global.u32 [%rd5], %r7;",
             ] {
                 let body = format!(
                     "and.b32 %r4, %r1, 31; setp.ne.u32 %p1, %r4, {number};
