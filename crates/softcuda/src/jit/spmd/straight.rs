@@ -16,9 +16,9 @@ use crate::jit::program::{Instruction, Step};
 /// All lanes.
 pub(super) const ALL: u32 = u32::MAX;
 
-/// The steps of a region in the order in which they are done, with the lanes that do them; `None` if
-/// that is not known, or some lanes do what is not done for them alone. `lanes` are those of each
-/// register in which it is true.
+/// The steps of a region in the order in which they are done, with the lanes that do them; `None`
+/// if that is not known, or some lanes do what is not done for them alone. `lanes` are those of
+/// each register in which it is true.
 pub(super) fn straight(
     facts: Facts<'_>,
     regions: &Regions,
@@ -79,16 +79,12 @@ pub(super) fn straight(
         coming[block] & !here != 0 && facts.live[block].contains(register)
     };
     let crosses = |(at, here): &(usize, u32)| {
-        let block = control.graph.block_of[*at];
-        let later = (block + 1..coming.len()).filter(|to| regions.of[*to] == Some(region));
-        let writes = match &facts.body.steps[*at] {
-            Step::Instruction(step) => &step.writes[..],
-            Step::Label(_) => &[],
+        let Step::Instruction(step) = &facts.body.steps[*at] else {
+            return false;
         };
-        *here != ALL
-            && later
-                .into_iter()
-                .any(|to| writes.iter().any(|register| reads(to, *here, register)))
+        let block = control.graph.block_of[*at];
+        let mut later = (block + 1..coming.len()).filter(|to| regions.of[*to] == Some(region));
+        *here != ALL && later.any(|to| step.writes.iter().any(|write| reads(to, *here, write)))
     };
     (!steps.iter().any(crosses)).then_some(steps)
 }

@@ -1,5 +1,5 @@
-//! Lanes that part by their numbers in the warp: what each takes from others, who stores, and whom a
-//! fault names; where whole warps make up the rows of a block, and where they do not.
+//! Lanes that part by their numbers in the warp: what each takes from others, who stores, and whom
+//! a fault names; where whole warps make up the rows of a block, and where they do not.
 
 use super::forms::{kernel, run, run_module};
 use crate::grid::launch::FaultKind;

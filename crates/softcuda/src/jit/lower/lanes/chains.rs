@@ -370,21 +370,16 @@ impl Lower<'_> {
         self.turns().number = None;
     }
 
-    /// The threads of a group for which a predicate is known to be true, a bit for each.
-    pub(super) fn known_bits(&self, register: RegId) -> Option<u32> {
-        let lanes = self.lanes.as_ref()?;
-        let first = lanes.turns.as_ref()?.number?;
-        let bits = lanes.plan.lanes[register.0 as usize]?;
-        Some(bits >> first & self.every_bit() as u32)
-    }
-
-    /// The same of the vector that is lowered.
+    /// The threads of the vector that is lowered for which a predicate is known to be true, a bit
+    /// for each.
     pub(in crate::jit::lower) fn known_in_vector(&self, arg: &Arg) -> Option<u32> {
         let (Arg::Reg(register), Form::Vector { chunk, wide }) = (arg, self.form()) else {
             return None;
         };
+        let lanes = self.lanes.as_ref()?;
+        let first = lanes.turns.as_ref()?.number?;
+        let bits = lanes.plan.lanes[register.0 as usize]?;
         let count = in_vector(wide);
-        let bits = self.known_bits(*register)?;
-        Some(bits >> (count * chunk) & ((1 << count) - 1))
+        Some(bits >> (first + count * chunk) & ((1 << count) - 1))
     }
 }
