@@ -4,9 +4,14 @@
 //! Otherwise a group would do all its turns before the next one begins, and each would be far away
 //! in memory from the one before. In step, a block goes through memory in order, as the processor
 //! expects. It pays where threads keep little from turn to turn.
+//!
+//! Some loops load at the end of a turn what the next one needs: `if (i < n) value = x[i];`. Where
+//! they ask that, in the middle of a turn, threads keep less than at its end, and groups go in step
+//! from there.
 
 use ptx::ast::Type;
 
+use super::control::compared;
 use super::facts::Facts;
 use super::loops::Counting;
 use super::{Class, Regions, Wide, classes, wants_all};
@@ -26,14 +31,16 @@ const MOST_KEPT: usize = 96;
 pub(crate) struct Pace {
     /// The region that it is in.
     pub region: usize,
-    /// The block where a turn begins.
+    /// The block where groups go on with their next turn.
     pub head: usize,
-    /// The block that ends with the branch back to it.
+    /// The block before, at whose end they wait for each other.
     pub branch: usize,
     /// Registers that a turn begins with and that its region touches.
     pub takes: Vec<RegId>,
     /// Those of them that its region writes.
     pub keeps: Vec<RegId>,
+    /// Such as are written before the loop alone: what is kept after a group's first turn stays.
+    pub once: Vec<RegId>,
 }
 
 /// What loops are judged by.
@@ -84,13 +91,25 @@ impl Judge<'_> {
                 all.push((pace, blocks));
             }
         }
-        all.into_iter().map(|(pace, _)| pace).collect()
+        let mut all: Vec<Pace> = all.into_iter().map(|(pace, _)| pace).collect();
+        let regions: Vec<usize> = all.iter().map(|pace| pace.region).collect();
+        let loops = |region: usize| regions.iter().filter(|other| **other == region).count();
+        for pace in &mut all {
+            // A group may come to this loop from another.
+            if loops(pace.region) > 1 {
+                pace.keeps.append(&mut pace.once);
+            }
+        }
+        all
     }
 
     /// The loop that a block leads back to the head of, and its blocks.
     fn pace(&self, branch: usize) -> Option<(Pace, Vec<usize>)> {
         let (facts, regions) = (self.facts, self.regions);
         let Counting { head, blocks, .. } = facts.counting_loop(branch)?;
+        let ends = [(branch, head)].into_iter();
+        let ends = ends.chain(self.divisions(branch, &blocks));
+        let (branch, head) = ends.min_by_key(|(_, head)| self.kept(*head, &blocks))?;
         let rows = facts
             .steps_of(&blocks)
             .filter(|step| facts.goes_through_memory(*step))
@@ -105,16 +124,63 @@ impl Judge<'_> {
         }
         let mut takes = facts.live[head].clone();
         takes.retain(|register| regions.regions[region].touches.contains(register));
-        let mut keeps = takes.clone();
-        keeps.retain(|register| self.writes(region, *register));
+        let comes_again = self.comes_again(region, &blocks);
+        let writes = |register: &RegId| {
+            let mut steps = facts.steps_of(&blocks);
+            comes_again || steps.any(|(_, step)| step.writes.contains(register))
+        };
+        let written = takes.iter().copied();
+        let written = written.filter(|register| self.writes(region, *register));
+        let (keeps, once) = written.partition(writes);
         let pace = Pace {
             region,
             head,
             branch,
             takes,
             keeps,
+            once,
         };
         Some((pace, blocks))
+    }
+
+    /// Where threads within a loop ask what they ask at its end, and go on if they do not leave it:
+    /// the block that ends so, and the next.
+    fn divisions(&self, branch: usize, blocks: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+        let facts = self.facts;
+        let successors = &facts.control.graph.successors;
+        let asked = move |block: usize| {
+            let (at, last) = facts.steps(block).last()?;
+            let (_, a, b) = compared(facts.body, at, last.guard?.0)?;
+            Some((a, b))
+        };
+        let at_end = asked(branch);
+        let same = move |block: &usize| *block != branch && asked(*block) == at_end;
+        let same = blocks.iter().copied().filter(same);
+        let next = same.flat_map(|from| successors[from].iter().map(move |to| (from, *to)));
+        let entered_so = move |(from, to): &(usize, usize)| {
+            let leads = |block: usize| successors[block].contains(to);
+            blocks.contains(to)
+                && (0..successors.len()).all(|block| block == *from || !leads(block))
+        };
+        next.filter(entered_so)
+    }
+
+    /// Whether threads that have left a loop may come to it once more in its region.
+    fn comes_again(&self, region: usize, blocks: &[usize]) -> bool {
+        let successors = &self.facts.control.graph.successors;
+        let mut seen = vec![false; successors.len()];
+        let mut work = blocks.to_vec();
+        while let Some(block) = work.pop() {
+            for to in &successors[block] {
+                let inside = self.regions.of[*to] == Some(region);
+                match blocks.contains(to) {
+                    true if !blocks.contains(&block) => return true,
+                    false if inside && !std::mem::replace(&mut seen[*to], true) => work.push(*to),
+                    _ => {}
+                }
+            }
+        }
+        false
     }
 
     /// Whether a region writes a register. Where threads start, those are zero that are read first.

@@ -78,6 +78,83 @@ fn threads_part_within_a_turn() {
     }
 }
 
+/// What a turn needs is loaded at the end of the one before, if there is one: under the branch
+/// that asks so, threads keep less than at the loop's end. `%r13` is written before the loop alone.
+fn loads_ahead(ask: &str, turn: &str) -> String {
+    format!(
+        "mov.u32 %r4, %r1; mul.lo.u32 %r13, %r34, 5; ld.global.u32 %r14, [%rd2+12];
+        add.u32 %r13, %r13, %r14;
+        mul.wide.u32 %rd5, %r4, 4; add.u64 %rd6, %rd1, %rd5; mov.u32 %r6, 7;
+        setp.ge.u32 %p1, %r4, %r3; @%p1 bra none;
+        ld.global.u32 %r6, [%rd6+8192];
+        again:
+        mul.wide.u32 %rd5, %r4, 4; add.u64 %rd6, %rd1, %rd5;
+        mad.lo.u32 %r10, %r6, 3, %r13; st.global.u32 [%rd6+8192], %r10;
+        add.u32 %r9, %r9, %r10; {turn}
+        add.u32 %r4, %r4, %r31; {ask} %p2, %r4, %r3; @%p2 bra past;
+        mul.wide.u32 %rd5, %r4, 4; add.u64 %rd7, %rd1, %rd5;
+        ld.global.u32 %r6, [%rd7+8192]; xor.b32 %r6, %r6, %r4;
+        past:
+        setp.lt.u32 %p1, %r4, %r3; @%p1 bra again;
+        none:"
+    )
+}
+
+/// One row: others would race.
+const ROWS: [[u32; 3]; 5] = [[8, 1, 1], [32, 1, 1], [33, 1, 1], [96, 1, 1], [128, 1, 1]];
+
+#[test]
+fn what_a_turn_needs_is_loaded_in_the_one_before() {
+    // The last of these loads in some turns only.
+    for ask in ["setp.ge.u32", "setp.gt.u32", "setp.lt.u32", "setp.ne.u32"] {
+        for turn in ["", "and.b32 %r5, %r6, 1; mad.lo.u32 %r9, %r9, 5, %r5;"] {
+            let body = format!(
+                "{} bar.sync 0; add.u32 %r9, %r9, %r13;",
+                loads_ahead(ask, turn)
+            );
+            for block in ROWS {
+                for n in [0, 1, 8, 50, 96, 97, 130, 400] {
+                    in_any_way(&body, block, n).expect("nothing faults");
+                }
+            }
+        }
+    }
+}
+
+/// What a loop leaves as it is changes before groups come to it once more, or to the next.
+#[test]
+fn what_stays_in_a_loop_changes_between_loops() {
+    let ahead = loads_ahead("setp.ge.u32", "add.u32 %r9, %r9, %r15;");
+    let outer = format!(
+        "mov.u32 %r15, 1; mov.u32 %r20, 0;
+        outer: {ahead}
+        mad.lo.u32 %r15, %r15, 7, 3;
+        add.u32 %r20, %r20, 1; setp.lt.u32 %p3, %r20, 3; @%p3 bra outer;
+        bar.sync 0;"
+    );
+    let named = |number: u32| {
+        ["again", "past", "none"]
+            .iter()
+            .fold(ahead.clone(), |text, label| {
+                text.replace(label, &format!("{label}{number}"))
+            })
+    };
+    let after = format!(
+        "mov.u32 %r15, 1; {} mad.lo.u32 %r15, %r9, 7, 3; {} mad.lo.u32 %r15, %r15, 5, %r9; {}
+        bar.sync 0;",
+        named(1),
+        named(2),
+        named(3)
+    );
+    for body in [outer, after] {
+        for block in ROWS {
+            for n in [0, 1, 8, 50, 96, 97, 130, 300] {
+                in_any_way(&body, block, n).expect("nothing faults");
+            }
+        }
+    }
+}
+
 /// A loop in which threads wait holds one that they go through in step.
 #[test]
 fn in_a_loop_with_barriers() {

@@ -523,6 +523,17 @@ impl Lower<'_> {
             self.store_group_word(number, offset_of!(Tile, again));
             let slot = self.lanes().slot;
             let before = self.b.ins().stack_load(types::I32, slot, AGAIN);
+            if !pace.once.is_empty() {
+                let (first, then) = (self.fresh_block(), self.fresh_block());
+                let went = self.b.ins().band_imm(before, WENT);
+                self.b.ins().brif(went, then, &[], first, &[]);
+                self.enter(first);
+                for (register, place) in self.places_of(&pace.once) {
+                    self.keep_of_group(register, place);
+                }
+                self.b.ins().jump(then, &[]);
+                self.enter(then);
+            }
             let goes = self.b.ins().bor_imm(before, GOES);
             self.b.ins().stack_store(goes, slot, AGAIN);
             self.b.ins().jump(latch, &[]);
