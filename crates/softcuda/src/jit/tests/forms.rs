@@ -325,3 +325,60 @@ fn some_access_one_place() {
         }
     }
 }
+
+/// An index that is negative, and far above the lowest if it is not: what is added to the address
+/// does not bring it back.
+#[test]
+fn a_negative_index_below_all_others() {
+    for (wide, faults) in [("mul.wide.s32", true), ("mul.wide.u32", false)] {
+        for (less, first) in [
+            (0x8000_0000_u32, 0x8000_0000_u32),
+            (0x7fff_fff8, 0x7fff_fffc),
+        ] {
+            let body = format!(
+                "add.u32 %r4, %r1, {first}; {wide} %rd5, %r4, 1; add.s64 %rd6, %rd2, %rd5;
+                ld.global.u8 %r9, [%rd6+-{less}];"
+            );
+            for body in [body.clone(), format!("{body} bar.sync 0;")] {
+                let end = same(&body, [32, 1, 1], 64);
+                assert_eq!(end.is_err(), faults, "{wide} {less:x} {end:x?}");
+            }
+        }
+    }
+}
+
+/// Threads of a group gather at indices that they have loaded: words, doubles, bytes, and pairs, from
+/// in front of the element and behind it, all inside or some outside.
+#[test]
+fn indices_from_memory() {
+    for (load, by, offset) in [
+        ("ld.global.u32 %r9", 4, 0),
+        ("ld.global.u8 %r9", 1, 3),
+        ("ld.global.s16 %r9", 2, 2),
+        ("ld.global.v2.u32 {%r9, %r10}", 8, 0),
+        ("ld.global.u32 %r9", 8, 4),
+        ("ld.global.u32 %r9", 4, -8),
+        ("ld.global.u32 %r9", 4, 12),
+        ("ld.global.b64 %rd9", 8, 8),
+    ] {
+        for more in [2u32, 0, 100, 0xffff_fff0] {
+            let body = format!(
+                "and.b32 %r4, %r35, 63; mul.wide.u32 %rd5, %r4, 4; add.u64 %rd6, %rd2, %rd5;
+                ld.global.u32 %r5, [%rd6]; shr.u32 %r5, %r5, 28; add.u32 %r5, %r5, {more};
+                mov.u64 %rd9, 3; mov.u32 %r10, 5;
+                mul.wide.u32 %rd7, %r5, {by}; add.u64 %rd8, %rd7, %rd2;
+                {load}, [%rd8+{offset}];
+                cvt.u32.u64 %r11, %rd9; shr.u64 %rd9, %rd9, 32; cvt.u32.u64 %r12, %rd9;
+                add.u32 %r9, %r9, %r10; add.u32 %r9, %r9, %r11; xor.b32 %r9, %r9, %r12;"
+            );
+            for body in [
+                body.clone(),
+                format!("{body} bar.sync 0; add.u32 %r9, %r9, %r5;"),
+            ] {
+                for block in [[8, 1, 1], [37, 1, 1], [16, 4, 1]] {
+                    _ = same(&body, block, 64);
+                }
+            }
+        }
+    }
+}
