@@ -44,12 +44,6 @@ impl Lower<'_> {
         if let Some(address) = self.address_in_run(address, space) {
             return address;
         }
-        if let (Form::Lane(lane), Arg::Address(_, offset)) = (self.form(), address)
-            && self.lanes.as_ref().is_some_and(|lanes| lanes.by_index)
-            && let Some(address) = self.by_left_index(lane, *offset)
-        {
-            return address;
-        }
         if let Some(group) = self.group {
             return self.grouped_address(group, address, space);
         }

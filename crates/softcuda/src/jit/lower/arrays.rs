@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 
 use super::Lower;
@@ -111,37 +111,6 @@ impl Lower<'_> {
         let order = IntCC::UnsignedGreaterThanOrEqual;
         let outside = self.b.ins().icmp(order, largest?, count);
         Some(self.b.ins().vany_true(outside))
-    }
-
-    /// Leaves the indices of a group's threads in the slot, in vectors, for accesses that are known
-    /// to be inside of an array: they are read faster from there than taken out of vectors.
-    pub(super) fn leave_indices(&mut self) {
-        let Some(element) = self.runs.elements.get(&self.step) else {
-            return;
-        };
-        let Kept::Vectors(variables) = self.kept_of(element.index) else {
-            return;
-        };
-        let (slot, place) = self.scratch();
-        for (chunk, variable) in (0..).zip(variables) {
-            let index = self.b.use_var(variable);
-            self.b.ins().stack_store(index, slot, place + 16 * chunk);
-        }
-    }
-
-    /// The address of an access by a thread of a group, whose index lies in the slot.
-    pub(super) fn by_left_index(&mut self, lane: usize, offset: i64) -> Option<Value> {
-        let element = *self.runs.elements.get(&self.step)?;
-        let array = self.read(&Arg::Reg(element.array), Type::B64);
-        let (slot, place) = self.scratch();
-        let from = self.b.ins().stack_addr(types::I64, slot, place);
-        let index = self
-            .b
-            .ins()
-            .uload32(MemFlags::trusted(), from, 4 * lane as i32);
-        let distance = self.b.ins().imul_imm(index, element.by);
-        let first = self.b.ins().iadd(array, distance);
-        Some(self.b.ins().iadd_imm(first, offset))
     }
 
     /// What the indices of this step's accesses compare with; `None` where no array is known.

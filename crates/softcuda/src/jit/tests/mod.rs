@@ -4,6 +4,7 @@ mod apart;
 mod async_copies;
 mod atomics;
 mod attack_forms;
+mod attack_paces;
 mod attack_passes;
 mod attack_straight;
 mod basics;

@@ -119,10 +119,6 @@ pub(in crate::jit::lower) struct Lanes {
     masks_by_false: bool,
     /// The accesses of the step are known to be inside of an array.
     pub checked: bool,
-    /// And their indices lie in the slot.
-    pub by_index: bool,
-    /// Where that is.
-    indices: Option<i32>,
     /// The operation is one thread's, which stands for those that come to it.
     pub by_one: bool,
     /// By branch, what it leads to by masks.
@@ -370,8 +366,6 @@ impl Lower<'_> {
             mask: None,
             masks_by_false: false,
             checked: false,
-            by_index: false,
-            indices: None,
             by_one: false,
             by_masks: HashMap::new(),
             bases: vec![[None; WIDEST]; self.groups.groups.len()],

@@ -13,7 +13,7 @@ use super::{
 use crate::grid::context::BlockContext;
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
-use crate::jit::spmd::{WIDEST, WIDTH};
+use crate::jit::spmd::WIDTH;
 
 impl Lower<'_> {
     /// What says that a thread stands where a block begins.
@@ -95,17 +95,6 @@ impl Lower<'_> {
         lanes.places.insert(register, place);
         lanes.size = place + bytes;
         place
-    }
-
-    /// A place in the slot for the indices of a group's threads.
-    pub(in crate::jit::lower) fn scratch(&mut self) -> (ir::StackSlot, i32) {
-        let lanes = self.lanes();
-        let place = *lanes.indices.get_or_insert_with(|| {
-            let place = (lanes.size + 15) & !15;
-            lanes.size = place + 4 * WIDEST as i32;
-            place
-        });
-        (lanes.slot, place)
     }
 
     /// The type of a thread's value in the slot: a predicate's has 32 bits, all set or none.

@@ -186,21 +186,16 @@ impl Lower<'_> {
         self.lanes().written.clear();
         for (block, checked) in [(slow, false), (fast, true)] {
             self.enter(block);
-            if checked {
-                self.leave_indices();
-            }
-            let lanes = self.lanes();
-            (lanes.checked, lanes.by_index) = (checked, checked);
+            self.lanes().checked = checked;
             for lane in 0..self.width() {
                 self.set_form(Form::Lane(lane));
                 instruction.operation.lower(self);
             }
-            self.gather_written(instruction);
             self.b.ins().jump(next, &[]);
         }
-        let lanes = self.lanes();
-        (lanes.checked, lanes.by_index) = (false, false);
+        self.lanes().checked = false;
         self.enter(next);
+        self.gather_written(instruction);
         if let Some((_, done)) = done {
             self.b.ins().jump(done, &[]);
             self.enter(done);
