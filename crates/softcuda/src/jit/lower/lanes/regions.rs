@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A region with loops that groups go through in [step](crate::jit::spmd::Pace) begins again at
-//! `warps`, as long as a group goes again: it keeps what it needs, and begins at the loop's head.
+//! `warps`, as long as a group goes again: it keeps what it needs, and begins where a turn does.
 //!
 //! Registers that are the same in all threads of the block are variables of the function from
 //! region to region. Where threads of a group may go on by themselves in a region, the tiles have
