@@ -15,7 +15,7 @@ use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness;
 use crate::jit::program::{Body, Place, Step};
 use crate::jit::runtime::access::Access;
-use crate::jit::runtime::arrays::Array;
+use crate::jit::runtime::arrays::{self, Array};
 
 /// The registers that hold a pointer of the parameters wherever they are read, and where that lies.
 pub(super) fn pointers(body: &Body) -> HashMap<RegId, u32> {
@@ -142,11 +142,12 @@ impl Lower<'_> {
             log2: access.log2,
             write: access.write,
         };
-        // All indices that are inside are positive, whichever way they are extended.
-        let less = i64::try_from(less).ok().filter(|less| *less < 1 << 30)?;
+        if less >= arrays::MOST {
+            return None; // an index that is inside could be negative, where its sign extends it
+        }
         let number = self.unit.array(array)?;
         Some(Elements {
-            less,
+            less: less as i64,
             count: self.entry(Entry::ArrayCount(number)),
         })
     }

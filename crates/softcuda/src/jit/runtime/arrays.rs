@@ -4,7 +4,7 @@
 use crate::memory::{self, Device};
 
 /// The most indices: with what accesses that are checked together lie apart, none wraps.
-const MOST: u64 = 1 << 30;
+pub(crate) const MOST: u64 = 1 << 30;
 
 /// Accesses to such an array, at an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

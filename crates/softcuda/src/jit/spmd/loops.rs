@@ -58,18 +58,21 @@ impl Facts<'_> {
             Arg::Reg(register) => classes[register.0 as usize],
             _ => Class::Uniform,
         };
-        let Some((at, last)) = self.steps(branch).last() else {
-            return false;
-        };
-        let guard = last
-            .guard
-            .filter(|_| matches!(last.operation.flow(), Flow::Jump(_)));
-        let compared = guard.and_then(|(guard, _)| compared(self.body, at, guard));
-        compared.is_some_and(|(_, a, b)| {
+        self.compares(branch).is_some_and(|(a, b)| {
             matches!(
                 (class(&a), class(&b)),
                 (Class::Affine(_), Class::Uniform) | (Class::Uniform, Class::Affine(_))
             )
         })
+    }
+
+    /// What the branch that a block ends with compares.
+    pub fn compares(self, block: usize) -> Option<(Arg, Arg)> {
+        let (at, last) = self.steps(block).last()?;
+        let (guard, _) = last
+            .guard
+            .filter(|_| matches!(last.operation.flow(), Flow::Jump(_)))?;
+        let (_, a, b) = compared(self.body, at, guard)?;
+        Some((a, b))
     }
 }

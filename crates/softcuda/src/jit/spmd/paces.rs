@@ -11,7 +11,6 @@
 
 use ptx::ast::Type;
 
-use super::control::compared;
 use super::facts::Facts;
 use super::loops::Counting;
 use super::{Class, Regions, Wide, classes, wants_all};
@@ -91,16 +90,16 @@ impl Judge<'_> {
                 all.push((pace, blocks));
             }
         }
-        let mut all: Vec<Pace> = all.into_iter().map(|(pace, _)| pace).collect();
-        let regions: Vec<usize> = all.iter().map(|pace| pace.region).collect();
+        let regions: Vec<usize> = all.iter().map(|(pace, _)| pace.region).collect();
         let loops = |region: usize| regions.iter().filter(|other| **other == region).count();
-        for pace in &mut all {
-            // A group may come to this loop from another.
-            if loops(pace.region) > 1 {
+        let paces = all.into_iter().map(|(mut pace, blocks)| {
+            // What a group comes with from elsewhere is not what it came with before.
+            if loops(pace.region) > 1 || self.comes_again(pace.region, &blocks) {
                 pace.keeps.append(&mut pace.once);
             }
-        }
-        all
+            pace
+        });
+        paces.collect()
     }
 
     /// The loop that a block leads back to the head of, and its blocks.
@@ -124,14 +123,13 @@ impl Judge<'_> {
         }
         let mut takes = facts.live[head].clone();
         takes.retain(|register| regions.regions[region].touches.contains(register));
-        let comes_again = self.comes_again(region, &blocks);
-        let writes = |register: &RegId| {
+        let in_loop = |register: &RegId| {
             let mut steps = facts.steps_of(&blocks);
-            comes_again || steps.any(|(_, step)| step.writes.contains(register))
+            steps.any(|(_, step)| step.writes.contains(register))
         };
         let written = takes.iter().copied();
         let written = written.filter(|register| self.writes(region, *register));
-        let (keeps, once) = written.partition(writes);
+        let (keeps, once) = written.partition(in_loop);
         let pace = Pace {
             region,
             head,
@@ -148,13 +146,8 @@ impl Judge<'_> {
     fn divisions(&self, branch: usize, blocks: &[usize]) -> impl Iterator<Item = (usize, usize)> {
         let facts = self.facts;
         let successors = &facts.control.graph.successors;
-        let asked = move |block: usize| {
-            let (at, last) = facts.steps(block).last()?;
-            let (_, a, b) = compared(facts.body, at, last.guard?.0)?;
-            Some((a, b))
-        };
-        let at_end = asked(branch);
-        let same = move |block: &usize| *block != branch && asked(*block) == at_end;
+        let at_end = facts.compares(branch);
+        let same = move |block: &usize| *block != branch && facts.compares(*block) == at_end;
         let same = blocks.iter().copied().filter(same);
         let next = same.flat_map(|from| successors[from].iter().map(move |to| (from, *to)));
         let entered_so = move |(from, to): &(usize, usize)| {

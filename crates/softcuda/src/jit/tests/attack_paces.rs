@@ -1,23 +1,13 @@
 //! Loops in step that are harder than those in [`paces`](super::paces): random ones, among others.
 
 use super::forms::{Outcome, kernel, run_module};
+use super::fuzz::Random;
 use crate::jit::harness;
 use crate::jit::module::Form;
 
-/// Numbers by chance, the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 20) % n as u64) as usize
-    }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
-    }
+/// One of these.
+fn one<'a>(random: &mut Random, of: &[&'a str]) -> &'a str {
+    of[random.below(of.len())]
 }
 
 const WORDS: [&str; 7] = ["%r10", "%r11", "%r12", "%r13", "%r14", "%r15", "%r16"];
@@ -45,12 +35,8 @@ struct Maker {
 
 impl Maker {
     fn new(seed: u64) -> Maker {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        for _ in 0..10 {
-            random.below(2);
-        }
         Maker {
-            random,
+            random: Random(seed),
             label: 0,
             words: vec![],
             wide: vec![],
@@ -109,7 +95,7 @@ impl Maker {
             3 => "%r35".into(),
             4 if self.in_loop => "%r4".into(),
             5 => "%r7".into(),
-            _ => r.one(&WORDS).into(),
+            _ => one(r, &WORDS).into(),
         }
     }
 
@@ -117,8 +103,8 @@ impl Maker {
     fn guard(&mut self) -> String {
         match self.random.below(5) {
             0 => {
-                let not = self.random.one(&["", "!"]);
-                format!("@{not}{} ", self.random.one(&PREDICATES))
+                let not = one(&mut self.random, &["", "!"]);
+                format!("@{not}{} ", one(&mut self.random, &PREDICATES))
             }
             _ => String::new(),
         }
@@ -128,12 +114,12 @@ impl Maker {
     fn simple(&mut self) -> String {
         let guard = self.guard();
         let (a, b) = (self.word(), self.word());
-        let to = self.random.one(&self.words);
+        let to = one(&mut self.random, &self.words);
         match self.random.below(16) {
             0 if !self.wide.is_empty() => {
-                let to = self.random.one(&self.wide);
-                let from = self.random.one(&WIDE);
-                let r = self.random.one(&WORDS);
+                let to = one(&mut self.random, &self.wide);
+                let from = one(&mut self.random, &WIDE);
+                let r = one(&mut self.random, &WORDS);
                 match self.random.below(3) {
                     0 => format!("{guard}mad.wide.u32 {to}, {r}, 77, {from};"),
                     1 => format!("{guard}add.u64 {to}, {from}, 0x123456789;"),
@@ -141,37 +127,37 @@ impl Maker {
                 }
             }
             1 if !self.double.is_empty() => {
-                let to = self.random.one(&self.double);
-                let from = self.random.one(&DOUBLE);
-                let r = self.random.one(&WORDS);
+                let to = one(&mut self.random, &self.double);
+                let from = one(&mut self.random, &DOUBLE);
+                let r = one(&mut self.random, &WORDS);
                 match self.random.below(2) {
                     0 => format!("{guard}cvt.rn.f64.u32 {to}, {r};"),
                     _ => format!(
                         "{guard}add.rn.f64 {to}, {from}, {};",
-                        self.random.one(&DOUBLE)
+                        one(&mut self.random, &DOUBLE)
                     ),
                 }
             }
             2 if !self.float.is_empty() => {
-                let to = self.random.one(&self.float);
-                let r = self.random.one(&WORDS);
+                let to = one(&mut self.random, &self.float);
+                let r = one(&mut self.random, &WORDS);
                 match self.random.below(2) {
                     0 => format!("{guard}cvt.rn.f32.u32 {to}, {r};"),
                     _ => format!("{guard}add.rn.f32 {to}, %f1, %f2;"),
                 }
             }
             3 if !self.short.is_empty() => {
-                let to = self.random.one(&self.short);
-                let r = self.random.one(&WORDS);
+                let to = one(&mut self.random, &self.short);
+                let r = one(&mut self.random, &WORDS);
                 match self.random.below(2) {
                     0 => format!("{guard}cvt.u16.u32 {to}, {r};"),
                     _ => format!("{guard}add.u16 {to}, %h1, %h2;"),
                 }
             }
             4 | 5 if !self.predicates.is_empty() => {
-                let to = self.random.one(&self.predicates);
-                let ask = self.random.one(&["lt", "ge", "eq", "ne"]);
-                let r = self.random.one(&WORDS);
+                let to = one(&mut self.random, &self.predicates);
+                let ask = one(&mut self.random, &["lt", "ge", "eq", "ne"]);
+                let r = one(&mut self.random, &WORDS);
                 match self.random.below(3) {
                     0 => format!("{guard}setp.{ask}.u32 {to}, {r}, {b};"),
                     1 => format!("and.b32 %r22, {r}, 1; {guard}setp.{ask}.u32 {to}, %r22, 1;"),
@@ -182,21 +168,21 @@ impl Maker {
                 }
             }
             6 => {
-                let from = self.random.one(&WIDE);
+                let from = one(&mut self.random, &WIDE);
                 format!("shr.u64 %rd15, {from}, 9; {guard}cvt.u32.u64 {to}, %rd15;")
             }
-            7 => format!("{guard}cvt.u32.u16 {to}, {};", self.random.one(&SHORT)),
+            7 => format!(
+                "{guard}cvt.u32.u16 {to}, {};",
+                one(&mut self.random, &SHORT)
+            ),
             8 => {
-                let p = self.random.one(&PREDICATES);
-                format!(
-                    "{guard}selp.u32 {to}, {}, {}, {p};",
-                    "%r7",
-                    self.random.one(&WORDS)
-                )
+                let p = one(&mut self.random, &PREDICATES);
+                let other = one(&mut self.random, &WORDS);
+                format!("{guard}selp.u32 {to}, %r7, {other}, {p};")
             }
             9 => {
                 // A look at what never changes, at a place of the thread's own.
-                let r = self.random.one(&WORDS);
+                let r = one(&mut self.random, &WORDS);
                 format!(
                     "and.b32 %r22, {r}, 63; mul.wide.u32 %rd15, %r22, 4;
                     add.u64 %rd15, %rd2, %rd15; {guard}ld.global.u32 {to}, [%rd15];"
@@ -204,7 +190,7 @@ impl Maker {
             }
             10 => format!("{guard}mov.u32 {to}, {a};"),
             11 => {
-                let d = self.random.one(&DOUBLE);
+                let d = one(&mut self.random, &DOUBLE);
                 format!(
                     "mov.b64 %rd15, {d}; shr.u64 %rd15, %rd15, 40; {guard}cvt.u32.u64 {to}, %rd15;"
                 )
@@ -214,10 +200,11 @@ impl Maker {
                 4 * self.random.below(64)
             ),
             _ => {
-                let op = self
-                    .random
-                    .one(&["add.u32", "xor.b32", "sub.u32", "mul.lo.u32"]);
-                let r = self.random.one(&WORDS);
+                let op = one(
+                    &mut self.random,
+                    &["add.u32", "xor.b32", "sub.u32", "mul.lo.u32"],
+                );
+                let r = one(&mut self.random, &WORDS);
                 format!("{guard}{op} {to}, {r}, {b};")
             }
         }
@@ -251,7 +238,7 @@ impl Maker {
                         1 => some.to_string(),
                         _ => "%r19".to_string(),
                     };
-                    let of = self.random.one(&WORDS);
+                    let of = one(&mut self.random, &WORDS);
                     format!(
                         "mov.u32 {counter}, 0; and.b32 {some}, {of}, 3;
                         {more}: {inner} add.u32 {counter}, {counter}, 1;
@@ -268,7 +255,7 @@ impl Maker {
 
     /// What a branch goes by.
     fn ask(&mut self) -> String {
-        let r = self.random.one(&WORDS);
+        let r = one(&mut self.random, &WORDS);
         let k = self.random.below(40);
         match self.random.below(8) {
             0 => format!("setp.lt.u32 %p2, %r1, {k};"),
@@ -276,7 +263,7 @@ impl Maker {
             2 => format!("and.b32 %r22, {r}, 1; setp.eq.u32 %p2, %r22, 1;"),
             3 => format!("and.b32 %r22, {r}, 7; setp.eq.u32 %p2, %r22, 1;"),
             4 if self.in_loop => {
-                let how = self.random.one(&["lt", "ge", "eq", "ne", "gt"]);
+                let how = one(&mut self.random, &["lt", "ge", "eq", "ne", "gt"]);
                 format!("setp.{how}.u32 %p2, %r4, %r3;")
             }
             5 => format!("setp.lt.u32 %p2, {k}, %r3;"),
@@ -292,8 +279,8 @@ impl Maker {
         let before = self.steps(6, 1);
         self.in_loop = true;
         self.some();
-        let how = self.random.one(&["ge", "lt", "gt", "ne", "eq", "le"]);
-        let not = self.random.one(&["", "!"]);
+        let how = one(&mut self.random, &["ge", "lt", "gt", "ne", "eq", "le"]);
+        let not = one(&mut self.random, &["", "!"]);
         let [a, b, c, d] = [4, 3, 4, 2].map(|most| {
             let depth = self.random.below(3);
             self.steps(most, depth)
@@ -301,12 +288,13 @@ impl Maker {
         let row = "mul.wide.u32 %rd5, %r4, 4; add.u64 %rd6, %rd9, %rd5;";
         let load = format!("{row} ld.global.u32 %r7, [%rd6]; ");
         let store = {
-            let v = self.random.one(&WORDS);
+            let v = one(&mut self.random, &WORDS);
             format!("{row} add.u32 %r8, {v}, %r7; st.global.u32 [%rd6], %r8;")
         };
-        let next = self
-            .random
-            .one(&["add.u32 %r4, %r4, %r24;", "add.u32 %r4, %r4, %r31;"]);
+        let next = one(
+            &mut self.random,
+            &["add.u32 %r4, %r4, %r24;", "add.u32 %r4, %r4, %r31;"],
+        );
         let dividing = format!("setp.{how}.u32 %p4, %r4, %r3; @{not}%p4 bra {past};");
         let start = self.start;
         let enter = match self.random.below(4) {
@@ -356,12 +344,15 @@ impl Maker {
             }
         };
         self.in_loop = false;
-        let compared = self.random.one(&[
-            "setp.lt.u32 %p1, %r4, %r3; @%p1 bra",
-            "setp.lt.u32 %p1, %r4, %r3; @%p1 bra",
-            "setp.ge.u32 %p1, %r4, %r3; @!%p1 bra",
-            "setp.gt.u32 %p1, %r3, %r4; @%p1 bra",
-        ]);
+        let compared = one(
+            &mut self.random,
+            &[
+                "setp.lt.u32 %p1, %r4, %r3; @%p1 bra",
+                "setp.lt.u32 %p1, %r4, %r3; @%p1 bra",
+                "setp.ge.u32 %p1, %r4, %r3; @!%p1 bra",
+                "setp.gt.u32 %p1, %r3, %r4; @%p1 bra",
+            ],
+        );
         self.all();
         let after = if last {
             String::new()
@@ -373,8 +364,8 @@ impl Maker {
 
     /// A barrier, or a shuffle.
     fn wait(&mut self) -> String {
-        let r = self.random.one(&WORDS);
-        let to = self.random.one(&WORDS);
+        let r = one(&mut self.random, &WORDS);
+        let to = one(&mut self.random, &WORDS);
         match self.random.below(3) {
             0 => "bar.sync 0;".into(),
             1 => format!("st.shared.u32 [%r38], {r}; shfl.sync.idx.b32 {to}, {r}, 3, 31, -1;"),
@@ -392,11 +383,14 @@ impl Maker {
             mov.u32 %r38, s; shl.b32 %r23, %r35, 2; add.u32 %r38, %r38, %r23;
             add.u32 %r23, %r1, 0;\n",
         );
-        self.start = self.random.one(&[
-            "mov.u32 %r4, %r1;",
-            "mov.u32 %r4, %r23;",
-            "add.u32 %r4, %r1, 3;",
-        ]);
+        self.start = one(
+            &mut self.random,
+            &[
+                "mov.u32 %r4, %r1;",
+                "mov.u32 %r4, %r23;",
+                "add.u32 %r4, %r1, 3;",
+            ],
+        );
         self.all();
         text += &self.steps(5, 1);
         if self.random.below(2) == 0 {

@@ -347,8 +347,8 @@ fn a_negative_index_below_all_others() {
     }
 }
 
-/// Threads of a group gather at indices that they have loaded: words, doubles, bytes, and pairs, from
-/// in front of the element and behind it, all inside or some outside.
+/// Threads of a group gather at indices that they have loaded: words, doubles, bytes, and pairs, in
+/// front of the element and behind it, all inside or some outside.
 #[test]
 fn indices_from_memory() {
     for (load, by, offset) in [

@@ -169,8 +169,7 @@ fn in_a_loop_with_barriers() {
         bar.sync 0;
         add.u32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, 3; @%p2 bra outer;
         add.u32 %r9, %r10, %r20;";
-    // One row: others would race.
-    for block in [[8, 1, 1], [32, 1, 1], [33, 1, 1], [96, 1, 1], [128, 1, 1]] {
+    for block in ROWS {
         for n in [0, 1, 8, 50, 96, 97, 130, 400] {
             in_any_way(body, block, n).expect("nothing faults");
         }
