@@ -546,8 +546,10 @@ impl Shared {
     }
 
     fn free(&self, allocation: &Allocation) {
-        memory::free_file(allocation);
+        // Once the addresses are free, another allocation may have them: until then this one's
+        // place is looked up, and nobody takes any.
         let mut pages = self.pages.lock();
+        memory::free_file(allocation);
         if let Pages::Own(space, places) = &mut *pages
             && let Some(offset) = places.remove(&allocation.base)
             && let Some(length) = space.give(offset)

@@ -253,21 +253,35 @@ fn an_exportable_pool_gives_memory_out_again() {
             usage: 0,
             reserved: [0; 54],
         };
-        let (mut pool, stream) = (0, stream());
+        let mut pool = 0;
         cuMemPoolCreate(&mut pool, &properties).must();
-        for round in 0..50usize {
-            let mut both = [0; 2];
-            for (number, address) in (1u32..).zip(&mut both) {
-                cuMemAllocFromPoolAsync(address, 4096 * (1 + round % 7), pool, stream).must();
-                cuMemsetD32Async(*address, number, 1024, stream).must();
+        // What a stream still frees lets go of addresses that another one takes meanwhile.
+        let work = |first: u32| {
+            context();
+            let stream = stream();
+            for round in 0..200usize {
+                let numbers = [first, first + 1];
+                let both = numbers.map(|number| {
+                    let mut address = 0;
+                    let size = 4096 * (1 + round % 7);
+                    cuMemAllocFromPoolAsync(&mut address, size, pool, stream).must();
+                    cuMemsetD32Async(address, number, 1024, stream).must();
+                    address
+                });
+                cuStreamSynchronize(stream).must();
+                assert_eq!(both.map(|address| word(address)), numbers);
+                for address in both {
+                    cuMemFreeAsync(address, stream).must();
+                }
             }
             cuStreamSynchronize(stream).must();
-            assert_eq!(both.map(|address| word(address)), [1, 2]);
-            for address in both {
-                cuMemFreeAsync(address, stream).must();
+            cuStreamDestroy_v2(stream).must();
+        };
+        std::thread::scope(|scope| {
+            for first in [1, 3, 5] {
+                scope.spawn(move || work(first));
             }
-        }
-        cuStreamSynchronize(stream).must();
+        });
         cuMemPoolDestroy(pool).must();
     }
 }
