@@ -218,9 +218,9 @@ impl Wide {
                 operation.weak_access()?;
                 Some(6 + step.writes.len().max(1) * vectors)
             }
-            Way::Each if operation.pure() || operation.weak_access().is_some() => {
-                Some(4 * self.width)
-            }
+            Way::Each if operation.pure() => Some(4 * self.width),
+            // Each thread has a check, and a way out of it.
+            Way::Each if operation.weak_access().is_some() => Some(10 * self.width),
             // Nothing is gained: threads do these one after the other.
             Way::Each => None,
         }
