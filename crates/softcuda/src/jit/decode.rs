@@ -419,6 +419,12 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// [`lower`](Self::lower) works on vectors where some of its registers have 16 bits, each in a
+    /// word whose upper half is zero.
+    fn vectorizes_short(&self) -> bool {
+        false
+    }
+
     /// How its result differs between neighbouring threads, where its operands differ as `of` says;
     /// `None` where that is not by the same distance from each to the next.
     fn stride(&self, _of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {

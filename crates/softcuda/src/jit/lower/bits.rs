@@ -246,6 +246,14 @@ impl Operation for Bits {
         }
     }
 
+    fn vectorizes_short(&self) -> bool {
+        match self.op {
+            Op::And | Op::Or | Op::Xor | Op::Not => true,
+            Op::Shl | Op::Shr => constant(&self.sources[1].0).is_some(),
+            _ => false,
+        }
+    }
+
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
         let (from, ty) = &self.sources[0];
         let bits = u32::from(ty.size() as u8) * 8;
@@ -303,7 +311,7 @@ impl Operation for Bits {
         let values: Vec<Value> = self
             .sources
             .iter()
-            .map(|(arg, ty)| l.read(arg, *ty))
+            .map(|(arg, ty)| l.read_number(arg, *ty))
             .collect();
         let ty = self.sources[0].1;
         let kind = value_type(ty);
@@ -422,7 +430,7 @@ impl Operation for Bits {
             }
             _ => unreachable!("decode counted the operands"),
         };
-        l.write(&self.dst.0, self.dst.1, result);
+        l.write_number(&self.dst.0, self.dst.1, result);
     }
 }
 

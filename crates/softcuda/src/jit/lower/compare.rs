@@ -275,6 +275,10 @@ impl Operation for Compare {
         matches!(self.to, Destination::Predicates(..)) && in_vectors(self.ty)
     }
 
+    fn vectorizes_short(&self) -> bool {
+        matches!(self.to, Destination::Predicates(..)) && short_in_vectors(self.ty)
+    }
+
     fn equality(&self) -> Option<(bool, RegId, RegId, u32)> {
         let equal = match (self.cmp, &self.to, &self.combine) {
             (Cmp::Integer(IntCC::Equal), Destination::Predicates(_, Arg::Sink), None) => true,
@@ -312,8 +316,8 @@ impl Operation for Compare {
     }
 
     fn lower(&self, l: &mut Lower<'_>) {
-        let a = l.read(&self.a, self.ty);
-        let b = l.read(&self.b, self.ty);
+        let a = l.read_number(&self.a, self.ty);
+        let b = l.read_number(&self.b, self.ty);
         let half = match self.ty {
             Type::F16x2 => Some(Type::F16),
             Type::Bf16x2 => Some(Type::Bf16),
@@ -401,6 +405,11 @@ fn in_vectors(ty: Type) -> bool {
     )
 }
 
+/// Values of 16 bits are compared and selected in vectors, whether as integers or bits.
+fn short_in_vectors(ty: Type) -> bool {
+    matches!(ty, Type::B16 | Type::U16 | Type::S16)
+}
+
 impl Operation for Select {
     fn pure(&self) -> bool {
         true
@@ -408,6 +417,10 @@ impl Operation for Select {
 
     fn vectorizes(&self) -> bool {
         in_vectors(self.ty)
+    }
+
+    fn vectorizes_short(&self) -> bool {
+        short_in_vectors(self.ty)
     }
 
     fn evaluates(&self, of: &dyn Fn(&Arg) -> Option<u64>) -> Option<u64> {

@@ -11,7 +11,9 @@ use ptx::ast::Type;
 use super::Lower;
 use super::convert_float::{FloatConversion, Shape};
 use super::float_modifiers::{Flag, Modifiers};
-use super::float_value::{flush_if, narrow, saturate, widen};
+use super::float_value::{
+    and_number, compare_number, flush_if, narrow, number_like, saturate, widen,
+};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Takes};
 use crate::jit::runtime::convert::{self, Target};
 use crate::jit::runtime::float::{Format, Rounding};
@@ -46,6 +48,11 @@ impl Integer {
             false => (0, (1 << self.bits) - 1),
         }
     }
+}
+
+/// In vectors, a source has its integers in the low bits of words.
+fn is_in_words(source: &Arg, integer: Integer) -> bool {
+    matches!(source, Arg::Reg(_)) || integer.bits == 32
 }
 
 fn is_float(ty: Type) -> bool {
@@ -270,7 +277,12 @@ impl Operation for Resize {
     }
 
     fn vectorizes(&self) -> bool {
-        self.to.1.bits == 32 && self.from.1.bits == 32 && !self.sat
+        let narrow = self.to.1.bits <= 32 && self.from.1.bits <= 32;
+        narrow && !self.sat && is_in_words(&self.source, self.from.1)
+    }
+
+    fn vectorizes_short(&self) -> bool {
+        self.vectorizes()
     }
 
     fn stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
@@ -296,6 +308,13 @@ impl Operation for Resize {
     fn lower(&self, l: &mut Lower<'_>) {
         let ((to_type, to), (from_type, from)) = (self.to, self.from);
         let mut value = l.read(&self.source, from_type);
+        if l.in_vectors() {
+            if to.bits > from.bits {
+                value = l.extended(value, from.bits, from.signed);
+            }
+            let value = l.extended(value, to.bits, to.signed);
+            return l.write_word(&self.dst, value);
+        }
         if self.sat {
             value = clamp(l, value, from, to);
         }
@@ -312,16 +331,15 @@ impl Operation for Resize {
 
 /// Limits a value of one integer type to what another can hold.
 fn clamp(l: &mut Lower<'_>, value: Value, from: Integer, to: Integer) -> Value {
-    let ty = l.b.func.dfg.value_type(value);
     let ((least, greatest), (from_least, from_greatest)) = (to.range(), from.range());
     let mut value = value;
     if from_least < least {
         // Only a signed type has values below another's least.
-        let limit = l.b.ins().iconst(ty, least as i64);
+        let limit = number_like(l, value, least as i64);
         value = l.b.ins().smax(value, limit);
     }
     if from_greatest > greatest {
-        let limit = l.b.ins().iconst(ty, greatest as i64);
+        let limit = number_like(l, value, greatest as i64);
         value = match from.signed {
             true => l.b.ins().smin(value, limit),
             false => l.b.ins().umin(value, limit),
@@ -346,6 +364,14 @@ impl Operation for ToInteger {
         true
     }
 
+    fn vectorizes(&self) -> bool {
+        self.from != Type::F64 && self.to.1.bits <= 32
+    }
+
+    fn vectorizes_short(&self) -> bool {
+        self.vectorizes()
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let (to_type, to) = self.to;
         let value = l.read(&self.source, self.from);
@@ -358,10 +384,10 @@ impl Operation for ToInteger {
             Rounding::Zero => value,
             mode => round_to_integral(l, value, mode),
         };
-        let wide = if to.bits == 64 {
-            types::I64
-        } else {
-            types::I32
+        let wide = match to.bits {
+            64 => types::I64,
+            _ if l.in_vectors() => types::I32X4,
+            _ => types::I32,
         };
         let mut result = match to.signed {
             true => l.b.ins().fcvt_to_sint_sat(wide, rounded),
@@ -373,6 +399,11 @@ impl Operation for ToInteger {
                 signed: to.signed,
             };
             result = clamp(l, result, wider, to);
+        }
+        if l.in_vectors() {
+            return l.write_word(&self.dst, result);
+        }
+        if to.bits < 32 {
             result = l.b.ins().ireduce(super::value_type(to_type), result);
         }
         if self.from == Type::F64 || to.bits == 64 {
@@ -421,9 +452,14 @@ impl Operation for FromInteger {
 
     fn vectorizes(&self) -> bool {
         self.mode == Rounding::Nearest
-            && self.to == Type::F32
-            && self.from.1.bits == 32
+            && matches!(self.to, Type::F16 | Type::F32)
+            && self.from.1.bits <= 32
+            && is_in_words(&self.source, self.from.1)
             && !self.sat
+    }
+
+    fn vectorizes_short(&self) -> bool {
+        self.vectorizes()
     }
 
     fn lower(&self, l: &mut Lower<'_>) {
@@ -435,15 +471,18 @@ impl Operation for FromInteger {
             64
         };
         let value = match (from.bits < least, from.signed) {
+            _ if l.in_vectors() => l.extended(value, from.bits, from.signed),
             (false, _) => value,
             (true, true) => l.b.ins().sextend(int_type(least), value),
             (true, false) => l.b.ins().uextend(int_type(least), value),
         };
+        // What was extended is not negative.
+        let signed = from.signed || from.bits < 32;
         let mut result = match (self.mode, self.to) {
-            (Rounding::Nearest, Type::F32 | Type::F64) => nearest(l, value, from.signed, self.to),
+            (Rounding::Nearest, Type::F32 | Type::F64) => nearest(l, value, signed, self.to),
             // Halves are all below 2^17, where singles are exact.
             (Rounding::Nearest, Type::F16) => {
-                let single = nearest(l, value, from.signed, Type::F32);
+                let single = nearest(l, value, signed, Type::F32);
                 narrow(l, Type::F16, single)
             }
             _ => self.exact(l, value, from.signed),
@@ -592,21 +631,24 @@ impl Operation for Pack {
     }
 }
 
-/// An `I16` half, with a negative value made zero (`.relu`) and infinity the greatest number
-/// (`.satfinite`).
+/// A half (`I16`, or in vectors, words), with a negative value made zero (`.relu`) and infinity the
+/// greatest number (`.satfinite`).
 pub(crate) fn limit_half(l: &mut Lower<'_>, ty: Type, modifiers: Modifiers, value: Value) -> Value {
     let mut value = value;
     if modifiers.has(Flag::Satfinite) {
         let infinity = format_of(ty).infinity() as i64;
-        let magnitude = l.b.ins().band_imm(value, 0x7fff);
-        let infinite = l.b.ins().icmp_imm(IntCC::Equal, magnitude, infinity);
-        let greatest = l.b.ins().iadd_imm(value, -1);
-        value = l.b.ins().select(infinite, greatest, value);
+        let magnitude = and_number(l, value, 0x7fff);
+        let infinite = compare_number(l, IntCC::Equal, magnitude, infinity);
+        let one = number_like(l, value, 1);
+        let greatest = l.b.ins().isub(value, one);
+        value = l.select(infinite, greatest, value);
     }
     if modifiers.has(Flag::Relu) {
         // A NaN has no sign once narrowed.
-        let zero = l.b.ins().iconst(types::I16, 0);
-        value = l.b.ins().smax(value, zero);
+        let sign = and_number(l, value, 0x8000);
+        let positive = compare_number(l, IntCC::Equal, sign, 0);
+        let zero = number_like(l, value, 0);
+        value = l.select(positive, value, zero);
     }
     value
 }

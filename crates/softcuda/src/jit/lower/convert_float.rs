@@ -56,7 +56,20 @@ impl Operation for FloatConversion {
     }
 
     fn vectorizes(&self) -> bool {
-        matches!(self.shape, Shape::Integral(None)) && [self.from, self.to] == [Type::F32; 2]
+        let known = |ty: Type| matches!(ty, Type::F32 | Type::F16 | Type::Bf16);
+        match self.shape {
+            Shape::Scalar => {
+                let narrow = self.to == Type::F32 || self.mode == Rounding::Nearest;
+                known(self.from) && known(self.to) && narrow
+            }
+            Shape::Integral(_) => known(self.from),
+            Shape::Pair => self.mode == Rounding::Nearest,
+            _ => false,
+        }
+    }
+
+    fn vectorizes_short(&self) -> bool {
+        self.vectorizes()
     }
 
     fn lower(&self, l: &mut Lower<'_>) {
@@ -154,7 +167,7 @@ impl FloatConversion {
 
     /// A single or double as the bits (`I16`) of a half.
     fn half(&self, l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
-        let single = l.b.func.dfg.value_type(value) == types::F32;
+        let single = l.b.func.dfg.value_type(value).lane_type() == types::F32;
         let half = match (single, self.mode) {
             (true, Rounding::Nearest) => narrow(l, ty, value),
             _ => {

@@ -294,5 +294,5 @@ impl Testp {
 pub(crate) fn relu(l: &mut Lower<'_>, value: Value) -> Value {
     let zero = const_f32(l, 0);
     let keep = l.b.ins().fcmp(FloatCC::UnorderedOrGreaterThan, value, zero);
-    l.b.ins().select(keep, value, zero)
+    l.select(keep, value, zero)
 }

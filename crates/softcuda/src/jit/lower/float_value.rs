@@ -41,7 +41,7 @@ pub(crate) fn const_f64(l: &mut Lower<'_>, bits: u64) -> Value {
 }
 
 /// 0 or 1 of the same type as `like`.
-fn const_like(l: &mut Lower<'_>, like: Value, value: f32) -> Value {
+pub(crate) fn const_like(l: &mut Lower<'_>, like: Value, value: f32) -> Value {
     match l.b.func.dfg.value_type(like).lane_type() {
         types::F64 => const_f64(l, f64::from(value).to_bits()),
         _ => const_f32(l, value.to_bits()),
@@ -50,17 +50,19 @@ fn const_like(l: &mut Lower<'_>, like: Value, value: f32) -> Value {
 
 /// The bits of a float as an integer.
 pub(crate) fn bits(l: &mut Lower<'_>, value: Value) -> Value {
-    let ty = match l.b.func.dfg.value_type(value) {
-        types::F64 => types::I64,
-        _ => types::I32,
-    };
-    l.b.ins().bitcast(ty, MemFlags::new(), value)
+    let ty = l.b.func.dfg.value_type(value);
+    match ty.is_vector() {
+        true => l.as_vector(value, ty.as_int()),
+        false => l.b.ins().bitcast(ty.as_int(), MemFlags::new(), value),
+    }
 }
 
 /// The float of these bits.
 pub(crate) fn from_bits(l: &mut Lower<'_>, value: Value) -> Value {
     let ty = match l.b.func.dfg.value_type(value) {
         types::I64 => types::F64,
+        types::I32X4 => return l.as_vector(value, types::F32X4),
+        types::I64X2 => return l.as_vector(value, types::F64X2),
         _ => types::F32,
     };
     l.b.ins().bitcast(ty, MemFlags::new(), value)
@@ -106,32 +108,87 @@ pub(crate) fn canonical_f32(l: &mut Lower<'_>, value: Value) -> Value {
     l.select(unordered, nan, value)
 }
 
-/// The low and the high half of a packed pair, each an `I16`.
+/// The low and the high half of a packed pair: each an `I16`, or in vectors, words whose upper half
+/// is zero.
 pub(crate) fn halves(l: &mut Lower<'_>, pair: Value) -> [Value; 2] {
-    let low = l.b.ins().ireduce(types::I16, pair);
     let high = l.b.ins().ushr_imm(pair, 16);
-    [low, l.b.ins().ireduce(types::I16, high)]
+    match l.in_vectors() {
+        true => [and_number(l, pair, 0xffff), high],
+        false => [pair, high].map(|half| l.b.ins().ireduce(types::I16, half)),
+    }
 }
 
-/// The pair of two `I16` halves.
-pub(crate) fn pair(l: &mut Lower<'_>, [low, high]: [Value; 2]) -> Value {
-    let low = l.b.ins().uextend(types::I32, low);
-    let high = l.b.ins().uextend(types::I32, high);
+/// The pair of two halves.
+pub(crate) fn pair(l: &mut Lower<'_>, halves: [Value; 2]) -> Value {
+    let [low, high] = halves.map(|half| word_of(l, half));
     let high = l.b.ins().ishl_imm(high, 16);
     l.b.ins().bor(low, high)
 }
 
-/// A `.f16` or `.bf16` (its bits, `I16`) as the single of the same value; `ftz` flushes a subnormal
-/// `.f16`. NaN stays NaN, with its payload moved to the top of the single's.
+/// A half (`I16`, or in vectors, words) as a word.
+fn word_of(l: &mut Lower<'_>, half: Value) -> Value {
+    match l.in_vectors() {
+        true => half,
+        false => l.b.ins().uextend(types::I32, half),
+    }
+}
+
+/// The other way round.
+fn half_of(l: &mut Lower<'_>, word: Value) -> Value {
+    match l.in_vectors() {
+        true => word,
+        false => l.b.ins().ireduce(types::I16, word),
+    }
+}
+
+/// A number as a half.
+pub(crate) fn half_number(l: &mut Lower<'_>, number: i64) -> Value {
+    let value = l.b.ins().iconst(types::I16, number);
+    l.spread(value)
+}
+
+/// An integer of a value's type, or a vector of it.
+pub(crate) fn number_like(l: &mut Lower<'_>, like: Value, number: i64) -> Value {
+    let ty = l.b.func.dfg.value_type(like);
+    let element = ty.lane_type();
+    // Cranelift wants constants without bits beyond their type.
+    let shift = 64 - element.bits();
+    let number = l.b.ins().iconst(element, ((number as u64) << shift >> shift) as i64);
+    match ty.is_vector() {
+        true => l.b.ins().splat(ty, number),
+        false => number,
+    }
+}
+
+/// The bits of a value, or of those of a vector, that are set in a number.
+pub(crate) fn and_number(l: &mut Lower<'_>, value: Value, number: i64) -> Value {
+    let number = number_like(l, value, number);
+    l.b.ins().band(value, number)
+}
+
+/// Whether a value, or those of a vector, and a number compare so.
+pub(crate) fn compare_number(
+    l: &mut Lower<'_>,
+    condition: IntCC,
+    value: Value,
+    number: i64,
+) -> Value {
+    let number = number_like(l, value, number);
+    l.b.ins().icmp(condition, value, number)
+}
+
+/// A `.f16` or `.bf16` (its bits, `I16`, or in vectors, words) as the single of the same value;
+/// `ftz` flushes a subnormal `.f16`. NaN stays NaN, with its payload moved to the top of the
+/// single's.
 pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Value {
-    let wide = l.b.ins().uextend(types::I32, value);
+    let wide = word_of(l, value);
     if ty == Type::Bf16 {
         let shifted = l.b.ins().ishl_imm(wide, 16);
         return from_bits(l, shifted);
     }
-    let magnitude = l.b.ins().band_imm(wide, 0x7fff);
-    let sign = l.b.ins().band_imm(wide, 0x8000);
+    let sign = and_number(l, wide, 0x8000);
     let sign = l.b.ins().ishl_imm(sign, 16);
+    let magnitude = and_number(l, wide, 0x7fff);
     let shifted = l.b.ins().ishl_imm(magnitude, 13);
     // The exponent field is now off by 127 - 15. A multiplication corrects it for subnormals too;
     // infinity and NaN need the full exponent.
@@ -139,29 +196,26 @@ pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Val
     let scale = const_f32(l, (127 + 127 - 15) << 23);
     let scaled = l.b.ins().fmul(number, scale);
     let scaled = bits(l, scaled);
-    let special = l.b.ins().bor_imm(shifted, 0x7f80_0000);
-    let is_special =
-        l.b.ins()
-            .icmp_imm(IntCC::UnsignedGreaterThanOrEqual, magnitude, 0x7c00);
-    let mut result = l.b.ins().select(is_special, special, scaled);
+    let exponent = number_like(l, shifted, 0x7f80_0000);
+    let special = l.b.ins().bor(shifted, exponent);
+    let is_special = compare_number(l, IntCC::SignedGreaterThan, magnitude, 0x7bff);
+    let mut result = l.select(is_special, special, scaled);
     if ftz {
-        let subnormal =
-            l.b.ins()
-                .icmp_imm(IntCC::UnsignedLessThan, magnitude, 0x0400);
-        let zero = l.b.ins().iconst(types::I32, 0);
-        result = l.b.ins().select(subnormal, zero, result);
+        let subnormal = compare_number(l, IntCC::SignedLessThan, magnitude, 0x0400);
+        let zero = l.word(0);
+        result = l.select(subnormal, zero, result);
     }
     let signed = l.b.ins().bor(result, sign);
     from_bits(l, signed)
 }
 
-/// A single rounded to the nearest `.f16` or `.bf16`, ties to even, as its bits (`I16`); NaN
-/// becomes [`NAN_HALF`].
+/// A single rounded to the nearest `.f16` or `.bf16`, ties to even, as its bits (`I16`, or in
+/// vectors, words); NaN becomes [`NAN_HALF`].
 pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
     let all = bits(l, value);
     let sign = l.b.ins().ushr_imm(all, 16);
-    let sign = l.b.ins().band_imm(sign, 0x8000);
-    let magnitude = l.b.ins().band_imm(all, 0x7fff_ffff);
+    let sign = and_number(l, sign, 0x8000);
+    let magnitude = and_number(l, all, 0x7fff_ffff);
     let (drop, bias) = match ty {
         Type::Bf16 => (16, 0),
         _ => (13, -((127 - 15) << 23)),
@@ -169,9 +223,9 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
     // Half a unit less one, and one more where the last bit kept is odd: ties go to even, and a
     // carry moves on into the exponent, up to infinity.
     let odd = l.b.ins().ushr_imm(magnitude, drop);
-    let odd = l.b.ins().band_imm(odd, 1);
-    let half = (1i64 << (drop - 1)) - 1 + bias;
-    let rounded = l.b.ins().iadd_imm(magnitude, half);
+    let odd = and_number(l, odd, 1);
+    let half = number_like(l, magnitude, (1i64 << (drop - 1)) - 1 + bias);
+    let rounded = l.b.ins().iadd(magnitude, half);
     let rounded = l.b.ins().iadd(rounded, odd);
     let mut result = l.b.ins().ushr_imm(rounded, drop);
     if ty != Type::Bf16 {
@@ -181,26 +235,20 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
         let half = const_f32(l, 0.5f32.to_bits());
         let sum = l.b.ins().fadd(small, half);
         let sum = bits(l, sum);
-        let subnormal = l.b.ins().iadd_imm(sum, -i64::from(0.5f32.to_bits()));
-        let is_small =
-            l.b.ins()
-                .icmp_imm(IntCC::UnsignedLessThan, magnitude, 113 << 23);
-        result = l.b.ins().select(is_small, subnormal, result);
-        let infinity = l.b.ins().iconst(types::I32, 0x7c00);
-        let is_large = l.b.ins().icmp_imm(
-            IntCC::UnsignedGreaterThanOrEqual,
-            magnitude,
-            (127 + 16) << 23,
-        );
-        result = l.b.ins().select(is_large, infinity, result);
+        let half = number_like(l, sum, i64::from(0.5f32.to_bits()));
+        let subnormal = l.b.ins().isub(sum, half);
+        let is_small = compare_number(l, IntCC::SignedLessThan, magnitude, 113 << 23);
+        result = l.select(is_small, subnormal, result);
+        let infinity = l.word(0x7c00);
+        let is_large =
+            compare_number(l, IntCC::SignedGreaterThan, magnitude, ((127 + 16) << 23) - 1);
+        result = l.select(is_large, infinity, result);
     }
     let result = l.b.ins().bor(result, sign);
-    let nan = l.b.ins().iconst(types::I32, NAN_HALF);
-    let is_nan =
-        l.b.ins()
-            .icmp_imm(IntCC::UnsignedGreaterThan, magnitude, 0x7f80_0000);
-    let result = l.b.ins().select(is_nan, nan, result);
-    l.b.ins().ireduce(types::I16, result)
+    let nan = l.word(NAN_HALF);
+    let is_nan = compare_number(l, IntCC::SignedGreaterThan, magnitude, 0x7f80_0000);
+    let result = l.select(is_nan, nan, result);
+    half_of(l, result)
 }
 
 impl Lower<'_> {

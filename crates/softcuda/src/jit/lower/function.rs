@@ -81,7 +81,10 @@ pub(crate) fn lower(
         .map(|(ty, float)| match (ty, float) {
             (Type::B32, true) => types::F32,
             (Type::B64, true) => types::F64,
-            (ty, _) => super::value_type(*ty),
+            (ty, _) => match super::value_type(*ty) {
+                types::I16 => types::I32, // see `is_short`
+                ty => ty,
+            },
         })
         .collect();
     let entry = b.create_block();

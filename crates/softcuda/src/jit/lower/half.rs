@@ -5,23 +5,23 @@
 //! - a sum or product of two halves, rounded first to 24 bits and then to 11 or 8, is what rounding
 //!   once gives, since 24 is at least twice 11 plus 2, and a product or a sum of subnormals is
 //!   exact in `.f32`;
-//! - `fma.f16` is computed in `.f64`. The product has 22 bits, and no operand is smaller than
-//!   2^-24, so where the sum is not exact it is still too far from the middle of two halves to be
-//!   rounded onto it. On the way to `.f16` through `.f32` the bits cut off are kept as one sticky
-//!   bit;
-//! - `fma.bf16` has no such bound on its operands, so the runtime computes it.
+//! - the product in `fma.f16` is exact in `.f32`, and the sum is rounded to odd there;
+//! - `fma.bf16` has no such bound on its operands: the runtime computes it, or in vectors, the same
+//!   is done in `.f64`.
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 use smallvec::SmallVec;
 
 use super::Lower;
 use super::convert::format_of;
-use super::float::fma;
 use super::float_modifiers::{Flag, Modifiers};
 use super::float_sign::{extremum, relu, xor_sign};
-use super::float_value::{NAN_HALF, bits, from_bits, halves, narrow, pair, saturate, widen};
+use super::float_value::{
+    NAN_HALF, and_number, bits, compare_number, const_f64, const_like, from_bits, half_number,
+    halves, narrow, number_like, pair, saturate, widen,
+};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 use crate::jit::runtime::{approx, half};
 
@@ -130,6 +130,14 @@ impl Operation for Half {
         true
     }
 
+    fn vectorizes(&self) -> bool {
+        !matches!(self.op, Op::Ex2 | Op::Tanh) && !self.modifiers.has(Flag::Xorsign)
+    }
+
+    fn vectorizes_short(&self) -> bool {
+        self.vectorizes()
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let mut low = SmallVec::<[Value; 3]>::new();
         let mut high = SmallVec::<[Value; 3]>::new();
@@ -149,9 +157,9 @@ impl Operation for Half {
                 }
             }
         }
-        let mut result = self.scalar(l, &low);
+        let mut result = self.one(l, &low);
         if self.packed {
-            let upper = self.scalar(l, &high);
+            let upper = self.one(l, &high);
             result = pair(l, [result, upper]);
         }
         l.write(&self.dst, ty, result);
@@ -159,8 +167,8 @@ impl Operation for Half {
 }
 
 impl Half {
-    /// One half from halves, all `I16`.
-    fn scalar(&self, l: &mut Lower<'_>, operands: &[Value]) -> Value {
+    /// One half from halves: `I16`, or in vectors, words.
+    fn one(&self, l: &mut Lower<'_>, operands: &[Value]) -> Value {
         if matches!(self.op, Op::Neg | Op::Abs) {
             return self.sign(l, operands[0]);
         }
@@ -192,17 +200,18 @@ impl Half {
 
     fn sign(&self, l: &mut Lower<'_>, value: Value) -> Value {
         let value = self.flush_result(l, self.modifiers.has(Flag::Ftz), value);
-        let magnitude = l.b.ins().band_imm(value, 0x7fff);
+        let magnitude = and_number(l, value, 0x7fff);
         let result = match self.op {
-            Op::Neg => l.b.ins().bxor_imm(value, 0x8000),
+            Op::Neg => {
+                let sign = half_number(l, 0x8000);
+                l.b.ins().bxor(value, sign)
+            }
             _ => magnitude,
         };
         let infinity = format_of(self.ty).infinity() as i64;
-        let is_nan =
-            l.b.ins()
-                .icmp_imm(IntCC::UnsignedGreaterThan, magnitude, infinity);
-        let nan = l.b.ins().iconst(types::I16, NAN_HALF);
-        l.b.ins().select(is_nan, nan, result)
+        let is_nan = compare_number(l, IntCC::SignedGreaterThan, magnitude, infinity);
+        let nan = half_number(l, NAN_HALF);
+        l.select(is_nan, nan, result)
     }
 
     fn extremum(&self, l: &mut Lower<'_>, a: Value, b: Value) -> Value {
@@ -217,20 +226,27 @@ impl Half {
     }
 
     fn fused(&self, l: &mut Lower<'_>, operands: &[Value], wide: &[Value], ftz: bool) -> Value {
-        let mut result = match self.ty {
-            Type::Bf16 => {
+        let single = match (self.ty, l.in_vectors()) {
+            (Type::Bf16, false) => {
                 let bits = l.call_value(&half::FMA_BF16, wide);
-                l.b.ins().ireduce(types::I16, bits)
+                let bits = l.b.ins().ireduce(types::I16, bits);
+                return self.modified(l, operands, bits);
             }
+            (Type::Bf16, true) => fused_doubles(l, wide),
             _ => {
-                let [a, b, c] = [0, 1, 2].map(|i| l.b.ins().fpromote(types::F64, wide[i]));
-                let sum = fma(l, a, b, c);
-                let single = sticky_demote(l, sum);
-                let result = narrow(l, self.ty, single);
-                self.flush_result(l, ftz, result)
+                let product = l.b.ins().fmul(wide[0], wide[1]);
+                sum_to_odd(l, product, wide[2])
             }
         };
-        let zero = l.b.ins().iconst(types::I16, 0);
+        let result = narrow(l, self.ty, single);
+        let result = self.flush_result(l, ftz, result);
+        self.modified(l, operands, result)
+    }
+
+    /// What the modifiers of `fma` make of a result.
+    fn modified(&self, l: &mut Lower<'_>, operands: &[Value], result: Value) -> Value {
+        let mut result = result;
+        let zero = half_number(l, 0);
         if self.modifiers.has(Flag::Sat) {
             let value = widen(l, self.ty, false, result);
             let value = saturate(l, value);
@@ -243,8 +259,8 @@ impl Half {
         }
         if self.modifiers.has(Flag::Oob) {
             for operand in operands {
-                let oob = l.b.ins().icmp_imm(IntCC::Equal, *operand, OOB_NAN);
-                result = l.b.ins().select(oob, zero, result);
+                let oob = compare_number(l, IntCC::Equal, *operand, OOB_NAN);
+                result = l.select(oob, zero, result);
             }
         }
         result
@@ -259,27 +275,75 @@ impl Half {
             Type::Bf16 => 0x0080,
             _ => 0x0400,
         };
-        let magnitude = l.b.ins().band_imm(value, 0x7fff);
-        let subnormal =
-            l.b.ins()
-                .icmp_imm(IntCC::UnsignedLessThan, magnitude, least_normal);
-        let zero = l.b.ins().band_imm(value, 0x8000);
-        l.b.ins().select(subnormal, zero, value)
+        let magnitude = and_number(l, value, 0x7fff);
+        let subnormal = compare_number(l, IntCC::SignedLessThan, magnitude, least_normal);
+        let zero = and_number(l, value, 0x8000);
+        l.select(subnormal, zero, value)
     }
 }
 
 /// The NaN that marks an element from outside of a tensor.
 const OOB_NAN: i64 = 0x7fff;
 
-/// A double as a single whose last bit is sticky. For values that a single holds without becoming
-/// subnormal, or that are zero once rounded to `.f16`.
-fn sticky_demote(l: &mut Lower<'_>, value: Value) -> Value {
-    let all = bits(l, value);
-    let cut = l.b.ins().band_imm(all, (1 << 29) - 1);
-    // Adding all ones carries into bit 29 if anything is set below it.
-    let carried = l.b.ins().iadd_imm(cut, (1 << 29) - 1);
-    let kept = l.b.ins().bor(all, carried);
-    let kept = l.b.ins().band_imm(kept, !((1 << 29) - 1));
-    let kept = from_bits(l, kept);
-    l.b.ins().fdemote(types::F32, kept)
+/// The sum of two singles or doubles, or those of vectors, rounded to odd: where it is not exact,
+/// the one of the two next to it whose last bit is 1. Rounded again to at least two bits less, it
+/// gives what rounding the sum itself gives. What is added is so far from the ends of its format
+/// that neither an error nor its product with the sum vanishes, nor is too great.
+fn sum_to_odd(l: &mut Lower<'_>, a: Value, b: Value) -> Value {
+    let sum = l.b.ins().fadd(a, b);
+    let part = l.b.ins().fsub(sum, a);
+    let rest = l.b.ins().fsub(sum, part);
+    let (of_a, of_b) = (l.b.ins().fsub(a, rest), l.b.ins().fsub(b, part));
+    let error = l.b.ins().fadd(of_a, of_b);
+    // Infinity and NaN have no error that compares.
+    let side = l.b.ins().fmul(error, sum);
+    let zero = const_like(l, side, 0.0);
+    let too_great = l.b.ins().fcmp(FloatCC::LessThan, side, zero);
+    let too_small = l.b.ins().fcmp(FloatCC::LessThan, zero, side);
+    let all = bits(l, sum);
+    let one = number_like(l, all, 1);
+    let less = l.b.ins().isub(all, one);
+    let (less, same) = (l.b.ins().bor(less, one), l.b.ins().bor(all, one));
+    let result = l.select(too_small, same, all);
+    let result = l.select(too_great, less, result);
+    from_bits(l, result)
+}
+
+/// `fma` of vectors of singles that are `.bf16`, as singles that round to what it gives as `.bf16`.
+/// Products of such are exact as doubles.
+fn fused_doubles(l: &mut Lower<'_>, wide: &[Value]) -> Value {
+    let parts = [[0, 1, 0, 1], [2, 3, 2, 3]].map(|words| {
+        let doubles: SmallVec<[Value; 3]> = wide
+            .iter()
+            .map(|value| {
+                let part = l.shuffled(*value, *value, words);
+                l.b.ins().fvpromote_low(part)
+            })
+            .collect();
+        let product = l.b.ins().fmul(doubles[0], doubles[1]);
+        let sum = sum_to_odd(l, product, doubles[2]);
+        // What is subnormal as a single is rounded here: added to this, the last bit of a double
+        // weighs what the least `.bf16` does.
+        let magnitude = l.b.ins().fabs(sum);
+        let unit = const_f64(l, 2f64.powi(52 - 133).to_bits());
+        let rounded = l.b.ins().fadd(magnitude, unit);
+        let rounded = l.b.ins().fsub(rounded, unit);
+        let zero = const_f64(l, (-0f64).to_bits());
+        let sign = l.b.ins().band(sum, zero);
+        let rounded = l.b.ins().bor(rounded, sign);
+        let least_normal = const_f64(l, f64::from(f32::MIN_POSITIVE).to_bits());
+        let small = l.b.ins().fcmp(FloatCC::LessThan, magnitude, least_normal);
+        let value = l.select(small, rounded, sum);
+        // The bits that a single has no room for become one, its last.
+        let all = bits(l, value);
+        let cut = number_like(l, all, (1 << 29) - 1);
+        let below = l.b.ins().band(all, cut);
+        // Adding all ones carries into bit 29 if anything is set below it.
+        let carried = l.b.ins().iadd(below, cut);
+        let kept = l.b.ins().bor(all, carried);
+        let kept = l.b.ins().band_not(kept, cut);
+        let kept = from_bits(l, kept);
+        l.b.ins().fvdemote(kept)
+    });
+    l.shuffled(parts[0], parts[1], [0, 1, 4, 5])
 }

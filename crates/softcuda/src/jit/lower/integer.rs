@@ -278,21 +278,31 @@ impl Integer {
     }
 }
 
-impl Operation for Integer {
-    fn pure(&self) -> bool {
-        true
-    }
-
-    fn vectorizes(&self) -> bool {
-        let plain = match self.op {
+impl Integer {
+    /// The result is as wide as the operands, and each bit of it is as in wider ones, extended.
+    fn is_plain(&self) -> bool {
+        match self.op {
             Op::Add { saturate, .. } | Op::Sub { saturate, .. } => !saturate,
             Op::Mad { part, saturate, .. } => part == Part::Lo && !saturate,
             Op::Mul(part) => part == Part::Lo,
             Op::Abs | Op::Neg => true,
             Op::Min { relu } | Op::Max { relu } => !relu,
             _ => false,
-        };
-        plain && WORDS.contains(&self.ty)
+        }
+    }
+}
+
+impl Operation for Integer {
+    fn pure(&self) -> bool {
+        true
+    }
+
+    fn vectorizes(&self) -> bool {
+        self.is_plain() && WORDS.contains(&self.ty)
+    }
+
+    fn vectorizes_short(&self) -> bool {
+        self.is_plain() && matches!(self.ty, Type::U16 | Type::S16)
     }
 
     fn likely_stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
@@ -397,7 +407,7 @@ impl Operation for Integer {
             .sources
             .iter()
             .enumerate()
-            .map(|(i, source)| l.read(source, if i == 2 { result_ty } else { ty }))
+            .map(|(i, source)| l.read_number(source, if i == 2 { result_ty } else { ty }))
             .collect();
         let result = match (self.op, &values[..]) {
             (Op::Add { saturate, carry }, &[a, b]) => add(l, ty, a, b, saturate, carry),
@@ -438,7 +448,7 @@ impl Operation for Integer {
             }
             _ => unreachable!("decode counted the operands"),
         };
-        l.write(&self.dst, result_ty, result);
+        l.write_number(&self.dst, result_ty, result);
     }
 }
 

@@ -237,6 +237,10 @@ impl Lower<'_> {
                     let bits = self.as_int(value);
                     return self.b.ins().icmp_imm(IntCC::NotEqual, bits, 0);
                 }
+                let value = match self.is_short(*id) {
+                    true => self.fit(value, types::I16, false),
+                    false => value,
+                };
                 self.fit(value, want, is_signed(ty))
             }
             Arg::Imm(immediate) => {
@@ -282,7 +286,7 @@ impl Lower<'_> {
         let value = match (self.form(), self.held_number(id)) {
             (lanes::Form::Thread, Some((ty, number))) => {
                 let value = self.immediate(number, ty);
-                self.fit(value, self.register_types[id.0 as usize], is_signed(ty))
+                self.fit_register(value, id, is_signed(ty))
             }
             (lanes::Form::Thread, None) => {
                 let variable = self.variable(id);
@@ -300,10 +304,9 @@ impl Lower<'_> {
     /// `ty` is signed, otherwise zero-extended. [`Arg::Sink`] drops it.
     pub fn write(&mut self, arg: &Arg, ty: Type, value: Value) {
         if let Arg::Reg(id) = arg {
-            let want = self.register_types[id.0 as usize];
             let value = match self.in_vectors() {
                 true => value,
-                false => self.fit(value, want, is_signed(ty)),
+                false => self.fit_register(value, *id, is_signed(ty)),
             };
             self.put(*id, value);
         }
@@ -444,6 +447,24 @@ impl Lower<'_> {
         } else {
             value
         }
+    }
+
+    /// A value as a register holds it.
+    pub fn fit_register(&mut self, value: Value, id: RegId, signed: bool) -> Value {
+        let want = self.register_types[id.0 as usize];
+        match self.is_short(id) {
+            true => {
+                let value = self.fit(value, types::I16, signed);
+                self.fit(value, want, false)
+            }
+            false => self.fit(value, want, signed),
+        }
+    }
+
+    /// The register has 16 bits. It holds them in a word whose upper half is zero, so that a group
+    /// has them in vectors beside other words.
+    pub fn is_short(&self, id: RegId) -> bool {
+        value_type(self.body.tables.registers[id.0 as usize]) == types::I16
     }
 
     /// The bits of a float as an integer; an integer as it is.

@@ -3,6 +3,7 @@
 use cranelift_codegen::ir::{self, InstBuilder, Value, types};
 use ptx::ast::{Immediate, Type};
 
+use super::float_value::{halves, pair};
 use super::{Lower, value_type};
 use crate::jit::decode::{Arg, Halves, Operation, Reader, Refusal, RegId, Special, Stride};
 
@@ -136,6 +137,14 @@ impl Operation for Mov {
         matches!(self, Mov::Scalar { .. } | Mov::Each { .. })
     }
 
+    fn vectorizes_short(&self) -> bool {
+        match self {
+            Mov::Scalar { .. } | Mov::Each { .. } => true,
+            Mov::Pack { ty, from, .. } => ty.size() == 4 && from.len() == 2,
+            Mov::Unpack { ty, to, .. } => ty.size() == 4 && to.len() == 2,
+        }
+    }
+
     fn halves(&self) -> Option<Halves> {
         let (ty, whole, parts, joins) = match self {
             Mov::Pack { ty, to, from } => (ty, to, from, true),
@@ -263,6 +272,11 @@ impl Lower<'_> {
         {
             return self.b.ins().iconcat(*low, *high);
         }
+        if let [low, high] = parts
+            && self.in_vectors()
+        {
+            return pair(self, [*low, *high]);
+        }
         let bits = self.b.func.dfg.value_type(parts[0]).bits();
         let total = bits * parts.len() as u32;
         if total == 128 {
@@ -283,6 +297,9 @@ impl Lower<'_> {
 
     /// The other way round.
     fn unpack(&mut self, value: Value, part: ir::Type, n: usize) -> Vec<Value> {
+        if self.in_vectors() {
+            return halves(self, value).into();
+        }
         if self.b.func.dfg.value_type(value) == types::I128 {
             let (low, high) = self.b.ins().isplit(value);
             if n == 2 {

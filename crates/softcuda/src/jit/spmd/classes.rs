@@ -376,13 +376,18 @@ fn way(body: &Body, known: &Known, instruction: &Instruction) -> Way {
         .map(|register| body.tables.registers[register.0 as usize])
         .filter(|ty| *ty != Type::Pred)
         .map(|ty| ty.size());
+    // Those of 16 bits are words, too.
+    let is_word = |size: u32| matches!(size, 2 | 4);
+    let has_short = widths.clone().any(|size| size == 2);
     let first = widths.next();
-    let one_width = widths.all(|width| Some(width) == first);
+    let one_width = match has_short {
+        true => operation.vectorizes_short() && first.is_some_and(is_word) && widths.all(is_word),
+        false => operation.vectorizes() && widths.all(|width| Some(width) == first),
+    };
     let special = |register: &Special| {
         matches!(special(*register), Class::Uniform) || matches!(register, Special::Tid(0))
     };
-    match operation.vectorizes()
-        && one_width
+    match one_width
         && !instruction.addresses
         && registers.all(vectors)
         && instruction.specials.iter().all(special)
@@ -403,6 +408,6 @@ pub(crate) fn in_vectors(body: &Body, register: RegId) -> bool {
     match body.tables.registers[at] {
         Type::Pred | Type::F32 | Type::F64 => true,
         Type::B64 => body.tables.floats[at],
-        ty => super::super::lower::value_type(ty).bits() == 32,
+        ty => matches!(super::super::lower::value_type(ty).bits(), 16 | 32),
     }
 }

@@ -24,6 +24,10 @@ impl Lower<'_> {
                 let value = self.b.ins().ineg(value);
                 self.b.ins().splat(vector_of(ty), value)
             }
+            types::I16 => {
+                let value = self.b.ins().uextend(types::I32, value);
+                self.b.ins().splat(types::I32X4, value)
+            }
             ty => self.b.ins().splat(vector_of(ty), value),
         }
     }
@@ -32,6 +36,50 @@ impl Lower<'_> {
     pub(in crate::jit::lower) fn word(&mut self, number: i64) -> Value {
         let value = self.b.ins().iconst(types::I32, number);
         self.spread(value)
+    }
+
+    /// The low bits of the words of a vector, extended by their sign or by zeros.
+    pub(in crate::jit::lower) fn extended(&mut self, words: Value, bits: u32, signed: bool) -> Value {
+        match (bits, signed) {
+            (32.., _) => words,
+            (_, true) => {
+                let by = self.b.ins().iconst(types::I32, i64::from(32 - bits));
+                let high = self.b.ins().ishl(words, by);
+                self.b.ins().sshr(high, by)
+            }
+            (_, false) => {
+                let mask = self.word((1 << bits) - 1);
+                self.b.ins().band(words, mask)
+            }
+        }
+    }
+
+    /// An integer of 16 bits as an operation reads it: in vectors, signed ones are extended.
+    pub(in crate::jit::lower) fn read_number(&mut self, arg: &Arg, ty: Type) -> Value {
+        let value = self.read(arg, ty);
+        match self.in_vectors() && ty == Type::S16 {
+            true => self.extended(value, 16, true),
+            false => value,
+        }
+    }
+
+    /// Puts an integer into a destination: in vectors, one of 16 bits without what is above them.
+    pub(in crate::jit::lower) fn write_number(&mut self, arg: &Arg, ty: Type, value: Value) {
+        let value = match self.in_vectors() && value_type(ty) == types::I16 {
+            true => self.extended(value, 16, false),
+            false => value,
+        };
+        self.write(arg, ty, value);
+    }
+
+    /// Puts the words of a vector into a destination, or the low halves where it has 16 bits.
+    pub(in crate::jit::lower) fn write_word(&mut self, arg: &Arg, words: Value) {
+        let short = matches!(arg, Arg::Reg(register) if self.is_short(*register));
+        let words = match short {
+            true => self.extended(words, 16, false),
+            false => words,
+        };
+        self.write(arg, Type::B32, words);
     }
 
     /// A complement of a predicate.

@@ -2,13 +2,13 @@
 //! Where each thread loads or stores several registers, vectors go between memory and registers
 //! by shuffles: a thread's values lie side by side in memory, a register's in vectors.
 
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value};
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::Type;
 use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
-use crate::jit::decode::Arg;
+use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::spmd::{Class, in_rows};
 
@@ -189,6 +189,17 @@ impl Lower<'_> {
             }
             return;
         }
+        if let Kept::Vectors(variables) = self.lanes().kept(*register).clone()
+            && held.bits() == 32
+            && stride == i64::from(ty.size())
+            && let Some(words) = self.load_words(*register, ty, from, at, variables.len())
+        {
+            for (variable, words) in variables.into_iter().zip(words) {
+                let words = self.as_vector(words, vector_of(held));
+                self.b.def_var(variable, words);
+            }
+            return;
+        }
         let kind = if as_is { held } else { value_type(ty) };
         let values: Vec<Value> = (0..self.width() as i32)
             .map(|lane| {
@@ -196,10 +207,92 @@ impl Lower<'_> {
                     .b
                     .ins()
                     .load(kind, flags, from, at + lane * stride as i32);
-                self.fit(value, held, is_signed(ty))
+                self.fit_register(value, *register, is_signed(ty))
             })
             .collect();
         self.gather(*register, &values);
+    }
+
+    /// Loads values of 8 or 16 bits that lie side by side, as vectors of words.
+    fn load_words(
+        &mut self,
+        register: RegId,
+        ty: Type,
+        from: Value,
+        at: i32,
+        vectors: usize,
+    ) -> Option<Vec<Value>> {
+        let (flags, signed, short) = (
+            MemFlags::trusted(),
+            is_signed(ty),
+            self.is_short(register),
+        );
+        let mut words = vec![];
+        match value_type(ty) {
+            types::I16 => {
+                for chunk in 0..vectors as i32 {
+                    let at = at + 8 * chunk;
+                    words.push(match signed && !short {
+                        true => self.b.ins().sload16x4(flags, from, at),
+                        false => self.b.ins().uload16x4(flags, from, at),
+                    });
+                }
+            }
+            types::I8 => {
+                for eight in 0..vectors as i32 / 2 {
+                    let at = at + 8 * eight;
+                    let halves = match signed {
+                        true => self.b.ins().sload8x8(flags, from, at),
+                        false => self.b.ins().uload8x8(flags, from, at),
+                    };
+                    words.extend(match signed && !short {
+                        true => [
+                            self.b.ins().swiden_low(halves),
+                            self.b.ins().swiden_high(halves),
+                        ],
+                        false => [
+                            self.b.ins().uwiden_low(halves),
+                            self.b.ins().uwiden_high(halves),
+                        ],
+                    });
+                }
+            }
+            _ => return None,
+        }
+        Some(words)
+    }
+
+    /// Stores the low 8 or 16 bits of vectors of words side by side.
+    fn store_words(&mut self, register: RegId, ty: Type, to: Value, at: i32, vectors: usize) {
+        let bytes = ty.size() as i32;
+        let flags = MemFlags::trusted();
+        for pair in 0..vectors / 2 {
+            let [low, high] = [0, 1].map(|half| {
+                let chunk = 2 * pair + half;
+                self.set_form(Form::Vector { chunk, wide: false });
+                let words = self.held(register);
+                let words = self.as_vector(words, types::I32X4);
+                // What is narrowed saturates.
+                match bytes == 2 && self.is_short(register) {
+                    true => words,
+                    false => {
+                        let mask = self.word((1 << (8 * bytes)) - 1);
+                        self.b.ins().band(words, mask)
+                    }
+                }
+            });
+            let halves = self.b.ins().unarrow(low, high);
+            let at = at + 8 * bytes * pair as i32;
+            if bytes == 2 {
+                self.b.ins().store(flags, halves, to, at);
+                continue;
+            }
+            let all = self.b.ins().unarrow(halves, halves);
+            let all = self.as_vector(all, types::I64X2);
+            let eight = self.b.ins().extractlane(all, 0);
+            self.b.ins().store(flags, eight, to, at);
+        }
+        self.set_form(Form::Once);
     }
 
     /// The other way round.
@@ -219,6 +312,14 @@ impl Lower<'_> {
             }
             self.set_form(Form::Once);
             return;
+        }
+        if let Arg::Reg(id) = register
+            && let Kept::Vectors(variables) = self.kept_of(*id)
+            && self.register_types[id.0 as usize].bits() == 32
+            && kind.bits() < 32
+            && stride == i64::from(kind.bytes())
+        {
+            return self.store_words(*id, ty, to, at, variables.len());
         }
         for lane in 0..self.width() {
             self.set_form(Form::Lane(lane));

@@ -120,7 +120,7 @@ impl Lower<'_> {
                     if ty == Type::Pred {
                         value = self.b.ins().icmp_imm(IntCC::NotEqual, value, 0);
                     }
-                    self.fit(value, held, is_signed(ty))
+                    self.fit_register(value, *register, is_signed(ty))
                 })
                 .collect();
             return self.gather(*register, &values);
@@ -148,12 +148,11 @@ impl Lower<'_> {
             return;
         };
         if !self.is_predicate(*register) {
-            let held = self.register_types[register.0 as usize];
             let values: Vec<Value> = (0..self.width() as i64)
                 .map(|lane| {
                     let own = self.b.ins().ushr_imm(bits, lane);
                     let own = self.b.ins().band_imm(own, 1);
-                    self.fit(own, held, false)
+                    self.fit_register(own, *register, false)
                 })
                 .collect();
             return self.gather(*register, &values);
