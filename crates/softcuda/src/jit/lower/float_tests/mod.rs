@@ -12,7 +12,7 @@ mod special;
 use std::sync::Arc;
 
 use crate::jit::harness;
-use crate::jit::module::Module;
+use crate::jit::module::{Form as Threads, Module};
 use crate::jit::runtime::float::tests::Random;
 
 /// What an instruction should give for operands given as bits; `None` where anything goes.
@@ -163,19 +163,20 @@ fn run(module: &Arc<Module>, kernel: &str, cases: &[[u64; 3]]) -> Vec<u64> {
     output
 }
 
-/// Compiles and runs every form; all that differ are told.
+/// Compiles and runs every form, in vectors and thread by thread; all that differ are told.
 fn check(forms: Vec<Form>) {
     let mut text = String::from(".version 9.0\n.target sm_90\n.address_size 64\n");
     for (n, form) in forms.iter().enumerate() {
         text.push_str(&kernel(&format!("k{n}"), form));
     }
-    let module = harness::load(&text);
+    let modules = [Threads::Vectors, Threads::Rounds].map(|form| harness::load_as(&text, form));
     let mut random = Random(77);
     let mut wrong = Vec::new();
-    for (n, form) in forms.iter().enumerate() {
+    let both = (0..).zip(&forms).flat_map(|form| [form; 2]);
+    for ((n, form), module) in both.zip(modules.iter().cycle()) {
         let (dst, sources) = (form.classes.as_bytes()[0], &form.classes.as_bytes()[2..]);
         let cases = operands(sources, &mut random);
-        let results = run(&module, &format!("k{n}"), &cases);
+        let results = run(module, &format!("k{n}"), &cases);
         let digits = bits_of(dst).div_ceil(4) as usize;
         let mut shown = 0;
         for (case, result) in cases.iter().zip(&results) {

@@ -119,7 +119,16 @@ impl Writer<'_> {
         ]);
         let compare = self.pick(&["eq", "ne", "lt", "le", "gt", "ge"]);
         let sign = self.pick(&["u32", "s32"]);
-        let text = match self.below(20) {
+        let [i, j] = [(); 2].map(|()| self.register("h"));
+        let half = self.pick(&["f16", "bf16"]);
+        let text = match self.below(27) {
+            20 => format!("cvt.u16.u32 {i}, {a};"),
+            21 => format!("cvt.{sign}.s16 {to}, {i};"),
+            22 => format!("mad.lo.s16 {i}, {j}, {i}, 77;"),
+            23 => format!("add.{half} {i}, {i}, {j};"),
+            24 => format!("cvt.rn.{half}.f32 {i}, {f};"),
+            25 => format!("mov.b32 {to}, {{{i}, {j}}};"),
+            26 => format!("setp.{compare}.s16 {p}, {i}, {j};"),
             0 | 1 => format!("{op} {to}, {a}, {b};"),
             2 | 3 => format!("{op} {to}, {a}, {number};"),
             4 => format!(
@@ -632,7 +641,8 @@ fn kernel(random: &mut Random, shape: [u32; 3]) -> String {
             ends,
             "mad.lo.u32 %sum, %sum, 31, %r{n}; mov.b32 %t, %f{n}; mad.lo.u32 %sum, %sum, 31, %t;
             mov.b64 {{%t, %t2}}, %q{n}; mad.lo.u32 %sum, %sum, 31, %t; xor.b32 %sum, %sum, %t2;
-            selp.u32 %t, 5, 9, %p{n}; mad.lo.u32 %sum, %sum, 31, %t;"
+            selp.u32 %t, 5, 9, %p{n}; mad.lo.u32 %sum, %sum, 31, %t;
+            cvt.u32.u16 %t, %h{n}; mad.lo.u32 %sum, %sum, 31, %t;"
         );
     }
     harness::module(&format!(
@@ -643,6 +653,7 @@ fn kernel(random: &mut Random, shape: [u32; 3]) -> String {
             .reg .f32 %f<{EACH}>;
             .reg .b64 %q<{EACH}>, %out, %all, %own, %count, %wide, %far_away, %y<{names}>, %z<{names}>;
             .reg .pred %p<{EACH}>, %pt, %c<{names}>;
+            .reg .b16 %h<{EACH}>;
             .shared .align 16 .b8 tile[2048];
             ld.param.u64 %out, [out]; ld.param.u64 %all, [all]; ld.param.u32 %n, [n];
             mov.u32 %x, %tid.x; mov.u32 %block, %ctaid.x;
@@ -658,6 +669,7 @@ fn kernel(random: &mut Random, shape: [u32; 3]) -> String {
             mul.lo.u32 %u, %n, 77; mov.u64 %far_away, 64;
             mov.u32 %r0, %id; mul.lo.u32 %r1, %id, 40503; shr.u32 %r2, %r1, 3; mov.u32 %r3, 5;
             mov.u32 %r4, %x; cvt.rn.f32.u32 %f0, %x; mov.f32 %f1, 0f3fc00000; mov.f32 %f2, 0f40000000;
+            cvt.u16.u32 %h0, %x; cvt.u16.u32 %h1, %r1; mov.u16 %h2, 0x3c00;
             mov.u64 %q0, 77; cvt.u64.u32 %q1, %r1; mov.u64 %q2, %q1;
             setp.gt.u32 %p0, %r2, 300; setp.lt.u32 %p1, %x, 9; setp.ne.u32 %p2, %n, 0;
             {text}

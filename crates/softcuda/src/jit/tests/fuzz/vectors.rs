@@ -141,6 +141,70 @@ impl Writer<'_> {
         self.line(&format!("{guard}{text}"));
     }
 
+    /// Values of 16 bits, alone and in pairs, as integers and as floats.
+    fn shorts(&mut self) {
+        let guard = self.guard();
+        let [to, a, b, c] = [(); 4].map(|()| self.register("h"));
+        let [pair, x, y, z] = [(); 4].map(|()| self.register("r"));
+        let f = self.register("f");
+        let sign = self.pick(&["s16", "u16"]);
+        let half = self.pick(&["f16", "bf16"]);
+        let number = [0, 1, 5, 255, -1, -300, 0x7fff][self.random.below(7)];
+        let op = self.pick(&["add", "sub", "mul.lo", "min", "max"]);
+        let float = self.pick(&["add", "sub", "mul", "min", "max"]);
+        let one = self.pick(&["neg", "abs"]);
+        let logic = self.pick(&["and", "or", "xor"]);
+        let amount = self.random.below(19);
+        let (small, large) = (
+            self.pick(&["u8", "s8", "u16", "s16"]),
+            self.pick(&["u8", "s8", "u16", "s16", "u32", "s32"]),
+        );
+        let (of_small, of_large) = match large {
+            "u32" | "s32" => (&a, &x),
+            _ => (&a, &b),
+        };
+        let round = self.pick(&["rni", "rzi", "rmi", "rpi"]);
+        let text = match self.random.below(26) {
+            0 => format!("{op}.{sign} {to}, {a}, {b};"),
+            1 => format!("{op}.{sign} {to}, {a}, {number};"),
+            2 => format!("{one}.s16 {to}, {a};"),
+            3 => format!("{logic}.b16 {to}, {a}, {b};"),
+            4 => format!("not.b16 {to}, {a};"),
+            5 => format!("shl.b16 {to}, {a}, {amount};"),
+            6 => format!("shr.{sign} {to}, {a}, {amount};"),
+            7 => format!("mad.lo.{sign} {to}, {a}, {b}, {c};"),
+            8 => format!(
+                "setp.{}.{sign} {}, {a}, {b};",
+                self.pick(&["eq", "ne", "lt", "le", "gt", "ge"]),
+                self.register("p")
+            ),
+            9 => format!("selp.b16 {to}, {a}, {b}, {};", self.register("p")),
+            10 => format!("cvt.{small}.{large} {to}, {of_large};"),
+            11 => format!("cvt.{large}.{small} {of_large}, {of_small};"),
+            12 => format!("cvt.{small}.s32 {pair}, {x};"),
+            13 => format!("mov.b32 {pair}, {{{a}, {b}}};"),
+            14 if to != c => format!("mov.b32 {{{to}, {c}}}, {x};"),
+            14 => format!("mov.b16 {to}, {a};"),
+            15 => format!("{float}.{half} {to}, {a}, {b};"),
+            16 => format!("{float}.{half}x2 {pair}, {x}, {y};"),
+            17 => format!("fma.rn.{half} {to}, {a}, {b}, {c};"),
+            18 => format!("fma.rn.relu.{half}x2 {pair}, {x}, {y}, {z};"),
+            19 => format!("{one}.{half}x2 {pair}, {x};"),
+            20 => format!("cvt.f32.{half} {f}, {a};"),
+            21 => format!("cvt.rn.{half}.f32 {to}, {f};"),
+            22 => format!("cvt.rn.{half}x2.f32 {pair}, {f}, {};", self.register("f")),
+            23 => format!("cvt.rn.f32.{small} {f}, {a};"),
+            24 => format!("cvt.{round}.{large}.f32 {of_large}, {f};"),
+            _ => format!("cvt.{round}.{small}.{half} {to}, {a};"),
+        };
+        // To and from bytes, `.bf16` is converted in registers of 8 bits.
+        let text = match text.ends_with("8.bf16") || text.contains("8.bf16 ") {
+            true => format!("cvt.u16.u32 {to}, {x};"),
+            false => text,
+        };
+        self.line(&format!("{guard}{text}"));
+    }
+
     fn longs(&mut self) {
         let [to, a, b] = [(); 3].map(|()| self.register("q"));
         let r = self.register("r");
@@ -237,8 +301,14 @@ impl Writer<'_> {
             ("d", "f64", 8),
             ("q", "u64", 8),
             ("h", "u16", 2),
+            ("h", "s16", 2),
+            ("h", "u8", 1),
+            ("h", "s8", 1),
             ("r", "s8", 1),
-        ][self.random.below(6)];
+            ("r", "u8", 1),
+            ("r", "s16", 2),
+            ("r", "u16", 2),
+        ][self.random.below(11)];
         let register = self.register(kind);
         let guard = self.guard();
         match self.random.below(5) {
@@ -376,9 +446,10 @@ impl Writer<'_> {
                 return;
             }
             self.left -= 1;
-            match self.random.below(19) {
+            match self.random.below(22) {
                 16 | 17 => self.memory_of_today(),
                 18 => self.video(),
+                19..=21 => self.shorts(),
                 0..=3 => self.words(),
                 4..=6 => self.floats(),
                 7 => self.conversions(),

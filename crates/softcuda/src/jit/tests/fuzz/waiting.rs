@@ -99,7 +99,12 @@ impl Writer<'_> {
         let (to, a, b) = (self.value(), self.value(), self.value());
         let number = self.random.below(1000);
         let (count, other) = (self.random.below(COUNTERS), self.random.below(COUNTERS));
-        let text = match self.random.below(17) {
+        // Values of 16 bits lie in words while they are kept.
+        let (short, from) = (self.random.below(2), self.random.below(2));
+        let text = match self.random.below(20) {
+            17 => format!("cvt.u16.u32 %h{short}, {a};"),
+            18 => format!("mad.lo.s16 %h{short}, %h{from}, %h{short}, {number};"),
+            19 => format!("cvt.s32.s16 %t, %h{from}; add.u32 {to}, {to}, %t;"),
             10 => format!("mad.lo.u32 {to}, {to}, 31, %c{count};"),
             // The first is written wherever threads are, the others by all together.
             11 => format!("add.u32 %c0, %c{count}, {number};"),
@@ -609,6 +614,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             .reg .b32 %x<{names}>;
             .reg .b64 %y<{names}>, %z<{names}>;
             .reg .b32 %first, %tile; .reg .b64 %matrix;
+            .reg .b16 %h<2>;
             .shared .align 16 .b8 nothing[16];
             .shared .align 8 .b64 meeting;
             .shared .align 128 .b8 tiles[4096];
@@ -643,7 +649,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             mov.u32 %v0, %gid;
             mul.lo.u32 %v1, %gid, 40503;
             shr.u32 %v2, %v1, 4;
-            mov.u32 %v3, 0;
+            mov.u32 %v3, 0; cvt.u16.u32 %h0, %v1; cvt.s16.s32 %h1, %me;
             xor.b32 %v4, %v2, %me;
             mov.u32 %v5, %spot;
             mul.wide.u32 %count, %t, 8;
