@@ -42,6 +42,8 @@ struct Writer<'a> {
     ended: bool,
     /// In how many loops of all threads it is.
     loops: usize,
+    /// A barrier that nothing has named yet.
+    lone: usize,
 }
 
 impl Writer<'_> {
@@ -406,9 +408,9 @@ impl Writer<'_> {
     }
 
     /// Some warps only arrive where the others wait.
-    fn producers(&mut self) {
+    fn producers(&mut self, id: usize) {
         let condition = self.condition(true);
-        let (id, n) = (4 + self.random.below(4), self.name());
+        let n = self.name();
         let whole = self.threads.next_multiple_of(32);
         let from = self.value();
         let to = self.value();
@@ -473,7 +475,21 @@ impl Writer<'_> {
                     self.phase()
                 }
                 7 | 8 if together => self.block_operation(),
-                9 if together && !self.mixes => self.producers(),
+                9 if together && !self.mixes && self.loops == 0 => {
+                    // Where whole warps have ended, who completes the barrier is chance once
+                    // threads come to it a second time.
+                    match (self.ended, self.lone) {
+                        (false, _) => {
+                            let id = 4 + self.random.below(4);
+                            self.producers(id);
+                        }
+                        (true, id @ ..16) => {
+                            self.lone += 1;
+                            self.producers(id);
+                        }
+                        (true, _) => self.block_operation(),
+                    }
+                }
                 9 => self.branch_of_warps(mask, together, depth),
                 10 | 11 if depth > 0 => self.branch(mask, depth),
                 12 if depth > 0 => self.divergent_loop(mask, depth),
@@ -590,6 +606,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
         spins,
         mixes,
         ended: false,
+        lone: 13,
         loops: 0,
     };
     while writer.left > 0 {
