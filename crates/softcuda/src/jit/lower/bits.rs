@@ -9,6 +9,7 @@ use super::bit_functions::{
     BFE_S32, BFE_S64, BFE_U32, BFE_U64, BFI_B32, BFI_B64, BMSK, FNS, PRMT, PRMT_MODE, SZEXT_S32,
     SZEXT_U32,
 };
+use super::float_value::number_like;
 use super::{Lower, lop3, value_type};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Stride};
 
@@ -242,6 +243,20 @@ impl Operation for Bits {
         match self.op {
             Op::And | Op::Or | Op::Xor | Op::Not => ty == Type::Pred || ty.size() == 4,
             Op::Shl | Op::Shr => ty.size() == 4 && constant(&self.sources[1].0).is_some(),
+            Op::Dp4a { .. } | Op::Dp2a { .. } => true,
+            Op::Bfe => {
+                let field = [1, 2].map(|at| constant(&self.sources[at].0));
+                let whole = |[pos, len]: [u64; 2]| len & 255 > 0 && (pos & 255) + (len & 255) <= 32;
+                ty.size() == 4 && matches!(field, [Some(pos), Some(len)] if whole([pos, len]))
+            }
+            Op::Bfi => {
+                let field = [2, 3].map(|at| constant(&self.sources[at].0));
+                ty.size() == 4 && field.iter().all(Option::is_some)
+            }
+            // No sign is asked for.
+            Op::Prmt(Permute::Default) => {
+                constant(&self.sources[2].0).is_some_and(|selector| selector & 0x8888 == 0)
+            }
             _ => false,
         }
     }
@@ -576,20 +591,11 @@ fn insert(
         return b;
     }
     let up = l.b.ins().ishl_imm(a, (pos_constant & 255) as i64);
-    let mask_value = l.b.ins().iconst(kind, sign_extended(mask, width));
-    let rest_value = l.b.ins().iconst(kind, sign_extended(!mask, width));
+    let mask_value = number_like(l, a, mask as i64);
+    let rest_value = number_like(l, a, !mask as i64);
     let new = l.b.ins().band(up, mask_value);
     let old = l.b.ins().band(b, rest_value);
     l.b.ins().bor(new, old)
-}
-
-/// The low `width` bits of `bits` as the immediate that Cranelift wants for them.
-fn sign_extended(bits: u64, width: u64) -> i64 {
-    if width == 64 {
-        bits as i64
-    } else {
-        i64::from(bits as u32)
-    }
 }
 
 /// Bits `pos` to `pos + len - 1` of a word of `width` bits, as far as they exist.
@@ -609,6 +615,18 @@ pub(super) fn field_mask(pos: u64, len: u64, width: u64) -> u64 {
 /// `prmt` with a constant selector: each byte of the result is a byte of `b:a`, or that byte's sign
 /// spread over it.
 fn permute_by_constant(l: &mut Lower<'_>, a: Value, b: Value, selector: u32) -> Value {
+    if l.in_vectors() {
+        // Of each word, by its number in the vector.
+        let byte = |at: u32| {
+            let pick = selector >> (4 * (at % 4)) & 7;
+            (16 * (pick / 4) + 4 * (at / 4) + pick % 4) as u8
+        };
+        let bytes: Vec<u8> = (0..16).map(byte).collect();
+        let bytes = l.b.func.dfg.immediates.push(bytes.into());
+        let [a, b] = [a, b].map(|value| l.as_vector(value, types::I8X16));
+        let both = l.b.ins().shuffle(a, b, bytes);
+        return l.as_vector(both, types::I32X4);
+    }
     let low = l.b.ins().uextend(types::I64, a);
     let high = l.b.ins().uextend(types::I64, b);
     let high = l.b.ins().ishl_imm(high, 32);

@@ -186,27 +186,28 @@ pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Val
         let shifted = l.b.ins().ishl_imm(wide, 16);
         return from_bits(l, shifted);
     }
-    let sign = and_number(l, wide, 0x8000);
-    let sign = l.b.ins().ishl_imm(sign, 16);
-    let magnitude = and_number(l, wide, 0x7fff);
-    let shifted = l.b.ins().ishl_imm(magnitude, 13);
+    // Sign, exponent and fraction go where a single has them; what the shift copies of the sign
+    // goes.
+    let high = l.b.ins().ishl_imm(wide, 16);
+    let spread = l.b.ins().sshr_imm(high, 3);
+    let shifted = and_number(l, spread, 0x8fff_e000);
     // The exponent field is now off by 127 - 15. A multiplication corrects it for subnormals too;
     // infinity and NaN need the full exponent.
     let number = from_bits(l, shifted);
     let scale = const_f32(l, (127 + 127 - 15) << 23);
     let scaled = l.b.ins().fmul(number, scale);
     let scaled = bits(l, scaled);
-    let exponent = number_like(l, shifted, 0x7f80_0000);
-    let special = l.b.ins().bor(shifted, exponent);
-    let is_special = compare_number(l, IntCC::SignedGreaterThan, magnitude, 0x7bff);
+    let exponent = and_number(l, shifted, 0x0f80_0000);
+    let is_special = compare_number(l, IntCC::Equal, exponent, 0x0f80_0000);
+    let full = number_like(l, scaled, 0x7f80_0000);
+    let special = l.b.ins().bor(scaled, full);
     let mut result = l.select(is_special, special, scaled);
     if ftz {
-        let subnormal = compare_number(l, IntCC::SignedLessThan, magnitude, 0x0400);
-        let zero = l.word(0);
-        result = l.select(subnormal, zero, result);
+        let subnormal = compare_number(l, IntCC::Equal, exponent, 0);
+        let sign = and_number(l, result, 0x8000_0000);
+        result = l.select(subnormal, sign, result);
     }
-    let signed = l.b.ins().bor(result, sign);
-    from_bits(l, signed)
+    from_bits(l, result)
 }
 
 /// A single rounded to the nearest `.f16` or `.bf16`, ties to even, as its bits (`I16`, or in
@@ -220,12 +221,20 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
         Type::Bf16 => (16, 0),
         _ => (13, -((127 - 15) << 23)),
     };
+    let finite = match ty {
+        Type::Bf16 => magnitude,
+        // From here on, a half is infinite.
+        _ => {
+            let limit = number_like(l, magnitude, (127 + 16) << 23);
+            l.b.ins().smin(magnitude, limit)
+        }
+    };
     // Half a unit less one, and one more where the last bit kept is odd: ties go to even, and a
     // carry moves on into the exponent, up to infinity.
-    let odd = l.b.ins().ushr_imm(magnitude, drop);
+    let odd = l.b.ins().ushr_imm(finite, drop);
     let odd = and_number(l, odd, 1);
-    let half = number_like(l, magnitude, (1i64 << (drop - 1)) - 1 + bias);
-    let rounded = l.b.ins().iadd(magnitude, half);
+    let half = number_like(l, finite, (1i64 << (drop - 1)) - 1 + bias);
+    let rounded = l.b.ins().iadd(finite, half);
     let rounded = l.b.ins().iadd(rounded, odd);
     let mut result = l.b.ins().ushr_imm(rounded, drop);
     if ty != Type::Bf16 {
@@ -239,10 +248,6 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
         let subnormal = l.b.ins().isub(sum, half);
         let is_small = compare_number(l, IntCC::SignedLessThan, magnitude, 113 << 23);
         result = l.select(is_small, subnormal, result);
-        let infinity = l.word(0x7c00);
-        let is_large =
-            compare_number(l, IntCC::SignedGreaterThan, magnitude, ((127 + 16) << 23) - 1);
-        result = l.select(is_large, infinity, result);
     }
     let result = l.b.ins().bor(result, sign);
     let nan = l.word(NAN_HALF);

@@ -51,8 +51,12 @@ fn class(instruction: &Instruction) -> Class {
         "cvt" if (first, last) == (Some(Type::F32), Some(Type::F32)) && has("sat") => {
             Class::Arithmetic
         }
+        "cvt" if (first, last) == (Some(Type::F32), Some(Type::F16)) => Class::Arithmetic,
         "setp" | "testp" if last == Some(Type::F32) => Class::Test,
-        "cvt" if last == Some(Type::F32) && matches!(first, Some(ty) if is_integer(ty)) => {
+        "cvt"
+            if last == Some(Type::F32)
+                && matches!(first, Some(ty) if is_integer(ty) || is_half(ty)) =>
+        {
             Class::Test
         }
         "mov" | "selp" if matches!(last, Some(Type::F32 | Type::B32)) => Class::Copy,
@@ -64,6 +68,11 @@ fn class(instruction: &Instruction) -> Class {
 fn is_integer(ty: Type) -> bool {
     use Type::*;
     matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64)
+}
+
+/// All NaNs become one where a single is converted to it.
+fn is_half(ty: Type) -> bool {
+    matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2)
 }
 
 /// What is known of a body's registers.

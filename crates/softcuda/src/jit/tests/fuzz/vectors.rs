@@ -80,7 +80,17 @@ impl Writer<'_> {
         let one = self.pick(&[
             "abs.s32", "neg.s32", "not.b32", "popc.b32", "clz.b32", "brev.b32",
         ]);
-        let text = match self.random.below(8) {
+        let (from, bits) = (self.random.below(34), self.random.below(34));
+        let selector = self.random.below(0x10000) & [0xffff, 0x7777][self.random.below(2)];
+        let [sign, other] = [(); 2].map(|()| self.pick(&["s32", "u32"]));
+        let text = match self.random.below(12) {
+            8 => format!("bfe.{sign} {to}, {a}, {from}, {bits};"),
+            9 => format!("bfi.b32 {to}, {a}, {b}, {from}, {bits};"),
+            10 => format!("prmt.b32 {to}, {a}, {b}, {selector};"),
+            11 => match self.random.below(2) {
+                0 => format!("dp4a.{sign}.{other} {to}, {a}, {b}, {c};"),
+                _ => format!("dp2a.hi.{sign}.{other} {to}, {a}, {b}, {c};"),
+            },
             0 => format!("{op} {to}, {a}, {number};"),
             1 | 2 => format!("{op} {to}, {a}, {b};"),
             3 => format!("mad.lo.s32 {to}, {a}, {number}, {b};"),
