@@ -253,7 +253,11 @@ impl Lower<'_> {
             self.set_thread_field(index, asked + offset_of!(Asked, index));
         }
         let thread = self.thread;
-        self.cold_call(&access::RESOLVE, &[thread], next);
+        match window {
+            // What is outside of a window is nowhere else.
+            Some(_) => self.last_call(&access::RESOLVE, &[thread]),
+            None => self.cold_call(&access::RESOLVE, &[thread], next),
+        }
         self.enter(next);
         match base {
             Some(base) => self.b.ins().iadd(base, first),

@@ -352,16 +352,27 @@ impl Lower<'_> {
     /// rarely happens: the call costs the code around it no registers. Goes on in `next`, or leaves
     /// the function.
     pub fn cold_call(&mut self, function: &'static RuntimeFn, args: &[Value], next: ir::Block) {
+        let status = self.cold_status(function, args);
+        let leave = self.leave;
+        self.b
+            .ins()
+            .brif(status, leave, &[BlockArg::Value(status)], next, &[]);
+    }
+
+    /// The same, where the status is never to go on: nothing that is held outlives the call.
+    pub fn last_call(&mut self, function: &'static RuntimeFn, args: &[Value]) {
+        let status = self.cold_status(function, args);
+        let leave = self.leave;
+        self.b.ins().jump(leave, &[BlockArg::Value(status)]);
+    }
+
+    fn cold_status(&mut self, function: &'static RuntimeFn, args: &[Value]) -> Value {
         self.sync();
         let function = self.unit.cold(function);
         let function = self.import(function);
         self.b.ins().call(function, args);
         let offset = std::mem::offset_of!(crate::grid::context::ThreadContext, status);
-        let status = self.thread_field(types::I32, offset);
-        let leave = self.leave;
-        self.b
-            .ins()
-            .brif(status, leave, &[BlockArg::Value(status)], next, &[]);
+        self.thread_field(types::I32, offset)
     }
 
     /// Leaves the function with `status` unless it is `CONTINUE`.

@@ -413,6 +413,8 @@ runtime! {
             // SAFETY: as above; the group has another thread.
             thread = unsafe { next_thread(thread, block) };
         }
+        // Compiled code does not go on from what is outside of a window.
+        debug_assert!(window.is_none(), "some access is outside: {access:?}");
         CONTINUE
     }
 

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Space, Type};
 
 use super::control::Control;
-use super::{Class, Way};
+use super::{Class, Way, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -19,6 +19,8 @@ pub(super) struct Known {
     zeros: Vec<u32>,
     /// The logarithm of the number of threads in a group.
     group: u32,
+    /// By register, whether it is kept in vectors where it varies.
+    pub vectors: Vec<bool>,
 }
 
 /// The class of each register in groups of so many threads, a power of two.
@@ -29,6 +31,7 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>], width: usi
         // Until a step says otherwise.
         zeros: vec![64; count],
         group: width.ilog2(),
+        vectors: vectors(body),
     };
     // What is read before it is written is zero in all threads.
     for register in live.first().into_iter().flatten() {
@@ -368,7 +371,7 @@ fn way(body: &Body, known: &Known, instruction: &Instruction) -> Way {
             return Way::Row;
         }
     }
-    let vectors = |register: &RegId| in_vectors(body, *register);
+    let vectors = |register: &RegId| known.vectors[register.0 as usize];
     let mut registers = instruction.reads.iter().chain(&instruction.writes);
     // Predicates go with values of any width.
     let mut widths = registers
@@ -402,12 +405,49 @@ pub(crate) fn in_rows(stride: i64, size: u32) -> bool {
     (1..=FURTHEST).contains(&stride) && stride % i64::from(size) == 0
 }
 
-/// A varying register of this type is kept in vectors.
-pub(crate) fn in_vectors(body: &Body, register: RegId) -> bool {
-    let at = register.0 as usize;
-    match body.tables.registers[at] {
-        Type::Pred | Type::F32 | Type::F64 => true,
-        Type::B64 => body.tables.floats[at],
-        ty => matches!(super::super::lower::value_type(ty).bits(), 16 | 32),
+/// By register, whether it is kept in vectors where it varies. One of 16 bits is where no more is
+/// done with it thread by thread than in vectors.
+fn vectors(body: &Body) -> Vec<bool> {
+    let tables = &body.tables;
+    let value = |at: usize| super::super::lower::value_type(tables.registers[at]);
+    let is_short = |at: usize| value(at).bits() == 16;
+    let mut vectors: Vec<bool> = (0..tables.registers.len())
+        .map(|at| match tables.registers[at] {
+            Type::Pred | Type::F32 | Type::F64 => true,
+            Type::B64 => tables.floats[at],
+            _ => matches!(value(at).bits(), 16 | 32),
+        })
+        .collect();
+    // Tests want both.
+    if wants_all() && !body.steps.len().is_multiple_of(4) {
+        return vectors;
+    }
+    loop {
+        let mut gain = vec![0i32; vectors.len()];
+        for step in &body.steps {
+            let Step::Instruction(step) = step else {
+                continue;
+            };
+            let operation = &step.operation;
+            if operation.flow() != Flow::Next || operation.plain_access().is_some() {
+                continue;
+            }
+            let registers = || step.reads.iter().chain(&step.writes);
+            let all = registers().all(|register| vectors[register.0 as usize]);
+            let by = match operation.vectorizes_short() && all {
+                true => 1,
+                false => -1,
+            };
+            for register in registers() {
+                gain[register.0 as usize] += by;
+            }
+        }
+        let before = vectors.clone();
+        for (at, kept) in vectors.iter_mut().enumerate() {
+            *kept &= !is_short(at) || gain[at] >= 0;
+        }
+        if vectors == before {
+            return vectors;
+        }
     }
 }

@@ -53,7 +53,7 @@ use control::Control;
 use facts::Facts;
 
 pub(crate) use apart::Apart;
-pub(crate) use classes::{in_rows, in_vectors};
+pub(crate) use classes::in_rows;
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use masks::{Loop, Masked};
 pub(crate) use paces::Pace;
@@ -164,6 +164,8 @@ pub(crate) enum Way {
 pub(crate) struct Plan {
     /// By register.
     pub classes: Vec<Class>,
+    /// By register, whether it is kept in vectors where it varies.
+    pub vectors: Vec<bool>,
     /// By step. Labels are done once.
     pub ways: Vec<Way>,
     /// Runs of steps.
@@ -285,6 +287,7 @@ impl Plan {
             masked,
             teams,
             classes: known.classes,
+            vectors: known.vectors,
             ways,
             control,
             live,

@@ -150,13 +150,12 @@ impl Lower<'_> {
 
     /// Variables for the registers of a group.
     pub(super) fn new_set(&mut self) -> Vec<Option<Kept>> {
-        let body = self.body;
         let registers = (0..self.register_types.len()).map(|at| {
             let register = RegId(at as u32);
             let ty = self.register_types[at];
             let class = self.lanes().plan.class(register);
             let kept = match class {
-                Class::Varying if crate::jit::spmd::in_vectors(body, register) => {
+                Class::Varying if self.lanes().plan.vectors[at] => {
                     let ty = vector_of(ty);
                     let count = self.width() / ty.lane_count() as usize;
                     Kept::Vectors((0..count).map(|_| self.b.declare_var(ty)).collect())
