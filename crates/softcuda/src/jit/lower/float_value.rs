@@ -153,7 +153,9 @@ pub(crate) fn number_like(l: &mut Lower<'_>, like: Value, number: i64) -> Value 
     let element = ty.lane_type();
     // Cranelift wants constants without bits beyond their type.
     let shift = 64 - element.bits();
-    let number = l.b.ins().iconst(element, ((number as u64) << shift >> shift) as i64);
+    let number =
+        l.b.ins()
+            .iconst(element, ((number as u64) << shift >> shift) as i64);
     match ty.is_vector() {
         true => l.b.ins().splat(ty, number),
         false => number,

@@ -27,6 +27,7 @@ mod paces;
 mod passes;
 mod refusals;
 mod rounds;
+mod shorts;
 mod special;
 mod spins;
 mod stacks;

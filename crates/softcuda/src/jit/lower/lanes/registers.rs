@@ -39,7 +39,12 @@ impl Lower<'_> {
     }
 
     /// The low bits of the words of a vector, extended by their sign or by zeros.
-    pub(in crate::jit::lower) fn extended(&mut self, words: Value, bits: u32, signed: bool) -> Value {
+    pub(in crate::jit::lower) fn extended(
+        &mut self,
+        words: Value,
+        bits: u32,
+        signed: bool,
+    ) -> Value {
         match (bits, signed) {
             (32.., _) => words,
             (_, true) => {

@@ -222,11 +222,7 @@ impl Lower<'_> {
         at: i32,
         vectors: usize,
     ) -> Option<Vec<Value>> {
-        let (flags, signed, short) = (
-            MemFlags::trusted(),
-            is_signed(ty),
-            self.is_short(register),
-        );
+        let (flags, signed, short) = (MemFlags::trusted(), is_signed(ty), self.is_short(register));
         let mut words = vec![];
         match value_type(ty) {
             types::I16 => {

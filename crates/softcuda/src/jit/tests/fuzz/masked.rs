@@ -193,9 +193,10 @@ impl Writer<'_> {
         if self.wild && self.below(4) == 0 {
             self.wild = false;
             let who = self.below((self.threads() * BLOCKS) as usize);
+            // Far below, and not near: there lies the memory of other cases.
             let far = [
                 most as i64,
-                -5000,
+                -0x1000_0000,
                 0x1000_0000,
                 0x4000_0000,
                 -0x8000_0000,
