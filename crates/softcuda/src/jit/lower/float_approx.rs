@@ -94,8 +94,9 @@ impl Operation for Approximate {
 
     fn vectorizes(&self) -> bool {
         let function = match self.function {
-            Function::Ex2 | Function::Lg2 => host_has_fma(),
-            function => function == Function::Rsqrt,
+            Function::RsqrtHigh | Function::RcpHigh => false,
+            Function::Rsqrt => true,
+            _ => host_has_fma(),
         };
         function && self.ty == Type::F32
     }
@@ -119,11 +120,11 @@ impl Operation for Approximate {
 impl Approximate {
     fn value(&self, l: &mut Lower<'_>, value: Value) -> Value {
         let function: &'static RuntimeFn = match self.function {
-            Function::Sin => &approx::SIN_F32,
-            Function::Cos => &approx::COS_F32,
+            Function::Sin => return l.sine(value),
+            Function::Cos => return l.cosine(value),
+            Function::Tanh => return l.hyperbolic_tangent(value),
             Function::Lg2 => return l.logarithm_to_2(value),
             Function::Ex2 => return l.power_of_2(value),
-            Function::Tanh => &approx::TANH_F32,
             Function::RsqrtHigh => &approx::RSQRT_HIGH_F64,
             Function::RcpHigh => &approx::RCP_HIGH_F64,
             Function::Rsqrt if self.ty == Type::F64 => &approx::RSQRT_F64,

@@ -137,11 +137,11 @@ impl Lower<'_> {
         self.select(number, logarithm, nan)
     }
 
-    fn single(&mut self, value: f32) -> Value {
+    pub(super) fn single(&mut self, value: f32) -> Value {
         const_f32(self, value.to_bits())
     }
 
-    fn polynomial(&mut self, x: Value, coefficients: &[f32]) -> Value {
+    pub(super) fn polynomial(&mut self, x: Value, coefficients: &[f32]) -> Value {
         let mut coefficients = coefficients.iter().rev();
         let highest = coefficients.next().expect("a polynomial has coefficients");
         let mut sum = self.single(*highest);

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::Lower;
 use super::convert::format_of;
+use super::float::host_has_fma;
 use super::float_modifiers::{Flag, Modifiers};
 use super::float_sign::{extremum, relu, xor_sign};
 use super::float_value::{
@@ -23,7 +24,7 @@ use super::float_value::{
     halves, narrow, number_like, pair, saturate, widen,
 };
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
-use crate::jit::runtime::{approx, half};
+use crate::jit::runtime::half;
 
 const TYPES: [Type; 4] = [Type::F16, Type::Bf16, Type::F16x2, Type::Bf16x2];
 
@@ -131,7 +132,10 @@ impl Operation for Half {
     }
 
     fn vectorizes(&self) -> bool {
-        !matches!(self.op, Op::Ex2 | Op::Tanh) && !self.modifiers.has(Flag::Xorsign)
+        match self.op {
+            Op::Ex2 | Op::Tanh => host_has_fma(),
+            _ => !self.modifiers.has(Flag::Xorsign),
+        }
     }
 
     fn vectorizes_short(&self) -> bool {
@@ -185,7 +189,7 @@ impl Half {
             Op::Sub => l.b.ins().fsub(wide[0], wide[1]),
             Op::Mul => l.b.ins().fmul(wide[0], wide[1]),
             Op::Ex2 => l.power_of_2(wide[0]),
-            Op::Tanh => l.call_value(&approx::TANH_F32, &wide),
+            Op::Tanh => l.hyperbolic_tangent(wide[0]),
             Op::Min | Op::Max => self.extremum(l, wide[0], wide[1]),
             Op::Neg | Op::Abs => unreachable!("dealt with above"),
         };

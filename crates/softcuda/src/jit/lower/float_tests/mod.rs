@@ -2,6 +2,7 @@
 //! way: the processor's own rounding modes, integer arithmetic, the pseudocode of the PTX
 //! documentation.
 
+mod angles;
 mod compare;
 mod convert;
 mod forms;
