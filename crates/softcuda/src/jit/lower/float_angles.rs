@@ -22,13 +22,7 @@ const PART: f32 = std::f32::consts::FRAC_1_PI * 0.5;
 const ROUND: f32 = 12_582_912.0;
 
 /// tanh(x) / x in x^2, for |x| <= 1/2: its values at Chebyshev's points.
-const TANGENTS: [f32; 5] = [
-    1.0,
-    -0.333_330_7,
-    0.133_247_5,
-    -0.052_984_24,
-    0.017_131_344,
-];
+const TANGENTS: [f32; 5] = [1.0, -0.333_330_7, 0.133_247_5, -0.052_984_24, 0.017_131_344];
 /// 2 / ln(2).
 const DOUBLED: f32 = 2.0 * std::f32::consts::LOG2_E;
 
