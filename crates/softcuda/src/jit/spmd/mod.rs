@@ -10,6 +10,8 @@
 //! | affine | the first thread's value; each next one has a fixed amount more |
 //! | varying | a value for each thread: vectors, or as many scalars |
 //!
+//! In vectors, values of 16 bits lie in words, whose upper halves are zero.
+//!
 //! Where threads do not agree at a branch over few steps, the group does these by masks, see
 //! [`Masked`]; or, in a body that waits, one thread after the other does them, see [`Apart`]. At
 //! other branches they part: each goes on by itself, in the compiled code of one thread, to where
