@@ -55,10 +55,12 @@ def softcuda() -> dict[str, dict]:
         elif tables[-1] and not line.startswith("|"):
             tables.append([])
     work, starts = (table[1:] for table in tables[:2])
-    return {
-        kernel: {"work": name, "later": milliseconds(later), "compile": milliseconds(compile)}
-        for (name, later, *_), (kernel, compile, *_) in zip(work, starts, strict=True)
-    }
+    found = {}
+    for (name, later, *_), (kernel, compile, *_) in zip(work, starts, strict=True):
+        # A kernel's first row; another one may run it in other blocks.
+        row = {"work": name, "later": milliseconds(later), "compile": milliseconds(compile)}
+        found.setdefault(kernel, row)
+    return found
 
 
 def pocl(python: pathlib.Path) -> dict:
