@@ -10,7 +10,8 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::Lower;
 use super::float::fma;
-use super::float_value::{bits, flush_f32, from_bits, zero_of_sign};
+use super::float_powers::ROUND;
+use super::float_value::{bits, flush_f32, from_bits, number_like, zero_of_sign};
 
 /// sin(2 pi r) / r in r^2, for |r| <= 1/4: its values at Chebyshev's points, less [`TURN`].
 const SINES: [f32; 5] = [-2.018_74e-7, -41.341_68, 81.602_48, -76.581_17, 39.759_827];
@@ -18,8 +19,6 @@ const SINES: [f32; 5] = [-2.018_74e-7, -41.341_68, 81.602_48, -76.581_17, 39.759
 const TURN: f32 = std::f32::consts::TAU;
 /// 1 / (2 pi).
 const PART: f32 = std::f32::consts::FRAC_1_PI * 0.5;
-/// Added to a small number, leaves its nearest integer in the lowest bits.
-const ROUND: f32 = 12_582_912.0;
 
 /// tanh(x) / x in x^2, for |x| <= 1/2: its values at Chebyshev's points.
 const TANGENTS: [f32; 5] = [1.0, -0.333_330_7, 0.133_247_5, -0.052_984_24, 0.017_131_344];
@@ -89,7 +88,7 @@ impl Lower<'_> {
         );
         let away = self.b.ins().bor(above, below);
         let all = bits(self, nearest);
-        let one = super::float_value::number_like(self, all, 1);
+        let one = number_like(self, all, 1);
         let nearer = self.b.ins().isub(all, one);
         let nearer = from_bits(self, nearer);
         let turns = self.select(away, nearer, nearest);

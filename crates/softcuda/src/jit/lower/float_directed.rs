@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::Lower;
 use super::float::host_has_fma;
-use super::float_value::const_f64;
+use super::float_value::{bits, const_f64, from_bits};
 use crate::jit::runtime::float::Rounding;
 
 /// A rounded sum, and on which side of the exact one it lies.
@@ -71,7 +71,7 @@ impl Lower<'_> {
         };
         // Negative where the nearest is beyond the exact result.
         let beyond = self.b.ins().fma(a, b, apart);
-        let [beyond, bits] = [beyond, nearest].map(|value| self.bits_of(value));
+        let [beyond, bits] = [beyond, nearest].map(|value| bits(self, value));
         let [beyond, negative] = [beyond, bits].map(|bits| self.b.ins().sshr_imm(bits, 31));
         // One less in magnitude, or one more: down if positive, up if negative.
         let less = match up {
@@ -81,7 +81,7 @@ impl Lower<'_> {
         let by = self.b.ins().bxor(beyond, less);
         let by = self.b.ins().isub(by, less);
         let moved = self.b.ins().iadd(bits, by);
-        let single = self.single_of(moved);
+        let single = from_bits(self, moved);
         self.b.ins().jump(next, &[single.into()]);
         self.enter(next);
         result
@@ -118,11 +118,11 @@ impl Lower<'_> {
                 }
             }
         };
-        let bits = self.bits_of(single);
+        let all = bits(self, single);
         let zero = self.word(0);
         let one = self.word(1);
         // All ones in what is negative.
-        let negative = self.b.ins().sshr_imm(bits, 31);
+        let negative = self.b.ins().sshr_imm(all, 31);
         // To the next single of greater or of lesser magnitude.
         let (moves, by) = match mode {
             Rounding::Down => {
@@ -131,41 +131,41 @@ impl Lower<'_> {
             }
             Rounding::Up => (below, self.b.ins().bor(negative, one)),
             _ => {
-                let negative = self.b.ins().icmp(IntCC::SignedLessThan, bits, zero);
+                let negative = self.b.ins().icmp(IntCC::SignedLessThan, all, zero);
                 (self.select_mask(negative, below, above), self.word(-1))
             }
         };
-        let moved = self.b.ins().iadd(bits, by);
-        let mut bits = self.select(moves, moved, bits);
+        let moved = self.b.ins().iadd(all, by);
+        let mut all = self.select(moves, moved, all);
         if let (Rounding::Down, Some(c)) = (mode, c) {
-            let magnitude = self.b.ins().ishl_imm(bits, 1);
+            let magnitude = self.b.ins().ishl_imm(all, 1);
             let nothing = self.b.ins().icmp(IntCC::Equal, magnitude, zero);
             let any = self.any(nothing);
-            let ty = self.b.func.dfg.value_type(bits);
+            let ty = self.b.func.dfg.value_type(all);
             let (seldom, next) = (self.cold_block(), self.fresh_block());
             let result = self.b.append_block_param(next, ty);
-            self.b.ins().brif(any, seldom, &[], next, &[bits.into()]);
+            self.b.ins().brif(any, seldom, &[], next, &[all.into()]);
             self.enter(seldom);
             // Zero is negative unless both terms are positive zeros.
             let product = match b {
                 Some(b) => {
-                    let (a, b) = (self.bits_of(a), self.bits_of(b));
+                    let (a, b) = (bits(self, a), bits(self, b));
                     self.b.ins().bxor(a, b)
                 }
-                None => self.bits_of(a),
+                None => bits(self, a),
             };
-            let c = self.bits_of(c);
+            let c = bits(self, c);
             let either = self.b.ins().bor(product, c);
             let sign = self.word(i64::from(i32::MIN));
             let sign = self.b.ins().band(either, sign);
             let exact = self.neither(above, below);
             let nothing = self.b.ins().band(nothing, exact);
-            let signed = self.select(nothing, sign, bits);
+            let signed = self.select(nothing, sign, all);
             self.b.ins().jump(next, &[signed.into()]);
             self.enter(next);
-            bits = result;
+            all = result;
         }
-        self.single_of(bits)
+        from_bits(self, all)
     }
 
     /// Of doubles that are singles.

@@ -4,11 +4,11 @@
 //! form of a kernel.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::Lower;
 use super::float::fma;
-use super::float_value::const_f32;
+use super::float_value::{bits, const_f32, from_bits};
 
 /// 2^x for |x| <= 1/2, from the lowest power of x: its values at Chebyshev's points.
 const POWERS: [f32; 7] = [
@@ -36,7 +36,7 @@ const FAR: f32 = 252.0;
 const LEAST: f32 = -126.0;
 const MOST: f32 = 128.0;
 /// Added to a small number, leaves its nearest integer in the lowest bits.
-const ROUND: f32 = 12_582_912.0;
+pub(super) const ROUND: f32 = 12_582_912.0;
 /// The bits of the root of 1/2.
 const ROOT: u32 = 0x3f35_04f3;
 
@@ -46,10 +46,10 @@ impl Lower<'_> {
         let within = self.limited(x, LEAST, MOST);
         let (power, sum) = self.power_of_fraction(within);
         // Into the exponent: 2^128 is 1 there, and becomes infinite.
-        let [sum, power] = [sum, power].map(|value| self.bits_of(value));
+        let [sum, power] = [sum, power].map(|value| bits(self, value));
         let exponent = self.b.ins().ishl_imm(sum, 23);
         let power = self.b.ins().iadd(power, exponent);
-        let power = self.single_of(power);
+        let power = from_bits(self, power);
         let (least, zero) = (self.single(LEAST), self.single(0.0));
         let nothing = self.b.ins().fcmp(FloatCC::LessThan, x, least);
         let power = self.select(nothing, zero, power);
@@ -63,7 +63,7 @@ impl Lower<'_> {
         let (power, sum) = self.power_of_fraction(x);
         // Two steps reach the subnormals and the infinite.
         let round = self.single(ROUND);
-        let (sum, round) = (self.bits_of(sum), self.bits_of(round));
+        let (sum, round) = (bits(self, sum), bits(self, round));
         let exponent = self.b.ins().isub(sum, round);
         let half = self.b.ins().sshr_imm(exponent, 1);
         let rest = self.b.ins().isub(exponent, half);
@@ -71,7 +71,7 @@ impl Lower<'_> {
             let bias = self.word(127);
             let biased = self.b.ins().iadd(exponent, bias);
             let bits = self.b.ins().ishl_imm(biased, 23);
-            self.single_of(bits)
+            from_bits(self, bits)
         });
         let power = self.b.ins().fmul(power, half);
         self.b.ins().fmul(power, rest)
@@ -107,13 +107,13 @@ impl Lower<'_> {
         let less = self.single(-23.0);
         let correction = self.select(small, less, zero);
         // The number is 2^exponent times `mantissa`, which is between the roots of 1/2 and 2.
-        let bits = self.bits_of(scaled);
+        let bits = bits(self, scaled);
         let root = self.word(i64::from(ROOT));
         let above = self.b.ins().isub(bits, root);
         let exponent = self.b.ins().sshr_imm(above, 23);
         let shifted = self.b.ins().ishl_imm(exponent, 23);
         let mantissa = self.b.ins().isub(bits, shifted);
-        let mantissa = self.single_of(mantissa);
+        let mantissa = from_bits(self, mantissa);
         let float = self.b.func.dfg.value_type(x);
         let exponent = self.b.ins().fcvt_from_sint(float, exponent);
         let exponent = self.b.ins().fadd(exponent, correction);
@@ -150,21 +150,5 @@ impl Lower<'_> {
             sum = fma(self, sum, x, coefficient);
         }
         sum
-    }
-
-    /// The bits of a single, or of a vector of them.
-    pub(super) fn bits_of(&mut self, value: Value) -> Value {
-        match self.in_vectors() {
-            true => self.as_vector(value, types::I32X4),
-            false => self.b.ins().bitcast(types::I32, MemFlags::new(), value),
-        }
-    }
-
-    /// The other way round.
-    pub(super) fn single_of(&mut self, bits: Value) -> Value {
-        match self.in_vectors() {
-            true => self.as_vector(bits, types::F32X4),
-            false => self.b.ins().bitcast(types::F32, MemFlags::new(), bits),
-        }
     }
 }

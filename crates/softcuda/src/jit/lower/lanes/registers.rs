@@ -70,11 +70,10 @@ impl Lower<'_> {
 
     /// Puts an integer into a destination: in vectors, one of 16 bits without what is above them.
     pub(in crate::jit::lower) fn write_number(&mut self, arg: &Arg, ty: Type, value: Value) {
-        let value = match self.in_vectors() && value_type(ty) == types::I16 {
-            true => self.extended(value, 16, false),
-            false => value,
-        };
-        self.write(arg, ty, value);
+        match self.in_vectors() {
+            true => self.write_word(arg, value),
+            false => self.write(arg, ty, value),
+        }
     }
 
     /// Puts the words of a vector into a destination, or the low halves where it has 16 bits.
