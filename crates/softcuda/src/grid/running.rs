@@ -29,10 +29,15 @@ pub(crate) struct Running<'a> {
     pub slept: AtomicU64,
     /// Clusters, or blocks where there are no clusters.
     units: u64,
-    next: AtomicU64,
+    next: Next,
     stop: AtomicBool,
     fault: Mutex<Option<Fault>>,
 }
+
+/// The next unit to start. Workers write it for each of theirs, so nothing else, which they read
+/// meanwhile, lies in its cache line or the one beside it.
+#[repr(align(128))]
+struct Next(AtomicU64);
 
 impl<'a> Running<'a> {
     /// The launch, of which nothing has started.
@@ -50,7 +55,7 @@ impl<'a> Running<'a> {
             output: Output::default(),
             slept: AtomicU64::new(0),
             units: volume(launch.grid) / volume(launch.cluster).max(1),
-            next: AtomicU64::new(0),
+            next: Next(AtomicU64::new(0)),
             stop: AtomicBool::new(false),
             fault: Mutex::new(None),
         }
@@ -64,16 +69,17 @@ impl<'a> Running<'a> {
     /// The next `count` units to start, in order of their linear index; fewer at the end, none
     /// after it or after a fault.
     pub fn take(&self, count: u64) -> std::ops::Range<u64> {
-        if self.stopped() || self.next.load(Ordering::Relaxed) >= self.units {
+        if self.stopped() {
             return 0..0;
         }
-        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        let first = self.next.0.fetch_add(count, Ordering::Relaxed);
         first.min(self.units)..first.saturating_add(count).min(self.units)
     }
 
     /// Units that have not been taken.
     pub fn left(&self) -> u64 {
-        self.units.saturating_sub(self.next.load(Ordering::Relaxed))
+        self.units
+            .saturating_sub(self.next.0.load(Ordering::Relaxed))
     }
 
     /// A fault happened: every thread is to end.

@@ -16,7 +16,7 @@ use super::{Element, Product, Words, place_of_sum};
 
 /// Powers of two of factors, from the least to the greatest: products of them, and these cut, stay
 /// in the range of a single.
-const POWERS: RangeInclusive<i32> = -30..=30;
+pub(super) const POWERS: RangeInclusive<i32> = -30..=30;
 /// The greatest factor that cuts a product, as a power of two: what is cut by more is zero.
 const MOST_CUT: i32 = DIGITS - 2 * *POWERS.start();
 

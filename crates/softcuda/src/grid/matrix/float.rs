@@ -9,6 +9,8 @@
 //! | `.e4m3`, `.e5m2` | these become halves; a sum from zero of the products of the first two bytes of each register, then that and the products of the others, and at last `C` added in the type of `D` |
 //! | `.f64` | `fma` after `fma`, in the order of the columns of `A`. Of several NaNs that of `B` stays, else that of `C`, else that of `A` |
 
+#[cfg(target_arch = "x86_64")]
+use super::avx2;
 use super::dense;
 use super::group::GroupProduct;
 use super::sparse::Columns;
@@ -389,75 +391,110 @@ pub(super) fn cut(digits: f32, power: i32) -> i32 {
 }
 
 /// Tiles of a warp of a warpgroup, which have the same rows of `A`.
-pub(super) struct Group {
+pub(super) struct Group<'a> {
     product: GroupProduct,
-    factors: Factors,
-    /// The rows are finite.
-    finite: bool,
-    /// The rows, where most sums are computed in another way.
-    dense: Option<dense::Rows>,
+    /// The bits of the elements of the rows, of which so many are there.
+    rows: &'a [[u32; 32]; 16],
+    count: usize,
+    places: Columns,
+    /// How most sums are computed.
+    fast: Fast,
+    /// The rows, and whether they are finite, once a sum is computed in the general way.
+    general: Option<(Factors, bool)>,
 }
 
-impl Group {
+/// Ways to compute the sums of a warpgroup, in which not all can be.
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack")]
+enum Fast {
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Group),
+    Dense(dense::Rows),
+    None,
+}
+
+impl Fast {
+    fn of(product: GroupProduct, rows: &[[u32; 32]; 16]) -> Fast {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(group) = avx2::Group::of(product, rows) {
+            return Fast::Avx2(group);
+        }
+        dense::Rows::of(product, rows).map_or(Fast::None, Fast::Dense)
+    }
+}
+
+impl<'a> Group<'a> {
     /// Of rows, of which so many elements are there, given by their bits.
     pub fn new(
         product: GroupProduct,
-        rows: &[[u32; 32]; 16],
+        rows: &'a [[u32; 32]; 16],
         count: usize,
         places: Columns,
-    ) -> Group {
-        let of_bytes = product.elements[0].is_fp8();
-        let mut factors = Factors {
-            a: Numbers::new(),
-            b: Numbers::new(),
-            places,
-            count,
-            digits: if of_bytes { DIGITS_OF_BYTES } else { DIGITS },
-            finite: false,
-        };
-        for (row, bits) in rows.iter().enumerate() {
-            for (at, bits) in bits[..count].iter().enumerate() {
-                let number = Number::of_element(product.elements[0], *bits);
-                factors.a.set(row, at, number.signed(product.negated[0]));
-            }
-        }
-        let finite = factors.a.is_finite();
+    ) -> Group<'a> {
         Group {
             product,
-            factors,
-            finite,
-            dense: dense::Rows::of(product, rows),
+            rows,
+            count,
+            places,
+            fast: Fast::of(product, rows),
+            general: None,
         }
     }
 
     /// Computes all sums in the general way.
     #[cfg(test)]
-    pub fn without_dense(&mut self) -> &mut Group {
-        self.dense = None;
+    pub fn without_dense(&mut self) -> &mut Group<'a> {
+        self.fast = Fast::None;
         self
+    }
+
+    /// The rows as factors, without columns.
+    fn factors(&self) -> (Factors, bool) {
+        let of_bytes = self.product.elements[0].is_fp8();
+        let mut factors = Factors {
+            a: Numbers::new(),
+            b: Numbers::new(),
+            places: self.places,
+            count: self.count,
+            digits: if of_bytes { DIGITS_OF_BYTES } else { DIGITS },
+            finite: false,
+        };
+        for (row, bits) in self.rows.iter().enumerate() {
+            for (at, bits) in bits[..self.count].iter().enumerate() {
+                let number = Number::of_element(self.product.elements[0], *bits);
+                let number = number.signed(self.product.negated[0]);
+                factors.a.set(row, at, number);
+            }
+        }
+        let finite = factors.a.is_finite();
+        (factors, finite)
     }
 
     /// Adds the products with these columns to what is there.
     #[inline(always)]
     pub fn tile(&mut self, columns: &[[u32; 64]; 8], sums: &mut [Words]) {
         let (product, depth) = (self.product, self.product.depth() as usize);
-        let dense = self.dense.as_ref();
-        if dense.is_some_and(|rows| rows.tile(product, columns, sums).is_some()) {
+        let computed = match &self.fast {
+            #[cfg(target_arch = "x86_64")]
+            Fast::Avx2(group) => group.tile(columns, sums),
+            Fast::Dense(rows) => rows.tile(product, columns, sums),
+            Fast::None => None,
+        };
+        if computed.is_some() {
             return;
         }
+        let (mut factors, finite) = self.general.take().unwrap_or_else(|| self.factors());
         for (column, bits) in columns.iter().enumerate() {
             for (at, bits) in bits[..depth].iter().enumerate() {
                 let number = Number::of_element(product.elements[1], *bits);
-                self.factors
-                    .b
-                    .set(at, column, number.signed(product.negated[1]));
+                let number = number.signed(product.negated[1]);
+                factors.b.set(at, column, number);
             }
         }
-        self.factors.finite = self.finite && self.factors.b.is_finite();
+        factors.finite = finite && factors.b.is_finite();
         for row in 0..16 {
             let of_c = row_of(product.half, sums, row);
             let summands = of_c.map(|bits| summand(product.half, bits));
-            let totals = self.factors.sums(row, &summands, |_| true);
+            let totals = factors.sums(row, &summands, |_| true);
             for (column, total) in totals.iter().enumerate() {
                 let (lane, register) = place_of_sum(row, column);
                 if product.half {
@@ -465,13 +502,14 @@ impl Group {
                     let shift = 16 * (register % 2);
                     *word = *word & !(0xffff << shift) | u32::from(total.half()) << shift;
                 } else {
-                    sums[register][lane] = match self.factors.digits {
+                    sums[register][lane] = match factors.digits {
                         DIGITS_OF_BYTES => total.single_of(DIGITS_OF_BYTES),
                         _ => total.single(),
                     };
                 }
             }
         }
+        self.general = Some((factors, finite));
     }
 }
 

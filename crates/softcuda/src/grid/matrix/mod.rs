@@ -18,6 +18,8 @@
 //! rules of the metadata, and [`quads`] the shape of the first tensor cores, which has a layout of
 //! its own.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod dense;
 mod float;
 pub(crate) mod group;
@@ -228,6 +230,10 @@ impl Product {
     /// Computes what the lanes take, over what they brought.
     pub fn compute(self, words: &mut [Words]) {
         #[cfg(target_arch = "x86_64")]
+        if avx2::compute_over(self, words).is_some() {
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has what the function needs.
             return unsafe { self.compute_in_wide_vectors(words) };
@@ -295,6 +301,8 @@ impl Product {
             Element::F64 => float::doubles(self, a, b, c, d),
             element if element.is_integer() => integer::compute(self, a, b, c, metadata, d),
             element if element.is_fp8() => float::bytes(self, a, b, c, metadata, d),
+            #[cfg(target_arch = "x86_64")]
+            _ if avx2::compute(self, a, b, c, d).is_some() => {}
             _ if dense::compute(self, a, b, c, d).is_some() => {}
             _ => float::compute(self, a, b, c, metadata, d),
         }

@@ -4,6 +4,8 @@
 //! matrix, where its own two neighbours lie, row `lane / 4` and columns `2 (lane % 4)` and the
 //! next; where the matrix is transposed, one place for each of the two.
 
+use std::array;
+
 use super::Words;
 use crate::grid::warp::Meeting;
 
@@ -31,19 +33,25 @@ impl Rows {
 
     /// From the lower and upper words of addresses those that the lanes take.
     pub fn exchange(self, [lows, highs]: &[Words; 2]) -> impl Iterator<Item = [Words; 2]> {
-        (0..self.count as usize).map(move |at| {
+        let most = if self.turned { 8 } else { 4 };
+        (0..most.min(self.count as usize)).map(move |at| {
             let mut taken = [[0; 32]; 2];
             let [to_lows, to_highs] = &mut taken;
-            for lane in 0..32 {
-                let (from, offset) = match self.turned {
-                    false => (8 * at + lane / 4, 4 * (lane % 4)),
-                    true => (8 * (at / 2) + 2 * (lane % 4) + at % 2, 2 * (lane / 4)),
-                };
-                let low = lows[from % 32];
-                // A row starts at a multiple of its size, or no part of it can be accessed.
-                let misaligned = u32::from(low % 16 != 0);
-                to_lows[lane] = low | offset as u32 | misaligned;
-                to_highs[lane] = highs[from % 32];
+            // A row starts at a multiple of its size, or no part of it can be accessed.
+            let start = |row: usize| lows[row] | u32::from(lows[row] % 16 != 0);
+            let parts = to_lows.as_chunks_mut::<4>().0.iter_mut();
+            let parts = parts.zip(to_highs.as_chunks_mut::<4>().0);
+            if self.turned {
+                let from = array::from_fn(|n| 8 * (at / 2) + 2 * n + at % 2);
+                let (starts, above) = (from.map(start), from.map(|row| highs[row]));
+                for (row, (low, high)) in parts.enumerate() {
+                    (*low, *high) = (starts.map(|start| start | 2 * row as u32), above);
+                }
+            } else {
+                for (row, (low, high)) in (8 * at..).zip(parts) {
+                    let start = start(row);
+                    (*low, *high) = ([0, 4, 8, 12].map(|part| start | part), [highs[row]; 4]);
+                }
             }
             taken
         })

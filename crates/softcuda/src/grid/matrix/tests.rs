@@ -1,6 +1,8 @@
 //! What a product is of survives its code; `movmatrix` transposes. Results are compared with those
 //! of an H200 by the integration test `kernels`.
 
+#[cfg(target_arch = "x86_64")]
+use super::avx2;
 use super::group::GroupProduct;
 use super::{Element, Product, Tiles, Words, dense, float, sparse, transpose};
 
@@ -96,6 +98,8 @@ fn dense_sums_are_the_sums() {
     use Element::{Bf16, F16, Tf32};
     let mut noise = Noise(0x510f7);
     let mut fast = [0; 2];
+    #[cfg(target_arch = "x86_64")]
+    let mut faster = [0; 2];
     let shapes = [
         (F16, 8),
         (F16, 16),
@@ -131,9 +135,29 @@ fn dense_sums_are_the_sums() {
         float::compute(product, &a, &b, &c, &[], &mut wanted);
         let computed = dense::compute(product, &a, &b, &c, &mut got).is_some();
         fast[usize::from(computed)] += 1;
-        let wanted = if computed { wanted } else { vec![[0; 32]; d] };
-        assert_eq!(got, wanted, "{product:?}\n{a:x?}\n{b:x?}\n{c:x?}");
+        let expected = |computed| match computed {
+            true => wanted.clone(),
+            false => vec![[0; 32]; d],
+        };
+        assert_eq!(
+            got,
+            expected(computed),
+            "{product:?}\n{a:x?}\n{b:x?}\n{c:x?}"
+        );
+        #[cfg(target_arch = "x86_64")]
+        {
+            let mut got = vec![[0; 32]; d];
+            let computed = avx2::compute(product, &a, &b, &c, &mut got).is_some();
+            faster[usize::from(computed)] += 1;
+            assert_eq!(
+                got,
+                expected(computed),
+                "{product:?}\n{a:x?}\n{b:x?}\n{c:x?}"
+            );
+        }
     }
+    #[cfg(target_arch = "x86_64")]
+    assert!(!avx2::is_there() || faster[1] > 1000, "{faster:?}");
     assert!(fast[0] > 1000 && fast[1] > 3000, "{fast:?}");
 }
 
@@ -142,6 +166,8 @@ fn dense_sums_are_the_sums() {
 fn dense_sums_of_a_warpgroup_are_the_sums() {
     let mut noise = Noise(0x6709);
     let mut fast = [0; 2];
+    #[cfg(target_arch = "x86_64")]
+    let mut faster = [0; 2];
     for round in 0..6000 {
         let element = [Element::F16, Element::Bf16, Element::Tf32][round % 3];
         let spread = [2, 5, 12, 29, 60, 300][round / 3 % 6];
@@ -170,6 +196,19 @@ fn dense_sums_of_a_warpgroup_are_the_sums() {
         let mut wanted = before.clone();
         let mut plain = float::Group::new(product, &rows, count, places);
         plain.without_dense().tile(&columns, &mut wanted);
+        // Whichever way is taken.
+        let mut got = before.clone();
+        float::Group::new(product, &rows, count, places).tile(&columns, &mut got);
+        assert_eq!(got, wanted, "{product:?}\n{rows:x?}\n{columns:x?}");
+        #[cfg(target_arch = "x86_64")]
+        {
+            let group = avx2::Group::of(product, &rows);
+            let mut got = before.clone();
+            let computed = group.is_some_and(|group| group.tile(&columns, &mut got).is_some());
+            faster[usize::from(computed)] += 1;
+            let expected = if computed { &wanted } else { &before };
+            assert_eq!(&got, expected, "{product:?}\n{rows:x?}\n{columns:x?}");
+        }
         let mut got = before.clone();
         let dense = dense::Rows::of(product, &rows);
         let computed = dense.is_some_and(|dense| dense.tile(product, &columns, &mut got).is_some());
@@ -177,5 +216,7 @@ fn dense_sums_of_a_warpgroup_are_the_sums() {
         let wanted = if computed { wanted } else { before };
         assert_eq!(got, wanted, "{product:?}\n{rows:x?}\n{columns:x?}");
     }
+    #[cfg(target_arch = "x86_64")]
+    assert!(!avx2::is_there() || faster[1] > 1000, "{faster:?}");
     assert!(fast[0] > 1000 && fast[1] > 3000, "{fast:?}");
 }
