@@ -139,6 +139,18 @@ pub(crate) fn is_of_another(address: u64) -> bool {
     matches!(parts(address), (Some(0..16), _))
 }
 
+/// What is wrong with an access to shared memory that the block does not have.
+pub(crate) fn fault_of(address: u64, size: u64) -> FaultKind {
+    if !address.is_multiple_of(size) {
+        FaultKind::Misaligned
+    } else if is_of_another(address) {
+        // The device tells who reaches for another block without saying so.
+        FaultKind::IllegalInstruction
+    } else {
+        FaultKind::IllegalAddress
+    }
+}
+
 /// The generic addresses of blocks that are not there: no addresses of memory.
 const NOWHERE: u64 = 0x7fff << 48;
 

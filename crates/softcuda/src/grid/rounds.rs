@@ -23,7 +23,7 @@ use super::context::{BlockContext, CONTINUE, FAULTED, SUSPENDED, Status, Turn};
 use super::launch::FaultKind;
 use super::poll::{BUDGET, TURNS};
 use super::running::fault;
-use super::warp::{Polls, Selectors, Tile, Warp, each, outside_of_shared};
+use super::warp::{Polls, Selectors, Tile, Warp, each};
 use crate::jit::runtime::runtime;
 use crate::jit::spmd::WIDTH;
 
@@ -342,10 +342,10 @@ impl Block {
             if stands == ENDED {
                 self.events.set(self.events.get() + 1);
                 self.leave_together(index, lanes);
-                if self.warps()[index].read_outside() {
-                    return outside_of_shared(self, context, 32 * index as u32);
+                match self.warps()[index].read_outside(self, context) {
+                    CONTINUE => continue,
+                    faulted => return faulted,
                 }
-                continue;
             }
             // SAFETY: the caller vouches for it; numbers count from 1.
             let wait = unsafe { *waits.add(stands as usize - 1) };
@@ -365,10 +365,7 @@ impl Block {
                 None => {
                     let warp = &self.warps()[index];
                     warp.at_operation(lanes, wait);
-                    match warp.read_outside() {
-                        true => outside_of_shared(self, context, 32 * index as u32),
-                        false => CONTINUE,
-                    }
+                    warp.read_outside(self, context)
                 }
             };
             if status != CONTINUE {

@@ -11,10 +11,11 @@ use std::cell::Cell;
 use std::mem::offset_of;
 
 use super::block::{Block, linear_of, suspend, thread_of};
+use super::cluster::fault_of;
 use super::context::{BlockContext, CONTINUE, FAULTED, Status, ThreadContext};
 use super::launch::FaultKind;
 use super::matrix::group::{GroupProduct, Shared};
-use super::matrix::rows::Rows;
+use super::matrix::rows::{How, Rows};
 use super::matrix::{self, Product};
 use super::rounds::START;
 use super::running::fault;
@@ -205,6 +206,17 @@ struct Group {
     arrived: u32,
 }
 
+/// What an operation was to read of shared memory that the block does not have.
+#[derive(Clone, Copy, Default)]
+enum Outside {
+    #[default]
+    Nothing,
+    /// What a descriptor names.
+    Descriptor,
+    /// A lane's part of a row.
+    Row { lane: u8, address: u64, size: u8 },
+}
+
 /// A warp of a resident block.
 pub(super) struct Warp {
     /// Lanes that can run.
@@ -223,8 +235,8 @@ pub(super) struct Warp {
     /// Its number in the block, and the block's shared memory.
     number: Cell<u32>,
     shared: Cell<Shared>,
-    /// An operation was to read shared memory that is not there.
-    outside: Cell<bool>,
+    /// What an operation was to read that is not there.
+    outside: Cell<Outside>,
     /// Null until the block is prepared for a launch.
     tile: Cell<*const Tile>,
 }
@@ -241,7 +253,7 @@ impl Default for Warp {
             open: Cell::new(0),
             number: Cell::new(0),
             shared: Cell::new(Shared::NONE),
-            outside: Cell::new(false),
+            outside: Cell::new(Outside::Nothing),
             tile: Cell::new(std::ptr::null()),
         }
     }
@@ -285,12 +297,30 @@ impl Warp {
     pub fn set_place(&mut self, number: u32, shared: Shared) {
         self.number.set(number);
         self.shared.set(shared);
-        self.outside.set(false);
+        self.outside.set(Outside::Nothing);
     }
 
-    /// Whether an operation was to read shared memory that is not there, since this was asked last.
-    pub fn read_outside(&self) -> bool {
-        self.outside.take()
+    /// The fault of a thread, if an operation was to read shared memory that the block does not
+    /// have since this was asked last.
+    pub fn read_outside(&self, owner: &Block, block: *mut BlockContext) -> Status {
+        let thread = |lane: u8| owner.context_of(32 * self.number.get() + u32::from(lane));
+        match self.outside.take() {
+            Outside::Nothing => CONTINUE,
+            Outside::Descriptor => {
+                let what =
+                    "the descriptor of a matrix names shared memory that the block does not have";
+                fault(thread(0), block, FaultKind::IllegalAddress, None, what)
+            }
+            Outside::Row {
+                lane,
+                address,
+                size,
+            } => {
+                let kind = fault_of(address, size.into());
+                let access = Some((address, size.into()));
+                fault(thread(lane), block, kind, access, "")
+            }
+        }
     }
 
     /// Fills what lies in its tile with a byte, but for the numbers of threads.
@@ -607,18 +637,46 @@ impl Warp {
         let words = unsafe { self.operands(product.brought(), lanes) };
         let (number, shared) = (self.number.get(), self.shared.get());
         if product.compute(number, words, &shared).is_none() {
-            self.outside.set(true);
+            self.outside.set(Outside::Descriptor);
         }
     }
 
-    /// Gives the lanes the addresses of their parts of rows.
+    /// Gives the lanes their parts of rows, or the addresses of these. What is not there is
+    /// remembered.
     fn tell_rows(&self, rows: Rows, lanes: u32) {
         // SAFETY: the kernel has this operation.
-        let words = unsafe { self.operands(2 * rows.count.max(1) as usize, lanes) };
-        let brought = [words[0], words[1]];
+        let words = unsafe { self.operands(rows.words(), lanes) };
+        let brought = rows.addresses(words);
+        if rows.how != How::Tell {
+            if rows.read(&brought, &self.shared.get(), words).is_none() {
+                self.outside.set(self.outside_of(rows, &brought, lanes));
+            }
+            return;
+        }
         for (to, taken) in words.chunks_mut(2).zip(rows.exchange(&brought)) {
             to.copy_from_slice(&taken);
         }
+    }
+
+    /// The first part of a row that one of these lanes cannot read.
+    fn outside_of(&self, rows: Rows, brought: &[matrix::Words; 2], lanes: u32) -> Outside {
+        let taken: Vec<_> = rows.exchange(brought).collect();
+        let parts = (0..32).filter(|lane| lanes >> lane & 1 != 0);
+        let parts = parts.flat_map(|lane| taken.iter().map(move |words| (lane, words)));
+        for (lane, [lows, highs]) in parts {
+            let address = u64::from(highs[lane]) << 32 | u64::from(lows[lane]);
+            let size = if rows.turned { 2 } else { 4 };
+            if !self.shared.get().has(address, size) {
+                let (lane, size) = (lane as u8, size as u8);
+                return Outside::Row {
+                    lane,
+                    address,
+                    size,
+                };
+            }
+        }
+        // Only lanes that are not there have such parts.
+        Outside::Nothing
     }
 
     /// A shuffle of all lanes with the same selectors over the whole warp.
@@ -708,13 +766,6 @@ pub(super) fn each(mut lanes: u32, mut then: impl FnMut(usize)) {
     }
 }
 
-/// The fault of a thread whose warp was to read shared memory that the block does not have.
-pub(super) fn outside_of_shared(owner: &Block, block: *mut BlockContext, linear: u32) -> Status {
-    let what = "the descriptor of a matrix names shared memory that the block does not have";
-    let thread = owner.context_of(linear);
-    fault(thread, block, FaultKind::IllegalAddress, None, what)
-}
-
 /// The predicate in the result of an operation that has one beside its value.
 pub(crate) const PREDICATE: u64 = 1 << 32;
 /// Where the status starts in the result of an operation.
@@ -759,10 +810,10 @@ runtime! {
             }
         }
         // The lane that completed the operation may be one that has ended since.
-        if warp.read_outside() {
-            return status(outside_of_shared(owner, block, linear / 32 * 32));
+        match warp.read_outside(owner, block) {
+            CONTINUE => warp.result(lane),
+            faulted => status(faulted),
         }
-        warp.result(lane)
     }
 }
 

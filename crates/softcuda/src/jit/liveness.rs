@@ -31,6 +31,8 @@ pub(crate) struct AtWait {
     pub store: Vec<RegId>,
     /// Those that may be read, or stored, before the next wait is over.
     pub load: Vec<RegId>,
+    /// The same of those who come to the wait: before it is over.
+    pub load_before: Vec<RegId>,
 }
 
 /// A set of registers.
@@ -123,6 +125,7 @@ pub(super) fn kept(body: &Body, steps: &[usize]) -> Option<Kept> {
                 live: registers(live),
                 store: registers(store),
                 load: registers(&load),
+                load_before: registers(&flow.at(*step, &wanted_in, wanted)),
             }
         })
         .collect();

@@ -406,8 +406,17 @@ fn set_row(sums: &mut [Words; 4], row: usize, values: __m256) {
     }
 }
 
+/// The transposed matrix of lines that lie in a register, one behind the other.
+pub(super) fn transpose(words: &Words) -> Words {
+    let lines = array::from_fn(|at| vector(line(words, at)));
+    // SAFETY: every processor of x86-64 has SSE2. Then both are 128 bytes of which all values are
+    // allowed.
+    unsafe { std::mem::transmute(transposed(lines)) }
+}
+
 /// Columns of eight lines.
-#[target_feature(enable = "avx2")]
+#[inline]
+#[target_feature(enable = "sse2")]
 fn transposed(lines: [__m128i; 8]) -> [__m128i; 8] {
     // Each time, the upper half of the lines goes between the lower ones, element by element.
     let interleaved = |lines: [__m128i; 8]| {

@@ -173,19 +173,38 @@ impl Shared {
     };
 
     /// # Safety
-    /// As long as this is used there are so many bytes, which other threads may write.
+    /// As long as this is used there are so many bytes, which other threads may write. They begin
+    /// at a multiple of 16.
     pub unsafe fn new(start: *const u8, size: usize) -> Shared {
         Shared { start, size }
     }
 
+    /// It has so many bytes at this address, which is a multiple of their number.
+    pub fn has(&self, address: u64, bytes: u64) -> bool {
+        let size = self.size as u64;
+        address.is_multiple_of(bytes) && address < size && size - address >= bytes
+    }
+
     /// The 16 bytes from a multiple of 16 on.
     #[inline(always)]
-    fn line(&self, at: usize) -> Option<[u8; LINE]> {
+    pub fn line(&self, at: usize) -> Option<[u8; LINE]> {
         let end = at.checked_add(LINE)?;
-        // SAFETY: they lie in the memory. That is never unmapped while a block runs, and a byte
-        // that another thread writes meanwhile is one that the program must not look at.
-        (end <= self.size)
-            .then(|| unsafe { self.start.add(at).cast::<[u8; LINE]>().read_volatile() })
+        debug_assert!(at.is_multiple_of(LINE));
+        if end > self.size {
+            return None;
+        }
+        // SAFETY: they lie in the memory, and are aligned as it is. It is never unmapped while a
+        // block runs, and a byte that another thread writes meanwhile is one that the program must
+        // not look at.
+        let halves: [u64; 2] = unsafe {
+            let start = self.start.add(at).cast::<u64>();
+            [start.read_volatile(), start.add(1).read_volatile()]
+        };
+        let mut line = [0; LINE];
+        for (to, half) in line.as_chunks_mut().0.iter_mut().zip(halves) {
+            *to = half.to_ne_bytes();
+        }
+        Some(line)
     }
 }
 

@@ -362,6 +362,14 @@ fn place_of_sum(row: usize, column: usize) -> (usize, usize) {
 /// The transposed matrix of 8 rows and 8 columns of 16 bits, of which each lane has two neighbours
 /// in a row: `movmatrix`.
 pub(crate) fn transpose(words: &Words) -> Words {
+    #[cfg(target_arch = "x86_64")]
+    return avx2::transpose(words);
+    #[cfg(not(target_arch = "x86_64"))]
+    transpose_anywhere(words)
+}
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn transpose_anywhere(words: &Words) -> Words {
     let element = |row: usize, column: usize| {
         let word = words[4 * row + column / 2];
         word >> (16 * (column % 2)) & 0xffff

@@ -2,39 +2,107 @@
 //!
 //! Lane `8 m + r` says where row `r` of matrix `m` is: 16 bytes in a row. Each lane takes, for each
 //! matrix, where its own two neighbours lie, row `lane / 4` and columns `2 (lane % 4)` and the
-//! next; where the matrix is transposed, one place for each of the two.
+//! next; where the matrix is transposed, one place for each of the two. From shared memory the rows
+//! are read at once, and each lane takes what lies there.
 
 use std::array;
 
 use super::Words;
+use super::group::Shared;
 use crate::grid::warp::Meeting;
 
-/// How many addresses each lane takes, and whether matrices are transposed.
+/// How many addresses each lane takes, or how many words of what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub count: u32,
+    /// Matrices are transposed.
     pub turned: bool,
+    pub how: How,
+}
+
+/// What lanes bring and take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// They tell each other addresses.
+    Tell,
+    /// The rows lie in shared memory, and are read at once: lanes take what is there.
+    Read,
+    /// The same, where a lane brings an address of 32 bits and what is added to it, with a sign.
+    ReadAt,
 }
 
 impl Rows {
     /// The kind that the operation has.
     pub fn kind(self) -> u32 {
-        (self.count << 1 | u32::from(self.turned)) << 8 | Meeting::Rows as u32
+        let code = self.count << 3 | (self.how as u32) << 1 | u32::from(self.turned);
+        code << 8 | Meeting::Rows as u32
     }
 
     /// What a kind says.
     pub fn of_kind(kind: u32) -> Rows {
         let code = kind >> 8;
         Rows {
-            count: code >> 1 & 0xf,
+            count: code >> 3 & 0xf,
             turned: code & 1 != 0,
+            how: match code >> 1 & 3 {
+                0 => How::Tell,
+                1 => How::Read,
+                _ => How::ReadAt,
+            },
         }
+    }
+
+    /// How many words a lane brings or takes.
+    pub fn words(self) -> usize {
+        let each = if self.how == How::Tell { 2 } else { 1 };
+        (each * self.count as usize).max(2)
+    }
+
+    /// The lower and upper words of the addresses that lanes bring.
+    pub fn addresses(self, brought: &[Words]) -> [Words; 2] {
+        let mut words = [brought[0], brought[1]];
+        if self.how == How::ReadAt {
+            for lane in 0..32 {
+                let more = i64::from(brought[1][lane] as i32);
+                let address = i64::from(brought[0][lane]).wrapping_add(more);
+                words[0][lane] = address as u32;
+                words[1][lane] = (address >> 32) as u32;
+            }
+        }
+        words
+    }
+
+    /// Reads the rows at these addresses. `None` if one is not there, which
+    /// is zero then.
+    pub fn read(self, [lows, highs]: &[Words; 2], shared: &Shared, to: &mut [Words]) -> Option<()> {
+        let mut all_there = true;
+        let lines = lows.as_chunks::<8>().0.iter().zip(highs.as_chunks::<8>().0);
+        for ((lows, highs), to) in lines.zip(to).take(self.count as usize) {
+            let mut matrix = [[0; 16]; 8];
+            for (row, line) in matrix.iter_mut().enumerate() {
+                let address = (highs[row] == 0 && lows[row] % 16 == 0).then_some(lows[row]);
+                match address.and_then(|address| shared.line(address as usize)) {
+                    Some(found) => *line = found,
+                    None => all_there = false,
+                }
+            }
+            // SAFETY: both are 128 bytes of which all values are allowed.
+            *to = unsafe { std::mem::transmute::<[[u8; 16]; 8], Words>(matrix) };
+            if self.turned {
+                *to = super::transpose(to);
+            }
+        }
+        all_there.then_some(())
     }
 
     /// From the lower and upper words of addresses those that the lanes take.
     pub fn exchange(self, [lows, highs]: &[Words; 2]) -> impl Iterator<Item = [Words; 2]> {
-        let most = if self.turned { 8 } else { 4 };
-        (0..most.min(self.count as usize)).map(move |at| {
+        let each = if self.turned { 2 } else { 1 };
+        let count = match self.how {
+            How::Tell => self.count as usize,
+            How::Read | How::ReadAt => each * self.count as usize,
+        };
+        (0..count.min(4 * each)).map(move |at| {
             let mut taken = [[0; 32]; 2];
             let [to_lows, to_highs] = &mut taken;
             // A row starts at a multiple of its size, or no part of it can be accessed.

@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
 use super::group::GroupProduct;
-use super::{Element, Product, Tiles, Words, dense, float, sparse, transpose};
+use super::{Element, Product, Tiles, Words, dense, float, sparse, transpose, transpose_anywhere};
 
 #[test]
 fn codes_say_all() {
@@ -45,6 +45,7 @@ fn rows_become_columns() {
         assert_eq!(word >> 16, element(column + 1, row));
     }
     assert_eq!(transpose(&transposed), matrix);
+    assert_eq!(transpose_anywhere(&matrix), transposed);
 }
 
 /// Numbers that look random.

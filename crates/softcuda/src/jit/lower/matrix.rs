@@ -6,7 +6,7 @@ use ptx::ast::{Immediate, Type};
 
 use super::Lower;
 use super::warp;
-use crate::grid::matrix::rows::Rows;
+use crate::grid::matrix::rows::{How, Rows};
 use crate::grid::matrix::{Element, Product, Tiles};
 use crate::grid::rounds::Wait;
 use crate::grid::warp::{LANE, MEET, Meeting, OPERANDS, STATUS_SHIFT, multiplication};
@@ -34,21 +34,34 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     }
 }
 
-/// Where the rows of matrices are, of which each lane says one.
+/// Where the rows of matrices are, of which each lane says one: or what is there.
 fn rows(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> {
+    let reads = r.eat("read");
     let turned = r.expect_any(&[("rows", false), ("trans", true)])?;
     let [to, address] = r.finish()?;
     let Arg::Vector(taken) = to else {
         return Err(r.invalid("takes a list".into()));
     };
+    let (how, brought) = match address {
+        Arg::Vector(parts) => (How::ReadAt, parts),
+        address if reads => (How::Read, vec![address]),
+        address => (How::Tell, vec![address]),
+    };
+    let of_address = if how == How::ReadAt {
+        Type::B32
+    } else {
+        Type::B64
+    };
+    let ty = if reads { Type::B32 } else { Type::B64 };
     Ok(Box::new(Exchange {
         kind: Rows {
             count: taken.len() as u32,
             turned,
+            how,
         }
         .kind(),
-        brought: vec![(address, Type::B64)],
-        taken: taken.into_iter().map(|arg| (arg, Type::B64)).collect(),
+        brought: brought.into_iter().map(|arg| (arg, of_address)).collect(),
+        taken: taken.into_iter().map(|arg| (arg, ty)).collect(),
     }))
 }
 

@@ -379,14 +379,19 @@ impl Lower<'_> {
 
     /// Where lanes go on at the heads of regions.
     fn resume_at_heads(&mut self, waits: usize) {
-        let heads: Vec<(usize, Vec<RegId>)> = match &self.lanes {
+        let heads = match &self.lanes {
             Some(lanes) => lanes.heads(),
             None => return,
         };
         let Some(rounds) = &self.rounds else {
             return;
         };
-        let resume = |((head, live), resume): ((usize, Vec<RegId>), &Block)| {
+        type Head = (usize, Option<usize>, Vec<RegId>);
+        let resume = |((head, wait, mut live), resume): (Head, &Block)| {
+            if let Some(wait) = wait {
+                let wanted = &rounds.kept[wait].load_before;
+                live.retain(|register| wanted.contains(register));
+            }
             let again = recompute::steps(self.body, &rounds.recomputed, &live);
             (head, *resume, rounds.places_of(&live), again)
         };

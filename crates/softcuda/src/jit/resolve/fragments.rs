@@ -133,6 +133,16 @@ impl Steps<'_, '_, '_> {
         })
     }
 
+    /// An address in a register of 32 bits, and the number that is added to it.
+    fn address_in_two(&self, arg: &Arg) -> Option<Vec<Arg>> {
+        let Arg::Address(base, offset) = arg else {
+            return None;
+        };
+        let offset = i32::try_from(*offset).ok()?;
+        let of_32_bits = self.type_of(base).map(Type::size) == Some(4);
+        of_32_bits.then(|| vec![(**base).clone(), number(offset as u32 as u64)])
+    }
+
     /// `ldmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 r, [p]`, and `stmatrix`, the other way
     /// round.
     fn rows(&mut self, modifiers: &[&str], args: &[Arg], load: bool) -> Result<(), Wrong> {
@@ -169,11 +179,23 @@ impl Steps<'_, '_, '_> {
         if list.len() != count || !list.iter().all(fits) {
             return Err(format!("takes {count} registers of 32 bits"));
         }
+        let how = if turned { "trans" } else { "rows" };
+        if load && !space.is_empty() {
+            let text = format!("{ROWS}.read.{how}");
+            let own = match self.address_in_two(address) {
+                Some(parts) => Arg::Vector(parts),
+                None => self.address(address)?,
+            };
+            self.step(&text, vec![Arg::Vector(list.clone()), own]);
+            return Ok(());
+        }
         let own = self.address(address)?;
         let each = if turned { 2 } else { 1 };
         let rows: Vec<Arg> = (0..count * each).map(|_| self.fresh(Type::U64)).collect();
-        let text = format!("{ROWS}.{}", if turned { "trans" } else { "rows" });
-        self.step(&text, vec![Arg::Vector(rows.clone()), own]);
+        self.step(
+            &format!("{ROWS}.{how}"),
+            vec![Arg::Vector(rows.clone()), own],
+        );
         if !load && space.is_empty() {
             // A load takes rows from anywhere, as an H200 does.
             for row in &rows {

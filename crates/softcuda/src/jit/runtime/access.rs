@@ -312,15 +312,14 @@ pub(super) fn check_window(
     length: u64,
     (at, size): (u64, u64),
 ) -> Result<(), Status> {
-    let kind = if !at.is_multiple_of(size) {
-        FaultKind::Misaligned
-    } else if at < length && length - at >= size {
+    let aligned = at.is_multiple_of(size);
+    if aligned && at < length && length - at >= size {
         return Ok(());
-    } else if window == Window::Shared && grid::cluster::is_of_another(at) {
-        // The device tells who reaches for another block without saying so.
-        FaultKind::IllegalInstruction
-    } else {
-        FaultKind::IllegalAddress
+    }
+    let kind = match window {
+        Window::Shared => grid::cluster::fault_of(at, size),
+        _ if aligned => FaultKind::IllegalAddress,
+        _ => FaultKind::Misaligned,
     };
     Err(fault_at(thread, block, kind, at, size))
 }

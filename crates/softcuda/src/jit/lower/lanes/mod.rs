@@ -128,6 +128,8 @@ pub(in crate::jit::lower) struct Lanes {
     /// By block of the plan: where the group's code begins, and where that of one thread does.
     group_blocks: Vec<Block>,
     thread_blocks: Vec<Option<Block>>,
+    /// By block of the plan, whether threads of a group that parted may stand there.
+    stands: Vec<bool>,
     /// By block of the plan, where threads join: they stop there.
     joins: Vec<bool>,
     /// `%tid.x` of the group's first thread.
@@ -371,6 +373,7 @@ impl Lower<'_> {
             bases: vec![[None; WIDEST]; self.groups.groups.len()],
             group_blocks: (0..count).map(|_| self.b.create_block()).collect(),
             thread_blocks: vec![None; count],
+            stands: vec![false; count],
             joins: vec![false; count],
             first: self.b.declare_var(types::I32),
             x: self.b.declare_var(types::I32),

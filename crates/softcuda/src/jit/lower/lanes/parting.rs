@@ -27,7 +27,7 @@ impl Lower<'_> {
         let landing = self.landing(join);
         let mut live: Vec<RegId> = vec![];
         for block in blocks {
-            self.thread_block(*block);
+            self.parts_at(*block);
             live.extend(&self.lanes().plan.live[*block]);
         }
         live.sort_unstable_by_key(|register| register.0);
@@ -37,7 +37,7 @@ impl Lower<'_> {
             self.leave_register(register);
         }
         if let Some(join) = join {
-            self.thread_block(join);
+            self.parts_at(join);
             self.lanes().joins[join] = true;
         }
         let slot = self.lanes().slot;
@@ -82,6 +82,12 @@ impl Lower<'_> {
         let begins = self.b.create_block();
         self.lanes().thread_blocks[block] = Some(begins);
         begins
+    }
+
+    /// Threads of a group that parted may stand at a block.
+    fn parts_at(&mut self, block: usize) {
+        self.thread_block(block);
+        self.lanes().stands[block] = true;
     }
 
     /// Where a register lies in the slot.
@@ -335,12 +341,10 @@ impl Lower<'_> {
         let from = self.in_slot(wide, 4);
         let stands = self.b.ins().load(types::I32, flags, from, STANDS);
         let nobody = self.cold_block();
-        let entries: Vec<(usize, Block)> = self
-            .lanes()
-            .thread_blocks
-            .iter()
-            .enumerate()
-            .filter_map(|(block, begins)| begins.map(|begins| (block, begins)))
+        let lanes = self.lanes();
+        let blocks = lanes.thread_blocks.iter().zip(&lanes.stands).enumerate();
+        let entries: Vec<(usize, Block)> = blocks
+            .filter_map(|(block, (begins, stands))| Some((block, begins.filter(|_| *stands)?)))
             .collect();
         let mut switch = Switch::new();
         let mut restores = vec![];

@@ -34,7 +34,7 @@ use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::program::Step;
 use crate::jit::recompute;
-use crate::jit::spmd::{Class, Exit, Pace, Target, WIDTH};
+use crate::jit::spmd::{Class, Exit, Pace, Region, Target, WIDTH};
 
 /// Lanes of a warp.
 pub(super) const LANES: i64 = 32;
@@ -129,9 +129,12 @@ pub(in crate::jit::lower) struct RegionBlocks {
 
 impl Lanes {
     /// The heads of regions, and what is live there.
-    pub fn heads(&self) -> Vec<(usize, Vec<RegId>)> {
-        let heads = self.plan.heads();
-        heads.map(|(head, live)| (head, live.to_vec())).collect()
+    pub fn heads(&self) -> Vec<(usize, Option<usize>, Vec<RegId>)> {
+        let regions = self.plan.regions.iter().flat_map(|all| &all.regions);
+        let wait = |region: &Region| region.wait.map(|(_, number)| number);
+        let heads = regions.map(|region| (wait(region), region.head));
+        let live = |head: usize| self.plan.live[head].clone();
+        heads.map(|(wait, head)| (head, wait, live(head))).collect()
     }
 }
 
