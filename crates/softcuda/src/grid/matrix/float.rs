@@ -399,8 +399,9 @@ pub(super) struct Group<'a> {
     places: Columns,
     /// How most sums are computed.
     fast: Fast,
-    /// The rows, and whether they are finite, once a sum is computed in the general way.
-    general: Option<(Factors, bool)>,
+    /// The rows, and whether they are finite, once a sum is computed in the general way. Not on the
+    /// stack, which may be nearly used up.
+    general: Option<Box<(Factors, bool)>>,
 }
 
 /// Ways to compute the sums of a warpgroup, in which not all can be.
@@ -448,9 +449,10 @@ impl<'a> Group<'a> {
     }
 
     /// The rows as factors, without columns.
-    fn factors(&self) -> (Factors, bool) {
+    #[inline(never)]
+    fn factors(&self) -> Box<(Factors, bool)> {
         let of_bytes = self.product.elements[0].is_fp8();
-        let mut factors = Factors {
+        let factors = Factors {
             a: Numbers::new(),
             b: Numbers::new(),
             places: self.places,
@@ -458,6 +460,8 @@ impl<'a> Group<'a> {
             digits: if of_bytes { DIGITS_OF_BYTES } else { DIGITS },
             finite: false,
         };
+        let mut general = Box::new((factors, false));
+        let (factors, finite) = &mut *general;
         for (row, bits) in self.rows.iter().enumerate() {
             for (at, bits) in bits[..self.count].iter().enumerate() {
                 let number = Number::of_element(self.product.elements[0], *bits);
@@ -465,8 +469,8 @@ impl<'a> Group<'a> {
                 factors.a.set(row, at, number);
             }
         }
-        let finite = factors.a.is_finite();
-        (factors, finite)
+        *finite = factors.a.is_finite();
+        general
     }
 
     /// Adds the products with these columns to what is there.
@@ -482,7 +486,8 @@ impl<'a> Group<'a> {
         if computed.is_some() {
             return;
         }
-        let (mut factors, finite) = self.general.take().unwrap_or_else(|| self.factors());
+        let mut general = self.general.take().unwrap_or_else(|| self.factors());
+        let (factors, finite) = &mut *general;
         for (column, bits) in columns.iter().enumerate() {
             for (at, bits) in bits[..depth].iter().enumerate() {
                 let number = Number::of_element(product.elements[1], *bits);
@@ -490,7 +495,7 @@ impl<'a> Group<'a> {
                 factors.b.set(at, column, number);
             }
         }
-        factors.finite = finite && factors.b.is_finite();
+        factors.finite = *finite && factors.b.is_finite();
         for row in 0..16 {
             let of_c = row_of(product.half, sums, row);
             let summands = of_c.map(|bits| summand(product.half, bits));
@@ -509,7 +514,7 @@ impl<'a> Group<'a> {
                 }
             }
         }
-        self.general = Some((factors, finite));
+        self.general = Some(general);
     }
 }
 

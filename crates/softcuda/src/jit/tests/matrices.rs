@@ -133,6 +133,78 @@ fn rows_that_are_not_there() {
     }
 }
 
+/// Of a row that is not there, the first thread that takes a part of it is blamed, and that part is
+/// named.
+#[test]
+fn who_takes_a_row_that_is_not_there() {
+    for form in FORMS {
+        for (trans, size) in [("", 4), (".trans", 2)] {
+            let fault = |bad: &str| {
+                let body = format!(
+                    "mad.lo.u32 %r3, %r1, 16, %r2; and.b32 %r8, %r1, 7; setp.{bad};
+                    @%p1 mad.lo.u32 %r3, %r1, 16, 0x10000;
+                    ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%r4, %r5, %r6, %r7}}, [%r3];
+                    st.global.b32 [%rd2], %r4; ret;"
+                );
+                let fault = run(form, &body, 32, &mut [0; 32]).expect_err(bad);
+                assert_eq!(fault.kind, FaultKind::IllegalAddress, "{body}");
+                (fault.thread, fault.access)
+            };
+            let taken_by = |lane: u32| {
+                let thread = match trans {
+                    "" => 4 * (lane % 8),
+                    _ => lane % 8 / 2,
+                };
+                let address = u64::from(0x10000 + 16 * lane);
+                (Some([thread, 0, 0]), Some((address, size)))
+            };
+            for lane in [0, 1, 7, 8, 15, 21, 30, 31] {
+                let bad = format!("eq.u32 %p1, %r1, {lane}");
+                assert_eq!(fault(&bad), taken_by(lane), "{form:?} {bad}");
+            }
+            // The last rows of all matrices: of the first of them, in the first matrix.
+            assert_eq!(fault("ge.u32 %p1, %r8, 5"), taken_by(5), "{form:?}");
+        }
+    }
+}
+
+/// Rows are where a register and a number say, and rows of threads that are not there do no harm.
+#[test]
+fn rows_at_a_distance() {
+    let fill = "mad.lo.u32 %r3, %r1, 16, %r2; add.u32 %r3, %r3, 1024; shl.b32 %r4, %r1, 2;
+        add.u32 %r5, %r4, 1; add.u32 %r6, %r4, 2; add.u32 %r7, %r4, 3;
+        st.shared.v4.b32 [%r3], {%r4, %r5, %r6, %r7}; bar.sync 0;
+        sub.u32 %r8, %r3, 48; add.u32 %r9, %r3, 32;
+        cvt.u64.u32 %rd5, %r3; sub.u64 %rd6, %rd5, 64;";
+    let element = |row: usize, column: usize| match column % 2 {
+        0 => (4 * row + column / 2) as u32,
+        _ => 0,
+    };
+    for form in FORMS {
+        for threads in [32, 16, 8] {
+            for address in ["%r3", "%r3+0", "%r8+48", "%r9+-32", "%rd5", "%rd6+64"] {
+                for turned in [false, true] {
+                    let trans = if turned { ".trans" } else { "" };
+                    let body = format!(
+                        "{fill} ldmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 {{%r10, _}},
+                        [{address}]; st.global.b32 [%rd2], %r10; ret;"
+                    );
+                    let mut out = [0u32; 32];
+                    run(form, &body, threads, &mut out).unwrap();
+                    for (lane, word) in out.iter().enumerate().take(threads as usize) {
+                        let (row, pair) = (lane / 4, 2 * (lane % 4));
+                        let wanted = match turned {
+                            false => element(row, pair) | element(row, pair + 1) << 16,
+                            true => element(pair, row) | element(pair + 1, row) << 16,
+                        };
+                        assert_eq!(*word, wanted, "{form:?} {threads} {address} {lane}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn descriptors_of_memory_that_is_not_there() {
     let body = |descriptor: u64| {
