@@ -618,20 +618,42 @@ pub(super) fn bytes(
 }
 
 /// A tile of `.f64`.
+#[inline(always)]
 pub(super) fn doubles(product: Product, a: &[Words], b: &[Words], c: &[Words], d: &mut [Words]) {
     let (high, depth) = (product.rows as usize / 8, product.depth as usize);
     let double = |words: &[Words], register: usize, lane: usize| {
         let [low, upper] = [0, 1].map(|n| u64::from(words[2 * register + n][lane]));
         f64::from_bits(upper << 32 | low)
     };
-    for row in 0..product.rows as usize {
+    let mut by_depth = [[0.0; 8]; 16];
+    for (k, others) in by_depth[..depth].iter_mut().enumerate() {
         for column in 0..8 {
-            let (lane, register) = place_of_sum(row, column);
-            let sum = (0..depth).fold(double(c, register, lane), |sum, k| {
-                let from_a = double(a, k / 4 * high + row / 8, 4 * (row % 8) + k % 4);
-                let from_b = double(b, k / 4, 4 * column + k % 4);
-                fma(from_a, from_b, sum)
-            });
+            others[column] = double(b, k / 4, 4 * column + k % 4);
+        }
+    }
+    for row in 0..product.rows as usize {
+        let place = |column| place_of_sum(row, column);
+        let start: [f64; 8] = std::array::from_fn(|column| {
+            let (lane, register) = place(column);
+            double(c, register, lane)
+        });
+        let factor = |k| double(a, k / 4 * high + row / 8, 4 * (row % 8) + k % 4);
+        let mut sums = start;
+        for (k, others) in by_depth[..depth].iter().enumerate() {
+            let factor = factor(k);
+            for column in 0..8 {
+                sums[column] = factor.mul_add(others[column], sums[column]);
+            }
+        }
+        for (column, mut sum) in sums.into_iter().enumerate() {
+            if sum.is_nan() {
+                // Which of several it is, this does not tell.
+                let terms = by_depth[..depth].iter().enumerate();
+                sum = terms.fold(start[column], |sum, (k, others)| {
+                    fma(factor(k), others[column], sum)
+                });
+            }
+            let (lane, register) = place(column);
             let bits = sum.to_bits();
             d[2 * register][lane] = bits as u32;
             d[2 * register + 1][lane] = (bits >> 32) as u32;

@@ -234,7 +234,7 @@ impl Product {
             return;
         }
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             // SAFETY: the processor has what the function needs.
             return unsafe { self.compute_in_wide_vectors(words) };
         }
@@ -243,7 +243,7 @@ impl Product {
 
     /// The same code, for vectors of 256 bits.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,fma")]
     fn compute_in_wide_vectors(self, words: &mut [Words]) {
         self.compute_anywhere(words);
     }
@@ -334,20 +334,31 @@ fn each_element(
     words: &[Words],
     element: Element,
     high: usize,
+    put: impl FnMut(usize, usize, u32),
+) {
+    match element.bits() {
+        4 => each_of::<8>(words, high, put),
+        8 => each_of::<4>(words, high, put),
+        16 => each_of::<2>(words, high, put),
+        _ => each_of::<1>(words, high, put),
+    }
+}
+
+/// The same of registers that have so many elements.
+#[inline(always)]
+fn each_of<const EACH: usize>(
+    words: &[Words],
+    high: usize,
     mut put: impl FnMut(usize, usize, u32),
 ) {
-    let bits = match element.bits() {
-        1 => 32,
-        bits => bits,
-    };
-    let each = (32 / bits) as usize;
+    let bits = 32 / EACH;
     let mask = u32::MAX >> (32 - bits);
     for (j, register) in words.iter().enumerate() {
-        for (lane, word) in register.iter().enumerate() {
-            let row = lane / 4 + 8 * (j % high);
-            let column = 4 * each * (j / high) + each * (lane % 4);
-            for e in 0..each {
-                put(row, column + e, word >> (bits * e as u32) & mask);
+        let (down, along) = (8 * (j % high), 4 * EACH * (j / high));
+        for (row, line) in register.as_chunks::<4>().0.iter().enumerate() {
+            for at in 0..4 * EACH {
+                let element = line[at / EACH] >> (bits * (at % EACH)) & mask;
+                put(down + row, along + at, element);
             }
         }
     }

@@ -221,3 +221,177 @@ fn dense_sums_of_a_warpgroup_are_the_sums() {
     assert!(!avx2::is_there() || faster[1] > 1000, "{faster:?}");
     assert!(fast[0] > 1000 && fast[1] > 3000, "{fast:?}");
 }
+
+fn product(elements: [Element; 2], rows: u32, depth: u32) -> Product {
+    Product {
+        rows,
+        depth,
+        tiles: Tiles::One,
+        elements,
+        halves: [false; 2],
+        saturates: false,
+        xor: false,
+        sparse: None,
+        turned: [false; 2],
+    }
+}
+
+/// So are those of bytes, as halves.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn sums_of_bytes_are_the_sums() {
+    let mut noise = Noise(0xb17e5);
+    let mut fast = [0; 2];
+    for round in 0..4000 {
+        let elements = [0, 1].map(|_| match noise.below(2) {
+            0 => Element::E4m3,
+            _ => Element::E5m2,
+        });
+        let product = product(elements, 16, 32);
+        let [a, b, c, d] = product.words();
+        // Any bits now and then; mostly numbers.
+        let any = round % 8 == 0;
+        let mut bytes = |count: usize| -> Vec<Words> {
+            let byte = |noise: &mut Noise| match noise.below(if any { 2 } else { 6 }) {
+                0 if any => noise.below(256) as u32,
+                0 => noise.below(2) as u32 * 0x80,
+                _ => (noise.below(0x78) | noise.below(2) << 7) as u32,
+            };
+            let word = |noise: &mut Noise| (0..4).fold(0, |word, _| word << 8 | byte(noise));
+            (0..count)
+                .map(|_| std::array::from_fn(|_| word(&mut noise)))
+                .collect()
+        };
+        let (a, b) = (bytes(a), bytes(b));
+        let c = noise.registers(c, Element::Tf32, [12, 60, 300][round % 3]);
+        let mut wanted = vec![[0; 32]; d];
+        float::bytes(product, &a, &b, &c, &[], &mut wanted);
+        let mut words = [a, b, c].concat();
+        let computed = avx2::compute_over(product, &mut words).is_some();
+        fast[usize::from(computed)] += 1;
+        if computed {
+            assert_eq!(words[..d], wanted, "{product:?}");
+        }
+    }
+    assert!(!avx2::is_there() || fast[1] > 1000, "{fast:?}");
+}
+
+/// Doubles are added by `fma`, column by column; of several NaNs the right one stays.
+#[test]
+fn sums_of_doubles_are_the_sums() {
+    let mut noise = Noise(0xd0b1e);
+    for (rows, depth) in [(8, 4), (16, 4), (16, 8), (16, 16)] {
+        for round in 0..50 {
+            let product = product([Element::F64; 2], rows, depth);
+            let [a, b, c, _] = product.words();
+            let mut words = vec![[0u32; 32]; a + b + c];
+            for lane in 0..32 {
+                for pair in words.chunks_mut(2) {
+                    let value = match noise.below(if round % 2 == 0 { 20 } else { 2000 }) {
+                        0 => f64::from_bits(0x7ff0_0000_0000_0000 | noise.next()),
+                        1 => f64::INFINITY,
+                        _ => noise.below(1 << 20) as f64 / 1024.0 - 512.0,
+                    };
+                    pair[0][lane] = value.to_bits() as u32;
+                    pair[1][lane] = (value.to_bits() >> 32) as u32;
+                }
+            }
+            let double = |register: usize, lane: usize| {
+                let [low, high] = [0, 1].map(|n| u64::from(words[register + n][lane]));
+                f64::from_bits(high << 32 | low)
+            };
+            let high = rows as usize / 8;
+            let mut wanted = vec![];
+            for row in 0..rows as usize {
+                for column in 0..8 {
+                    let (lane, register) = super::place_of_sum(row, column);
+                    let start = double(a + b + 2 * register, lane);
+                    let sum = (0..depth as usize).fold(start, |sum, k| {
+                        let from_a = 2 * (k / 4 * high + row / 8);
+                        let x = double(from_a, 4 * (row % 8) + k % 4);
+                        let y = double(a + 2 * (k / 4), 4 * column + k % 4);
+                        match [y, sum, x].into_iter().find(|value| value.is_nan()) {
+                            Some(nan) => f64::from_bits(nan.to_bits() | 1 << 51),
+                            None if x.mul_add(y, sum).is_nan() => f64::from_bits(0xfff8 << 48),
+                            None => x.mul_add(y, sum),
+                        }
+                    });
+                    wanted.push((lane, register, sum.to_bits()));
+                }
+            }
+            let mut got = words.clone();
+            product.compute(&mut got);
+            for (lane, register, bits) in wanted {
+                let [low, high] = [0, 1].map(|n| u64::from(got[2 * register + n][lane]));
+                assert_eq!(high << 32 | low, bits, "{product:?} {lane} {register}");
+            }
+        }
+    }
+}
+
+/// Sums of integers are exact, and wrap or saturate at the end.
+#[test]
+fn sums_of_integers_are_the_sums() {
+    use Element::{S4, S8, U4, U8};
+    let mut noise = Noise(0x1e7e6e5);
+    for round in 0..400 {
+        let pairs = [
+            [S8, S8],
+            [U8, S8],
+            [S8, U8],
+            [U8, U8],
+            [S4, S4],
+            [U4, S4],
+            [S4, U4],
+            [U4, U4],
+        ];
+        let elements = pairs[round % pairs.len()];
+        let bits = elements[0].bits();
+        let (rows, depth) = [(8, 16), (16, 16), (16, 32)][round / 8 % 3];
+        let product = Product {
+            saturates: round % 5 < 2,
+            ..product(elements, rows, depth * 8 / bits)
+        };
+        let [a, b, c, _] = product.words();
+        let words: Vec<Words> = (0..a + b + c)
+            .map(|at| {
+                std::array::from_fn(|_| match noise.below(4) {
+                    0 if at >= a + b => i32::MAX as u32,
+                    1 if at >= a + b => i32::MIN as u32,
+                    0 => 0x8f7f_ff80,
+                    _ => noise.next() as u32,
+                })
+            })
+            .collect();
+        let each = (32 / bits) as usize;
+        let value = |element: Element, word: u32, at: usize| {
+            let unused = 32 - bits;
+            let top = word << (unused - bits * at as u32);
+            match element {
+                S8 | S4 => i64::from(top as i32 >> unused),
+                _ => i64::from(top >> unused),
+            }
+        };
+        let mut got = words.clone();
+        product.compute(&mut got);
+        let high = rows as usize / 8;
+        for row in 0..rows as usize {
+            for column in 0..8 {
+                let (lane, register) = super::place_of_sum(row, column);
+                let mut sum = i64::from(words[a + b + register][lane] as i32);
+                for k in 0..product.depth as usize {
+                    let (chunk, in_chunk) = (k / (4 * each), k % (4 * each));
+                    let (t, e) = (in_chunk / each, in_chunk % each);
+                    let x = words[chunk * high + row / 8][4 * (row % 8) + t];
+                    let y = words[a + chunk][4 * column + t];
+                    sum += value(elements[0], x, e) * value(elements[1], y, e);
+                }
+                let wanted = match product.saturates {
+                    true => sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32,
+                    false => sum as u32,
+                };
+                assert_eq!(got[register][lane], wanted, "{product:?} {row} {column}");
+            }
+        }
+    }
+}

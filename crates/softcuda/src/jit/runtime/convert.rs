@@ -66,9 +66,10 @@ fn e5m2(value: f64) -> u8 {
 }
 
 /// The `.f16` of an `.e4m3`; all of them fit.
-pub(crate) fn e4m3_to_f16(bits: u8) -> u16 {
-    let sign = u16::from(bits & 0x80) << 8;
-    let (field, fraction) = (u16::from(bits >> 3 & 0xf), u16::from(bits & 7));
+pub(crate) const fn e4m3_to_f16(bits: u8) -> u16 {
+    let bits = bits as u16;
+    let sign = (bits & 0x80) << 8;
+    let (field, fraction) = (bits >> 3 & 0xf, bits & 7);
     match (field, fraction) {
         (0xf, 7) => 0x7fff,
         (0, 0) => sign,
