@@ -27,7 +27,7 @@ pub(crate) enum How {
     Tell,
     /// The rows lie in shared memory, and are read at once: lanes take what is there.
     Read,
-    /// The same, where a lane brings an address of 32 bits and what is added to it, with a sign.
+    /// The same, where a lane brings an address of 32 bits and what is added to it; their sum wraps.
     ReadAt,
 }
 
@@ -62,11 +62,9 @@ impl Rows {
     pub fn addresses(self, brought: &[Words]) -> [Words; 2] {
         let mut words = [brought[0], brought[1]];
         if self.how == How::ReadAt {
-            for lane in 0..32 {
-                let more = i64::from(brought[1][lane] as i32);
-                let address = i64::from(brought[0][lane]).wrapping_add(more);
-                words[0][lane] = address as u32;
-                words[1][lane] = (address >> 32) as u32;
+            let [lows, highs] = &mut words;
+            for (low, high) in lows.iter_mut().zip(highs) {
+                *low = low.wrapping_add(std::mem::take(high));
             }
         }
         words

@@ -108,7 +108,8 @@ impl Steps<'_, '_, '_> {
         }
     }
 
-    /// An address in a register of 64 bits.
+    /// An address in a register of 64 bits. An offset is added in the width of the register that it
+    /// has in the text.
     pub(super) fn address(&mut self, arg: &Arg) -> Result<Arg, Wrong> {
         let Arg::Address(base, offset) = arg else {
             return Err("takes an address".into());
@@ -123,7 +124,14 @@ impl Steps<'_, '_, '_> {
                 return Ok(self.value(Type::U64, "mov.u64", &[whole]));
             }
             base => match self.type_of(base).map(Type::size) {
-                Some(4) => self.value(Type::U64, "cvt.u64.u32", std::slice::from_ref(base)),
+                Some(4) => {
+                    let more = number(*offset as u32 as u64);
+                    let sum = match offset {
+                        0 => base.clone(),
+                        _ => self.value(Type::U32, "add.u32", &[base.clone(), more]),
+                    };
+                    return Ok(self.value(Type::U64, "cvt.u64.u32", &[sum]));
+                }
                 _ => base.clone(),
             },
         };
@@ -138,9 +146,8 @@ impl Steps<'_, '_, '_> {
         let Arg::Address(base, offset) = arg else {
             return None;
         };
-        let offset = i32::try_from(*offset).ok()?;
         let of_32_bits = self.type_of(base).map(Type::size) == Some(4);
-        of_32_bits.then(|| vec![(**base).clone(), number(offset as u32 as u64)])
+        of_32_bits.then(|| vec![(**base).clone(), number(*offset as u32 as u64)])
     }
 
     /// `ldmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 r, [p]`, and `stmatrix`, the other way

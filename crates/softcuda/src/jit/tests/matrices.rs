@@ -168,13 +168,14 @@ fn who_takes_a_row_that_is_not_there() {
     }
 }
 
-/// Rows are where a register and a number say, and rows of threads that are not there do no harm.
+/// Rows are where a register and a number say, whose sum wraps as an H200's does, and rows of
+/// threads that are not there do no harm.
 #[test]
 fn rows_at_a_distance() {
     let fill = "mad.lo.u32 %r3, %r1, 16, %r2; add.u32 %r3, %r3, 1024; shl.b32 %r4, %r1, 2;
         add.u32 %r5, %r4, 1; add.u32 %r6, %r4, 2; add.u32 %r7, %r4, 3;
         st.shared.v4.b32 [%r3], {%r4, %r5, %r6, %r7}; bar.sync 0;
-        sub.u32 %r8, %r3, 48; add.u32 %r9, %r3, 32;
+        sub.u32 %r8, %r3, 48; add.u32 %r9, %r3, 32; sub.u32 %r11, %r3, 8192;
         cvt.u64.u32 %rd5, %r3; sub.u64 %rd6, %rd5, 64;";
     let element = |row: usize, column: usize| match column % 2 {
         0 => (4 * row + column / 2) as u32,
@@ -182,12 +183,16 @@ fn rows_at_a_distance() {
     };
     for form in FORMS {
         for threads in [32, 16, 8] {
-            for address in ["%r3", "%r3+0", "%r8+48", "%r9+-32", "%rd5", "%rd6+64"] {
+            for address in ["%r3", "%r8+48", "%r9+-32", "%r11+8192", "%rd5", "%rd6+64"] {
                 for turned in [false, true] {
                     let trans = if turned { ".trans" } else { "" };
+                    // What is stored transposed lies as it was.
                     let body = format!(
                         "{fill} ldmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 {{%r10, _}},
-                        [{address}]; st.global.b32 [%rd2], %r10; ret;"
+                        [{address}]; bar.warp.sync -1;
+                        stmatrix.sync.aligned.m8n8.x1{trans}.shared.b16 [{address}], {{%r10}};
+                        ldmatrix.sync.aligned.m8n8.x1{trans}.shared.b16 {{%r10}}, [{address}];
+                        st.global.b32 [%rd2], %r10; ret;"
                     );
                     let mut out = [0u32; 32];
                     run(form, &body, threads, &mut out).unwrap();
