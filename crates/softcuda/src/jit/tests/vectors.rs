@@ -119,30 +119,39 @@ fn threads_that_part_within_a_run() {
     }
 }
 
-/// A narrow index that wraps within a group is each thread's own.
+/// A narrow index that wraps within a group, upwards or downwards, is each thread's own; so it is
+/// where the last thread's is the last that fits.
 #[test]
 fn an_index_that_wraps() {
-    for (wide, at) in [("u32", 0xffff_ffffu32), ("s32", 0x7fff_ffff)] {
-        for before in 0..8 {
-            let first = at.wrapping_sub(before);
-            let source = harness::module(&format!(
-                ".visible .entry k(.param .u64 a) {{
-                    .reg .b32 %r<4>; .reg .b64 %rd<4>;
-                    ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; add.u32 %r2, %r1, {first};
-                    cvt.u64.{wide} %rd2, %r2; shr.u64 %rd2, %rd2, 31; mul.wide.u32 %rd3, %r1, 8;
-                    add.s64 %rd3, %rd1, %rd3; st.global.u64 [%rd3], %rd2;
-                }}"
-            ));
-            let mut data = [0u64; 16];
-            let buffers: &mut [&mut [u8]] = &mut [buffer(&mut data)];
-            harness::run(&source, "k", [1; 3], [16, 1, 1], buffers, &[]).unwrap();
-            for (thread, got) in data.into_iter().enumerate() {
-                let narrow = first.wrapping_add(thread as u32);
-                let wide = match wide {
-                    "u32" => u64::from(narrow),
-                    _ => narrow as i32 as i64 as u64,
-                };
-                assert_eq!(got, wide >> 31, "thread {thread}, from {first:#x}");
+    let steps = [1, -1, 3, -5, 1 << 28, -(1 << 28), i32::MAX, i32::MIN];
+    for step in steps {
+        let source = harness::module(&format!(
+            ".visible .entry k(.param .u64 a, .param .u32 first) {{
+                .reg .b32 %r<8>; .reg .b64 %rd<8>;
+                ld.param.u64 %rd1, [a]; ld.param.u32 %r3, [first]; mov.u32 %r1, %tid.x;
+                mad.lo.u32 %r2, %r1, {step}, %r3; mul.wide.u32 %rd3, %r1, 16;
+                cvt.u64.u32 %rd2, %r2; cvt.s64.s32 %rd4, %r2;
+                add.s64 %rd3, %rd1, %rd3; st.global.u64 [%rd3], %rd2; st.global.u64 [%rd3+8], %rd4;
+            }}"
+        ));
+        let module = harness::load(&source);
+        for edge in [0, i32::MIN] {
+            for before in -1..10 {
+                for first in [-1, 0, 1].map(|by| {
+                    step.wrapping_mul(-before)
+                        .wrapping_add(by)
+                        .wrapping_add(edge)
+                }) {
+                    let mut data = [[0u64; 2]; 16];
+                    let buffers: &mut [&mut [u8]] = &mut [buffer(data.as_flattened_mut())];
+                    let (block, more) = ([16, 1, 1], (first as u32).to_le_bytes());
+                    harness::run_in(&module, "k", [1; 3], block, 0, buffers, &[&more]).unwrap();
+                    for (thread, got) in (0..).zip(data) {
+                        let narrow = first.wrapping_add(step.wrapping_mul(thread));
+                        let wanted = [u64::from(narrow as u32), i64::from(narrow) as u64];
+                        assert_eq!(got, wanted, "thread {thread}, from {first:#x} by {step}");
+                    }
+                }
             }
         }
     }

@@ -336,17 +336,24 @@ impl Lower<'_> {
         let stride = self.lanes().plan.class(from).stride().unwrap_or(0);
         let span = i64::from(stride as i32) * (self.width() as i64 - 1);
         let value = self.read(&Arg::Reg(from), Type::B32);
-        let value = match signed {
-            true => self.b.ins().sextend(types::I64, value),
-            false => self.b.ins().uextend(types::I64, value),
+        let (least, most) = match signed {
+            true => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            false => (0, i64::from(u32::MAX)),
         };
-        let last = self.b.ins().iadd_imm(value, span);
-        let narrow = self.b.ins().ireduce(types::I32, last);
-        let same = match signed {
-            true => self.b.ins().sextend(types::I64, narrow),
-            false => self.b.ins().uextend(types::I64, narrow),
+        // The first thread's value with which the last one's is the last that fits.
+        let (order, limit) = match (span < 0, signed) {
+            (false, true) => (IntCC::SignedLessThanOrEqual, most - span),
+            (false, false) => (IntCC::UnsignedLessThanOrEqual, most - span),
+            (true, true) => (IntCC::SignedGreaterThanOrEqual, least - span),
+            (true, false) => (IntCC::UnsignedGreaterThanOrEqual, least - span),
         };
-        let fits = self.b.ins().icmp(IntCC::Equal, last, same);
+        let fits = match (least..=most).contains(&limit) {
+            true => {
+                let limit = self.b.ins().iconst(types::I32, i64::from(limit as i32));
+                self.b.ins().icmp(order, value, limit)
+            }
+            false => self.b.ins().iconst(types::I8, 0),
+        };
         let (next, cold) = (self.fresh_block(), self.cold_block());
         self.b.ins().brif(fits, next, &[], cold, &[]);
         self.enter(cold);
