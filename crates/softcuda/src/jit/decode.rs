@@ -314,6 +314,14 @@ impl Stride {
     }
 }
 
+/// What follows from predicates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Logic<'a> {
+    Both(&'a Arg, &'a Arg),
+    Either(&'a Arg, &'a Arg),
+    Not(&'a Arg),
+}
+
 /// A decoded instruction.
 pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// Emits the operation at the builder's position. The guard has been dealt with; a terminator
@@ -480,6 +488,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
 
     /// It does no more than to write whether this holds of two integers of 32 bits.
     fn comparison(&self) -> Option<(IntCC, &Arg, &Arg)> {
+        None
+    }
+
+    /// It does no more than to write this of predicates.
+    fn logic(&self) -> Option<Logic<'_>> {
         None
     }
 

@@ -11,7 +11,7 @@ use super::bit_functions::{
 };
 use super::float_value::number_like;
 use super::{Lower, lop3, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, Stride};
+use crate::jit::decode::{Arg, Logic, Operation, Reader, Refusal, Stride};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
@@ -225,6 +225,17 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
 impl Operation for Bits {
     fn pure(&self) -> bool {
         true
+    }
+
+    fn logic(&self) -> Option<Logic<'_>> {
+        let source = |at: usize| &self.sources[at].0;
+        match self.op {
+            _ if self.dst.1 != Type::Pred => None,
+            Op::And => Some(Logic::Both(source(0), source(1))),
+            Op::Or => Some(Logic::Either(source(0), source(1))),
+            Op::Not => Some(Logic::Not(source(0))),
+            _ => None,
+        }
     }
 
     fn evaluates(&self, of: &dyn Fn(&Arg) -> Option<u64>) -> Option<u64> {

@@ -157,6 +157,98 @@ fn an_index_that_wraps() {
     }
 }
 
+/// What follows from several comparisons is each thread's own, wherever the threads of a group do
+/// not agree on one of them, or what was compared has been written since.
+#[test]
+fn several_comparisons_decide() {
+    type Holds = fn(i32, i32, i32) -> bool;
+    let conditions: [(&str, Holds); 9] = [
+        (
+            "setp.lt.s32 %p1, %r2, %r4; setp.ge.s32 %p2, %r2, %r5; or.pred %p1, %p1, %p2;",
+            |x, a, b| x < a || x >= b,
+        ),
+        (
+            "setp.ge.s32 %p1, %r2, %r4; setp.gt.s32 %p2, %r5, %r2; and.pred %p1, %p2, %p1;",
+            |x, a, b| x >= a && x < b,
+        ),
+        (
+            "setp.lt.s32 %p1, %r2, %r4; not.pred %p2, %p1; setp.eq.s32 %p1, %r2, %r5;
+            not.pred %p1, %p1; and.pred %p1, %p1, %p2;",
+            |x, a, b| x >= a && x != b,
+        ),
+        (
+            "setp.lt.s32 %p1, %r2, %r4; setp.lt.s32 %p2, %r4, %r5; or.pred %p1, %p1, %p2;",
+            |x, a, b| x < a || a < b,
+        ),
+        (
+            "setp.lt.s32 %p1, %r2, %r4; setp.lt.s32 %p2, %r4, %r5; and.pred %p1, %p1, %p2;",
+            |x, a, b| x < a && a < b,
+        ),
+        (
+            "setp.lt.s32 %p1, %r2, %r4; setp.ne.s32 %p2, %r4, %r5; xor.pred %p3, %p1, %p2;
+            setp.hi.u32 %p2, %r2, %r5; or.pred %p1, %p3, %p2;",
+            |x, a, b| ((x < a) ^ (a != b)) || x as u32 > b as u32,
+        ),
+        // What was compared is another number by then; so is a predicate.
+        (
+            "setp.lt.s32 %p1, %r2, %r4; add.s32 %r6, %r2, 0; mov.u32 %r2, %r5;
+            setp.ge.s32 %p2, %r6, %r5; or.pred %p1, %p1, %p2;",
+            |x, a, b| x < a || x >= b,
+        ),
+        (
+            "setp.lt.s32 %p3, %r4, %r5; setp.lt.s32 %p1, %r2, %r4; or.pred %p1, %p1, %p3;
+            setp.lt.s32 %p3, %r5, %r4;",
+            |x, a, b| x < a || a < b,
+        ),
+        (
+            "setp.lt.s32 %p1, %r2, %r4; setp.ge.s32 %p2, %r2, %r5; or.pred %p1, %p1, %p2;
+            setp.ne.s32 %p3, %r2, %r4; and.pred %p1, %p1, %p3; setp.gt.s32 %p2, %r2, %r4;
+            setp.eq.s32 %p3, %r4, 3; or.pred %p2, %p2, %p3; and.pred %p1, %p1, %p2;",
+            |x, a, b| (x < a || x >= b) && x != a && (x > a || a == 3),
+        ),
+    ];
+    for (condition, holds) in conditions {
+        for negated in ["", "!"] {
+            for step in [1i32, -3] {
+                let source = harness::module(&format!(
+                    ".visible .entry k(.param .u64 at, .param .u32 from, .param .u32 a, .param .u32 b) {{
+                        .reg .b32 %r<9>; .reg .b64 %rd<4>; .reg .pred %p<4>;
+                        ld.param.u64 %rd1, [at]; ld.param.u32 %r3, [from];
+                        ld.param.u32 %r4, [a]; ld.param.u32 %r5, [b]; mov.u32 %r1, %tid.x;
+                        mad.lo.u32 %r2, %r1, {step}, %r3; mul.wide.u32 %rd2, %r1, 4;
+                        add.s64 %rd1, %rd1, %rd2; mov.u32 %r7, 1;
+                        {condition}
+                        @{negated}%p1 bra skip;
+                        mad.lo.u32 %r7, %r1, 10, 2;
+                        skip: st.global.u32 [%rd1], %r7;
+                    }}"
+                ));
+                let module = harness::load(&source);
+                for edge in [0, i32::MAX, i32::MIN] {
+                    for (from, a, b) in (-26..26)
+                        .step_by(5)
+                        .flat_map(|from| [(from, 0, 3), (from, 3, 0), (from, 3, 3), (from, -9, 30)])
+                    {
+                        let [from, a, b] = [from, a, b].map(|n| edge.wrapping_add(n));
+                        let mut data = [0u32; 16];
+                        let buffers: &mut [&mut [u8]] = &mut [buffer(&mut data)];
+                        let scalars = [from, a, b].map(i32::to_le_bytes);
+                        let scalars = scalars.each_ref().map(|bytes| &bytes[..]);
+                        let (grid, block) = ([1; 3], [16, 1, 1]);
+                        harness::run_in(&module, "k", grid, block, 0, buffers, &scalars).unwrap();
+                        for (thread, got) in (0..).zip(data) {
+                            let x = from.wrapping_add(step.wrapping_mul(thread));
+                            let jumps = holds(x, a, b) == negated.is_empty();
+                            let wanted = if jumps { 1 } else { 10 * thread as u32 + 2 };
+                            assert_eq!(got, wanted, "{negated}{condition} {from} {a} {b} {thread}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn numbers_of_any_width_outlast_a_wait() {
     let source = harness::module(

@@ -6,9 +6,13 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 
 use super::Form;
-use crate::jit::decode::{Arg, RegId};
+use crate::jit::decode::{Arg, Flow, Logic, RegId};
 use crate::jit::lower::Lower;
+use crate::jit::program::Step;
 use crate::jit::spmd::{Class, compared};
+
+/// The most predicates from which follows what is certain.
+const MOST_COMBINED: usize = 12;
 
 /// Of which threads it is asked, from the group's first on.
 #[derive(Clone, Copy)]
@@ -40,6 +44,99 @@ impl Lower<'_> {
         guard: RegId,
     ) -> Option<Agreement> {
         let (condition, a, b) = compared(self.body, at, guard)?;
+        self.agreement_on(threads, condition, a, b)
+    }
+
+    /// Whether a guard of the step at `at` is certain to be what is wanted in all threads of the
+    /// group: it follows from comparisons, and from what is the same in all, right before.
+    pub(super) fn certain(&mut self, at: usize, guard: RegId, wanted: bool) -> Option<Value> {
+        let mut left = MOST_COMBINED;
+        self.certain_before(at, vec![], &Arg::Reg(guard), wanted, &mut left)
+    }
+
+    /// The same of an operand of the step at `at`, where these registers have been written since.
+    fn certain_before(
+        &mut self,
+        at: usize,
+        mut written: Vec<RegId>,
+        operand: &Arg,
+        wanted: bool,
+        left: &mut usize,
+    ) -> Option<Value> {
+        let Arg::Reg(guard) = *operand else {
+            return None;
+        };
+        *left = left.checked_sub(1)?;
+        if self.lanes().plan.class(guard) != Class::Varying {
+            if written.contains(&guard) {
+                return None;
+            }
+            self.set_form(Form::Once);
+            let value = self.read(operand, Type::Pred);
+            return Some(match wanted {
+                true => value,
+                false => self.b.ins().bxor_imm(value, 1),
+            });
+        }
+        let body = self.body;
+        for (at, step) in body.steps[..at].iter().enumerate().rev() {
+            let Step::Instruction(step) = step else {
+                return None;
+            };
+            if step.operation.flow() != Flow::Next || step.operation.waits() {
+                return None;
+            }
+            if !step.writes.contains(&guard) {
+                written.extend(&step.writes);
+                continue;
+            }
+            if step.guard.is_some() {
+                return None;
+            }
+            if let Some((condition, a, b)) = step.operation.comparison() {
+                let stays = |arg: &Arg| match arg {
+                    Arg::Reg(id) => !written.contains(id),
+                    arg => matches!(arg, Arg::Imm(_)),
+                };
+                if !stays(a) || !stays(b) {
+                    return None;
+                }
+                let threads = Threads::Known(self.width() as i64);
+                let agreement = self.agreement_on(threads, condition, a.clone(), b.clone())?;
+                let told = if wanted {
+                    agreement.all
+                } else {
+                    agreement.none
+                };
+                let [first, second] = told?;
+                return Some(self.b.ins().band(first, second));
+            }
+            written.extend(&step.writes);
+            let (a, b, all) = match step.operation.logic()? {
+                Logic::Not(a) => return self.certain_before(at, written, a, !wanted, left),
+                Logic::Both(a, b) => (a, b, wanted),
+                Logic::Either(a, b) => (a, b, !wanted),
+            };
+            let first = self.certain_before(at, written.clone(), a, wanted, left);
+            let second = self.certain_before(at, written, b, wanted, left);
+            return match (first, second) {
+                (Some(first), Some(second)) if all => Some(self.b.ins().band(first, second)),
+                (Some(first), Some(second)) => Some(self.b.ins().bor(first, second)),
+                (one, other) if !all => one.or(other),
+                _ => None,
+            };
+        }
+        None
+    }
+
+    /// Whether the threads agree on a comparison of words.
+    fn agreement_on(
+        &mut self,
+        threads: Threads,
+        condition: IntCC,
+        a: Arg,
+        b: Arg,
+    ) -> Option<Agreement> {
         let stride = |l: &mut Self, arg: &Arg| match arg {
             Arg::Imm(_) => Some(0),
             Arg::Reg(id) => match l.lanes().plan.class(*id) {

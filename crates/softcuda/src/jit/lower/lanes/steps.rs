@@ -449,6 +449,12 @@ impl Lower<'_> {
                 go(self);
                 return self.enter(next);
             }
+        } else if self.lanes().plan.regions.is_none()
+            && let Some(none) = self.certain(at, register, negated)
+        {
+            let unknown = self.fresh_block();
+            self.b.ins().brif(none, next, &[], unknown, &[]);
+            self.enter(unknown);
         }
         let bits = self.mask_bits(register);
         let all = self.every_bit();
