@@ -191,8 +191,8 @@ fn several_comparisons_decide() {
         ),
         // What was compared is another number by then; so is a predicate.
         (
-            "setp.lt.s32 %p1, %r2, %r4; add.s32 %r6, %r2, 0; mov.u32 %r2, %r5;
-            setp.ge.s32 %p2, %r6, %r5; or.pred %p1, %p1, %p2;",
+            "setp.lt.s32 %p1, %r2, %r4; setp.ge.s32 %p2, %r2, %r5; add.s32 %r2, %r2, 7;
+            or.pred %p1, %p1, %p2;",
             |x, a, b| x < a || x >= b,
         ),
         (
