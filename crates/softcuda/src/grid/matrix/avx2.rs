@@ -315,7 +315,8 @@ impl Rows {
                 let (values, powers, wrong) = of_tf32([2 * pair, 2 * pair + 1].map(of_row));
                 for (row, values) in self.values[2 * pair..].iter_mut().zip(values) {
                     // SAFETY: both are 32 bytes of which all values are allowed.
-                    row.as_chunks_mut::<8>().0[0] = unsafe { std::mem::transmute(values) };
+                    let values = unsafe { std::mem::transmute::<__m256, [f32; 8]>(values) };
+                    row.as_chunks_mut().0[0] = values;
                 }
                 outside = _mm256_or_si256(outside, wrong);
                 self.powers[pair] = _mm256_packs_epi16(powers, powers);

@@ -627,9 +627,7 @@ pub(super) fn doubles(product: Product, a: &[Words], b: &[Words], c: &[Words], d
     };
     let mut by_depth = [[0.0; 8]; 16];
     for (k, others) in by_depth[..depth].iter_mut().enumerate() {
-        for column in 0..8 {
-            others[column] = double(b, k / 4, 4 * column + k % 4);
-        }
+        *others = std::array::from_fn(|column| double(b, k / 4, 4 * column + k % 4));
     }
     for row in 0..product.rows as usize {
         let place = |column| place_of_sum(row, column);

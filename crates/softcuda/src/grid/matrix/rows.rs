@@ -110,8 +110,9 @@ impl Rows {
             if self.turned {
                 let from = array::from_fn(|n| 8 * (at / 2) + 2 * n + at % 2);
                 let (starts, above) = (from.map(start), from.map(|row| highs[row]));
-                for (row, (low, high)) in parts.enumerate() {
-                    (*low, *high) = (starts.map(|start| start | 2 * row as u32), above);
+                for (row, (low, high)) in (0..).zip(parts) {
+                    let column = 2 * row;
+                    (*low, *high) = (starts.map(|start| start | column), above);
                 }
             } else {
                 for (row, (low, high)) in (8 * at..).zip(parts) {
