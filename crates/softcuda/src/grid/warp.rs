@@ -675,7 +675,7 @@ impl Warp {
                 };
             }
         }
-        // Only lanes that are not there have such parts.
+        // No lane takes what is not there.
         Outside::Nothing
     }
 

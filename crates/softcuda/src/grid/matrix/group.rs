@@ -206,6 +206,16 @@ impl Shared {
         }
         Some(line)
     }
+
+    /// As much of such a line as there is, and zeros.
+    #[cold]
+    pub fn start_of_line(&self, at: usize) -> [u8; LINE] {
+        std::array::from_fn(|n| match at.checked_add(n) {
+            // SAFETY: the byte lies in the memory; otherwise as above.
+            Some(at) if at < self.size => unsafe { self.start.add(at).read_volatile() },
+            _ => 0,
+        })
+    }
 }
 
 /// A matrix in shared memory, as a descriptor says.

@@ -70,7 +70,7 @@ impl Rows {
         words
     }
 
-    /// Reads the rows at these addresses. `None` if one is not there, which
+    /// Reads the rows at these addresses. `None` if one is not there, or not all of it: what is not
     /// is zero then.
     pub fn read(self, [lows, highs]: &[Words; 2], shared: &Shared, to: &mut [Words]) -> Option<()> {
         let mut all_there = true;
@@ -78,10 +78,14 @@ impl Rows {
         for ((lows, highs), to) in lines.zip(to).take(self.count as usize) {
             let mut matrix = [[0; 16]; 8];
             for (row, line) in matrix.iter_mut().enumerate() {
-                let address = (highs[row] == 0 && lows[row] % 16 == 0).then_some(lows[row]);
-                match address.and_then(|address| shared.line(address as usize)) {
-                    Some(found) => *line = found,
-                    None => all_there = false,
+                let at = lows[row] as usize;
+                let may_be = highs[row] == 0 && at % 16 == 0;
+                match may_be.then(|| shared.line(at)) {
+                    Some(Some(found)) => *line = found,
+                    other => {
+                        all_there = false;
+                        *line = other.map_or([0; 16], |_| shared.start_of_line(at));
+                    }
                 }
             }
             // SAFETY: both are 128 bytes of which all values are allowed.

@@ -13,10 +13,10 @@ use crate::jit::decode::{Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// The most regions of a body that is worth a second form.
-const MOST: usize = 300;
+const MOST: usize = 200;
 /// The most registers that are live at heads of regions, in all: each is taken there by code of its
 /// own.
-const MOST_LIVE: usize = 20_000;
+const MOST_LIVE: usize = 16_000;
 /// The most accesses to memory of a simple region.
 const FEW_ACCESSES: usize = 8;
 

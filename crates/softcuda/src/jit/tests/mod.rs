@@ -6,6 +6,7 @@ mod atomics;
 mod attack_forms;
 mod attack_paces;
 mod attack_passes;
+mod attack_rows;
 mod attack_straight;
 mod basics;
 mod blocks;
