@@ -187,33 +187,59 @@ impl Shared {
 
     /// The 16 bytes from a multiple of 16 on.
     #[inline(always)]
-    pub fn line(&self, at: usize) -> Option<[u8; LINE]> {
+    fn line(&self, at: usize) -> Option<[u8; LINE]> {
         let end = at.checked_add(LINE)?;
         debug_assert!(at.is_multiple_of(LINE));
-        if end > self.size {
-            return None;
-        }
-        // SAFETY: they lie in the memory, and are aligned as it is. It is never unmapped while a
-        // block runs, and a byte that another thread writes meanwhile is one that the program must
-        // not look at.
-        let halves: [u64; 2] = unsafe {
-            let start = self.start.add(at).cast::<u64>();
-            [start.read_volatile(), start.add(1).read_volatile()]
-        };
+        // SAFETY: they lie in the memory.
+        let words = (end <= self.size).then(|| unsafe { self.words(at) })?;
         let mut line = [0; LINE];
-        for (to, half) in line.as_chunks_mut().0.iter_mut().zip(halves) {
-            *to = half.to_ne_bytes();
+        for (to, word) in line.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.to_ne_bytes();
         }
         Some(line)
     }
 
-    /// As much of such a line as there is, and zeros.
+    /// Such a line, in two words.
+    ///
+    /// # Safety
+    /// It lies in the memory, and `at` is a multiple of 16.
+    #[inline(always)]
+    unsafe fn words(&self, at: usize) -> [u64; 2] {
+        // SAFETY: the caller vouches for the line, which is aligned as the memory is. That is never
+        // unmapped while a block runs, and a byte that another thread writes meanwhile is one that
+        // the program must not look at.
+        unsafe {
+            let start = self.start.add(at).cast::<u64>();
+            [start.read_volatile(), start.add(1).read_volatile()]
+        }
+    }
+
+    /// The lines at these addresses, given by their lower and upper words, if all are there.
+    #[inline(always)]
+    pub fn lines(&self, lows: &[u32; 8], highs: &[u32; 8]) -> Option<[[u64; 2]; 8]> {
+        let last = self.size.checked_sub(LINE)?;
+        let highest = lows.iter().fold(0, |highest, low| (*low).max(highest));
+        let bits = lows.iter().fold(0, |bits, low| bits | (low % LINE as u32));
+        let bits = highs.iter().fold(bits, |bits, high| bits | high);
+        if bits != 0 || highest as usize > last {
+            return None;
+        }
+        // SAFETY: all begin at multiples of 16 that are not beyond the last such line.
+        Some(lows.map(|at| unsafe { self.words(at as usize) }))
+    }
+
+    /// As much of these lines as there is, and zeros.
     #[cold]
-    pub fn start_of_line(&self, at: usize) -> [u8; LINE] {
-        std::array::from_fn(|n| match at.checked_add(n) {
-            // SAFETY: the byte lies in the memory; otherwise as above.
-            Some(at) if at < self.size => unsafe { self.start.add(at).read_volatile() },
-            _ => 0,
+    pub fn parts_of_lines(&self, lows: &[u32; 8], highs: &[u32; 8]) -> [[u64; 2]; 8] {
+        let byte = |at: usize| match at < self.size {
+            // SAFETY: it lies in the memory; otherwise as above.
+            true => unsafe { self.start.add(at).read_volatile() },
+            false => 0,
+        };
+        std::array::from_fn(|row| match (lows[row] as usize, highs[row]) {
+            (at, 0) if at.is_multiple_of(LINE) => [at, at + LINE / 2]
+                .map(|at| u64::from_ne_bytes(std::array::from_fn(|n| byte(at + n)))),
+            _ => [0; 2],
         })
     }
 }

@@ -60,36 +60,27 @@ impl Rows {
 
     /// The lower and upper words of the addresses that lanes bring.
     pub fn addresses(self, brought: &[Words]) -> [Words; 2] {
-        let mut words = [brought[0], brought[1]];
-        if self.how == How::ReadAt {
-            let [lows, highs] = &mut words;
-            for (low, high) in lows.iter_mut().zip(highs) {
-                *low = low.wrapping_add(std::mem::take(high));
+        match self.how {
+            How::Tell | How::Read => [brought[0], brought[1]],
+            How::ReadAt => {
+                let sum = |lane| u32::wrapping_add(brought[0][lane], brought[1][lane]);
+                [array::from_fn(sum), [0; 32]]
             }
         }
-        words
     }
 
     /// Reads the rows at these addresses. `None` if one is not there, or not all of it: what is not
     /// is zero then.
     pub fn read(self, [lows, highs]: &[Words; 2], shared: &Shared, to: &mut [Words]) -> Option<()> {
         let mut all_there = true;
-        let lines = lows.as_chunks::<8>().0.iter().zip(highs.as_chunks::<8>().0);
+        let lines = lows.as_chunks().0.iter().zip(highs.as_chunks().0);
         for ((lows, highs), to) in lines.zip(to).take(self.count as usize) {
-            let mut matrix = [[0; 16]; 8];
-            for (row, line) in matrix.iter_mut().enumerate() {
-                let at = lows[row] as usize;
-                let may_be = highs[row] == 0 && at % 16 == 0;
-                match may_be.then(|| shared.line(at)) {
-                    Some(Some(found)) => *line = found,
-                    other => {
-                        all_there = false;
-                        *line = other.map_or([0; 16], |_| shared.start_of_line(at));
-                    }
-                }
-            }
+            let matrix = shared.lines(lows, highs).unwrap_or_else(|| {
+                all_there = false;
+                shared.parts_of_lines(lows, highs)
+            });
             // SAFETY: both are 128 bytes of which all values are allowed.
-            *to = unsafe { std::mem::transmute::<[[u8; 16]; 8], Words>(matrix) };
+            *to = unsafe { std::mem::transmute::<[[u64; 2]; 8], Words>(matrix) };
             if self.turned {
                 *to = super::transpose(to);
             }

@@ -16,7 +16,7 @@ use crate::jit::program::{Body, Instruction, Step};
 const MOST: usize = 200;
 /// The most registers that are live at heads of regions, in all: each is taken there by code of its
 /// own.
-const MOST_LIVE: usize = 16_000;
+const MOST_LIVE: usize = 20_000;
 /// The most accesses to memory of a simple region.
 const FEW_ACCESSES: usize = 8;
 

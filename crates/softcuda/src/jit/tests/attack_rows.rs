@@ -90,7 +90,7 @@ fn case(random: &mut Random) -> Case {
                     0x100_0000,
                     0x200_0010,
                     0x1100_0000,
-                    u64::MAX & !15,
+                    !15,
                     1 << 32,
                     1 << 63,
                     0xffff_fff0,
@@ -132,7 +132,7 @@ type Fault = (FaultKind, Option<[u32; 3]>);
 
 fn part(address: u64, row: u64, size: u64, shared: &[u8]) -> Result<u32, FaultKind> {
     let total = shared.len() as u64;
-    if address % 16 != 0 {
+    if !address.is_multiple_of(16) {
         return Err(FaultKind::Misaligned);
     }
     let at = address + row;
@@ -151,8 +151,11 @@ fn part(address: u64, row: u64, size: u64, shared: &[u8]) -> Result<u32, FaultKi
     })
 }
 
+/// What threads take, by their number.
+type Taken = Vec<(u32, Vec<u32>)>;
+
 /// What lanes of a warp take, or the first fault.
-fn model(case: &Case, warp: u32, shared: &[u8]) -> Result<Vec<(u32, Vec<u32>)>, (FaultKind, u32)> {
+fn model(case: &Case, warp: u32, shared: &[u8]) -> Result<Taken, (FaultKind, u32)> {
     let there = |lane: u32| {
         let thread = 32 * warp + lane;
         thread < case.threads && case.exited >> thread & 1 == 0
@@ -308,11 +311,10 @@ fn rows_of_a_model() {
     run_cases(cases, |_, random, _| {
         let case = case(random);
         let text = source(&case);
-        let mut fixed = 0;
         for form in [Form::Vectors, Form::Rounds, Form::Fibers] {
             let module = harness::load_as(&text, form);
             let kernel = module.kernel("k").unwrap();
-            fixed = kernel.attributes.shared_offset;
+            let fixed = kernel.attributes.shared_offset;
             let total = (fixed + case.dynamic) as usize;
             let mut content: Vec<u8> = (0..total.max(1))
                 .map(|n| (n * 7 + n / 251 + 1) as u8)
