@@ -83,4 +83,21 @@ pub const CASES: &[Case] = &[
         "space/reduce_async/global",
         "red.async.relaxed.cluster.mbarrier::complete_tx::bytes.add.u32 [%rd1], %r2, [%rd2+64];"
     ),
+    runs!(
+        "space/wraps/load",
+        "sub.u32 %r1, %r1, 8192; ld.shared.u32 %r2, [%r1+8192];"
+    ),
+    runs!(
+        "space/wraps/load_matrix",
+        "sub.u32 %r1, %r1, 8192; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1+8192];"
+    ),
+    runs!(
+        "space/wraps/store_matrix",
+        "sub.u32 %r1, %r1, 8192; stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1+8192], {%r2};"
+    ),
+    runs!(
+        "space/wraps/store_fragment",
+        "sub.u32 %r1, %r1, 8192;
+        wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [%r1+8192], {%r2, %r3, %r4, %r5};"
+    ),
 ];
