@@ -27,7 +27,7 @@ pub(crate) enum How {
     Tell,
     /// The rows lie in shared memory, and are read at once: lanes take what is there.
     Read,
-    /// The same, where a lane brings an address of 32 bits and what is added to it; their sum wraps.
+    /// The same, where a lane brings an address of 32 bits and what is added to it. The sum wraps.
     ReadAt,
 }
 
