@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::barrier::Barrier;
 use super::cluster::Cluster;
@@ -357,6 +358,9 @@ impl Block {
         context.turn = Turn::NONE;
         context.polls = budget_of_all(context.threads);
         context.resumes = 0;
+        if cfg!(test) {
+            self.fill_shared();
+        }
         if self.running().launch.code.mode == Mode::Rounds {
             if cfg!(test) {
                 self.fill_tiles();
@@ -373,6 +377,16 @@ impl Block {
             context.local_top = 0;
             context.polls = BUDGET;
         }
+    }
+
+    /// In tests, shared memory holds something else for each block until it is written, so that
+    /// kernels that read it before do not give the same by chance.
+    fn fill_shared(&mut self) {
+        static BLOCKS: AtomicU8 = AtomicU8::new(0);
+        let byte = BLOCKS.fetch_add(0x35, Ordering::Relaxed);
+        let (base, size) = self.shared();
+        // SAFETY: `prepare` has reserved so many bytes, and no thread of the block has started.
+        unsafe { (base as *mut u8).write_bytes(byte, size as usize) };
     }
 
     /// In tests, what threads keep is no number that another block may have left.

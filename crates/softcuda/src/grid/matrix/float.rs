@@ -226,12 +226,11 @@ struct Numbers<const COLUMNS: usize, const ROWS: usize> {
 }
 
 impl<const COLUMNS: usize, const ROWS: usize> Numbers<COLUMNS, ROWS> {
-    fn new() -> Self {
-        Numbers {
-            digits: [[0.0; COLUMNS]; ROWS],
-            exponents: [[NONE; COLUMNS]; ROWS],
-        }
-    }
+    /// Nothing but zeros.
+    const ZEROS: Self = Numbers {
+        digits: [[0.0; COLUMNS]; ROWS],
+        exponents: [[NONE; COLUMNS]; ROWS],
+    };
 
     #[inline(always)]
     fn set(&mut self, row: usize, column: usize, number: Number) {
@@ -269,16 +268,23 @@ struct Factors {
 }
 
 impl Factors {
+    /// Nothing but zeros, of which none is there.
+    const ZEROS: Factors = Factors {
+        a: Numbers::ZEROS,
+        b: Numbers::ZEROS,
+        places: [[0; 64]; 16],
+        count: 0,
+        digits: DIGITS,
+        finite: false,
+    };
+
     #[inline(always)]
     fn of(product: Product, a: &[Words], b: &[Words], metadata: &[Words]) -> Factors {
         let [of_a, of_b] = product.elements;
         let mut factors = Factors {
-            a: Numbers::new(),
-            b: Numbers::new(),
             places: product.places(metadata),
             count: (product.depth >> u32::from(product.sparse.is_some())) as usize,
-            digits: DIGITS,
-            finite: false,
+            ..Factors::ZEROS
         };
         let number = |element: Element, bits: u32| {
             match element {
@@ -451,17 +457,13 @@ impl<'a> Group<'a> {
     /// The rows as factors, without columns.
     #[inline(never)]
     fn factors(&self) -> Box<(Factors, bool)> {
-        let of_bytes = self.product.elements[0].is_fp8();
-        let factors = Factors {
-            a: Numbers::new(),
-            b: Numbers::new(),
-            places: self.places,
-            count: self.count,
-            digits: if of_bytes { DIGITS_OF_BYTES } else { DIGITS },
-            finite: false,
-        };
-        let mut general = Box::new((factors, false));
+        // A constant needs no room on the stack on its way.
+        let mut general = Box::new((Factors::ZEROS, false));
         let (factors, finite) = &mut *general;
+        (factors.places, factors.count) = (self.places, self.count);
+        if self.product.elements[0].is_fp8() {
+            factors.digits = DIGITS_OF_BYTES;
+        }
         for (row, bits) in self.rows.iter().enumerate() {
             for (at, bits) in bits[..self.count].iter().enumerate() {
                 let number = Number::of_element(self.product.elements[0], *bits);

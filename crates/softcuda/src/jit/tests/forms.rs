@@ -223,10 +223,13 @@ fn rows_that_some_threads_access() {
         let threads = block[0] * block[1];
         for n in [0, 1, 5, 8, 13, 31] {
             // The last accesses reach to the end of shared memory, or past it.
-            for far in [0, 4, 8192 - 4 * n, 8192 - 4 * n + 4] {
+            for far in [0, 4 * threads + 4, 8192 - 4 * n, 8192 - 4 * n + 4] {
                 let value = if ty == "f32" { "%f" } else { "%r2" };
                 let body = format!(
                     "mov.u32 %r4, s; shl.b32 %r5, %r35, 2; add.u32 %r5, %r5, %r4;
+                    mov.u32 %r9, %r5; add.u32 %r8, %r4, 8192; mov.u32 %r6, 0;
+                    clear: st.shared.u32 [%r9], %r6; add.u32 %r9, %r9, {};
+                    setp.lt.u32 %p1, %r9, %r8; @%p1 bra clear; bar.sync 0;
                     mul.lo.u32 %r6, %r35, 0x12345678; or.b32 %r6, %r6, 0x7f800000;
                     st.shared.u32 [%r5], %r6; mov.b32 %f3, %r6; mov.u32 %r23, %r6;
                     bar.sync 0;
@@ -236,7 +239,8 @@ fn rows_that_some_threads_access() {
                     st.shared.{ty} [%r5], {value}2;
                     past: bar.sync 0;
                     mov.b32 %r8, %f3; xor.b32 %r8, %r8, %r23;
-                    ld.shared.u32 %r9, [%r5]; mad.lo.u32 %r9, %r9, 31, %r8;"
+                    ld.shared.u32 %r9, [%r5]; mad.lo.u32 %r9, %r9, 31, %r8;",
+                    4 * threads
                 );
                 let outside = n > 0 && far + 4 * n > 8192;
                 assert_eq!(same(&body, block, n).is_err(), outside && n <= threads);

@@ -632,7 +632,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             .reg .b64 %y<{names}>, %z<{names}>;
             .reg .b32 %first, %tile; .reg .b64 %matrix;
             .reg .b16 %h<2>;
-            .shared .align 16 .b8 nothing[16];
+            .shared .align 16 .b8 nothing[128];
             .shared .align 8 .b64 meeting;
             .shared .align 128 .b8 tiles[4096];
             .shared .align 4 .b8 shared[4096];
@@ -648,7 +648,9 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             cvt.u64.u32 %matrix, %first; shr.u64 %matrix, %matrix, 4;
             or.b64 %matrix, %matrix, 0x800080000;
             mov.u64 %wide, 0;
-            st.shared.u64 [nothing], %wide; st.shared.u64 [nothing+8], %wide;
+            mov.u32 %own, nothing; add.u32 %t, %own, 128;
+            none: st.shared.u64 [%own], %wide; add.u32 %own, %own, 8;
+            setp.lt.u32 %q, %own, %t; @%q bra none;
             mov.u32 %own, %first; add.u32 %t, %first, 1024;
             clear: st.shared.u64 [%own], %wide; add.u32 %own, %own, 8;
             setp.lt.u32 %q, %own, %t; @%q bra clear;
