@@ -375,7 +375,8 @@ impl Operation for Load {
     fn lower_row(&self, l: &mut Lower<'_>, stride: i64) {
         let access = &self.0;
         let (address, space) = (&access.address, access.reach.space());
-        let from = l.row_address(address, space, access.size(), false, stride);
+        let from =
+            l.once_for_slices(|l| l.row_address(address, space, access.size(), false, stride));
         l.load_rows(&access.registers, access.ty, from, stride);
     }
 

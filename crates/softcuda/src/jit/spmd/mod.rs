@@ -73,7 +73,7 @@ const MOST_STEPS: usize = 4000;
 /// Whether all forms are wanted wherever they can be: in tests, which choose by the number of steps
 /// where there are several, unless `SOFTCUDA_FUZZ_PLANS` is `release`.
 #[cfg(test)]
-fn wants_all() -> bool {
+pub(in crate::jit) fn wants_all() -> bool {
     static RELEASE: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
         std::env::var("SOFTCUDA_FUZZ_PLANS").is_ok_and(|plans| plans == "release")
     });
@@ -82,7 +82,7 @@ fn wants_all() -> bool {
 
 /// The best form is wanted.
 #[cfg(not(test))]
-const fn wants_all() -> bool {
+pub(in crate::jit) const fn wants_all() -> bool {
     false
 }
 

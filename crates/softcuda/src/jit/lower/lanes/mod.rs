@@ -29,6 +29,7 @@ mod regions;
 mod registers;
 mod rows;
 mod skips;
+mod slices;
 mod steps;
 mod together;
 mod waits;
@@ -41,6 +42,7 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueTyp
 use cranelift_frontend::Variable;
 use smallvec::SmallVec;
 
+use self::slices::Slice;
 use super::Lower;
 use super::function::slot;
 use crate::grid::context::THREAD_STRIDE;
@@ -117,6 +119,10 @@ pub(in crate::jit::lower) struct Lanes {
     /// The threads for which the operation counts; all, where there is none.
     mask: Option<RegId>,
     masks_by_false: bool,
+    /// The vectors of each register that the steps are lowered for.
+    slice: Slice,
+    /// By step of a run in slices, where its row lies.
+    rows: HashMap<u32, Value>,
     /// The accesses of the step are known to be inside of an array.
     pub checked: bool,
     /// The operation is one thread's, which stands for those that come to it.
@@ -249,11 +255,16 @@ impl Lower<'_> {
     /// The group's code, block after block. The builder is where the group begins.
     fn lower_group_steps(&mut self) {
         let body = self.body;
-        for at in 0..body.steps.len() {
+        let mut at = 0;
+        while at < body.steps.len() {
             self.group_begins(at);
-            if !self.is_unreached(at) {
-                self.lower_group_step(at);
+            if self.is_unreached(at) {
+                at += 1;
+                continue;
             }
+            let end = self.end_of_block(at);
+            self.lower_group_part(at..end);
+            at = end;
         }
         self.group_begins(body.steps.len());
         self.end_group();
@@ -279,6 +290,13 @@ impl Lower<'_> {
             self.reads_bits = instruction.reads_bits;
             self.group_step(at, instruction);
         }
+    }
+
+    /// Behind the last step of the block that a step is in.
+    fn end_of_block(&mut self, at: usize) -> usize {
+        let of = &self.lanes().plan.control.graph.block_of;
+        let end = (at..of.len()).find(|step| of[*step] != of[at]);
+        end.unwrap_or(of.len())
     }
 
     /// The function runs in rounds.
@@ -367,6 +385,8 @@ impl Lower<'_> {
             split: HashMap::new(),
             mask: None,
             masks_by_false: false,
+            slice: Slice::WHOLE,
+            rows: HashMap::new(),
             checked: false,
             by_one: false,
             by_masks: HashMap::new(),

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::{Lower, is_signed, value_type};
+use crate::jit::program::Instruction;
 use crate::jit::spmd::{Class, in_rows};
 
 /// How the values of several registers lie in memory.
@@ -56,7 +57,8 @@ impl Lower<'_> {
         };
         let vector = vector_of(value_type(ty));
         let (flags, threads) = (MemFlags::trusted(), vector.lane_count() as usize);
-        for chunk in 0..self.width() / threads {
+        let vectors = self.width() / threads;
+        for chunk in self.lanes().slice.vectors(vectors) {
             let apart = match layout {
                 Layout::Pairs => 16,
                 Layout::Vectors => stride as i32,
@@ -71,6 +73,31 @@ impl Lower<'_> {
                 let column = self.as_vector(column, *held);
                 self.b.def_var(variables[chunk], column);
             }
+        }
+    }
+
+    /// Whether a load of a row fills each vector by itself.
+    pub(super) fn row_goes_by_vectors(&mut self, instruction: &Instruction) -> bool {
+        let Some(access) = instruction.operation.plain_access() else {
+            return false;
+        };
+        let Some(stride) = self.lanes().plan.class(access.base).stride() else {
+            return false;
+        };
+        let count = instruction.writes.len() as u32;
+        let bytes = match count {
+            0 => return false,
+            count => access.size / count,
+        };
+        let of_type = |register: &RegId| self.register_types[register.0 as usize].bytes() == bytes;
+        if access.size % count != 0 || !instruction.writes.iter().all(of_type) {
+            return false;
+        }
+        match (count, bytes) {
+            (1, 4 | 8) => stride == i64::from(bytes),
+            (4, 4) | (2, 8) => true,
+            (2, 4) => stride == 8,
+            _ => false,
         }
     }
 
@@ -180,12 +207,10 @@ impl Lower<'_> {
             && stride == i64::from(held.bytes())
         {
             let vector = vector_of(held);
-            for (chunk, variable) in variables.into_iter().enumerate() {
-                let value = self
-                    .b
-                    .ins()
-                    .load(vector, flags, from, at + 16 * chunk as i32);
-                self.b.def_var(variable, value);
+            for chunk in self.lanes().slice.vectors(variables.len()) {
+                let at = at + 16 * chunk as i32;
+                let value = self.b.ins().load(vector, flags, from, at);
+                self.b.def_var(variables[chunk], value);
             }
             return;
         }

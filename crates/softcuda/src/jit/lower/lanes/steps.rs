@@ -114,7 +114,8 @@ impl Lower<'_> {
         let wide = registers
             .clone()
             .any(|register| self.register_types[register.0 as usize].bits() == 64);
-        for chunk in 0..self.width() / in_vector(wide) {
+        let vectors = self.width() / in_vector(wide);
+        for chunk in self.lanes().slice.vectors(vectors) {
             self.set_form(Form::Vector { chunk, wide });
             instruction.operation.lower(self);
         }

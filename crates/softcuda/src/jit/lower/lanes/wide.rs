@@ -376,13 +376,9 @@ impl Lower<'_> {
             self.b.switch_to_block(begins);
             self.lanes().bases.fill([None; WIDEST]);
             self.enter_region(block);
-            let control = &self.lanes().plan.control;
-            let of = &control.graph.block_of;
-            let steps = control.first[block]..of.len();
-            let steps = steps.take_while(|at| of[*at] == block);
-            for at in steps.collect::<Vec<usize>>() {
-                self.lower_group_step(at);
-            }
+            let first = self.lanes().plan.control.first[block];
+            let end = self.end_of_block(first);
+            self.lower_group_part(first..end);
             self.group = None;
             let last = block + 1 == self.lanes().group_blocks.len();
             match last {
