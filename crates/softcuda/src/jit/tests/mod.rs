@@ -29,6 +29,7 @@ mod passes;
 mod refusals;
 mod rounds;
 mod shorts;
+mod slices;
 mod special;
 mod spins;
 mod stacks;
