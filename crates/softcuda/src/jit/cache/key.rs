@@ -87,8 +87,13 @@ fn compiler() -> &'static str {
             // Then no kernel is compiled.
             Err(error) => error,
         };
+        // Of the processor's, what Cranelift does not ask for.
+        #[cfg(target_arch = "x86_64")]
+        let halves = crate::jit::runtime::halves::are_there();
+        #[cfg(not(target_arch = "x86_64"))]
+        let halves = false;
         format!(
-            "softcuda {} build {} test {} checks {} Cranelift {} for {isa}",
+            "softcuda {} build {} test {} checks {} Cranelift {} halves {halves} for {isa}",
             env!("CARGO_PKG_VERSION"),
             env!("SOFTCUDA_BUILD"),
             cfg!(test),

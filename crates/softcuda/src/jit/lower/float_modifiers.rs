@@ -95,6 +95,11 @@ impl Modifiers {
         }
     }
 
+    /// Whether no flag was given.
+    pub fn is_plain(&self) -> bool {
+        self.flags == 0
+    }
+
     /// Whether the flag was given.
     pub fn has(&self, flag: Flag) -> bool {
         self.flags & 1 << flag as u16 != 0

@@ -143,6 +143,9 @@ impl Operation for Half {
     }
 
     fn lower(&self, l: &mut Lower<'_>) {
+        if self.lower_at_once(l) {
+            return;
+        }
         let mut low = SmallVec::<[Value; 3]>::new();
         let mut high = SmallVec::<[Value; 3]>::new();
         let ty = match (self.packed, self.ty) {
@@ -171,6 +174,40 @@ impl Operation for Half {
 }
 
 impl Half {
+    /// Has the runtime compute a vector, where it does so by the processor's conversions.
+    #[cfg(target_arch = "x86_64")]
+    fn lower_at_once(&self, l: &mut Lower<'_>) -> bool {
+        use crate::jit::runtime::halves;
+        let function = match self.op {
+            Op::Add => &halves::ADD_HALVES,
+            Op::Sub => &halves::SUB_HALVES,
+            Op::Mul => &halves::MUL_HALVES,
+            Op::Fma => &halves::FMA_HALVES,
+            _ => return false,
+        };
+        let plain = self.ty == Type::F16 && self.modifiers.is_plain();
+        if !plain || !l.converts_halves() {
+            return false;
+        }
+        let ty = if self.packed { Type::F16x2 } else { Type::F16 };
+        let operands: SmallVec<[Value; 3]> = self
+            .sources
+            .iter()
+            .map(|source| {
+                let value = l.read(source, ty);
+                l.as_vector(value, types::I32X4)
+            })
+            .collect();
+        let result = l.call_value(function, &operands);
+        l.write(&self.dst, ty, result);
+        true
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn lower_at_once(&self, _: &mut Lower<'_>) -> bool {
+        false
+    }
+
     /// One half from halves: `I16`, or in vectors, words.
     fn one(&self, l: &mut Lower<'_>, operands: &[Value]) -> Value {
         if matches!(self.op, Op::Neg | Op::Abs) {

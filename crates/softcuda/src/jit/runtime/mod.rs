@@ -13,6 +13,8 @@ pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod float;
 pub(crate) mod half;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod halves;
 mod libcalls;
 
 use std::collections::HashMap;
@@ -29,6 +31,8 @@ static ALL: LazyLock<Vec<&'static RuntimeFn>> = LazyLock::new(|| {
         copy::FUNCTIONS,
         float::FUNCTIONS,
         half::FUNCTIONS,
+        #[cfg(target_arch = "x86_64")]
+        halves::FUNCTIONS,
         libcalls::FUNCTIONS,
         super::lower::bit_functions::FUNCTIONS,
     ];
@@ -76,6 +80,8 @@ macro_rules! crosses {
     ($($rust:ty => $clif:ident),* $(,)?) => { $(impl Crosses for $rust { const TYPE: Type = types::$clif; })* };
 }
 crosses!(u8 => I8, i8 => I8, u16 => I16, i16 => I16, u32 => I32, i32 => I32, u64 => I64, i64 => I64, f32 => F32, f64 => F64);
+#[cfg(target_arch = "x86_64")]
+crosses!(std::arch::x86_64::__m128i => I32X4);
 impl<T> Crosses for *mut T {
     const TYPE: Type = types::I64;
 }

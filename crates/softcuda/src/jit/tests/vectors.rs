@@ -1,6 +1,7 @@
 //! Threads that run together: their faults are told of the thread that makes the access, and what
 //! they compute in vectors is what each would compute.
 
+use super::forms;
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer};
 
@@ -339,5 +340,47 @@ fn who_comes_in_between_has_no_index_to_check() {
     for words in 8..16 {
         let first = (FaultKind::IllegalAddress, Some([words as u32, 0, 0]));
         assert_eq!(fault(body, words, 16), first, "{words} words");
+    }
+}
+
+/// Arithmetic of halves, alone and in pairs, with what is rounded, subnormal, infinite or no number:
+/// by the processor's conversions, and without.
+#[test]
+fn arithmetic_of_halves() {
+    let mut body = String::from(
+        ".reg .b16 %h<6>; .reg .b32 %x<6>; mul.lo.u32 %r4, %r2, 2654435761; add.u32 %r4, %r4, %r3;
+        mov.u32 %r9, 0; mov.u32 %r10, 0;
+        again: mad.lo.u32 %r4, %r4, 1664525, 1013904223; shr.u32 %r5, %r4, 7; xor.b32 %x0, %r4, %r5;
+        mad.lo.u32 %r4, %r4, 1664525, 1013904223; shr.u32 %r5, %r4, 9; xor.b32 %x1, %r4, %r5;
+        and.b32 %r6, %r10, 3; setp.eq.u32 %p2, %r6, 0; @%p2 and.b32 %x1, %x1, 0x83ff83ff;
+        setp.eq.u32 %p2, %r6, 1; @%p2 or.b32 %x0, %x0, 0x78007c00;
+        mad.lo.u32 %r4, %r4, 1664525, 1013904223; shr.u32 %r5, %r4, 5; xor.b32 %x2, %r4, %r5;
+        mov.b32 {%h0, %h1}, %x0; mov.b32 {%h2, %h3}, %x1;\n",
+    );
+    for operation in [
+        "add.rn.f16x2 %x3, %x0, %x1;",
+        "sub.f16x2 %x3, %x0, %x1;",
+        "mul.rn.f16x2 %x3, %x0, %x1;",
+        "fma.rn.f16x2 %x3, %x0, %x1, %x2;",
+        "fma.rn.sat.f16x2 %x3, %x0, %x1, %x2;",
+        "add.ftz.f16x2 %x3, %x0, %x1;",
+        "fma.rn.relu.f16x2 %x3, %x2, %x1, %x0;",
+        "fma.rn.f16 %h4, %h0, %h2, %h3; cvt.u32.u16 %x3, %h4;",
+        "add.f16 %h4, %h0, %h3; mul.f16 %h5, %h1, %h4; mov.b32 %x3, {%h4, %h5};",
+        "sub.f16 %h4, %h1, %h3; cvt.f32.f16 %f1, %h4; mov.b32 %x3, %f1;",
+        "mov.b32 %f1, %x0; cvt.rn.f16.f32 %h4, %f1; cvt.u32.u16 %x3, %h4;",
+        "cvt.f32.f16 %f1, %h0; cvt.f32.f16 %f2, %h2; mul.f32 %f1, %f1, %f2;
+        cvt.rn.f16x2.f32 %x3, %f1, %f2;",
+    ] {
+        body += &format!("{operation} mad.lo.u32 %r9, %r9, 31, %x3;\n");
+    }
+    body += "add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 20; @%p1 bra again;";
+    for more in ["", "mov.u32 %r38, 1;"] {
+        for block in [[32, 1, 1], [24, 1, 1], [256, 1, 1]] {
+            for (n, wait) in [(1, ""), (77, "bar.sync 0;")] {
+                let outcome = forms::same(&format!("{more}{wait}{body}"), block, n);
+                assert!(outcome.is_ok(), "{outcome:?}");
+            }
+        }
     }
 }
