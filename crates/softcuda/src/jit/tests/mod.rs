@@ -7,6 +7,7 @@ mod attack_forms;
 mod attack_paces;
 mod attack_passes;
 mod attack_rows;
+mod attack_slices;
 mod attack_straight;
 mod basics;
 mod blocks;

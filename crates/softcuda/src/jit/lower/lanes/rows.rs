@@ -78,22 +78,22 @@ impl Lower<'_> {
 
     /// Whether a load of a row fills each vector by itself.
     pub(super) fn row_goes_by_vectors(&mut self, instruction: &Instruction) -> bool {
-        let Some(access) = instruction.operation.plain_access() else {
+        let operation = &instruction.operation;
+        let (Some(plain), Some(weak)) = (operation.plain_access(), operation.weak_access()) else {
             return false;
         };
-        let Some(stride) = self.lanes().plan.class(access.base).stride() else {
+        let Some(stride) = self.lanes().plan.class(plain.base).stride() else {
             return false;
         };
-        let count = instruction.writes.len() as u32;
-        let bytes = match count {
-            0 => return false,
-            count => access.size / count,
+        let bytes = weak.ty.size();
+        let fits = |register: &Arg| match register {
+            Arg::Reg(id) => self.register_types[id.0 as usize].bytes() == bytes,
+            _ => false,
         };
-        let of_type = |register: &RegId| self.register_types[register.0 as usize].bytes() == bytes;
-        if access.size % count != 0 || !instruction.writes.iter().all(of_type) {
+        if !weak.registers.iter().all(fits) {
             return false;
         }
-        match (count, bytes) {
+        match (weak.registers.len(), bytes) {
             (1, 4 | 8) => stride == i64::from(bytes),
             (4, 4) | (2, 8) => true,
             (2, 4) => stride == 8,
