@@ -24,17 +24,20 @@ fn same_in_slices(body: &str) {
     }
 }
 
-/// A tile of a product: rows of four loaded at once, what is loaded once for all threads, and a
-/// register that is written once for the group and was read before.
+/// A tile of a product: rows of four loaded at once, at registers that are written once, so that
+/// they are known to count up; what is loaded once for all threads; and a register that is written
+/// once for the group and was read before.
 #[test]
 fn a_tile_of_a_product() {
     for op in ["fma.rn.f32", "mad.lo.s32"] {
         let mut body = String::from(
-            ".reg .b32 %c<16>, %x<4>, %y<4>;
-            mov.u32 %r4, s; shl.b32 %r5, %r35, 4; add.u32 %r5, %r5, %r4;
+            ".reg .b32 %c<16>, %x<4>, %y<4>, %me, %far, %row;
+            mad.lo.u32 %me, %r30, %r31, %r1;
+            mov.u32 %r4, s; shl.b32 %far, %me, 4; add.u32 %row, %far, %r4;
             mul.lo.u32 %r6, %r35, 3; and.b32 %r6, %r6, 63; cvt.rn.f32.u32 %f1, %r6; mov.b32 %r6, %f1;
             add.u32 %r7, %r6, 0x10000;
-            st.shared.v4.u32 [%r5], {%r6, %r7, %r6, %r7}; st.shared.v4.u32 [%r5+4096], {%r7, %r6, %r7, %r7};
+            st.shared.v4.u32 [%row], {%r6, %r7, %r6, %r7};
+            st.shared.v4.u32 [%row+4096], {%r7, %r6, %r7, %r7};
             mov.u32 %r8, %r3; mov.u32 %r10, 0;
             bar.sync 0;\n",
         );
@@ -46,7 +49,7 @@ fn a_tile_of_a_product() {
             let far = 4096 * (k % 2);
             writeln!(
                 body,
-                "ld.shared.v4.u32 {{%x0, %x1, %x2, %x3}}, [%r5+{far}];"
+                "ld.shared.v4.u32 {{%x0, %x1, %x2, %x3}}, [%row+{far}];"
             )
             .unwrap();
             // The same for all threads.
@@ -109,10 +112,10 @@ fn a_thread_of_a_slice_faults() {
     for threads in [16, 32] {
         for first in [1, 3, 4, 7, 8, 12, 30] {
             let body = format!(
-                ".reg .b32 %c<6>; shl.b32 %r5, %r35, 4; mov.u32 %r4, s; add.u32 %r5, %r5, %r4;
-                mov.u32 %c4, 3; st.shared.u32 [%r5], %c4; bar.sync 0;
+                ".reg .b32 %c<6>, %far, %row; shl.b32 %far, %r1, 4; mov.u32 %r4, s;
+                add.u32 %row, %far, %r4; mov.u32 %c4, 3; st.shared.u32 [%row], %c4; bar.sync 0;
                 add.u32 %c4, %r35, 5; mul.lo.u32 %c5, %c4, %c4;
-                ld.shared.v4.u32 {{%c0, %c1, %c2, %c3}}, [%r5+{}];
+                ld.shared.v4.u32 {{%c0, %c1, %c2, %c3}}, [%row+{}];
                 mad.lo.u32 %c4, %c0, %c1, %c5; mad.lo.u32 %c5, %c2, %c3, %c4;
                 add.u32 %r9, %c4, %c5;",
                 8192 - 16 * first
