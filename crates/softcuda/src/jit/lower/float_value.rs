@@ -22,8 +22,6 @@ use ptx::ast::Type;
 
 use super::Lower;
 use crate::jit::decode::Arg;
-#[cfg(target_arch = "x86_64")]
-use crate::jit::runtime::halves;
 
 /// The NaN of `.f32` arithmetic.
 pub(crate) const NAN_F32: u32 = 0x7fff_ffff;
@@ -218,10 +216,6 @@ pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Val
 /// vectors, words); NaN becomes [`NAN_HALF`].
 pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
     let all = bits(l, value);
-    #[cfg(target_arch = "x86_64")]
-    if ty == Type::F16 && l.converts_halves() {
-        return l.call_value(&halves::NARROW_TO_HALVES, &[all]);
-    }
     let sign = l.b.ins().ushr_imm(all, 16);
     let sign = and_number(l, sign, 0x8000);
     let magnitude = and_number(l, all, 0x7fff_ffff);
@@ -265,14 +259,6 @@ pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
 }
 
 impl Lower<'_> {
-    /// Whether vectors of `.f16` are converted by the processor.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn converts_halves(&self) -> bool {
-        // Tests want both.
-        let may = !cfg!(test) || self.body.steps.len().is_multiple_of(2);
-        self.in_vectors() && may && halves::are_there()
-    }
-
     /// Puts the result of `.f32` or `.f64` arithmetic into a destination, with the NaN that the
     /// device gives.
     pub(crate) fn write_float(&mut self, dst: &Arg, ty: Type, value: Value) {

@@ -186,7 +186,9 @@ impl Half {
             _ => return false,
         };
         let plain = self.ty == Type::F16 && self.modifiers.is_plain();
-        if !plain || !l.converts_halves() {
+        // Tests want both.
+        let may = !cfg!(test) || l.body.steps.len().is_multiple_of(2);
+        if !plain || !may || !l.in_vectors() || !halves::are_there() {
             return false;
         }
         let ty = if self.packed { Type::F16x2 } else { Type::F16 };

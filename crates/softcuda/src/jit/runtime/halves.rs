@@ -40,12 +40,6 @@ runtime! {
         // SAFETY: as above.
         unsafe { fma(a, b, c) }
     }
-
-    /// Four singles, rounded once to nearest, as words.
-    NARROW_TO_HALVES = fn softcuda_narrow_to_halves(singles: __m128i) -> __m128i {
-        // SAFETY: as above.
-        unsafe { narrow_words(singles) }
-    }
 }
 
 /// A sum of two halves that is rounded to 24 bits and then to 11 is the one that is rounded once.
@@ -100,11 +94,6 @@ fn narrow(values: __m256) -> __m128i {
     );
     let canonical = _mm_srli_epi16::<1>(nan);
     _mm_or_si128(_mm_andnot_si128(nan, halves), canonical)
-}
-
-#[target_feature(enable = "avx2,f16c")]
-fn narrow_words(singles: __m128i) -> __m128i {
-    _mm_cvtepu16_epi32(narrow(_mm256_zextps128_ps256(_mm_castsi128_ps(singles))))
 }
 
 #[cfg(test)]
@@ -179,37 +168,6 @@ mod tests {
                 assert_eq!(sub[n], expected(b, 0xbc00, a), "{a:#x} - {b:#x}");
                 let zero = (a ^ b) & 0x8000;
                 assert_eq!(mul[n], expected(a, b, zero), "{a:#x} * {b:#x}");
-            }
-        }
-    }
-
-    /// Singles at and beside the middle of two halves, and beyond what halves hold.
-    #[test]
-    fn singles_become_halves() {
-        if !are_there() {
-            return;
-        }
-        let mut state = 0x2545_f491_4f6c_dd1d;
-        for _ in 0..100_000 {
-            let singles = [(); 4].map(|()| {
-                let middle = single(some(&mut state)).to_bits() | 0x1000;
-                let beside = middle.wrapping_add(state as u32 % 3).wrapping_sub(1);
-                match state % 4 {
-                    0 => state as u32,
-                    1 => beside & 0xffff_e000,
-                    _ => beside,
-                }
-            });
-            // SAFETY: both are 16 bytes of which all values are allowed.
-            let words: [u32; 4] = unsafe {
-                let singles = std::mem::transmute::<[u32; 4], __m128i>(singles);
-                std::mem::transmute(softcuda_narrow_to_halves(singles))
-            };
-            for (single, word) in singles.into_iter().zip(words) {
-                let value = f32::from_bits(single);
-                // Times one, and nothing more.
-                let expected = fma_narrow(Format::F16, value, 1.0, -0.0, Rounding::Nearest);
-                assert_eq!(u64::from(word), expected, "{single:#x}");
             }
         }
     }
