@@ -34,7 +34,8 @@ fn a_tile_of_a_product() {
             ".reg .b32 %c<16>, %x<4>, %y<4>, %me, %far, %row;
             mad.lo.u32 %me, %r30, %r31, %r1;
             mov.u32 %r4, s; shl.b32 %far, %me, 4; add.u32 %row, %far, %r4;
-            mul.lo.u32 %r6, %r35, 3; and.b32 %r6, %r6, 63; cvt.rn.f32.u32 %f1, %r6; mov.b32 %r6, %f1;
+            mul.lo.u32 %r6, %r35, 3; and.b32 %r6, %r6, 63; cvt.rn.f32.u32 %f1, %r6;
+            mov.b32 %r6, %f1;
             add.u32 %r7, %r6, 0x10000;
             st.shared.v4.u32 [%row], {%r6, %r7, %r6, %r7};
             st.shared.v4.u32 [%row+4096], {%r7, %r6, %r7, %r7};
@@ -106,7 +107,8 @@ fn doubles_and_words() {
     same_in_slices(&body);
 }
 
-/// A thread of any slice loads what is not there, by a row of its group: it is named as thread by thread.
+/// A thread of any slice loads what is not there, by a row of its group: it is named, as where
+/// threads run one by one.
 #[test]
 fn a_thread_of_a_slice_faults() {
     for threads in [16, 32] {

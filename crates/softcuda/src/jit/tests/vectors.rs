@@ -343,8 +343,8 @@ fn who_comes_in_between_has_no_index_to_check() {
     }
 }
 
-/// Arithmetic of halves, alone and in pairs, with what is rounded, subnormal, infinite or no number:
-/// by the processor's conversions, and without.
+/// Arithmetic of halves, alone and in pairs, with what is rounded, subnormal, infinite or no
+/// number: by the processor's conversions, and without.
 #[test]
 fn arithmetic_of_halves() {
     let mut body = String::from(
