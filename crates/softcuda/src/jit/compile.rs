@@ -20,7 +20,6 @@ use super::analysis;
 use super::code::Target;
 use super::decode::Callee;
 use super::dump::Dump;
-use super::exits;
 use super::layout::align_up;
 use super::liveness::{self, Kept};
 use super::lower;
@@ -32,6 +31,7 @@ use super::runtime::{self, RuntimeFn};
 use super::schedule;
 use super::spins::spins;
 use super::spmd::Plan;
+use super::{exits, phis};
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 
@@ -592,6 +592,7 @@ impl Unit {
             );
             exits::first(context, self.isa.flags())
                 .map_err(|error| format!("{}: {error}", function.name))?;
+            phis::remove(&mut context.func);
             dump.lowered(&context.func);
             let (piece, frame) = compiler
                 .compile(&self.isa, &dump)

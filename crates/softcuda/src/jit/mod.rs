@@ -59,6 +59,7 @@ mod liveness;
 pub(crate) mod lower;
 pub(crate) mod module;
 mod object;
+mod phis;
 mod program;
 mod recompute;
 mod resolve;

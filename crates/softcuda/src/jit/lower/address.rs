@@ -41,6 +41,10 @@ impl Lower<'_> {
         {
             return self.checked_symbol(symbol, offset.wrapping_add(more), size, write);
         }
+        let ahead = self.lanes.as_ref().map(|lanes| &lanes.ahead);
+        if let Some(address) = ahead.and_then(|ahead| ahead.get(&self.step)) {
+            return *address;
+        }
         if let Some(address) = self.address_in_run(address, space) {
             return address;
         }
@@ -202,6 +206,7 @@ impl Lower<'_> {
             return self.b.ins().iadd(base, first);
         }
         let is_checked = self.lanes.as_ref().is_some_and(|lanes| lanes.checked);
+        let retreat = self.lanes.as_ref().and_then(|lanes| lanes.retreat);
         let window = match access.window {
             Window::Host | Window::Global if is_checked => return first,
             Window::Host | Window::Global => None,
@@ -214,6 +219,11 @@ impl Lower<'_> {
             Some((base, units)) => (first, self.entry(units), Some(self.entry(base))),
             None => {
                 if let Some(inside) = self.inside_array(low, &access) {
+                    if let Some(retreat) = retreat {
+                        self.b.ins().brif(inside, next, &[], retreat, &[]);
+                        self.enter(next);
+                        return first;
+                    }
                     let other = self.cold_block();
                     self.b.ins().brif(inside, next, &[], other, &[]);
                     self.enter(other);
@@ -256,7 +266,8 @@ impl Lower<'_> {
         match window {
             // What is outside of a window is nowhere else.
             Some(_) => self.last_call(&access::RESOLVE, &[thread]),
-            None => self.cold_call(&access::RESOLVE, &[thread], next),
+            // The site knows it from now on.
+            None => self.cold_call(&access::RESOLVE, &[thread], retreat.unwrap_or(next)),
         }
         self.enter(next);
         match base {

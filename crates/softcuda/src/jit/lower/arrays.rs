@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::Type;
 
 use super::Lower;
 use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::{Form, Kept};
+use super::runs::Element;
 use crate::jit::analysis::Graph;
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness;
@@ -73,16 +74,22 @@ impl Lower<'_> {
     /// where that is not known of any array. The lowest is `low` bytes from the register that is
     /// its base.
     pub(super) fn inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
-        let index = self.runs.elements.get(&self.step)?.index;
+        let Element { index, signed, .. } = *self.runs.elements.get(&self.step)?;
         if self.form() == Form::Once && !matches!(self.kept_of(index), Kept::One(_)) {
             return None;
         }
         let Elements { less, count } = self.elements(low, access)?;
+        // As the address has it: no more instructions are needed for that then.
         let index = self.read(&Arg::Reg(index), Type::B32);
+        let index = match signed {
+            true => self.b.ins().sextend(types::I64, index),
+            false => self.b.ins().uextend(types::I64, index),
+        };
         let index = match less {
             0 => index,
             less => self.b.ins().iadd_imm(index, -less),
         };
+        let count = self.b.ins().uextend(types::I64, count);
         Some(self.b.ins().icmp(IntCC::UnsignedLessThan, index, count))
     }
 
@@ -113,15 +120,33 @@ impl Lower<'_> {
         Some(self.b.ins().vany_true(outside))
     }
 
-    /// What the indices of this step's accesses compare with; `None` where no array is known.
+    /// The element with index 0 that the step's accesses are relative to, how far it is from each
+    /// to the next, and how many indices are inside; `None` where no array is known.
+    pub(super) fn array_from(&mut self, low: i64, access: &Access) -> Option<(Value, i64, Value)> {
+        let Elements { less, count } = self.elements_at(low, access)?;
+        let element = *self.runs.elements.get(&self.step)?;
+        let param = *self.pointers.get(&element.array)?;
+        let params = self.entry(Entry::Params);
+        let flags = MemFlags::trusted().with_readonly().with_can_move();
+        let array = self.b.ins().load(types::I64, flags, params, param as i32);
+        (less == 0).then_some((array, element.by, count))
+    }
+
+    /// What the indices of this step's accesses compare with; `None` where no array is known, or
+    /// nothing holds the index.
     fn elements(&mut self, low: i64, access: &Access) -> Option<Elements> {
+        let since = self.runs.elements.get(&self.step)?.since;
+        if self.form() == Form::Thread && since < self.entered {
+            return None;
+        }
+        self.elements_at(low, access)
+    }
+
+    fn elements_at(&mut self, low: i64, access: &Access) -> Option<Elements> {
         if matches!(self.frame, Frame::Device { .. }) {
             return None;
         }
         let element = *self.runs.elements.get(&self.step)?;
-        if self.form() == Form::Thread && element.since < self.entered {
-            return None;
-        }
         let param = *self.pointers.get(&element.array)?;
         let size = 1u64 << access.log2;
         let by = u64::try_from(element.by)

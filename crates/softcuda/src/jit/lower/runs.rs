@@ -58,6 +58,7 @@ pub(super) struct Element {
     pub array: RegId,
     pub index: RegId,
     pub by: i64,
+    pub signed: bool,
     /// The step that extends the index: who comes later may not have it.
     pub since: u32,
 }
@@ -115,6 +116,7 @@ impl Known {
             array: array.0,
             index: scaled.from.0,
             by: scaled.by,
+            signed: scaled.signed,
             since: scaled.since,
         })
     }

@@ -8,14 +8,14 @@
 //! take what they wrote
 //! ```
 
-use cranelift_codegen::ir::{Block, InstBuilder, types};
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 
 use super::{Form, Kept};
 use crate::grid::context::THREAD_STRIDE;
-use crate::jit::decode::Flow;
+use crate::jit::decode::{Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::Apart;
+use crate::jit::spmd::{Apart, WIDTH};
 
 impl Lower<'_> {
     /// The threads of a group go on one after the other from a branch to where they join. Fills the
@@ -83,7 +83,11 @@ impl Lower<'_> {
         let thread = self.b.ins().iadd(first, distance);
         self.set_form(Form::Thread);
         self.thread = thread;
+        let retreat = self.can_retreat(apart).then(|| self.cold_block());
+        self.lanes().retreat = retreat;
         self.lower_apart(apart, (at, branch), begins, ends);
+        self.lanes().retreat = None;
+        self.lanes().ahead.clear();
 
         self.b.switch_to_block(ends);
         for register in &apart.leaves {
@@ -96,10 +100,49 @@ impl Lower<'_> {
         self.b.switch_to_block(done);
         self.set_form(Form::Once);
         for register in &apart.leaves {
-            self.take_register(*register);
+            self.take_each(*register);
         }
         let goes = self.way_in(region, apart.join);
         self.b.ins().jump(goes, &[]);
+        if let (Some(retreat), Some((guard, _))) = (retreat, branch.guard) {
+            self.enter(retreat);
+            let bits = self.mask_bits(guard);
+            self.part_at_branch(at, branch, bits);
+        }
+    }
+
+    /// Takes what threads have just left one by one. A load of a whole vector would wait until the
+    /// processor has written all of its elements to the cache.
+    fn take_each(&mut self, register: RegId) {
+        if self.is_predicate(register) || !matches!(self.lanes().kept(register), Kept::Vectors(_)) {
+            return self.take_register(register);
+        }
+        let (place, slot) = (self.place(register), self.lanes().slot);
+        let ty = self.element(register);
+        let at = |lane: i32| place + ty.bytes() as i32 * lane;
+        let values: Vec<Value> = (0..WIDTH as i32)
+            .map(|lane| self.b.ins().stack_load(ty, slot, at(lane)))
+            .collect();
+        self.gather(register, &values);
+    }
+
+    /// Whether the group's threads can do anew, each by itself, what some have done one after the
+    /// other: nobody sees that they loaded twice.
+    fn can_retreat(&mut self, apart: &Apart) -> bool {
+        if self.is_wide() || self.unit.local {
+            return false;
+        }
+        let region = self.turns().region;
+        let may_part = self.may_part(region);
+        let (body, of) = (self.body, &self.lanes().plan.control.graph.block_of);
+        let mut steps = body.steps.iter().zip(of);
+        may_part
+            && !steps.any(|(step, block)| match step {
+                Step::Instruction(step) => {
+                    apart.blocks.contains(block) && step.operation.stores_weakly()
+                }
+                Step::Label(_) => false,
+            })
     }
 
     /// The code of one thread, from the branch on, or from where it `begins` if that is known; it
@@ -131,10 +174,20 @@ impl Lower<'_> {
         }
         let first = to(begins.unwrap_or(of[at] + 1));
         self.b.ins().jump(first, &[]);
+        let retreat = self.lanes().retreat;
+        let ahead = match retreat {
+            Some(_) => self.look_ahead(apart),
+            None => vec![],
+        };
         for (block, begins) in apart.blocks.iter().zip(&blocks) {
             self.b.switch_to_block(*begins);
             let first = self.lanes().plan.control.first[*block];
             self.forget_checks(first);
+            for ahead in ahead.iter().filter(|ahead| ahead.block == *block) {
+                if let Some(retreat) = retreat {
+                    self.check_ahead(ahead, retreat);
+                }
+            }
             for at in (first..of.len()).take_while(|at| of[*at] == *block) {
                 if let Step::Instruction(step) = &body.steps[at] {
                     self.thread_step(at, step);

@@ -18,6 +18,7 @@
 //! for each register and thread.
 
 mod agreement;
+mod ahead;
 mod apart;
 mod chains;
 mod masks;
@@ -125,6 +126,11 @@ pub(in crate::jit::lower) struct Lanes {
     rows: HashMap<u32, Value>,
     /// The accesses of the step are known to be inside of an array.
     pub checked: bool,
+    /// Where a thread whose access is not known to be allowed goes, if the group can do anew what
+    /// its threads do one after the other.
+    pub retreat: Option<Block>,
+    /// The addresses of accesses that were [checked ahead](ahead), by step.
+    pub ahead: HashMap<u32, Value>,
     /// The operation is one thread's, which stands for those that come to it.
     pub by_one: bool,
     /// By branch, what it leads to by masks.
@@ -388,6 +394,8 @@ impl Lower<'_> {
             slice: Slice::WHOLE,
             rows: HashMap::new(),
             checked: false,
+            retreat: None,
+            ahead: HashMap::new(),
             by_one: false,
             by_masks: HashMap::new(),
             bases: vec![[None; WIDEST]; self.groups.groups.len()],

@@ -488,11 +488,23 @@ impl Lower<'_> {
             self.go_apart(&apart, at, instruction);
             return self.enter(next);
         }
-        let there = match taken {
-            Some(taken) => self.stand(taken),
+        self.part_at_branch(at, instruction, bits);
+        self.enter(next);
+    }
+
+    /// The threads of the group go on by themselves from a step that may leave its block: those
+    /// that have a bit set do where the guard is not negated.
+    pub(super) fn part_at_branch(&mut self, at: usize, instruction: &Instruction, bits: Value) {
+        let block = self.lanes().plan.control.graph.block_of[at];
+        let (falls, negated) = (block + 1, instruction.guard.is_some_and(|(_, not)| not));
+        let (there, leads) = match instruction.operation.flow() {
+            Flow::Jump(label) => {
+                let taken = self.jump_target(label);
+                (self.stand(taken), Some(taken))
+            }
             // A thread that traps does so by itself; a block begins there.
-            None if is_trap => self.stand(block),
-            None => self.b.ins().iconst(types::I32, ENDED),
+            _ if instruction.operation.faults() => (self.stand(block), Some(block)),
+            _ => (self.b.ins().iconst(types::I32, ENDED), None),
         };
         let here = self.stand(falls);
         let mut stands = [here; WIDTH];
@@ -505,13 +517,9 @@ impl Lower<'_> {
         }
         let mut blocks: SmallVec<[usize; 2]> = SmallVec::new();
         blocks.push(falls);
-        blocks.extend(taken);
-        if is_trap {
-            blocks.push(block);
-        }
+        blocks.extend(leads);
         let join = self.lanes().plan.join(block);
         self.part(&blocks, &stands, join);
-        self.enter(next);
     }
 
     /// A bit for each thread of a group, of a predicate that varies.
