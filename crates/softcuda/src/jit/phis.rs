@@ -236,3 +236,172 @@ impl Phis {
         components
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, InstructionData, types};
+    use cranelift_codegen::settings::{self, Flags};
+    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// How a block ends: where it leads to, with which values; by none, the function does.
+    /// Values are counted from the block's parameters on; the function's own come last.
+    #[derive(Clone, Debug)]
+    struct Ends {
+        params: usize,
+        asks: usize,
+        ways: Vec<(usize, Vec<usize>)>,
+    }
+
+    const ARGUMENTS: usize = 3;
+
+    fn build(blocks: &[Ends]) -> Function {
+        let mut func = Function::new();
+        let arguments = [AbiParam::new(types::I32); ARGUMENTS];
+        func.signature.params.extend(arguments);
+        func.signature.returns.push(AbiParam::new(types::I32));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let entry = b.create_block();
+        b.append_block_params_for_function_params(entry);
+        let own = b.block_params(entry).to_vec();
+        let made: Vec<Block> = blocks.iter().map(|_| b.create_block()).collect();
+        for (block, ends) in made.iter().zip(blocks) {
+            for _ in 0..ends.params {
+                b.append_block_param(*block, types::I32);
+            }
+        }
+        let args = |all: &[Value], to: usize, from: &[usize]| -> Vec<BlockArg> {
+            let values = (0..blocks[to].params).map(|at| all[from[at % from.len()] % all.len()]);
+            values.map(BlockArg::Value).collect()
+        };
+        b.switch_to_block(entry);
+        b.ins().jump(made[0], &args(&own, 0, &[0, 1, 2]));
+        for (block, ends) in made.iter().zip(blocks) {
+            b.switch_to_block(*block);
+            let all = [b.block_params(*block), &own].concat();
+            let asks = all[ends.asks % all.len()];
+            match &ends.ways[..] {
+                [] => _ = b.ins().return_(&[asks]),
+                [(to, from)] => {
+                    let to = to % blocks.len();
+                    b.ins().jump(made[to], &args(&all, to, from));
+                }
+                [(to, from), (other, with), ..] => {
+                    let (to, other) = (to % blocks.len(), other % blocks.len());
+                    let (from, with) = (args(&all, to, from), args(&all, other, with));
+                    b.ins().brif(asks, made[to], &from, made[other], &with);
+                }
+            }
+        }
+        b.seal_all_blocks();
+        b.finalize();
+        func
+    }
+
+    /// What a function asks on its way, and gives.
+    fn follow(func: &Function, arguments: [u32; ARGUMENTS]) -> Vec<u32> {
+        let dfg = &func.dfg;
+        let mut holds: HashMap<Value, u32> = HashMap::new();
+        let mut block = func.layout.entry_block().expect("it has blocks");
+        let entry = dfg.block_params(block).iter().copied();
+        holds.extend(entry.zip(arguments));
+        let mut seen = vec![];
+        while seen.len() < 200 {
+            let last = func.layout.last_inst(block).expect("it is filled");
+            let holds_now = |value: Value| holds[&dfg.resolve_aliases(value)];
+            let call = match dfg.insts[last] {
+                InstructionData::Jump { destination, .. } => destination,
+                InstructionData::Brif { arg, blocks, .. } => {
+                    seen.push(holds_now(arg));
+                    blocks[usize::from(holds_now(arg) == 0)]
+                }
+                _ => {
+                    seen.push(holds_now(dfg.inst_args(last)[0]));
+                    break;
+                }
+            };
+            let given: Vec<u32> = call
+                .args(&dfg.value_lists)
+                .map(|arg| holds_now(arg.as_value().expect("it is a value")))
+                .collect();
+            block = call.block(&dfg.value_lists);
+            let params = dfg.block_params(block);
+            assert_eq!(params.len(), given.len());
+            holds.extend(params.iter().copied().zip(given));
+            seen.push(block.as_u32());
+        }
+        seen
+    }
+
+    fn params(func: &Function) -> Vec<usize> {
+        let blocks = func.layout.blocks().skip(1);
+        let params = blocks.map(|block| func.dfg.block_params(block).len());
+        params.collect()
+    }
+
+    fn verified(func: &Function) {
+        let flags = Flags::new(settings::builder());
+        if let Err(errors) = cranelift_codegen::verify_function(func, &flags) {
+            panic!("{errors}\n{}", func.display());
+        }
+    }
+
+    /// Two loops pass each other what is one of two values before them.
+    #[test]
+    fn what_loops_leave_as_it_is() {
+        let ends = |params, asks, ways: &[(usize, &[usize])]| Ends {
+            params,
+            asks,
+            ways: ways.iter().map(|(to, from)| (*to, from.to_vec())).collect(),
+        };
+        let blocks = [
+            ends(0, 0, &[(1, &[1]), (1, &[2])]),
+            ends(1, 0, &[(2, &[0, 2])]),
+            // The outer loop, the inner one, and the end of either.
+            ends(2, 0, &[(3, &[0, 1])]),
+            ends(2, 1, &[(3, &[0, 2]), (4, &[0, 1])]),
+            ends(2, 1, &[(2, &[0, 3]), (5, &[0])]),
+            ends(1, 0, &[]),
+        ];
+        let mut func = build(&blocks);
+        assert_eq!(params(&func), [0, 1, 2, 2, 2, 1]);
+        let before = follow(&func, [1, 2, 0]);
+        remove(&mut func);
+        verified(&func);
+        // The outer loop's second is always an argument.
+        assert_eq!(params(&func), [0, 1, 0, 1, 0, 0]);
+        assert_eq!(follow(&func, [1, 2, 0]), before);
+    }
+
+    fn any_end() -> impl Strategy<Value = Ends> {
+        let from = || prop::collection::vec(0..8usize, 4);
+        let ways = prop::collection::vec((0..12usize, from()), 0..3);
+        (0..5usize, 0..8usize, ways).prop_map(|(params, asks, ways)| Ends { params, asks, ways })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        /// Whatever leads where: functions go the same way with the same values.
+        #[test]
+        fn functions_do_what_they_did(
+            blocks in prop::collection::vec(any_end(), 1..12),
+            arguments in [0..3u32, 0..3u32, 0..3u32],
+        ) {
+            let mut func = build(&blocks);
+            let before = follow(&func, arguments);
+            let count: usize = params(&func).iter().sum();
+            remove(&mut func);
+            verified(&func);
+            prop_assert_eq!(follow(&func, arguments), before);
+            // Nothing is left to be found.
+            let left = params(&func);
+            prop_assert!(left.iter().sum::<usize>() <= count);
+            remove(&mut func);
+            prop_assert_eq!(params(&func), left);
+        }
+    }
+}

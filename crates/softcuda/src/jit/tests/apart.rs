@@ -32,6 +32,14 @@ fn loaded(body: &str) -> String {
     )
 }
 
+/// The same, in a region where groups may part: they do where `n` is not 0.
+fn may_part(body: &str) -> String {
+    loaded(&format!(
+        "sub.u32 %r24, %r1, %r3; mul.wide.u32 %rd12, %r24, 4; shr.u64 %rd13, %rd12, 30;
+        cvt.u32.u64 %r25, %rd13; {body} add.u32 %r10, %r10, %r25;"
+    ))
+}
+
 /// Rows of different lengths, as of a sparse matrix; with some whose loops are unrolled, and with
 /// branches in the loop.
 #[test]
@@ -155,6 +163,109 @@ fn each_thread_faults_by_itself() {
                 assert_eq!(kind, FaultKind::IllegalAddress, "{form:?} {body}");
                 assert_eq!(thread, Some([outside, 0, 0]), "{form:?} {body}");
             }
+        }
+    }
+}
+
+/// Rows of two arrays whose loops are unrolled, up to the end of the shorter one: what is checked
+/// ahead of a row's last turns lies outside. A row that is too long faults where its own thread
+/// leaves the array.
+#[test]
+fn rows_at_the_end_of_an_array() {
+    let entries: String = (0..4)
+        .map(|k| {
+            format!(
+                "add.u32 %r14, %r6, {k}; setp.ge.u32 %p2, %r14, %r7; @%p2 bra past{k};
+                mul.wide.u32 %rd6, %r14, 4; add.u64 %rd7, %rd2, %rd6; ld.global.u32 %r15, [%rd7];
+                mul.wide.u32 %rd6, %r14, 4; add.u64 %rd8, %rd6, %rd1;
+                ld.global.u32 %r16, [%rd8+8192];
+                mad.lo.u32 %r10, %r10, 31, %r15; add.u32 %r10, %r10, %r16; past{k}:"
+            )
+        })
+        .collect();
+    for (ends, fits) in [
+        ("add.u32 %r7, %r7, %r6; min.u32 %r7, %r7, 64;", true),
+        ("add.u32 %r7, %r7, %r6;", false),
+        ("and.b32 %r7, %r7, 3; add.u32 %r7, %r7, %r6;", false),
+    ] {
+        let body = may_part(&format!(
+            "and.b32 %r6, %r5, 63; {ends}
+            setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
+            again: {entries} add.u32 %r6, %r6, 4;
+            setp.lt.u32 %p1, %r6, %r7; @%p1 bra again;
+            none:"
+        ));
+        let mut faults = 0;
+        for (block, n) in BLOCKS.into_iter().zip([0, 0, 4, 0, 0]) {
+            faults += usize::from(in_any_way(&body, block, n).is_err());
+        }
+        assert_eq!(faults == 0, fits, "{ends}");
+    }
+}
+
+/// Indices whose neighbours would wrap, and some of which no way leads to from the first.
+#[test]
+fn indices_that_are_told_from_others() {
+    let at = |index: &str| {
+        format!(
+            "mul.wide.u32 %rd6, {index}, 4; add.u64 %rd6, %rd2, %rd6; ld.global.u32 %r15, [%rd6];
+            mad.lo.u32 %r10, %r10, 31, %r15;"
+        )
+    };
+    let (first, load) = (at("%r6"), at("%r14"));
+    for steps in [
+        // Below what the loop begins with.
+        format!("sub.u32 %r14, %r6, 1; and.b32 %r14, %r14, 63; {load} {first}"),
+        format!(
+            "add.u32 %r14, %r6, 4294967290; setp.gt.u32 %p2, %r14, 63; @%p2 bra low; {load} low:
+            {first}"
+        ),
+        // Changed on one of two ways.
+        format!(
+            "{first} and.b32 %r16, %r15, 1; setp.eq.u32 %p2, %r16, 0;
+            @%p2 bra even; add.u32 %r14, %r6, 1; even: and.b32 %r14, %r14, 63; {load}
+            add.u32 %r14, %r6, 1; @%p2 add.u32 %r14, %r14, 2; {load}"
+        ),
+        // In a loop of its own, which begins at what it was told by.
+        format!(
+            "{first} mov.u32 %r14, %r6;
+            inner: add.u32 %r14, %r14, 1; setp.gt.u32 %p2, %r14, 63; @%p2 bra end; {load}
+            setp.lt.u32 %p2, %r14, %r7; @%p2 bra inner; end:"
+        ),
+    ] {
+        let body = may_part(&format!(
+            "setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
+            again: {steps} add.u32 %r6, %r6, 1;
+            setp.lt.u32 %p1, %r6, %r7; @%p1 bra again;
+            none:"
+        ));
+        for (block, n) in BLOCKS.into_iter().zip([0, 0, 4, 0, 0]) {
+            in_any_way(&body, block, n).unwrap_or_else(|fault| panic!("{fault:?}: {steps}"));
+        }
+    }
+}
+
+/// Threads load from one of two arrays in turns: no site knows where all accesses go. Some count
+/// what they have found, once each.
+#[test]
+fn arrays_that_take_turns() {
+    for step in [
+        "ld.global.u32 %r15, [%rd6];",
+        "mad.lo.u32 %r14, %r2, 4, 4096; cvt.u64.u32 %rd7, %r14; add.u64 %rd7, %rd1, %rd7;
+        ld.global.u32 %r15, [%rd6]; ld.global.u32 %r16, [%rd7]; add.u32 %r16, %r16, %r15;
+        st.global.u32 [%rd7], %r16;",
+    ] {
+        let body = may_part(&format!(
+            "setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
+            again:
+            and.b32 %r16, %r6, 1; setp.eq.u32 %p2, %r16, 0; selp.b64 %rd9, %rd1, %rd2, %p2;
+            mul.wide.u32 %rd6, %r6, 4; add.u64 %rd6, %rd9, %rd6; {step}
+            mad.lo.u32 %r10, %r10, 31, %r15; add.u32 %r6, %r6, 1;
+            setp.lt.u32 %p1, %r6, %r7; @%p1 bra again;
+            none:"
+        ));
+        for (block, n) in BLOCKS.into_iter().zip([0, 0, 4, 0, 0]) {
+            in_any_way(&body, block, n).expect("nothing faults");
         }
     }
 }
