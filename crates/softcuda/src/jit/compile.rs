@@ -31,7 +31,7 @@ use super::runtime::{self, RuntimeFn};
 use super::schedule;
 use super::spins::spins;
 use super::spmd::Plan;
-use super::{exits, phis};
+use super::{constants, exits, phis};
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 
@@ -538,6 +538,10 @@ impl Compiler {
         let optimized = verified.and_then(|()| context.optimize(&**isa, control));
         optimized.map_err(|error| format!("{error:?}"))?;
         schedule::early(&mut context.func, &context.domtree);
+        if constants::on_the_way(&mut context.func) {
+            context.compute_cfg();
+            context.compute_domtree();
+        }
         let compiled = isa.compile_function(
             &context.func,
             &context.domtree,

@@ -1,7 +1,7 @@
 //! PTX to native code, in four steps that read top to bottom: parse (crate `ptx`), check (`resolve`
 //! names, then `decode` each instruction into an [`Operation`]), lower (operations to Cranelift's
-//! IR), compile (Cranelift, with two passes of ours: [`exits`] before its optimizer, [`schedule`]
-//! behind it).
+//! IR), compile (Cranelift, with passes of ours: [`exits`] and [`phis`] before its optimizer,
+//! [`schedule`] and [`constants`] behind it).
 //!
 //! Parse and check happen when a module is loaded: what the driver's compiler refuses is refused
 //! there, with line and instruction. What is right and not run is remembered with the body, and
@@ -49,6 +49,7 @@ mod analysis;
 pub(crate) mod cache;
 mod code;
 mod compile;
+mod constants;
 pub(crate) mod decode;
 mod dump;
 mod exits;

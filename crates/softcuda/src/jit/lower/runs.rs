@@ -127,17 +127,11 @@ impl Known {
             None => instruction.operation.term(),
             Some(_) => None,
         };
-        let index = match term {
-            Some(
-                Term::Sum(Arg::Reg(a), Arg::Imm(Immediate::Int { bits, .. }), 32)
-                | Term::Sum(Arg::Imm(Immediate::Int { bits, .. }), Arg::Reg(a), 32),
-            ) => {
-                let index = self.index(*a);
-                let more = index.more.wrapping_add(*bits as u32);
-                Some(Index { more, ..index })
-            }
-            _ => None,
-        };
+        let index = counts_up(instruction, body).map(|(from, by)| {
+            let index = self.index(from);
+            let more = index.more.wrapping_add(by);
+            Index { more, ..index }
+        });
         let scaled = match term {
             Some(Term::Scaled { from, by, signed }) => Some(Scaled {
                 index: self.index(from),
@@ -167,12 +161,12 @@ impl Known {
         let [to] = instruction.writes[..] else {
             return;
         };
-        // A register of another size would hold another number.
-        if body.tables.registers[to.0 as usize].size() != if index.is_some() { 4 } else { 8 } {
-            return;
-        }
         if let Some(index) = index {
             self.indices.insert(to, index);
+        }
+        // A register of another size would hold another number.
+        if body.tables.registers[to.0 as usize].size() != 8 {
+            return;
         }
         if let Some(scaled) = scaled {
             self.scaled.insert(to, scaled);
@@ -181,6 +175,26 @@ impl Known {
             self.elements.insert(to, element);
         }
     }
+}
+
+/// The register of 32 bits that an instruction adds a number to, and that number, if that is all
+/// it writes.
+pub(super) fn counts_up(instruction: &Instruction, body: &Body) -> Option<(RegId, u32)> {
+    let (
+        Term::Sum(Arg::Reg(from), Arg::Imm(Immediate::Int { bits, .. }), 32)
+        | Term::Sum(Arg::Imm(Immediate::Int { bits, .. }), Arg::Reg(from), 32),
+        None,
+        [to],
+    ) = (
+        instruction.operation.term()?,
+        instruction.guard,
+        &instruction.writes[..],
+    )
+    else {
+        return None;
+    };
+    // A register of another size would hold another number.
+    (body.tables.registers[to.0 as usize].size() == 4).then_some((*from, *bits as u32))
 }
 
 impl Run {

@@ -12,18 +12,20 @@ use std::collections::HashMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, types};
-use ptx::ast::{Immediate, Space, Type};
+use ptx::ast::{Space, Type};
 
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
-use crate::jit::lower::runs::Term;
-use crate::jit::program::{Instruction, Step};
+use crate::jit::lower::runs::counts_up;
+use crate::jit::program::{Body, Instruction, Step};
 use crate::jit::runtime::access::Access;
 use crate::jit::spmd::Apart;
 
 /// How far ahead a check may look, in elements: an access that is further may not be meant to be
 /// made where the first is.
 const FURTHEST: u32 = 15;
+/// The most blocks that are looked through.
+const MOST_BLOCKS: usize = 256;
 
 /// A value of 32 bits: what a register holds where a block was begun last, and so much more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +39,8 @@ struct Index {
 #[derive(Debug)]
 pub(super) struct Ahead {
     pub block: usize,
+    /// Where threads go if not all are inside.
+    retreat: Block,
     /// What their indices are counted from.
     index: RegId,
     /// Their steps, and how much more their indices are.
@@ -81,20 +85,12 @@ impl Known {
     }
 
     /// A step of a block, after those before it.
-    fn step(&mut self, block: usize, step: &Instruction) {
-        let index = match (step.guard, step.operation.term()) {
-            (
-                None,
-                Some(
-                    Term::Sum(Arg::Reg(from), Arg::Imm(Immediate::Int { bits, .. }), 32)
-                    | Term::Sum(Arg::Imm(Immediate::Int { bits, .. }), Arg::Reg(from), 32),
-                ),
-            ) => self.ends(block, *from).map(|index| Index {
-                more: index.more.wrapping_add(*bits as u32),
-                ..index
-            }),
-            _ => None,
-        };
+    fn step(&mut self, block: usize, step: &Instruction, body: &Body) {
+        let index = counts_up(step, body).and_then(|(from, by)| {
+            let index = self.ends(block, from)?;
+            let more = index.more.wrapping_add(by);
+            Some(Index { more, ..index })
+        });
         for register in &step.writes {
             self.written.insert((block, *register), index);
         }
@@ -103,7 +99,10 @@ impl Known {
 
 impl Lower<'_> {
     /// The accesses of threads that go apart which are checked ahead of where they are made.
-    pub(super) fn look_ahead(&mut self, apart: &Apart) -> Vec<Ahead> {
+    pub(super) fn look_ahead(&mut self, apart: &Apart, retreat: Block) -> Vec<Ahead> {
+        if apart.blocks.len() > MOST_BLOCKS {
+            return vec![];
+        }
         let body = self.body;
         let control = &self.lanes().plan.control;
         let (of, starts) = (control.graph.block_of.clone(), control.first.clone());
@@ -141,12 +140,13 @@ impl Lower<'_> {
                         Some(ahead) => ahead.accesses.push(access),
                         None => all.push(Ahead {
                             block: index.block,
+                            retreat,
                             index: index.register,
                             accesses: vec![access],
                         }),
                     }
                 }
-                known.step(*block, step);
+                known.step(*block, step, body);
             }
         }
         all.retain(|ahead| ahead.accesses.len() > 1);
@@ -164,8 +164,8 @@ impl Lower<'_> {
     }
 
     /// The builder is where a block of one thread begins: checks what is accessed relative to a
-    /// register there, or goes to `retreat`. The steps need no checks of their own.
-    pub(super) fn check_ahead(&mut self, ahead: &Ahead, retreat: Block) {
+    /// register there, or retreats. The steps need no checks of their own.
+    pub(super) fn check_ahead(&mut self, ahead: &Ahead) {
         let (step, body) = (self.step, self.body);
         let index = self.read(&Arg::Reg(ahead.index), Type::B32);
         let index = self.b.ins().uextend(types::I64, index);
@@ -207,7 +207,7 @@ impl Lower<'_> {
         let limit = self.b.ins().uextend(types::I64, limit);
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, limit);
         let next = self.fresh_block();
-        self.b.ins().brif(inside, next, &[], retreat, &[]);
+        self.b.ins().brif(inside, next, &[], ahead.retreat, &[]);
         self.enter(next);
         self.lanes().ahead.extend(checked);
     }

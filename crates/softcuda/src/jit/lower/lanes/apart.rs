@@ -7,6 +7,10 @@
 //!   take it; the code of one thread, up to there; leave what it wrote
 //! take what they wrote
 //! ```
+//!
+//! Where nothing of that is stored, threads *retreat* from an access that is not known to be
+//! allowed: the group parts at the branch, and each thread begins there anew. So no code comes back
+//! from a check, and one check may speak for several accesses, see [`ahead`](super::ahead).
 
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 
@@ -174,9 +178,8 @@ impl Lower<'_> {
         }
         let first = to(begins.unwrap_or(of[at] + 1));
         self.b.ins().jump(first, &[]);
-        let retreat = self.lanes().retreat;
-        let ahead = match retreat {
-            Some(_) => self.look_ahead(apart),
+        let ahead = match self.lanes().retreat {
+            Some(retreat) => self.look_ahead(apart, retreat),
             None => vec![],
         };
         for (block, begins) in apart.blocks.iter().zip(&blocks) {
@@ -184,9 +187,7 @@ impl Lower<'_> {
             let first = self.lanes().plan.control.first[*block];
             self.forget_checks(first);
             for ahead in ahead.iter().filter(|ahead| ahead.block == *block) {
-                if let Some(retreat) = retreat {
-                    self.check_ahead(ahead, retreat);
-                }
+                self.check_ahead(ahead);
             }
             for at in (first..of.len()).take_while(|at| of[*at] == *block) {
                 if let Step::Instruction(step) = &body.steps[at] {
