@@ -8,7 +8,7 @@ use crate::jit::module::Form;
 const BLOCKS: [[u32; 3]; 5] = [[8, 1, 1], [32, 1, 1], [33, 1, 1], [16, 4, 1], [40, 2, 1]];
 
 /// What a body does, whichever way its threads go.
-fn in_any_way(body: &str, block: [u32; 3], n: u32) -> Outcome {
+pub(super) fn in_any_way(body: &str, block: [u32; 3], n: u32) -> Outcome {
     let first = same(body, block, n);
     for more in [2, 4, 6] {
         let padded = format!("{}{body}", "mov.u32 %r39, 1;".repeat(more));
@@ -18,7 +18,7 @@ fn in_any_way(body: &str, block: [u32; 3], n: u32) -> Outcome {
 }
 
 /// Threads load `%r5` and `%r6`, in a block that waits at its end.
-fn loaded(body: &str) -> String {
+pub(super) fn loaded(body: &str) -> String {
     format!(
         "and.b32 %r4, %r35, 63; mul.wide.u32 %rd5, %r4, 4; add.u64 %rd5, %rd2, %rd5;
         ld.global.u32 %r5, [%rd5]; and.b32 %r6, %r5, 7; shr.u32 %r7, %r5, 28;
@@ -33,7 +33,7 @@ fn loaded(body: &str) -> String {
 }
 
 /// The same, in a region where groups may part: they do where `n` is not 0.
-fn may_part(body: &str) -> String {
+pub(super) fn may_part(body: &str) -> String {
     loaded(&format!(
         "sub.u32 %r24, %r1, %r3; mul.wide.u32 %rd12, %r24, 4; shr.u64 %rd13, %rd12, 30;
         cvt.u32.u64 %r25, %rd13; {body} add.u32 %r10, %r10, %r25;"

@@ -3,7 +3,9 @@
 mod apart;
 mod async_copies;
 mod atomics;
+mod attack_apart;
 mod attack_forms;
+mod attack_halves;
 mod attack_paces;
 mod attack_passes;
 mod attack_rows;

@@ -98,8 +98,14 @@ impl Known {
 }
 
 impl Lower<'_> {
-    /// The accesses of threads that go apart which are checked ahead of where they are made.
-    pub(super) fn look_ahead(&mut self, apart: &Apart, retreat: Block) -> Vec<Ahead> {
+    /// The accesses of threads that go apart at the end of `branch` which are checked ahead of where
+    /// they are made.
+    pub(super) fn look_ahead(
+        &mut self,
+        apart: &Apart,
+        branch: usize,
+        retreat: Block,
+    ) -> Vec<Ahead> {
         if apart.blocks.len() > MOST_BLOCKS {
             return vec![];
         }
@@ -111,8 +117,9 @@ impl Lower<'_> {
         for block in &apart.blocks {
             let leads = |from: &usize| successors[*from].contains(block);
             let before: Vec<usize> = (0..successors.len()).filter(leads).collect();
-            // Not from the branch, nor in a loop.
-            let is_known = |from: &usize| from < block && apart.blocks.contains(from);
+            // Not from the branch, at whose end threads begin, nor in a loop.
+            let is_known =
+                |from: &usize| from < block && *from != branch && apart.blocks.contains(from);
             if before.iter().all(is_known) {
                 from.insert(*block, before);
             }

@@ -179,7 +179,7 @@ impl Lower<'_> {
         let first = to(begins.unwrap_or(of[at] + 1));
         self.b.ins().jump(first, &[]);
         let ahead = match self.lanes().retreat {
-            Some(retreat) => self.look_ahead(apart, retreat),
+            Some(retreat) => self.look_ahead(apart, of[at], retreat),
             None => vec![],
         };
         for (block, begins) in apart.blocks.iter().zip(&blocks) {
