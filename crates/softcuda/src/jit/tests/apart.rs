@@ -172,22 +172,36 @@ fn each_thread_faults_by_itself() {
 /// leaves the array.
 #[test]
 fn rows_at_the_end_of_an_array() {
-    let entries: String = (0..4)
-        .map(|k| {
-            format!(
-                "add.u32 %r14, %r6, {k}; setp.ge.u32 %p2, %r14, %r7; @%p2 bra past{k};
-                mul.wide.u32 %rd6, %r14, 4; add.u64 %rd7, %rd2, %rd6; ld.global.u32 %r15, [%rd7];
-                mul.wide.u32 %rd6, %r14, 4; add.u64 %rd8, %rd6, %rd1;
-                ld.global.u32 %r16, [%rd8+8192];
-                mad.lo.u32 %r10, %r10, 31, %r15; add.u32 %r10, %r10, %r16; past{k}:"
-            )
-        })
-        .collect();
-    for (ends, fits) in [
-        ("add.u32 %r7, %r7, %r6; min.u32 %r7, %r7, 64;", true),
-        ("add.u32 %r7, %r7, %r6;", false),
-        ("and.b32 %r7, %r7, 3; add.u32 %r7, %r7, %r6;", false),
+    let short = "mul.wide.u32 %rd6, %r14, 4; add.u64 %rd7, %rd2, %rd6;
+        ld.global.u32 %r15, [%rd7];";
+    let long = "mul.wide.u32 %rd6, %r14, 4; add.u64 %rd8, %rd6, %rd1;
+        ld.global.u32 %r16, [%rd8+8192];";
+    for (ends, fits, loads) in [
+        (
+            "add.u32 %r7, %r7, %r6; min.u32 %r7, %r7, 64;",
+            true,
+            [short, long],
+        ),
+        ("add.u32 %r7, %r7, %r6;", false, [short, long]),
+        (
+            "and.b32 %r7, %r7, 3; add.u32 %r7, %r7, %r6;",
+            false,
+            [short, long],
+        ),
+        (
+            "and.b32 %r7, %r7, 3; add.u32 %r7, %r7, %r6;",
+            false,
+            [long, short],
+        ),
     ] {
+        let entry = |k: usize| {
+            format!(
+                "add.u32 %r14, %r6, {k}; setp.ge.u32 %p2, %r14, %r7; @%p2 bra past{k}; {}
+                mad.lo.u32 %r10, %r10, 31, %r15; add.u32 %r10, %r10, %r16; past{k}:",
+                loads.concat()
+            )
+        };
+        let entries: String = (0..4).map(entry).collect();
         let body = may_part(&format!(
             "and.b32 %r6, %r5, 63; {ends}
             setp.ge.u32 %p1, %r6, %r7; @%p1 bra none;
