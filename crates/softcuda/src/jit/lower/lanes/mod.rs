@@ -345,7 +345,13 @@ impl Lower<'_> {
             return;
         }
         let body = self.body;
-        let control = &self.lanes().plan.control;
+        let plan = &self.lanes().plan;
+        if let Some(regions) = &plan.regions
+            && regions.of[block].is_none()
+        {
+            return; // nobody comes there: behind the last end, say
+        }
+        let control = &plan.control;
         let of = &control.graph.block_of;
         let steps = (control.first[block]..of.len()).take_while(|at| of[*at] == block);
         let polls = |at: &usize| match &body.steps[*at] {
