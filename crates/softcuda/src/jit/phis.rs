@@ -3,7 +3,7 @@
 //! Where loops lie in loops, what both leave as it is has a parameter at either head, and each is
 //! passed to the other. Cranelift removes such parameters only where the value comes from an
 //! instruction; where it is a parameter itself, of a block before the loops, it would be moved from
-//! place to place in each turn. So parameters that depend on each other are looked at together here,
+//! place to place in each turn. So parameters that depend on each other are looked at together,
 //! after Braun and others, "Simple and Efficient Construction of Static Single Assignment Form"
 //! (2013), section 3.2: if all that come from elsewhere are one value, they are that value.
 

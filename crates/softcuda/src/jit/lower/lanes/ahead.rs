@@ -98,8 +98,7 @@ impl Known {
 }
 
 impl Lower<'_> {
-    /// The accesses of threads that go apart at the end of `branch` which are checked ahead of where
-    /// they are made.
+    /// The accesses that are checked ahead, of threads that go apart at the end of `branch`.
     pub(super) fn look_ahead(
         &mut self,
         apart: &Apart,
