@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::apart::{in_any_way, loaded, may_part};
-use super::forms::{Outcome, kernel, run_module};
+use super::forms::{difference, kernel, run_module};
 use super::fuzz::{Random, run_cases, setting};
 use crate::jit::harness;
 use crate::jit::module::Form;
@@ -548,16 +548,7 @@ fn random_bodies_do_the_same() {
                 if is_same {
                     continue;
                 }
-                let what = match (got, &expected) {
-                    (Ok(got), Ok(expected)) => {
-                        let at = got.iter().zip(expected).position(|(a, b)| a != b);
-                        format!("word {at:?}")
-                    }
-                    (got, expected) => {
-                        let short = |end: &Outcome| end.clone().map(|_| ());
-                        format!("{:x?} for {:x?}", short(&got), short(expected))
-                    }
-                };
+                let what = difference(&got, &expected);
                 return Err(format!("more {more} {block:?} n={n}: {what}\n{body}"));
             }
         }

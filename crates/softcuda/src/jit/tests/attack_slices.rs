@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::forms::{Outcome, kernel, same};
+use super::forms::{Outcome, difference, kernel, same};
 use super::fuzz::{Random, run_cases, setting};
 use crate::jit::harness::{self, buffer};
 use crate::jit::module::{Form, Module};
@@ -668,16 +668,7 @@ fn random_bodies_do_the_same() {
                 if same(module) || same(module) {
                     continue;
                 }
-                let what = match (outcome(module, block, n), &expected) {
-                    (Ok(got), Ok(expected)) => {
-                        let at = got.iter().zip(expected).position(|(a, b)| a != b);
-                        format!("word {at:?}")
-                    }
-                    (got, expected) => {
-                        let short = |end: &Outcome| end.clone().map(|_| ());
-                        format!("{:x?} for {:x?}", short(&got), short(expected))
-                    }
-                };
+                let what = difference(&outcome(module, block, n), &expected);
                 return Err(format!("form {at}, {block:?} n={n}: {what}\n{body}"));
             }
         }

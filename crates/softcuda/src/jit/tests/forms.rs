@@ -59,6 +59,20 @@ pub(super) fn run_module(module: &Arc<Module>, grid: [u32; 3], block: [u32; 3], 
     }
 }
 
+/// How one outcome differs from another: in a word, or in the end.
+pub(super) fn difference(got: &Outcome, expected: &Outcome) -> String {
+    match (got, expected) {
+        (Ok(got), Ok(expected)) => {
+            let at = got.iter().zip(expected).position(|(a, b)| a != b);
+            format!("word {at:?}")
+        }
+        (got, expected) => {
+            let short = |end: &Outcome| end.clone().map(|_| ());
+            format!("{:x?} for {:x?}", short(got), short(expected))
+        }
+    }
+}
+
 /// What a body does, the same in all forms.
 pub(super) fn same(body: &str, block: [u32; 3], n: u32) -> Outcome {
     let source = kernel(body);
