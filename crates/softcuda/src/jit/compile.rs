@@ -31,6 +31,8 @@ use super::runtime::{self, RuntimeFn};
 use super::schedule;
 use super::spins::spins;
 use super::spmd::Plan;
+#[cfg(target_arch = "x86_64")]
+use super::stand_ins;
 use super::{constants, exits, phis};
 use crate::grid::context::{Mode, ThreadContext};
 use crate::grid::rounds::Wait;
@@ -331,7 +333,10 @@ impl Unit {
             }
             Name::Function(_) => return self.device_signature(),
             Name::Cold(number) => (CallConv::PreserveAll, runtime(number)),
-            Name::Outside(Outside::Runtime(number)) => (self.convention(), runtime(number)),
+            Name::Outside(Outside::Runtime(number)) => match runtime(number) {
+                function if function.keeps_vectors => (CallConv::WindowsFastcall, function),
+                function => (self.convention(), function),
+            },
             Name::Outside(data) => unreachable!("{data:?} is no function"),
         };
         let mut signature = ir::Signature::new(convention);
@@ -542,13 +547,23 @@ impl Compiler {
             context.compute_cfg();
             context.compute_domtree();
         }
+        #[cfg(target_arch = "x86_64")]
+        stand_ins::mark(&mut context.func);
         let compiled = isa.compile_function(
             &context.func,
             &context.domtree,
             context.want_disasm,
             control,
         );
-        let compiled = compiled.map_err(|error| format!("{error:?}"))?;
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+        let mut compiled = compiled.map_err(|error| format!("{error:?}"))?;
+        #[cfg(target_arch = "x86_64")]
+        {
+            let marked = compiled.buffer.get_srclocs_sorted().iter();
+            let marked = marked.filter(|it| !it.loc.is_default());
+            let locations = marked.map(|it| it.start..it.end).collect();
+            stand_ins::replace(compiled.buffer.data_mut(), locations)?;
+        }
         let compiled = &compiled.apply_params(&context.func.params);
         dump.compiled(&context.func, compiled);
         let frame = compiled.buffer.frame_layout();

@@ -68,6 +68,8 @@ pub(crate) mod runtime;
 mod schedule;
 mod spins;
 pub(crate) mod spmd;
+#[cfg(target_arch = "x86_64")]
+mod stand_ins;
 #[cfg(test)]
 mod tests;
 mod variables;

@@ -22,6 +22,8 @@ use ptx::ast::Type;
 
 use super::Lower;
 use crate::jit::decode::Arg;
+#[cfg(target_arch = "x86_64")]
+use crate::jit::runtime::halves as at_once;
 
 /// The NaN of `.f32` arithmetic.
 pub(crate) const NAN_F32: u32 = 0x7fff_ffff;
@@ -188,6 +190,11 @@ pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Val
         let shifted = l.b.ins().ishl_imm(wide, 16);
         return from_bits(l, shifted);
     }
+    #[cfg(target_arch = "x86_64")]
+    if !ftz && halves_go_at_once(l) {
+        let halves = l.b.ins().unarrow(wide, wide);
+        return widen_four(l, halves);
+    }
     // Sign, exponent and fraction go where a single has them; what the shift copies of the sign
     // goes.
     let high = l.b.ins().ishl_imm(wide, 16);
@@ -215,47 +222,112 @@ pub(crate) fn widen(l: &mut Lower<'_>, ty: Type, ftz: bool, value: Value) -> Val
 /// A single rounded to the nearest `.f16` or `.bf16`, ties to even, as its bits (`I16`, or in
 /// vectors, words); NaN becomes [`NAN_HALF`].
 pub(crate) fn narrow(l: &mut Lower<'_>, ty: Type, value: Value) -> Value {
+    #[cfg(target_arch = "x86_64")]
+    if ty == Type::F16 && halves_go_at_once(l) {
+        let halves = narrow_four(l, value);
+        let words = l.b.ins().uwiden_low(halves);
+        let unordered = l.b.ins().fcmp(FloatCC::Unordered, value, value);
+        let nan = l.word(NAN_HALF);
+        return l.select(unordered, nan, words);
+    }
+    if ty == Type::Bf16 {
+        return narrow_bf16(l, value);
+    }
     let all = bits(l, value);
     let sign = l.b.ins().ushr_imm(all, 16);
     let sign = and_number(l, sign, 0x8000);
     let magnitude = and_number(l, all, 0x7fff_ffff);
-    let (drop, bias) = match ty {
-        Type::Bf16 => (16, 0),
-        _ => (13, -((127 - 15) << 23)),
-    };
-    let finite = match ty {
-        Type::Bf16 => magnitude,
-        // From here on, a half is infinite.
-        _ => {
-            let limit = number_like(l, magnitude, (127 + 16) << 23);
-            l.b.ins().smin(magnitude, limit)
-        }
-    };
-    // Half a unit less one, and one more where the last bit kept is odd: ties go to even, and a
-    // carry moves on into the exponent, up to infinity.
-    let odd = l.b.ins().ushr_imm(finite, drop);
-    let odd = and_number(l, odd, 1);
-    let half = number_like(l, finite, (1i64 << (drop - 1)) - 1 + bias);
-    let rounded = l.b.ins().iadd(finite, half);
-    let rounded = l.b.ins().iadd(rounded, odd);
-    let mut result = l.b.ins().ushr_imm(rounded, drop);
-    if ty != Type::Bf16 {
-        // Below the least normal half: adding one half leaves a sum whose last bit weighs 2^-24, so
-        // the adder rounds.
-        let small = from_bits(l, magnitude);
-        let half = const_f32(l, 0.5f32.to_bits());
-        let sum = l.b.ins().fadd(small, half);
-        let sum = bits(l, sum);
-        let half = number_like(l, sum, i64::from(0.5f32.to_bits()));
-        let subnormal = l.b.ins().isub(sum, half);
-        let is_small = compare_number(l, IntCC::SignedLessThan, magnitude, 113 << 23);
-        result = l.select(is_small, subnormal, result);
-    }
+    // From here on, a half is infinite.
+    let limit = number_like(l, magnitude, (127 + 16) << 23);
+    let finite = l.b.ins().smin(magnitude, limit);
+    let rounded = without_last(l, finite, 13, -((127 - 15) << 23));
+    // Below the least normal half: adding one half leaves a sum whose last bit weighs 2^-24, so
+    // the adder rounds.
+    let small = from_bits(l, magnitude);
+    let half = const_f32(l, 0.5f32.to_bits());
+    let sum = l.b.ins().fadd(small, half);
+    let sum = bits(l, sum);
+    let half = number_like(l, sum, i64::from(0.5f32.to_bits()));
+    let subnormal = l.b.ins().isub(sum, half);
+    let is_small = compare_number(l, IntCC::SignedLessThan, magnitude, 113 << 23);
+    let result = l.select(is_small, subnormal, rounded);
     let result = l.b.ins().bor(result, sign);
     let nan = l.word(NAN_HALF);
     let is_nan = compare_number(l, IntCC::SignedGreaterThan, magnitude, 0x7f80_0000);
     let result = l.select(is_nan, nan, result);
     half_of(l, result)
+}
+
+/// The same of `.bf16`, which is a single's upper half.
+fn narrow_bf16(l: &mut Lower<'_>, value: Value) -> Value {
+    let all = bits(l, value);
+    let rounded = without_last(l, all, 16, 0);
+    let unordered = l.b.ins().fcmp(FloatCC::Unordered, value, value);
+    let nan = l.word(NAN_HALF);
+    let result = l.select(unordered, nan, rounded);
+    half_of(l, result)
+}
+
+/// Words without their last bits, rounded to nearest, after `bias` is added.
+fn without_last(l: &mut Lower<'_>, words: Value, drop: i64, bias: i64) -> Value {
+    // Half a unit less one, and one more where the last bit kept is odd: ties go to even, and a
+    // carry moves on into the exponent, up to infinity.
+    let odd = l.b.ins().ushr_imm(words, drop);
+    let odd = and_number(l, odd, 1);
+    let half = number_like(l, words, (1i64 << (drop - 1)) - 1 + bias);
+    let rounded = l.b.ins().iadd(words, half);
+    let rounded = l.b.ins().iadd(rounded, odd);
+    l.b.ins().ushr_imm(rounded, drop)
+}
+
+/// The singles of the four `.f16` in the lower half of a vector, by the processor's instruction.
+#[cfg(target_arch = "x86_64")]
+fn widen_four(l: &mut Lower<'_>, halves: Value) -> Value {
+    let halves = l.as_vector(halves, types::F64X2);
+    let singles = l.b.ins().floor(halves);
+    l.as_vector(singles, types::F32X4)
+}
+
+/// The other way round, as `I16X8`; NaN is any.
+#[cfg(target_arch = "x86_64")]
+fn narrow_four(l: &mut Lower<'_>, singles: Value) -> Value {
+    let singles = l.as_vector(singles, types::F64X2);
+    let halves = l.b.ins().ceil(singles);
+    l.as_vector(halves, types::I16X8)
+}
+
+/// What `compute` makes of singles, for vectors of eight `.f16`: four at a time.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn eight_by_four<const N: usize>(
+    l: &mut Lower<'_>,
+    operands: [Value; N],
+    compute: impl Fn(&mut Lower<'_>, [Value; N]) -> Value,
+) -> Value {
+    let upper = operands.map(|eight| l.shuffled(eight, eight, [2, 3, 2, 3]));
+    let [low, high] = [operands, upper].map(|halves| {
+        let singles = halves.map(|four| widen_four(l, four));
+        compute(l, singles)
+    });
+    let [of_low, of_high] = [low, high].map(|four| narrow_four(l, four));
+    let halves = l.shuffled(of_low, of_high, [0, 1, 4, 5]);
+    let [of_low, of_high] = [low, high].map(|four| {
+        let unordered = l.b.ins().fcmp(FloatCC::Unordered, four, four);
+        l.as_vector(unordered, types::I32X4)
+    });
+    let unordered = l.b.ins().snarrow(of_low, of_high);
+    let halves = l.as_vector(halves, types::I16X8);
+    let nan = number_like(l, halves, NAN_HALF);
+    let result = l.b.ins().bitselect(unordered, nan, halves);
+    l.as_vector(result, types::I32X4)
+}
+
+/// Whether vectors of halves are converted by the processor's own instructions: here by their
+/// [stand-ins](crate::jit::stand_ins), in the runtime where that takes more than a few.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn halves_go_at_once(l: &Lower<'_>) -> bool {
+    // Tests want both ways.
+    let may = !cfg!(test) || l.body.steps.len().is_multiple_of(2);
+    may && l.in_vectors() && at_once::are_there()
 }
 
 impl Lower<'_> {

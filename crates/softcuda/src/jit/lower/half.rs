@@ -8,6 +8,8 @@
 //! - the product in `fma.f16` is exact in `.f32`, and the sum is rounded to odd there;
 //! - `fma.bf16` has no such bound on its operands: the runtime computes it, or in vectors, the same
 //!   is done in `.f64`.
+//!
+//! Where the processor converts halves by itself, so do vectors of them.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -148,11 +150,7 @@ impl Operation for Half {
         }
         let mut low = SmallVec::<[Value; 3]>::new();
         let mut high = SmallVec::<[Value; 3]>::new();
-        let ty = match (self.packed, self.ty) {
-            (false, ty) => ty,
-            (true, Type::Bf16) => Type::Bf16x2,
-            (true, _) => Type::F16x2,
-        };
+        let ty = self.operand_type();
         for source in &self.sources {
             let value = l.read(source, ty);
             match self.packed {
@@ -174,33 +172,47 @@ impl Operation for Half {
 }
 
 impl Half {
-    /// Has the runtime compute a vector, where it does so by the processor's conversions.
+    fn operand_type(&self) -> Type {
+        match (self.packed, self.ty) {
+            (false, ty) => ty,
+            (true, Type::Bf16) => Type::Bf16x2,
+            (true, _) => Type::F16x2,
+        }
+    }
+
+    /// Computes the halves of a vector as they lie there, whichever is a pair's first.
     #[cfg(target_arch = "x86_64")]
     fn lower_at_once(&self, l: &mut Lower<'_>) -> bool {
-        use crate::jit::runtime::halves;
-        let function = match self.op {
-            Op::Add => &halves::ADD_HALVES,
-            Op::Sub => &halves::SUB_HALVES,
-            Op::Mul => &halves::MUL_HALVES,
-            Op::Fma => &halves::FMA_HALVES,
-            _ => return false,
-        };
-        let plain = self.ty == Type::F16 && self.modifiers.is_plain();
-        // Tests want both.
-        let may = !cfg!(test) || l.body.steps.len().is_multiple_of(2);
-        if !plain || !may || !l.in_vectors() || !halves::are_there() {
+        use super::float_value::{eight_by_four, halves_go_at_once};
+        use crate::jit::runtime::halves::{FMA_BF16, FMA_F16};
+        if !self.modifiers.is_plain() || !halves_go_at_once(l) {
             return false;
         }
-        let ty = if self.packed { Type::F16x2 } else { Type::F16 };
-        let operands: SmallVec<[Value; 3]> = self
-            .sources
-            .iter()
-            .map(|source| {
-                let value = l.read(source, ty);
-                l.as_vector(value, types::I32X4)
-            })
-            .collect();
-        let result = l.call_value(function, &operands);
+        let ty = self.operand_type();
+        let read = |l: &mut Lower<'_>, at: usize| {
+            let value = l.read(&self.sources[at], ty);
+            l.as_vector(value, types::I32X4)
+        };
+        let result = match (self.op, self.ty, self.packed) {
+            (Op::Add | Op::Sub | Op::Mul, Type::F16, true) => {
+                let operands = [0, 1].map(|at| read(l, at));
+                eight_by_four(l, operands, |l, [a, b]| match self.op {
+                    Op::Add => l.b.ins().fadd(a, b),
+                    Op::Sub => l.b.ins().fsub(a, b),
+                    _ => l.b.ins().fmul(a, b),
+                })
+            }
+            // That takes more than a call.
+            (Op::Fma, Type::F16, true) | (Op::Fma, Type::Bf16, _) => {
+                let operands = [0, 1, 2].map(|at| read(l, at));
+                let function = match self.ty {
+                    Type::Bf16 => &FMA_BF16,
+                    _ => &FMA_F16,
+                };
+                l.call_value(function, &operands)
+            }
+            _ => return false,
+        };
         l.write(&self.dst, ty, result);
         true
     }

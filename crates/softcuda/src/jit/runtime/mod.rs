@@ -68,6 +68,8 @@ pub(crate) struct RuntimeFn {
     pub params: &'static [Type],
     /// Result type, if it has one.
     pub result: Option<Type>,
+    /// By Windows' convention, whatever the host: `xmm6` to `xmm15` outlive a call of it.
+    pub keeps_vectors: bool,
 }
 
 /// A Rust type that crosses between compiled code and the runtime.
@@ -105,6 +107,7 @@ macro_rules! runtime {
             address: || $name as *const () as usize,
             params: &[$(<$ty as $crate::jit::runtime::Crosses>::TYPE),*],
             result: $crate::jit::runtime::runtime!(@result $($ret)?),
+            keeps_vectors: false,
         };
     )*
 

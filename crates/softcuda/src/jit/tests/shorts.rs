@@ -186,3 +186,69 @@ fn what_is_above_is_never_seen() {
         }
     }
 }
+
+/// Registers of which several lie in a word, with and without one that nobody wants.
+#[test]
+fn several_lie_in_a_word() {
+    for (ty, size, kind, _) in KINDS {
+        for parts in [2, 4] {
+            let bytes = size * parts;
+            let registers = |last: &str| {
+                let all: Vec<String> = (0..parts - 1).map(|n| format!("%q{n}")).collect();
+                format!("{{{}, {last}}}", all.join(", "))
+            };
+            let last = format!("%q{}", parts - 1);
+            let (mut shown, mut made) = (String::new(), String::new());
+            for n in 0..parts {
+                let (show, make) = match kind {
+                    ".b16" => (
+                        format!(
+                            "mov.b32 %r10, {{%q{n}, %q{n}}}; cvt.s32.s16 %r11, %q{n};
+                            xor.b32 %r10, %r10, %r11;"
+                        ),
+                        format!("cvt.u16.u32 %q{n}, %r12;"),
+                    ),
+                    _ => (
+                        format!("mov.b32 %r10, %q{n};"),
+                        format!("mov.b32 %q{n}, %r12;"),
+                    ),
+                };
+                shown += &format!("{show} mad.lo.u32 %r9, %r9, 31, %r10;");
+                made += &format!(
+                    "mad.lo.u32 %r12, %r1, 0x9e3779b1, {};{make}",
+                    n * 0x3779_b9e3
+                );
+            }
+            let accesses = [
+                format!(
+                    "ld.global.v{parts}.{ty} {}, [%rd4];{shown}",
+                    registers(&last)
+                ),
+                format!("ld.global.v{parts}.{ty} {}, [%rd4];{shown}", registers("_")),
+                format!(
+                    "{made} st.global.v{parts}.{ty} [%rd4], {};",
+                    registers(&last)
+                ),
+            ];
+            for access in accesses {
+                // Thread `n` is the first that is outside.
+                let body = format!(
+                    ".reg {kind} %q<4>; mov{kind} {last}, 0;
+                    sub.u32 %r11, %r1, %r3; add.u32 %r11, %r11, {};
+                    mul.wide.s32 %rd4, %r11, {bytes}; add.u64 %rd4, %rd2, %rd4; {access}",
+                    BYTES / bytes
+                );
+                for body in versions(&body) {
+                    for threads in [1, 8, 13, 20] {
+                        same(&body, [threads, 1, 1], threads).expect("it is inside");
+                    }
+                    for n in [0, 1, 7, 12] {
+                        let (kind, _, thread) = same(&body, [20, 1, 1], n).expect_err("one is not");
+                        let expected = (FaultKind::IllegalAddress, Some([n, 0, 0]));
+                        assert_eq!((kind, thread), expected, "{access}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::{Arg, RegId};
+use crate::jit::lower::float_value::and_number;
 use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::program::Instruction;
 use crate::jit::spmd::{Class, in_rows};
@@ -49,6 +50,9 @@ impl Lower<'_> {
         from: Value,
         stride: i64,
     ) {
+        if let Some(parts) = self.parts(registers, ty, stride) {
+            return self.load_parts(&parts, ty, from);
+        }
         let Some((layout, variables)) = self.layout(registers, ty, stride) else {
             for (n, register) in (0..).zip(registers) {
                 self.load_row(register, ty, from, n * ty.size() as i32, stride);
@@ -109,6 +113,9 @@ impl Lower<'_> {
         to: Value,
         stride: i64,
     ) {
+        if let Some(parts) = self.parts(registers, ty, stride) {
+            return self.store_parts(&parts, ty, to);
+        }
         let Some((layout, variables)) = self.layout(registers, ty, stride) else {
             for (n, register) in (0..).zip(registers) {
                 self.store_row(register, ty, to, n * ty.size() as i32, stride);
@@ -192,6 +199,93 @@ impl Lower<'_> {
     fn halves(&mut self, a: Value, b: Value) -> Vec<Value> {
         let [low, high] = [[0, 1, 4, 5], [2, 3, 6, 7]].map(|words| self.shuffled(a, b, words));
         vec![low, high]
+    }
+
+    /// Registers of which several lie in a word, if a thread has one or two words of them and
+    /// there is no gap between the threads'.
+    fn parts(&mut self, registers: &[Arg], ty: Type, stride: i64) -> Option<Vec<(RegId, Column)>> {
+        let bytes = ty.size() as usize * registers.len();
+        if ty.size() > 2 || !matches!(bytes, 4 | 8) || stride != bytes as i64 {
+            return None;
+        }
+        let parts = registers.iter().map(|register| {
+            let Arg::Reg(id) = register else {
+                return None;
+            };
+            let held = vector_of(self.register_types[id.0 as usize]);
+            match self.kept_of(*id) {
+                Kept::Vectors(variables) if held.lane_count() == 4 => {
+                    Some((*id, (held, variables)))
+                }
+                _ => None,
+            }
+        });
+        parts.collect()
+    }
+
+    /// Takes registers out of words.
+    fn load_parts(&mut self, parts: &[(RegId, Column)], ty: Type, from: Value) {
+        let (flags, bits) = (MemFlags::trusted(), 8 * i64::from(ty.size()));
+        let rows = parts.len() as i64 * bits / 32;
+        for chunk in self.lanes().slice.vectors(self.width() / 4) {
+            let rows = (0..rows as i32).map(|row| {
+                let at = 16 * (chunk as i32 * rows as i32 + row);
+                self.b.ins().load(types::I32X4, flags, from, at)
+            });
+            let mut words: Vec<Value> = rows.collect();
+            if let [_, _] = words[..] {
+                words = self.turned(&Layout::Pairs, &words, true);
+            }
+            for (n, (register, (held, variables))) in (0..).zip(parts) {
+                let (row, at) = ((n * bits / 32) as usize, n * bits % 32);
+                let word = self.as_vector(words[row], types::I32X4);
+                let is_short = self.is_short(*register);
+                let mut part = self.b.ins().ishl_imm(word, 32 - bits - at);
+                part = match is_signed(ty) && !(is_short && bits == 16) {
+                    true => self.b.ins().sshr_imm(part, 32 - bits),
+                    false => self.b.ins().ushr_imm(part, 32 - bits),
+                };
+                if is_signed(ty) && is_short && bits < 16 {
+                    part = and_number(self, part, 0xffff);
+                }
+                let part = self.as_vector(part, *held);
+                self.b.def_var(variables[chunk], part);
+            }
+        }
+    }
+
+    /// The other way round.
+    fn store_parts(&mut self, parts: &[(RegId, Column)], ty: Type, to: Value) {
+        let (flags, bits) = (MemFlags::trusted(), 8 * i64::from(ty.size()));
+        let in_word = (32 / bits) as usize;
+        for chunk in 0..self.width() / 4 {
+            self.set_form(Form::Vector { chunk, wide: false });
+            let words = parts.chunks(in_word).map(|parts| {
+                let mut word = None;
+                for (n, (register, _)) in (0..).zip(parts) {
+                    let value = self.held(*register);
+                    let value = self.as_vector(value, types::I32X4);
+                    // What lies above a part is shifted out of it, and into its place.
+                    let part = self.b.ins().ishl_imm(value, 32 - bits);
+                    let part = self.b.ins().ushr_imm(part, 32 - bits - n * bits);
+                    word = Some(match word {
+                        None => part,
+                        Some(word) => self.b.ins().bor(word, part),
+                    });
+                }
+                word.expect("a word has parts")
+            });
+            let mut rows: Vec<Value> = words.collect();
+            if let [_, _] = rows[..] {
+                rows = self.turned(&Layout::Pairs, &rows, false);
+            }
+            let count = rows.len();
+            for (row, value) in rows.into_iter().enumerate() {
+                let at = 16 * (chunk * count + row) as i32;
+                self.b.ins().store(flags, value, to, at);
+            }
+        }
+        self.set_form(Form::Once);
     }
 
     /// Puts what lies side by side in memory into a register of a group: `stride` apart.
