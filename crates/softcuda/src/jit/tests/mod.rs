@@ -22,6 +22,7 @@ mod corpus;
 mod forms;
 mod fuzz;
 mod known;
+mod likely_rows;
 mod matrices;
 mod matrix_misuse;
 mod mbarriers;

@@ -25,6 +25,16 @@ enum Layout {
 /// A register's vectors: their type and variables.
 type Column = (ValueType, SmallVec<[Variable; 4]>);
 
+/// Of words so far apart, where each four are in the two vectors that begin with the first and end
+/// with the last.
+fn spread_over_two(ty: ValueType, stride: i64) -> Option<[u8; 4]> {
+    match (ty.bits(), stride) {
+        (32, 8) => Some([0, 2, 5, 7]),
+        (32, 12) => Some([0, 3, 4, 7]),
+        _ => None,
+    }
+}
+
 impl Lower<'_> {
     /// How far apart the group's accesses at an operand's address are, if one check is enough for
     /// all.
@@ -305,6 +315,22 @@ impl Lower<'_> {
                 let at = at + 16 * chunk as i32;
                 let value = self.b.ins().load(vector, flags, from, at);
                 self.b.def_var(variables[chunk], value);
+            }
+            return;
+        }
+        if let Kept::Vectors(variables) = self.lanes().kept(*register).clone()
+            && as_is
+            && let Some(words) = spread_over_two(held, stride)
+        {
+            // Both vectors lie between the first and the last of the four.
+            let (vector, stride) = (vector_of(held), stride as i32);
+            for (chunk, variable) in (0..).zip(variables) {
+                let first = at + 4 * stride * chunk;
+                let both = [first, first + 3 * stride - 12];
+                let [low, high] = both.map(|at| self.b.ins().load(vector, flags, from, at));
+                let value = self.shuffled(low, high, words);
+                let value = self.as_vector(value, vector);
+                self.b.def_var(variable, value);
             }
             return;
         }

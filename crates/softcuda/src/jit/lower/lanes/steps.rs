@@ -178,7 +178,14 @@ impl Lower<'_> {
     /// has one of its own.
     fn each_of_all(&mut self, instruction: &Instruction) {
         let Some(outside) = self.any_outside(instruction) else {
-            return self.each(instruction, None, |_| true);
+            let done = self.likely_row(instruction);
+            self.each(instruction, None, |_| true);
+            if let Some(done) = done {
+                self.forget_bases();
+                self.b.ins().jump(done, &[]);
+                self.enter(done);
+            }
+            return;
         };
         let (fast, slow, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
         self.b.ins().brif(outside, slow, &[], fast, &[]);
@@ -250,6 +257,52 @@ impl Lower<'_> {
         self.set_form(Form::Once);
         self.b.ins().jump(done, &[]);
         Some((each, done))
+    }
+
+    /// Where the threads' addresses likely count up, the accesses of those that do are one row. The
+    /// builder is where they do not; what is answered is where those of a row are done.
+    fn likely_row(&mut self, instruction: &Instruction) -> Option<Block> {
+        let access = instruction.operation.plain_access()?;
+        instruction.operation.weak_access()?;
+        let stride = self.lanes().plan.likely_stride(access.base)?;
+        if !matches!(access.space, None | Some(Space::Global)) || !in_rows(stride, access.size) {
+            return None;
+        }
+        let base = Arg::Reg(access.base);
+        let mut different = None;
+        let mut first = None;
+        for lane in 0..self.width() {
+            self.set_form(Form::Lane(lane));
+            let address = self.read(&base, Type::B64);
+            let Some(first) = first else {
+                first = Some(address);
+                continue;
+            };
+            let expected = self.b.ins().iadd_imm(first, lane as i64 * stride);
+            let bits = self.b.ins().bxor(address, expected);
+            different = Some(match different {
+                None => bits,
+                Some(different) => self.b.ins().bor(different, bits),
+            });
+        }
+        let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
+        self.b.ins().brif(different?, each, &[], row, &[]);
+        self.enter(row);
+        self.forget_bases();
+        self.set_form(Form::Lane(0));
+        instruction.operation.lower_row(self, stride);
+        self.set_form(Form::Once);
+        self.forget_bases();
+        self.b.ins().jump(done, &[]);
+        self.enter(each);
+        Some(done)
+    }
+
+    /// What was checked of the step's group of accesses is known on one of several ways alone.
+    fn forget_bases(&mut self) {
+        if let Some(group) = self.group {
+            self.lanes().bases[group as usize].fill(None);
+        }
     }
 
     /// Whether some thread's access is outside of an array, as a predicate; `None` where one check

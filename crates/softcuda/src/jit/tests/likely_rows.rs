@@ -1,0 +1,134 @@
+//! Accesses at addresses that most likely count up with the thread: as one where they do, one by
+//! one where not. Nobody sees which.
+
+use super::forms::same;
+
+/// Threads whose bit is set in `n` have an index that is so much larger: pointers that loops move
+/// on.
+fn index(scale: u32, by: u32) -> String {
+    format!(
+        "mov.u32 %r5, %r1; shr.u32 %r6, %r3, %r1; and.b32 %r6, %r6, 1;
+        setp.ne.u32 %p1, %r6, 0; @%p1 add.u32 %r5, %r1, {by};
+        cvt.u64.u32 %rd5, %r5; shl.b64 %rd5, %rd5, {scale};"
+    )
+}
+
+/// All go alike; groups of threads do; one does not; none of a group does as the next.
+const MOVED: [u32; 7] = [0, !0, 0xff, 0xff00, 0x80, 0x7f, 0x5555_5555];
+
+#[test]
+fn loads() {
+    for (access, scale) in [
+        ("ld.global.u32 %r7, [%rd4]; add.u32 %r9, %r9, %r7;", 2),
+        // Of which one is checked for both.
+        (
+            "ld.global.u32 %r7, [%rd4]; ld.global.u32 %r8, [%rd4+8];
+            mad.lo.u32 %r9, %r9, 31, %r7; mad.lo.u32 %r9, %r9, 31, %r8;",
+            2,
+        ),
+        (
+            "ld.global.v2.u32 {%r7, %r8}, [%rd4]; mad.lo.u32 %r9, %r7, 31, %r8;",
+            1 + 2,
+        ),
+        (
+            "ld.global.v4.u16 {%h0, %h1, %h2, %h3}, [%rd4]; mov.b32 %r7, {%h0, %h3};
+            mov.b32 %r8, {%h1, %h2}; mad.lo.u32 %r9, %r7, 31, %r8;",
+            3,
+        ),
+        // A generic address, and one that is not all in place.
+        ("ld.u32 %r7, [%rd4+4]; add.u32 %r9, %r9, %r7;", 3),
+        (
+            "ld.global.u8 %r7, [%rd4+1]; mad.lo.u32 %r9, %r9, 7, %r7;",
+            0,
+        ),
+    ] {
+        for sync in ["", "bar.sync 0;"] {
+            for turns in [1, 3] {
+                let body = format!(
+                    ".reg .b16 %h<4>; {} add.u64 %rd4, %rd2, %rd5; {sync} mov.u32 %r10, 0;
+                    again: {access} add.u64 %rd4, %rd4, 8; add.u32 %r10, %r10, 1;
+                    setp.lt.u32 %p2, %r10, {turns}; @%p2 bra again; {sync}",
+                    index(scale, 8)
+                );
+                for n in MOVED {
+                    for threads in [1, 8, 20] {
+                        same(&body, [threads, 1, 1], n).expect("all are inside");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn stores() {
+    for (access, scale) in [
+        ("st.global.u32 [%rd4+8192], %r1;", 2),
+        (
+            "st.global.v2.u32 [%rd4+8192], {%r1, %r5}; st.global.u16 [%rd4+8196], %r1;",
+            3,
+        ),
+        (
+            "cvt.u16.u32 %h0, %r1; st.global.v2.u16 [%rd4+8192], {%h0, %h0};",
+            2,
+        ),
+    ] {
+        let body = format!(
+            ".reg .b16 %h<4>; {} add.u64 %rd4, %rd1, %rd5; {access} mov.u32 %r9, %r5;",
+            index(scale, 32)
+        );
+        for n in MOVED {
+            for threads in [1, 8, 20, 32] {
+                same(&body, [threads, 1, 1], n).expect("all are inside");
+            }
+        }
+    }
+}
+
+/// The first thread outside is named, wherever it is in its group.
+#[test]
+fn faults() {
+    for moved in [0, !0, 0xff] {
+        for last in 0..=20i32 {
+            let words = 63 - last - if moved == 0 { 0 } else { 32 };
+            let body = format!(
+                "{} add.u64 %rd4, %rd2, %rd5; ld.global.u32 %r9, [%rd4+{}];",
+                index(2, 32),
+                4 * words
+            );
+            _ = same(&body, [24, 1, 1], moved);
+            let body = body.replace("ld.global.u32 %r9, [%rd4", "st.global.u32 [%rd4");
+            let body = body.replace("];", "], %r1;");
+            _ = same(&body, [24, 1, 1], moved);
+        }
+    }
+}
+
+/// Words at twice and three times a thread's number, to the end of the array.
+#[test]
+fn between_words_are_others() {
+    for by in [2, 3] {
+        for first in 0..by {
+            for threads in [1, 7, 8, 16, 21] {
+                let body = format!(
+                    "mul.lo.u32 %r5, %r1, {by}; mul.wide.u32 %rd5, %r5, 4; add.u64 %rd4, %rd2, %rd5;
+                    ld.global.u32 %r9, [%rd4+{}]; ld.global.f32 %f1, [%rd4+{}];
+                    mov.b32 %r7, %f1; mad.lo.u32 %r9, %r9, 31, %r7;",
+                    4 * first,
+                    256 - 4 * by * threads + 4 * first
+                );
+                let words = same(&body, [threads, 1, 1], 0).expect("it is inside");
+                let all = &words[4096..];
+                for thread in 0..threads as usize {
+                    let at = thread * by as usize + first as usize;
+                    let end = 64 - (by * threads) as usize + at;
+                    let expected = all[at].wrapping_mul(31).wrapping_add(all[end]);
+                    assert_eq!(
+                        words[thread], expected,
+                        "{by} {first}: {thread} of {threads}"
+                    );
+                }
+            }
+        }
+    }
+}
