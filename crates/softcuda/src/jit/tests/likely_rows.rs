@@ -119,14 +119,11 @@ fn between_words_are_others() {
                 );
                 let words = same(&body, [threads, 1, 1], 0).expect("it is inside");
                 let all = &words[4096..];
-                for thread in 0..threads as usize {
+                for (thread, got) in words[..threads as usize].iter().enumerate() {
                     let at = thread * by as usize + first as usize;
                     let end = 64 - (by * threads) as usize + at;
                     let expected = all[at].wrapping_mul(31).wrapping_add(all[end]);
-                    assert_eq!(
-                        words[thread], expected,
-                        "{by} {first}: {thread} of {threads}"
-                    );
+                    assert_eq!(*got, expected, "{by} {first}: {thread} of {threads}");
                 }
             }
         }
