@@ -85,21 +85,23 @@ fn stores() {
     }
 }
 
-/// The first thread outside is named, wherever it is in its group.
+/// The first thread outside is named, wherever it is in its group, also where one check is for two
+/// accesses.
 #[test]
 fn faults() {
-    for moved in [0, !0, 0xff] {
+    for moved in [0, !0, 0xff, 1, 0x100, 0xfe] {
         for last in 0..=20i32 {
             let words = 63 - last - if moved == 0 { 0 } else { 32 };
-            let body = format!(
-                "{} add.u64 %rd4, %rd2, %rd5; ld.global.u32 %r9, [%rd4+{}];",
-                index(2, 32),
-                4 * words
-            );
-            _ = same(&body, [24, 1, 1], moved);
-            let body = body.replace("ld.global.u32 %r9, [%rd4", "st.global.u32 [%rd4");
-            let body = body.replace("];", "], %r1;");
-            _ = same(&body, [24, 1, 1], moved);
+            let at = format!("[%rd4+{}]", 4 * words);
+            let below = format!("[%rd4+{}]", 4 * words - 16);
+            for access in [
+                format!("ld.global.u32 %r9, {at};"),
+                format!("st.global.u32 {at}, %r1;"),
+                format!("ld.global.u32 %r9, {at}; ld.global.u32 %r10, {below};"),
+            ] {
+                let body = format!("{} add.u64 %rd4, %rd2, %rd5; {access}", index(2, 32));
+                _ = same(&body, [24, 1, 1], moved);
+            }
         }
     }
 }
