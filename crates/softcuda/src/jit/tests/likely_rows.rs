@@ -9,7 +9,7 @@ fn index(scale: u32, by: u32) -> String {
     format!(
         "mov.u32 %r5, %r1; shr.u32 %r6, %r3, %r1; and.b32 %r6, %r6, 1;
         setp.ne.u32 %p1, %r6, 0; @%p1 add.u32 %r5, %r1, {by};
-        cvt.u64.u32 %rd5, %r5; shl.b64 %rd5, %rd5, {scale};"
+        cvt.u64.u32 %rd6, %r5; shl.b64 %rd5, %rd6, {scale};"
     )
 }
 
@@ -74,7 +74,8 @@ fn stores() {
         ),
     ] {
         let body = format!(
-            ".reg .b16 %h<4>; {} add.u64 %rd4, %rd1, %rd5; {access} mov.u32 %r9, %r5;",
+            ".reg .b16 %h<4>; {} add.u64 %rd4, %rd1, %rd5; add.u64 %rd4, %rd4, 8; {access}
+            mov.u32 %r9, %r5;",
             index(scale, 32)
         );
         for n in MOVED {
@@ -92,14 +93,18 @@ fn faults() {
     for moved in [0, !0, 0xff, 1, 0x100, 0xfe] {
         for last in 0..=20i32 {
             let words = 63 - last - if moved == 0 { 0 } else { 32 };
-            let at = format!("[%rd4+{}]", 4 * words);
-            let below = format!("[%rd4+{}]", 4 * words - 16);
+            let at = format!("[%rd4+{}]", 4 * words - 4);
+            let below = format!("[%rd4+{}]", 4 * words - 20);
             for access in [
                 format!("ld.global.u32 %r9, {at};"),
                 format!("st.global.u32 {at}, %r1;"),
                 format!("ld.global.u32 %r9, {at}; ld.global.u32 %r10, {below};"),
             ] {
-                let body = format!("{} add.u64 %rd4, %rd2, %rd5; {access}", index(2, 32));
+                // No element of an array that is known.
+                let body = format!(
+                    "{} add.u64 %rd4, %rd2, %rd5; add.u64 %rd4, %rd4, 4; {access}",
+                    index(2, 32)
+                );
                 _ = same(&body, [24, 1, 1], moved);
             }
         }
