@@ -1,7 +1,8 @@
 //! PTX to native code, in four steps that read top to bottom: parse (crate `ptx`), check (`resolve`
 //! names, then `decode` each instruction into an [`Operation`]), lower (operations to Cranelift's
 //! IR), compile (Cranelift, with passes of ours: [`exits`] and [`phis`] before its optimizer,
-//! [`schedule`] and [`constants`] behind it).
+//! [`schedule`] and [`constants`] behind it, and instructions that it lacks put into its code:
+//! `stand_ins`).
 //!
 //! Parse and check happen when a module is loaded: what the driver's compiler refuses is refused
 //! there, with line and instruction. What is right and not run is remembered with the body, and
@@ -41,9 +42,9 @@
 //! Each access is checked. A site keeps the range that it touched last
 //! ([`Site`](crate::grid::context::Site)); the check is one subtraction, one rotation and one
 //! comparison, which also finds misalignment. Only a miss asks [`crate::memory`]. Threads of a
-//! group whose addresses lie at one distance have one check. Of [arrays](runtime::arrays) that
-//! parameters point to, a launch knows how many elements they have, and an index is compared with
-//! that.
+//! group whose addresses lie at one distance, or turn out to, have one check. Of
+//! [arrays](runtime::arrays) that parameters point to, a launch knows how many elements they have,
+//! and an index is compared with that.
 
 mod analysis;
 pub(crate) mod cache;
