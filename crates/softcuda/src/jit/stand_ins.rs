@@ -6,9 +6,10 @@
 //! | `floor.f64x2` | `vcvtph2ps` | the four `.f16` in the lower half of a vector, as singles |
 //! | `ceil.f64x2` | `vcvtps2ph` | four singles, rounded to nearest `.f16`, in the lower half |
 //!
-//! Lowering makes these for nothing else: doubles are rounded one at a time. The optimizer knows
-//! nothing about them but that they are pure. Where each one's code begins is told by a source
-//! location, which it gets after optimization.
+//! Lowering makes these for nothing else: doubles are rounded one at a time. Their operands are
+//! computed, or used elsewhere too: Cranelift takes from memory what is loaded for one use alone.
+//! The optimizer knows nothing about them but that they are pure. Where each one's code begins is
+//! told by a source location, which it gets after optimization.
 
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::forms::kernel;
+use super::forms::{kernel, run_module};
 use super::fuzz::{Random, run_cases, setting};
 use crate::jit::harness::{self, buffer};
 use crate::jit::module::{Form, Module};
@@ -235,4 +235,56 @@ fn every_result_is_rounded_once() {
         }
         Ok(())
     });
+}
+
+/// All halves, and singles about the middles between them, in vectors as one at a time.
+#[test]
+fn vectors_of_all_halves() {
+    let halves = "cvt.u16.u32 %h0, %r10; add.u32 %r13, %r10, %r11; cvt.u16.u32 %h1, %r13;
+        mov.b32 %q0, {%h0, %h1}; mov.b32 %q1, {%h1, %h0};";
+    let singles = "shl.b32 %r12, %r10, 16; or.b32 %r13, %r12, %r11; mov.b32 %f0, %r13;
+        xor.b32 %r13, %r13, 0x80001000; mov.b32 %f1, %r13;";
+    let bodies = [
+        (halves, "cvt.f32.f16 %f2, %h0; mov.b32 %r14, %f2;"),
+        (halves, "cvt.ftz.f32.f16 %f2, %h0; mov.b32 %r14, %f2;"),
+        (halves, "cvt.f32.bf16 %f2, %h0; mov.b32 %r14, %f2;"),
+        (halves, "add.f16x2 %r14, %q0, %q1;"),
+        (halves, "sub.f16x2 %r14, %q0, %q1;"),
+        (halves, "mul.f16x2 %r14, %q0, 0x3c003800;"),
+        (halves, "fma.rn.f16x2 %r14, %q0, %q1, %q0;"),
+        (halves, "fma.rn.bf16x2 %r14, %q0, %q1, %q0;"),
+        (halves, "fma.rn.bf16x2 %r14, %q0, 0x3f803f80, %q1;"),
+        (halves, "add.f16 %h2, %h0, %h1; cvt.s32.s16 %r14, %h2;"),
+        (halves, "cvt.rn.bf16.f16 %h2, %h0; cvt.s32.s16 %r14, %h2;"),
+        (halves, "cvt.rni.s32.f16 %r14, %h0;"),
+        (singles, "cvt.rn.f16.f32 %h2, %f0; cvt.s32.s16 %r14, %h2;"),
+        (
+            singles,
+            "cvt.rn.relu.f16.f32 %h2, %f0; cvt.s32.s16 %r14, %h2;",
+        ),
+        (singles, "cvt.rn.f16x2.f32 %r14, %f0, %f1;"),
+        (singles, "cvt.rn.bf16x2.f32 %r14, %f0, %f1;"),
+    ];
+    for (made, text) in bodies {
+        // With a step more, vectors go the other way in tests.
+        let source = |more: &str| {
+            kernel(&format!(
+                ".reg .b16 %h<4>; .reg .b32 %q<4>; {more} mov.u32 %r11, %r3; mov.u32 %r10, %r1;
+                again: {made} {text} mad.lo.u32 %r9, %r9, 31, %r14; add.u32 %r10, %r10, 40;
+                setp.lt.u32 %p1, %r10, 65536; @%p1 bra again;"
+            ))
+        };
+        let one_at_a_time = harness::load_as(&source(""), Form::Fibers);
+        let vectors =
+            ["", "mov.u32 %r39, 7;"].map(|more| harness::load_as(&source(more), Form::Vectors));
+        for n in [
+            0, 1, 0xfff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff,
+        ] {
+            let run = |module| run_module(module, [1, 1, 1], [40, 1, 1], n);
+            let expected = run(&one_at_a_time);
+            for module in &vectors {
+                assert!(run(module) == expected, "{n:#x} {text}");
+            }
+        }
+    }
 }
