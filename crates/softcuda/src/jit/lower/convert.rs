@@ -426,7 +426,7 @@ fn mask(bits: u32) -> i64 {
 
 /// A float rounded to an integral value.
 pub(crate) fn round_to_integral(l: &mut Lower<'_>, value: Value, mode: Rounding) -> Value {
-    // That is what stands for other instructions.
+    // Vectors of doubles, rounded, stand for conversions of halves: see `jit::stand_ins`.
     debug_assert_ne!(l.b.func.dfg.value_type(value), types::F64X2);
     match mode {
         Rounding::Nearest | Rounding::Away => l.b.ins().nearest(value),
