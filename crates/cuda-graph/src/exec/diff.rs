@@ -7,6 +7,7 @@ use crate::error::Difference;
 use crate::graph::Graph;
 use crate::graph::NodeId;
 use crate::graph::diff::{Compared, Snapshot, Terms};
+use crate::graph::shape::Shape;
 use crate::graph::state::{State, lock_both};
 use crate::{Error, Result, driver};
 
@@ -32,12 +33,10 @@ impl Exec {
         Ok(compared?.difference)
     }
 
-    /// Takes the shape of its definition, graph `root` of `state`, if that was not done.
-    pub(super) fn remember(&self, root: u32, state: &mut State) {
-        if self.shape.get().is_none() {
-            let now = state.shape(root).ok();
-            self.shape.get_or_init(|| now);
-        }
+    /// The shape that its definition, of which `state` is, had when this was made.
+    pub(super) fn shape(&self, state: &mut State) -> Option<Arc<Shape>> {
+        let (_, root) = self.source.as_ref()?;
+        state.shape_at(self.version?, *root)
     }
 
     /// Compares with `new`, whose hierarchy is locked. `ours` is this executable's definition, if
@@ -48,15 +47,13 @@ impl Exec {
         theirs: &mut State,
         ours: Option<&mut State>,
     ) -> Result<Compared> {
-        let (own, root) = self.source.as_ref().ok_or(Error::UnknownSource)?;
+        let (own, _) = self.source.as_ref().ok_or(Error::UnknownSource)?;
         let state: &mut State = match ours {
             Some(ours) => ours,
             None => theirs,
         };
-        self.remember(*root, state);
-        let shape = self.shape.get().and_then(Option::as_ref);
-        let shape = shape.ok_or(Error::GraphGone)?;
-        let mut old = Snapshot::with(own, shape, &mut |body, index| {
+        let shape = self.shape(state).ok_or(Error::GraphGone)?;
+        let mut old = Snapshot::with(own, &shape, &mut |body, index| {
             let place = NodeId {
                 hierarchy: own.id,
                 body,

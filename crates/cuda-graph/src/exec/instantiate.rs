@@ -18,8 +18,8 @@ use crate::collective::Communicator;
 use crate::driver::Driver;
 use crate::error::InstantiateFailure;
 use crate::graph::Graph;
-use crate::graph::state::{Locked, State};
-use crate::optimize::{Optimize, Report};
+use crate::graph::state::State;
+use crate::optimize::Optimize;
 use crate::retain::Meeting;
 use crate::{Error, Result, driver};
 
@@ -61,6 +61,14 @@ impl InstantiateOptions {
         set.fold(0, |flags, (_, flag)| flags | u64::from(flag))
     }
 
+    /// What an executable remembers of them.
+    pub(super) fn kept(&self) -> InstantiateOptions {
+        InstantiateOptions {
+            upload: None,
+            ..*self
+        }
+    }
+
     pub(super) fn from_flags(flags: u64) -> InstantiateOptions {
         let has = |flag| flags & u64::from(flag) != 0;
         InstantiateOptions {
@@ -76,15 +84,6 @@ impl InstantiateOptions {
 /// between looks: what it waits for may be a launch of the thread's own.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_micros(50);
-
-/// An executable of the driver's, and the definition, which is as it was when that was made.
-struct Made<'a> {
-    state: Locked<'a>,
-    raw: CUgraphExec,
-    others: Option<Arc<Others>>,
-    optimized: Option<Box<Optimized>>,
-    report: Option<Box<Report>>,
-}
 
 impl Graph {
     /// Makes an executable of the graph as it is now.
@@ -107,8 +106,9 @@ impl Graph {
     ///
     /// As [`instantiate`](Graph::instantiate).
     pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
+        driver::bind(self.context())?;
         let mut begun = None;
-        let made = loop {
+        loop {
             let is_left = self.hierarchy().is_left();
             match self.make(options) {
                 Err(Error::Instantiate {
@@ -117,48 +117,39 @@ impl Graph {
                 }) if is_left && begun.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {
                     thread::sleep(PAUSE)
                 }
-                made => break made?,
+                made => return made,
             }
-        };
-        let mut state = made.state;
-        let mut exec = Exec::of(made.raw, self.context(), Some((self, &mut state)));
-        exec.others = made.others;
-        if made.optimized.as_ref().is_some_and(|made| made.has_read()) {
-            exec.table.hold(self.hierarchy().clone());
         }
-        (exec.report, exec.optimized) = (made.report, made.optimized);
-        exec.options = Some(InstantiateOptions {
-            upload: None,
-            ..options.clone()
-        });
-        Ok(exec)
     }
 
-    /// Has the driver make an executable.
-    fn make(&self, options: &InstantiateOptions) -> Result<Made<'_>> {
-        driver::bind(self.context())?;
+    fn make(&self, options: &InstantiateOptions) -> Result<Exec> {
         let mut state = self.hierarchy().lock();
-        let (report, optimized) = match options.optimize.passes().next() {
-            None => (None, None),
-            Some(_) => {
-                let made = Optimized::make(self, &mut state, options)?;
-                (Some(made.report), made.exec)
-            }
-        };
-        let (raw, others, optimized) = match optimized {
+        if !options.optimize.is_none() {
+            return self.make_optimized(&mut state, options);
+        }
+        let (raw, others) = self.instantiate_raw(&mut state, options)?;
+        let source = Some((self, &mut *state));
+        Ok(Exec::of(raw, self.context(), source, others, Some(options)))
+    }
+
+    // Not inlined: its frame is large, and most graphs are instantiated as they are.
+    #[inline(never)]
+    fn make_optimized(&self, state: &mut State, options: &InstantiateOptions) -> Result<Exec> {
+        let made = Optimized::make(self, state, options)?;
+        let (raw, others, optimized) = match made.exec {
             Some((raw, others, optimized)) => (raw, others, Some(optimized)),
             None => {
-                let (raw, others) = self.instantiate_raw(&mut state, options)?;
+                let (raw, others) = self.instantiate_raw(state, options)?;
                 (raw, others, None)
             }
         };
-        Ok(Made {
-            state,
-            raw,
-            others,
-            optimized,
-            report,
-        })
+        let source = Some((self, state));
+        let mut exec = Exec::of(raw, self.context(), source, others, Some(options));
+        if optimized.as_ref().is_some_and(|made| made.has_read()) {
+            exec.table.hold(self.hierarchy().clone());
+        }
+        (exec.report, exec.optimized) = (Some(made.report), optimized);
+        Ok(exec)
     }
 
     /// Has the driver instantiate the graph as it is.

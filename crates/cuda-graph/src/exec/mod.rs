@@ -29,7 +29,7 @@ pub use update::Updated;
 use crate::driver::begun::refuse_captured;
 use crate::driver::event::Event;
 use crate::graph::content::Content;
-use crate::graph::shape::Remembered;
+use crate::graph::shape::Version;
 use crate::graph::state::{Hierarchy, State};
 use crate::graph::{Graph, NodeId, Operation};
 use crate::optimize::Report;
@@ -75,8 +75,8 @@ pub struct Exec {
     /// What stands for the nodes, if passes made another graph of the definition.
     optimized: Option<Box<Optimized>>,
     report: Option<Box<Report>>,
-    /// The nodes and edges of its definition when it was made.
-    shape: Remembered,
+    /// By which its definition tells the nodes and edges that it had when this was made.
+    version: Option<Version>,
     /// An update from another definition replaced what nodes of other code do.
     is_replaced: bool,
     /// Its right to allocate what the graph allocates that it was made, or updated, from last.
@@ -346,17 +346,16 @@ impl Exec {
         source: Option<&Graph>,
     ) -> Exec {
         let Some(source) = source else {
-            return Exec::of(raw, context, None);
+            return Exec::of(raw, context, None, None, None);
         };
         let mut state = source.hierarchy().lock();
-        let mut exec = Exec::of(raw, context, Some((source, &mut state)));
         let has_loops = state.has_loops(source.body_index());
         // Without an event there are no turns to take; nothing else can be said here.
         let turns = has_loops.then(|| Turns::of(context).ok()).flatten();
         let communicators = state.communicators(source.body_index());
         let meeting = source.meeting(&communicators).ok().flatten();
-        exec.others = Others::of(turns, meeting);
-        exec
+        let others = Others::of(turns, meeting);
+        Exec::of(raw, context, Some((source, &mut state)), others, None)
     }
 
     #[inline(always)]
@@ -364,8 +363,10 @@ impl Exec {
         raw: CUgraphExec,
         context: &Arc<CudaContext>,
         source: Option<(&Graph, &mut State)>,
+        others: Option<Arc<Others>>,
+        options: Option<&InstantiateOptions>,
     ) -> Exec {
-        let (source, table, shape, claim, branches) = match source {
+        let (source, table, version, claim, branches) = match source {
             None => Default::default(),
             Some((graph, state)) => {
                 let body = graph.body_index();
@@ -373,7 +374,7 @@ impl Exec {
                 (
                     Some((graph.hierarchy().clone(), body)),
                     Table::of(state, body),
-                    state.watch(body),
+                    Some(state.watch(body)),
                     state.claim(body),
                     state.may_branch,
                 )
@@ -388,12 +389,12 @@ impl Exec {
             last: Launched::Never,
             behind: None,
             retired: None,
-            options: None,
+            options: options.map(InstantiateOptions::kept),
             branches,
-            others: None,
+            others,
             optimized: None,
             report: None,
-            shape,
+            version,
             is_replaced: false,
             claim,
             not_sync: PhantomData,
@@ -424,7 +425,12 @@ impl Exec {
     fn destroy(&mut self) {
         // The driver looks at the definition too: on an H200 it crashes where another thread edits
         // that meanwhile.
-        let _definition = self.source.as_ref().map(|(source, _)| source.look());
+        let mut definition = self.source.as_ref().map(|(source, _)| source.lock());
+        if let (Some(state), Some((_, root))) = (&mut definition, &self.source)
+            && let Some(version) = self.version.take()
+        {
+            state.unwatch(version, *root);
+        }
         if std::mem::take(&mut self.owned) {
             let destroyed = driver::capture::undisturbed(|| driver::exec::destroy(self.raw));
             driver::log_leak("an executable", destroyed);
@@ -436,7 +442,7 @@ impl Exec {
 impl Drop for Exec {
     fn drop(&mut self) {
         if self.owned && self.branches {
-            let husk = Exec::of(std::ptr::null_mut(), &self.context, None);
+            let husk = Exec::of(std::ptr::null_mut(), &self.context, None, None, None);
             let mut exec = std::mem::replace(self, husk);
             self.owned = false;
             let source = exec.source.as_ref().map(|(source, _)| source.clone());

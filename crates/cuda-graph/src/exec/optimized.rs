@@ -564,16 +564,16 @@ impl Exec {
         let Some((_, root)) = &self.source else {
             return Pairing::Driver;
         };
-        match ours {
+        let own = match ours {
             None if *root == body => return Pairing::Own,
-            None => self.remember(*root, theirs),
-            Some(ours) => self.remember(*root, ours),
-        }
-        let (Some(Some(own)), Ok(other)) = (self.shape.get(), theirs.shape(body)) else {
+            None => self.shape(theirs),
+            Some(ours) => self.shape(ours),
+        };
+        let (Some(own), Ok(other)) = (own, theirs.shape(body)) else {
             return Pairing::Driver;
         };
         let mut names = HashMap::new();
-        counterparts(own, &other, &mut |own, other, nodes| {
+        counterparts(&own, &other, &mut |own, other, nodes| {
             names.extend(nodes.iter().map(|&(was, is)| ((other, is), (own, was))));
         });
         Pairing::Of(names)
@@ -658,7 +658,7 @@ impl Exec {
         let words = self.take_words();
         words.into_iter().for_each(|words| self.let_go(words));
         // Launches in flight go on. The definition goes after its executable.
-        let mut old = Exec::of(old_raw, &self.context, None);
+        let mut old = Exec::of(old_raw, &self.context, None, None, None);
         old.branches = self.branches;
         old.optimized = self.optimized.replace(new);
         drop(old);

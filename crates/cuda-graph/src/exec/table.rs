@@ -1,5 +1,6 @@
 //! What an executable's nodes do now, and what is held for them.
 
+use std::mem;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -18,8 +19,8 @@ use crate::op::Op;
 /// A table shares each graph's list with the definition until one of them changes it.
 #[derive(Default)]
 pub(super) struct Table {
-    /// None for graphs that are not in the executable.
-    graphs: SmallVec<[Option<Contents>; 1]>,
+    /// Empty for graphs that are not in the executable.
+    graphs: SmallVec<[Contents; 1]>,
     /// Owners that belong to no node.
     kept: Vec<Owner>,
 }
@@ -47,24 +48,25 @@ impl Table {
     fn put(&mut self, number: u32, contents: Contents) {
         let number = number as usize;
         match self.graphs.get_mut(number) {
-            Some(place) => *place = Some(contents),
+            Some(place) => *place = contents,
             None => {
-                (self.graphs.len()..number).for_each(|_| self.graphs.push(None));
-                self.graphs.push(Some(contents));
+                (self.graphs.len()..number).for_each(|_| self.graphs.push(Contents::default()));
+                self.graphs.push(contents);
             }
         }
     }
 
     #[inline]
     pub(super) fn get(&self, node: NodeId) -> Option<&Content> {
-        let contents = self.graphs.get(node.body as usize)?.as_ref()?;
-        contents.as_slice().get(node.index as usize)
+        self.graphs
+            .get(node.body as usize)?
+            .get(node.index as usize)
     }
 
     /// A node's place, to be changed.
     #[inline]
     pub(super) fn edit(&mut self, node: &NodeId) -> Option<&mut Content> {
-        let contents = self.graphs.get_mut(node.body as usize)?.as_mut()?;
+        let contents = self.graphs.get_mut(node.body as usize)?;
         contents.edit().get_mut(node.index as usize)
     }
 
@@ -89,11 +91,8 @@ impl Table {
     pub(super) fn take_if(&mut self, take: impl Fn(u32) -> bool) -> Table {
         let mut taken = Table::default();
         for (number, contents) in (0..).zip(&mut self.graphs) {
-            if contents.is_some()
-                && take(number)
-                && let Some(contents) = contents.take()
-            {
-                taken.put(number, contents);
+            if !contents.is_empty() && take(number) {
+                taken.put(number, mem::take(contents));
             }
         }
         taken
@@ -107,9 +106,7 @@ impl Table {
     /// for single nodes.
     pub(super) fn pair(&mut self, old: &Table, own: &Shape, other: &Shape, from: &State) {
         counterparts(own, other, &mut |body, counterpart, nodes| {
-            let known = old.graphs.get(body as usize).and_then(Option::as_ref);
-            let known = known.map_or(&[][..], Contents::as_slice);
-            let mut contents: Vec<Content> = known.iter().map(Content::name_only).collect();
+            let mut contents = old.graphs.get(body as usize).map_or_else(Vec::new, names);
             let graph = &from.bodies[counterpart as usize];
             for &(node, counterpart) in nodes {
                 let node = node as usize;
@@ -120,16 +117,15 @@ impl Table {
                     contents[node] = content.clone();
                 }
             }
-            self.put(body, Contents::Own(contents));
+            self.put(body, contents.into());
         });
     }
 
     /// Takes over what the nodes of `old` are called. What they do is not known any more.
     pub(super) fn forget(&mut self, old: &Table) {
-        for (number, list) in (0..).zip(&old.graphs) {
-            if let Some(list) = list {
-                let names = list.as_slice().iter().map(Content::name_only);
-                self.put(number, Contents::Own(names.collect()));
+        for (number, contents) in (0..).zip(&old.graphs) {
+            if !contents.is_empty() {
+                self.put(number, names(contents).into());
             }
         }
     }
@@ -144,11 +140,7 @@ impl Table {
 
     /// Calls `visit` with everything that the nodes hold.
     pub(super) fn each_owner(&self, visit: &mut dyn FnMut(&Owner)) {
-        let lists = self.graphs.iter().flatten();
-        for owner in lists
-            .flat_map(|list| list.as_slice())
-            .flat_map(Content::owners)
-        {
+        for owner in self.contents().flat_map(Content::owners) {
             match owner.downcast_ref::<Table>() {
                 // What an embedded graph holds.
                 Some(table) => table.each_owner(visit),
@@ -160,9 +152,8 @@ impl Table {
 
     /// Calls `visit` with the graph, the number and the content of every node.
     pub(super) fn each(&self, visit: &mut dyn FnMut(u32, u32, &Content)) {
-        for (graph, list) in (0..).zip(&self.graphs) {
-            let contents = list.iter().flat_map(|list| list.as_slice());
-            for (index, content) in (0..).zip(contents) {
+        for (graph, contents) in (0..).zip(&self.graphs) {
+            for (index, content) in (0..).zip(&**contents) {
                 visit(graph, index, content);
             }
         }
@@ -170,15 +161,21 @@ impl Table {
 
     /// How many nodes there are.
     pub(super) fn node_count(&self) -> usize {
-        let lists = self.graphs.iter().flatten();
-        lists.map(|list| list.as_slice().len()).sum()
+        self.graphs.iter().map(|contents| contents.len()).sum()
     }
 
     /// How many operations it holds.
     pub(super) fn len(&self) -> usize {
-        let lists = self.graphs.iter().flatten();
-        let ops = lists.flat_map(|list| list.as_slice());
-        ops.filter(|content| content.op().is_some_and(|op| !op.owners().is_empty()))
-            .count()
+        let holds = |content: &&Content| content.op().is_some_and(|op| !op.owners().is_empty());
+        self.contents().filter(holds).count()
     }
+
+    fn contents(&self) -> impl Iterator<Item = &Content> {
+        self.graphs.iter().flat_map(|contents| &**contents)
+    }
+}
+
+/// What nodes are called, and nothing else of them.
+fn names(contents: &Contents) -> Vec<Content> {
+    contents.iter().map(Content::name_only).collect()
 }

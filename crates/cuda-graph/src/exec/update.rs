@@ -120,9 +120,8 @@ impl Exec {
         {
             new = Table::holding(new);
             let state = ours.as_deref_mut().unwrap_or(&mut theirs);
-            self.remember(root, state);
-            if let (Some(Some(shape)), Ok(other)) = (self.shape.get(), theirs.shape(body)) {
-                new.pair(&self.table, shape, &other, &theirs);
+            if let (Some(shape), Ok(other)) = (self.shape(state), theirs.shape(body)) {
+                new.pair(&self.table, &shape, &other, &theirs);
             } else {
                 new.forget(&self.table);
             }
@@ -290,15 +289,12 @@ impl Exec {
         let old = self
             .table
             .take_if(|number| state.is_inside(number, (id.body, id.index)));
-        if let Some((_, root)) = self.source {
-            self.remember(root, &mut state);
-        }
+        let shape = self.shape(&mut state);
         let from: &mut State = match &mut other {
             Some(other) => other,
             None => &mut state,
         };
-        let shape = self.shape.get().and_then(Option::as_ref);
-        let shape = shape.and_then(|shape| shape.find(inside));
+        let shape = shape.as_ref().and_then(|shape| shape.find(inside));
         if let (Some(shape), Ok(other)) = (shape, from.shape(view.body)) {
             self.table.pair(&old, shape, &other, from);
         } else {

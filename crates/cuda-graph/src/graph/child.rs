@@ -114,7 +114,7 @@ impl State {
     fn hold_all(&mut self, from: &State, of: u32, body: u32) {
         let lingering = &mut self.bodies[body as usize].lingering;
         from.each_body(of, &mut |_, graph| {
-            let owners = graph.contents.as_slice().iter().flat_map(Op::owners);
+            let owners = graph.contents.iter().flat_map(Op::owners);
             lingering.extend(owners.chain(&graph.lingering).cloned());
         });
     }
@@ -128,7 +128,7 @@ impl State {
         let raw = self.bodies[to as usize].raw;
         let mut complete = true;
         let mut copied = BTreeMap::new();
-        for (node, content) in (0..).zip(source.contents.as_slice()) {
+        for (node, content) in (0..).zip(&*source.contents) {
             let Some(handle) = source.handle(node) else {
                 continue;
             };

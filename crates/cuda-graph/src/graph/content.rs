@@ -4,6 +4,7 @@
 //! Each side then lets go of what it replaces by itself.
 
 use std::mem;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::operation::AnyOp;
@@ -58,15 +59,25 @@ impl Default for Contents {
     }
 }
 
-impl Contents {
+impl From<Vec<Content>> for Contents {
+    fn from(list: Vec<Content>) -> Contents {
+        Contents::Own(list)
+    }
+}
+
+impl Deref for Contents {
+    type Target = [Content];
+
     #[inline]
-    pub(crate) fn as_slice(&self) -> &[Content] {
+    fn deref(&self) -> &[Content] {
         match self {
             Contents::Own(list) => list,
             Contents::Shared(list) => list,
         }
     }
+}
 
+impl Contents {
     /// The list, to be changed.
     #[inline]
     pub(crate) fn edit(&mut self) -> &mut Vec<Content> {

@@ -1,9 +1,10 @@
 //! The nodes and edges of a graph, with all that is embedded in it, as the driver has them.
 //!
-//! An executable keeps the shape that its definition had when it was made. So that making one costs
-//! nothing, the shape is taken when it is asked for, or before the definition changes.
+//! An executable knows the shape that its definition had when it was made. So that making one costs
+//! nothing, the shape is taken when it is asked for, or before the definition changes, and kept with
+//! the definition for all executables that were made between two changes.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphEdgeData;
 use smallvec::SmallVec;
@@ -32,15 +33,19 @@ pub(crate) struct Place {
     pub inside: Vec<Shape>,
 }
 
-/// The shape of the definition of an executable, as it was when that was made. `None` inside: it
-/// could not be told.
-pub(crate) type Remembered = Arc<OnceLock<Option<Shape>>>;
-
-/// Which graph's shape an executable remembers.
+/// The shape that a graph had, or has, which executables know it by.
 pub(crate) struct Watched {
+    version: Version,
     body: u32,
-    shape: Weak<OnceLock<Option<Shape>>>,
+    /// How many executables.
+    count: u32,
+    /// `None`: it was not taken yet. `None` inside: it could not be told.
+    shape: Option<Option<Arc<Shape>>>,
 }
+
+/// How often nodes or edges had come or gone in a hierarchy while executables knew it as it was.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) struct Version(u64);
 
 impl Shape {
     /// The shape of graph `body`, if that is this graph or inside of it.
@@ -54,15 +59,46 @@ impl Shape {
 }
 
 impl State {
-    /// The shape that graph `body` has until nodes or edges come or go.
-    pub(crate) fn watch(&mut self, body: u32) -> Remembered {
-        let shape = Remembered::default();
-        self.watched.retain(|it| it.shape.strong_count() > 0);
-        self.watched.push(Watched {
-            body,
-            shape: Arc::downgrade(&shape),
-        });
-        shape
+    /// One more executable knows graph `body` by the shape that it has now.
+    #[inline]
+    pub(crate) fn watch(&mut self, body: u32) -> Version {
+        let version = self.version;
+        match self.watched_at(version, body) {
+            Some(watched) => watched.count += 1,
+            None => self.watched.push(Watched {
+                version,
+                body,
+                count: 1,
+                shape: None,
+            }),
+        }
+        version
+    }
+
+    /// One of the executables that knew graph `body` by that shape is gone.
+    pub(crate) fn unwatch(&mut self, version: Version, body: u32) {
+        let Some(watched) = self.watched_at(version, body) else {
+            return;
+        };
+        watched.count -= 1;
+        if watched.count == 0 {
+            self.watched.retain(|watched| watched.count > 0);
+        }
+    }
+
+    #[inline]
+    fn watched_at(&mut self, version: Version, body: u32) -> Option<&mut Watched> {
+        let mut watched = self.watched.iter_mut();
+        watched.find(|watched| watched.version == version && watched.body == body)
+    }
+
+    /// The shape that graph `body` had then, if it can be told.
+    pub(crate) fn shape_at(&mut self, version: Version, body: u32) -> Option<Arc<Shape>> {
+        if self.watched_at(version, body)?.shape.is_none() {
+            let now = self.shape(body).ok().map(Arc::new);
+            self.watched_at(version, body)?.shape = Some(now);
+        }
+        self.watched_at(version, body)?.shape.clone().flatten()
     }
 
     /// Nodes or edges are about to come or go.
@@ -75,12 +111,14 @@ impl State {
 
     #[cold]
     fn remember(&mut self) {
-        for Watched { body, shape } in std::mem::take(&mut self.watched) {
-            if let Some(shape) = shape.upgrade() {
-                let now = self.shape(body).ok();
-                shape.get_or_init(|| now);
-            }
+        let now = self.version;
+        let is_now = |watched: &&Watched| watched.version == now;
+        let bodies = self.watched.iter().filter(is_now).map(|it| it.body);
+        let bodies: SmallVec<[u32; 1]> = bodies.collect();
+        for body in &bodies {
+            self.shape_at(now, *body);
         }
+        self.version.0 += u64::from(!bodies.is_empty());
     }
 
     /// The shape of graph `body` now.

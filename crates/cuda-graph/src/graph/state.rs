@@ -27,7 +27,7 @@ use super::content::{Content, Contents};
 use super::data_order::DataOrder;
 use super::ends::Ends;
 use super::operation::{AnyOp, Holds, Operation};
-use super::shape::Watched;
+use super::shape::{Version, Watched};
 use crate::collective::Communicator;
 use crate::error::{NodeKind, NodeName};
 use crate::op::{Op, Tag};
@@ -70,8 +70,10 @@ pub(crate) struct State {
     pub conditions: usize,
     /// Conditions of this library's own that no node uses.
     pub spare: Vec<Condition>,
-    /// What executables want to know of before nodes or edges come or go.
+    /// The shapes that executables know graphs by, the present ones among them.
     pub watched: SmallVec<[Watched; 1]>,
+    /// Of the present shapes.
+    pub version: Version,
     /// Is held by the executable that the driver lets allocate what the root's nodes allocate.
     pub claim: Weak<()>,
 }
@@ -145,6 +147,7 @@ impl Hierarchy {
                 conditions: 0,
                 spare: Vec::new(),
                 watched: SmallVec::new(),
+                version: Version::default(),
                 claim: Weak::new(),
             }),
         })
@@ -310,7 +313,7 @@ impl State {
         }
         graph.handles[node as usize] = ptr::null_mut();
         graph.numbers.remove(&handle);
-        let content = &graph.contents.as_slice()[node as usize];
+        let content = &graph.contents[node as usize];
         let (name, spare) = (content.name_only(), spare(content));
         self.spare.extend(spare);
         self.replace(body, node, name);
@@ -322,9 +325,8 @@ impl State {
         let graph = &mut self.bodies[body as usize];
         graph.data = None;
         graph.note(&content);
-        let contents = graph.contents.edit();
-        self.trash
-            .push(mem::replace(&mut contents[node as usize], content));
+        let place = &mut graph.contents.edit()[node as usize];
+        self.trash.push(mem::replace(place, content));
         self.forget_child(body, node);
     }
 
@@ -338,8 +340,7 @@ impl State {
             let nothing = Body::new(ptr::null_mut(), place.parent, false);
             let dead = mem::replace(place, nothing);
             gone.extend(dead.all_inside());
-            let contents = dead.contents.as_slice();
-            self.spare.extend(contents.iter().filter_map(spare));
+            self.spare.extend(dead.contents.iter().filter_map(spare));
             let mut kept = dead.lingering;
             kept.push(Arc::new(dead.contents));
             let kept = Content::other(NodeKind::Empty, Tag::default(), kept);
@@ -408,7 +409,7 @@ impl State {
             if !graph.has_uncommon {
                 return;
             }
-            for (index, content) in (0..).zip(graph.contents.as_slice()) {
+            for (index, content) in (0..).zip(&*graph.contents) {
                 if let Some(communicator) = content.of_communicator()
                     && graph.handle(index).is_some()
                     && !found.iter().any(|known| known.is_same_end(communicator))
@@ -493,7 +494,7 @@ impl Body {
             raw,
             parent,
             handles: Vec::with_capacity(room),
-            contents: Contents::Own(Vec::with_capacity(room)),
+            contents: Vec::with_capacity(room).into(),
             inside: BTreeMap::new(),
             numbers: HashMap::default(),
             numbered: 0,
@@ -580,7 +581,7 @@ impl Body {
 
     #[inline]
     pub(crate) fn content(&self, node: u32) -> Option<&Content> {
-        self.contents.as_slice().get(node as usize)
+        self.contents.get(node as usize)
     }
 
     /// The graphs inside of a node.
@@ -607,7 +608,7 @@ impl Body {
 
     /// The numbers of the conditional nodes.
     pub(crate) fn conditionals(&self) -> impl Iterator<Item = u32> + '_ {
-        let kinds = self.contents.as_slice().iter().map(AnyOp::kind);
+        let kinds = self.contents.iter().map(AnyOp::kind);
         let conditionals = (0..)
             .zip(kinds)
             .filter(|(_, kind)| *kind == NodeKind::Conditional);

@@ -202,6 +202,11 @@ impl Optimize {
         self.passes & 1 << pass as u32 != 0
     }
 
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.passes == 0
+    }
+
     /// The passes that run, in their order.
     pub fn passes(self) -> impl Iterator<Item = Pass> {
         let all = PASSES.iter().map(|(pass, _)| *pass);

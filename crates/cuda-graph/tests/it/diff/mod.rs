@@ -10,8 +10,9 @@ use std::time::Instant;
 use cuda_graph::cudarc::driver::result::memset_d8_async;
 use cuda_graph::cudarc::driver::{CudaContext, LaunchConfig};
 use cuda_graph::{
-    AnyOp, Change, ChildOp, CopyOp, Difference, Edge, EdgeData, EmptyOp, Error, FillOp, Graph,
-    HostOp, IfOp, KernelOp, Node, NodeParameter as P, Source, UpdateFailure, Verdict, WhileOp,
+    AnyOp, Change, ChildOp, CopyOp, Difference, Edge, EdgeData, EmptyOp, Error, Exec, FillOp,
+    Graph, HostOp, IfOp, KernelOp, Node, NodeParameter as P, Source, UpdateFailure, Verdict,
+    WhileOp,
 };
 
 use crate::fixture::{context, kernel, store, stream, words};
@@ -314,6 +315,39 @@ fn an_executable_answers_by_the_pairs_of_the_driver() {
         numbers,
         [10u32, 30].map(|number| number.to_ne_bytes().to_vec())
     );
+}
+
+/// The definition grows while executables of every age come and go. Each knows the edges that it was
+/// made with: it takes the graph of its age, and no other.
+#[test]
+fn an_executable_knows_its_definition_as_it_was() {
+    let stream = stream();
+    let a = words(&stream, &[0; 8]);
+    let of_age = |age: u32| line((0..=age).map(|value| store(&a, value).into()));
+    let others: Vec<Graph> = (0..4).map(of_age).collect();
+    let definition = graph();
+    let (mut last, mut executables) = (None, Vec::new());
+    for age in 0..4 {
+        last = Some(definition.add(store(&a, age), last).unwrap());
+        // Some go at once, so that their age is known by one, by several and by none.
+        for kept in [age != 2, false, age == 1] {
+            let exec = definition.instantiate().unwrap();
+            assert!(exec.diff(&others[age as usize]).unwrap().is_empty());
+            executables.extend(kept.then_some((age, exec)));
+        }
+    }
+    // The youngest first, and those of one age apart.
+    for at in [3, 1, 2, 0] {
+        let other = |age: u32, exec: &Exec| exec.diff(&others[age as usize]).unwrap();
+        for (age, exec) in &executables {
+            assert!(other(*age, exec).is_empty(), "age {age}");
+            assert!(!other((age + 1) % 4, exec).is_empty(), "age {age}");
+        }
+        executables.remove(at.min(executables.len() - 1));
+    }
+    assert!(executables.is_empty());
+    let exec = definition.instantiate().unwrap();
+    assert!(exec.diff(&others[3]).unwrap().is_empty());
 }
 
 #[test]
