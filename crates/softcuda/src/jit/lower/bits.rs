@@ -319,6 +319,11 @@ impl Operation for Bits {
                 zeros: stride.zeros.min(number.trailing_zeros()),
                 ..stride
             }),
+            (Op::Not, _) => {
+                let less = stride.times(-1);
+                let less = if bits == 32 { less.in_words() } else { less };
+                Some(Stride { zeros: 0, ..less })
+            }
             (Op::And | Op::Or | Op::Xor | Op::Shr, _) => {
                 let other = of(other?)?;
                 let same = stride.step == 0 && other.step == 0;
@@ -329,6 +334,30 @@ impl Operation for Bits {
                 };
                 same.then_some(Stride::same(zeros))
             }
+            _ => None,
+        }
+    }
+
+    fn most(&self, of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {
+        let (from, ty) = &self.sources[0];
+        if ty.size() != 4 || *ty == Type::Pred {
+            return None;
+        }
+        let (other, _) = self.sources.get(1)?;
+        let amount = constant(other).map(|amount| amount as u32);
+        match self.op {
+            Op::And => of(from).into_iter().chain(of(other)).min(),
+            // No bit is above the highest of both.
+            Op::Or | Op::Xor => {
+                let highest = (of(from)? | of(other)?).checked_ilog2();
+                Some(highest.map_or(0, |bit| u32::MAX >> (31 - bit)))
+            }
+            Op::Shl => {
+                let most = u64::from(of(from)?).checked_shl(amount?.min(32))?;
+                u32::try_from(most).ok()
+            }
+            // What is known has no sign.
+            Op::Shr => Some(of(from)?.checked_shr(amount?).unwrap_or(0)),
             _ => None,
         }
     }

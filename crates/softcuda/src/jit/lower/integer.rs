@@ -349,6 +349,19 @@ impl Operation for Integer {
         }
     }
 
+    fn most(&self, of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {
+        if !WORDS.contains(&self.ty) || self.carry() {
+            return None;
+        }
+        let of = |at: usize| of(self.sources.get(at)?);
+        match self.op {
+            Op::Add { .. } => of(0)?.checked_add(of(1)?),
+            Op::Mul(Part::Lo) => of(0)?.checked_mul(of(1)?),
+            Op::Mad { part: Part::Lo, .. } => of(0)?.checked_mul(of(1)?)?.checked_add(of(2)?),
+            _ => None,
+        }
+    }
+
     fn term(&self) -> Option<Term<'_>> {
         match (self.op, self.ty, &self.sources[..]) {
             (

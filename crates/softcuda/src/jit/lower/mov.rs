@@ -168,6 +168,13 @@ impl Operation for Mov {
         }
     }
 
+    fn most(&self, of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {
+        match self {
+            Mov::Scalar { ty, from, .. } if ty.size() == 4 => of(from),
+            _ => None,
+        }
+    }
+
     fn moves(&self) -> Option<(RegId, u32)> {
         match self {
             Mov::Scalar {

@@ -33,7 +33,6 @@ use cranelift_codegen::ir::{
 use ptx::ast;
 
 use super::Lower;
-use super::entry::Entry;
 use super::function::{Frame, slot};
 use super::lanes::{Form, InChain, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
@@ -44,7 +43,7 @@ use crate::jit::liveness::{AtWait, Kept};
 use crate::jit::object::Outside;
 use crate::jit::program::Step;
 use crate::jit::recompute::{self, recomputed};
-use crate::jit::spmd::{Plan, WIDTH};
+use crate::jit::spmd::Plan;
 
 /// With this many places to go on from, or fewer, a lane finds its own by comparing.
 const FEW: usize = 3;
@@ -242,9 +241,8 @@ impl Lower<'_> {
         let (begin, apart) = (self.b.create_block(), self.b.create_block());
         let end = match &plan {
             None => self.b.ins().jump(over, &[]),
-            Some(_) => {
-                let threads = self.entry(Entry::Ntid(0));
-                let mut apart_at_once = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
+            Some(plan) => {
+                let mut apart_at_once = self.has_no_groups(plan);
                 if self.unit.spins {
                     let at = offset_of!(BlockContext, resumes) as i32;
                     let resumes = self.b.ins().load(types::I32, flags, self.block, at);

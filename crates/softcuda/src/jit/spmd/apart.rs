@@ -10,7 +10,7 @@
 use super::control::compared;
 use super::facts::Facts;
 use super::teams::Teams;
-use super::{Class, Regions, Way, wants_all};
+use super::{Class, Regions, Way, in_rows, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::program::Instruction;
 
@@ -39,6 +39,8 @@ pub(super) struct Judge<'a> {
     pub facts: Facts<'a>,
     pub regions: &'a Regions,
     pub teams: &'a Teams,
+    /// By register that varies, how much more each thread's value is most likely.
+    pub likely: &'a [Option<i64>],
 }
 
 impl Judge<'_> {
@@ -113,12 +115,17 @@ impl Judge<'_> {
         if !steps().all(|(_, step)| self.can(step)) {
             return None;
         }
-        let each = |way: &Way| *way == Way::Each;
-        let together = |way: &Way| matches!(way, Way::Vector | Way::Row);
-        let count =
-            |is: &dyn Fn(&Way) -> bool| steps().filter(|(at, _)| is(&self.facts.ways[*at])).count();
-        let (each, together) = (count(&each), count(&together));
-        let pays = each > 0 && (each > together || wants_all());
+        let (mut each, mut together) = (0, 0);
+        for (at, step) in steps() {
+            match self.facts.ways[at] {
+                Way::Vector | Way::Row => together += 1,
+                // Where threads agree, it is a row.
+                Way::Each if self.is_likely_row(step) => together += 1,
+                Way::Each if !self.likely_counts_up(step) => each += 1,
+                _ => {}
+            }
+        }
+        let pays = each > 0 && (2 * each > together || wants_all());
         let differs = |is: fn(&Self, RegId) -> bool| self.compares(at, guard, is);
         let by_thread = |l: &Self, register: RegId| l.facts.class(register) == Class::Varying;
         let by_block = |l: &Self, register| match l.facts.class(register) {
@@ -153,6 +160,21 @@ impl Judge<'_> {
             join,
             takes,
         })
+    }
+
+    /// Whether an access is to a row, most likely.
+    fn is_likely_row(&self, step: &Instruction) -> bool {
+        let Some(access) = step.operation.plain_access() else {
+            return false;
+        };
+        let by = self.likely[access.base.0 as usize];
+        by.is_some_and(|by| in_rows(by, access.size))
+    }
+
+    /// Whether all that is written counts up over the threads, most likely.
+    fn likely_counts_up(&self, step: &Instruction) -> bool {
+        let counts = |register: &RegId| self.likely[register.0 as usize].is_some();
+        !step.writes.is_empty() && step.writes.iter().all(counts)
     }
 
     /// Whether a guard compares a register that `is` so.

@@ -5,7 +5,8 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Space, Type};
 
 use super::control::Control;
-use super::{Class, Way, wants_all};
+use super::facts::Facts;
+use super::{Class, Regions, Way, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -23,8 +24,109 @@ pub(super) struct Known {
     pub vectors: Vec<bool>,
 }
 
-/// The class of each register in groups of so many threads, a power of two.
-pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>], width: usize) -> Known {
+/// The class of each register in groups of so many threads, a power of two. `is_zero` tells, by
+/// register, whether it is 0 in all threads.
+pub(super) fn of(
+    body: &Body,
+    control: &Control,
+    live: &[Vec<RegId>],
+    width: usize,
+    is_zero: &[bool],
+) -> Known {
+    settled(
+        body,
+        control,
+        live,
+        is_zero,
+        begun(body, live, width),
+        |_| true,
+    )
+}
+
+/// What is known where the threads of a group go on together, or give the group up, but for those
+/// that part by what is known of their lanes. `parted` is what is known of groups of any kind.
+pub(super) fn together(
+    facts: Facts<'_>,
+    parted: &Known,
+    lanes: &[Option<u32>],
+    regions: &Regions,
+) -> Known {
+    let Facts {
+        body,
+        control,
+        live,
+        zeros,
+        ..
+    } = facts;
+    let mut known = begun(body, live, 1 << parted.group);
+    let begins = known.classes.clone();
+    let parting = parting(facts, parted);
+    for register in regions.regions.iter().flat_map(|region| &region.live) {
+        let at = register.0 as usize;
+        known.classes[at] = match is_word(body, *register) {
+            true => at_heads(facts, parted, regions, &parting, *register).join(begins[at]),
+            false => parted.classes[at],
+        };
+        known.zeros[at] = parted.zeros[at];
+    }
+    let by_lanes = |guard: RegId| lanes[guard.0 as usize].is_some();
+    settled(body, control, live, zeros, known, by_lanes)
+}
+
+/// By block, whether threads of a group may come to it that have parted from others.
+fn parting(facts: Facts<'_>, known: &Known) -> Vec<bool> {
+    let control = facts.control;
+    let mut parting = vec![false; control.first.len()];
+    for block in 0..parting.len() {
+        let parts = |(_, step): (usize, &Instruction)| {
+            step.operation.flow() != Flow::Next && guard(&known.classes, step) == Class::Varying
+        };
+        if facts.steps(block).any(parts) {
+            for between in control.between(block) {
+                parting[between] = true;
+            }
+        }
+    }
+    parting
+}
+
+/// The class of a register where regions begin: of what they write for others. What a region writes
+/// for itself, as it counts through a loop, is not there.
+fn at_heads(
+    facts: Facts<'_>,
+    known: &Known,
+    regions: &Regions,
+    parting: &[bool],
+    register: RegId,
+) -> Class {
+    let mut class = Class::Unset;
+    for (block, region) in regions.of.iter().enumerate() {
+        let Some(region) = region.map(|region| &regions.regions[region]) else {
+            continue;
+        };
+        if !region.stores.contains(&register) {
+            continue;
+        }
+        for (_, step) in facts.steps(block) {
+            if step.writes.contains(&register) {
+                let varies = parting[block] || guard(&known.classes, step) == Class::Varying;
+                class = class.join(match varies {
+                    true => Class::Varying,
+                    false => value(known, step),
+                });
+            }
+        }
+    }
+    class
+}
+
+/// The register holds an integer of 32 bits.
+fn is_word(body: &Body, register: RegId) -> bool {
+    is_integer(body, register) && body.tables.registers[register.0 as usize].size() == 4
+}
+
+/// What is known before any step.
+fn begun(body: &Body, live: &[Vec<RegId>], width: usize) -> Known {
     let count = body.tables.registers.len();
     let mut known = Known {
         classes: vec![Class::Unset; count],
@@ -37,6 +139,18 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>], width: usi
     for register in live.first().into_iter().flatten() {
         known.classes[register.0 as usize] = Class::Uniform;
     }
+    known
+}
+
+/// What is known after all steps, where threads part at branches whose guards `parts` names.
+fn settled(
+    body: &Body,
+    control: &Control,
+    live: &[Vec<RegId>],
+    is_zero: &[bool],
+    mut known: Known,
+    parts: impl Fn(RegId) -> bool,
+) -> Known {
     let mut parted = vec![false; control.graph.successors.len()];
     loop {
         let before = (known.classes.clone(), known.zeros.clone());
@@ -46,7 +160,8 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>], width: usi
             };
             let guard = guard(&known.classes, instruction);
             if instruction.operation.flow() != Flow::Next {
-                if guard == Class::Varying {
+                let by = instruction.guard.map(|(register, _)| register);
+                if guard == Class::Varying && by.is_some_and(&parts) {
                     let block = control.graph.block_of[at];
                     if !std::mem::replace(&mut parted[block], true) {
                         part(body, control, live, block, &mut known.classes);
@@ -69,7 +184,7 @@ pub(super) fn of(body: &Body, control: &Control, live: &[Vec<RegId>], width: usi
                 };
                 let class = &mut known.classes[register.0 as usize];
                 *class = class.join(value);
-                if value != Class::Unset {
+                if value != Class::Unset && !is_zero[register.0 as usize] {
                     let known = &mut known.zeros[register.0 as usize];
                     *known = zeros.min(*known);
                 }

@@ -11,6 +11,8 @@ pub(super) struct Facts<'a> {
     pub control: &'a Control,
     /// By register.
     pub classes: &'a [Class],
+    /// By register, whether it is 0 in all threads.
+    pub zeros: &'a [bool],
     /// By step.
     pub ways: &'a [Way],
     /// By block, the registers that are live where it begins.

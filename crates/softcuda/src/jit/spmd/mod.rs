@@ -36,6 +36,7 @@ mod control;
 mod facts;
 mod loops;
 mod masks;
+mod most;
 mod paces;
 mod passes;
 mod regions;
@@ -53,6 +54,7 @@ use super::liveness;
 use super::program::{Body, Function, Step};
 use control::Control;
 use facts::Facts;
+use most::Zeros;
 
 pub(crate) use apart::Apart;
 pub(crate) use classes::in_rows;
@@ -65,6 +67,9 @@ pub(crate) use wide::Wide;
 
 /// Threads of a group.
 pub(crate) const WIDTH: usize = 8;
+/// In so many blocks of a row, the number of a thread in the grid has no sign.
+const MOST_BLOCKS: u32 = 1 << MOST_BLOCKS_LOG2;
+pub(crate) const MOST_BLOCKS_LOG2: u32 = 21;
 /// Threads of the widest group, see [`Wide`].
 pub(crate) const WIDEST: usize = 32;
 /// The most steps of a body that is worth a second form.
@@ -195,6 +200,8 @@ pub(crate) struct Plan {
     pub apart: Vec<Option<Apart>>,
     /// By block of such a body, whether groups never come to it but by masks.
     unreached: Vec<bool>,
+    /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
+    pub in_first_blocks: bool,
 }
 
 impl Plan {
@@ -206,16 +213,28 @@ impl Plan {
         }
         let control = Control::of(body, |_| true);
         let live = liveness::live_in(body, &control.graph)?;
-        let known = classes::of(body, &control, &live, WIDTH);
+        let zeros = Zeros::of(body);
+        let known = classes::of(body, &control, &live, WIDTH, &zeros.of);
         let ways = classes::ways(body, &known)?;
-        let control = Control::of(body, |at| matches!(ways[at], Way::Widen { .. }));
-        let live = liveness::live_in(body, &control.graph)?;
         let places = analysis::waits_in_rounds(body);
+        let likely = classes::likely(body, &known);
+        // Where wide groups go on together, what most likely counts up does.
+        let widens = |at: usize| match (&ways[at], &body.steps[at]) {
+            (Way::Widen { .. }, _) => true,
+            (_, Step::Instruction(step)) if !places.is_empty() => {
+                let from = step.operation.widens().map(|(from, _)| from);
+                from.is_some_and(|from| likely[from.0 as usize].is_some())
+            }
+            _ => false,
+        };
+        let control = Control::of(body, widens);
+        let live = liveness::live_in(body, &control.graph)?;
         let teams = teams::Teams::of(body, &control, &known.classes);
         let facts = Facts {
             body,
             control: &control,
             classes: &known.classes,
+            zeros: &zeros.of,
             ways: &ways,
             live: &live,
         };
@@ -229,10 +248,11 @@ impl Plan {
                 facts,
                 regions: &all,
                 teams: &teams,
+                likely: &likely,
             };
             apart = judge.all();
             unreached = judge.unreached(&apart);
-            let warps = classes::of(body, &control, &live, WIDEST);
+            let warps = classes::of(body, &control, &live, WIDEST, &zeros.of);
             lanes = classes::lanes(body, &live, &warps);
             let narrow = wide::Narrow {
                 facts,
@@ -240,7 +260,7 @@ impl Plan {
                 apart: &apart,
                 lanes: &lanes,
             };
-            wide = Wide::of(&narrow, warps);
+            wide = Wide::of(&narrow, &warps);
             let steps = |region| straight::straight(facts, &all, &lanes, region);
             straight = (0..all.regions.len()).map(steps).collect();
             let judge = paces::Judge {
@@ -283,9 +303,10 @@ impl Plan {
             straight,
             apart,
             unreached,
+            in_first_blocks: zeros.in_first_blocks,
             paces,
             passes,
-            likely: classes::likely(body, &known),
+            likely,
             masked,
             teams,
             classes: known.classes,

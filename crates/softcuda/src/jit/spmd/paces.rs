@@ -85,7 +85,8 @@ impl Judge<'_> {
             if inner || is_wide(pace.head) {
                 continue;
             }
-            let row = row.get_or_insert_with(|| classes::of(body, control, live, ROW));
+            let row =
+                row.get_or_insert_with(|| classes::of(body, control, live, ROW, self.facts.zeros));
             if wants_all() || self.facts.counts(branch, &row.classes) {
                 all.push((pace, blocks));
             }

@@ -66,11 +66,12 @@ pub(super) struct Narrow<'a> {
 impl Wide {
     /// The wide form of a body; `None` if no region has one. `warps` is what is known of the
     /// registers of warps.
-    pub(super) fn of(narrow: &Narrow<'_>, warps: Known) -> Option<Wide> {
+    pub(super) fn of(narrow: &Narrow<'_>, warps: &Known) -> Option<Wide> {
         let Facts {
             body,
             control,
             live,
+            zeros,
             ..
         } = narrow.facts;
         // Tests want both.
@@ -79,10 +80,12 @@ impl Wide {
             false => uses_rows(body),
         };
         let width = if short { 16 } else { WIDEST };
-        let known = match width {
-            WIDEST => warps,
-            _ => classes::of(body, control, live, width),
+        let parted = match width {
+            WIDEST => None,
+            _ => Some(classes::of(body, control, live, width, zeros)),
         };
+        let parted = parted.as_ref().unwrap_or(warps);
+        let known = classes::together(narrow.facts, parted, narrow.lanes, narrow.regions);
         let ways = classes::ways(body, &known)?;
         let mut wide = Wide {
             width,

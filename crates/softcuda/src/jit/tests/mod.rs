@@ -39,6 +39,7 @@ mod spins;
 mod stacks;
 mod straight;
 mod tensor_maps;
+mod together;
 mod variables;
 mod vectors;
 mod waits;

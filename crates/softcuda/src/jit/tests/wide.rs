@@ -5,10 +5,11 @@ use super::forms::{Outcome, kernel, run, same};
 use crate::grid::launch::FaultKind;
 use crate::jit::module::Form;
 
-const BLOCKS: [[u32; 3]; 5] = [[32, 1, 1], [64, 1, 1], [96, 1, 1], [16, 4, 1], [40, 2, 1]];
+pub(super) const BLOCKS: [[u32; 3]; 5] =
+    [[32, 1, 1], [64, 1, 1], [96, 1, 1], [16, 4, 1], [40, 2, 1]];
 
 /// What a body does, in groups of either width.
-fn in_both(body: &str, block: [u32; 3], n: u32) -> Outcome {
+pub(super) fn in_both(body: &str, block: [u32; 3], n: u32) -> Outcome {
     let one = same(body, block, n);
     let other = same(&format!("mov.u32 %r39, 1; {body}"), block, n);
     assert_eq!(one, other, "{body}");

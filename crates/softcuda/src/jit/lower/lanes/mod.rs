@@ -45,11 +45,12 @@ use smallvec::SmallVec;
 
 use self::slices::Slice;
 use super::Lower;
+use super::entry::Entry;
 use super::function::slot;
 use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::RegId;
 use crate::jit::program::Step;
-use crate::jit::spmd::{Plan, WIDEST, WIDTH};
+use crate::jit::spmd::{MOST_BLOCKS_LOG2, Plan, WIDEST, WIDTH};
 
 pub(in crate::jit::lower) use chains::InChain;
 pub(in crate::jit::lower) use regions::{Part, Turns};
@@ -434,11 +435,10 @@ impl Lower<'_> {
         let begins = self.b.append_block_param(head, types::I32);
         let latch = self.b.create_block();
         self.b.append_block_param(latch, types::I32);
+        let odd = self.has_no_groups(&plan);
         self.new_lanes(plan, latch, None);
         let (first, x) = (self.lanes().first, self.lanes().x);
         let (scalar, over) = (self.b.create_block(), self.b.create_block());
-        let threads = self.entry(super::entry::Entry::Ntid(0));
-        let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
         let zero = self.b.ins().iconst(types::I32, 0);
         self.alone();
         let alone = self.b.create_block();
@@ -454,7 +454,7 @@ impl Lower<'_> {
         self.b.switch_to_block(latch);
         let at = self.b.block_params(latch)[0];
         let at = self.b.ins().iadd_imm(at, WIDTH as i64);
-        let threads = self.entry(super::entry::Entry::Ntid(0));
+        let threads = self.entry(Entry::Ntid(0));
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, at, threads);
         self.b.ins().brif(more, head, &[at.into()], over, &[]);
 
@@ -463,6 +463,18 @@ impl Lower<'_> {
         self.b.def_var(x, at);
         self.group = None;
         (scalar, over)
+    }
+
+    /// Not 0 where the threads of the block make no groups.
+    pub(in crate::jit::lower) fn has_no_groups(&mut self, plan: &Plan) -> Value {
+        let threads = self.entry(Entry::Ntid(0));
+        let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
+        if !plan.in_first_blocks {
+            return odd;
+        }
+        let block = self.entry(Entry::Ctaid(0));
+        let late = self.b.ins().ushr_imm(block, i64::from(MOST_BLOCKS_LOG2));
+        self.b.ins().bor(odd, late)
     }
 
     /// `%tid.x` of the thread that the operation is lowered for: of a group, its first.

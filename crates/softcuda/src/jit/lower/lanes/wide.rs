@@ -476,6 +476,16 @@ impl Lower<'_> {
             let ty = self.register_types[register.0 as usize];
             let (bits, bytes) = (ty.as_int(), ty.bytes() as usize);
             let at = self.lane_address(ty);
+            let wide = self.lanes().wide.as_ref();
+            let of_groups = wide.map(|wide| wide.plan.classes[register.0 as usize]);
+            if of_groups == Some(Class::Varying) && ty == types::I32 {
+                let other = self.words_differ(register, place);
+                differs = Some(match differs {
+                    None => other,
+                    Some(differs) => self.b.ins().bor(differs, other),
+                });
+                continue;
+            }
             let first = self.b.use_var(variable);
             let first = match ty == bits {
                 true => first,
@@ -500,6 +510,26 @@ impl Lower<'_> {
             self.begin_narrow();
             self.enter(next);
         }
+    }
+
+    /// Whether a word that groups keep for each thread is not what the wide group takes it for.
+    fn words_differ(&mut self, register: RegId, place: usize) -> Value {
+        let at = self.lane_address(types::I32);
+        let mut all = None;
+        for chunk in 0..self.width() / 4 {
+            self.set_form(Form::Vector { chunk, wide: false });
+            let expected = self.held_in_group(register);
+            let (flags, offset) = (MemFlags::trusted(), (place + 16 * chunk) as i32);
+            let kept = self.b.ins().load(types::I32X4, flags, at, offset);
+            let other = self.b.ins().bxor(kept, expected);
+            all = Some(match all {
+                None => other,
+                Some(all) => self.b.ins().bor(all, other),
+            });
+        }
+        self.set_form(Form::Once);
+        let all = all.expect("a wide group has threads");
+        self.b.ins().vany_true(all)
     }
 
     /// Goes on with a region's next group, whose first lane is `next`. Fills the builder's block.

@@ -1,0 +1,79 @@
+//! How large the registers of a body may be, as numbers of 32 bits without a sign.
+//!
+//! A number of the thread in the grid is computed in `int`, and divided by the size of a warp. Then
+//! nvcc adds 31 to those below zero, so that lanes of a warp would have several quotients. There
+//! are none below zero, unless there are millions of blocks: groups are for those before.
+
+use super::MOST_BLOCKS;
+use crate::jit::decode::{Arg, RegId, Special};
+use crate::jit::program::{Body, Step};
+use ptx::ast::Immediate;
+
+/// By register, whether it is 0 in all threads.
+pub(super) struct Zeros {
+    pub of: Vec<bool>,
+    /// That is so in the first [`MOST_BLOCKS`] alone.
+    pub in_first_blocks: bool,
+}
+
+impl Zeros {
+    pub fn of(body: &Body) -> Zeros {
+        let of_blocks = |most| zeros(body, most);
+        let (of, always) = (of_blocks(MOST_BLOCKS - 1), of_blocks(i32::MAX as u32));
+        let in_first_blocks = of != always;
+        Zeros {
+            of,
+            in_first_blocks,
+        }
+    }
+}
+
+/// The registers that are 0 where `%ctaid.x` is not more than `most`.
+fn zeros(body: &Body, most: u32) -> Vec<bool> {
+    let count = body.tables.registers.len();
+    let mut writes = vec![0; count];
+    let steps = || {
+        body.steps.iter().filter_map(|step| match step {
+            Step::Instruction(step) => Some(step),
+            Step::Label(_) => None,
+        })
+    };
+    for RegId(register) in steps().flat_map(|step| step.writes.iter().copied()) {
+        writes[register as usize] += 1;
+    }
+    let mut known: Vec<Option<u32>> = vec![None; count];
+    // In source order. What is written later, or several times, is not known.
+    for step in steps() {
+        let of = |arg: &Arg| match arg {
+            Arg::Reg(register) => known[register.0 as usize],
+            Arg::Special(special) => of_special(*special, most),
+            Arg::Imm(Immediate::Int { bits, .. }) => u32::try_from(*bits).ok(),
+            _ => None,
+        };
+        let [RegId(written)] = step.writes[..] else {
+            continue;
+        };
+        if writes[written as usize] == 1 {
+            let value = step.operation.most(&of);
+            // Whether it has a sign does not matter then.
+            known[written as usize] = value.filter(|most| i32::try_from(*most).is_ok());
+        }
+    }
+    known.into_iter().map(|most| most == Some(0)).collect()
+}
+
+/// The most that a special register is, where `%ctaid.x` is not more than `blocks`.
+fn of_special(special: Special, blocks: u32) -> Option<u32> {
+    use Special::*;
+    Some(match special {
+        Tid(0..=1) => 1023,
+        Tid(2) => 63,
+        Ntid(0..=1) => 1024,
+        Ntid(2) => 64,
+        Ctaid(0) => blocks,
+        Ctaid(1..=2) => 65_534,
+        Nctaid(1..=2) => 65_535,
+        Laneid | Warpid => 31,
+        _ => return None,
+    })
+}
