@@ -33,14 +33,20 @@ pub(super) fn of(
     width: usize,
     is_zero: &[bool],
 ) -> Known {
-    settled(
-        body,
-        control,
-        live,
-        is_zero,
-        begun(body, live, width),
-        |_| true,
-    )
+    let known = begun(body, live, width);
+    settled(body, control, live, is_zero, known, |_| true)
+}
+
+/// The same where the threads of a group never part.
+pub(super) fn alike(
+    body: &Body,
+    control: &Control,
+    live: &[Vec<RegId>],
+    width: usize,
+    is_zero: &[bool],
+) -> Known {
+    let known = begun(body, live, width);
+    settled(body, control, live, is_zero, known, |_| false)
 }
 
 /// What is known where the threads of a group go on together, or give the group up, but for those

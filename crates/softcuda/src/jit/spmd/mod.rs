@@ -218,12 +218,15 @@ impl Plan {
         let ways = classes::ways(body, &known)?;
         let places = analysis::waits_in_rounds(body);
         let likely = classes::likely(body, &known);
-        // Where wide groups go on together, what most likely counts up does.
-        let widens = |at: usize| match (&ways[at], &body.steps[at]) {
-            (Way::Widen { .. }, _) => true,
-            (_, Step::Instruction(step)) if !places.is_empty() => {
+        let alike =
+            (!places.is_empty()).then(|| classes::alike(body, &control, &live, WIDEST, &zeros.of));
+        // Those of wide groups, which go on together.
+        let widens = |at: usize| match (&ways[at], &body.steps[at], &alike) {
+            (Way::Widen { .. }, ..) => true,
+            (_, Step::Instruction(step), Some(alike)) => {
                 let from = step.operation.widens().map(|(from, _)| from);
-                from.is_some_and(|from| likely[from.0 as usize].is_some())
+                let class = |from: RegId| alike.classes[from.0 as usize];
+                from.is_some_and(|from| matches!(class(from), Class::Affine(_)))
             }
             _ => false,
         };

@@ -63,6 +63,27 @@ fn distances_are_followed() {
     assert_eq!(count(Class::Varying), 1, "{plan}");
 }
 
+/// `t / 32` and `t % 32` of an `int`: there is nothing to add to numbers below zero.
+#[test]
+fn numbers_of_threads_have_no_sign() {
+    let divides = |block: &str, then: &str| {
+        plan(&format!(
+            "mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.{block}; mad.lo.s32 %r4, %r2, 256, %r1;
+            shr.s32 %r5, %r4, 31; shr.u32 %r6, %r5, 27; add.s32 %r7, %r4, %r6;
+            shr.s32 %r0, %r7, 5; and.b32 %r3, %r7, -32; {then}"
+        ))
+        .expect("it has a plan")
+    };
+    for (block, in_first_blocks) in [("x", true), ("y", false)] {
+        let (plan, ways) = divides(block, "");
+        assert_eq!(plan.in_first_blocks, in_first_blocks, "{plan}");
+        assert_eq!(ways, [Way::Once; 8]);
+    }
+    // What is written twice may be any.
+    let (plan, _) = divides("x", "mov.u32 %r2, %r0;");
+    assert!(!plan.in_first_blocks, "{plan}");
+}
+
 #[test]
 fn what_threads_write_apart_varies_where_they_join() {
     // %r3 is 1 or 2; %r4 is the same whoever came by.

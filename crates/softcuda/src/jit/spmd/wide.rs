@@ -4,6 +4,15 @@
 //! What is done once for a group, such as its checks, is done less often so, and a loop over memory
 //! goes through whole lines. A wide group has no masks, and its threads do not part: where they may
 //! not agree, the groups that it consists of go on from there one after the other.
+//!
+//! So what its threads count counts up with them for as long as they go on together, also where
+//! each goes through a loop as often as it has computed for itself:
+//!
+//! ```text
+//! for (int j = lane; j < n; j += 32) sum += row[j];
+//! ```
+//!
+//! What a group begins with it has from others, which may have parted. It is looked at there.
 
 use std::fmt;
 
