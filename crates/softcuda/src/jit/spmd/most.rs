@@ -44,19 +44,19 @@ fn zeros(body: &Body, most: u32) -> Vec<bool> {
     let mut known: Vec<Option<u32>> = vec![None; count];
     // In source order. What is written later, or several times, is not known.
     for step in steps() {
+        // Whether it has a sign does not matter then.
+        let has_no_sign = |most: &u32| i32::try_from(*most).is_ok();
         let of = |arg: &Arg| match arg {
             Arg::Reg(register) => known[register.0 as usize],
             Arg::Special(special) => of_special(*special, most),
-            Arg::Imm(Immediate::Int { bits, .. }) => u32::try_from(*bits).ok(),
+            Arg::Imm(Immediate::Int { bits, .. }) => u32::try_from(*bits).ok().filter(has_no_sign),
             _ => None,
         };
         let [RegId(written)] = step.writes[..] else {
             continue;
         };
         if writes[written as usize] == 1 {
-            let value = step.operation.most(&of);
-            // Whether it has a sign does not matter then.
-            known[written as usize] = value.filter(|most| i32::try_from(*most).is_ok());
+            known[written as usize] = step.operation.most(&of).filter(has_no_sign);
         }
     }
     known.into_iter().map(|most| most == Some(0)).collect()

@@ -213,3 +213,25 @@ fn numbers_of_threads_that_are_divided() {
         }
     }
 }
+
+/// Numbers below zero that are written without a sign are no small ones.
+#[test]
+fn numbers_without_a_sign_that_have_one() {
+    for number in ["0x80000000", "4294967295", "-2147483648"] {
+        for (first, then) in [
+            (31, "shr.s32 %r5, %r5, 1;"),
+            (31, "shr.u32 %r5, %r5, 1;"),
+            (29, "shr.u32 %r5, %r5, 3;"),
+        ] {
+            for sync in ["", "bar.sync 0;"] {
+                // Each register is written once.
+                let body = format!(
+                    "shr.s32 %r4, {number}, {first}; {} {sync} add.s32 %r7, %r1, %r6;
+                    shr.u32 %r8, %r7, 5; and.b32 %r10, %r7, 31; mad.lo.u32 %r9, %r8, 31, %r10;",
+                    then.replacen("%r5", "%r6", 1).replace("%r5", "%r4")
+                );
+                the_same(&body, &[0]);
+            }
+        }
+    }
+}
