@@ -1,8 +1,8 @@
 //! The nodes and edges of a graph, with all that is embedded in it, as the driver has them.
 //!
 //! An executable knows the shape that its definition had when it was made. So that making one costs
-//! nothing, the shape is taken when it is asked for, or before the definition changes, and kept with
-//! the definition for all executables that were made between two changes.
+//! nothing, the shape is taken when it is asked for, or before the definition changes. It is kept
+//! with the definition, for all executables that were made between two changes.
 
 use std::sync::Arc;
 

@@ -445,8 +445,8 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         self.stride(of)
     }
 
-    /// The most that it gives, as a number of 32 bits without a sign, where its operands are at most
-    /// what `of` says, which is below 2^31, and nothing wraps. `None` where that is not known.
+    /// The most that it gives, as a number of 32 bits without a sign, where its operands are at
+    /// most what `of` says, which is below 2^31, and nothing wraps. `None` where that is not known.
     fn most(&self, _of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {
         None
     }

@@ -317,8 +317,8 @@ fn an_executable_answers_by_the_pairs_of_the_driver() {
     );
 }
 
-/// The definition grows while executables of every age come and go. Each knows the edges that it was
-/// made with: it takes the graph of its age, and no other.
+/// The definition grows while executables of every age come and go. Each knows the edges that it
+/// was made with: it takes the graph of its age, and no other.
 #[test]
 fn an_executable_knows_its_definition_as_it_was() {
     let stream = stream();

@@ -292,7 +292,7 @@ fn rewritten_kernels_do_the_same() {
     assert!(refused * 10 <= count, "{refused} of {count} are refused");
     // The driver for CUDA 13.0 on an H200: 12 of 150.
     assert!(
-        crashes * 6 <= count,
+        crashes * 10 <= count,
         "{crashes} of {count} crash the compiler"
     );
     let compared = tally.count("compared");
