@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
+use cranelift_codegen::print_errors::pretty_error;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use parking_lot::Mutex;
@@ -541,7 +542,7 @@ impl Compiler {
         let control = &mut ControlPlane::default();
         let verified = context.verify_if(&**isa);
         let optimized = verified.and_then(|()| context.optimize(&**isa, control));
-        optimized.map_err(|error| format!("{error:?}"))?;
+        optimized.map_err(|error| pretty_error(&context.func, error))?;
         schedule::early(&mut context.func, &context.domtree);
         if constants::on_the_way(&mut context.func) {
             context.compute_cfg();
@@ -609,8 +610,10 @@ impl Unit {
                 &mut context.func,
                 &mut compiler.builder,
             );
-            exits::first(context, self.isa.flags())
-                .map_err(|error| format!("{}: {error}", function.name))?;
+            exits::first(context, self.isa.flags()).map_err(|error| {
+                let error = pretty_error(&context.func, error);
+                format!("{}: {error}", function.name)
+            })?;
             phis::remove(&mut context.func);
             dump.lowered(&context.func);
             let (piece, frame) = compiler

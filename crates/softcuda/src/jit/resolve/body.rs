@@ -226,6 +226,14 @@ fn decode(
             module.invalid(instruction.pos, what);
             continue;
         }
+        if types::is_elsewhere(instruction, &pending.args, &module.program.globals) {
+            let what = format!(
+                "`{}`: the variable in brackets is in another state space",
+                instruction.opcode
+            );
+            module.invalid(instruction.pos, what);
+            continue;
+        }
         let (opcode, modifiers) = (&instruction.opcode, &instruction.modifiers);
         let functions = &module.program.functions;
         let pos = instruction.pos;

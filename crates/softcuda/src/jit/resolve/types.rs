@@ -13,6 +13,7 @@ use ptx::ast::{Instruction, Operand, Type};
 use ptx::opcode::{self, Fact};
 
 use crate::jit::decode::{Arg, RegId, Symbol};
+use crate::jit::program::Global;
 
 /// The register that does not fit, and the type that it should.
 pub(super) fn mismatch(
@@ -84,6 +85,47 @@ pub(super) fn has_narrow_address(
             matches!(**base, Arg::Reg(id) if registers[id.0 as usize].size() == 4)
         }
         _ => false,
+    })
+}
+
+/// Whether brackets name a variable that lies in another state space than the instruction's; without
+/// one, in none that generic addresses reach as they are. Copies name a space for each address, and
+/// a barrier may be their third.
+pub(super) fn is_elsewhere(instruction: &Instruction, args: &[Arg], globals: &[Global]) -> bool {
+    let opcode = instruction.opcode.as_str();
+    // What a fence names is no access.
+    if opcode == "fence" {
+        return false;
+    }
+    let words = instruction.modifiers.iter();
+    let first = words.filter_map(|word| word.split(['[', ':']).next());
+    let known = |word: &&str| matches!(*word, "global" | "const" | "shared" | "local" | "param");
+    let spaces: Vec<&str> = first.filter(known).collect();
+    let space = |number: usize| match spaces[..] {
+        [] if opcode == "mbarrier" => Some("shared"),
+        [_, _] if number > 1 => Some("shared"),
+        _ => spaces.get(number).or(spaces.last()).copied(),
+    };
+    let addresses = args.iter().filter_map(|arg| match arg {
+        Arg::Address(base, _) => Some(&**base),
+        _ => None,
+    });
+    addresses.enumerate().any(|(number, base)| {
+        let Arg::Symbol(symbol, _) = base else {
+            return false;
+        };
+        let of = match symbol {
+            Symbol::Global(at) if globals[*at as usize].constant => "const",
+            Symbol::Global(_) => "global",
+            Symbol::Shared(_) => "shared",
+            Symbol::Local(_) => "local",
+            Symbol::Param(_) => "param",
+            Symbol::Function(_) | Symbol::Label(_) | Symbol::Table(_) => return false,
+        };
+        match space(number) {
+            Some(space) => space != of,
+            None => matches!(of, "const" | "param"),
+        }
     })
 }
 

@@ -83,10 +83,6 @@ impl Judge<'_> {
                 }
             }
         }
-        // Behind the last step, there is always somebody.
-        if let Some(last) = unreached.last_mut() {
-            *last = false;
-        }
         unreached
     }
 

@@ -70,12 +70,15 @@ impl Control {
         }
     }
 
+    /// The block of a step; behind the last one, the last.
+    pub fn block_at(&self, at: usize) -> usize {
+        let last = self.first.len() - 1;
+        self.graph.block_of.get(at).copied().unwrap_or(last)
+    }
+
     /// The block that begins at a step, or where the last step ends.
     pub fn begins(&self, at: usize) -> Option<usize> {
-        let block = match self.graph.block_of.get(at) {
-            Some(block) => *block,
-            None => self.first.len() - 1,
-        };
+        let block = self.block_at(at);
         (self.first[block] == at).then_some(block)
     }
 

@@ -469,3 +469,32 @@ fn fences_load() {
         harness::refusal(&kernel(&format!("{refused};")));
     }
 }
+
+/// Nobody comes to the last block of a kernel, which has no `ret` of its own.
+#[test]
+fn steps_behind_the_last_ret() {
+    let source = module(
+        ".visible .entry k(.param .u64 out)
+        {
+            .reg .b32 %r<8>;
+            .reg .b64 %rd<4>;
+            ld.param.u64 %rd1, [out];
+            mov.u32 %r1, %tid.x;
+            bar.sync 0;
+            st.global.u32 [%rd1], 7;
+            ret;
+            mov.u32 %r2, %ctaid.x;
+            mad.lo.u32 %r3, %r2, %r2, %r1;
+            shl.b32 %r4, %r3, 4;
+            mul.wide.u32 %rd2, %r4, 8;
+            st.global.u32 [%rd2], %r1;
+        }",
+    );
+    for block in [8, 64, 70] {
+        let mut word = [0u32];
+        let module = harness::load(&source);
+        let out = &mut [buffer(&mut word)];
+        harness::run_in(&module, "k", [1; 3], [block, 1, 1], 0, out, &[]).unwrap();
+        assert_eq!(word, [7]);
+    }
+}

@@ -273,14 +273,16 @@ impl Lower<'_> {
             self.lower_group_part(at..end);
             at = end;
         }
-        self.group_begins(body.steps.len());
-        self.end_group();
+        self.group_begins(at);
+        if !self.is_unreached(at) {
+            self.end_group();
+        }
     }
 
-    /// Whether groups never come to a step. Its block has no code.
+    /// Whether groups never come to a step, or behind the last one. Its block has no code.
     fn is_unreached(&mut self, at: usize) -> bool {
         let plan = &self.lanes().plan;
-        let block = plan.control.graph.block_of[at];
+        let block = plan.control.block_at(at);
         let unreached = plan.is_unreached(block);
         if unreached && plan.control.first[block] == at {
             let here = self.lanes().group_blocks[block];

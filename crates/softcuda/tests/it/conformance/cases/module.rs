@@ -146,6 +146,51 @@ pub const CASES: &[Case] = &[
             &with_header("6.0", "sm_90", ".visible .entry f() { ret; }"),
         );
     }),
+    case!("module/load/state_spaces", |line| {
+        context();
+        for variable in ["p", "g", "c", "s", "l"] {
+            for space in ["", ".param", ".global", ".const", ".shared", ".local"] {
+                for access in [
+                    "ld{}.u32 %r1, [{v}]",
+                    "st{}.u32 [{v}], %r1",
+                    "red{}.add.u32 [{v}], %r1",
+                ] {
+                    let access = access.replace("{}", space).replace("{v}", variable);
+                    let body = format!(
+                        ".global .u32 g; .const .u32 c;
+                        .visible .entry f(.param .u32 p) {{ .reg .b32 %r<2>;
+                        .shared .u32 s; .local .u32 l; mov.u32 %r1, 0; {access}; ret; }}"
+                    );
+                    loads(
+                        line,
+                        &access.replace(' ', ""),
+                        &with_header("8.0", "sm_90", &body),
+                    );
+                }
+            }
+        }
+        for access in [
+            "mbarrier.init.shared.b64 [g], 1",
+            "mbarrier.init.b64 [g], 1",
+            "mbarrier.init.b64 [s], 1",
+            "cp.async.ca.shared.global [s], [g], 4",
+            "cp.async.ca.shared.global [g], [g], 4",
+            "cp.async.ca.shared.global [s], [s], 4",
+            "prefetch.global.L2 [c]",
+            "prefetch.L2 [g]",
+            "fence.proxy.tensormap::generic.acquire.gpu [c], 128",
+        ] {
+            let body = format!(
+                ".global .align 128 .b8 g[128]; .const .align 128 .b8 c[128];
+                .visible .entry f() {{ .shared .align 8 .b8 s[8]; {access}; ret; }}"
+            );
+            loads(
+                line,
+                &access.replace(' ', ""),
+                &with_header("8.6", "sm_90", &body),
+            );
+        }
+    }),
     case!("module/load/no_image", |line| {
         context();
         loads(line, "empty", "");
