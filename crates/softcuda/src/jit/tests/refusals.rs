@@ -66,6 +66,7 @@ fn operands() {
         "ld.u64 %rd1, [p];",
         "ld.shared.u64 %rd1, [p];",
         ".shared .u64 s; ld.global.u64 %rd1, [s];",
+        ".const .u64 c; st.global.u64 [c], 1;",
         ".local .u64 l; red.shared.add.u64 [l], 1;",
         "ld.param.u64 %rd1, [p+8];",
         "ld.param.u64 %rd1, [p+-1];",

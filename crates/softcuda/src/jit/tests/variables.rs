@@ -98,7 +98,6 @@ fn bounds_and_constants() {
             "mov.u64 %rd2, c; st.u32 [%rd2], 1;",
             FaultKind::IllegalAddress,
         ),
-        ("st.global.u32 [c], 1;", FaultKind::IllegalAddress),
     ] {
         let source = harness::module(&format!(
             ".global .u32 g[4]; .const .u32 c[4]; {KERNEL} {body} }}"
