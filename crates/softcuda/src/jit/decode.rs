@@ -417,7 +417,7 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
-    /// It takes dozens of instructions: what a group does around it hardly counts.
+    /// It takes more instructions than most.
     fn is_long(&self) -> bool {
         false
     }

@@ -27,7 +27,7 @@ use crate::jit::decode::{Arg, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// The most instructions that the wide form of a region may have, as estimated.
-const MOST: usize = 600;
+const MOST: usize = 1300;
 /// With so few, it pays although little is done in vectors: groups begin less often.
 const FEW: usize = 32;
 /// The most vectors that are live anywhere in a region.
@@ -224,15 +224,15 @@ impl Wide {
             Way::Once | Way::Widen { .. } | Way::Wait => Some(2),
             Way::Control if operation.flow() == Flow::Leave && operation.faults() => None,
             Way::Control => Some(6),
-            Way::Vector if operation.is_long() => None,
+            Way::Vector if operation.is_long() => Some(10 * vectors),
             Way::Vector => Some(2 * vectors),
             Way::Row => {
                 operation.weak_access()?;
                 Some(6 + step.writes.len().max(1) * vectors)
             }
-            Way::Each if operation.pure() => Some(4 * self.width),
+            Way::Each if operation.pure() => Some(8 * self.width),
             // Each thread has a check, and a way out of it.
-            Way::Each if operation.weak_access().is_some() => Some(10 * self.width),
+            Way::Each if operation.weak_access().is_some() => Some(20 * self.width),
             // Nothing is gained: threads do these one after the other.
             Way::Each => None,
         }
