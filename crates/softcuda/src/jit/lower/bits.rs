@@ -254,6 +254,7 @@ impl Operation for Bits {
         match self.op {
             Op::And | Op::Or | Op::Xor | Op::Not => ty == Type::Pred || ty.size() == 4,
             Op::Shl | Op::Shr => ty.size() == 4 && constant(&self.sources[1].0).is_some(),
+            Op::ShfLeft { .. } | Op::ShfRight { .. } => constant(&self.sources[2].0).is_some(),
             Op::Dp4a { .. } | Op::Dp2a { .. } => true,
             Op::Bfe => {
                 let field = [1, 2].map(|at| constant(&self.sources[at].0));
@@ -395,6 +396,12 @@ impl Operation for Bits {
             (Op::Shr, &[a, amount]) => {
                 let shifted = l.b.ins().ushr(a, amount);
                 zero_beyond(l, kind.bits(), &self.sources[1].0, amount, shifted)
+            }
+            (Op::ShfLeft { wrap }, &[a, b, _]) if l.in_vectors() => {
+                funnel_by_constant(l, wrap, [b, a], constant(&self.sources[2].0), true)
+            }
+            (Op::ShfRight { wrap }, &[a, b, _]) if l.in_vectors() => {
+                funnel_by_constant(l, wrap, [a, b], constant(&self.sources[2].0), false)
             }
             (Op::ShfLeft { wrap }, &[a, b, amount]) => {
                 let (joined, amount) = funnel(l, wrap, a, b, amount);
@@ -557,6 +564,36 @@ fn funnel(l: &mut Lower<'_>, wrap: bool, a: Value, b: Value, amount: Value) -> (
         l.b.ins().umin(amount, most)
     };
     (joined, amount)
+}
+
+/// The first word, shifted left or right by a constant, with bits of the second behind it.
+fn funnel_by_constant(
+    l: &mut Lower<'_>,
+    wrap: bool,
+    [first, second]: [Value; 2],
+    amount: Option<u64>,
+    left: bool,
+) -> Value {
+    let amount = amount.expect("only shifts by constants are done in vectors") as u32;
+    let amount = match wrap {
+        true => amount & 31,
+        false => amount.min(32),
+    };
+    let (rest, amount) = (i64::from(32 - amount), i64::from(amount));
+    match amount {
+        0 => first,
+        32 => second,
+        _ if left => {
+            let first = l.b.ins().ishl_imm(first, amount);
+            let second = l.b.ins().ushr_imm(second, rest);
+            l.b.ins().bor(first, second)
+        }
+        _ => {
+            let first = l.b.ins().ushr_imm(first, amount);
+            let second = l.b.ins().ishl_imm(second, rest);
+            l.b.ins().bor(first, second)
+        }
+    }
 }
 
 /// The position of the highest bit that is set (for a negative number: clear), all ones when there

@@ -203,10 +203,23 @@ impl Operation for Copysign {
         true
     }
 
+    fn vectorizes(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, sign, magnitude] = &self.args;
         let (sign, magnitude) = (l.read(sign, self.ty), l.read(magnitude, self.ty));
-        let value = l.b.ins().fcopysign(magnitude, sign);
+        let value = match l.in_vectors() {
+            true => {
+                let bits = match self.ty {
+                    Type::F32 => const_f32(l, (-0f32).to_bits()),
+                    _ => const_f64(l, (-0f64).to_bits()),
+                };
+                l.b.ins().bitselect(bits, sign, magnitude)
+            }
+            false => l.b.ins().fcopysign(magnitude, sign),
+        };
         l.write(dst, self.ty, value);
     }
 }

@@ -292,13 +292,24 @@ impl Integer {
     }
 }
 
+impl Integer {
+    /// The upper half of a product, and perhaps a sum with it.
+    fn is_high(&self) -> bool {
+        match self.op {
+            Op::Mul(part) => part == Part::Hi,
+            Op::Mad { part, saturate, .. } => part == Part::Hi && !saturate,
+            _ => false,
+        }
+    }
+}
+
 impl Operation for Integer {
     fn pure(&self) -> bool {
         true
     }
 
     fn vectorizes(&self) -> bool {
-        self.is_plain() && WORDS.contains(&self.ty)
+        (self.is_plain() || self.is_high()) && WORDS.contains(&self.ty)
     }
 
     fn vectorizes_short(&self) -> bool {
@@ -615,6 +626,24 @@ fn sub(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, saturate: bool, carry: C
 fn multiply(l: &mut Lower<'_>, ty: Type, part: Part, a: Value, b: Value) -> Value {
     match part {
         Part::Lo => l.b.ins().imul(a, b),
+        Part::Hi if l.in_vectors() => {
+            let [low, high] = match signed(ty) {
+                true => {
+                    let [x, y] = [a, b].map(|v| l.b.ins().swiden_low(v));
+                    let low = l.b.ins().imul(x, y);
+                    let [x, y] = [a, b].map(|v| l.b.ins().swiden_high(v));
+                    [low, l.b.ins().imul(x, y)]
+                }
+                false => {
+                    let [x, y] = [a, b].map(|v| l.b.ins().uwiden_low(v));
+                    let low = l.b.ins().imul(x, y);
+                    let [x, y] = [a, b].map(|v| l.b.ins().uwiden_high(v));
+                    [low, l.b.ins().imul(x, y)]
+                }
+            };
+            let upper = l.shuffled(low, high, [1, 3, 5, 7]);
+            l.as_vector(upper, types::I32X4)
+        }
         Part::Hi if signed(ty) => l.b.ins().smulhi(a, b),
         Part::Hi => l.b.ins().umulhi(a, b),
         Part::Wide => {

@@ -384,3 +384,42 @@ fn arithmetic_of_halves() {
         }
     }
 }
+
+/// Upper halves of products, shifts of two words and signs of floats are in vectors what they are
+/// for a thread.
+#[test]
+fn products_shifts_and_signs() {
+    let mut operations = vec![];
+    for ty in ["u32", "s32"] {
+        operations.push(format!("mul.hi.{ty} %r8, A, B;"));
+        operations.push(format!("mul.hi.{ty} %r8, A, -0x5bd1e995;"));
+        operations.push(format!("mad.hi.{ty} %r8, A, B, %r11;"));
+    }
+    for amount in [0, 1, 13, 31, 32, 33, 64, -1] {
+        for way in ["l.wrap", "r.wrap", "l.clamp", "r.clamp"] {
+            operations.push(format!("shf.{way}.b32 %r8, A, B, {amount};"));
+        }
+    }
+    operations.push(
+        "mov.b32 %f1, A; mov.b32 %f2, B; copysign.f32 %f3, %f1, %f2; mov.b32 %r8, %f3;".into(),
+    );
+    operations.push(
+        "mov.b64 %d1, {A, B}; mov.b64 %d2, {%r11, A}; copysign.f64 %d3, %d1, %d2;
+        mov.b64 {%r8, %r15}, %d3; xor.b32 %r8, %r8, %r15;"
+            .into(),
+    );
+    for operation in operations {
+        let mut body = String::from(
+            ".reg .f64 %d<4>;
+            and.b32 %r10, %r1, 31; mul.wide.u32 %rd4, %r10, 4; add.u64 %rd4, %rd2, %rd4;
+            ld.global.u32 %r11, [%rd4]; ld.global.u32 %r12, [%rd4+128];
+            shr.u32 %r13, -1, %r10; shl.b32 %r14, 1, %r10;",
+        );
+        for [a, b] in [[11, 12], [12, 11], [11, 13], [13, 14], [14, 14], [13, 13]] {
+            let text = operation.replace('A', &format!("%r{a}"));
+            let text = text.replace('B', &format!("%r{b}"));
+            body += &format!("{text} mad.lo.u32 %r9, %r9, 31, %r8;");
+        }
+        forms::same(&body, [72, 1, 1], 0).unwrap();
+    }
+}

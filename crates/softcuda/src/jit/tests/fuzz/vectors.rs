@@ -83,7 +83,14 @@ impl Writer<'_> {
         let (from, bits) = (self.random.below(34), self.random.below(34));
         let selector = self.random.below(0x10000) & [0xffff, 0x7777][self.random.below(2)];
         let [sign, other] = [(); 2].map(|()| self.pick(&["s32", "u32"]));
-        let text = match self.random.below(12) {
+        let text = match self.random.below(13) {
+            12 => match self.random.below(2) {
+                0 => format!("mad.hi.{sign} {to}, {a}, {b}, {c};"),
+                _ => {
+                    let way = self.pick(&["l.wrap", "r.wrap", "l.clamp", "r.clamp"]);
+                    format!("shf.{way}.b32 {to}, {a}, {b}, {amount};")
+                }
+            },
             8 => format!("bfe.{sign} {to}, {a}, {from}, {bits};"),
             9 => format!("bfi.b32 {to}, {a}, {b}, {from}, {bits};"),
             10 => format!("prmt.b32 {to}, {a}, {b}, {selector};"),
@@ -114,7 +121,8 @@ impl Writer<'_> {
             ("f32", 0) => ".ftz",
             _ => "",
         };
-        let text = match self.random.below(7) {
+        let text = match self.random.below(8) {
+            7 => format!("copysign.{ty} {to}, {a}, {b};"),
             0..=2 => format!("{op}{flush}.{ty} {to}, {a}, {b};"),
             3 => format!("fma.rn{flush}.{ty} {to}, {a}, {b}, {c};"),
             4 => format!("neg.{ty} {to}, {a};"),
