@@ -24,8 +24,6 @@ const PATIENCE: u32 = 16;
 /// The same of turns in which something happens, and which no unit ends: who polls may do other
 /// things meanwhile.
 const MOST_ROUNDS: u32 = 256;
-/// The most units that a worker takes at once where threads may poll.
-const MOST_SIDE_BY_SIDE: u64 = 8;
 /// The most threads that one worker keeps resident in a launch that is not cooperative.
 const MOST_RESIDENT: u64 = 64 << 10;
 /// The most units that a worker takes at once where blocks run as loops.
@@ -81,14 +79,10 @@ impl Blocks {
         Blocks {
             grid: running.launch.grid,
             cluster,
-            unit: first_of(running, units.start),
+            unit: place(running, units.start, 0),
             rank: [0; 3],
             left: (units.end - units.start) * volume(cluster),
         }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.left == 0
     }
 }
 
@@ -221,23 +215,24 @@ impl Worker {
             false => (MOST_RESIDENT / unit_threads).max(1),
         };
         let patience = if launch.cooperative { 1 } else { PATIENCE };
-        let at_once = at_once(running, nsmid, 16, MOST_SIDE_BY_SIDE).min(limit);
         let (mut taken, mut idle, mut rounds) = (0, 0, 0);
-        let mut blocks = Blocks::of(running, &(0..0));
         loop {
             let more = match self.resident.is_empty() {
-                true => !blocks.is_empty() || taken < limit,
+                true => taken < limit,
                 false => {
                     let waits = idle >= patience || rounds >= MOST_ROUNDS;
                     waits && (self.resident.len() as u64) < most
                 }
             };
-            if more && blocks.is_empty() {
-                blocks = Blocks::of(running, &running.take(at_once));
-                taken += at_once;
-            }
-            let starts = more && !blocks.is_empty() && !running.stopped();
-            if !starts && self.resident.is_empty() {
+            if more && let Some(index) = running.take(1).next() {
+                let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
+                match unit.start(index, running, smid, nsmid, stack_limit) {
+                    true => self.resident.push(unit),
+                    false => self.spare.push(unit),
+                }
+                taken += 1;
+                (idle, rounds) = (0, 0);
+            } else if self.resident.is_empty() {
                 return;
             }
             let mut progress = false;
@@ -255,19 +250,6 @@ impl Worker {
                     at += 1;
                 }
             }
-            if starts {
-                if self.spare.is_empty() {
-                    self.spare.push(Unit::new());
-                }
-                // Most units come to their end at once, where they are.
-                let unit = self.spare.last_mut().expect("there is one");
-                let stands = unit.start(&mut blocks, running, smid, nsmid, stack_limit)
-                    && !unit.round(running, &mut self.stacks);
-                if stands {
-                    self.resident.extend(self.spare.pop());
-                }
-                (progress, rounds) = (true, 0);
-            }
             if running.stopped() {
                 for mut unit in self.resident.drain(..) {
                     unit.abort(&mut self.stacks);
@@ -281,18 +263,12 @@ impl Worker {
             } else {
                 idle += 1;
                 // Only another thread of the process can bring these forward.
-                let none_left = blocks.is_empty() && running.left() == 0;
-                if idle > 2 && (none_left || self.resident.len() as u64 >= most) {
+                if idle > 2 && (running.left() == 0 || self.resident.len() as u64 >= most) {
                     std::thread::yield_now();
                 }
             }
         }
     }
-}
-
-/// How many units a worker takes at once, so that each takes some as many times as `shares`.
-fn at_once(running: &Running<'_>, nsmid: u32, shares: u64, most: u64) -> u64 {
-    (running.units() / (u64::from(nsmid) * shares)).clamp(1, most)
 }
 
 impl Unit {
@@ -364,7 +340,8 @@ impl Unit {
             true => (4, MOST_IN_STEP),
             false => (16, MOST_AT_ONCE),
         };
-        let at_once = at_once(running, nsmid, shares, most).min(limit);
+        let at_once = running.units() / (u64::from(nsmid) * shares);
+        let at_once = at_once.clamp(1, most).min(limit);
         let mut taken = 0;
         while taken < limit {
             let units = running.take(at_once);
@@ -419,11 +396,11 @@ impl Unit {
         }
     }
 
-    /// Makes it the next unit of these, of which no thread has started. `false`: see
+    /// Makes it the unit `index` of the launch, of which no thread has started. `false`: see
     /// [`Unit::prepare`].
     fn start(
         &mut self,
-        places: &mut Blocks,
+        index: u64,
         running: &Running<'_>,
         smid: u32,
         nsmid: u32,
@@ -440,8 +417,9 @@ impl Unit {
         }
         self.idle = 0;
         self.cluster.reset(threads * blocks as u32);
-        for (slot, ctaid) in self.slots.iter_mut().zip(places) {
-            slot.block.place(ctaid, &*self.cluster);
+        for (rank, slot) in (0..).zip(&mut self.slots) {
+            slot.block
+                .place(place(running, index, rank), &*self.cluster);
             slot.done = false;
             if running.launch.code.mode == Mode::Fibers {
                 slot.block.ready();
@@ -532,17 +510,21 @@ pub(super) fn native_stack(running: &Running<'_>) -> u64 {
     u64::from(running.launch.code.frame) + u64::from(running.launch.stack)
 }
 
-/// `%ctaid` of a unit's first block.
-fn first_of(running: &Running<'_>, unit: u64) -> [u32; 3] {
-    let launch = running.launch;
-    let mut unit = unit;
-    std::array::from_fn(|axis| {
-        let size = launch.cluster[axis].max(1);
-        let clusters = u64::from(launch.grid[axis] / size).max(1);
-        let at = (unit % clusters) as u32 * size;
+/// `%ctaid` of a block: the unit's index, and its rank in the unit.
+fn place(running: &Running<'_>, unit: u64, rank: u64) -> [u32; 3] {
+    let (grid, cluster) = (
+        running.launch.grid,
+        running.launch.cluster.map(|dim| dim.max(1)),
+    );
+    let (mut unit, mut rank, mut ctaid) = (unit, rank, [0; 3]);
+    for axis in 0..3 {
+        let size = u64::from(cluster[axis]);
+        let clusters = (u64::from(grid[axis]) / size).max(1);
+        ctaid[axis] = (unit % clusters * size + rank % size) as u32;
         unit /= clusters;
-        at
-    })
+        rank /= size;
+    }
+    ctaid
 }
 
 /// Goes to the next place, x first; after the last one comes the first.

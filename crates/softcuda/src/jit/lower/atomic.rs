@@ -43,8 +43,6 @@ struct Atomic {
     values: Vec<Arg>,
     /// What `cas` stores.
     new: Option<Arg>,
-    /// Nobody reads the result, nor is anything ordered behind it: an exchange is a store.
-    stores: bool,
     /// The result may decide how long a loop waits.
     polls: bool,
 }
@@ -70,7 +68,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         return bulk::decode_red(r);
     }
     // Compilers and generations of the ISA order these differently.
-    let (mut op, mut reach, mut vector, mut acquires) = (None, Reach::Own(None), 1, false);
+    let (mut op, mut reach, mut vector) = (None, Reach::Own(None), 1);
     while r.peek().is_some_and(|name| Type::from_name(name).is_none()) {
         if let Some(found) = r.eat_any(OPS).filter(|_| op.is_none()) {
             op = Some(found);
@@ -78,12 +76,12 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             reach = found;
         } else if let Some(found) = r.eat_any(&[("v2", 2), ("v4", 4), ("v8", 8)]) {
             vector = found;
-        } else if r.eat_any(&[("acquire", ()), ("acq_rel", ())]).is_some() {
-            acquires = true;
         } else if r
             .eat_any(&[
                 ("relaxed", ()),
+                ("acquire", ()),
                 ("release", ()),
+                ("acq_rel", ()),
                 ("cta", ()),
                 ("cluster", ()),
                 ("gpu", ()),
@@ -158,7 +156,6 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         _ => false,
     });
     Ok(Box::new(Atomic {
-        stores: op == Op::Exch && !used && !acquires,
         polls: used
             && (matches!(op, Op::Exch | Op::Cas) || values.iter().all(|value| is_read(op, value))),
         op,
@@ -269,11 +266,6 @@ impl Atomic {
                 return l.b.ins().atomic_cas(flags, address, value, new);
             }
             (Op::Add, _) => AtomicRmwOp::Add,
-            // On x86-64 every store is a release.
-            (Op::Exch, _) if self.stores && cfg!(target_arch = "x86_64") => {
-                l.b.ins().store(flags, value, address, 0);
-                return value;
-            }
             (Op::Exch, _) => AtomicRmwOp::Xchg,
             (Op::And, _) => AtomicRmwOp::And,
             (Op::Or, _) => AtomicRmwOp::Or,

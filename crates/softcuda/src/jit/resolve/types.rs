@@ -108,6 +108,11 @@ pub(super) fn is_elsewhere(instruction: &Instruction, args: &[Arg], globals: &[G
     };
     let addresses = args.iter().filter_map(|arg| match arg {
         Arg::Address(base, _) => Some(&**base),
+        // A tensor's map, and where in the tensor.
+        Arg::List(parts) => match parts.first()? {
+            Arg::Address(map, _) => Some(&**map),
+            _ => None,
+        },
         _ => None,
     });
     addresses.enumerate().any(|(number, base)| {

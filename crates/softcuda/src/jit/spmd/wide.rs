@@ -28,6 +28,8 @@ use crate::jit::program::{Body, Instruction, Step};
 
 /// The most instructions that the wide form of a region may have, as estimated.
 const MOST: usize = 1300;
+/// The same of all regions of a body: code for wide groups takes its time to compile.
+const MOST_IN_ALL: usize = 16_000;
 /// With so few, it pays although little is done in vectors: groups begin less often.
 const FEW: usize = 32;
 /// The most vectors that are live anywhere in a region.
@@ -104,6 +106,7 @@ impl Wide {
             straight: vec![],
             resumes: vec![],
         };
+        let mut left = MOST_IN_ALL;
         for region in 0..narrow.regions.regions.len() {
             let straight = match width {
                 WIDEST => {
@@ -117,9 +120,13 @@ impl Wide {
                 _ => None,
             };
             wide.straight.push(straight);
-            let resumes = wide.resumes_in(narrow, region);
-            wide.regions.push(resumes.is_some());
-            wide.resumes.extend(resumes.into_iter().flatten());
+            let found = wide.resumes_in(narrow, region);
+            let found = found.filter(|(cost, _)| *cost <= left);
+            wide.regions.push(found.is_some());
+            if let Some((cost, resumes)) = found {
+                left -= cost;
+                wide.resumes.extend(resumes);
+            }
         }
         wide.regions.contains(&true).then_some(wide)
     }
@@ -133,8 +140,9 @@ impl Wide {
         }
     }
 
-    /// The blocks of a region where threads may not agree; `None` if it has no wide form.
-    fn resumes_in(&self, narrow: &Narrow<'_>, number: usize) -> Option<Vec<Resume>> {
+    /// About how many instructions the wide form of a region has, and the blocks where threads may
+    /// not agree; `None` if there is no such form.
+    fn resumes_in(&self, narrow: &Narrow<'_>, number: usize) -> Option<(usize, Vec<Resume>)> {
         let Narrow {
             facts,
             regions,
@@ -208,7 +216,7 @@ impl Wide {
             }
         }
         let pays = useful > 1 || all <= FEW;
-        (pays && all <= MOST).then_some(resumes)
+        (pays && all <= MOST).then_some((all, resumes))
     }
 
     /// About how many instructions a step is; `None` if wide groups do not do it.

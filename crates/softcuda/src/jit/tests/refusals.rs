@@ -480,6 +480,9 @@ fn operands_that_are_right() {
         "mapa.shared::cluster.u32 %r4, s, 1;",
         "mbarrier.pending_count.b64 %r4, 5;",
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%f1, %r2}], [%r3];",
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2}], [s];",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+            [s], [%rd1, {%r1, %r2}], [s];",
         "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 1048560;",
         "createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %rd1, 1.0;",
         "createpolicy.cvt.L2.b64 %rd1, %rd2;",

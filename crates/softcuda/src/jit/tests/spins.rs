@@ -598,3 +598,20 @@ fn retries_in_functions() {
         assert_eq!(data, [f64::from(40 * 256 * times)], "{compare} {calls}");
     }
 }
+
+/// As many blocks as workers keep at once wait for each other: none is held back by a worker that
+/// has no room for it.
+#[test]
+fn as_many_blocks_as_there_is_room_for() {
+    let workers = crate::grid::workers().min(4);
+    let blocks = workers * (64 << 10) / 1000;
+    let body = format!(
+        "setp.ne.u32 %p1, %r1, 0; @%p1 bra wait;
+        atom.global.add.u32 %r3, [%rd1], 1;
+        spin: ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.lt.u32 %p2, %r3, {blocks};
+        @%p2 bra spin;
+        wait: bar.sync 0; red.global.add.u32 [%rd1+4], 1;"
+    );
+    let words: [u32; 2] = all(&body, [blocks, 1, 1], [1000, 1, 1], false).unwrap();
+    assert_eq!(words, [blocks, 1000 * blocks]);
+}
