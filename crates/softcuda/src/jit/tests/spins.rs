@@ -604,7 +604,7 @@ fn retries_in_functions() {
 #[test]
 fn as_many_blocks_as_there_is_room_for() {
     let workers = crate::grid::workers().min(4);
-    let blocks = workers * (64 << 10) / 1000;
+    let blocks = workers * ((64 << 10) / 1000);
     let body = format!(
         "setp.ne.u32 %p1, %r1, 0; @%p1 bra wait;
         atom.global.add.u32 %r3, [%rd1], 1;
