@@ -88,9 +88,9 @@ pub(super) fn has_narrow_address(
     })
 }
 
-/// Whether brackets name a variable that lies in another state space than the instruction's; without
-/// one, in none that generic addresses reach as they are. Copies name a space for each address, and
-/// a barrier may be their third.
+/// Whether brackets name a variable that lies in another state space than the instruction's; where
+/// it names none, in one that generic addresses do not reach. Copies name a space for each address,
+/// and their third one may be a barrier.
 pub(super) fn is_elsewhere(instruction: &Instruction, args: &[Arg], globals: &[Global]) -> bool {
     let opcode = instruction.opcode.as_str();
     // What a fence names is no access.
