@@ -577,7 +577,8 @@ pub(crate) struct Reader<'a> {
     pub pos: Pos,
     /// The opcode.
     pub opcode: &'a str,
-    modifiers: &'a [String],
+    /// Those read already and those to come.
+    pub modifiers: &'a [String],
     next: usize,
     /// Resolved operands, destinations first.
     pub args: &'a [Arg],

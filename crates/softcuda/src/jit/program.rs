@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::decode::{Operation, Refusal, RegId, Special};
 use super::layout::Layout;
+use super::resolve::changes::Changes;
 
 /// A checked module.
 #[derive(Debug)]
@@ -145,6 +146,8 @@ pub(crate) struct Tables {
     /// For each register, how many times the instructions name it: what is named once is written
     /// and never read.
     pub mentions: Vec<u32>,
+    /// The ways that numbers in memory go.
+    pub changes: Changes,
     /// By [`Symbol::Param`](super::decode::Symbol::Param).
     pub params: Vec<Param>,
     /// Variables in `.local`, by [`Symbol::Local`](super::decode::Symbol::Local): offsets in the

@@ -11,12 +11,13 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AtomicRmwOp, InstBuilder, MemFlags, StackSlotData, StackSlotKind, Value, types,
 };
-use ptx::ast::{Immediate, Space, Type};
+use ptx::ast::{Space, Type};
 
 use super::cluster::Reach;
 use super::{Lower, bulk, float_value, value_type};
 use crate::grid::atomic::{self, BF16, HalfOp};
 use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Swap};
+use crate::jit::resolve::changes::Ways;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
@@ -150,14 +151,16 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     };
     let destinations = destination.map(elements).transpose()?.unwrap_or_default();
     let values = elements(value)?;
+    // What may leave memory as it is serves to read it, and so to wait for another thread. What
+    // always changes it does where it also goes another way.
+    let ways = Ways::of(r.modifiers, value);
     let used = destinations.iter().any(|arg| match arg {
         // Compilers write `atom` with a register that nothing reads.
         Arg::Reg(id) => r.tables.mentions[id.0 as usize] > 1,
         _ => false,
     });
     Ok(Box::new(Atomic {
-        polls: used
-            && (matches!(op, Op::Exch | Op::Cas) || values.iter().all(|value| is_read(op, value))),
+        polls: used && (ways == Ways::ANY || ways.lacks(r.tables.changes.at(address))),
         op,
         ty,
         reach,
@@ -166,18 +169,6 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         values,
         new,
     }))
-}
-
-/// The operation may leave memory as it is, and so serve to read it: not with a number that always
-/// changes it. What always changes memory is no way to wait for another thread to do so.
-fn is_read(op: Op, value: &Arg) -> bool {
-    match (op, value) {
-        (Op::Inc | Op::Dec, _) => false,
-        (Op::Add | Op::Xor, Arg::Imm(Immediate::Int { bits, .. })) => *bits == 0,
-        (Op::Add, Arg::Imm(Immediate::F32(bits))) => bits << 1 == 0,
-        (Op::Add, Arg::Imm(Immediate::F64(bits))) => bits << 1 == 0,
-        _ => true,
-    }
 }
 
 impl Operation for Atomic {

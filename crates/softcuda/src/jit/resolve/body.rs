@@ -122,6 +122,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         if let PendingStep::Instruction(pending) = step {
             votes.count(&pending.instruction, &pending.args);
             nans.count(&pending.instruction, &pending.args);
+            tables.changes.count(&pending.instruction, &pending.args);
         }
     }
     tables.mentions = mentions(&tables, &steps);

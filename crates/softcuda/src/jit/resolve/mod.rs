@@ -5,6 +5,7 @@
 //! Refusals are gathered, so that one log names several.
 
 mod body;
+pub(super) mod changes;
 mod floats;
 pub(super) mod fragments;
 pub(super) mod isa;

@@ -524,6 +524,78 @@ fn what_may_wait_for_another_is_no_retry() {
     }
 }
 
+/// What is tried by adding, and taken back where there was not enough, is waited for.
+#[test]
+fn semaphores() {
+    let semaphore = |take: &str, put: &str| {
+        format!(
+            "setp.ne.u32 %p1, %r1, 0; @%p1 bra put;
+            take: {take} bra over;
+            put: {put}
+            over: red.global.add.u32 [%rd1+4], 1;"
+        )
+    };
+    let counter = |taken: &str| {
+        format!(
+            "atom.global.add.u32 %r4, [%rd1], -1; setp.gt.s32 %p2, %r4, 0; @%p2 bra over;
+            {taken} bra take;"
+        )
+    };
+    for (take, put) in [
+        (
+            &counter("red.global.add.u32 [%rd1], 1;"),
+            "red.global.add.u32 [%rd1], 1;",
+        ),
+        (
+            &counter("atom.global.inc.u32 %r5, [%rd1], 100000;"),
+            "red.global.add.u32 [%rd1], 1;",
+        ),
+        // The 32 bits of -1.
+        (
+            &"atom.global.add.u32 %r4, [%rd1], 4294967295; setp.gt.s32 %p2, %r4, 0; @%p2 bra over;
+            red.global.add.u32 [%rd1], 1; bra take;"
+                .to_string(),
+            "red.global.add.u32 [%rd1], 1;",
+        ),
+        // A bit that others turn over.
+        (
+            &"atom.global.xor.b32 %r4, [%rd1], 1; setp.eq.u32 %p2, %r4, 7; @%p2 bra over;
+            atom.global.xor.b32 %r4, [%rd1], 1; bra take;"
+                .to_string(),
+            "st.volatile.global.u32 [%rd1], 7;",
+        ),
+    ] {
+        let data: [u32; 2] = all(&semaphore(take, put), [1; 3], [2, 1, 1], false).unwrap();
+        assert_eq!(data[1], 2, "{take}");
+    }
+    // A lock that counts how often it was asked for.
+    let lock = "take: atom.global.add.u32 %r4, [%rd1], 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra take;
+        ld.volatile.global.u32 %r5, [%rd1+4]; add.u32 %r5, %r5, 1;
+        st.volatile.global.u32 [%rd1+4], %r5;
+        membar.gl; st.volatile.global.u32 [%rd1], 0;";
+    let data: [u32; 2] = all(lock, [3, 1, 1], [40, 1, 1], false).unwrap();
+    assert_eq!(data[1], 120);
+}
+
+/// Work that is taken from a queue is there, or not: nobody waits for it.
+#[test]
+fn queues_wait_for_nobody() {
+    let queue = |take: &str| {
+        format!(
+            "more: {take} setp.ge.u32 %p1, %r4, 100; @%p1 bra over;
+            red.global.add.u32 [%rd1+4], 1; bra more;
+            over:"
+        )
+    };
+    for take in [
+        "atom.global.add.u32 %r4, [%rd1], 1;",
+        "atom.global.inc.u32 %r4, [%rd1], 4294967295;",
+    ] {
+        let (mode, data) = modes::<2>(&queue(take), 3, 64);
+        assert_eq!((mode, data), (Mode::Loop, [100 + 3 * 64, 100]), "{take}");
+    }
+}
+
 /// Loops that poll, and are over whatever they see.
 #[test]
 fn what_is_seen_decides_nothing() {
